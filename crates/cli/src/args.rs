@@ -108,7 +108,8 @@ pub(crate) struct Common {
     #[arg(skip)]
     pub(crate) server_told: bool,
 
-    /// Print JSON: one document, or one line an item. Field names stay the same from version to version.
+    /// Print JSON: one document, or one line an item. Field names stay the same from version to version; numbers of 2^53 and
+    /// above are strings.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -344,9 +345,11 @@ Examples:
   cat /mnt/f/.at/30s-ago/report.txt       the file as it was half a minute ago
   ls /mnt/f/.at                           saved snapshots
   frieze mount /mnt/monday --at 2026-11-16T09:00:00Z
+  frieze mount -o suid,dev /mnt/root      for a tree of programs and devices, as root
+  frieze mount -o remount,nosuid /mnt/root
   frieze umount /mnt/f
 
-JSON: one line when mounted: mounted (true), mountpoint, server, pid, at, at_time.")]
+JSON: one line when mounted: mounted (true), mountpoint, server, pid, at, at_time; when remounted: remounted (true), mountpoint.")]
 pub(crate) struct Mount {
     /// Directory to mount on.
     #[arg(value_name = "MOUNTPOINT")]
@@ -365,12 +368,40 @@ pub(crate) struct Mount {
     #[arg(long)]
     pub(crate) allow_other: bool,
 
+    /// How programs and devices on it work, and whether it can be changed, as mount(8) says it; `remount` changes that of the
+    /// mount that is there. Only root gives suid, dev and remount. Without them: nosuid, nodev, exec, rw.
+    #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',')]
+    pub(crate) options: Vec<MountFlag>,
+
     /// Set by `frieze mount` for the process it starts: leave the terminal once mounted.
     #[arg(long, hide = true)]
     pub(crate) detach: bool,
 
     #[command(flatten)]
     pub(crate) past: Past,
+}
+
+/// A word of `mount -o`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MountFlag {
+    /// Programs run with their set-user-id and set-group-id bits.
+    Suid,
+    /// They do not.
+    Nosuid,
+    /// Device files stand for devices.
+    Dev,
+    /// They do not.
+    Nodev,
+    /// Programs run.
+    Exec,
+    /// They do not.
+    Noexec,
+    /// Everything can be changed that the caller may change.
+    Rw,
+    /// Nothing can be changed.
+    Ro,
+    /// Changes the mount that is there.
+    Remount,
 }
 
 /// Unmount the file system.

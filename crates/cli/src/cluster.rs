@@ -149,7 +149,7 @@ fn wait_drained(run: &mut Run, client: &Client, node: u32) -> Result<ClusterRepl
 
 fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     if run.json() {
-        return run.print(&to_json(reply).to_string());
+        return run.print_json(to_json(reply));
     }
     let leader = reply.nodes.iter().find(|node| node.node == reply.leader);
     let count = |state: &str| reply.nodes.iter().filter(|node| node.state == state).count();
@@ -278,7 +278,7 @@ fn names(reply: &ClusterReply, nodes: &[u32]) -> String {
 
 fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     if run.json() {
-        return reply.nodes.iter().try_for_each(|node| run.print(&node_json(node).to_string()));
+        return reply.nodes.iter().try_for_each(|node| run.print_json(node_json(node)));
     }
     let mut table = Table::new(&[true, false, false, false, false, false, false, true, true, true, true, true, true]);
     table.row(
@@ -350,7 +350,7 @@ fn given_back(node: &NodeStatus) -> String {
 
 fn chains(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     if run.json() {
-        return reply.chains.iter().try_for_each(|chain| run.print(&chain_json(chain).to_string()));
+        return reply.chains.iter().try_for_each(|chain| run.print_json(chain_json(chain)));
     }
     let mut table = Table::new(&[true, true, false, false]);
     table.row(["CHAIN", "EPOCH", "HEAD TO TAIL", "OTHERS"].map(str::to_owned));

@@ -447,7 +447,7 @@ impl Work<'_> {
         }
         if prints && self.run.json() {
             let document = self.to_json();
-            self.run.print(&document.to_string())?;
+            self.run.print_json(document)?;
         }
         if found == 0 { Ok(()) } else { Err(Reported.into()) }
     }

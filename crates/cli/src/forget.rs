@@ -25,7 +25,7 @@ pub(crate) fn forget(run: &mut Run, args: &Forget) -> Result<()> {
     }
     if run.json() {
         let item = to_json(run, &reply, args.dry_run);
-        return run.print(&item.to_string());
+        return run.print_json(item);
     }
     let snapshots = snapshot_words(run, &reply, args.dry_run);
     words(&reply, args.dry_run).iter().chain(&snapshots).try_for_each(|line| run.print(line))

@@ -109,6 +109,21 @@ pub(crate) fn program(command: &str) -> &str {
 /// Bytes of a program's name that are shown: what Linux lets a file be called would push a table apart.
 const PROGRAM_BYTES_MAX: usize = 32;
 
+/// JSON in which every number is exact for readers that keep numbers in doubles (JavaScript, `jq`): one of 2^53 and above, or
+/// as far below zero, is a string of its digits.
+pub(crate) fn exact(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Number(number) => {
+            let large = number.as_u64().or(number.as_i64().map(i64::unsigned_abs)).is_some_and(|size| size >= 1 << 53);
+            if large { Value::String(number.to_string()) } else { Value::Number(number) }
+        }
+        Value::Array(values) => values.into_iter().map(exact).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, exact(value))).collect(),
+        other => other,
+    }
+}
+
 /// How exact instants are, in words; `u64::MAX` is what a server says whose clock nothing disciplines.
 pub(crate) fn precision(us: u64) -> String {
     match us {
@@ -218,7 +233,21 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn numbers_that_a_double_cannot_hold_are_strings_at_any_depth() {
+        let (largest, next) = ((1u64 << 53) - 1, 1u64 << 53);
+        let value =
+            json!({ "a": largest, "b": [next, { "c": u64::MAX, "d": i64::MIN }], "e": -1, "f": 0.5, "g": null });
+        let shown = json!({
+            "a": largest, "b": ["9007199254740992", { "c": "18446744073709551615", "d": "-9223372036854775808" }],
+            "e": -1, "f": 0.5, "g": null,
+        });
+        assert_eq!(exact(value), shown);
+    }
 
     #[test]
     fn sizes_for_people_have_two_digits_and_round_up() {

@@ -25,7 +25,7 @@ pub(crate) fn fsck(run: &mut Run, args: &Fsck) -> Result<()> {
         frieze_node::fsck(&args.dir, &progress).map_err(|fault| NotLooked(fault.message))?
     };
     if run.json() {
-        run.print(&to_json(&checkup).to_string())?;
+        run.print_json(to_json(&checkup))?;
     } else {
         lines(&checkup).iter().try_for_each(|line| run.print(line))?;
     }

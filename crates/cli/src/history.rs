@@ -115,7 +115,7 @@ fn list(run: &mut Run) -> Result<()> {
             "bytes_held": held,
             "held_at_least": snapshot.held_at_least,
         });
-        run.print(&item.to_string())?;
+        run.print_json(item)?;
     }
     table.lines().try_for_each(|line| run.print(&line))
 }

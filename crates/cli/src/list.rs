@@ -123,7 +123,7 @@ impl Listing<'_> {
         self.begun = true;
         if run.json() {
             let item = entry::to_json(path, &reply.attr, text.as_deref(), &reply.answered);
-            return run.print(&item.to_string());
+            return run.print_json(item);
         }
         let mut table = long_table();
         let shown = shown(path.as_bytes(), text.as_deref());
@@ -157,7 +157,7 @@ impl Listing<'_> {
             };
             let text = link_text(&self.fs, &place, attr)?;
             if run.json() {
-                return run.print(&entry::to_json(&place, attr, text.as_deref(), answered).to_string());
+                return run.print_json(entry::to_json(&place, attr, text.as_deref(), answered));
             }
             table.row(long_row(run, attr, shown(&entry.name, text.as_deref()), self.args.human));
             Ok(())
@@ -245,7 +245,7 @@ fn print_stat(run: &mut Run, path: &FsPath, reply: &StatReply, link_text: Option
         item["atime"] = format::time_ns(attr.atime_ns).into();
         item["rdev"] = attr.rdev.into();
         item["chunk_bytes"] = attr.chunk_bytes.into();
-        return run.print(&item.to_string());
+        return run.print_json(item);
     }
     let born = Hlc(attr.born);
     let changed = Hlc(attr.changed);
@@ -303,7 +303,7 @@ fn cat_json(run: &mut Run, source: &Remote, path: &FsPath) -> Result<()> {
         run.tell(answered);
         put_answered(&mut item, answered);
     }
-    run.print(&item.to_string())
+    run.print_json(item)
 }
 
 fn put_answered(item: &mut Value, answered: &Answered) {

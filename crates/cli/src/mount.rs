@@ -1,5 +1,7 @@
 //! `mount` and `umount`.
 //!
+//! `mount -o remount` changes how the kernel takes programs and devices of a mount, and asks nothing of the process behind it.
+//!
 //! A mount goes to the background by running itself again: the second process mounts, says so in a line on its standard
 //! output, which the first one reads and passes on, and leaves the terminal only then. Whatever goes wrong before is
 //! said on the standard error that both share, so it reaches the user, and the exit status is that of the second.
@@ -16,10 +18,10 @@ use anyhow::{Context, Error, Result};
 use clap::ValueEnum;
 use frieze_fuse::MountOptions;
 use nix::errno::Errno;
-use nix::mount::MntFlags;
+use nix::mount::{MntFlags, MsFlags};
 use serde_json::json;
 
-use crate::args::{Common, Mount, Umount};
+use crate::args::{Common, Mount, MountFlag, Umount};
 use crate::failure::{ChildFailed, Reported};
 use crate::format;
 use crate::notify;
@@ -29,6 +31,9 @@ use crate::serve::stop_signals;
 /// `frieze mount`.
 pub(crate) fn mount(run: &mut Run, args: &Mount) -> Result<()> {
     let mountpoint = std::path::absolute(&args.mountpoint)?;
+    if args.options.contains(&MountFlag::Remount) {
+        return remount(run, args);
+    }
     if args.foreground { in_foreground(run, args, mountpoint) } else { in_background(run, args, &mountpoint) }
 }
 
@@ -40,7 +45,14 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
     let log = args.log.as_deref().filter(|_| args.detach).map(open_log).transpose()?;
     let (at, user_at) = run.instants(&args.past)?;
     let allow_other = args.allow_other.then_some(true);
-    let options = MountOptions { at, user_at, allow_other, ..MountOptions::default() };
+    let suid = allows(&args.options, MountFlag::Suid, MountFlag::Nosuid).unwrap_or(false);
+    let dev = allows(&args.options, MountFlag::Dev, MountFlag::Nodev).unwrap_or(false);
+    if (suid || dev) && !nix::unistd::geteuid().is_root() {
+        return Err(Error::msg("-o suid and -o dev are for root"));
+    }
+    let read_only = allows(&args.options, MountFlag::Ro, MountFlag::Rw).unwrap_or(false);
+    let noexec = allows(&args.options, MountFlag::Noexec, MountFlag::Exec).unwrap_or(false);
+    let options = MountOptions { at, user_at, allow_other, suid, dev, read_only, noexec, ..MountOptions::default() };
     let client = run.client()?.clone();
     // Of several the one that answered.
     let server = client.options().server.to_string();
@@ -85,6 +97,55 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
         }
     })?;
     Ok(mounted.join()?)
+}
+
+/// What the last of two opposite words says.
+fn allows(words: &[MountFlag], yes: MountFlag, no: MountFlag) -> Option<bool> {
+    words.iter().rfind(|word| **word == yes || **word == no).map(|word| *word == yes)
+}
+
+/// Changes the flags of the mount that is there.
+fn remount(run: &mut Run, args: &Mount) -> Result<()> {
+    let mountpoint = mounted_path(&args.mountpoint)?;
+    let table = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    if !is_frieze_mount(&table, &mountpoint) {
+        return Err(Error::msg("no frieze file system is mounted there"));
+    }
+    let mut flags = flags_of(&table, &mountpoint);
+    for (yes, no, flag) in [
+        (MountFlag::Suid, MountFlag::Nosuid, MsFlags::MS_NOSUID),
+        (MountFlag::Dev, MountFlag::Nodev, MsFlags::MS_NODEV),
+        (MountFlag::Exec, MountFlag::Noexec, MsFlags::MS_NOEXEC),
+        (MountFlag::Rw, MountFlag::Ro, MsFlags::MS_RDONLY),
+    ] {
+        if let Some(allows) = allows(&args.options, yes, no) {
+            flags.set(flag, !allows);
+        }
+    }
+    let none: Option<&str> = None;
+    nix::mount::mount(none, &mountpoint, none, flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND, none)
+        .map_err(io::Error::from)
+        .with_context(|| format::local(&mountpoint))?;
+    let shown = format::local(&mountpoint);
+    run.item(|| json!({ "remounted": true, "mountpoint": shown }), || Some(format!("remounted {shown}")))
+}
+
+/// The flags of the topmost mount at `mountpoint`, from the table of mounts: a remount sets all of them.
+fn flags_of(table: &str, mountpoint: &Path) -> MsFlags {
+    let at =
+        |line: &&str| line.split(' ').nth(4).is_some_and(|place| unescaped(place) == mountpoint.as_os_str().as_bytes());
+    let words = table.lines().rfind(at).and_then(|line| line.split(' ').nth(5)).unwrap_or_default();
+    let flag = |word: &str| match word {
+        "ro" => MsFlags::MS_RDONLY,
+        "nosuid" => MsFlags::MS_NOSUID,
+        "nodev" => MsFlags::MS_NODEV,
+        "noexec" => MsFlags::MS_NOEXEC,
+        "noatime" => MsFlags::MS_NOATIME,
+        "nodiratime" => MsFlags::MS_NODIRATIME,
+        "relatime" => MsFlags::MS_RELATIME,
+        _ => MsFlags::empty(),
+    };
+    words.split(',').map(flag).collect()
 }
 
 fn in_background(run: &mut Run, args: &Mount, mountpoint: &Path) -> Result<()> {
@@ -133,6 +194,10 @@ fn again(common: &Common, args: &Mount, mountpoint: &Path) -> Result<Vec<OsStrin
     option("--log", args.log.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));
     option("--at", args.past.at.as_ref().map(OsString::from));
     option("--user-at", args.past.user_at.as_ref().map(OsString::from));
+    for flag in &args.options {
+        let value = flag.to_possible_value().expect("no variant is skipped");
+        line.extend(["-o".into(), value.get_name().into()]);
+    }
     for (name, given) in [
         ("--json", common.json),
         ("--verbose", common.verbose),
@@ -276,14 +341,27 @@ mod tests {
     }
 
     #[test]
+    fn a_remount_begins_with_the_flags_that_the_mount_has() {
+        let flags = |path: &str| flags_of(TABLE, Path::new(path));
+        assert_eq!(flags("/mnt/a b"), MsFlags::MS_NOSUID);
+        assert_eq!(flags("/mnt/c"), MsFlags::empty());
+        assert_eq!(flags("/"), MsFlags::MS_NOATIME);
+        let words = [MountFlag::Suid, MountFlag::Nodev, MountFlag::Nosuid];
+        assert_eq!(allows(&words, MountFlag::Suid, MountFlag::Nosuid), Some(false));
+        assert_eq!(allows(&words[..1], MountFlag::Dev, MountFlag::Nodev), None);
+    }
+
+    #[test]
     fn the_second_process_is_asked_for_the_same_mount() {
-        let typed = ["frieze", "--server", "s:1", "mount", "-v", "--at", "5m-ago", "--allow-other", "--", "-odd"];
+        let typed =
+            ["frieze", "--server", "s:1", "mount", "-v", "--at", "5m-ago", "-osuid,dev", "--allow-other", "--", "-odd"];
         let cli = Cli::read(typed).unwrap();
         let Command::Mount(args) = &cli.command else { panic!("it is a mount") };
         let line = again(&cli.common, args, Path::new("/x/-odd")).unwrap();
         let second = Cli::read([OsString::from("frieze")].into_iter().chain(line)).unwrap();
         let Command::Mount(again) = &second.command else { panic!("it is a mount") };
         assert!(again.foreground && again.detach && again.allow_other && second.common.verbose);
+        assert_eq!(again.options, [MountFlag::Suid, MountFlag::Dev]);
         assert_eq!((second.common.server.as_str(), again.past.at.as_deref()), ("s:1", Some("5m-ago")));
         assert_eq!(again.mountpoint, Path::new("/x/-odd"));
     }

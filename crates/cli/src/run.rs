@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::args::{Common, Durability};
 use crate::config::{self, Config};
 use crate::failure::{self, OutputClosed, Reported, Usage};
-use crate::format::Names;
+use crate::format::{Names, exact};
 use crate::path::FsPath;
 use crate::progress::Progress;
 
@@ -124,12 +124,20 @@ impl Run {
     /// If standard output fails; [`OutputClosed`] if nobody reads it.
     pub(crate) fn item(&mut self, json: impl FnOnce() -> Value, text: impl FnOnce() -> Option<String>) -> Result<()> {
         if self.common.json {
-            return self.print(&json().to_string());
+            return self.print_json(json());
         }
         match text() {
             Some(line) => self.print(&line),
             None => Ok(()),
         }
+    }
+
+    /// Prints a line of JSON; numbers that many readers of JSON cannot hold are strings in it ([`exact`]).
+    ///
+    /// # Errors
+    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    pub(crate) fn print_json(&mut self, line: impl Into<Value>) -> Result<()> {
+        self.print(&exact(line.into()).to_string())
     }
 
     /// Prints a line to standard output.

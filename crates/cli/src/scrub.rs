@@ -38,7 +38,7 @@ fn scrub_as_asked(run: &mut Run, args: &Scrub) -> Result<()> {
     }
     let reply = client.scrub(ScrubAction::Look, 0, true)?;
     if run.json() {
-        run.print(&to_json(&reply).to_string())?;
+        run.print_json(to_json(&reply))?;
     } else {
         for finding in &reply.findings {
             run.print(&line(finding))?;

@@ -25,7 +25,7 @@ pub(crate) fn status(run: &mut Run) -> Result<()> {
     let healthy = status.health == "healthy" && !status.fenced;
     if run.json() {
         let item = status_to_json(&server, &status, healthy);
-        run.print(&item.to_string())?;
+        run.print_json(item)?;
     } else {
         status_table(&server, &status).lines().try_for_each(|line| run.print(&line))?;
     }

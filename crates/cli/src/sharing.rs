@@ -109,7 +109,7 @@ fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<(
             "dry_run": dry_run,
             "refused": (reply.refused != 0).then_some(&reply.refused_words),
         });
-        run.print(&summary.to_string())?;
+        run.print_json(summary)?;
         would_be_refused(reply)?;
         return all_done(reply);
     }

@@ -27,7 +27,7 @@ pub(crate) fn recover(run: &mut Run, dir: &Path, yes: bool, is_copy: bool) -> Re
     }
     let went_on = if yes { Some(frieze_node::recover(dir, &left)?) } else { None };
     if run.json() {
-        return run.print(&to_json(&left, &answers, went_on.as_ref()).to_string());
+        return run.print_json(to_json(&left, &answers, went_on.as_ref()));
     }
     let dir = dir.display();
     match went_on {

@@ -465,7 +465,8 @@ fn a_name_that_is_no_readable_instant_gets_the_errno_that_says_why() {
     fs::write(world.path("file"), b"x").unwrap();
     let look = |name: &str| errno(fs::metadata(world.path(&format!(".at/{name}/"))));
     assert_eq!(look("2026-99-99T00:00:00Z"), Errno::INVAL);
-    assert_eq!(look("2026-01-01T00:00:00"), Errno::INVAL, "a time without zone");
+    assert_eq!(look("2026-99-99T00:00:00"), Errno::INVAL, "without a zone");
+    assert_eq!(look("1999-01-01T00:00:00"), Errno::RANGE, "without a zone");
     assert_eq!(look("hlc-xyz"), Errno::INVAL);
     assert_eq!(look("user-tuesday"), Errno::INVAL);
     assert_eq!(look("no-such-snapshot"), Errno::NOENT);

@@ -10,10 +10,16 @@ mod support;
 
 #[path = "posix/appends.rs"]
 mod appends;
+#[path = "posix/cached.rs"]
+mod cached;
+#[path = "posix/locks.rs"]
+mod locks;
 #[path = "posix/mapped.rs"]
 mod mapped;
 #[path = "posix/names.rs"]
 mod names;
+#[path = "posix/past.rs"]
+mod past;
 #[path = "posix/rights.rs"]
 mod rights;
 #[path = "posix/space.rs"]

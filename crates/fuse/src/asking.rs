@@ -96,8 +96,19 @@ impl Tree {
         when: When,
         call: impl FnOnce(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
+        self.ask_as_mount_noting(when, None, call)
+    }
+
+    /// The same, asking for the right to cache the answer.
+    pub(crate) fn ask_as_mount_noting<T>(
+        &self,
+        when: When,
+        asking: Option<&Asking>,
+        call: impl FnOnce(&Fs) -> Result<T, frieze_client::Error>,
+    ) -> Result<T, Errno> {
         let fs = self.view(when);
         let fs = if self.impersonates { fs.as_caller(Caller::root()) } else { fs };
+        let fs = asking.map_or(fs.clone(), |asking| fs.noting(asking.granted.clone()));
         call(&fs).map_err(|error| answer(&error.into()))
     }
 

@@ -1,12 +1,15 @@
 //! The names inside `.at`.
 
 use frieze_base::{Fault, NAME_BYTES_MAX, Reason};
-use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy, format_instant, looks_like_instant};
+use frieze_hlc::{Hlc, Instant, UserTime, Zone, ZonePolicy, format_instant, looks_like_instant};
 
 use crate::node::When;
 
 /// The hidden directory of every directory: its past.
-pub(crate) const AT_NAME: &[u8] = b".at";
+pub(crate) const AT_NAME: &[u8] = frieze_base::AT_NAME.as_bytes();
+
+/// What the name of a cut by user time begins with.
+const USER_PREFIX: &str = "user-";
 
 /// What a name inside `.at` means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub(crate) enum AtName {
     User(UserTime),
     /// A name whose meaning moves: a symbolic link to an exact instant.
     Moving(Instant),
+    /// A time without a zone, or `user-` and one: a symbolic link to what it means in the zone of the process that asks.
+    Zoneless,
     /// Perhaps a saved snapshot: a directory if the server knows it.
     Snapshot(String),
 }
@@ -34,14 +39,18 @@ impl AtName {
         }
         let unknown = || Fault::new(Reason::NotFound, format!("there is no {} in .at", name.escape_ascii()));
         let text = std::str::from_utf8(name).map_err(|_| unknown())?;
-        if let Some(user_time) = text.strip_prefix("user-") {
+        if let Some(user_time) = text.strip_prefix(USER_PREFIX) {
             if outer.user_at.is_some() {
                 return Err(Fault::new(
                     Reason::InvalidInstant,
                     format!("{text}: this directory is cut by user time already"),
                 ));
             }
-            return Ok(AtName::User(UserTime::parse(user_time, ZonePolicy::Refuse)?));
+            return match UserTime::parse(user_time, ZonePolicy::Refuse) {
+                Ok(user_time) => Ok(AtName::User(user_time)),
+                Err(_) if UserTime::parse_in_zone(user_time, &Zone::UTC).is_ok() => Ok(AtName::Zoneless),
+                Err(error) => Err(error.into()),
+            };
         }
         let like_instant = looks_like_instant(text) || text.ends_with("-ago");
         if outer.is_past() {
@@ -61,15 +70,35 @@ impl AtName {
             Ok(Instant::System(at)) => Ok(AtName::Exact(at)),
             Ok(Instant::Named(name)) => Ok(AtName::Snapshot(name)),
             Ok(moving) => Ok(AtName::Moving(moving)),
+            Err(_) if Instant::parse_in_zone(text, &Zone::UTC).is_ok() => Ok(AtName::Zoneless),
             Err(error) if like_instant => Err(error.into()),
             Err(_) => Err(unknown()),
         }
     }
 }
 
+/// What a time without a zone points to, read in `zone`: the exact name beside it, which `frieze --at` would say.
+///
+/// # Errors
+/// `InvalidInstant` for a time that is none in that zone, or two.
+pub(crate) fn zoned_target(name: &str, zone: &Zone) -> Result<String, Fault> {
+    if let Some(user_time) = name.strip_prefix(USER_PREFIX) {
+        return Ok(user_name(UserTime::parse_in_zone(user_time, zone)?));
+    }
+    match Instant::parse_in_zone(name, zone)? {
+        Instant::System(at) => Ok(link_target(at)),
+        _ => Err(Reason::InvalidInstant.into()),
+    }
+}
+
 /// What a moving name points to: the name of the exact instant beside it.
 pub(crate) fn link_target(at: Hlc) -> String {
     at.to_string()
+}
+
+/// The name in `.at` of a cut by user time.
+pub(crate) fn user_name(user_at: UserTime) -> String {
+    format!("{USER_PREFIX}{user_at}")
 }
 
 /// Length of every [`link_target`]: the size that the link shows.
@@ -116,10 +145,23 @@ mod tests {
     #[test]
     fn a_name_written_like_an_instant_that_is_none_is_invalid_not_unknown() {
         for name in
-            ["2026-13-45T10:00:00Z", "2026-11-21T10:00:00", "@x", "hlc-xyz", "5parsecs-ago", "user-tuesday", "9"]
+            ["2026-13-45T10:00:00Z", "2026-13-45T10:00:00", "@x", "hlc-xyz", "5parsecs-ago", "user-tuesday", "9"]
         {
             assert_eq!(read(name, PRESENT), Err(Reason::InvalidInstant), "{name}");
         }
+    }
+
+    #[test]
+    fn a_time_without_a_zone_is_a_link_to_what_it_means_in_the_zone_of_who_asks() {
+        for name in ["2026-11-21T10:00:00", "2026-11-21", "user-2026-11-21T10:00:00.5"] {
+            assert_eq!(read(name, PRESENT), Ok(AtName::Zoneless), "{name}");
+        }
+        assert_eq!(read("user-2026-11-21", PAST), Ok(AtName::Zoneless));
+        assert_eq!(read("2026-11-21", PAST), Err(Reason::InvalidInstant));
+        let tokyo = Zone::of_variable(Some("Asia/Tokyo"));
+        let target = zoned_target("2026-11-21T10:00:00", &tokyo).unwrap();
+        assert_eq!(read(&target, PRESENT), read("2026-11-21T01:00:00Z", PRESENT));
+        assert_eq!(zoned_target("user-2026-11-21", &tokyo).unwrap(), "user-2026-11-20T15:00:00Z");
     }
 
     #[test]

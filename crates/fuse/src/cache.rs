@@ -234,10 +234,23 @@ impl Cache {
             if forgets_names {
                 kernel.forget_names();
             }
-            kernel.forget_attributes(&files);
+            kernel.forget_files(&files);
         }
         // Counted from before the question was sent, and a twentieth less: clocks do not run alike.
         self.lock().lease_until = MonoTime(sent.0 + lease_ns / 20 * 19);
+    }
+
+    /// The kernel asks for the attributes of this inode again: a change of the mount's own, of which the kernel does not know
+    /// what it changed.
+    pub(crate) fn forget_attributes(&self, inode: InodeId) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.forget_attributes(inode);
+        }
+    }
+
+    /// True if the lease has run out, as this side counts it.
+    pub(crate) fn has_lapsed(&self) -> bool {
+        now() >= self.lock().lease_until
     }
 
     /// True if nobody else has changed the inode of the promise since it was given.

@@ -1,6 +1,6 @@
 //! Open files and directories of the mounted tree.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{ErrorKind, InodeId, Reason};
@@ -11,7 +11,7 @@ use crate::at::AT_NAME;
 use crate::cache::Promise;
 use crate::errno::answer;
 use crate::listing::{Line, Listing};
-use crate::node::{Node, NodeId, Place, When};
+use crate::node::{Node, NodeId, Place, UNNUMBERED, When};
 use crate::operations::{Allocate, Attributes, DirLine, Entry, NodeKind, OpenHow, Opened, SeekFor, Who, WriteHow};
 use crate::tree::{SET_GROUP_ID, SET_USER_ID, Tree, node_kind, too_many};
 
@@ -21,14 +21,25 @@ pub(crate) struct OpenFile {
     /// True if it was opened to write.
     pub(crate) writes: bool,
     reads: bool,
+    /// User id of who opened it.
+    opener: u32,
     /// A failed fsync stays failed: what was lost is not written by asking again (protocols §7).
     sync_failed: AtomicBool,
-    /// The count of [`Tree::privileges_given`] at which the file was last seen without set-id bits.
-    unprivileged_at: AtomicU64,
+    /// Set once the mount has found the file without set-id bits.
+    unprivileged: Mutex<Option<Unprivileged>>,
     /// The state in which it was opened, until the kernel has read through it, if its pages held another.
     fresh: AtomicBool,
     changed: u64,
     promise: Option<Promise>,
+}
+
+/// How long a file is known to have no set-id bits: until this mount gives some to a file, and as long as the grant lasts under
+/// which the server said so, for another mount may give it some.
+#[derive(Clone, Copy)]
+struct Unprivileged {
+    /// The count of [`Tree::privileges_given`] before the mount asked.
+    given: u64,
+    promise: Promise,
 }
 
 /// An open directory.
@@ -37,6 +48,12 @@ pub(crate) struct OpenDir {
     listing: Mutex<Listing>,
     /// What the entries of the page that is being shown may be cached for.
     promise: Mutex<Option<Promise>>,
+}
+
+impl OpenFile {
+    fn unprivileged(&self) -> Option<Unprivileged> {
+        *self.unprivileged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl OpenDir {
@@ -51,24 +68,32 @@ const PAGE_ENTRIES: u32 = 2048;
 const SHARE_BYTES_MIN: u64 = 128 << 10;
 /// Most bytes of one answer to copy_file_range.
 const COPY_BYTES_MAX: u64 = 1 << 31;
-/// Never equal to the count: the set-id bits of the file have to be looked at.
-const UNKNOWN: u64 = u64::MAX;
 
 impl Tree {
     /// Keeps a file just opened; `attr` is its state.
-    pub(crate) fn keep(&self, file: File, attr: &Attr, when: When, how: OpenHow, promise: Option<Promise>) -> Opened {
+    pub(crate) fn keep(
+        &self,
+        who: Who,
+        file: File,
+        attr: &Attr,
+        when: When,
+        how: OpenHow,
+        promise: Option<Promise>,
+    ) -> Opened {
         let keep_cache = match when.is_past() {
             true => when.is_final(),
             false => self.pages.open(&self.cache, InodeId(attr.inode), attr.changed, promise),
         };
         let privileged = attr.mode & (SET_USER_ID | SET_GROUP_ID) != 0;
-        let unprivileged_at = if privileged { UNKNOWN } else { self.privileges_given.load(Ordering::Acquire) };
+        let given = self.privileges_given.load(Ordering::Acquire);
+        let unprivileged = promise.filter(|_| !privileged).map(|promise| Unprivileged { given, promise });
         let handle = self.files.insert(OpenFile {
             file,
             writes: how.write,
             reads: how.read,
+            opener: who.uid,
             sync_failed: AtomicBool::new(false),
-            unprivileged_at: AtomicU64::new(unprivileged_at),
+            unprivileged: Mutex::new(unprivileged),
             fresh: AtomicBool::new(!when.is_past() && !keep_cache && !how.append),
             changed: attr.changed,
             promise,
@@ -95,6 +120,7 @@ impl Tree {
         if !open.reads {
             return Err(Errno::EBADF);
         }
+        self.check_locked(&open, handle)?;
         if open.fresh.load(Ordering::Relaxed) && open.fresh.swap(false, Ordering::Relaxed) {
             self.pages.read(open.file.inode(), open.changed, open.promise);
         }
@@ -114,8 +140,11 @@ impl Tree {
         if !open.writes {
             return Err(Errno::EBADF);
         }
+        self.check_locked(&open, handle)?;
         let _touching = self.whole.touch(open.file.inode());
-        if how.kill_privileges {
+        // The server ends the bits with the first write of a session for another user, those of a mapping included, of which the
+        // kernel does not say whose they are.
+        if how.kill_privileges || how.from_cache && open.opener != 0 {
             self.kill_privileges(&open)?;
         }
         let written =
@@ -127,23 +156,34 @@ impl Tree {
         if how.sync { sync(&open) } else { Ok(()) }
     }
 
-    /// A write by anybody but the superuser ends the file's set-id bits. The kernel says so at every such write; the
-    /// bits are looked at only if some file got any since this one was last seen without.
+    /// Refuses bytes through an open file whose lock others have got.
+    fn check_locked(&self, open: &OpenFile, handle: u64) -> Result<(), Errno> {
+        self.locking.check(&self.client, open.file.inode(), handle, || self.cache.has_lapsed())
+    }
+
+    /// A write by anybody but the superuser ends the file's set-id bits. The kernel marks every such write; the mount looks at
+    /// the bits only where the file may have some. The kernel keeps the mode over a write: it is told to ask for it again.
     fn kill_privileges(&self, open: &OpenFile) -> Result<(), Errno> {
         let given = self.privileges_given.load(Ordering::Acquire);
-        if open.unprivileged_at.load(Ordering::Acquire) == given {
+        let is_known = |known: Unprivileged| known.given == given && self.cache.is_kept(&known.promise);
+        if open.unprivileged().is_some_and(is_known) {
             return Ok(());
         }
-        let target = Target::inode(open.file.inode());
-        let attr = self.ask_as_mount(When::default(), |fs| fs.stat(&target))?.attr;
+        let inode = open.file.inode();
+        let target = Target::inode(inode);
+        let asking = self.asking();
+        let attr = self.ask_as_mount_noting(When::default(), asking.as_ref(), |fs| fs.stat(&target))?.attr;
         // Without the group's right to execute, set-group-id meant mandatory locking, and stays.
         let runs_as_group = attr.mode & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID | GROUP_EXECUTE;
         let killed = if runs_as_group { SET_USER_ID | SET_GROUP_ID } else { SET_USER_ID };
         if attr.mode & killed != 0 {
             let request = SetAttr { target, mode: Some(attr.mode & !killed), ..SetAttr::default() };
             self.ask_as_mount(When::default(), |fs| fs.set_attr(request))?;
+            self.cache.forget_attributes(inode);
         }
-        open.unprivileged_at.store(given, Ordering::Release);
+        let promise = asking.map(|asking| asking.promise(None, Some(inode)));
+        *open.unprivileged.lock().unwrap_or_else(PoisonError::into_inner) =
+            promise.map(|promise| Unprivileged { given, promise });
         Ok(())
     }
 
@@ -158,6 +198,15 @@ impl Tree {
             && !node.when.is_past()
         {
             self.locking.release(&self.client, node.inode, owner);
+        }
+    }
+
+    /// The locks of an open file itself end with its last descriptor.
+    pub(crate) fn unlock_opened(&self, node: NodeId, handle: u64) {
+        if let Ok(node) = self.node(node)
+            && !node.when.is_past()
+        {
+            self.locking.close(&self.client, node.inode, handle);
         }
     }
 
@@ -200,7 +249,7 @@ impl Tree {
 
     /// copy_file_range(2), by sharing. Where that is not worth a range of the file, or does not fit, the kernel is told
     /// `EOPNOTSUPP` and copies by reading and writing.
-    pub(crate) fn copy_file_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno> {
+    pub(crate) fn copy_file_range(&self, who: Who, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno> {
         let source = self.files.get(from.0).ok_or(Errno::EBADF)?;
         let target = self.files.get(to.0).ok_or(Errno::EBADF)?;
         if !target.writes {
@@ -213,6 +262,9 @@ impl Tree {
             return Err(Errno::EOPNOTSUPP);
         }
         let _touching = self.whole.touch(target.file.inode());
+        if who.uid != 0 {
+            self.kill_privileges(&target)?;
+        }
         match source.file.copy_range(from.1, &target.file, to.1, len) {
             Ok(copied) => Ok(copied as u32),
             Err(error) => match error.reason() {
@@ -302,6 +354,9 @@ impl Tree {
         let mut failed = None;
         let is_now = plus && dir.place == Place::Tree && !dir.when.is_past();
         let is_good = !is_now || self.is_good(open.promise());
+        if cookie == 0 && !self.is_current(dir, open.promise()) {
+            listing.outdate();
+        }
         listing.walk(
             cookie,
             is_good,
@@ -360,6 +415,19 @@ impl Tree {
             let is_kept = !self.cache.names_left(&page).is_zero() && self.cache.is_kept(&page);
             is_kept && !self.whole.own.has_lost_count(page.own())
         })
+    }
+
+    /// True if a directory has the names that its first page shows. A mount is never recalled for its own changes, and the rest
+    /// of a directory that it changes while it reads may stay as it was (`rm -r`): only from the start all names have to be shown.
+    fn is_current(&self, dir: &Node, page: Option<Promise>) -> bool {
+        match dir.place {
+            Place::Tree if dir.when.is_final() => true,
+            Place::Tree if !dir.when.is_past() => page.is_some_and(|page| {
+                self.is_good(Some(page)) && !self.whole.own.has_changed_inode(page.own(), dir.inode)
+            }),
+            // Snapshots are made, and user times written, without a word to the mount.
+            _ => false,
+        }
     }
 
     /// The entry of a name in a listing, with one more reference.
@@ -450,5 +518,3 @@ fn no_attributes(node: NodeId, kind: NodeKind) -> Entry {
 }
 
 const GROUP_EXECUTE: u32 = 0o010;
-/// `d_ino` where there is no number to give (FUSE_UNKNOWN_INO).
-const UNNUMBERED: NodeId = NodeId(u32::MAX as u64);

@@ -20,7 +20,7 @@ use nix::fcntl::OFlag;
 use crate::node::NodeId;
 use crate::operations::{
     Allocate, Attributes, Changes, Entry, FileLock, Found, LockFor, NewNode, NewTime, NodeKind, OpenHow, Opened,
-    Operations, RenameHow, SeekFor, Who, WriteHow,
+    Operations, RenameHow, SeekFor, WantedLock, Who, WriteHow,
 };
 
 /// A file system as `fuser` wants one.
@@ -52,11 +52,12 @@ impl<T: Operations> Filesystem for Kernel<T> {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Not FUSE_ATOMIC_O_TRUNC: a program that runs would be cut to nothing before the kernel refuses (ETXTBSY) to open it
         // with O_RDONLY | O_TRUNC. Without it the kernel asks for the cut itself, once it has seen that it may.
+        // Not FUSE_ASYNC_DIO: the kernel drops cached pages before it sends an asynchronous O_DIRECT write and not again when it
+        // has ended, so a page that another program reads meanwhile would stay as it was before.
         let mut wanted = vec![
             // Pages are dropped when a file's size or mtime is seen to have changed.
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_ASYNC_DIO,
             // Without it the kernel would chmod as the writer, who may not, before a write to a set-user-id file.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             // A file open for appending can be mapped too.
@@ -247,11 +248,13 @@ impl<T: Operations> Filesystem for Kernel<T> {
         reply: ReplyWrite,
     ) {
         let flags = OFlag::from_bits_retain(flags.0);
+        let from_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let how = WriteHow {
             // A page of a shared mapping goes back to where it came from, whatever the file was opened with.
-            append: flags.contains(OFlag::O_APPEND) && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+            append: flags.contains(OFlag::O_APPEND) && !from_cache,
             sync: flags.intersects(OFlag::O_SYNC | OFlag::O_DSYNC),
             kill_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+            from_cache,
         };
         match self.operations.write(fh.0, offset, data, how) {
             Ok(()) => reply.written(data.len() as u32),
@@ -341,17 +344,16 @@ impl<T: Operations> Filesystem for Kernel<T> {
         answer_empty(self.operations.fsyncdir(fh.0), reply);
     }
 
-    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        match self.operations.statfs() {
+    fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match self.operations.statfs(node(ino)) {
             Ok(space) => {
                 let free = space.free_bytes / u64::from(STATFS_BLOCK_BYTES);
-                // Inodes are not set aside: as many more can be made as there is room for their names.
                 reply.statfs(
                     space.capacity_bytes / u64::from(STATFS_BLOCK_BYTES),
                     free,
                     free,
-                    space.inodes + free,
-                    free,
+                    space.inodes,
+                    space.inodes_free,
                     STATFS_BLOCK_BYTES,
                     frieze_base::NAME_BYTES_MAX as u32,
                     STATFS_BLOCK_BYTES,
@@ -443,7 +445,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         lock_owner: LockOwner,
         start: u64,
         end: u64,
@@ -454,7 +456,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
     ) {
         let range = FileLock { owner: lock_owner.0, kind: lock_for(typ), start, end, pid };
         let answer = Box::new(move |result| answer_empty(result, reply));
-        self.operations.lock(who(req), node(ino), range, sleep, answer);
+        self.operations.lock(who(req), node(ino), WantedLock { range, handle: fh.0, wait: sleep }, answer);
     }
 
     fn ioctl(
@@ -509,7 +511,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
 
     fn copy_file_range(
         &self,
-        _req: &Request,
+        req: &Request,
         _ino_in: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
@@ -520,7 +522,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        match self.operations.copy_range((fh_in.0, offset_in), (fh_out.0, offset_out), len) {
+        match self.operations.copy_range(who(req), (fh_in.0, offset_in), (fh_out.0, offset_out), len) {
             Ok(copied) => reply.written(copied),
             Err(errno) => reply.error(to_fuser(errno)),
         }

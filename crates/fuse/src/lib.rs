@@ -29,6 +29,7 @@ mod error;
 mod files;
 mod handle;
 mod kernel;
+mod links;
 mod listing;
 mod locking;
 mod looking;
@@ -42,6 +43,7 @@ mod pages;
 mod past;
 mod process;
 mod recalls;
+mod room;
 mod tree;
 mod whole;
 
@@ -82,11 +84,28 @@ pub struct MountOptions {
     /// Requests worked on at one time. Each may wait for the server; more costs a thread and a connection each. Default
     /// 16.
     pub threads: usize,
+    /// Programs run with their set-user-id and set-group-id bits. Only root can mount so. Default: not.
+    pub suid: bool,
+    /// Device files stand for devices. Only root can mount so. Default: not.
+    pub dev: bool,
+    /// Nothing is changed through it. Default: only a mount of an instant.
+    pub read_only: bool,
+    /// No program on it runs. Default: not.
+    pub noexec: bool,
 }
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        MountOptions { at: None, user_at: None, allow_other: None, threads: 16 }
+        MountOptions {
+            at: None,
+            user_at: None,
+            allow_other: None,
+            threads: 16,
+            suid: false,
+            dev: false,
+            read_only: false,
+            noexec: false,
+        }
     }
 }
 
@@ -154,27 +173,33 @@ pub fn mount(client: Client, mountpoint: &Path, options: MountOptions) -> Result
         return Err(Error::NoFuse { source });
     }
     let allow_other = options.allow_other.unwrap_or(client.hello().may_impersonate && root);
-    let config = config(base, allow_other, options.threads);
+    let source = client.options().server.to_string();
+    let config = config(base, &source, allow_other, &options);
     let tree = Arc::new(Tree::new(client, base));
     start(tree, base, mountpoint, &config)
 }
 
-fn config(base: When, allow_other: bool, threads: usize) -> Config {
+fn config(base: When, source: &str, allow_other: bool, options: &MountOptions) -> Config {
     let mut config = Config::default();
+    // What a comma would end in the list of options for fusermount3.
+    let source = if source.contains([',', '\\']) { "frieze" } else { source };
     config.mount_options = vec![
-        MountOption::FSName("frieze".to_owned()),
+        MountOption::FSName(source.to_owned()),
         MountOption::CUSTOM("subtype=frieze".to_owned()),
         MountOption::DefaultPermissions,
-        MountOption::NoSuid,
-        MountOption::NoDev,
+        if options.suid { MountOption::Suid } else { MountOption::NoSuid },
+        if options.dev { MountOption::Dev } else { MountOption::NoDev },
         // A read makes no record: said in the flags of statfs too.
         MountOption::NoAtime,
     ];
-    if base.is_past() {
+    if base.is_past() || options.read_only {
         config.mount_options.push(MountOption::RO);
     }
+    if options.noexec {
+        config.mount_options.push(MountOption::NoExec);
+    }
     config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(threads.max(1));
+    config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;
     config
 }

@@ -3,7 +3,7 @@
 //! Offset 0 is `.`, 1 is `..`, entry k has offset k + 2; the cookie of an entry is the offset after it. Only the page
 //! being read is in memory, with a mark (offset, name before it) for each page passed, so a directory of any size costs
 //! little, and deleting while reading (`rm -r`) skips nothing: pages follow one another by name, not by count. Going
-//! back to 0 reads the directory anew, as `rewinddir` asks.
+//! back to 0 reads the directory anew, as `rewinddir` asks; so does the first read, where a name was made since opendir.
 
 use frieze_client::{DirEntry, ListReply};
 
@@ -43,6 +43,12 @@ impl Listing {
         let mut listing = Listing { fresh: true, ..Listing::default() };
         listing.start(reply);
         listing
+    }
+
+    /// The page that came with the opening is out of date: the first read fetches it anew. The caller may have rewound, which
+    /// the kernel does not pass on where nothing was read before.
+    pub(crate) fn outdate(&mut self) {
+        self.fresh = false;
     }
 
     /// The directory's parent, as the server last said.
@@ -254,6 +260,15 @@ mod tests {
         assert_eq!(read(&mut listing, &names, 0, 9).0.len(), 3);
         names.clear();
         assert_eq!(read(&mut listing, &names, 0, 9).0, [".", ".."]);
+    }
+
+    #[test]
+    fn a_page_that_is_out_of_date_before_the_first_read_is_fetched_anew() {
+        let mut names = Names::from([b"old".to_vec()]);
+        let mut listing = opened(&names);
+        names.insert(b"new".to_vec());
+        listing.outdate();
+        assert_eq!(read(&mut listing, &names, 0, 9).0, [".", "..", "new", "old"]);
     }
 
     #[test]

@@ -1,14 +1,21 @@
 //! Locks of files, held on the server: fcntl(2) and flock(2) of programs on this mount against those on others.
 //!
 //! Guarantees: a waiting program can be interrupted and killed; what this mount holds is asked for again when the server
-//! has started anew, before anybody else can get it; a lock is given up with the file, the process or the mount.
+//! has started anew, before anybody else can get it; a lock is given up with the file, the process or the mount. What others got
+//! while the mount hung or was cut off, longer than its lease, is lost: reads and writes through the open file that it was asked
+//! for through fail with `EIO`, before anything is read or changed without the lock.
+//!
+//! The kernel says at each close(2) whose fcntl locks end, and at the last close of a description whose flock ends. It says
+//! nothing of a lock of the description itself (`F_OFD_SETLK`). So each lock is noted with the handle it was asked for through:
+//! what the last close finds under its handle is such a lock, because those of processes have ended with their descriptors.
 //! Leaves to others: who may have which (the server).
 //!
 //! The kernel's request to wait is kept here without a thread: the server tells when the lock is held, through the
 //! question that waits for recalls. FUSE lets a program die only when its request is answered, so the signals of the
 //! programs that wait are looked at ten times a second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
@@ -30,45 +37,66 @@ pub(crate) struct Locking {
     /// Shared by who unlocks; alone by who asks again for what is held: what is unlocked meanwhile would be locked again
     /// behind it, and nobody would unlock it any more.
     unlocking: RwLock<()>,
+    /// Something is held or lost: reads and writes look here first.
+    is_used: AtomicBool,
+    /// The lease has run out, and what is held has not been asked for since.
+    is_unsure: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     /// What each owner holds of each file, in the order of asking.
-    held: BTreeMap<(InodeId, u64), Vec<LockRange>>,
+    held: BTreeMap<(InodeId, u64), Vec<Held>>,
+    /// Open files through which something was locked that others have got since.
+    lost: BTreeSet<u64>,
     waiting: BTreeMap<u64, Waiting>,
     last_wait: u64,
     is_watching: bool,
 }
 
-struct Waiting {
+#[derive(Clone, Copy, PartialEq)]
+struct Held {
     range: LockRange,
+    /// The open file that it was asked for through.
+    handle: u64,
+}
+
+struct Waiting {
+    wanted: Held,
     thread: u32,
     answer: Answer,
 }
 
+/// A lock as a program asks for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// What of which file, for whom.
+    pub(crate) range: LockRange,
+    /// Through which open file.
+    pub(crate) handle: u64,
+    /// Whether the program waits.
+    pub(crate) wait: bool,
+    /// The thread that asks: it waits no longer than until it has a signal.
+    pub(crate) thread: u32,
+}
+
 impl Locking {
     /// Locks, unlocks, or waits: `answer` is called when it is decided.
-    pub(crate) fn set(
-        self: &Arc<Locking>,
-        client: &Client,
-        range: LockRange,
-        wait: bool,
-        thread: u32,
-        answered: Answer,
-    ) {
+    pub(crate) fn set(self: &Arc<Locking>, client: &Client, asked: Asked, answered: Answer) {
+        let Asked { range, handle, wait, thread } = asked;
+        let wanted = Held { range, handle };
         if !wait || range.kind() == LockKind::Unlock {
-            return answered(self.ask(client, range, 0).and_then(errno_of));
+            return answered(self.ask(client, wanted, 0).and_then(errno_of));
         }
         let number = {
             let mut state = self.lock();
             state.last_wait += 1;
             let number = state.last_wait;
             // Before it is asked for: the server may tell that it is held before it answers the question.
-            state.waiting.insert(number, Waiting { range, thread, answer: answered });
+            state.waiting.insert(number, Waiting { wanted, thread, answer: answered });
             number
         };
-        match self.ask(client, range, number) {
+        match self.ask(client, wanted, number) {
             Ok(LockOutcome::Waiting) => self.watch_signals(client),
             outcome => self.finish(number, outcome.and_then(errno_of)),
         }
@@ -108,17 +136,74 @@ impl Locking {
             return;
         }
         let range = LockRange { inode: inode.0, owner, kind: LockKind::Unlock as i32, start: 0, end: u64::MAX, pid: 0 };
-        if let Err(errno) = self.ask(client, range, 0) {
+        if let Err(errno) = self.ask(client, Held { range, handle: 0 }, 0) {
             tracing::warn!(%errno, %inode, "a lock is given up with the session only");
         }
+    }
+
+    /// The last descriptor of an open file is closed: its own locks end.
+    pub(crate) fn close(&self, client: &Client, inode: InodeId, handle: u64) {
+        let owners: Vec<u64> = {
+            let mut state = self.lock();
+            state.lost.remove(&handle);
+            let of_inode = state.held.range((inode, 0)..=(inode, u64::MAX));
+            let is_own = |(_, held): &(_, &Vec<Held>)| held.iter().any(|held| held.handle == handle);
+            of_inode.filter(is_own).map(|((_, owner), _)| *owner).collect()
+        };
+        for owner in owners {
+            self.release(client, inode, owner);
+        }
+    }
+
+    /// Checks that what was locked through an open file is held still, before bytes are read or written through it. `has_lapsed`:
+    /// the mount's lease has run out.
+    pub(crate) fn check(
+        &self,
+        client: &Client,
+        inode: InodeId,
+        handle: u64,
+        has_lapsed: impl FnOnce() -> bool,
+    ) -> Result<(), Errno> {
+        if !self.is_used.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if self.is_unsure.load(Ordering::Acquire) || has_lapsed() {
+            let _alone = self.unlocking.write().unwrap_or_else(PoisonError::into_inner);
+            let held: Vec<Held> = {
+                let state = self.lock();
+                let of_inode = state.held.range((inode, 0)..=(inode, u64::MAX)).flat_map(|(_, held)| held);
+                of_inode.filter(|held| held.handle == handle).copied().collect()
+            };
+            for held in held {
+                self.claim(client, held).map_err(|error| answer(&error.into()))?;
+            }
+        }
+        if self.lock().lost.contains(&handle) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// The lease has run out: others may have got what is held.
+    pub(crate) fn doubt(&self) {
+        self.is_unsure.store(true, Ordering::Release);
+    }
+
+    /// Asks again for something that is held; it is lost if others have got it.
+    fn claim(&self, client: &Client, held: Held) -> Result<(), frieze_client::Error> {
+        let outcome = client.lock(held.range, 0, true)?;
+        if outcome != LockOutcome::Held {
+            tracing::warn!(?outcome, inode = held.range.inode, "a lock was lost to others");
+            let mut state = self.lock();
+            state.lost.insert(held.handle);
+            state.note(Held { range: LockRange { kind: LockKind::Unlock as i32, ..held.range }, ..held });
+        }
+        Ok(())
     }
 
     /// The server says that these waits are over: the locks are held.
     pub(crate) fn served(&self, waits: &[u64]) {
         for wait in waits {
-            let range = self.lock().waiting.get(wait).map(|waiting| waiting.range);
-            if let Some(range) = range {
-                self.note(range);
+            let wanted = self.lock().waiting.get(wait).map(|waiting| waiting.wanted);
+            if let Some(wanted) = wanted {
+                self.note(wanted);
                 self.finish(*wait, Ok(()));
             }
         }
@@ -129,23 +214,19 @@ impl Locking {
         let _alone = self.unlocking.write().unwrap_or_else(PoisonError::into_inner);
         loop {
             let held = self.held();
-            for range in &held {
-                match client.lock(*range, 0, true) {
-                    Ok(LockOutcome::Held) => {}
-                    Ok(outcome) => tracing::warn!(?outcome, inode = range.inode, "a lock was lost with the server"),
-                    Err(error) => {
-                        tracing::debug!(%error, "locks are asked for again later");
-                        return false;
-                    }
+            for held in &held {
+                if let Err(error) = self.claim(client, *held) {
+                    tracing::debug!(%error, "locks are asked for again later");
+                    return false;
                 }
             }
-            // A lock that was changed meanwhile was perhaps changed back by this.
-            if self.held() == held {
+            // A lock that was changed meanwhile was perhaps changed back by this; one that was lost is asked for no more.
+            if self.held().len() <= held.len() && self.held().iter().all(|still| held.contains(still)) {
                 break;
             }
         }
         let waits: Vec<(u64, LockRange)> =
-            self.lock().waiting.iter().map(|(number, waiting)| (*number, waiting.range)).collect();
+            self.lock().waiting.iter().map(|(number, waiting)| (*number, waiting.wanted.range)).collect();
         for (number, range) in waits {
             match client.lock(range, number, true) {
                 Ok(LockOutcome::Waiting) => {}
@@ -154,6 +235,7 @@ impl Locking {
                 Err(_) => return false,
             }
         }
+        self.is_unsure.store(false, Ordering::Release);
         true
     }
 
@@ -181,44 +263,26 @@ impl Locking {
         }
     }
 
-    fn held(&self) -> Vec<LockRange> {
+    fn held(&self) -> Vec<Held> {
         self.lock().held.values().flatten().copied().collect()
     }
 
-    fn ask(&self, client: &Client, range: LockRange, wait: u64) -> Result<LockOutcome, Errno> {
+    fn ask(&self, client: &Client, wanted: Held, wait: u64) -> Result<LockOutcome, Errno> {
+        let range = wanted.range;
         // New locks are not kept waiting: the server refuses them while other mounts may ask again, and they for us.
         let unlocks = range.kind() == LockKind::Unlock;
         let _unlocking = unlocks.then(|| self.unlocking.read().unwrap_or_else(PoisonError::into_inner));
         let outcome = client.lock(range, wait, false).map_err(|error| answer(&error.into()))?;
         if outcome == LockOutcome::Held {
-            self.note(range);
+            self.note(wanted);
         }
         Ok(outcome)
     }
 
     /// Keeps in mind what is held, to ask for it again.
-    fn note(&self, range: LockRange) {
-        let mut state = self.lock();
-        let key = (InodeId(range.inode), range.owner);
-        let mut rest = Vec::new();
-        for older in state.held.remove(&key).unwrap_or_default() {
-            if older.end < range.start || range.end < older.start {
-                rest.push(older);
-                continue;
-            }
-            if older.start < range.start {
-                rest.push(LockRange { end: range.start - 1, ..older });
-            }
-            if range.end < older.end {
-                rest.push(LockRange { start: range.end + 1, ..older });
-            }
-        }
-        if range.kind() != LockKind::Unlock {
-            rest.push(range);
-        }
-        if !rest.is_empty() {
-            state.held.insert(key, rest);
-        }
+    fn note(&self, newer: Held) {
+        self.lock().note(newer);
+        self.is_used.store(true, Ordering::Release);
     }
 
     fn finish(&self, number: u64, result: Result<(), Errno>) {
@@ -230,6 +294,33 @@ impl Locking {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn note(&mut self, newer: Held) {
+        let range = newer.range;
+        let key = (InodeId(range.inode), range.owner);
+        let mut rest = Vec::new();
+        for held in self.held.remove(&key).unwrap_or_default() {
+            let older = held.range;
+            if older.end < range.start || range.end < older.start {
+                rest.push(held);
+                continue;
+            }
+            if older.start < range.start {
+                rest.push(Held { range: LockRange { end: range.start - 1, ..older }, ..held });
+            }
+            if range.end < older.end {
+                rest.push(Held { range: LockRange { start: range.end + 1, ..older }, ..held });
+            }
+        }
+        if range.kind() != LockKind::Unlock {
+            rest.push(newer);
+        }
+        if !rest.is_empty() {
+            self.held.insert(key, rest);
+        }
     }
 }
 

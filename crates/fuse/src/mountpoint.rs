@@ -34,9 +34,9 @@ pub(crate) fn check(path: &Path) -> Result<PathBuf, Error> {
         Err(error) => return Err(unreadable(error)),
     };
     if let Some(mounted) = find(&full).map_err(unreadable)? {
-        let by = match (mounted.kind.as_str(), mounted.source.as_str()) {
-            ("fuse.frieze", "frieze") => "a frieze file system".to_owned(),
-            (kind, source) => format!("{source} (type {kind})"),
+        let by = match mounted.kind.as_str() {
+            "fuse.frieze" => "a frieze file system".to_owned(),
+            kind => format!("{} (type {kind})", mounted.source),
         };
         // A mount without a process answers canonicalize from the kernel's memory, and ENOTCONN to the first question.
         return match fs::metadata(&full) {
@@ -113,9 +113,9 @@ mod tests {
     use super::*;
 
     const TABLE: &[u8] = b"22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
-        40 22 0:44 / /mnt/with\\040space rw,nosuid,nodev - fuse.frieze frieze rw,user_id=0\n\
+        40 22 0:44 / /mnt/with\\040space rw,nosuid,nodev - fuse.frieze 127.0.0.1:7470 rw,user_id=0\n\
         41 22 0:45 / /mnt/twice rw shared:7 master:3 - tmpfs tmpfs rw\n\
-        42 41 0:46 / /mnt/twice rw - fuse.frieze frieze rw\n";
+        42 41 0:46 / /mnt/twice rw - fuse.frieze 127.0.0.1:7470 rw\n";
 
     #[test]
     fn the_topmost_mount_on_a_path_is_found() {

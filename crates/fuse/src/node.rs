@@ -1,10 +1,14 @@
 //! Node ids: which file, at which time, a number of the kernel stands for.
 //!
 //! A file of the mount's own view (the present, or the instant of `mount --at`) has its inode number as its id, without
-//! a table. Every other view has a *slot*, and an id is `1 << 63 | slot << 41 | inode`: so each (inode, view) has a
-//! number of its own that never equals one of the present, and the table grows with the number of views in use, not of
+//! a table. Every other view has a *slot*, and an id is a bit that says so, the slot and the inode: so each (inode, view) has
+//! a number of its own that never equals one of the present, and the table grows with the number of views in use, not of
 //! files. A slot counts the kernel's references and is used again when the last is forgotten, the one free longest
 //! first.
+//!
+//! Every id is below 2^53: programs keep inode numbers in doubles (Node's `fs.stat`, `jq`), where larger ones run together. Of
+//! the 52 bits beside the first, three say how the others are divided between slot and inode ([`pack`]): with an inode below
+//! 2^21 there is room for 2^28 slots, with one below 2^45 for 16.
 //!
 //! A slot also names its *door*, the `.at` it was entered by: the same directory at the same instant reached by two
 //! doors has two ids, because the kernel allows a directory only one place in its tree.
@@ -89,11 +93,17 @@ struct Table {
     free: VecDeque<u32>,
 }
 
-const PAST_BIT: u64 = 1 << 63;
-const INODE_BITS: u32 = 41;
-const INODE_MASK: u64 = (1 << INODE_BITS) - 1;
-/// Views in use at one time, times the doors they were entered by. 22 bits are left beside 41 of inode number.
-pub(crate) const SLOTS_MAX: usize = 1 << (63 - INODE_BITS);
+const PAST_BIT: u64 = 1 << 52;
+/// Bits of slot and inode together, and where the bits lie that say how they are divided.
+const PARTS_BITS: u32 = 49;
+const DIVISIONS: u32 = 8;
+/// Bits of the inode in the first division; each further one has so many more.
+const INODE_BITS_LEAST: u32 = 21;
+const INODE_BITS_STEP: u32 = 4;
+/// Views in use at one time, times the doors they were entered by.
+pub(crate) const SLOTS_MAX: usize = 1 << 22;
+/// `d_ino` where there is no number to give (FUSE_UNKNOWN_INO).
+pub(crate) const UNNUMBERED: NodeId = NodeId(u32::MAX as u64);
 
 impl Nodes {
     /// Nodes of a mount that shows `base`.
@@ -112,12 +122,27 @@ impl Nodes {
         Some(Node { id, inode, when: slot.when, place: slot.place.clone() })
     }
 
+    /// True if it was reached by an `.at`.
+    pub(crate) fn is_entered(&self, node: &Node) -> bool {
+        node.id.0 & PAST_BIT != 0
+    }
+
+    /// The `.at` by which the view of `node` was entered; of an `.at`, the one outside of it. `None` in the mount's own view.
+    pub(crate) fn door_of(&self, node: &Node) -> Option<Node> {
+        if !self.is_entered(node) {
+            return None;
+        }
+        let door = self.lock().door_of(node.id);
+        if door == 0 { None } else { self.find(NodeId(door)) }
+    }
+
     /// The id of another inode in the view of `node`, without a reference: for listings.
     pub(crate) fn beside(&self, node: &Node, inode: InodeId) -> NodeId {
         if node.id.0 & PAST_BIT == 0 {
             return NodeId(inode.0);
         }
-        NodeId(node.id.0 & !INODE_MASK | inode.0 & INODE_MASK)
+        let (number, _) = split(node.id);
+        pack(number, inode).unwrap_or(UNNUMBERED)
     }
 
     /// The id of another inode in the view of `node`; the kernel holds one more reference to it.
@@ -126,13 +151,11 @@ impl Nodes {
             return Ok(NodeId(inode.0));
         }
         let (number, _) = split(node.id);
+        let id = pack(number, inode).ok_or(Full)?;
         let mut table = self.lock();
         let (_, references) = table.slots.get_mut(number as usize).and_then(Option::as_mut).ok_or(Full)?;
-        if inode.0 > INODE_MASK {
-            return Err(Full);
-        }
         *references += 1;
-        Ok(self.beside(node, inode))
+        Ok(id)
     }
 
     /// The id of the `.at` of the directory `node`; the kernel holds one more reference to it.
@@ -184,26 +207,27 @@ impl Nodes {
 
 impl Table {
     fn refer(&mut self, slot: Slot, inode: InodeId) -> Result<NodeId, Full> {
-        if inode.0 > INODE_MASK {
-            return Err(Full);
-        }
         let number = match self.numbers.get(&slot) {
             Some(&number) => number,
-            None => self.take(slot)?,
+            None => self.take(slot, inode)?,
         };
+        let id = pack(number, inode).ok_or(Full)?;
         if let Some(Some((_, references))) = self.slots.get_mut(number as usize) {
             *references += 1;
         }
-        Ok(NodeId(PAST_BIT | u64::from(number) << INODE_BITS | inode.0))
+        Ok(id)
     }
 
     /// A slot that has never been used, or when there is none the one free longest: an id comes back as late as it can.
-    fn take(&mut self, slot: Slot) -> Result<u32, Full> {
-        let number = if self.slots.len() < SLOTS_MAX && self.free.len() < FREE_MIN {
+    fn take(&mut self, slot: Slot, inode: InodeId) -> Result<u32, Full> {
+        let fits = |number: u32| pack(number, inode).is_some();
+        let unused = self.slots.len() as u32;
+        let number = if self.slots.len() < SLOTS_MAX && self.free.len() < FREE_MIN && fits(unused) {
             self.slots.push(None);
-            (self.slots.len() - 1) as u32
+            unused
         } else {
-            self.free.pop_front().ok_or(Full)?
+            let place = self.free.iter().position(|&number| fits(number)).ok_or(Full)?;
+            self.free.remove(place).ok_or(Full)?
         };
         self.slots[number as usize] = Some((slot.clone(), 0));
         self.numbers.insert(slot, number);
@@ -219,8 +243,26 @@ impl Table {
 // Free slots kept before one is used again, so that an id seen a moment ago does not mean something else.
 const FREE_MIN: usize = 1024;
 
+/// The id of an inode in the view of a slot; `None` if both together are too large for any division.
+fn pack(number: u32, inode: InodeId) -> Option<NodeId> {
+    let fits = |division: &u32| {
+        let inode_bits = inode_bits(*division);
+        inode.0 >> inode_bits == 0 && u64::from(number) >> (PARTS_BITS - inode_bits) == 0
+    };
+    let division = (0..DIVISIONS).find(fits)?;
+    let slot = u64::from(number) << inode_bits(division);
+    Some(NodeId(PAST_BIT | u64::from(division) << PARTS_BITS | slot | inode.0))
+}
+
 fn split(id: NodeId) -> (u32, InodeId) {
-    (((id.0 & !PAST_BIT) >> INODE_BITS) as u32, InodeId(id.0 & INODE_MASK))
+    let division = (id.0 & !PAST_BIT) >> PARTS_BITS;
+    let inode_bits = inode_bits(division as u32 % DIVISIONS);
+    let parts = id.0 & ((1 << PARTS_BITS) - 1);
+    ((parts >> inode_bits) as u32, InodeId(parts & ((1 << inode_bits) - 1)))
+}
+
+fn inode_bits(division: u32) -> u32 {
+    INODE_BITS_LEAST + division * INODE_BITS_STEP
 }
 
 #[cfg(test)]
@@ -327,9 +369,31 @@ mod tests {
     }
 
     #[test]
-    fn an_inode_number_that_does_not_fit_is_refused_not_cut() {
+    fn every_id_is_exact_in_a_double_and_gives_back_what_it_stands_for() {
+        let inodes = (0..52).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
+        let mut packed = std::collections::BTreeSet::new();
+        for inode in inodes.map(InodeId).collect::<std::collections::BTreeSet<_>>() {
+            for number in (0..28).flat_map(|bits| [(1u32 << bits) - 1, 1 << bits]) {
+                let Some(id) = pack(number, inode) else { continue };
+                assert_eq!((id.0 as f64) as u64, id.0);
+                assert!(id.0 >= PAST_BIT && id.0 < 1 << 53, "{number} {inode}");
+                assert_eq!(split(id), (number, inode));
+                packed.insert(id);
+            }
+        }
+        assert!(packed.len() > 2000);
+        assert!(pack(SLOTS_MAX as u32 - 1, InodeId((1 << 25) - 1)).is_some(), "all slots, with 32 million files");
+        assert!(pack(15, InodeId((1 << 45) - 1)).is_some());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_not_cut_and_takes_no_slot() {
         let nodes = Nodes::new(When::default());
         let dir = past(&nodes, ROOT, at(5));
-        assert_eq!(nodes.refer_beside(&dir, InodeId(1 << INODE_BITS)), Err(Full));
+        let huge = InodeId(1 << 50);
+        assert_eq!((nodes.refer_beside(&dir, huge), nodes.beside(&dir, huge)), (Err(Full), UNNUMBERED));
+        let present = nodes.find(NodeId(huge.0)).unwrap();
+        let slots = nodes.slots();
+        assert_eq!((nodes.refer_at(&present), nodes.slots()), (Err(Full), slots));
     }
 }

@@ -63,14 +63,17 @@ impl Kernel {
     }
 
     /// Attributes of these inodes are asked for again, and their pages are read again.
-    pub(crate) fn forget_attributes(&self, inodes: &[InodeId]) {
-        let Some(channel) = &self.channel else { return };
-        for inode in inodes {
-            if let Err(error) = forget_inode(channel, *inode, ATTRIBUTES_ONLY) {
-                tracing::trace!(%error, %inode, "no attributes to forget");
-            }
-        }
+    pub(crate) fn forget_files(&self, inodes: &[InodeId]) {
+        inodes.iter().for_each(|inode| self.forget_attributes(*inode));
         self.drop_pages(inodes);
+    }
+
+    /// Attributes of this inode are asked for again. It takes no lock, so a request on the file may wait for it.
+    pub(crate) fn forget_attributes(&self, inode: InodeId) {
+        let Some(channel) = &self.channel else { return };
+        if let Err(error) = forget_inode(channel, inode, ATTRIBUTES_ONLY) {
+            tracing::trace!(%error, %inode, "no attributes to forget");
+        }
     }
 
     /// Drops the pages of these files, and waits for that, but not long: a page that a request holds is let go only when

@@ -130,6 +130,8 @@ pub(crate) struct WriteHow {
     pub sync: bool,
     /// Set-user-id and set-group-id bits of the file end with this write.
     pub kill_privileges: bool,
+    /// A page of a shared mapping, written back.
+    pub from_cache: bool,
 }
 
 /// A new time of a file.
@@ -232,6 +234,17 @@ pub(crate) struct FileLock {
     pub pid: u32,
 }
 
+/// A lock that a program asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantedLock {
+    /// Which.
+    pub range: FileLock,
+    /// Through which open file.
+    pub handle: u64,
+    /// Whether the program waits until the way is free.
+    pub wait: bool,
+}
+
 /// Room in the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
@@ -239,8 +252,10 @@ pub(crate) struct Space {
     pub capacity_bytes: u64,
     /// Bytes free.
     pub free_bytes: u64,
-    /// Inodes in use.
+    /// Inodes in all: those in use, and as many as can be made.
     pub inodes: u64,
+    /// Inodes that can be made.
+    pub inodes_free: u64,
 }
 
 /// A line of a listing.
@@ -287,11 +302,11 @@ pub(crate) trait Operations: Send + Sync + 'static {
     /// `owner`: whose locks on the file end with it.
     fn release(&self, node: NodeId, handle: u64, owner: Option<u64>);
     /// Locks, unlocks or waits; `answer` is called when it is decided.
-    fn lock(&self, who: Who, node: NodeId, range: FileLock, wait: bool, answer: Answer);
+    fn lock(&self, who: Who, node: NodeId, lock: WantedLock, answer: Answer);
     /// The first lock in the way.
     fn test_lock(&self, node: NodeId, range: FileLock) -> Result<Option<FileLock>, Errno>;
     fn seek(&self, handle: u64, offset: u64, what: SeekFor) -> Result<u64, Errno>;
-    fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno>;
+    fn copy_range(&self, who: Who, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno>;
     fn allocate(&self, who: Who, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno>;
     fn opendir(&self, who: Who, node: NodeId) -> Result<Opened, Errno>;
     /// Shows lines after `cookie` (0: from the start) until `show` answers true: full.
@@ -312,7 +327,7 @@ pub(crate) trait Operations: Send + Sync + 'static {
     ) -> Result<(), Errno>;
     fn fsyncdir(&self, handle: u64) -> Result<(), Errno>;
     fn releasedir(&self, handle: u64);
-    fn statfs(&self) -> Result<Space, Errno>;
+    fn statfs(&self, node: NodeId) -> Result<Space, Errno>;
     /// `flags`: 0 either, 1 `XATTR_CREATE`, 2 `XATTR_REPLACE`.
     fn setxattr(&self, who: Who, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno>;
     fn getxattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno>;

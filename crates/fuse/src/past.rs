@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use frieze_base::Fault;
 use frieze_client::{Answered, DirEntry, FileKind, ListReply, Target, ZonePolicy};
-use frieze_hlc::Hlc;
+use frieze_hlc::{Hlc, Zone};
 use nix::errno::Errno;
 
-use crate::at::{AtName, LINK_TARGET_BYTES, link_target};
+use crate::at::{AtName, LINK_TARGET_BYTES, link_target, zoned_target};
 use crate::errno::answer;
 use crate::node::{Node, NodeId, When};
 use crate::operations::{Attributes, Entry, NodeKind, Who};
-use crate::process::ProcessId;
+use crate::process::{ProcessId, variable_of};
 use crate::tree::{Tree, attributes, too_many, valid};
 
 impl Tree {
@@ -39,16 +39,14 @@ impl Tree {
     }
 
     /// Attributes of a moving name in the `.at` that `node` is, or belongs to.
-    pub(crate) fn moving_attributes(&self, who: Who, node: &Node, id: NodeId) -> Result<Entry, Errno> {
+    pub(crate) fn moving_attributes(&self, who: Who, node: &Node, id: NodeId, name: &str) -> Result<Entry, Errno> {
         let of_directory = self.at_attributes(who, node, id)?.attributes;
-        let attributes = Attributes {
-            kind: NodeKind::Symlink,
-            mode: 0o777,
-            links: 1,
-            size: LINK_TARGET_BYTES,
-            bytes_live: 0,
-            ..of_directory
+        let size = match zoneless_target(who, node, name) {
+            Some(target) => target?.len() as u64,
+            None => LINK_TARGET_BYTES,
         };
+        let attributes =
+            Attributes { kind: NodeKind::Symlink, mode: 0o777, links: 1, size, bytes_live: 0, ..of_directory };
         // Its meaning moves and depends on who asks: never kept.
         Ok(Entry { attributes, valid: Duration::ZERO, promise: None })
     }
@@ -63,9 +61,9 @@ impl Tree {
                 // The name may be given to another instant at any time.
                 self.enter(who, at, When { at: Some(instant), user_at: None }, Duration::ZERO)
             }
-            AtName::Moving(_) => {
+            AtName::Moving(_) | AtName::Zoneless => {
                 let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
-                let mut entry = self.moving_attributes(who, at, at.id)?;
+                let mut entry = self.moving_attributes(who, at, at.id, name)?;
                 entry.attributes.node = self.nodes.refer_moving(at, name).map_err(too_many)?;
                 Ok(entry)
             }
@@ -82,8 +80,11 @@ impl Tree {
         Ok(entry)
     }
 
-    /// Where a moving name points to, for the process that asks.
-    pub(crate) fn resolve_moving(&self, who: Who, name: &str) -> Result<Vec<u8>, Errno> {
+    /// Where a moving name, or a time without a zone, points to, for the process that asks.
+    pub(crate) fn resolve_moving(&self, who: Who, node: &Node, name: &str) -> Result<Vec<u8>, Errno> {
+        if let Some(target) = zoneless_target(who, node, name) {
+            return target;
+        }
         let at = self.moving.resolve(ProcessId::of(who.thread), name, || self.resolve(name))?;
         Ok(link_target(at).into_bytes())
     }
@@ -102,6 +103,17 @@ impl Tree {
         }
         let answered = Answered { was_stable: true, ..Answered::default() };
         Ok(ListReply { entries, more: false, answered, inode: at.inode.0, parent: at.inode.0 })
+    }
+}
+
+/// Where a time without a zone points to, for the process that asks; `None` for any other name.
+fn zoneless_target(who: Who, node: &Node, name: &str) -> Option<Result<Vec<u8>, Errno>> {
+    match AtName::read(name.as_bytes(), node.when) {
+        Ok(AtName::Zoneless) => {
+            let zone = Zone::of_variable(variable_of(who.thread, "TZ").as_deref());
+            Some(zoned_target(name, &zone).map(String::into_bytes).map_err(|fault| answer(&fault)))
+        }
+        _ => None,
     }
 }
 

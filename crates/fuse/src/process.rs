@@ -36,12 +36,47 @@ pub(crate) fn groups_of(thread: u32) -> Vec<u32> {
     fs::read_to_string(format!("/proc/{thread}/status")).map(|status| groups(&status)).unwrap_or_default()
 }
 
+/// A variable of the environment that the process of `thread` was started with; `None` too if it is gone, lives in another pid
+/// namespace, or may not be looked at.
+pub(crate) fn variable_of(thread: u32, name: &str) -> Option<String> {
+    if thread == 0 {
+        return None;
+    }
+    variable(&fs::read(format!("/proc/{thread}/environ")).ok()?, name)
+}
+
+fn variable(environment: &[u8], name: &str) -> Option<String> {
+    let value = |entry: &[u8]| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+    String::from_utf8(environment.split(|&byte| byte == 0).find_map(value)?).ok()
+}
+
 /// True if `thread` has a signal to act on, or is gone. False if it lives in another pid namespace.
 pub(crate) fn has_signal(thread: u32) -> bool {
     if thread == 0 {
         return false;
     }
     fs::read_to_string(format!("/proc/{thread}/status")).map_or(true, |status| is_signalled(&status))
+}
+
+/// True if `thread` has asked for the text of a symbolic link (`readlink(2)`), and not for what it leads to. False as well where
+/// that cannot be found out: in another pid namespace, or for want of the right to trace the thread.
+pub(crate) fn is_reading_link(thread: u32) -> bool {
+    if thread == 0 {
+        return false;
+    }
+    for _ in 0..LOOKS_MAX {
+        match fs::read_to_string(format!("/proc/{thread}/syscall")) {
+            // It has asked, and is about to sleep until it is answered.
+            Ok(text) if text.starts_with("running") => std::thread::yield_now(),
+            text => return text.is_ok_and(|text| is_readlink(&text)),
+        }
+    }
+    false
+}
+
+fn is_readlink(syscall: &str) -> bool {
+    let number = syscall.split(' ').next().and_then(|number| number.parse().ok());
+    number.is_some_and(|number: i64| READLINK_CALLS.contains(&number))
 }
 
 fn is_signalled(status: &str) -> bool {
@@ -65,9 +100,25 @@ fn start_of(stat: &[u8]) -> Option<u64> {
     rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
 }
 
+/// Looks at a thread that still runs: it takes microseconds to fall asleep.
+const LOOKS_MAX: usize = 100;
+#[cfg(target_arch = "x86_64")]
+const READLINK_CALLS: [i64; 2] = [nix::libc::SYS_readlink, nix::libc::SYS_readlinkat];
+#[cfg(not(target_arch = "x86_64"))]
+const READLINK_CALLS: [i64; 1] = [nix::libc::SYS_readlinkat];
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_reads_a_link_is_told_from_one_that_follows_it() {
+        let readlinkat = nix::libc::SYS_readlinkat;
+        assert!(is_readlink(&format!("{readlinkat} 0xffffff9c 0x7ffe 0x5581 0x1000 0x0 0x0 0x7ffd 0x7f31\n")));
+        assert!(!is_readlink(&format!("{} 0xffffff9c 0x7ffe", nix::libc::SYS_openat)));
+        assert!(!is_readlink("-1 0x7ffd 0x7f31") && !is_readlink("running\n") && !is_readlink(""));
+        assert!(!is_reading_link(0));
+    }
 
     #[test]
     fn a_thread_belongs_to_the_process_it_runs_in() {
@@ -95,6 +146,14 @@ mod tests {
         assert!(status("0000000000000000", "0000000000000100", "0000000000000001"));
         assert!(!status("0000000000000000", "0000000000000100", "0000000000000100"));
         assert!(!has_signal(0));
+    }
+
+    #[test]
+    fn a_variable_is_found_by_its_whole_name() {
+        let environment = b"XTZ=a\0TZX=b\0TZ=Asia/Tokyo\0TZ=later\0";
+        assert_eq!(variable(environment, "TZ").as_deref(), Some("Asia/Tokyo"));
+        assert_eq!(variable(b"TZX=b\0", "TZ"), None);
+        assert_eq!(variable(b"TZ=\0", "TZ").as_deref(), Some(""));
     }
 
     #[test]

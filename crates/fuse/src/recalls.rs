@@ -29,6 +29,11 @@ fn obey(mut recaller: Recaller, client: &Client, cache: &Cache, locking: &Lockin
         match recaller.ask(acked, life) {
             Ok(reply) => {
                 let is_new = reply.life != life;
+                // A server that heard nothing for a lease gave the locks to others: they are asked for before anything else.
+                if cache.has_lapsed() {
+                    locking.doubt();
+                    is_behind = true;
+                }
                 cache.take(&reply, sent, is_new);
                 locking.served(&reply.locked);
                 is_behind |= is_new;

@@ -18,15 +18,14 @@ use nix::errno::Errno;
 use crate::ahead::Ahead;
 use crate::at::AT_NAME;
 use crate::cache::{Asking, Cache, Holding, Promise};
-use crate::errno::answer;
 use crate::files::{OpenDir, OpenFile};
 use crate::handle::Handles;
-use crate::locking::{Answer, Locking};
+use crate::locking::{Answer, Asked, Locking};
 use crate::moving::Moving;
 use crate::node::{Full, Node, NodeId, Nodes, Place, When};
 use crate::operations::{
     Allocate, Attributes, Changes, DirLine, Entry, FileLock, Found, LockFor, NewNode, NewTime, NodeKind, OpenHow,
-    Opened, Operations, RenameHow, SeekFor, Space, Who, WriteHow,
+    Opened, Operations, RenameHow, SeekFor, Space, WantedLock, Who, WriteHow,
 };
 use crate::pages::Pages;
 use crate::whole::{Change, Whole};
@@ -158,7 +157,7 @@ impl Operations for Tree {
                 Ok(Entry { promise, ..self.entry(node.id, &attr, node.when) })
             }
             Place::At => self.at_attributes(who, &node, node.id),
-            Place::Moving(_) => self.moving_attributes(who, &node, node.id),
+            Place::Moving(name) => self.moving_attributes(who, &node, node.id, name),
         }
     }
 
@@ -199,9 +198,9 @@ impl Operations for Tree {
     fn readlink(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno> {
         let node = self.node(node)?;
         match &node.place {
-            Place::Tree => self.ask(who, node.when, |fs| fs.read_link(&Target::inode(node.inode))),
+            Place::Tree => self.read_link(who, &node),
             Place::At => Err(Errno::EINVAL),
-            Place::Moving(name) => self.resolve_moving(who, name),
+            Place::Moving(name) => self.resolve_moving(who, &node, name),
         }
     }
 
@@ -330,7 +329,7 @@ impl Operations for Tree {
             attr = self.truncate(who, InodeId(attr.inode))?;
         }
         let entry = self.made(who, Some(attr.clone()), &target, asking.as_ref(), Some(parent))?;
-        let opened = self.keep(file, &attr, self.base, how, entry.promise);
+        let opened = self.keep(who, file, &attr, self.base, how, entry.promise);
         Ok((entry, opened))
     }
 
@@ -361,7 +360,7 @@ impl Operations for Tree {
         if let Some(promise) = promise {
             self.whole.know(&attr, promise, still);
         }
-        Ok(self.keep(file, &attr, node.when, how, promise))
+        Ok(self.keep(who, file, &attr, node.when, how, promise))
     }
 
     fn read(&self, handle: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
@@ -384,14 +383,19 @@ impl Operations for Tree {
         if let Some(owner) = owner {
             self.unlock(node, owner);
         }
+        self.unlock_opened(node, handle);
         self.release_file(handle);
     }
 
-    fn lock(&self, who: Who, node: NodeId, range: FileLock, wait: bool, answer: Answer) {
+    fn lock(&self, who: Who, node: NodeId, lock: WantedLock, answer: Answer) {
         match self.node(node) {
             // Nobody writes to the past: nothing can be in the way.
             Ok(node) if node.when.is_past() || node.place != Place::Tree => answer(Ok(())),
-            Ok(node) => self.locking.set(&self.client, range_of(node.inode, range), wait, who.thread, answer),
+            Ok(node) => {
+                let range = range_of(node.inode, lock.range);
+                let asked = Asked { range, handle: lock.handle, wait: lock.wait, thread: who.thread };
+                self.locking.set(&self.client, asked, answer);
+            }
             Err(errno) => answer(Err(errno)),
         }
     }
@@ -414,8 +418,8 @@ impl Operations for Tree {
         self.seek_file(handle, offset, what)
     }
 
-    fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno> {
-        self.copy_file_range(from, to, len)
+    fn copy_range(&self, who: Who, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno> {
+        self.copy_file_range(who, from, to, len)
     }
 
     fn allocate(&self, who: Who, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno> {
@@ -462,9 +466,8 @@ impl Operations for Tree {
         drop(self.dirs.remove(handle));
     }
 
-    fn statfs(&self) -> Result<Space, Errno> {
-        let status = self.client.status().map_err(|error| answer(&error.into()))?;
-        Ok(Space { capacity_bytes: status.capacity_bytes, free_bytes: status.free_bytes, inodes: status.inodes })
+    fn statfs(&self, node: NodeId) -> Result<Space, Errno> {
+        self.room(node)
     }
 
     fn setxattr(&self, who: Who, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno> {

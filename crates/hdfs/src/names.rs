@@ -7,7 +7,7 @@
 use crate::exception::Exception;
 
 /// The hidden directory of every directory: its past.
-pub(crate) const AT_NAME: &str = ".at";
+pub(crate) use frieze_base::AT_NAME;
 /// The hidden directory of every directory with its snapshots, as HDFS calls it.
 pub(crate) const SNAPSHOT_NAME: &str = ".snapshot";
 /// Longest path of a call, as in HDFS. The server may take less.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use crate::written::{Complaint, FORMS, Written, ZonePolicy, shortened};
+use crate::written::{Complaint, FORMS, Written, Zone, ZonePolicy, shortened};
 use crate::{Error, Hlc, UserTime};
 
 /// An instant as it was asked for. [`Instant::resolve`] makes it exact; a server knows the snapshots and `last-whole`.
@@ -37,6 +37,14 @@ impl Instant {
     /// ([`looks_like_instant`]) and is none is an error, never a name.
     pub fn parse(text: &str, zone: ZonePolicy) -> Result<Instant, Error> {
         Instant::parse_in(text, zone.zone().as_ref())
+    }
+
+    /// As [`Instant::parse`]; a date and time without zone is in `zone`.
+    ///
+    /// # Errors
+    /// As [`Instant::parse`].
+    pub fn parse_in_zone(text: &str, zone: &Zone) -> Result<Instant, Error> {
+        Instant::parse_in(text, Some(zone.zone()))
     }
 
     fn parse_in(text: &str, zone: Option<&TimeZone>) -> Result<Instant, Error> {

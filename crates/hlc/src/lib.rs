@@ -18,4 +18,4 @@ pub use error::Error;
 pub use instant::{Instant, check_snapshot_name, format_instant, looks_like_instant};
 pub use stamp::{Hlc, ParseHlcError};
 pub use user_time::UserTime;
-pub use written::{ZonePolicy, clamp_leap_second};
+pub use written::{Zone, ZonePolicy, clamp_leap_second};

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::written::{Complaint, Written, ZonePolicy, shortened};
+use jiff::tz::TimeZone;
+
+use crate::written::{Complaint, Written, Zone, ZonePolicy, shortened};
 use crate::{Error, Hlc};
 
 /// Signed nanoseconds since the Unix epoch, found in the data by a time plug-in. Data, not an order of events: no
@@ -17,6 +19,18 @@ impl UserTime {
     /// # Errors
     /// `NotUserTime` says what is wrong and what to write instead.
     pub fn parse(text: &str, zone: ZonePolicy) -> Result<UserTime, Error> {
+        UserTime::parse_in(text, zone.zone().as_ref())
+    }
+
+    /// As [`UserTime::parse`]; a date and time without zone is in `zone`.
+    ///
+    /// # Errors
+    /// As [`UserTime::parse`].
+    pub fn parse_in_zone(text: &str, zone: &Zone) -> Result<UserTime, Error> {
+        UserTime::parse_in(text, Some(zone.zone()))
+    }
+
+    fn parse_in(text: &str, zone: Option<&TimeZone>) -> Result<UserTime, Error> {
         UserTime::read(text, zone).map_err(|Complaint { wrong, instead }| Error::NotUserTime {
             text: shortened(text),
             wrong,
@@ -24,11 +38,11 @@ impl UserTime {
         })
     }
 
-    fn read(text: &str, zone: ZonePolicy) -> Result<UserTime, Complaint> {
+    fn read(text: &str, zone: Option<&TimeZone>) -> Result<UserTime, Complaint> {
         if let Some(ns) = text.strip_suffix("ns").and_then(|digits| digits.parse::<i64>().ok()) {
             return Ok(UserTime(ns));
         }
-        match Written::read(text, zone.zone().as_ref())? {
+        match Written::read(text, zone)? {
             Some(Written::At { ns }) => i64::try_from(ns).map(UserTime).map_err(|_| {
                 Complaint::new(
                     "it does not fit 64 bits of nanoseconds",

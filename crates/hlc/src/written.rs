@@ -35,6 +35,31 @@ impl ZonePolicy {
     }
 }
 
+/// A time zone that a text without one is read in.
+#[derive(Clone, Debug)]
+pub struct Zone(TimeZone);
+
+impl Zone {
+    /// UTC.
+    pub const UTC: Zone = Zone(TimeZone::UTC);
+
+    /// The zone of a process whose variable `TZ` is this: a name of the database, or rules as POSIX writes them. Without the
+    /// variable, or with a text that is neither: the zone of the machine.
+    pub fn of_variable(text: Option<&str>) -> Zone {
+        let Some(text) = text else { return Zone(TimeZone::system()) };
+        let name = text.strip_prefix(':').unwrap_or(text);
+        if name.is_empty() {
+            return Zone::UTC;
+        }
+        let zone = TimeZone::get(name).or_else(|_| TimeZone::posix(name));
+        Zone(zone.unwrap_or_else(|_| TimeZone::system()))
+    }
+
+    pub(crate) fn zone(&self) -> &TimeZone {
+        &self.0
+    }
+}
+
 /// A text that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {

@@ -58,6 +58,8 @@ pub(crate) struct Draft<'a> {
     names: Vec<Naming<'a>>,
     tallies: BTreeMap<InodeId, Tally>,
     states: Vec<(InodeId, &'a SetState, Vec<Patch>)>,
+    /// Directories that are made keep their times over the names they get.
+    keeps_times: bool,
 }
 
 impl Draft<'_> {
@@ -114,6 +116,7 @@ impl Namespace {
             names: Vec::with_capacity(op.names.len()),
             tallies: BTreeMap::new(),
             states: Vec::with_capacity(op.states.len()),
+            keeps_times: op.keeps_times,
         };
         for brought in &op.brought {
             let id = InodeId(brought.inode);

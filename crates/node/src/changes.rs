@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use frieze_base::{ChainId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_base::{AT_NAME, ChainId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Cached, Inode, Namespace};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
@@ -422,6 +422,7 @@ impl Engine {
         let Some(mut op) = ask.op else {
             return Err(Fault::new(Reason::Unsupported, "the transaction is of a kind that this server does not know"));
         };
+        check_new_names(&op)?;
         match &mut op {
             Op::Format(_) => {
                 return Err(Fault::new(Reason::NotPermitted, "a file system is made by the server itself, once"));
@@ -640,6 +641,30 @@ fn new_name_in(op: &Op) -> Option<InodeId> {
         _ => return None,
     };
     (!target.path.contains(&b'/')).then_some(InodeId(target.base))
+}
+
+/// Refuses an operation that gives the reserved name to something. It is refused here and not where transactions are executed:
+/// older servers let it pass, and what they logged is executed as it was.
+fn check_new_names(op: &Op) -> Result<(), Fault> {
+    match op {
+        Op::Make(op) => check_new_name(&op.target.path),
+        Op::Link(op) => check_new_name(&op.name.path),
+        Op::Rename(op) => {
+            check_new_name(&op.to.path)?;
+            if op.flags == RENAME_EXCHANGE { check_new_name(&op.from.path) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a path that ends in the reserved name.
+pub(crate) fn check_new_name(path: &[u8]) -> Result<(), Fault> {
+    let name = path.rsplit(|&byte| byte == b'/').find(|name| !name.is_empty()).unwrap_or_default();
+    if name == AT_NAME.as_bytes() {
+        let words = "the name .at is reserved for the past of a directory: choose another name";
+        return Err(Fault::new(Reason::InvalidArgument, words));
+    }
+    Ok(())
 }
 
 /// When a write is to be answered.

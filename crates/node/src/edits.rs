@@ -282,6 +282,7 @@ impl Engine {
             new,
             names: names.collect(),
             states: states.into_values().collect(),
+            keeps_times: true,
         };
         let bytes = edit.encoded_len();
         if bytes > EDIT_BYTES_MAX {

@@ -578,6 +578,7 @@ impl Engine {
     /// The disk's.
     pub fn tend(&self) -> Result<(), Fault> {
         self.caching.tick();
+        self.end_lapsed_locks();
         self.take_over();
         let mut failed = self.close_when_idle();
         let timeout_ns = self.settings.session_timeout.as_nanos() as u64;

@@ -89,6 +89,7 @@ impl Engine {
         }
         self.opened.told(header.session, ask.list, &ask.open);
         self.caching.poll(header, ask.acked, ask.life, responder);
+        self.locks().lease(header.session);
         Ok(())
     }
 
@@ -119,6 +120,13 @@ impl Engine {
 
     pub(crate) fn cancel_lock(&self, session: SessionId, ask: &CancelLock) -> LockReply {
         LockReply { outcome: self.locks().cancel(session, ask.wait) as i32 }
+    }
+
+    /// Ends the locks of sessions that have not asked for recalls for a lease.
+    pub(crate) fn end_lapsed_locks(&self) {
+        let mut served = Served::new();
+        self.locks().lapse(|session| self.caching.is_known(session), &mut served);
+        self.caching.tell_locked(&served);
     }
 
     /// What a session held ends with it.

@@ -1,8 +1,9 @@
 //! Locks on ranges of files: one table for fcntl(2) and flock(2), as on NFS.
 //!
 //! Guarantees: two owners never hold ranges that exclude each other; who waits is served in the order of asking as soon
-//! as nothing is in its way; a wait that could never end is refused; what a session holds ends with it. After a restart
-//! nobody gets a lock before those who may have held one could ask for it again.
+//! as nothing is in its way; a wait that could never end is refused; what a session holds ends with it, and where the session
+//! keeps a lease (`grants`), with that: a mount that hangs keeps others waiting no longer. After a restart nobody gets a lock
+//! before those who may have held one could ask for it again.
 //! Leaves to others: telling who waited (`caching`), files and rights (who opened a file may lock it).
 //!
 //! An owner is a number that the kernel of a client gives (one for each process for fcntl, one for each open file for
@@ -17,6 +18,9 @@ use frieze_wire::holding::{LockKind, LockOutcome, LockRange};
 const LOCKS_MAX: usize = 1 << 17;
 /// Locks waited for in all.
 const WAITS_MAX: usize = 1 << 14;
+
+/// Looks that find a session without its lease before its locks end.
+const LOOKS_MISSED_MAX: u32 = 2;
 
 /// A session's owner.
 type Owner = (SessionId, u64);
@@ -46,6 +50,8 @@ pub(crate) struct Locks {
     count: usize,
     waits: BTreeMap<(SessionId, u64), Wait>,
     next: u64,
+    /// Sessions whose locks end with their lease, and how many looks in a row found them without one.
+    leased: BTreeMap<SessionId, u32>,
     /// Sessions that may have held locks in an earlier life of the server, until when they may ask for them again.
     early: BTreeMap<SessionId, MonoTime>,
 }
@@ -125,9 +131,28 @@ impl Locks {
         }
     }
 
+    /// The session keeps a lease: what it holds and waits for ends with that.
+    pub(crate) fn lease(&mut self, session: SessionId) {
+        self.leased.insert(session, 0);
+    }
+
+    /// Ends what sessions hold whose lease has run out; to be called about twice a second. They may ask for it again when they
+    /// are back. The first look gives them a moment: where it was the server that hung, their questions have arrived meanwhile.
+    pub(crate) fn lapse(&mut self, has_lease: impl Fn(SessionId) -> bool, served: &mut Served) {
+        let mut lapsed = Vec::new();
+        for (session, missed) in &mut self.leased {
+            *missed = if has_lease(*session) { 0 } else { *missed + 1 };
+            if *missed >= LOOKS_MISSED_MAX {
+                lapsed.push(*session);
+            }
+        }
+        lapsed.into_iter().for_each(|session| self.ended(session, served));
+    }
+
     /// The session has ended: so has all that it held and waited for.
     pub(crate) fn ended(&mut self, session: SessionId, served: &mut Served) {
         self.early.remove(&session);
+        self.leased.remove(&session);
         self.waits.retain(|(waiting, _), _| *waiting != session);
         let mut freed = Vec::new();
         for (inode, locks) in &mut self.files {
@@ -351,6 +376,24 @@ mod tests {
         locks.ended(ONE, &mut served);
         assert_eq!(served, [(TWO, 50)]);
         assert_eq!((locks.count, locks.waits.len()), (1, 0));
+    }
+
+    #[test]
+    fn locks_end_with_the_lease_of_a_session_that_keeps_one() {
+        let mut locks = Locks::default();
+        ask(&mut locks, ONE, exclusive(0, 9), 0);
+        assert_eq!(ask(&mut locks, TWO, exclusive(0, 9), 50).0, LockOutcome::Waiting);
+        let mut served = Vec::new();
+        locks.lapse(|_| false, &mut served);
+        assert_eq!(served, [], "it never had a lease");
+        locks.lease(ONE);
+        locks.lapse(|session| session == ONE, &mut served);
+        assert_eq!(served, []);
+        locks.lapse(|_| false, &mut served);
+        assert_eq!(served, [], "the server itself may have hung");
+        locks.lapse(|_| false, &mut served);
+        assert_eq!(served, [(TWO, 50)]);
+        assert_eq!(ask(&mut locks, ONE, exclusive(0, 9), 0).0, LockOutcome::Refused);
     }
 
     #[test]

@@ -48,6 +48,10 @@ pub struct Edit {
     /// Inodes to change, each once.
     #[prost(message, repeated, tag = "6")]
     pub states: Vec<SetState>,
+    /// True: a directory that is made keeps its modification time over the names it gets. False in edits of older servers, which
+    /// are executed as they were when they were logged.
+    #[prost(bool, tag = "7")]
+    pub keeps_times: bool,
 }
 
 /// The last version of an inode without a name. Ignored if it is still held in memory.

@@ -130,6 +130,7 @@ fn edit() -> Edit {
             xattrs: vec![gone],
             extends: false,
         }],
+        keeps_times: false,
     }
 }
 
@@ -180,6 +181,7 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("settle_in_part", Op::Settle(Settle { complete: Some(AT - 1), since: AT - 2, ..settle() })),
         ("make_nameless", Op::MakeNameless(MakeNameless { beside: 77 })),
         ("edit_extends", Op::Edit(Edit { kind: EditKind::CopyRange as i32, states: vec![extends], ..Edit::default() })),
+        ("edit_keeps_times", Op::Edit(Edit { kind: EditKind::Clone as i32, keeps_times: true, ..Edit::default() })),
         ("settle_all", Op::SettleAll(SettleAll { files: vec![settle(); 2] })),
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT, count_max: 0 })),
         ("make_snapshot_bounded", Op::MakeSnapshot(MakeSnapshot { name: "s".into(), at: 0, count_max: 1000 })),

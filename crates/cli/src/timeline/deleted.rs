@@ -44,7 +44,7 @@ fn directory(run: &mut Run, fs: &Fs, path: &FsPath, args: &Ls) -> Result<()> {
         for gone in &page.names {
             if run.json() {
                 let item = to_json(run, &who, gone);
-                run.print(&Value::from(item).to_string())?;
+                run.print_json(item)?;
                 continue;
             }
             if gone.moved_to.is_empty() {

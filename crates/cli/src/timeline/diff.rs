@@ -3,7 +3,6 @@
 use anyhow::{Error, Result};
 use frieze_base::Reason;
 use frieze_client::{Difference, FileKind, Fs, Hlc, Interval, Span, flags};
-use serde_json::Value;
 
 use super::compare::{Compared, Comparer};
 use super::{Change, Commands, Who, details, named, paths, to_json};
@@ -39,7 +38,7 @@ pub(crate) fn diff(run: &mut Run, args: &Diff) -> Result<()> {
             if args.text {
                 item.insert("text".to_owned(), text.into());
             }
-            run.print(&Value::from(item).to_string())?;
+            run.print_json(item)?;
             return Ok(None);
         }
         Ok(Some(Line {
@@ -201,7 +200,7 @@ pub(crate) fn find(run: &mut Run, args: &Find) -> Result<()> {
             }
             if run.json() {
                 let item = to_json(run, who, &difference);
-                run.print(&Value::from(item).to_string())?;
+                run.print_json(item)?;
             } else {
                 run.print(&format::printable(&named(&difference).path))?;
             }

@@ -136,7 +136,7 @@ fn print_versions(run: &mut Run, who: &Who, page: &LogReply, heading: bool) -> R
     for version in &page.versions {
         if run.json() {
             let item = version_to_json(run, who, version);
-            run.print(&Value::from(item).to_string())?;
+            run.print_json(item)?;
             continue;
         }
         let stamp = Hlc(version.stamp);
@@ -233,7 +233,7 @@ fn print_events(run: &mut Run, who: &Who, events: &[Difference], heading: bool) 
     for event in events {
         if run.json() {
             let item = to_json(run, who, event);
-            run.print(&Value::from(item).to_string())?;
+            run.print_json(item)?;
             continue;
         }
         let details = details(run, event);

@@ -160,7 +160,7 @@ fn tell(run: &mut Run, session: SessionId, ended: ExitStatus, place: &Path) -> R
     if run.json() {
         let status = status_of(ended);
         let item = json!({ "session": session.0, "status": status, "mountpoint": format::local(place) });
-        return run.print(&item.to_string());
+        return run.print_json(item);
     }
     run.say(&format!("session {session} ('frieze undo --session {session}' takes back what it changed)"));
     Ok(())

@@ -62,7 +62,7 @@ fn print_page(run: &mut Run, sessions: &[SessionInfo], commands: Commands, headi
                 "ended": ended.map(|stamp| stamp.to_string()),
                 "ended_time": ended.map(format::time_of),
             });
-            run.print(&item.to_string())?;
+            run.print_json(item)?;
             continue;
         }
         table.row([

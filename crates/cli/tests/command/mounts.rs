@@ -86,3 +86,56 @@ fn a_signal_unmounts() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(!is_mounted(&mountpoint));
 }
+
+#[test]
+fn a_mount_is_named_by_its_server_and_takes_the_options_of_mount() {
+    if !may_mount() {
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can mount with suid and dev");
+        return;
+    }
+    let server = Served::start();
+    fs::create_dir(server.local("mnt")).unwrap();
+    let line = || {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mountpoint = server.local("mnt");
+        table.lines().find(|line| line.split(' ').nth(4) == mountpoint.to_str()).unwrap().to_owned()
+    };
+    let has = |word: &str| line().split(' ').nth(5).unwrap().split(',').any(|flag| flag == word);
+    let mounted = &server.json(&["mount", "--json", "mnt"])[0];
+    let source = format!(" - fuse.frieze {} rw", mounted["server"].as_str().unwrap());
+    assert!(line().contains(&source), "{}", line());
+    assert!(has("nosuid") && has("nodev") && has("noatime"), "{}", line());
+    server.ok(&["mount", "-o", "remount,suid", "mnt"]);
+    assert!(!has("nosuid") && has("nodev") && has("noatime"), "{}", line());
+    server.ok(&["mount", "-o", "remount,nosuid,dev", "mnt"]);
+    assert!(has("nosuid") && !has("nodev"), "{}", line());
+    server.ok(&["mount", "-o", "remount,ro,noexec", "mnt"]);
+    assert!(fs::write(server.local("mnt/f"), "x").is_err());
+    server.ok(&["mount", "-o", "remount,rw", "mnt"]);
+    fs::write(server.local("mnt/f"), "x").unwrap();
+    assert!(has("noexec") && !has("nodev"), "the rest stays: {}", line());
+    server.ok(&["umount", "mnt"]);
+    let none = server.fails(1, &["mount", "-o", "remount,suid", "mnt"]);
+    assert!(none.contains("no frieze file system is mounted there"), "{none}");
+
+    server.ok(&["mount", "-o", "suid,dev", "-o", "ro", "mnt"]);
+    assert!(!has("nosuid") && !has("nodev") && has("ro"), "{}", line());
+    server.ok(&["umount", "mnt"]);
+
+    // As mount(8) and fstab call it, with words that are not for frieze.
+    let helper = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/mount.fuse.frieze");
+    let mount = |options: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.arg(&helper).arg(mounted["server"].as_str().unwrap()).arg(server.local("mnt"));
+        let said = command.args(["-n", "-o", options]).env("FRIEZE", env!("CARGO_BIN_EXE_frieze")).output().unwrap();
+        assert!(said.status.success(), "{options}: {said:?}");
+    };
+    mount("rw,suid,_netdev,x-systemd.automount,user_id=0");
+    assert!(line().contains(&source) && !has("nosuid") && has("nodev"), "{}", line());
+    mount("remount,ro,nosuid,user_id=0");
+    assert!(has("nosuid") && has("ro"), "{}", line());
+    server.ok(&["umount", "mnt"]);
+}

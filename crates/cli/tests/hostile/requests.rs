@@ -67,16 +67,36 @@ fn a_path_that_cannot_be_one_is_refused_for_every_use() {
 }
 
 #[test]
-fn a_name_dot_at_made_through_the_library_hides_no_past_on_the_mount() {
+fn the_name_dot_at_is_given_to_nothing_by_whatever_door() {
     let mut server = server("", "127.0.0.1:0");
     let client = client(&server.address);
     let at = client.now().unwrap();
-    // To the library and the command it is a name like any other: they name an instant apart from the path.
-    client.fs().mkdir(&Target::path("/.at"), 0o755).unwrap();
-    put(&client, "/.at/file", b"in the way");
+    let view = client.fs();
+    view.mkdir(&Target::path("/d"), 0o755).unwrap();
+    let (here, below, kept) = (Target::path("/.at"), Target::path("/d/.at/"), Target::path("/kept"));
+    for (what, done) in [
+        ("mkdir", view.mkdir(&here, 0o755).map(drop)),
+        ("mkdir below", view.mkdir(&below, 0o755).map(drop)),
+        ("create", view.create(&here, 0o644, CreateMode::OpenExisting).map(drop)),
+        ("symlink", view.symlink(b"kept", &here).map(drop)),
+        ("link", view.link(&kept, &here).map(drop)),
+        ("rename", view.rename(&kept, &here, RenameMode::Replace).map(drop)),
+        ("exchange", view.rename(&here, &kept, RenameMode::Exchange).map(drop)),
+    ] {
+        let error = done.expect_err(what);
+        assert_eq!(error.reason(), Reason::InvalidArgument, "{what}: {error}");
+        assert!(error.to_string().contains("the name .at is reserved"), "{what}: {error}");
+    }
+    for command in
+        [&["clone", "/d", "/.at"][..], &["mkdir", "/d/.at"], &["cp", "/kept", "/d/.at"], &["mv", "/kept", "/.at"]]
+    {
+        let said = server.fails(1, command);
+        assert!(said.contains("the name .at is reserved"), "{command:?}: {said}");
+    }
     if let Some(mount) = Mount::of(&server) {
-        let names: Vec<_> = fs::read_dir(&mount.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["kept"], "the mount shows it no more than its own");
+        let mut names: Vec<_> = fs::read_dir(&mount.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["d", "kept"]);
         assert_eq!(fs::read(mount.path(format!(".at/{at}/kept"))).unwrap(), KEPT);
         let errno = |done: std::io::Result<()>| done.unwrap_err().raw_os_error();
         assert_eq!(errno(fs::create_dir(mount.path(".at"))), Some(Errno::EEXIST as i32));

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::support::{Mount, scrambled};
+use crate::support::{Mount, eventually, scrambled};
 use crate::{CHUNK, World};
 
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
@@ -190,4 +190,33 @@ fn a_file_ends_where_the_largest_file_ends() {
     assert_eq!(Errno::from_io_error(&refused), Some(Errno::FBIG));
     assert_eq!(fallocate(&file, FallocateFlags::empty(), max, 10), Err(Errno::FBIG));
     assert_eq!(file.metadata().unwrap().len(), max);
+}
+
+#[test]
+fn df_shows_what_a_quota_above_leaves_to_write() {
+    let Some(world) = World::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root sets quotas");
+        return;
+    }
+    fs::create_dir_all(world.path("d/sub")).unwrap();
+    let of = |path: &str| {
+        let found = rustix::fs::statvfs(world.path(path)).unwrap();
+        let bytes = |blocks: u64| blocks * found.f_frsize;
+        ((bytes(found.f_blocks), bytes(found.f_bavail)), (found.f_files, found.f_favail))
+    };
+    let device = of("d/sub");
+    world.server.ok(&["quota", "/d", "--bytes", "8388608", "--files", "10"]);
+    File::create(world.path("d/sub/f")).unwrap().write_all_at(&vec![1; 1 << 20], 0).unwrap();
+    // The length is settled a moment after the file is closed.
+    eventually("a length under a quota", || (of("d").0.1 == 7 << 20).then_some(()));
+    for path in ["d", "d/sub", "d/sub/f"] {
+        assert_eq!(of(path), ((8 << 20, 7 << 20), (10, 7)), "{path}");
+    }
+    assert_eq!(of("").0.0, device.0.0, "above it there is none");
+    // The nearest one is not the narrowest.
+    world.server.ok(&["quota", "/d/sub", "--bytes", "1073741824"]);
+    assert_eq!(of("d/sub/f").0, (8 << 20, 7 << 20));
+    let full = fs::write(world.path("d/sub/g"), vec![1; 9 << 20]).unwrap_err();
+    assert_eq!(full.raw_os_error(), Some(Errno::DQUOT.raw_os_error()));
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use frieze_client::{Client, Options};
 use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
 use served::Served;
@@ -83,6 +85,11 @@ impl Mount {
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+    }
+
+    /// Stops its process, or lets it go on.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
     }
 
     /// A path below the mountpoint.

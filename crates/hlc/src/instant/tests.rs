@@ -40,6 +40,17 @@ fn every_written_form_means_what_the_table_says() {
 }
 
 #[test]
+fn a_zone_is_what_the_variable_of_a_process_says() {
+    let at = |zone: Option<&str>| Instant::parse_in_zone("2026-11-21T10:00:00", &Zone::of_variable(zone)).unwrap();
+    let utc = |text: &str| Instant::parse(text, ZonePolicy::Refuse).unwrap();
+    assert_eq!(at(Some("")), utc("2026-11-21T10:00:00Z"));
+    assert_eq!(at(Some("Asia/Tokyo")), utc("2026-11-21T01:00:00Z"));
+    assert_eq!(at(Some(":Asia/Tokyo")), utc("2026-11-21T01:00:00Z"));
+    assert_eq!(at(Some("JST-9")), utc("2026-11-21T01:00:00Z"));
+    assert_eq!(at(None), at(Some("no such zone")));
+}
+
+#[test]
 fn an_instant_prints_as_a_text_that_parses_to_itself() {
     for text in ["now", "yesterday", "last-whole", "5m-ago", "90m-ago", "1us-ago", "0us-ago", "3h-ago", "v1", "hlc-1f"]
     {

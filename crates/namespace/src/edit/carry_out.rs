@@ -20,7 +20,7 @@ use crate::stored::StoredXattr;
 impl Namespace {
     /// Everything is checked: nothing fails any more.
     pub(super) fn carry_out(&mut self, run: &mut Run<'_>, draft: Draft<'_>) {
-        let Draft { cause, brought, first_new, new, names, tallies, states } = draft;
+        let Draft { cause, brought, first_new, new, names, tallies, states, keeps_times } = draft;
         let stamp = run.stamp;
         for (id, (mut inode, xattrs)) in brought {
             inode.layout = self.share(Layout::clone(&inode.layout));
@@ -31,7 +31,11 @@ impl Namespace {
                 self.quota_changed(id);
             }
         }
+        let mut times: Vec<(InodeId, i64)> = Vec::new();
         for (id, (mut inode, asked)) in (first_new..).map(InodeId).zip(new) {
+            if keeps_times && inode.is_directory() {
+                times.push((id, inode.mtime_ns));
+            }
             inode.layout = self.share(Layout::clone(&inode.layout));
             self.count_made(id);
             self.inodes.insert(id, inode);
@@ -72,6 +76,9 @@ impl Namespace {
             // Additions before subtractions: a directory that goes may have fewer than none in between.
             parent.links += u32::from(new.is_some_and(|(_, kind)| is_directory(kind)));
             parent.links -= u32::from(old.is_some_and(|old| is_directory(old.kind())));
+        }
+        for (id, mtime_ns) in times {
+            self.edit(run, id).mtime_ns = mtime_ns;
         }
         for (id, tally) in tallies {
             self.count_names(run, id, &tally);

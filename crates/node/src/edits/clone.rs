@@ -11,6 +11,7 @@ use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::Target;
 
 use super::{LIST_PAGE, Naming, Plan};
+use crate::changes::check_new_name;
 use crate::engine::Engine;
 use crate::session::Principal;
 
@@ -22,6 +23,7 @@ impl Engine {
         let at = if ask.at == 0 { now } else { Hlc(ask.at) };
         self.answer(View { at: Some(at.0), user_at: None })?;
         let source = self.resolve_at(principal, &ask.source, at)?;
+        check_new_name(&ask.target.path)?;
         let (directory, name) = self.parent_of(principal, &ask.target, now)?;
         let mut plan = Plan::new(EditKind::Clone, now, at);
         if let Some(taken) = self.entry_at(directory, &name, now)? {

@@ -43,6 +43,16 @@ enum Fate {
     Copied,
 }
 
+/// What becomes of names in directories that are restored.
+struct Names {
+    /// Those made since go.
+    deletes: bool,
+    /// Directories in which names change.
+    changed_in: BTreeSet<InodeId>,
+    /// Directories that hold other names afterwards than they held then: their time is not that of then either.
+    others_in: BTreeSet<InodeId>,
+}
+
 /// The tree of then and of now below the path.
 struct Ends<'a> {
     then: Cut<'a>,
@@ -183,6 +193,8 @@ impl Engine {
         }
         let copied: BTreeSet<InodeId> =
             wanted.iter().filter(|wanted| wanted.fate == Fate::Copied).map(|wanted| wanted.inode).collect();
+        let back: Vec<NameKey> = wanted.iter().map(|wanted| wanted.key.clone()).collect();
+        let made_in: Vec<NameKey> = made.iter().map(|(key, _)| key.clone()).collect();
         self.restore_names(principal, &mut plan, &mut span, &mut paths, wanted, &copied)?;
         for (key, inode) in made {
             if !ask.delete || plan.names.contains_key(&key) || span.is_copied(key.0, &copied)? {
@@ -197,6 +209,13 @@ impl Engine {
             }
         }
         self.settle_names(&mut plan, &mut paths)?;
+        let mut names = Names {
+            deletes: ask.delete,
+            changed_in: plan.names.keys().map(|(directory, _)| *directory).collect(),
+            others_in: BTreeSet::new(),
+        };
+        let differs = back.iter().chain(&made_in).filter(|key| !plan.names.contains_key(*key));
+        names.others_in = differs.map(|(directory, _)| *directory).collect();
         let back: BTreeSet<u64> = plan.names.values().map(|naming| naming.inode).collect();
         for (id, xattrs) in touched {
             let mut held = id == root_then;
@@ -205,15 +224,7 @@ impl Engine {
             }
             let named = back.contains(&id.0) || !span.now.names(id)?.is_empty() || id == InodeId::ROOT;
             if held && named && !copied.contains(&id) {
-                self.restore_state(
-                    principal,
-                    &mut plan,
-                    &mut paths,
-                    id,
-                    xattrs,
-                    written.get(&id).copied(),
-                    ask.delete,
-                )?;
+                self.restore_state(principal, &mut plan, &mut paths, id, xattrs, written.get(&id).copied(), &names)?;
             }
         }
         Ok(plan)
@@ -397,7 +408,7 @@ impl Engine {
         id: InodeId,
         xattrs: Vec<Xattr>,
         written: Option<&FileChange>,
-        delete: bool,
+        names: &Names,
     ) -> Result<(), Fault> {
         let (then, now) = (self.seen_at(id, plan.at)?, self.seen_at(id, plan.now)?);
         let (old, new) = (&then.inode, &now.inode);
@@ -409,7 +420,11 @@ impl Engine {
         let bytes =
             is_file && (written.is_some() || old.patches() != new.patches() || extent_then.size != extent_now.size);
         let differs = |a: u32, b: u32| (a != b).then_some(a);
-        let time_counts = !old.is_directory() || delete;
+        let caller = &principal.caller;
+        let is_renamed = old.is_directory() && names.changed_in.contains(&id);
+        // Who may change a directory's names without owning it may not set its time.
+        let is_whole = !names.others_in.contains(&id) && (caller.uid == 0 || caller.uid == new.uid);
+        let time_counts = !old.is_directory() || names.deletes || is_whole;
         let resized = is_file && extent_then.size != extent_now.size;
         let ranges = match bytes {
             true => {
@@ -422,7 +437,7 @@ impl Engine {
             false => Vec::new(),
         };
         let bytes = resized || !ranges.is_empty();
-        let mtime = bytes || (time_counts && extent_then.mtime_ns != extent_now.mtime_ns);
+        let mtime = bytes || (time_counts && (is_renamed || extent_then.mtime_ns != extent_now.mtime_ns));
         let mode = differs(old.mode.into(), new.mode.into());
         let (uid, gid) = (differs(old.uid, new.uid), differs(old.gid, new.gid));
         let atime = old.atime_ns != new.atime_ns;
@@ -431,7 +446,6 @@ impl Engine {
         }
         let path = paths.of_inode(id)?;
         if bytes {
-            let caller = &principal.caller;
             if caller.uid != new.uid {
                 let versions = self.meta.versions();
                 self.meta.namespace().check_access(versions, id, Some(plan.at), caller, MAY_READ)?;
@@ -474,7 +488,8 @@ impl Engine {
         state.atime_ns = atime.then_some(old.atime_ns);
         state.mtime_ns = mtime.then_some(extent_then.mtime_ns);
         state.xattrs = xattrs;
-        if !bytes || !words.is_empty() {
+        // The time of a directory whose names come back goes without saying.
+        if !(bytes || is_renamed && !names.deletes) || !words.is_empty() {
             let words = if words.is_empty() { "times".to_owned() } else { words.join(", ") };
             plan.tell(ActionKind::Attributes, &path, id.0, words);
         }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Changed, Revision, Subject, SubjectChange};
+use frieze_namespace::{Changed, Revision, State, Subject, SubjectChange};
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
@@ -22,7 +22,7 @@ use frieze_wire::txn::Caller;
 use self::bytes::{EventKind, FileEvents};
 use self::reach::Reach;
 use self::sight::Sight;
-use self::units::{naming_of, undo_attributes, undo_name, undo_xattr};
+use self::units::{is_as_before, naming_of, undo_attributes, undo_name, undo_xattr};
 use super::names::{NameKey, Paths};
 use super::{Naming, Plan};
 use crate::engine::Engine;
@@ -155,6 +155,7 @@ impl Engine {
         self.keep_what_others_built(&actor, &mut plan, &mut paths, &changes)?;
         self.settle_names(&mut plan, &mut paths)?;
         let back: BTreeMap<u64, InodeId> = plan.names.iter().map(|(key, naming)| (naming.inode, key.0)).collect();
+        let whole = whole_again(&actor, &plan, &changes);
         for id in changes.ids() {
             let by = changes.uids(&actor, id);
             if by.is_empty() || changes.made_by(&actor, id) {
@@ -170,6 +171,13 @@ impl Engine {
                 continue;
             }
             self.undo_inode(&actor, &mut plan, &mut paths, id, &changes)?;
+            if let Some(mtime_ns) = whole.get(&id) {
+                let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+                // Who may change a directory's names without owning it may not set its time.
+                if principal.caller.uid == 0 || principal.caller.uid == version.uid {
+                    plan.state(id, &version).mtime_ns = Some(*mtime_ns);
+                }
+            }
         }
         if unseen > 0 {
             plan.tell(ActionKind::Left, b"", 0, format!("{unseen} changes in directories that you may not list"));
@@ -296,6 +304,22 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Directories whose names come back and are all as they were before the actor, the only one to change them: with their times of
+/// then.
+fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMap<InodeId, i64> {
+    let stays = |(key, change): &&(NameKey, &SubjectChange)| !plan.names.contains_key(key) && !is_as_before(change);
+    let others: BTreeSet<InodeId> = changes.names.iter().filter(stays).map(|(key, _)| key.0).collect();
+    let renamed: BTreeSet<InodeId> = plan.names.keys().map(|(directory, _)| *directory).collect();
+    let time_of = |id: &InodeId| {
+        let change = changes.inodes.get(id).filter(|change| change.revisions.iter().all(|by| actor.made(by)))?;
+        match &change.before {
+            Some((_, State::Inode(before))) => Some((*id, before.mtime_ns)),
+            _ => None,
+        }
+    };
+    renamed.difference(&others).filter_map(time_of).collect()
 }
 
 /// Changes of an inode that make it more than its maker made it.

@@ -52,6 +52,12 @@ fn inode_of(state: &State) -> Option<InodeId> {
     }
 }
 
+/// True if a name stands for what it stood for before the interval.
+pub(super) fn is_as_before(change: &SubjectChange) -> bool {
+    let before = change.before.as_ref().and_then(|(_, state)| inode_of(state));
+    before == change.revisions.last().and_then(|last| last.state.as_ref()).and_then(inode_of)
+}
+
 /// What a name is and is to be, and whose version it gets; `None` if nothing of it is the actor's, or others changed it
 /// since, or it is what it is to be.
 pub(super) fn naming_of(actor: &Actor<'_>, change: &SubjectChange) -> Option<(Naming, Hlc)> {

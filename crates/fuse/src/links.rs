@@ -1,0 +1,113 @@
+//! Where a symbolic link of the past leads.
+//!
+//! The kernel follows a link through the tree of the mount, where a directory of the past lies in an `.at`: `..` of
+//! `d/.at/T` is `d/.at`, and not what held `d` at T. So a link that leads out of the directory whose `.at` it was reached
+//! by is given to the kernel with the way through the `.at` of the root, in which everything of that instant lies.
+//!
+//! Guarantees: a program that reads the link (`readlink(2)`: `ls -l`, `cp -a`, `tar`) gets its text as it is stored, where
+//! the mount can look at its system call; so a copy of the past holds the links of the past.
+//! Leaves to others: absolute links, which lead to the present as they always do.
+
+use frieze_base::InodeId;
+use frieze_client::Target;
+use nix::errno::Errno;
+
+use crate::at::{AT_NAME, link_target, user_name};
+use crate::node::{Node, When};
+use crate::operations::Who;
+use crate::process::is_reading_link;
+use crate::tree::Tree;
+
+type Path = Vec<Vec<u8>>;
+
+impl Tree {
+    /// The text of a link of the tree, or the way that the kernel has to go for it.
+    pub(crate) fn read_link(&self, who: Who, link: &Node) -> Result<Vec<u8>, Errno> {
+        let text = self.ask(who, link.when, |fs| fs.read_link(&Target::inode(link.inode)))?;
+        if !self.nodes.is_entered(link) || !leaves(&text, 0) || is_reading_link(who.thread) {
+            return Ok(text);
+        }
+        Ok(self.way(who, link, &text).unwrap_or(text))
+    }
+
+    /// The way to what `text` led to, if it leads out of the view that the link was reached in.
+    fn way(&self, who: Who, link: &Node, text: &[u8]) -> Option<Vec<u8>> {
+        let mut directory = self.path(who, link.inode, link.when)?;
+        directory.pop();
+        let mut door = self.nodes.door_of(link)?;
+        let mut up = depth(&directory, &self.path(who, door.inode, link.when)?)?;
+        if !leaves(text, up) {
+            return None;
+        }
+        up += DOOR_NAMES;
+        while let Some(outer) = self.nodes.door_of(&door) {
+            let here = self.path(who, door.inode, door.when)?;
+            up += depth(&here, &self.path(who, outer.inode, door.when)?)? + DOOR_NAMES;
+            door = outer;
+        }
+        up += self.path(who, door.inode, door.when)?.len();
+        // What lies outside of the mount has no past.
+        let climbs = text.split(|&byte| byte == b'/').take_while(|name| *name == b"..").count();
+        if climbs > directory.len() {
+            let rest = text.split(|&byte| byte == b'/').skip(climbs);
+            return Some(join([&b".."[..]].repeat(up + climbs - directory.len()).into_iter().chain(rest)));
+        }
+        let mut way: Path = vec![b"..".to_vec(); up];
+        let When { at, user_at } = link.when;
+        if let Some(at) = at.filter(|_| self.base.at.is_none()) {
+            way.extend([AT_NAME.to_vec(), link_target(at).into_bytes()]);
+        }
+        if let Some(user_at) = user_at.filter(|_| self.base.user_at.is_none()) {
+            way.extend([AT_NAME.to_vec(), user_name(user_at).into_bytes()]);
+        }
+        way.extend(directory);
+        Some(join(way.iter().map(Vec::as_slice).chain([text])))
+    }
+
+    /// The names from the root to an inode; `None` where the caller may not list the last directory.
+    fn path(&self, who: Who, inode: InodeId, when: When) -> Option<Path> {
+        if inode == InodeId::ROOT {
+            return Some(Vec::new());
+        }
+        let path = self.ask(who, when, |fs| fs.path_of(inode)).ok()?;
+        Some(path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+}
+
+/// How far `path` lies below `root`; `None` if it does not.
+fn depth(path: &[Vec<u8>], root: &[Vec<u8>]) -> Option<usize> {
+    path.strip_prefix(root).map(<[_]>::len)
+}
+
+/// True if a relative link in a directory so far below a root leads out of that.
+fn leaves(text: &[u8], depth: usize) -> bool {
+    let mut depth = Some(depth);
+    for name in text.split(|&byte| byte == b'/').take_while(|_| !text.starts_with(b"/")) {
+        depth = match name {
+            b"" | b"." => depth,
+            b".." => depth.and_then(|depth| depth.checked_sub(1)),
+            _ => depth.map(|depth| depth + 1),
+        };
+    }
+    depth.is_none()
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    names.collect::<Vec<_>>().join(&b'/')
+}
+
+/// `.at` and the name of an instant.
+const DOOR_NAMES: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_leaves_where_it_climbs_above_the_root_at_any_name() {
+        let leaves = |text: &str, depth| leaves(text.as_bytes(), depth);
+        assert!(leaves("../x", 0) && leaves("a/../../x", 0) && leaves("../../x/..", 1) && leaves("..", 0));
+        assert!(!leaves("../x", 1) && !leaves("a/../x", 0) && !leaves("./a//b", 0) && !leaves("x..", 0));
+        assert!(!leaves("/../x", 0), "absolute");
+    }
+}
