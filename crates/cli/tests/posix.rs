@@ -20,6 +20,8 @@ mod mapped;
 mod names;
 #[path = "posix/past.rs"]
 mod past;
+#[path = "posix/records.rs"]
+mod records;
 #[path = "posix/rights.rs"]
 mod rights;
 #[path = "posix/space.rs"]

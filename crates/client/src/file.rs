@@ -428,7 +428,7 @@ impl File {
     }
 
     /// True if every write is a record of its own.
-    pub(crate) fn has_user_time(&self) -> bool {
+    pub fn has_user_time(&self) -> bool {
         !self.attr.time_plugin.is_empty()
     }
 

@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use crate::at::AT_NAME;
 use crate::cache::Promise;
 use crate::errno::answer;
+use crate::kernel::REQUEST_BYTES_MAX;
 use crate::listing::{Line, Listing};
 use crate::node::{Node, NodeId, Place, UNNUMBERED, When};
 use crate::operations::{Allocate, Attributes, DirLine, Entry, NodeKind, OpenHow, Opened, SeekFor, Who, WriteHow};
@@ -29,6 +30,8 @@ pub(crate) struct OpenFile {
     unprivileged: Mutex<Option<Unprivileged>>,
     /// The state in which it was opened, until the kernel has read through it, if its pages held another.
     fresh: AtomicBool,
+    /// Writes go past the kernel's pages.
+    direct: bool,
     changed: u64,
     promise: Option<Promise>,
 }
@@ -66,6 +69,8 @@ impl OpenDir {
 const PAGE_ENTRIES: u32 = 2048;
 /// Shorter copies are read and written: a shared range is kept with its file in every version of it from then on.
 const SHARE_BYTES_MIN: u64 = 128 << 10;
+/// Writes that are as long may be parts of one that the kernel has cut: at the most that a request holds, or at as many pages.
+const CUT_BYTES_MIN: usize = REQUEST_BYTES_MAX as usize - (4 << 10);
 /// Most bytes of one answer to copy_file_range.
 const COPY_BYTES_MAX: u64 = 1 << 31;
 
@@ -87,6 +92,9 @@ impl Tree {
         let privileged = attr.mode & (SET_USER_ID | SET_GROUP_ID) != 0;
         let given = self.privileges_given.load(Ordering::Acquire);
         let unprivileged = promise.filter(|_| !privileged).map(|promise| Unprivileged { given, promise });
+        // An append goes past the kernel's cache: the kernel would cut it at the border of a page that it does not hold, and what
+        // another mount appends would come between. So does a record of user time, which is what a program wrote with one call.
+        let direct = how.append || how.write && !when.is_past() && file.has_user_time();
         let handle = self.files.insert(OpenFile {
             file,
             writes: how.write,
@@ -94,13 +102,13 @@ impl Tree {
             opener: who.uid,
             sync_failed: AtomicBool::new(false),
             unprivileged: Mutex::new(unprivileged),
-            fresh: AtomicBool::new(!when.is_past() && !keep_cache && !how.append),
+            fresh: AtomicBool::new(!when.is_past() && !keep_cache && !direct),
+            direct,
             changed: attr.changed,
             promise,
         });
-        // A present file is flushed for the locks that end with a descriptor. An append goes past the kernel's cache: the kernel
-        // would cut it at the border of a page that it does not hold, and what another mount appends would come between.
-        Opened { handle, keep_cache, no_flush: when.is_past(), direct: how.append }
+        // A present file is flushed for the locks that end with a descriptor.
+        Opened { handle, keep_cache, no_flush: when.is_past(), direct }
     }
 
     /// Cuts a file to nothing that was to be made and was there already, made by another mount (`O_CREAT | O_TRUNC`).
@@ -135,7 +143,9 @@ impl Tree {
         Ok(filled)
     }
 
-    pub(crate) fn write_file(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<(), Errno> {
+    /// Writes `data`, or fails. Returns how much of it: of a long run of records of one size, which the kernel has cut where it likes,
+    /// whole ones, as write(2) may.
+    pub(crate) fn write_file(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<usize, Errno> {
         let open = self.files.get(handle).ok_or(Errno::EBADF)?;
         if !open.writes {
             return Err(Errno::EBADF);
@@ -147,13 +157,26 @@ impl Tree {
         if how.kill_privileges || how.from_cache && open.opener != 0 {
             self.kill_privileges(&open)?;
         }
+        let data = match data.len() >= CUT_BYTES_MIN {
+            true => &data[..open.file.run_bytes_max(data.len())],
+            false => data,
+        };
         let written =
             if how.append { open.file.append(data).map(drop) } else { open.file.write_at(offset, data).map(drop) };
-        if how.append {
+        if open.direct {
             self.pages.bypass(open.file.inode());
         }
+        if open.file.has_user_time() {
+            match &written {
+                Ok(()) => self.refusals.clear(open.file.inode()),
+                Err(error) => self.refusals.note(open.file.inode(), error),
+            }
+        }
         written.map_err(|error| answer(&error.into()))?;
-        if how.sync { sync(&open) } else { Ok(()) }
+        if how.sync {
+            sync(&open)?;
+        }
+        Ok(data.len())
     }
 
     /// Refuses bytes through an open file whose lock others have got.

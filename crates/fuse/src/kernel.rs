@@ -257,7 +257,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
             from_cache,
         };
         match self.operations.write(fh.0, offset, data, how) {
-            Ok(()) => reply.written(data.len() as u32),
+            Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(to_fuser(errno)),
         }
     }

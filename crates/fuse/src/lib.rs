@@ -43,6 +43,7 @@ mod pages;
 mod past;
 mod process;
 mod recalls;
+mod refusals;
 mod room;
 mod tree;
 mod whole;

@@ -294,8 +294,8 @@ pub(crate) trait Operations: Send + Sync + 'static {
     fn open(&self, who: Who, node: NodeId, how: OpenHow) -> Result<Opened, Errno>;
     /// Fills `into` from `offset`; less than full only at the end of the file.
     fn read(&self, handle: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno>;
-    /// Writes all of `data` or fails.
-    fn write(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<(), Errno>;
+    /// Writes `data` or fails. Returns how much of it: all, but for the rest of a run of records that the kernel has cut within one.
+    fn write(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<usize, Errno>;
     fn fsync(&self, handle: u64) -> Result<(), Errno>;
     /// A program closed its descriptor: locks that `owner` has on the file end.
     fn flush(&self, node: NodeId, owner: u64);

@@ -28,6 +28,7 @@ use crate::operations::{
     Opened, Operations, RenameHow, SeekFor, Space, WantedLock, Who, WriteHow,
 };
 use crate::pages::Pages;
+use crate::refusals::{REFUSED_XATTR, Refusals};
 use crate::whole::{Change, Whole};
 
 /// A mounted file system.
@@ -52,6 +53,7 @@ pub(crate) struct Tree {
     pub(crate) pages: Pages,
     /// Counts the changes that gave a file set-user-id or set-group-id bits.
     pub(crate) privileges_given: AtomicU64,
+    pub(crate) refusals: Refusals,
 }
 
 /// How long names and attributes of an exact instant hold. They never change; the rights to see them may, so they are
@@ -76,6 +78,7 @@ impl Tree {
             dirs: Handles::new(),
             pages: Pages::default(),
             privileges_given: AtomicU64::new(0),
+            refusals: Refusals::default(),
         }
     }
 
@@ -367,7 +370,7 @@ impl Operations for Tree {
         self.read_file(handle, offset, into)
     }
 
-    fn write(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<(), Errno> {
+    fn write(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<usize, Errno> {
         self.write_file(handle, offset, data, how)
     }
 
@@ -491,6 +494,11 @@ impl Operations for Tree {
         if node.place != Place::Tree {
             return Err(Errno::ENODATA);
         }
+        if name == REFUSED_XATTR && !node.when.is_past() {
+            // The words name what the file holds: for who may read it.
+            self.ask(who, node.when, |fs| fs.access(&Target::inode(node.inode), MAY_READ))?;
+            return self.refusals.words(node.inode).ok_or(Errno::ENODATA);
+        }
         self.ask(who, node.when, |fs| fs.get_xattr(&Target::inode(node.inode), name))
     }
 
@@ -611,4 +619,6 @@ pub(crate) const SET_GROUP_ID: u32 = 0o2000;
 const TYPE_MASK: u32 = 0o170_000;
 const TYPE_FILE: u32 = 0o100_000;
 const EXECUTE: u32 = 1;
+/// The right to read.
+const MAY_READ: u32 = 4;
 const WRITE: u32 = 2;

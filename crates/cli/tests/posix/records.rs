@@ -1,0 +1,111 @@
+//! Records of user time through a mount: what a program wrote with one write(2) is one record, wherever it lies, and why one was refused
+//! is told.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::getxattr;
+
+use crate::World;
+
+const FIRST: u64 = 1_700_000_000;
+
+/// 24 bytes, the last eight of which look like a time of much later.
+fn record(number: u64) -> Vec<u8> {
+    [FIRST + number, number * 7, FIRST + number + 100_000].iter().flat_map(|field| field.to_le_bytes()).collect()
+}
+
+fn bind(world: &World, name: &str, plugin: &str) {
+    world.server.ok(&["mkdir", name]);
+    world.server.ok(&["time", "bind", name, plugin]);
+}
+
+/// Why the last write of a file was refused, if it was.
+fn refused(world: &World, name: &str) -> Option<String> {
+    let mut words = vec![0; 4096];
+    let len = getxattr(world.path(name), "user.frieze.refused", &mut words).ok()?;
+    words.truncate(len);
+    Some(String::from_utf8(words).unwrap())
+}
+
+#[test]
+fn a_record_is_what_was_written_at_once_wherever_it_lies() {
+    let Some(world) = World::new() else { return };
+    let json = |number: u64| format!("{{\"t\":{},\"v\":\"{}\"}}\n", FIRST + number, "x".repeat(41)).into_bytes();
+    bind(&world, "/b", "binary:offset=0,width=8,unit=s");
+    bind(&world, "/s", "binary:offset=0,width=8,size=24,unit=s");
+    bind(&world, "/j", "json:/t");
+    type Make<'a> = &'a dyn Fn(u64) -> Vec<u8>;
+    for (name, append, make) in [
+        ("b/plain", false, &record as Make<'_>),
+        ("b/appended", true, &record),
+        ("s/plain", false, &record),
+        ("j/plain", false, &json),
+    ] {
+        let mut file = OpenOptions::new().create(true).write(true).append(append).open(world.path(name)).unwrap();
+        let mut whole = Vec::new();
+        for number in 0..500 {
+            let record = make(number);
+            // A part of it would be another record.
+            assert_eq!(file.write(&record).unwrap(), record.len(), "record {number} of {name}");
+            whole.extend(record);
+        }
+        // Through the pages of the kernel, from the beginning, and by the time of every 50th.
+        assert!(fs::read(world.path(name)).unwrap() == whole, "{name}");
+        let (directory, file) = name.split_once('/').unwrap();
+        for number in (0..500).step_by(50) {
+            let shown = fs::read(world.path(&format!("{directory}/.at/user-@{}/{file}", FIRST + number))).unwrap();
+            let len: usize = (0..=number).map(|number| make(number).len()).sum();
+            assert!(shown == whole[..len], "{name} at record {number}: {} bytes of {len}", shown.len());
+        }
+    }
+    // One that is written over lies where it lay.
+    let file = OpenOptions::new().write(true).open(world.path("b/plain")).unwrap();
+    assert_eq!(file.write_at(&record(600), 24 * 170).unwrap(), 24);
+    assert_eq!(fs::read(world.path("b/plain")).unwrap()[24 * 170..24 * 171], record(600)[..]);
+}
+
+#[test]
+fn a_long_run_of_records_is_cut_between_them() {
+    let Some(world) = World::new() else { return };
+    bind(&world, "/s", "binary:offset=0,width=8,size=24,unit=s");
+    let whole: Vec<u8> = (0..100_000).flat_map(record).collect();
+    let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(world.path("s/f")).unwrap();
+    // 2.4 MB, from wherever it lies in memory: the kernel sends at most 1 MiB at once.
+    for from in [0, 1, 4095] {
+        let unaligned = [vec![0; from], whole.clone()].concat();
+        if from > 0 {
+            file = OpenOptions::new().create(true).append(true).open(world.path(&format!("s/f{from}"))).unwrap();
+        }
+        let mut left = &unaligned[from..];
+        while !left.is_empty() {
+            let written = file.write(left).unwrap();
+            assert!(written > 0 && written % 24 == 0, "{written}");
+            left = &left[written..];
+        }
+        let name = if from > 0 { format!("s/f{from}") } else { "s/f".to_owned() };
+        assert!(fs::read(world.path(&name)).unwrap() == whole);
+    }
+}
+
+#[test]
+fn why_a_row_was_refused_is_told_until_one_is_taken() {
+    let Some(world) = World::new() else { return };
+    bind(&world, "/s", "csv:t,unit=s");
+    fs::write(world.path("s/f"), "t,v\n5,a\n").unwrap();
+    assert_eq!(refused(&world, "s/f"), None);
+    let mut file = OpenOptions::new().append(true).open(world.path("s/f")).unwrap();
+    assert_eq!(file.write(b"4,b\n").unwrap_err().kind(), ErrorKind::InvalidInput);
+    let words = refused(&world, "s/f").unwrap();
+    assert!(words.contains("row at offset 8") && words.contains("of the row above it"), "{words}");
+    assert_eq!(file.write(b"yesterday,b\n").unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(refused(&world, "s/f").unwrap().contains("is not an RFC 3339 time"), "{:?}", refused(&world, "s/f"));
+    // It is asked for by its name, and no copy takes it along.
+    let mut names = vec![0; 4096];
+    let len = rustix::fs::listxattr(world.path("s/f"), &mut names).unwrap();
+    assert!(!String::from_utf8_lossy(&names[..len]).contains("refused"));
+    file.write_all(b"6,b\n").unwrap();
+    assert_eq!(refused(&world, "s/f"), None);
+    assert_eq!(fs::read_to_string(world.path("s/f")).unwrap(), "t,v\n5,a\n6,b\n");
+}
