@@ -14,6 +14,8 @@ mod cost;
 mod forgotten;
 #[path = "timeline/model.rs"]
 mod model;
+#[path = "timeline/newest.rs"]
+mod newest;
 #[path = "timeline/rights.rs"]
 mod rights;
 #[path = "timeline/run.rs"]

@@ -306,8 +306,38 @@ impl Fs {
     /// Versions of a file in order of stamp: those of `interval`, at most `count_max` (0 leaves it to the server). Up to `Hlc::MAX` it
     /// tells those of now, as only who leads, or holds a lease, can.
     pub fn log(&self, target: &Target, interval: Interval, count_max: u32) -> Result<LogReply, Error> {
+        self.log_in(target, interval, count_max, false)
+    }
+
+    /// As [`Fs::log`], the newest versions first. To go on while there are more, ask again with the interval up to `after` of the
+    /// answer.
+    pub fn log_newest(&self, target: &Target, interval: Interval, count_max: u32) -> Result<LogReply, Error> {
+        let mut found = self.log_in(target, interval, count_max, true)?;
+        if found.newest_first {
+            return Ok(found);
+        }
+        // An older server answers with the oldest: all of them, turned round.
+        while let Some(last) = found.versions.last().filter(|_| found.more) {
+            let rest = Interval { after: Hlc(last.stamp), ..interval };
+            let page = self.log_in(target, rest, 0, false)?;
+            found.more = page.more && !page.versions.is_empty();
+            found.versions.extend(page.versions);
+            found.sessions.extend(page.sessions);
+        }
+        found.versions.reverse();
+        Ok(LogReply { newest_first: true, more: false, after: interval.after.0, ..found })
+    }
+
+    fn log_in(
+        &self,
+        target: &Target,
+        interval: Interval,
+        count_max: u32,
+        newest_first: bool,
+    ) -> Result<LogReply, Error> {
         let upto = if interval.upto == Hlc::MAX { 0 } else { interval.upto.0 };
-        let request = Log { target: target.clone(), view: self.view, after: interval.after.0, count_max, upto };
+        let (target, after) = (target.clone(), interval.after.0);
+        let request = Log { target, view: self.view, after, count_max, upto, newest_first };
         match self.ask(Request::Log(request))? {
             Reply::Log(reply) => Ok(reply),
             other => Err(self.shared.unexpected("versions", &other)),

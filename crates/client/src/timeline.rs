@@ -47,6 +47,44 @@ impl Fs {
         recursive: bool,
         count_max: u32,
     ) -> Result<StoryReply, Error> {
+        self.story_in(target, interval, recursive, count_max, false)
+    }
+
+    /// As [`Fs::story`], the newest events first. To go on, ask again with the interval up to `after` of the answer, unless that
+    /// is its start.
+    pub fn story_newest(
+        &self,
+        target: &Target,
+        interval: Interval,
+        recursive: bool,
+        count_max: u32,
+    ) -> Result<StoryReply, Error> {
+        let mut found = self.story_in(target, interval, recursive, count_max, true)?;
+        if found.newest_first {
+            return Ok(found);
+        }
+        // An older server answers with the oldest: all of them, turned round.
+        while found.upto < interval.upto.0 {
+            let rest = Interval { after: Hlc(found.upto), ..interval };
+            let page = self.story_in(target, rest, recursive, 0, false)?;
+            found.upto = page.upto.max(rest.after.next().0);
+            found.events.extend(page.events);
+            found.sessions.extend(page.sessions);
+            found.hidden |= page.hidden;
+            found.left_out |= page.left_out;
+        }
+        found.events.reverse();
+        Ok(StoryReply { newest_first: true, after: interval.after.0, ..found })
+    }
+
+    fn story_in(
+        &self,
+        target: &Target,
+        interval: Interval,
+        recursive: bool,
+        count_max: u32,
+        newest_first: bool,
+    ) -> Result<StoryReply, Error> {
         let request = Story {
             target: target.clone(),
             view: self.view(),
@@ -54,6 +92,7 @@ impl Fs {
             upto: interval.upto.0,
             recursive,
             count_max,
+            newest_first,
         };
         match self.ask(Request::Story(request))? {
             Reply::Story(reply) => Ok(reply),

@@ -326,6 +326,21 @@ impl MultiLog {
         (files, looked_at)
     }
 
+    /// An instant in `(after, upto]` up to which about `records_max` records of all files follow `after`; `upto` if there
+    /// are no more. A page of what was written ends there.
+    ///
+    /// # Cost
+    /// One look for every 16,384 records of the interval, and the answer's share of the index of time.
+    pub fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
+        self.touched.reach(after, upto, records_max)
+    }
+
+    /// As [`MultiLog::reach`], back from `upto`: an instant from which about `records_max` records follow up to `upto`;
+    /// `after` if there are no more.
+    pub fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
+        self.touched.reach_back(after, upto, records_max)
+    }
+
     /// True if a record of the file is stamped in `(after, upto]`.
     pub fn has_records(&self, inode: InodeId, after: Hlc, upto: Hlc) -> bool {
         self.file(inode).is_some_and(|file| file.has_records(after, upto))

@@ -1,7 +1,8 @@
 //! The tree at one instant as one caller may see it: where an inode lies, what it is called, whether that may be told.
 //!
 //! Guarantees: rights of then and of now are both asked (design §12); nothing below a directory that the caller may not
-//! search is shown to him, nor a name in one that he may not read.
+//! search is shown to him, nor a name in one that he may not read. Each directory on the way up is read once, however many
+//! changes lie below it, also while the cut moves from one transaction to the next ([`Cut::advance`]).
 //! Leaves to others: closing the instant.
 
 use std::rc::Rc;
@@ -26,9 +27,24 @@ pub struct Cut<'a> {
     at: Hlc,
     caller: &'a Caller,
     inodes: FastMap<InodeId, Option<Rc<Inode>>>,
-    paths: FastMap<InodeId, Option<Rc<[u8]>>>,
-    searchable: FastMap<InodeId, bool>,
+    /// Where directories lie; only of those in `inodes`.
+    places: FastMap<InodeId, Option<Rc<Named>>>,
+    /// What is known of directories from the way up; only of those in `inodes`.
+    ways: FastMap<InodeId, Way>,
     readable: FastMap<InodeId, bool>,
+}
+
+/// What the directories above say of a directory.
+#[derive(Clone, Debug, Default)]
+struct Way {
+    /// The directory last asked about, and whether it is that one or lies below it.
+    is_within: Option<(InodeId, bool)>,
+    /// The caller may come to it and search it.
+    is_searchable: Option<bool>,
+    /// The directory above it, among whose `below` it is.
+    parent: Option<InodeId>,
+    /// Directories in it whose ways lead through it: what is known of them ends with what is known of this one.
+    below: Vec<InodeId>,
 }
 
 impl<'a> Cut<'a> {
@@ -40,9 +56,59 @@ impl<'a> Cut<'a> {
             at,
             caller,
             inodes: FastMap::default(),
-            paths: FastMap::default(),
-            searchable: FastMap::default(),
+            places: FastMap::default(),
+            ways: FastMap::default(),
             readable: FastMap::default(),
+        }
+    }
+
+    /// Moves to `at`, which has to be closed and not before the instant of this cut. `changed`: every inode with a version
+    /// stamped in between, each once.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cost
+    /// A version for each directory among `changed` that was looked at; what lies below is forgotten only if the directory
+    /// was moved or its mode or owner changed.
+    pub fn advance(&mut self, at: Hlc, changed: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
+        assert!(at >= self.at, "a cut moves forwards in time: {at} is before {}", self.at);
+        self.at = at;
+        for id in changed {
+            let Some(old) = self.inodes.remove(&id) else { continue };
+            self.places.remove(&id);
+            self.readable.remove(&id);
+            let is_way = self.ways.contains_key(&id);
+            let new = if is_way { self.inode(id)? } else { None };
+            let facts = |inode: &Option<Rc<Inode>>| {
+                inode.as_ref().map(|inode| (inode.parent, inode.links > 0, inode.mode, inode.uid, inode.gid))
+            };
+            if is_way && facts(&old) != facts(&new) {
+                self.forget_below(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the ways of a directory and of all below it.
+    fn forget_below(&mut self, directory: InodeId) {
+        let mut rest = vec![directory];
+        while let Some(id) = rest.pop() {
+            self.readable.remove(&id);
+            rest.extend(self.ways.remove(&id).into_iter().flat_map(|way| way.below));
+        }
+    }
+
+    /// Notes something about the directories of a way up, the lowest first; `above` is the one that it led to.
+    fn note(&mut self, way: &[InodeId], above: Option<InodeId>, fact: impl Fn(&mut Way, InodeId)) {
+        let parents = way.iter().skip(1).copied().map(Some).chain([above]);
+        for (&id, parent) in way.iter().zip(parents) {
+            let known = self.ways.entry(id).or_default();
+            fact(known, id);
+            if let Some(parent) = parent.filter(|parent| known.parent != Some(*parent)) {
+                known.parent = Some(parent);
+                self.ways.entry(parent).or_default().below.push(id);
+            }
         }
     }
 
@@ -74,8 +140,27 @@ impl<'a> Cut<'a> {
     ///
     /// # Errors
     /// Those of the store.
+    ///
+    /// # Cost
+    /// Each directory on the way up is read once, as long as it is asked about the same `ancestor`.
     pub fn is_within(&mut self, directory: InodeId, ancestor: InodeId) -> Result<bool, Fault> {
-        self.is_below(directory, &|here| here == ancestor)
+        let (mut way, mut here) = (Vec::new(), directory);
+        let (answer, above) = loop {
+            let known = self.ways.get(&here).and_then(|way| way.is_within);
+            if let Some((_, known)) = known.filter(|(about, _)| *about == ancestor) {
+                break (known, Some(here));
+            }
+            way.push(here);
+            if here == ancestor {
+                break (self.inode(here)?.is_some_and(|inode| inode.links > 0), None);
+            }
+            match self.parent(here)? {
+                Some(parent) if here != InodeId::ROOT && way.len() < DEPTH_MAX => here = parent,
+                _ => break (false, None),
+            }
+        };
+        self.note(&way, above, |way, _| way.is_within = Some((ancestor, answer)));
+        Ok(answer)
     }
 
     /// True if a directory was one of those that `is_root` knows, or lay below one.
@@ -111,33 +196,33 @@ impl<'a> Cut<'a> {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn path(&mut self, directory: InodeId) -> Result<Option<Rc<[u8]>>, Fault> {
-        let mut below = Vec::new();
-        let mut here = directory;
-        let mut path: Rc<[u8]> = loop {
-            if here == InodeId::ROOT {
-                break Rc::from(&b""[..]);
-            }
-            if let Some(known) = self.paths.get(&here) {
-                match known {
-                    Some(path) => break Rc::clone(path),
-                    None => return Ok(None),
-                }
-            }
-            let alive = self.inode(here)?.is_some_and(|inode| inode.links > 0);
-            let name = if alive { names_at(self.history, here, self.at)?.pop() } else { None };
-            let Some(Named { parent, name }) = name.filter(|_| below.len() < DEPTH_MAX) else {
-                self.paths.insert(here, None);
-                return Ok(None);
-            };
-            below.push((here, name));
-            here = parent;
-        };
-        for (id, name) in below.into_iter().rev() {
-            path = Rc::from([&path[..], b"/", &name].concat());
-            self.paths.insert(id, Some(Rc::clone(&path)));
+    ///
+    /// # Cost
+    /// Each directory on the way up is read once; then the length of the path.
+    pub fn path(&mut self, directory: InodeId) -> Result<Option<Vec<u8>>, Fault> {
+        let (mut way, mut here) = (Vec::new(), directory);
+        while here != InodeId::ROOT {
+            let Some(named) = self.place(here)?.filter(|_| way.len() < DEPTH_MAX) else { return Ok(None) };
+            here = named.parent;
+            way.push(named);
+        }
+        let mut path = Vec::with_capacity(way.iter().map(|named| named.name.len() + 1).sum());
+        for named in way.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(&named.name);
         }
         Ok(Some(path))
+    }
+
+    /// The name of a directory that has one.
+    fn place(&mut self, directory: InodeId) -> Result<Option<Rc<Named>>, Fault> {
+        if let Some(known) = self.places.get(&directory) {
+            return Ok(known.clone());
+        }
+        let alive = self.inode(directory)?.is_some_and(|inode| inode.links > 0);
+        let name = if alive { self.names(directory)?.pop().map(Rc::new) } else { None };
+        self.places.insert(directory, name.clone());
+        Ok(name)
     }
 
     /// The names that an inode had.
@@ -156,25 +241,27 @@ impl<'a> Cut<'a> {
         if self.caller.uid == 0 {
             return Ok(true);
         }
-        let mut way = Vec::new();
-        let mut here = directory;
-        let mut answer = loop {
-            if let Some(&known) = self.searchable.get(&here) {
-                break known;
+        let (mut way, mut here) = (Vec::new(), directory);
+        let (mut answer, above) = loop {
+            if let Some(known) = self.ways.get(&here).and_then(|way| way.is_searchable) {
+                break (known, Some(here));
             }
             way.push(here);
             match self.parent(here)? {
-                _ if here == InodeId::ROOT => break true,
+                _ if here == InodeId::ROOT => break (true, None),
                 Some(parent) if way.len() < DEPTH_MAX => here = parent,
                 // A directory without a name is come to by nobody.
-                _ => break false,
+                _ => break (false, None),
             }
         };
-        for id in way.into_iter().rev() {
+        let mut allowed = vec![false; way.len()];
+        for (&id, allowed) in way.iter().zip(&mut allowed).rev() {
             answer = answer && self.allows(id, MAY_EXECUTE)?;
-            self.searchable.insert(id, answer);
+            *allowed = answer;
         }
-        Ok(answer)
+        let places: FastMap<InodeId, bool> = way.iter().copied().zip(allowed).collect();
+        self.note(&way, above, |way, id| way.is_searchable = places.get(&id).copied());
+        Ok(self.ways.get(&directory).and_then(|way| way.is_searchable).unwrap_or(answer))
     }
 
     /// True if the caller may learn the names in a directory, then and now.

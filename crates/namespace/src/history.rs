@@ -68,4 +68,13 @@ pub trait History {
     /// # Cost
     /// That of the interval's changes, whatever else there is.
     fn changed(&self, after: Hlc, upto: Hlc, visit: &mut VisitChanged<'_>) -> Result<u64, Fault>;
+
+    /// As [`History::changed`], the newest first.
+    ///
+    /// # Errors
+    /// As [`History::newest`].
+    ///
+    /// # Cost
+    /// That of the changes visited.
+    fn changed_back(&self, after: Hlc, upto: Hlc, visit: &mut VisitChanged<'_>) -> Result<u64, Fault>;
 }

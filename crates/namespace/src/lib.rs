@@ -68,6 +68,6 @@ pub use read::Listed;
 pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
 pub use timeline::{
-    Cause, Changed, EntryVersion, Named, PastSession, Revision, State, Subject, SubjectChange, author, changes_of,
-    entry_at, names_at, version_of_name, visit_names,
+    Cause, Changed, EntryVersion, Named, PastSession, Revision, State, Subject, SubjectChange, Transaction, author,
+    changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,
 };

@@ -117,4 +117,18 @@ impl History for MemoryHistory {
         }
         Ok(read)
     }
+
+    fn changed_back(&self, after: Hlc, upto: Hlc, visit: &mut VisitChanged<'_>) -> Result<u64, Fault> {
+        let mut read = 0;
+        for (stamp, key) in self.times.range(..(upto.next(), Vec::new())).rev() {
+            if *stamp <= after {
+                break;
+            }
+            read += 1;
+            if !visit(*stamp, key) {
+                break;
+            }
+        }
+        Ok(read)
+    }
 }

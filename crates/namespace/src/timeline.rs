@@ -101,6 +101,15 @@ pub struct Changed {
     pub versions: u64,
 }
 
+/// What one transaction changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// Its stamp.
+    pub stamp: Hlc,
+    /// The names, inodes and attributes that it made versions of, in order, each once.
+    pub subjects: Vec<Subject>,
+}
+
 /// A name of an inode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named {
@@ -219,6 +228,26 @@ impl Changed {
         Ok(answer)
     }
 
+    /// As [`Changed::read`], of one transaction.
+    ///
+    /// # Errors
+    /// Those of the store and of `keep`.
+    pub fn by(
+        history: &dyn History,
+        transaction: &Transaction,
+        keep: &mut dyn FnMut(&Subject) -> Result<bool, Fault>,
+    ) -> Result<Changed, Fault> {
+        let mut answer = Changed::default();
+        let stamp = transaction.stamp;
+        for subject in &transaction.subjects {
+            if keep(subject)? {
+                let change = answer.subject(history, subject.clone(), stamp.previous(), &[stamp])?;
+                answer.subjects.push(change);
+            }
+        }
+        Ok(answer)
+    }
+
     fn subject(
         &mut self,
         history: &dyn History,
@@ -254,6 +283,93 @@ impl Changed {
             (revision.session, revision.uid) = author(history, subject.inode(), revision.stamp)?;
         }
         Ok(SubjectChange { subject, before, revisions })
+    }
+}
+
+impl Transaction {
+    /// The transactions of (`after`, `upto`], oldest first, and the instant up to which these are all. They end earlier than
+    /// `upto` where there are more than `max` of them or their subjects are more than `subjects_max`; one is always whole.
+    /// `upto` has to be closed.
+    ///
+    /// # Errors
+    /// `Corrupt`; those of the store.
+    ///
+    /// # Cost
+    /// The entries of the index of time for them.
+    pub fn list(
+        history: &dyn History,
+        after: Hlc,
+        upto: Hlc,
+        max: usize,
+        subjects_max: usize,
+    ) -> Result<(Vec<Transaction>, Hlc), Fault> {
+        let mut found: Vec<Transaction> = Vec::new();
+        let (mut count, mut end, mut broken) = (0, upto, Ok(()));
+        history.changed(after, upto, &mut |stamp, key| {
+            let is_next = found.last().is_none_or(|last| last.stamp != stamp);
+            if is_next && (found.len() == max || count >= subjects_max) {
+                end = found.last().map_or(after, |last| last.stamp);
+                return false;
+            }
+            if is_next {
+                found.push(Transaction { stamp, subjects: Vec::new() });
+            }
+            match Subject::of(key) {
+                Ok(subject) => {
+                    count += 1;
+                    found.last_mut().expect("one was just added").subjects.extend(subject);
+                }
+                Err(error) => broken = Err(error),
+            }
+            broken.is_ok()
+        })?;
+        broken?;
+        found.iter_mut().for_each(Transaction::sort);
+        Ok((found, end))
+    }
+
+    /// The instant in [`after`, `upto`) after which the newest transactions of the interval follow: `max` of them, or fewer
+    /// where their subjects are more than `subjects_max`; one at least. `after` if these are all.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cost
+    /// The entries of the index of time for them.
+    pub fn newest_since(
+        history: &dyn History,
+        after: Hlc,
+        upto: Hlc,
+        max: usize,
+        subjects_max: usize,
+    ) -> Result<Hlc, Fault> {
+        let (mut oldest, mut transactions, mut subjects, mut is_all) = (None, 0, 0, true);
+        history.changed_back(after, upto, &mut |stamp, _| {
+            if oldest != Some(stamp) {
+                if transactions == max || subjects >= subjects_max {
+                    is_all = false;
+                    return false;
+                }
+                oldest = Some(stamp);
+                transactions += 1;
+            }
+            subjects += 1;
+            true
+        })?;
+        Ok(oldest.filter(|_| !is_all).map_or(after, Hlc::previous))
+    }
+
+    /// The inodes that it made versions of.
+    pub fn inodes(&self) -> impl Iterator<Item = InodeId> {
+        self.subjects.iter().filter_map(|subject| match subject {
+            Subject::Inode(id) => Some(*id),
+            _ => None,
+        })
+    }
+
+    fn sort(&mut self) {
+        self.subjects.sort_unstable();
+        self.subjects.dedup();
     }
 }
 
@@ -388,6 +504,30 @@ pub fn changes_of(history: &dyn History, id: InodeId, after: Hlc, upto: Hlc, max
         stamps.len() < max
     })?;
     Ok(stamps)
+}
+
+/// As [`Transaction::newest_since`], of the versions of one inode.
+///
+/// # Errors
+/// Those of the store.
+///
+/// # Cost
+/// A look-up for each of these versions.
+pub fn newest_changes_since(
+    history: &dyn History,
+    id: InodeId,
+    after: Hlc,
+    upto: Hlc,
+    max: usize,
+) -> Result<Hlc, Fault> {
+    let (key, mut at) = (Key::Inode(id).encode(), upto);
+    for _ in 0..max {
+        match history.newest(&key, at)? {
+            Some((stamp, _)) if stamp > after => at = stamp.previous(),
+            _ => return Ok(after),
+        }
+    }
+    Ok(at.max(after))
 }
 
 /// A session as history knows it, whether or not it is still open.

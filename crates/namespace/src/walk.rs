@@ -262,4 +262,8 @@ impl History for Nothing {
     fn changed(&self, _: Hlc, _: Hlc, _: &mut VisitChanged<'_>) -> Result<u64, Fault> {
         Ok(0)
     }
+
+    fn changed_back(&self, _: Hlc, _: Hlc, _: &mut VisitChanged<'_>) -> Result<u64, Fault> {
+        Ok(0)
+    }
 }

@@ -14,6 +14,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::timeline::{CONTENT, Difference, MODE, OWNER, REPLACED, Side, Span, TIMES, XATTRS};
 use frieze_wire::txn::Caller;
 
+use crate::cuts::CutPair;
 use crate::engine::Engine;
 use crate::story::{apart, exact};
 use crate::timeline::{Changes, FileChange, Interval, Scope};
@@ -68,41 +69,40 @@ struct Ends {
 }
 
 /// Turns a feed into differences.
-struct Differ<'a> {
+struct Differ<'a, 'b> {
     engine: &'a Engine,
     scope: Scope,
     interval: Interval,
     caller: &'a Caller,
-    before: Cut<'a>,
-    after: Cut<'a>,
+    before: &'b mut Cut<'a>,
+    after: &'b mut Cut<'a>,
     found: Differences,
     if_forgotten: IfForgotten,
 }
 
 impl Engine {
-    /// What is different at the ends of `interval`, given what changed in it within `scope`.
+    /// What is different at the ends of an interval, which are `cuts`, given what changed in it within `scope`.
     ///
     /// # Errors
     /// `HistoryExpired` if something that changed was forgotten at the start, and that is to be refused; those of the store.
     ///
     /// # Cost
     /// That of the changes: their inodes, names and paths at both ends.
-    pub(crate) fn differences(
-        &self,
-        caller: &Caller,
+    pub(crate) fn differences<'a>(
+        &'a self,
+        caller: &'a Caller,
         scope: Scope,
-        interval: Interval,
+        cuts: &mut CutPair<'a>,
         changes: &Changes,
         if_forgotten: IfForgotten,
     ) -> Result<Differences, Fault> {
-        let history = self.meta.versions();
         let mut differ = Differ {
             engine: self,
             scope,
-            interval,
+            interval: Interval { after: cuts.before.at(), upto: cuts.after.at() },
             caller,
-            before: Cut::new(history, interval.after, caller),
-            after: Cut::new(history, interval.upto, caller),
+            before: &mut cuts.before,
+            after: &mut cuts.after,
             found: Differences::default(),
             if_forgotten,
         };
@@ -173,7 +173,7 @@ impl Last {
     }
 }
 
-impl Differ<'_> {
+impl Differ<'_, '_> {
     fn inode(&mut self, id: InodeId, touch: &Touch<'_>) -> Result<(), Fault> {
         let names_before: BTreeSet<Named> = self.before.names(id)?.into_iter().collect();
         let names_after: BTreeSet<Named> = self.after.names(id)?.into_iter().collect();
@@ -220,7 +220,7 @@ impl Differ<'_> {
             let holds = |cut: &mut Cut<'_>, named: Option<&Named>| {
                 named.map_or(Ok(false), |named| self.scope.holds(cut, named))
             };
-            if !holds(&mut self.before, before)? && !holds(&mut self.after, after)? {
+            if !holds(self.before, before)? && !holds(self.after, after)? {
                 return Ok(());
             }
         }
@@ -233,8 +233,8 @@ impl Differ<'_> {
             IfForgotten::LeaveOut => {}
         }
         let sides = [
-            self.engine.side(&mut self.before, before, ends.id, ends.before.as_deref(), &mut self.found.hidden)?,
-            self.engine.side(&mut self.after, after, ends.id, ends.after.as_deref(), &mut self.found.hidden)?,
+            self.engine.side(self.before, before, ends.id, ends.before.as_deref(), &mut self.found.hidden)?,
+            self.engine.side(self.after, after, ends.id, ends.after.as_deref(), &mut self.found.hidden)?,
         ];
         let [before, after] = sides;
         let (Some(side), is_both) = (after.as_ref().or(before.as_ref()), before.is_some() && after.is_some()) else {

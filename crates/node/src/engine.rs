@@ -52,6 +52,7 @@ use crate::settling::{CaughtUp, Ending};
 use crate::steps::{Steps, Unread};
 use crate::store::VersionStore;
 use crate::successor::Successors;
+use crate::unshown::Unshown;
 
 /// What the simulator replaces.
 pub struct Seams {
@@ -165,6 +166,7 @@ pub struct Engine {
     pub(crate) opened: Opened,
     pub(crate) reclaim: Reclaim,
     pub(crate) remains: Remains,
+    pub(crate) unshown: Unshown,
     pub(crate) scrub: Scrub,
     /// See [`Engine::files_cached`].
     pub(crate) files_cached: AtomicU64,

@@ -667,12 +667,7 @@ impl History for Versions {
             return Ok(0);
         }
         // What waits is taken first: a batch that is settled meanwhile is found in both places, never in none.
-        let waiting: Vec<Arc<[Change]>> = {
-            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            let young =
-                |(_, changes): &&(LogIndex, Arc<[Change]>)| changes.iter().rev().any(|change| change.stamp > after);
-            waiting.batches.iter().filter(young).map(|(_, changes)| changes.clone()).collect()
-        };
+        let waiting = self.waiting_since(after);
         let mut read = 0;
         let mut seen = after;
         let mut stopped = false;
@@ -707,6 +702,51 @@ impl History for Versions {
             }
         }
         Ok(read)
+    }
+
+    fn changed_back(&self, after: Hlc, upto: Hlc, visit: &mut VisitChanged<'_>) -> Result<u64, Fault> {
+        if after >= upto {
+            return Ok(0);
+        }
+        // As above: what waits first.
+        let waiting = self.waiting_since(after);
+        let first_waiting = waiting.first().and_then(|changes| changes.first()).map(|change| change.stamp);
+        let mut read = 0;
+        for change in waiting.iter().rev().flat_map(|changes| changes.iter().rev()) {
+            if change.stamp > after && change.stamp <= upto && is_timed(&change.key) {
+                read += 1;
+                if !visit(change.stamp, &change.key) {
+                    return Ok(read);
+                }
+            }
+        }
+        let mut end = first_waiting.map_or(upto, |first| upto.min(first.previous()));
+        while end > after {
+            let Some(page) = self.store.last_in(&times::page_key(Hlc::ZERO), &times::page_key(end))? else { break };
+            let mut changes: Vec<(Hlc, Vec<u8>)> = Vec::new();
+            let (_, count) = times::read(&page, &mut |stamp, key| {
+                changes.push((stamp, key.to_vec()));
+                true
+            })?;
+            read += count;
+            let Some(first) = changes.first().map(|(stamp, _)| *stamp) else { break };
+            for (stamp, key) in changes.iter().rev().filter(|(stamp, _)| *stamp <= end) {
+                if *stamp <= after || !visit(*stamp, key) {
+                    return Ok(read);
+                }
+            }
+            end = first.previous();
+        }
+        Ok(read)
+    }
+}
+
+impl Versions {
+    /// Changes that wait in RAM, of the batches that have some later than `after`, in order of stamp.
+    fn waiting_since(&self, after: Hlc) -> Vec<Arc<[Change]>> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let young = |(_, changes): &&(LogIndex, Arc<[Change]>)| changes.iter().rev().any(|change| change.stamp > after);
+        waiting.batches.iter().filter(young).map(|(_, changes)| changes.clone()).collect()
     }
 }
 

@@ -1,14 +1,15 @@
 //! Questions about time itself: differences of two instants, what happened in a directory, who was connected.
 //!
 //! Guarantees: an interval is closed before it is read, so an answer asked for page by page is one answer; what of the
-//! past may be seen follows the rights of then and of now.
+//! past may be seen follows the rights of then and of now. A page costs what it shows and what else happened meanwhile,
+//! each directory on the way up once; the next page begins where it ended.
 //! Leaves to others: what changed (`timeline`), what a change means (`differences`), names that went (`gone`).
 
 use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, Named, PastSession, Resolved, changes_of};
+use frieze_namespace::{Cut, MAY_READ, Named, PastSession, Resolved, Transaction, changes_of, newest_changes_since};
 use frieze_wire::message::{Answered, FileKind, View};
 use frieze_wire::timeline::{
     CONTENT, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Span, Story, StoryReply,
@@ -16,18 +17,25 @@ use frieze_wire::timeline::{
 use frieze_wire::txn::Caller;
 
 use crate::caching::Asking;
+use crate::cuts::CutPair;
 use crate::differences::{IfForgotten, SPANS_MAX};
 use crate::engine::Engine;
 use crate::session::Principal;
 use crate::timeline::{FileChange, Interval, Scope, Written};
+use crate::unshown::{Asked, Page};
 use crate::views::page;
 
 /// Bytes of paths and spans in one answer: far below the largest body of a frame.
 const ANSWER_BYTES_MAX: usize = 3 << 20;
-/// Writes of one run that are looked at for one that is not forgotten.
-const LOST_MAX: usize = 256;
-/// Transactions looked at for one page of a story, whoever may see them.
+/// Transactions looked at for one page of a story, whoever may see them, and names, inodes and attributes in them.
 const STAMPS_MAX: usize = 20_000;
+const SUBJECTS_MAX: usize = 1 << 16;
+/// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of writes, or
+/// lie elsewhere.
+const RECORDS_PER_EVENT: usize = 4;
+const RECORDS_MIN: usize = 4096;
+/// Transactions looked at for a page of the newest events, at least.
+const NEWEST_MIN: usize = 256;
 
 impl Engine {
     pub(crate) fn diff(&self, principal: &Principal, ask: &Diff) -> Result<DiffReply, Fault> {
@@ -45,24 +53,67 @@ impl Engine {
             found => found?,
         };
         let scope = scope_of(&found, true);
-        let changes = self.changes(scope, interval)?;
-        let told = self.differences(&principal.caller, scope, interval, &changes, IfForgotten::Refuse)?;
+        let (caller, max) = (&principal.caller, page(ask.count_max));
+        let asked = Asked { caller: caller.clone(), scope, interval, forgotten: self.times_forgotten() };
+        let incomplete = ends.iter().any(|end| end.incomplete);
+        let reply = |page: Page, entries_read: u64| {
+            let sessions = self.infos(principal, page.differences.iter().map(|difference| difference.session))?;
+            let Page { differences, more, hidden } = page;
+            Ok(DiffReply { differences, more, hidden, sessions, entries_read, incomplete })
+        };
+        let mut cuts = CutPair::new(self.meta.versions(), interval, caller);
+        if let Some(page) = self.unshown.page(&asked, ask.skip, max, ANSWER_BYTES_MAX)
+            && self.shows_all(&mut cuts, caller, &page.differences)?
+        {
+            return reply(page, 0);
+        }
+        let changes = self.changes(scope, interval, &mut cuts)?;
+        let mut told = self.differences(caller, scope, &mut cuts, &changes, IfForgotten::Refuse)?;
         let skip = usize::try_from(ask.skip).unwrap_or(usize::MAX).min(told.all.len());
-        let rest = &told.all[skip..];
+        let mut rest = told.all.split_off(skip);
         let mut bytes = 0;
         let fits = |difference: &&Difference| {
             bytes += bytes_of(difference);
             bytes <= ANSWER_BYTES_MAX
         };
-        let differences: Vec<Difference> = rest.iter().take(page(ask.count_max)).take_while(fits).cloned().collect();
-        Ok(DiffReply {
-            sessions: self.infos(principal, differences.iter().map(|difference| difference.session))?,
-            more: differences.len() < rest.len(),
-            hidden: told.hidden,
-            entries_read: changes.entries_read,
-            incomplete: ends.iter().any(|end| end.incomplete),
-            differences,
-        })
+        let count = rest.iter().take(max).take_while(fits).count();
+        self.unshown.keep(asked, ask.skip + count as u64, &rest[count..], told.hidden);
+        let more = count < rest.len();
+        rest.truncate(count);
+        reply(Page { differences: rest, more, hidden: told.hidden }, changes.entries_read)
+    }
+
+    /// How often something was forgotten, and when last: what an answer about the past depends on beside the past.
+    fn times_forgotten(&self) -> (usize, Hlc) {
+        let namespace = self.meta.namespace();
+        namespace.horizons().forgettings().fold((0, Hlc::ZERO), |(count, _), (stamp, _)| (count + 1, stamp))
+    }
+
+    /// True if the caller may learn all of these differences, which were found for him before: a right may have been taken since.
+    fn shows_all(&self, cuts: &mut CutPair<'_>, caller: &Caller, found: &[Difference]) -> Result<bool, Fault> {
+        if caller.uid == 0 {
+            return Ok(true);
+        }
+        for difference in found {
+            for (cut, side) in [(&mut cuts.before, &difference.before), (&mut cuts.after, &difference.after)] {
+                let Some(side) = side else { continue };
+                let id = InodeId(side.inode);
+                if !difference.spans.is_empty() && !cut.allows(id, MAY_READ)? {
+                    return Ok(false);
+                }
+                let mut is_shown = id == InodeId::ROOT && cut.may_list(id)?;
+                for named in cut.names(id)? {
+                    if !is_shown && side.path.ends_with(&named.name) && cut.may_list(named.parent)? {
+                        let directory = cut.path(named.parent)?;
+                        is_shown = directory.is_some_and(|path| [&path[..], b"/", &named.name].concat() == side.path);
+                    }
+                }
+                if !is_shown {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Closes the start of an interval. There is nothing to close before the file system was made: it did not exist.
@@ -87,24 +138,97 @@ impl Engine {
         }
         let scope = scope_of(&found, ask.recursive);
         let max = page(ask.count_max);
-        let (mut events, upto, mut untold) = self.transactions(&principal.caller, scope, whole, max)?;
+        let (Told { events, upto }, untold) = match ask.newest_first {
+            true => self.newest_story_of(&principal.caller, scope, &mut whole, max)?,
+            false => self.story_of(&principal.caller, scope, whole, max)?,
+        };
+        let sessions = self.infos(principal, events.iter().map(|event| event.session))?;
+        let Untold { hidden, left_out } = untold;
+        let newest_first = ask.newest_first;
+        Ok(StoryReply {
+            events,
+            upto: upto.0,
+            hidden,
+            sessions,
+            forgotten,
+            left_out,
+            newest_first,
+            after: whole.after.0,
+        })
+    }
+
+    /// The newest of what happened in an interval within a scope, newest first: a page of about `max` events. `whole` begins where the
+    /// page ends.
+    fn newest_story_of(
+        &self,
+        caller: &Caller,
+        scope: Scope,
+        whole: &mut Interval,
+        max: usize,
+    ) -> Result<(Told, Untold), Fault> {
+        // Whoever wants one event would not get it sooner by a look at one transaction after the other.
+        let looked_at = max.max(NEWEST_MIN);
+        whole.after = self.newest_since(scope, *whole, looked_at)?;
+        let (mut told, untold) = loop {
+            let (told, untold) = self.story_of(caller, scope, *whole, looked_at)?;
+            if told.upto >= whole.upto {
+                break (told, untold);
+            }
+            // More than a page happened in so short a time: the later part of it comes first.
+            whole.after = told.upto;
+        };
+        told.events.reverse();
+        if let Some(last) = told.events.get(max - 1).map(|event| event.stamp) {
+            told.events.retain(|event| event.stamp >= last);
+            whole.after = whole.after.max(Hlc(last).previous());
+        }
+        Ok((told, untold))
+    }
+
+    /// Where a page begins that ends with the interval, if what happened in it is spread as usual; the start of the interval if all
+    /// of it may be a page.
+    fn newest_since(&self, scope: Scope, whole: Interval, max: usize) -> Result<Hlc, Fault> {
+        let Interval { after, upto } = whole;
+        let after = self.data.device().reach_back(after, upto, records_max(max));
+        let history = self.meta.versions();
+        match scope {
+            Scope::Names(directory) => newest_changes_since(history, directory, after, upto, max),
+            Scope::Everything | Scope::Within(_) => Transaction::newest_since(history, after, upto, max, SUBJECTS_MAX),
+        }
+    }
+
+    /// What happened in an interval within a scope, oldest first: a page of about `max` events.
+    fn story_of(
+        &self,
+        caller: &Caller,
+        scope: Scope,
+        mut whole: Interval,
+        max: usize,
+    ) -> Result<(Told, Untold), Fault> {
+        whole.upto = self.data.device().reach(whole.after, whole.upto, records_max(max));
+        let transactions = self.transactions(scope, &mut whole)?;
+        let (mut events, upto, mut untold) = self.steps(caller, scope, whole, &transactions, max)?;
         // Writes of the same stretch of time; a page that they make too long ends earlier.
         let mut interval = Interval { upto, ..whole };
         let mut passing = Passing::of(&events);
         // What is left out may have brought a file here, and taken it away again.
         passing.any |= untold.left_out;
         let writes = loop {
-            let (writes, some_untold) = self.runs(&principal.caller, scope, interval, &passing)?;
+            let (writes, some_untold) = self.runs(caller, scope, interval, &transactions, &passing)?;
             let mut stamps: Vec<(u64, usize)> =
                 events.iter().chain(&writes).map(|event| (event.stamp, bytes_of(event))).collect();
             stamps.sort_unstable();
-            let mut bytes = 0;
-            let over = stamps.iter().enumerate().find(|(count, (_, size))| {
-                bytes += size;
-                *count >= 2 * max || bytes > ANSWER_BYTES_MAX
+            // A run that goes on beyond the end of the page is told with what it had written by then: an end a little earlier would
+            // have as many events. So it is half as long.
+            let bytes: usize = stamps.iter().map(|(_, size)| size).sum();
+            let is_over = stamps.len() > 2 * max || bytes > ANSWER_BYTES_MAX;
+            let mut sum = 0;
+            let mut beyond = stamps.iter().enumerate().skip_while(|(count, (_, size))| {
+                sum += size;
+                *count < max && sum <= ANSWER_BYTES_MAX / 2
             });
-            let Some(earlier) = over.map(|(_, (stamp, _))| Hlc(*stamp).previous()).filter(|at| *at > interval.after)
-            else {
+            let end = beyond.next().filter(|_| is_over).map(|(_, (stamp, _))| Hlc(*stamp).previous());
+            let Some(earlier) = end.filter(|at| *at > interval.after) else {
                 untold.hidden |= some_untold.hidden;
                 untold.left_out |= some_untold.left_out;
                 break writes;
@@ -115,40 +239,52 @@ impl Engine {
         };
         events.extend(writes);
         events.sort_by_key(|event| event.stamp);
-        let sessions = self.infos(principal, events.iter().map(|event| event.session))?;
-        let Untold { hidden, left_out } = untold;
-        Ok(StoryReply { events, upto: interval.upto.0, hidden, sessions, forgotten, left_out })
+        Ok((Told { events, upto: interval.upto }, untold))
+    }
+
+    /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too many
+    /// for a page, the interval ends with the last of them.
+    fn transactions(&self, scope: Scope, interval: &mut Interval) -> Result<Vec<Transaction>, Fault> {
+        let history = self.meta.versions();
+        let Scope::Names(directory) = scope else {
+            let (found, end) = Transaction::list(history, interval.after, interval.upto, STAMPS_MAX, SUBJECTS_MAX)?;
+            interval.upto = end;
+            return Ok(found);
+        };
+        let stamps = changes_of(history, directory, interval.after, interval.upto, STAMPS_MAX)?;
+        if stamps.len() == STAMPS_MAX {
+            interval.upto = *stamps.last().expect("there are many");
+        }
+        let mut found = Vec::with_capacity(stamps.len());
+        for stamp in stamps {
+            found.extend(Transaction::list(history, stamp.previous(), stamp, 1, SUBJECTS_MAX)?.0);
+        }
+        Ok(found)
     }
 
     /// The first `max` or more differences that single transactions made, oldest first, and up to when these are all.
-    fn transactions(
+    fn steps(
         &self,
         caller: &Caller,
         scope: Scope,
         whole: Interval,
+        transactions: &[Transaction],
         max: usize,
     ) -> Result<(Vec<Difference>, Hlc, Untold), Fault> {
-        let history = self.meta.versions();
-        let stamps = match scope {
-            Scope::Names(directory) => changes_of(history, directory, whole.after, whole.upto, STAMPS_MAX)?,
-            Scope::Everything | Scope::Within(_) => self.stamps(whole, STAMPS_MAX)?,
-        };
         let (mut events, mut untold) = (Vec::new(), Untold::default());
-        // All stamps were found, or they reach to the last of them.
-        let mut upto = if stamps.len() < STAMPS_MAX { whole.upto } else { *stamps.last().expect("there are many") };
-        for stamp in stamps {
+        let mut cuts = self.sweep(caller, scope, whole.after);
+        for transaction in transactions {
             if events.len() >= max {
-                upto = stamp.previous();
-                break;
+                return Ok((events, transaction.stamp.previous(), untold));
             }
-            let interval = Interval { after: stamp.previous(), upto: stamp };
-            let changes = self.names_changed(scope, interval)?;
-            let told = self.differences(caller, scope, interval, &changes, IfForgotten::LeaveOut)?;
+            let cuts = cuts.before(transaction)?;
+            let changes = self.changes_by(transaction, scope, cuts)?;
+            let told = self.differences(caller, scope, cuts, &changes, IfForgotten::LeaveOut)?;
             untold.hidden |= told.hidden;
             untold.left_out |= told.left_out;
             events.extend(told.all);
         }
-        Ok((events, upto, untold))
+        Ok((events, whole.upto, untold))
     }
 
     /// What sessions wrote, each as one event with the bytes of its run, in order of nothing.
@@ -159,75 +295,105 @@ impl Engine {
         caller: &Caller,
         scope: Scope,
         interval: Interval,
+        transactions: &[Transaction],
         passing: &Passing,
     ) -> Result<(Vec<Difference>, Untold), Fault> {
-        let (files, _) = self.files_changed(scope, interval, &|inode| passing.holds(inode))?;
+        let mut ends = CutPair::new(self.meta.versions(), interval, caller);
+        let (files, _) = self.files_changed(scope, interval, &mut ends, &|inode| passing.holds(inode))?;
         let (mut events, mut untold) = (Vec::new(), Untold::default());
-        for file in &files {
-            untold.left_out |= file.lost;
-            for run in runs_of(file) {
-                self.tell_run(caller, scope, file.inode, &run, &mut events, &mut untold)?;
+        untold.left_out = files.iter().any(|file| file.lost);
+        let runs: Vec<Run> = files.iter().flat_map(runs_of).collect();
+        let mut last: Vec<(usize, usize)> = runs.iter().map(|run| run.writes.len() - 1).enumerate().collect();
+        let found = self.tell_runs(caller, scope, interval, transactions, &runs, &mut last)?;
+        // The file had lost its name by then, or had been moved away, while the session went on writing; or a snapshot alone
+        // keeps what it was in the middle of the run: an earlier write is told.
+        let rest = found.iter().zip(&runs).enumerate().filter(|(_, (told, _))| !told.is_inside());
+        let mut earlier: Vec<(usize, usize)> =
+            rest.flat_map(|(number, (_, run))| (0..run.writes.len() - 1).map(move |write| (number, write))).collect();
+        let found_earlier = self.tell_runs(caller, scope, interval, transactions, &runs, &mut earlier)?;
+        for ((told, earlier), run) in found.into_iter().zip(found_earlier).zip(&runs) {
+            for mut told in [told, earlier] {
+                told.show_spans(run);
+                events.extend(told.events);
+                untold.hidden |= told.untold.hidden;
+                untold.left_out |= told.untold.left_out;
             }
         }
         Ok((events, untold))
     }
 
-    /// Tells a run with its newest write at which the file had a name in the scope that is not forgotten: it may have lost
-    /// it, or been moved away, while the session went on writing; or a snapshot keeps what it was in the middle of the run.
-    fn tell_run(
+    /// Tells runs with some of their writes, those of each run in order: with the newest of them at which the file had a
+    /// name in the scope that is not forgotten. `writes`: numbers of the run and of the write.
+    fn tell_runs(
         &self,
         caller: &Caller,
         scope: Scope,
-        inode: InodeId,
-        run: &Run,
-        events: &mut Vec<Difference>,
-        untold: &mut Untold,
-    ) -> Result<(), Fault> {
-        let mut writes = run.writes.as_slice();
-        let mut lost = 0;
-        let (last, mut cut, inside) = loop {
-            let Some((&(last, _), before)) = writes.split_last() else { return Ok(()) };
-            let mut cut = Cut::new(self.meta.versions(), last, caller);
-            let (mut inside, mut is_forgotten) = (Vec::new(), false);
-            for named in cut.names(inode)? {
-                if !scope.holds(&mut cut, &named)? {
-                    continue;
-                }
-                match [inode, named.parent].into_iter().all(|id| self.check_kept(id, Some(last)).is_ok()) {
-                    true => inside.push(named),
-                    false => is_forgotten = true,
-                }
+        interval: Interval,
+        transactions: &[Transaction],
+        runs: &[Run],
+        writes: &mut [(usize, usize)],
+    ) -> Result<Vec<ToldRun>, Fault> {
+        let mut told: Vec<ToldRun> = runs.iter().map(|_| ToldRun::default()).collect();
+        writes.sort_by_key(|&(run, write)| runs[run].writes[write].0);
+        let mut sweep = self.sweep(caller, scope, interval.after);
+        let mut following = transactions.iter().peekable();
+        for &(number, write) in &*writes {
+            let at = runs[number].writes[write].0;
+            while let Some(transaction) = following.next_if(|transaction| transaction.stamp <= at) {
+                sweep.before(transaction)?;
             }
-            untold.left_out |= is_forgotten;
-            if !inside.is_empty() {
-                break (last, cut, inside);
+            let cut = sweep.at(at)?;
+            let next = self.tell_run(cut, scope, &runs[number], write)?;
+            let is_forgotten = next.untold.left_out;
+            match next.is_inside() {
+                true => told[number] = next,
+                false => told[number].untold.left_out |= is_forgotten,
             }
-            lost += usize::from(is_forgotten);
-            if lost > LOST_MAX {
-                return Ok(());
+        }
+        Ok(told)
+    }
+
+    /// Tells a run up to one of its writes, as of that.
+    fn tell_run(&self, cut: &mut Cut<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
+        let (mut told, inode, last) = (ToldRun::default(), run.inode, cut.at());
+        let mut inside = Vec::new();
+        for named in cut.names(inode)? {
+            if !scope.holds(cut, &named)? {
+                continue;
             }
-            writes = before;
-        };
-        let Some(version) = cut.inode(inode)? else { return Ok(()) };
-        let may_read = cut.allows(inode, frieze_namespace::MAY_READ)?;
-        let spans = apart(writes.iter().map(|(_, span)| *span).collect());
+            match [inode, named.parent].into_iter().all(|id| self.check_kept(id, Some(last)).is_ok()) {
+                true => inside.push(named),
+                false => told.untold.left_out = true,
+            }
+        }
+        told.names = inside.len();
+        if inside.is_empty() {
+            return Ok(told);
+        }
+        let Some(version) = cut.inode(inode)? else { return Ok(told) };
+        told.spans_upto = cut.allows(inode, MAY_READ)?.then_some(write);
         for named in inside {
-            let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), &mut untold.hidden)? else {
+            let Some(side) = self.side(cut, Some(&named), inode, Some(&version), &mut told.untold.hidden)? else {
                 continue;
             };
-            let shown = if may_read { spans.len().min(SPANS_MAX) } else { 0 };
-            events.push(Difference {
+            told.events.push(Difference {
                 before: Some(side.clone()),
                 after: Some(side),
                 flags: CONTENT,
                 stamp: last.0,
                 session: run.session.0,
                 uid: run.uid,
-                spans: spans[..shown].to_vec(),
-                more_spans: may_read && spans.len() > SPANS_MAX,
+                spans: Vec::new(),
+                more_spans: false,
             });
         }
-        Ok(())
+        Ok(told)
+    }
+
+    /// The tree from `after` on, for the transactions that follow it.
+    fn sweep<'a>(&'a self, caller: &'a Caller, scope: Scope, after: Hlc) -> Sweep<'a> {
+        let knows_all = !matches!(scope, Scope::Names(_));
+        Sweep { engine: self, caller, knows_all, cuts: CutPair::at(self.meta.versions(), after, caller) }
     }
 
     pub(crate) fn list_sessions(&self, principal: &Principal, ask: &Sessions) -> Result<SessionsReply, Fault> {
@@ -273,6 +439,13 @@ impl Engine {
     }
 }
 
+/// A page of a story.
+struct Told {
+    events: Vec<Difference>,
+    /// Everything up to it has been told.
+    upto: Hlc,
+}
+
 /// What is not told, and of which kind it is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Untold {
@@ -307,8 +480,69 @@ impl Passing {
     }
 }
 
+/// The tree as it moves through the transactions of a page.
+struct Sweep<'a> {
+    engine: &'a Engine,
+    caller: &'a Caller,
+    /// Every transaction comes by: what one of them did not change is as it was.
+    knows_all: bool,
+    cuts: CutPair<'a>,
+}
+
+impl<'a> Sweep<'a> {
+    /// The tree just before and just after a transaction, later than those before it.
+    fn before(&mut self, transaction: &Transaction) -> Result<&mut CutPair<'a>, Fault> {
+        match self.knows_all {
+            true => self.cuts.advance(transaction.stamp, transaction.inodes().collect())?,
+            false => {
+                let interval = Interval { after: transaction.stamp.previous(), upto: transaction.stamp };
+                self.cuts = CutPair::new(self.engine.meta.versions(), interval, self.caller);
+            }
+        }
+        Ok(&mut self.cuts)
+    }
+
+    /// The tree at an instant before the next transaction.
+    fn at(&mut self, at: Hlc) -> Result<&mut Cut<'a>, Fault> {
+        match self.knows_all {
+            true => self.cuts.after.advance(at, [])?,
+            false => self.cuts.after = Cut::new(self.engine.meta.versions(), at, self.caller),
+        }
+        Ok(&mut self.cuts.after)
+    }
+}
+
+/// What is told of a run.
+#[derive(Debug, Default)]
+struct ToldRun {
+    /// One for each name that may be shown.
+    events: Vec<Difference>,
+    /// Names in the scope that are not forgotten.
+    names: usize,
+    /// The write up to which the bytes of the run are shown; `None` if the caller may not read them.
+    spans_upto: Option<usize>,
+    untold: Untold,
+}
+
+impl ToldRun {
+    fn is_inside(&self) -> bool {
+        self.names > 0
+    }
+
+    /// Adds the bytes that were written, which an event that another one takes the place of does not pay for.
+    fn show_spans(&mut self, run: &Run) {
+        let Some(upto) = self.spans_upto.filter(|_| !self.events.is_empty()) else { return };
+        let spans = apart(run.writes[..=upto].iter().map(|(_, span)| *span).collect());
+        for event in &mut self.events {
+            event.spans = spans[..spans.len().min(SPANS_MAX)].to_vec();
+            event.more_spans = spans.len() > SPANS_MAX;
+        }
+    }
+}
+
 /// What one session wrote to a file before another did.
 struct Run {
+    inode: InodeId,
     session: SessionId,
     uid: u32,
     /// When, and which bytes, oldest first.
@@ -319,7 +553,7 @@ fn runs_of(file: &FileChange) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for Written { range, last, session, uid, .. } in &file.writes {
         if runs.last().is_none_or(|run| (run.session, run.uid) != (*session, *uid)) {
-            runs.push(Run { session: *session, uid: *uid, writes: Vec::new() });
+            runs.push(Run { inode: file.inode, session: *session, uid: *uid, writes: Vec::new() });
         }
         let run = runs.last_mut().expect("there is one, or one was just added");
         run.writes.push((*last, Span { offset: range.start(), len: range.len() }));
@@ -341,6 +575,11 @@ pub(crate) fn apart(mut spans: Vec<Span>) -> Vec<Span> {
         }
     }
     kept
+}
+
+/// Records looked at for a page of about `max` events.
+fn records_max(max: usize) -> usize {
+    (RECORDS_PER_EVENT * max).max(RECORDS_MIN)
 }
 
 /// An exact instant as a view.

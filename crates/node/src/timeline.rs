@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use frieze_base::{ByteRange, FastMap, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
-use frieze_namespace::{Changed, Cut, History, Named, Subject, SubjectChange, names_at};
-use frieze_wire::txn::Caller;
+use frieze_namespace::{Changed, Cut, Named, Subject, SubjectChange, Transaction, names_at};
 
+use crate::cuts::CutPair;
 use crate::engine::Engine;
 use crate::story::exact;
 
@@ -90,7 +90,7 @@ pub(crate) struct Written {
 }
 
 impl Engine {
-    /// Everything that changed in `interval` within `scope`. No rights are asked.
+    /// Everything that changed in `interval`, whose ends are `cuts`, within `scope`. No rights are asked.
     ///
     /// Whether something lies within the scope is a question about the two ends of the interval, where names lead then.
     ///
@@ -100,22 +100,9 @@ impl Engine {
     ///
     /// # Cost
     /// The changes of the interval in the whole file system, and for those within the scope their versions.
-    pub(crate) fn changes(&self, scope: Scope, interval: Interval) -> Result<Changes, Fault> {
+    pub(crate) fn changes(&self, scope: Scope, interval: Interval, cuts: &mut CutPair<'_>) -> Result<Changes, Fault> {
         self.answer(exact(interval.upto))?;
-        let mut changes = self.names_changed(scope, interval)?;
-        let (files, entries_read) = self.files_changed(scope, interval, &|_| false)?;
-        changes.files = files;
-        changes.entries_read += entries_read;
-        Ok(changes)
-    }
-
-    /// The part of [`Engine::changes`] that the namespace knows; the interval has to be closed.
-    ///
-    /// # Errors
-    /// `Overloaded` for more than [`CHANGES_MAX`] changes; those of the store.
-    pub(crate) fn names_changed(&self, scope: Scope, interval: Interval) -> Result<Changes, Fault> {
         let history = self.meta.versions();
-        let mut within = Within::new(history, scope, interval);
         // The names of the scope itself lie in directories above it.
         let own_names: Vec<Named> = match scope {
             Scope::Everything => Vec::new(),
@@ -125,16 +112,42 @@ impl Engine {
                 .collect::<Result<Vec<_>, _>>()?
                 .concat(),
         };
+        let mut within = Within::new(scope);
         let changed = Changed::read(history, interval.after, interval.upto, CHANGES_MAX, &mut |subject| {
-            let named = |own: &Named| matches!(subject, Subject::Entry { parent, name } if *parent == own.parent && *name == own.name);
-            Ok(own_names.iter().any(named) || within.holds(subject.inode())?)
+            Ok(is_name(&own_names, subject) || within.holds(cuts, subject.inode())?)
         })?;
         let entries_read = changed.index_entries + changed.versions;
-        Ok(Changes { subjects: changed.subjects, files: Vec::new(), entries_read })
+        let (files, records) = self.files_changed(scope, interval, cuts, &|_| false)?;
+        Ok(Changes { subjects: changed.subjects, files, entries_read: entries_read + records })
+    }
+
+    /// What one transaction changed of names, inodes and attributes within `scope`; `cuts` are just before and after it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn changes_by(
+        &self,
+        transaction: &Transaction,
+        scope: Scope,
+        cuts: &mut CutPair<'_>,
+    ) -> Result<Changes, Fault> {
+        let mut own_names: Vec<Named> = Vec::new();
+        if let Scope::Within(root) | Scope::Names(root) = scope
+            && transaction.inodes().any(|id| id == root)
+        {
+            // Whatever changes a name of an inode makes a version of it.
+            own_names = [cuts.before.names(root)?, cuts.after.names(root)?].concat();
+        }
+        let mut within = Within::new(scope);
+        let changed = Changed::by(self.meta.versions(), transaction, &mut |subject| {
+            Ok(is_name(&own_names, subject) || within.holds(cuts, subject.inode())?)
+        })?;
+        Ok(Changes { subjects: changed.subjects, files: Vec::new(), entries_read: changed.versions })
     }
 
     /// The part of [`Engine::changes`] that the device knows, and how many entries were read for it; the interval has to
-    /// be closed. `also`: files that count although they may lie within the scope at neither end, in every detail.
+    /// be closed, and `cuts` are its ends. `also`: files that count although they may lie within the scope at neither end, in
+    /// every detail.
     ///
     /// # Errors
     /// As [`Engine::written`]; those of the store.
@@ -142,14 +155,14 @@ impl Engine {
         &self,
         scope: Scope,
         interval: Interval,
+        cuts: &mut CutPair<'_>,
         also: &dyn Fn(InodeId) -> bool,
     ) -> Result<(Vec<FileChange>, u64), Fault> {
-        let history = self.meta.versions();
         let (touched, mut entries_read) = self.touched(interval)?;
-        let mut within = Within::new(history, scope, interval);
+        let mut within = Within::new(scope);
         let mut files = Vec::new();
         for inode in touched {
-            if within.holds_file(inode)? || also(inode) {
+            if within.holds_file(cuts, inode)? || also(inode) {
                 let detail = if also(inode) { Detail::Records } else { Detail::Runs };
                 let (change, records) = self.written(inode, interval, detail)?;
                 entries_read += records;
@@ -168,24 +181,6 @@ impl Engine {
         let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
         files.extend(self.touched_elsewhere(interval.after, interval.upto)?);
         Ok((files, looked_at))
-    }
-
-    /// Stamps of the transactions of an interval that changed names, inodes or attributes, oldest first, at most `max`.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) fn stamps(&self, interval: Interval, max: usize) -> Result<Vec<Hlc>, Fault> {
-        let mut stamps: Vec<Hlc> = Vec::new();
-        self.meta.versions().changed(interval.after, interval.upto, &mut |stamp, _| {
-            if stamps.last() != Some(&stamp) {
-                if stamps.len() == max {
-                    return false;
-                }
-                stamps.push(stamp);
-            }
-            true
-        })?;
-        Ok(stamps)
     }
 
     /// What was written to a file in `interval`, whatever a truncate hides of it now, and how many records that are.
@@ -245,30 +240,27 @@ impl Written {
 }
 
 /// What lies within a scope at either end of an interval.
-struct Within<'a> {
+struct Within {
     scope: Scope,
-    ends: [Cut<'a>; 2],
     known: FastMap<InodeId, bool>,
 }
 
-impl<'a> Within<'a> {
-    fn new(history: &'a dyn History, scope: Scope, interval: Interval) -> Within<'a> {
-        // What may be told of it is asked later.
-        let ends = [interval.after, interval.upto].map(|at| Cut::new(history, at, &ANYBODY));
-        Within { scope, ends, known: FastMap::default() }
+impl Within {
+    fn new(scope: Scope) -> Within {
+        Within { scope, known: FastMap::default() }
     }
 
     /// True if what changed of this inode (of a directory: its names, too) belongs to the scope.
-    fn holds(&mut self, id: InodeId) -> Result<bool, Fault> {
+    fn holds(&mut self, cuts: &mut CutPair<'_>, id: InodeId) -> Result<bool, Fault> {
         match self.scope {
             Scope::Everything => Ok(true),
             Scope::Names(directory) => Ok(id == directory),
-            Scope::Within(_) => self.holds_file(id),
+            Scope::Within(_) => self.holds_file(cuts, id),
         }
     }
 
     /// True if this file has a name in the scope.
-    fn holds_file(&mut self, id: InodeId) -> Result<bool, Fault> {
+    fn holds_file(&mut self, cuts: &mut CutPair<'_>, id: InodeId) -> Result<bool, Fault> {
         let root = match self.scope {
             Scope::Everything => return Ok(true),
             Scope::Within(root) | Scope::Names(root) => root,
@@ -277,7 +269,7 @@ impl<'a> Within<'a> {
             return Ok(known);
         }
         let mut answer = id == root;
-        for end in &mut self.ends {
+        for end in [&mut cuts.before, &mut cuts.after] {
             if answer {
                 break;
             }
@@ -291,7 +283,11 @@ impl<'a> Within<'a> {
     }
 }
 
-static ANYBODY: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
+fn is_name(own_names: &[Named], subject: &Subject) -> bool {
+    let named =
+        |own: &Named| matches!(subject, Subject::Entry { parent, name } if *parent == own.parent && *name == own.name);
+    own_names.iter().any(named)
+}
 
 /// True if an inode was `root` or lay below it.
 fn is_within(cut: &mut Cut<'_>, id: InodeId, root: InodeId) -> Result<bool, Fault> {

@@ -11,18 +11,15 @@ use std::collections::BTreeSet;
 use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{Cached, Cut, Inode, NoReadSet, ReadSet, Resolved, WriteGrant};
-use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
-    Access, Answered, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Log, LogReply, Now, NowReply,
-    Open, OpenReply, PATH_XATTR, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, Version, VersionKind,
-    View,
+    Access, Answered, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Now, NowReply, Open, OpenReply,
+    PATH_XATTR, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, View,
 };
 use frieze_wire::txn::{Caller, Target};
 use frieze_wire::writers::{self, WRITERS_XATTR, Writer};
 
 use crate::caching::Asking;
 use crate::capability::{Bearer, Capability};
-use crate::data::HOLE_PARTS_MAX;
 use crate::engine::{Engine, unknown_session};
 use crate::grants::Key;
 use crate::seen::{Extent, Seen};
@@ -475,61 +472,5 @@ impl Engine {
             (snapshot.bytes_held, snapshot.held_at_least) = (Some(held.bytes), held.at_least);
         }
         Ok(SnapshotsReply { snapshots, more })
-    }
-
-    pub(crate) fn log(&self, principal: &Principal, ask: &Log, asking: &Asking) -> Result<LogReply, Fault> {
-        self.answer(ask.view)?;
-        let upto = if ask.upto == 0 { Hlc::MAX } else { Hlc(ask.upto) };
-        // What lies before the earliest instant was closed long ago.
-        if upto != Hlc::MAX && upto >= self.earliest() {
-            self.answer(View { at: Some(upto.0), user_at: None })?;
-        }
-        let at = ask.view.instant();
-        let found = self.resolve(principal, &ask.target, at, asking.reads())?;
-        asking.reads().add(Cached::Inode(found.id));
-        asking.reads().add(Cached::Names(found.id));
-        self.check(principal, found.id, at, frieze_namespace::MAY_READ)?;
-        let max = page(ask.count_max);
-        let forgotten = self.forgotten(found.id, &found.inode).filter(|forgotten| forgotten.before > ask.after);
-        let after = forgotten.map_or(Hlc(ask.after), |forgotten| Hlc(forgotten.before).previous());
-        let chunk_bytes = found.inode.chunk_bytes();
-        let mut versions =
-            self.meta.namespace().log(self.meta.versions(), found.id, after, upto, max.saturating_add(1))?;
-        let mut more = versions.len() > max;
-        // The parts of a write count once. This many records are one version more than wanted, and only the last can lack
-        // some of its parts.
-        let parts_max = ((u64::from(PAYLOAD_BYTES_MAX) / chunk_bytes) as usize + 2).max(HOLE_PARTS_MAX);
-        let records_max = parts_max * (max + 1);
-        let records = self.records(found.id, after, upto, records_max)?;
-        more |= records.len() == records_max;
-        let mut last: Option<(Hlc, usize)> = None;
-        for record in &records {
-            if let Some((stamp, index)) = last
-                && stamp == record.stamp
-            {
-                versions[index].len += u64::from(record.len);
-                continue;
-            }
-            last = Some((record.stamp, versions.len()));
-            let kind = match record.kind {
-                frieze_multilog::RecordKind::Punch => VersionKind::Punch,
-                _ => VersionKind::Write,
-            };
-            versions.push(Version {
-                kind: kind as i32,
-                stamp: record.stamp.0,
-                user_time: record.user_time.map(|time| time.0),
-                session: record.session.0,
-                uid: record.uid,
-                offset: u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset),
-                len: record.len.into(),
-                name: Vec::new(),
-            });
-        }
-        versions.sort_by_key(|version| version.stamp);
-        more |= versions.len() > max;
-        versions.truncate(max);
-        let sessions = self.infos(principal, versions.iter().map(|version| version.session))?;
-        Ok(LogReply { versions, more, sessions, forgotten })
     }
 }

@@ -20,6 +20,8 @@ mod images;
 mod intervals;
 #[path = "engine/metamorphic.rs"]
 mod metamorphic;
+#[path = "engine/past_cost.rs"]
+mod past_cost;
 #[path = "engine/power.rs"]
 mod power;
 #[path = "engine/races.rs"]
@@ -331,7 +333,8 @@ fn a_write_over_several_chunks_is_one_stamp_and_reads_back_whole() {
     assert_eq!(all.len(), 250_000);
     assert!(all[10..50_000].iter().all(|byte| *byte == 0), "a hole reads as zeros");
     assert_eq!(all[50_000..], bytes[..]);
-    let log = Log { target: Target::path("/f"), view: View::NOW, after: stamp - 1, count_max: 0, upto: 0 };
+    let log =
+        Log { target: Target::path("/f"), view: View::NOW, after: stamp - 1, count_max: 0, upto: 0, ..Log::default() };
     let Ok(Reply::Log(log)) = served.ask(Request::Log(log)) else { panic!("no log") };
     let lens: Vec<u64> = log.versions.iter().filter(|v| v.stamp == stamp).map(|v| v.len).collect();
     assert_eq!(lens, [200_000], "its parts are one version");

@@ -115,7 +115,8 @@ impl Auditor {
                         self.ask(witness, Request::ReadLink(ask), None)?.is_none()
                     }
                     _ if has_session => {
-                        let log = Log { target: target.clone(), view, after: 0, count_max: 0, upto: 0 };
+                        let log =
+                            Log { target: target.clone(), view, after: 0, count_max: 0, upto: 0, ..Log::default() };
                         self.ask(witness, Request::Log(log), None)?.is_none()
                             || !self.look_at_xattrs(witness, &target, view)?
                             || !self.read_whole(witness, target, view, attr)?

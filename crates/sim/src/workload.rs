@@ -535,7 +535,7 @@ impl<'a> Workload<'a> {
         let after = if self.rng.chance(3) { self.instant() } else { 0 };
         let count_max = *self.rng.choose(&[0, 0, 2, 5]);
         let upto = view.at.filter(|_| self.rng.chance(2)).unwrap_or(0);
-        ask(Request::Log(Log { target, view, after, count_max, upto }))
+        ask(Request::Log(Log { target, view, after, count_max, upto, ..Log::default() }))
     }
 
     /// The end of the session, the time of now, instants that cannot be.

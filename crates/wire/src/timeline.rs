@@ -181,12 +181,15 @@ pub struct Story {
     /// About this many; 0 leaves it to the server.
     #[prost(uint32, tag = "6")]
     pub count_max: u32,
+    /// True: the newest of the interval, newest first.
+    #[prost(bool, tag = "7")]
+    pub newest_first: bool,
 }
 
 /// Events.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StoryReply {
-    /// In order of stamp: each the difference that one transaction made, or that a run of writes of one session made.
+    /// In order of stamp, or in reverse: each the difference that one transaction made, or that a run of writes of one session made.
     #[prost(message, repeated, tag = "1")]
     pub events: Vec<Difference>,
     /// Everything up to it has been told; ask again after it unless it is the end of the interval.
@@ -204,6 +207,12 @@ pub struct StoryReply {
     /// True if something is not told because a file, or a directory that a name came from or went to, has forgotten it.
     #[prost(bool, tag = "6")]
     pub left_out: bool,
+    /// True: the newest come first, as was asked. A server that does not know that answers with the oldest.
+    #[prost(bool, tag = "7")]
+    pub newest_first: bool,
+    /// With `newest_first`: everything of the interval after this stamp was told; ask again up to it unless it is the start.
+    #[prost(uint64, tag = "8")]
+    pub after: u64,
 }
 
 /// Looks for the newest instant at which a path existed.

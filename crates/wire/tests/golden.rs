@@ -7,6 +7,8 @@
 
 #[path = "golden/cluster.rs"]
 mod cluster;
+#[path = "golden/logs.rs"]
+mod logs;
 #[path = "golden/metalog.rs"]
 mod metalog;
 #[path = "golden/peers.rs"]
@@ -290,7 +292,6 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("now", Request::Now(Now { name: "last-whole".into() })),
         ("snapshots.page", Request::Snapshots(Snapshots { with_bytes: false, after: "s".into(), count_max: 2 })),
         ("snapshots", Request::Snapshots(Snapshots { with_bytes: true, after: String::new(), count_max: 0 })),
-        ("log", Request::Log(Log { target: target.clone(), view, after: AT, count_max: 10, upto: AT + 9 })),
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
         ("remove_tree", Request::RemoveTree(RemoveTree { target: file(), dry_run: true })),
@@ -352,17 +353,6 @@ fn requests() -> Vec<(&'static str, Request)> {
             }),
         ),
         ("diff", Request::Diff(Diff { target: target.clone(), from: AT, to: AT + 1, skip: 3, count_max: 10 })),
-        (
-            "story",
-            Request::Story(Story {
-                target: target.clone(),
-                view,
-                after: AT,
-                upto: AT + 1,
-                recursive: true,
-                count_max: 10,
-            }),
-        ),
         ("last_seen", Request::LastSeen(LastSeen { path: b"/a/b".to_vec() })),
         ("deleted", Request::Deleted(Deleted { target: target.clone(), view, after: b"m".to_vec(), count_max: 10 })),
         ("sessions", Request::Sessions(Sessions { since: AT, after: 7, count_max: 10 })),
@@ -503,24 +493,6 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ),
         ("snapshots.more", Reply::Snapshots(SnapshotsReply { snapshots: Vec::new(), more: true })),
         (
-            "log",
-            Reply::Log(LogReply {
-                versions: vec![Version {
-                    kind: VersionKind::Punch as i32,
-                    stamp: AT,
-                    user_time: Some(-1),
-                    session: 42,
-                    uid: 1000,
-                    offset: 4096,
-                    len: 100,
-                    name: b"b.txt".to_vec(),
-                }],
-                forgotten: Some(forgotten()),
-                more: true,
-                sessions: vec![session()],
-            }),
-        ),
-        (
             "diff",
             Reply::Diff(DiffReply {
                 differences: vec![difference()],
@@ -529,17 +501,6 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 sessions: vec![session()],
                 entries_read: 9,
                 incomplete: true,
-            }),
-        ),
-        (
-            "story",
-            Reply::Story(StoryReply {
-                events: vec![difference()],
-                upto: AT,
-                hidden: true,
-                sessions: vec![session()],
-                forgotten: Some(forgotten()),
-                left_out: true,
             }),
         ),
         ("last_seen", Reply::LastSeen(LastSeenReply { at: AT, was: gone(), sessions: vec![session()] })),
@@ -843,10 +804,10 @@ fn path() -> PathBuf {
 fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     let mut golden = Golden::open();
     golden.bytes("header".into(), &full_header().encode());
-    for (name, request) in requests().into_iter().chain(cluster::requests()) {
+    for (name, request) in requests().into_iter().chain(logs::requests(&file(), past())).chain(cluster::requests()) {
         golden.message(format!("request.{name}"), &RequestBody { caller: Some(caller()), request: Some(request) });
     }
-    for (name, reply) in replies().into_iter().chain(cluster::replies()) {
+    for (name, reply) in replies().into_iter().chain(logs::replies()).chain(cluster::replies()) {
         golden.message(format!("reply.{name}"), &ReplyBody { reply: Some(reply) });
     }
     for (name, told) in peers::told().into_iter().chain(metalog::told()) {

@@ -5,7 +5,7 @@ use frieze_client::{Client, CreateMode, Durability, EditReply, Fs, Hlc, Interval
 use frieze_client::{Target as Path, Undo};
 
 use super::metadata::{REQUEST_BYTES, make_files, report};
-use super::{Spent, progress, settle, spend};
+use super::{Spent, past, progress, settle, spend};
 use crate::Options;
 use crate::ceiling;
 use crate::report::Report;
@@ -22,6 +22,7 @@ const DIRECTORIES: u64 = 8;
 struct Tree {
     target: Target,
     client: Client,
+    unchanged: u64,
     /// How many of its files are changed.
     changes: u64,
     /// When it was whole and nothing had been changed.
@@ -41,7 +42,7 @@ impl Tree {
         make_files(&target, DIRECTORIES as usize, "f", each, Durability::Async, &bar)?;
         bar.finish_and_clear();
         let made = settle(&client)?;
-        Ok(Tree { target, client, changes: CHANGES.min(files / 4), made })
+        Ok(Tree { target, client, unchanged: each * DIRECTORIES, changes: CHANGES.min(files / 4), made })
     }
 
     /// Changes a fourth each in bytes, by a new name, by a removal and by a rename.
@@ -71,18 +72,20 @@ impl Tree {
 
     /// All differences of an interval, page by page: how many, and the entries of indexes that were read for them.
     fn differences(&self, interval: Interval) -> Result<(u64, u64)> {
-        let mut found = 0;
+        let (mut found, mut read) = (0, 0);
         loop {
             let page = self.client.fs().diff(&Path::path("/"), interval, found, 0)?;
             found += page.differences.len() as u64;
+            read += page.entries_read;
             if !page.more {
-                return Ok((found, page.entries_read));
+                return Ok((found, read));
             }
         }
     }
 }
 
-/// The difference of two instants with 1,000 changes between them in a tree of 100,000 files.
+/// The difference of two instants with 1,000 changes between them in a tree of 100,000 files, and what it and the other questions
+/// about the past cost with ten and a hundred times as many.
 pub(crate) fn diff(options: &Options) -> Result<Report> {
     let rounds = 20;
     let tree = Tree::make(options)?;
@@ -105,6 +108,8 @@ pub(crate) fn diff(options: &Options) -> Result<Report> {
     let mut report = of_changes("diff", rounds * tree.changes, &spent, pages);
     report.more.push(("median_ms", seconds[seconds.len() / 2] * 1000.0, "ms for all of them, median"));
     report.more.push(("entries_read", entries_read as f64, "entries of indexes, versions and records read"));
+    report.more.push(("unchanged", tree.unchanged as f64, "files beside them"));
+    report.more.extend(past::figures(&tree.target, &tree.client, DIRECTORIES, tree.changes)?);
     Ok(report)
 }
 

@@ -8,6 +8,7 @@ mod history;
 mod images;
 mod metadata;
 mod mount;
+mod past;
 mod persistence;
 mod replicated;
 mod restart;

@@ -10,16 +10,18 @@ use clap::Args;
 /// Of a file it prints one line for each version: when, its exact stamp (any of them can be given to `--at`), offset and
 /// length, the user, and session, host and program that did it. Host and program are shown to the user whose session it was and
 /// to administrators. Of a directory it prints what happened to the names in it
-/// (made, removed, renamed, written); with `-R` in everything below. A path that is gone is looked for in the past: the
-/// newest instant at which it was there is found and said.
+/// (made, removed, renamed, written); with `-R` in everything below. The newest comes first; with `--reverse` the oldest does. A
+/// path that is gone is looked for in the past: the newest instant at which it was there is found and said.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   frieze log /report.txt
   frieze log /reports --since 1h-ago
   frieze log -R / --since yesterday --until 1h-ago
+  frieze log -R / -n 20                   the last twenty things that happened
+  frieze log -R /src --since now --follow what happens from now on, until it is interrupted
   frieze log /deleted.txt                 finds when it was last there, and who removed it
-  frieze cat /report.txt --at $(frieze log --json /report.txt | jq -r 'select(.kind == \"write\") | .stamp' | head -1)
+  frieze cat /report.txt --at $(frieze log --json /report.txt | jq -r 'select(.kind == \"write\") | .stamp' | tail -1)
 
 JSON, of a file: one line a version: stamp, time, kind (write, make, truncate, set-attr, named, unnamed, punch),
 user_time, session, uid, user, host, command, offset, len, name.
@@ -47,9 +49,17 @@ pub(crate) struct Log {
     #[arg(short = 'R', short_alias = 'r', long)]
     pub(crate) recursive: bool,
 
-    /// At most this many lines, the oldest first.
+    /// At most this many lines: the newest, with `--reverse` the oldest.
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) limit: Option<u64>,
+
+    /// The oldest first.
+    #[arg(long)]
+    pub(crate) reverse: bool,
+
+    /// Go on with what happens, the oldest first, until it is interrupted. With `--limit`, so many of the newest lines come before.
+    #[arg(short = 'f', long, conflicts_with_all = ["until", "at", "reverse"])]
+    pub(crate) follow: bool,
 
     /// Command lines of sessions whole, instead of the program's name.
     #[arg(long)]

@@ -1,8 +1,10 @@
 //! `log`: what happened to a file, or to a directory and the names in it.
 
+use std::time::Duration;
+
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Difference, FileKind, Forgotten, Fs, Hlc, Interval, LogReply, UserTime, Version, VersionKind};
+use frieze_client::{Difference, FileKind, Forgotten, Fs, Hlc, Interval, UserTime, Version, VersionKind};
 use serde_json::{Map, Value};
 
 use super::deleted::back;
@@ -16,6 +18,10 @@ use crate::run::Run;
 
 /// Versions or events in a request: a screenful of pages, and far below the largest body.
 const PAGE_MAX: u64 = 1000;
+/// Lines before what is followed, as `tail` has them.
+const FOLLOWED_LINES: u64 = 10;
+/// How often the server is asked what has happened.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// `frieze log`.
 pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
@@ -23,22 +29,17 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
     let asked_at = args.at.as_deref().map(|text| run.instant(text)).transpose()?;
     let after = args.since.as_deref().map(|text| run.instant(text)).transpose()?;
     let upto = args.until.as_deref().map(|text| run.instant(text)).transpose()?;
-    let now = run.client()?.clock()?;
     let mut fs = run.fs()?;
     if let Some(at) = asked_at {
         fs = fs.at(at);
     }
-    let newest = match now.without_lease {
-        true => {
-            let stable = Hlc(now.stable);
-            run.say(&format!("note: nobody leads the cluster: this ends with {stable} ({})", format::time_of(stable)));
-            if asked_at.is_none() {
-                fs = fs.at(stable);
-            }
-            stable
+    let (newest, is_led) = newest(run)?;
+    if !is_led {
+        run.say(&format!("note: nobody leads the cluster: this ends with {newest} ({})", format::time_of(newest)));
+        if asked_at.is_none() {
+            fs = fs.at(newest);
         }
-        false => Hlc(now.at),
-    };
+    }
     let interval = Interval { after: after.unwrap_or(Hlc::ZERO), upto: upto.unwrap_or(newest) };
     let found = match fs.stat(&target(&path, false)) {
         Err(error) if error.reason() == Reason::NotFound && asked_at.is_none() => {
@@ -52,11 +53,20 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
         found => found,
     };
     let told = match found {
-        Ok(found) if found.attr.kind() == FileKind::Directory => directory(run, args, &fs, &path, interval),
-        Ok(_) => file(run, args, &fs, &path, interval),
+        Ok(found) => {
+            let is_directory = found.attr.kind() == FileKind::Directory;
+            let mut shown = Shown::new(run, args, path.clone(), is_directory);
+            shown.all(run, args, &fs, interval)
+        }
         Err(error) => Err(error.into()),
     };
     told.or_else(|error| run.report(&path.to_string(), error))
+}
+
+/// The newest instant that can be told of, and whether the server can tell of now.
+fn newest(run: &mut Run) -> Result<(Hlc, bool)> {
+    let now = run.client()?.clock()?;
+    Ok(if now.without_lease { (Hlc(now.stable), false) } else { (Hlc(now.at), true) })
 }
 
 /// Says when a name was last there and who took it; returns the instant.
@@ -83,26 +93,201 @@ fn last_seen(run: &mut Run, fs: &Fs, path: &FsPath, commands: Commands) -> Resul
     Ok(at)
 }
 
-fn file(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, interval: Interval) -> Result<()> {
-    let (mut after, mut left) = (interval.after, args.limit.unwrap_or(u64::MAX));
-    let (mut heading, mut told) = (!run.json(), false);
-    let mut who = Who::new(Commands::of(args.full));
-    while left > 0 {
-        let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
-        let mut page = fs.log(&target(path, false), Interval { after, ..interval }, count_max)?;
-        who.learn(std::mem::take(&mut page.sessions));
-        let last = page.versions.last().map(|last| Hlc(last.stamp));
-        left -= page.versions.len() as u64;
-        if let Some(forgotten) = page.forgotten.take().filter(|_| !std::mem::replace(&mut told, true)) {
-            tell_forgotten(run, &forgotten)?;
-        }
-        print_versions(run, &who, &page, std::mem::take(&mut heading))?;
-        match last {
-            Some(last) if page.more => after = last,
-            _ => break,
+/// What is printed, page by page.
+struct Shown {
+    path: FsPath,
+    /// Events of a directory, of everything below it if it is `recursive`; else versions of a file.
+    is_directory: bool,
+    recursive: bool,
+    who: Who,
+    /// The names of the columns come first.
+    heading: bool,
+    told_forgotten: bool,
+    told_hidden: bool,
+    told_left_out: bool,
+    /// Lines that may still be printed.
+    left: u64,
+}
+
+/// A part of what happened.
+#[derive(Debug)]
+enum Items {
+    Versions(Vec<Version>),
+    Events(Vec<Difference>),
+}
+
+/// What the server answered about an interval, and what is left of that.
+struct Page {
+    items: Items,
+    forgotten: Option<Forgotten>,
+    rest: Option<Interval>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+impl Items {
+    fn len(&self) -> u64 {
+        match self {
+            Items::Versions(versions) => versions.len() as u64,
+            Items::Events(events) => events.len() as u64,
         }
     }
-    Ok(())
+
+    fn truncate(&mut self, left: u64) {
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        match self {
+            Items::Versions(versions) => versions.truncate(left),
+            Items::Events(events) => events.truncate(left),
+        }
+    }
+
+    fn reverse(&mut self) {
+        match self {
+            Items::Versions(versions) => versions.reverse(),
+            Items::Events(events) => events.reverse(),
+        }
+    }
+}
+
+impl Shown {
+    fn new(run: &Run, args: &Log, path: FsPath, is_directory: bool) -> Shown {
+        Shown {
+            path,
+            is_directory,
+            recursive: args.recursive,
+            who: Who::new(Commands::of(args.full)),
+            heading: !run.json(),
+            told_forgotten: false,
+            told_hidden: false,
+            told_left_out: false,
+            left: args.limit.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// All that was asked for.
+    fn all(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: Interval) -> Result<()> {
+        if args.follow {
+            return self.follow(run, args, fs, interval);
+        }
+        if self.is_directory {
+            run.show(|wanted| Progress::items(wanted, "events"));
+        }
+        self.pages(run, fs, interval, if args.reverse { Order::OldestFirst } else { Order::NewestFirst })
+    }
+
+    /// What happened in an interval, as far as there may be more lines.
+    fn pages(&mut self, run: &mut Run, fs: &Fs, interval: Interval, order: Order) -> Result<()> {
+        let (mut rest, mut forgotten) = (Some(interval), None);
+        while let Some(interval) = rest.filter(|rest| self.left > 0 && rest.after < rest.upto) {
+            let mut page = self.page(run, fs, interval, order)?;
+            if order == Order::OldestFirst && page.forgotten.is_some() {
+                self.tell_forgotten(run, page.forgotten.take())?;
+            }
+            forgotten = page.forgotten;
+            self.print(run, page.items)?;
+            rest = page.rest;
+        }
+        // The oldest that there is to tell.
+        if self.left > 0 { self.tell_forgotten(run, forgotten) } else { Ok(()) }
+    }
+
+    /// The newest lines, the oldest of them first, and then what happens, until the process is interrupted.
+    fn follow(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: Interval) -> Result<()> {
+        if args.limit.is_none() && args.since.is_none() {
+            self.left = FOLLOWED_LINES;
+        }
+        let (mut pages, mut rest) = (Vec::new(), Some(interval));
+        while let Some(interval) = rest.filter(|rest| self.left > 0 && rest.after < rest.upto) {
+            let mut page = self.page(run, fs, interval, Order::NewestFirst)?;
+            page.items.truncate(self.left);
+            self.left -= page.items.len();
+            page.items.reverse();
+            rest = page.rest;
+            pages.push(page);
+        }
+        self.left = u64::MAX;
+        for page in pages.into_iter().rev() {
+            self.tell_forgotten(run, page.forgotten)?;
+            self.print(run, page.items)?;
+        }
+        let mut upto = interval.upto;
+        loop {
+            run.flush()?;
+            std::thread::park_timeout(FOLLOW_EVERY);
+            let interval = Interval { after: upto, upto: newest(run)?.0 };
+            match self.pages(run, fs, interval, Order::OldestFirst) {
+                // The name is gone: what happened until then, and that it went, is all that there is to follow.
+                Err(error) if is_absent(&error) => {
+                    let at = last_seen(run, fs, &self.path, self.who.commands)?;
+                    return self.pages(run, &fs.at(at), interval, Order::OldestFirst);
+                }
+                shown => shown?,
+            }
+            upto = interval.upto.max(upto);
+        }
+    }
+
+    fn page(&mut self, run: &mut Run, fs: &Fs, interval: Interval, order: Order) -> Result<Page> {
+        let count_max = u32::try_from(self.left.min(PAGE_MAX)).expect("a page fits");
+        let target = target(&self.path, self.is_directory);
+        if !self.is_directory {
+            let page = match order {
+                Order::NewestFirst => fs.log_newest(&target, interval, count_max)?,
+                Order::OldestFirst => fs.log(&target, interval, count_max)?,
+            };
+            self.who.learn(page.sessions);
+            let rest = match order {
+                _ if !page.more => None,
+                Order::NewestFirst => Some(Interval { upto: Hlc(page.after), ..interval }),
+                Order::OldestFirst => page.versions.last().map(|last| Interval { after: Hlc(last.stamp), ..interval }),
+            };
+            return Ok(Page { items: Items::Versions(page.versions), forgotten: page.forgotten, rest });
+        }
+        let page = match order {
+            Order::NewestFirst => fs.story_newest(&target, interval, self.recursive, count_max)?,
+            Order::OldestFirst => fs.story(&target, interval, self.recursive, count_max)?,
+        };
+        if page.hidden && !std::mem::replace(&mut self.told_hidden, true) {
+            run.say("something else happened in directories that you may not read");
+        }
+        if page.left_out && !std::mem::replace(&mut self.told_left_out, true) {
+            run.say("something else happened that a file or another directory has forgotten since");
+        }
+        self.who.learn(page.sessions);
+        let rest = match order {
+            Order::NewestFirst => Interval { upto: Hlc(page.after).min(interval.upto.previous()), ..interval },
+            Order::OldestFirst => Interval { after: Hlc(page.upto).max(interval.after.next()), ..interval },
+        };
+        Ok(Page { items: Items::Events(page.events), forgotten: page.forgotten, rest: Some(rest) })
+    }
+
+    fn print(&mut self, run: &mut Run, mut items: Items) -> Result<()> {
+        items.truncate(self.left);
+        self.left -= items.len();
+        let heading = std::mem::take(&mut self.heading);
+        match items {
+            Items::Versions(versions) => print_versions(run, &self.who, &versions, heading),
+            Items::Events(events) => {
+                run.progress(|progress| progress.advance(events.len() as u64));
+                print_events(run, &self.who, &events, heading)
+            }
+        }
+    }
+
+    fn tell_forgotten(&mut self, run: &mut Run, forgotten: Option<Forgotten>) -> Result<()> {
+        match forgotten.filter(|_| !std::mem::replace(&mut self.told_forgotten, true)) {
+            Some(forgotten) => tell_forgotten(run, &forgotten),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_absent(error: &Error) -> bool {
+    error.downcast_ref::<frieze_client::Error>().is_some_and(|error| error.reason() == Reason::NotFound)
 }
 
 /// One line for all that is not told any more.
@@ -126,14 +311,14 @@ fn tell_forgotten(run: &mut Run, forgotten: &Forgotten) -> Result<()> {
     )
 }
 
-fn print_versions(run: &mut Run, who: &Who, page: &LogReply, heading: bool) -> Result<()> {
+fn print_versions(run: &mut Run, who: &Who, versions: &[Version], heading: bool) -> Result<()> {
     let mut table = Table::new(&[false, false, false, true, true, false, false, false, false, false]);
     if heading {
         let names =
             ["TIME", "STAMP", "KIND", "OFFSET", "LENGTH", "NAME OR DATA TIME", "USER", "SESSION", "HOST", "COMMAND"];
         table.row(names.map(str::to_owned));
     }
-    for version in &page.versions {
+    for version in versions {
         if run.json() {
             let item = version_to_json(run, who, version);
             run.print_json(item)?;
@@ -195,33 +380,6 @@ fn kind_word(kind: VersionKind) -> &'static str {
         VersionKind::Undone => "undone",
         VersionKind::Shared => "copied",
     }
-}
-
-fn directory(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, whole: Interval) -> Result<()> {
-    let (mut interval, mut left) = (whole, args.limit.unwrap_or(u64::MAX));
-    let (mut who, mut heading, mut told) = (Who::new(Commands::of(args.full)), !run.json(), false);
-    let (mut told_hidden, mut told_left_out) = (false, false);
-    run.show(|wanted| Progress::items(wanted, "events"));
-    while left > 0 && interval.after < interval.upto {
-        let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
-        let mut page = fs.story(&target(path, true), interval, args.recursive, count_max)?;
-        if page.hidden && !std::mem::replace(&mut told_hidden, true) {
-            run.say("something else happened in directories that you may not read");
-        }
-        if page.left_out && !std::mem::replace(&mut told_left_out, true) {
-            run.say("something else happened that a file or another directory has forgotten since");
-        }
-        if let Some(forgotten) = page.forgotten.filter(|_| !std::mem::replace(&mut told, true)) {
-            tell_forgotten(run, &forgotten)?;
-        }
-        who.learn(page.sessions);
-        page.events.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        left -= page.events.len() as u64;
-        run.progress(|progress| progress.advance(page.events.len() as u64));
-        print_events(run, &who, &page.events, std::mem::take(&mut heading))?;
-        interval.after = Hlc(page.upto).max(interval.after.next());
-    }
-    Ok(())
 }
 
 fn print_events(run: &mut Run, who: &Who, events: &[Difference], heading: bool) -> Result<()> {

@@ -65,7 +65,7 @@ fn an_instant_equal_to_a_stamp_holds_that_write_and_the_one_before_does_not() {
     let server = Served::start();
     server.put("/f", "one");
     assert_eq!(server.run_with(&["put", "--append", "-", "/f"], b"two").ok(), "");
-    let versions = server.json(&["log", "--json", "/f"]);
+    let versions = server.json(&["log", "--json", "--reverse", "/f"]);
     let writes: Vec<u64> = versions
         .iter()
         .filter(|version| version["kind"] == "write")
@@ -252,7 +252,11 @@ fn a_log_names_every_change_and_finds_what_was_removed() {
     };
     let all = kinds(&["log", "--json", "/f"]);
     assert!(all.contains(&"make".to_owned()) && all.contains(&"write".to_owned()), "{all:?}");
+    assert_eq!(all.last().map(String::as_str), Some("make"), "the newest comes first: {all:?}");
     assert_eq!(kinds(&["log", "--json", "-n", "1", "/f"]), all[..1]);
+    let reverse: Vec<String> = all.iter().rev().cloned().collect();
+    assert_eq!(kinds(&["log", "--json", "--reverse", "/f"]), reverse);
+    assert_eq!(kinds(&["log", "--json", "--reverse", "-n", "1", "/f"]), reverse[..1]);
     assert!(kinds(&["log", "--json", "--since", &then, "/f"]).is_empty());
 
     server.ok(&["rm", "/f"]);

@@ -5,7 +5,7 @@ use crate::served::{Served, lines_of_json};
 /// The session that wrote a file last.
 fn writer(server: &Served, path: &str) -> String {
     let versions = server.json(&["log", "--json", path]);
-    versions.last().unwrap()["session"].as_str().unwrap().to_owned()
+    versions.first().unwrap()["session"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn the_sums_of_history_count_what_came_back_as_there_and_leave_out_what_was_forg
 /// The session that did the last thing to a name, which may be gone.
 fn last_actor(server: &Served, path: &str) -> String {
     let said = server.run(&["log", "--json", path]);
-    lines_of_json(&said.out()).last().unwrap()["session"].as_str().unwrap().to_owned()
+    lines_of_json(&said.out()).first().unwrap()["session"].as_str().unwrap().to_owned()
 }
 
 /// What a command says that does all but something, and so ends with 1.

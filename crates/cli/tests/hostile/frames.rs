@@ -210,7 +210,7 @@ fn requests_with_random_bytes_changed_never_harm_the_server() {
         Request::Sync(Sync { inode: 5 }),
         Request::Seek(Seek { capability: vec![9; 51], offset: 1, data: true }),
         Request::Now(Now { name: "last-whole".to_owned() }),
-        Request::Log(Log { target: target(), view, after: 1, count_max: 5, upto: 3 }),
+        Request::Log(Log { target: target(), view, after: 1, count_max: 5, upto: 3, ..Log::default() }),
         Request::Status(Status {}),
         op(Op::Make(make)),
         op(Op::SetAttr(SetAttr { target: target(), size: Some(1 << 30), mode: Some(0o600), ..SetAttr::default() })),

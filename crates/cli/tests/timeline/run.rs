@@ -25,7 +25,7 @@ fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
     let events = server.json(&["log", "-R", "/", "--since", &before, "--full", "--json"]);
     let told: Vec<(&str, &str)> =
         events.iter().map(|event| (event["change"].as_str().unwrap(), event["path"].as_str().unwrap())).collect();
-    assert_eq!(told, [("added", "/made"), ("modified", "/made"), ("removed", "/kept")]);
+    assert_eq!(told, [("removed", "/kept"), ("modified", "/made"), ("added", "/made")]);
     for event in &events {
         assert_eq!(event["session"], session);
         assert_eq!(event["command"], format!("sh -c {script}"));

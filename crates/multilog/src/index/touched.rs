@@ -55,11 +55,11 @@ impl Touched {
             return 0;
         }
         let before = out.len();
-        let meets = |first: Hlc, last: Hlc| first <= upto && last > after;
-        let spans = self.spans.iter().enumerate().filter(|(_, span)| meets(span.0, span.1));
+        let spans = self.spans_in(after, upto);
         let numbers = spans.flat_map(|(span, _)| span * SPAN..self.runs.len().min((span + 1) * SPAN));
-        for (number, run) in
-            numbers.map(|number| (number, self.runs[number])).filter(|(_, run)| meets(run.first, run.last))
+        for (number, run) in numbers
+            .map(|number| (number, self.runs[number]))
+            .filter(|(_, run)| meets((run.first, run.last), after, upto))
         {
             let end = self.runs.get(number + 1).map_or(self.files.len(), |next| next.at as usize);
             let mut rest = &self.files[run.at as usize..end];
@@ -69,7 +69,7 @@ impl Touched {
                 out.push(InodeId(inode));
             }
         }
-        if self.open_records > 0 && meets(self.open_first, self.open_last) {
+        if self.open_in(after, upto).next().is_some() {
             out.extend_from_slice(&self.open);
         }
         let looked_at = (out.len() - before) as u64;
@@ -78,6 +78,60 @@ impl Touched {
         kept.dedup();
         out.append(&mut kept);
         looked_at
+    }
+
+    /// An instant in `(after, upto]` up to which about `records_max` records follow `after`, or more where so many share a
+    /// stretch of time; `upto` if there are no more.
+    pub(crate) fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
+        let wanted = records_max / RUN as usize + 1;
+        let mut spans: Vec<(Hlc, usize)> = self.spans_in(after, upto).map(|(span, (first, _))| (first, span)).collect();
+        spans.sort_unstable();
+        let mut firsts: Vec<Hlc> = self.open_in(after, upto).map(|(first, _)| first).collect();
+        for (position, &(_, span)) in spans.iter().enumerate() {
+            firsts.extend(self.runs_in(span, after, upto).map(|run| run.first));
+            // Runs of the spans that follow begin no earlier.
+            let is_enough = |next: &(Hlc, usize)| firsts.iter().filter(|first| **first <= next.0).count() > wanted;
+            if spans.get(position + 1).is_some_and(is_enough) {
+                break;
+            }
+        }
+        firsts.sort_unstable();
+        let beyond = firsts.iter().skip(wanted).find(|first| first.previous() > after);
+        beyond.map_or(upto, |first| first.previous())
+    }
+
+    /// As [`Touched::reach`], back from `upto`: an instant not before `after` from which about `records_max` records follow
+    /// up to `upto`; `after` if there are no more.
+    pub(crate) fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
+        let wanted = records_max / RUN as usize + 1;
+        let mut spans: Vec<(Hlc, usize)> = self.spans_in(after, upto).map(|(span, (_, last))| (last, span)).collect();
+        spans.sort_unstable_by(|one, other| other.cmp(one));
+        let mut lasts: Vec<Hlc> = self.open_in(after, upto).map(|(_, last)| last).collect();
+        for (position, &(_, span)) in spans.iter().enumerate() {
+            lasts.extend(self.runs_in(span, after, upto).map(|run| run.last));
+            let is_enough = |next: &(Hlc, usize)| lasts.iter().filter(|last| **last >= next.0).count() > wanted;
+            if spans.get(position + 1).is_some_and(is_enough) {
+                break;
+            }
+        }
+        lasts.sort_unstable_by(|one, other| other.cmp(one));
+        lasts.iter().skip(wanted).copied().find(|last| *last < upto).map_or(after, |last| last.max(after))
+    }
+
+    /// The spans that may have a run in `(after, upto]`, and their stamps.
+    fn spans_in(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = (usize, (Hlc, Hlc))> {
+        self.spans.iter().copied().enumerate().filter(move |(_, span)| meets(*span, after, upto))
+    }
+
+    fn runs_in(&self, span: usize, after: Hlc, upto: Hlc) -> impl Iterator<Item = &Run> {
+        let end = self.runs.len().min((span + 1) * SPAN);
+        self.runs[span * SPAN..end].iter().filter(move |run| meets((run.first, run.last), after, upto))
+    }
+
+    /// The stamps of the run that is not full, if it may have a record in `(after, upto]`.
+    fn open_in(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = (Hlc, Hlc)> {
+        let open = (self.open_first, self.open_last);
+        (self.open_records > 0 && meets(open, after, upto)).then_some(open).into_iter()
     }
 
     /// Memory held, in bytes.
@@ -179,6 +233,11 @@ impl Touched {
     }
 }
 
+/// True if records stamped from the first of `stamps` to the last may be in `(after, upto]`.
+fn meets(stamps: (Hlc, Hlc), after: Hlc, upto: Hlc) -> bool {
+    stamps.0 <= upto && stamps.1 > after
+}
+
 /// Records in a run: more cost a look at a short interval, fewer cost memory.
 const RUN: u32 = 256;
 /// Runs that are passed over at once.
@@ -191,6 +250,36 @@ mod tests {
     use frieze_base::Rng;
 
     use super::*;
+
+    #[test]
+    fn a_reach_holds_about_as_many_records_as_asked_for_and_all_reaches_all_of_them() {
+        for disorder in [1, 2000] {
+            let mut rng = Rng::new(7);
+            let mut touched = Touched::default();
+            let mut stamps: Vec<Hlc> = Vec::new();
+            for number in 0..100_000u64 {
+                let stamp = Hlc(1000 + number * 10 + rng.below(disorder));
+                touched.push(InodeId(number % 50), stamp);
+                stamps.push(stamp);
+            }
+            stamps.sort_unstable();
+            let count =
+                |after: Hlc, upto: Hlc| stamps.iter().filter(|stamp| **stamp > after && **stamp <= upto).count();
+            let (end, bound) = (Hlc(2_000_000), 4096 + 4 * RUN as usize);
+            let (mut at, mut back, mut pages) = (Hlc::ZERO, end, 0);
+            while at < end {
+                let next = touched.reach(at, end, 4096);
+                assert!(next > at && count(at, next) <= bound, "{at} {next} {}", count(at, next));
+                let earlier = touched.reach_back(Hlc::ZERO, back, 4096);
+                assert!(earlier < back || back == Hlc::ZERO, "{earlier} {back}");
+                assert!(count(earlier, back) <= bound, "{earlier} {back} {}", count(earlier, back));
+                (at, back, pages) = (next, earlier, pages + 1);
+            }
+            assert!(back == Hlc::ZERO && (20..40).contains(&pages), "{pages} pages, {back}");
+            assert_eq!(Touched::default().reach(Hlc(5), Hlc(9), 1), Hlc(9));
+            assert_eq!(Touched::default().reach_back(Hlc(5), Hlc(9), 1), Hlc(5));
+        }
+    }
 
     #[test]
     fn every_file_of_an_interval_is_found() {

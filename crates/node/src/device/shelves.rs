@@ -104,6 +104,16 @@ impl Device {
         Ok((files, looked_at))
     }
 
+    /// An instant in the interval up to which about `records_max` records follow its start; its end if there are no more.
+    pub(crate) fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
+        self.log().reach(after, upto, records_max)
+    }
+
+    /// As [`Device::reach`], back from the end of the interval.
+    pub(crate) fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
+        self.log().reach_back(after, upto, records_max)
+    }
+
     fn fetch_all(&self, inodes: &[InodeId]) -> Result<(), Fault> {
         inodes.iter().try_for_each(|inode| self.fetch(*inode))
     }

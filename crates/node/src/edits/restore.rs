@@ -16,6 +16,7 @@ use frieze_wire::txn::{Caller, Target};
 
 use super::names::{NameKey, Paths};
 use super::{Naming, Plan};
+use crate::cuts::CutPair;
 use crate::differences::spans_of;
 use crate::engine::Engine;
 use crate::seen::Seen;
@@ -141,7 +142,9 @@ impl Engine {
         };
         let mut span =
             Ends { then: Cut::new(history, at, &root), now: Cut::new(history, now, &root), root_then, root_now, own };
-        let changes = self.changes(Scope::Within(root_then), Interval { after: at, upto: now })?;
+        let interval = Interval { after: at, upto: now };
+        let mut cuts = CutPair::new(history, interval, &root);
+        let changes = self.changes(Scope::Within(root_then), interval, &mut cuts)?;
 
         let mut wanted: Vec<Wanted> = Vec::new();
         let mut made: Vec<(NameKey, InodeId)> = Vec::new();

@@ -34,6 +34,7 @@ use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
 use crate::store::{VersionStore, Versions};
 use crate::successor::Successors;
+use crate::unshown::Unshown;
 
 impl Engine {
     /// Opens a data directory, making a file system in it if it is new, and recovers what a crash left.
@@ -164,6 +165,7 @@ impl Engine {
         data.watch(caching.clone());
         let mint = Mint::new(identity.key());
         let scrub = Scrub::open(seams.disk, &mut notes);
+        let unshown = Unshown::of_memory(settings.memory_bytes_max);
         let engine = Engine {
             settings,
             clock,
@@ -178,6 +180,7 @@ impl Engine {
             opened: Opened::default(),
             reclaim: Reclaim::default(),
             remains: Remains::default(),
+            unshown,
             scrub,
             files_cached: AtomicU64::new(0),
             owner_uid: seams.owner.uid,

@@ -118,7 +118,8 @@ fn what_was_before_is_refused_and_its_space_comes_back() {
     served.clone_tree("/other", then, "/copy").unwrap();
     assert_eq!(served.read("/copy/f", View::NOW).unwrap(), one);
     let log = |served: &mut Served, path: &str| {
-        let ask = Log { target: Target::path(path), view: View::NOW, after: 0, count_max: 0, upto: 0 };
+        let ask =
+            Log { target: Target::path(path), view: View::NOW, after: 0, count_max: 0, upto: 0, ..Log::default() };
         match served.ask(Request::Log(ask)) {
             Ok(Reply::Log(reply)) => reply,
             other => panic!("{other:?}"),

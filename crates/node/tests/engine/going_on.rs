@@ -86,7 +86,8 @@ fn a_stream_is_the_same_file_at_every_instant_whichever_way_it_was_written() {
     assert!(stamps.is_sorted_by(|one, next| one < next));
     let looks: Vec<Vec<u8>> = stamps.iter().map(|stamp| served.at("/f", *stamp).unwrap()).collect();
     let log = |served: &mut Served| {
-        let log = Log { target: Target::path("/f"), view: View::NOW, after: 0, count_max: 0, upto: 0 };
+        let log =
+            Log { target: Target::path("/f"), view: View::NOW, after: 0, count_max: 0, upto: 0, ..Log::default() };
         let Ok(Reply::Log(log)) = served.ask(Request::Log(log)) else { panic!("no log") };
         log.versions
     };

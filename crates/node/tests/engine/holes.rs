@@ -89,7 +89,8 @@ fn a_hole_over_several_chunks_is_one_stamp_and_the_bytes_before_it_stay_readable
     assert_eq!(served.borders("/f", view(written)), [0, 4 * CHUNK]);
     assert_eq!(served.live("/f", view(written)), 4 * CHUNK);
 
-    let log = Log { target: Target::path("/f"), view: View::NOW, after: written, count_max: 0, upto: 0 };
+    let log =
+        Log { target: Target::path("/f"), view: View::NOW, after: written, count_max: 0, upto: 0, ..Log::default() };
     let Reply::Log(log) = served.ask(Request::Log(log)).unwrap() else { panic!("no log") };
     let lines: Vec<_> = log.versions.iter().map(|line| (line.kind(), line.stamp, line.offset, line.len)).collect();
     assert_eq!(lines, [(VersionKind::Punch, hole.stamp, 1000, 3 * CHUNK)]);

@@ -8,7 +8,8 @@ use frieze_wire::timeline::{CONTENT, Story, StoryReply};
 impl Served {
     pub(crate) fn story(&mut self, path: &str, after: u64, upto: u64, count_max: u32) -> StoryReply {
         let view = View { at: Some(upto), user_at: None };
-        let ask = Story { target: Target::path(path), view, after, upto, recursive: false, count_max };
+        let ask =
+            Story { target: Target::path(path), view, after, upto, recursive: false, count_max, ..Story::default() };
         match self.ask(Request::Story(ask)) {
             Ok(Reply::Story(reply)) => reply,
             other => panic!("{other:?}"),

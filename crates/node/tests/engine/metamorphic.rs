@@ -254,8 +254,15 @@ pub(crate) fn answers(served: &mut Served, instants: &[u64]) -> Vec<(String, Str
             let (target, view) = (Target::path(path), View { at: Some(at), user_at: None });
             let between = Diff { target: target.clone(), from: earlier, to: at, skip: 0, count_max: 0 };
             tell(served, Request::Diff(between), &mut told);
-            let mut story =
-                Story { target: target.clone(), view, after: earlier, upto: at, recursive: true, count_max: 0 };
+            let mut story = Story {
+                target: target.clone(),
+                view,
+                after: earlier,
+                upto: at,
+                recursive: true,
+                count_max: 0,
+                ..Story::default()
+            };
             tell(served, Request::Story(story.clone()), &mut told);
             story.recursive = false;
             tell(served, Request::Story(story), &mut told);
@@ -267,7 +274,11 @@ pub(crate) fn answers(served: &mut Served, instants: &[u64]) -> Vec<(String, Str
             for directory in ["", "/a", "/b"] {
                 let (target, view) =
                     (Target::path(format!("{directory}/{name}")), View { at: Some(at), user_at: None });
-                tell(served, Request::Log(Log { target, view, after: 0, count_max: 0, upto: 0 }), &mut told);
+                tell(
+                    served,
+                    Request::Log(Log { target, view, after: 0, count_max: 0, upto: 0, ..Log::default() }),
+                    &mut told,
+                );
             }
         }
     }

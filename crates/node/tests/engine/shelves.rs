@@ -64,7 +64,14 @@ fn answers(served: &mut Served, stamps: &[u64]) -> Vec<(Vec<u8>, u64, u64, usize
             let view = View { at: Some(stamp), user_at: None };
             let bytes = served.at(&path, stamp).unwrap();
             let attr = served.stat(&path, view).unwrap().attr;
-            let log = Log { target: Target::path(&*path), view: View::NOW, after: stamp, count_max: 0, upto: 0 };
+            let log = Log {
+                target: Target::path(&*path),
+                view: View::NOW,
+                after: stamp,
+                count_max: 0,
+                upto: 0,
+                ..Log::default()
+            };
             let Ok(Reply::Log(log)) = served.ask(Request::Log(log)) else { panic!("no log") };
             all.push((bytes, attr.size, attr.bytes_live, log.versions.len()));
         }

@@ -164,7 +164,8 @@ fn what_a_session_calls_itself_is_its_own_user_s_and_administrators_to_know() {
     assert_eq!(known(&mut root), [(0, shown.clone(), false), (1000, shown.clone(), false)]);
     assert_eq!(known(&mut ann), [(0, String::new(), true), (1000, shown, false)]);
     let log = |served: &mut Served| {
-        let ask = Log { target: Target::path("/f"), view: View::NOW, after: 0, count_max: 0, upto: 0 };
+        let ask =
+            Log { target: Target::path("/f"), view: View::NOW, after: 0, count_max: 0, upto: 0, ..Log::default() };
         match served.ask(Request::Log(ask)) {
             Ok(Reply::Log(reply)) => reply.sessions.into_iter().map(|one| one.command).collect::<Vec<String>>(),
             other => panic!("{other:?}"),

@@ -167,7 +167,7 @@ fn an_answer_by_path_tells_of_a_new_name_on_the_way_when_all_others_have_forgott
         Request::Access(Access { target: target.clone(), view, mask: 0 }),
         Request::ReadLink(ReadLink { target: target.clone(), view }),
         Request::GetXattr(GetXattr { target: target.clone(), view, name: Vec::new() }),
-        Request::Log(Log { target: target.clone(), view, after: 0, count_max: 0, upto: 0 }),
+        Request::Log(Log { target: target.clone(), view, after: 0, count_max: 0, upto: 0, ..Log::default() }),
         Request::Deleted(Deleted { target: Target::path("/d"), view, after: Vec::new(), count_max: 0 }),
     ];
     let mut waiting = Vec::new();

@@ -130,7 +130,7 @@ impl Workload<'_> {
         };
         let recursive = self.rng.chance(2);
         let count_max = *self.rng.choose(&[0, 0, 3, 20]);
-        ask(Request::Story(Story { target, view, after, upto, recursive, count_max }))
+        ask(Request::Story(Story { target, view, after, upto, recursive, count_max, ..Story::default() }))
     }
 
     pub(super) fn deleted(&mut self, _: &Client) -> Vec<Step> {

@@ -98,6 +98,9 @@ pub struct Log {
     /// End with this stamp; 0: with the newest. Up to a stamp, and as of an instant, any server answers.
     #[prost(uint64, tag = "5")]
     pub upto: u64,
+    /// True: the newest that are not later than `upto`, newest first.
+    #[prost(bool, tag = "6")]
+    pub newest_first: bool,
 }
 
 impl Log {
@@ -167,7 +170,7 @@ pub struct Version {
 /// Versions.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LogReply {
-    /// In order of stamp.
+    /// In order of stamp, or in reverse.
     #[prost(message, repeated, tag = "1")]
     pub versions: Vec<Version>,
     /// True if more follow.
@@ -179,4 +182,10 @@ pub struct LogReply {
     /// What was forgotten: nothing before it is told.
     #[prost(message, optional, tag = "4")]
     pub forgotten: Option<crate::forget::Forgotten>,
+    /// True: the newest come first, as was asked. A server that does not know that answers with the oldest.
+    #[prost(bool, tag = "5")]
+    pub newest_first: bool,
+    /// With `newest_first`: everything after this stamp was told; if there is more, ask again up to it.
+    #[prost(uint64, tag = "6")]
+    pub after: u64,
 }

@@ -1,0 +1,49 @@
+//! The tree at both ends of an interval, which moves on from one transaction to the next.
+//!
+//! Guarantees: a directory is read once for all changes below it, not once for each; a transaction of the next interval
+//! costs the directories that it changed.
+//! Leaves to others: which transactions there are (`timeline`), what they mean (`differences`).
+
+use frieze_base::{Fault, InodeId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Cut, History};
+use frieze_wire::txn::Caller;
+
+use crate::timeline::Interval;
+
+/// The tree before and after what happened in an interval, as one caller may see it.
+pub(crate) struct CutPair<'a> {
+    /// At the start of the interval.
+    pub(crate) before: Cut<'a>,
+    /// At its end.
+    pub(crate) after: Cut<'a>,
+    /// Inodes that changed between the two.
+    between: Vec<InodeId>,
+}
+
+impl<'a> CutPair<'a> {
+    /// The ends of `interval`, which has to be closed.
+    pub(crate) fn new(history: &'a dyn History, interval: Interval, caller: &'a Caller) -> CutPair<'a> {
+        CutPair {
+            before: Cut::new(history, interval.after, caller),
+            after: Cut::new(history, interval.upto, caller),
+            between: Vec::new(),
+        }
+    }
+
+    /// Both ends where nothing has happened yet: the transactions after `at` follow, one by one.
+    pub(crate) fn at(history: &'a dyn History, at: Hlc, caller: &'a Caller) -> CutPair<'a> {
+        CutPair::new(history, Interval { after: at, upto: at }, caller)
+    }
+
+    /// Moves to the next transaction: just before it and just after it. `changed`: the inodes with a version since the one before.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn advance(&mut self, stamp: Hlc, changed: Vec<InodeId>) -> Result<(), Fault> {
+        self.before.advance(stamp.previous(), std::mem::take(&mut self.between))?;
+        self.after.advance(stamp, changed.iter().copied())?;
+        self.between = changed;
+        Ok(())
+    }
+}

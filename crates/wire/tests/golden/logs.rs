@@ -1,0 +1,62 @@
+//! What is asked and answered about what happened, the oldest or the newest first.
+
+use frieze_wire::message::{Log, LogReply, Reply, Request, Version, VersionKind, View};
+use frieze_wire::timeline::{Story, StoryReply};
+use frieze_wire::txn::Target;
+
+use super::{AT, difference, forgotten, session};
+
+pub(super) fn requests(target: &Target, view: View) -> Vec<(&'static str, Request)> {
+    let log = Log { target: target.clone(), view, after: AT, count_max: 10, upto: AT + 9, newest_first: false };
+    let story = Story {
+        target: target.clone(),
+        view,
+        after: AT,
+        upto: AT + 1,
+        recursive: true,
+        count_max: 10,
+        newest_first: false,
+    };
+    vec![
+        ("log", Request::Log(log.clone())),
+        ("log.newest", Request::Log(Log { newest_first: true, ..log })),
+        ("story", Request::Story(story.clone())),
+        ("story.newest", Request::Story(Story { newest_first: true, ..story })),
+    ]
+}
+
+pub(super) fn replies() -> Vec<(&'static str, Reply)> {
+    let log = LogReply {
+        versions: vec![Version {
+            kind: VersionKind::Punch as i32,
+            stamp: AT,
+            user_time: Some(-1),
+            session: 42,
+            uid: 1000,
+            offset: 4096,
+            len: 100,
+            name: b"b.txt".to_vec(),
+        }],
+        forgotten: Some(forgotten()),
+        more: true,
+        sessions: vec![session()],
+        newest_first: false,
+        after: 0,
+    };
+    let story = StoryReply {
+        events: vec![difference()],
+        upto: AT,
+        hidden: true,
+        sessions: vec![session()],
+        forgotten: Some(forgotten()),
+        left_out: true,
+        newest_first: false,
+        after: 0,
+    };
+    vec![
+        ("log", Reply::Log(log.clone())),
+        ("log.newest", Reply::Log(LogReply { newest_first: true, after: AT - 1, ..log })),
+        ("story", Reply::Story(story.clone())),
+        ("story.newest", Reply::Story(StoryReply { newest_first: true, after: AT - 1, ..story })),
+    ]
+}
