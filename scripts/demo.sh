@@ -146,9 +146,9 @@ if [ "$mounted" = yes ]; then
     built_at=$(instant)
     show rm -rf "$name/src"
     printf '  a mistake. No snapshot was ever taken; what happened to it?\n'
-    show frieze log -R "/$name/src" --since "$built_at" --limit 3
+    show frieze log -R "/$name/src" --from "$built_at" --limit 3
     # Just before the first of them.
-    first=$(frieze log -R "/$name/src" --since "$built_at" --reverse --limit 1 --json 2>/dev/null |
+    first=$(frieze log -R "/$name/src" --from "$built_at" --reverse --limit 1 --json 2>/dev/null |
         sed -n 's/.*"stamp": *"hlc-\([0-9a-f]*\)".*/\1/p')
     [ -n "$first" ] || fail 'the log does not tell what was removed'
     hint=$(printf 'hlc-%016x' $((0x$first - 1)))

@@ -23,7 +23,7 @@ pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand, Goal, Wait};
 pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Rmdir, SetQuota, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
-pub(crate) use timeline::{Diff, Find, Log, RunWith, Sessions};
+pub(crate) use timeline::{Diff, Find, Log, OldIntervals, RunWith, Sessions};
 
 /// Server that is asked when none is named.
 pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";

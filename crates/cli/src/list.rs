@@ -128,7 +128,7 @@ impl Listing<'_> {
         let mut table = long_table();
         let shown = shown(path.as_bytes(), text.as_deref());
         if !self.args.long {
-            return name_line(run, path.as_bytes(), self.args.null);
+            return run.name(path.as_bytes(), self.args.null);
         }
         table.row(long_row(run, &reply.attr, shown, self.args.human));
         table.lines().try_for_each(|line| run.print(&line))
@@ -153,7 +153,7 @@ impl Listing<'_> {
             let Some(attr) = &entry.attr else {
                 // Without headings the name alone would not say where it is.
                 let name = if self.args.null && self.headings { place.as_bytes() } else { &entry.name };
-                return name_line(run, name, self.args.null);
+                return run.name(name, self.args.null);
             };
             let text = link_text(&self.fs, &place, attr)?;
             if run.json() {
@@ -171,11 +171,6 @@ impl Listing<'_> {
         }
         Ok(())
     }
-}
-
-/// A name alone; `null`: as it is, with a zero byte behind it.
-fn name_line(run: &mut Run, name: &[u8], null: bool) -> Result<()> {
-    if null { run.bytes(&[name, b"\0"].concat()) } else { run.print(&format::printable(name)) }
 }
 
 /// Every entry of a directory, page by page.

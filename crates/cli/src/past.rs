@@ -9,7 +9,7 @@ use frieze_client::Fs;
 use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 use serde_json::{Value, json};
 
-use crate::args::{NoPast, Past};
+use crate::args::{NoPast, OldIntervals, Past};
 use crate::failure::Usage;
 use crate::format;
 use crate::run::Run;
@@ -32,6 +32,23 @@ impl NoPast {
         }
         let words = "the past cannot be changed; 'frieze cp --at INSTANT' copies from it into the present";
         Err(Fault::new(Reason::ReadOnly, words).into())
+    }
+}
+
+impl OldIntervals {
+    /// Refuses an interval as it was spelled.
+    ///
+    /// # Errors
+    /// [`Usage`] with the new spelling.
+    pub(crate) fn refuse(&self) -> Result<()> {
+        let told = [
+            (self.since.is_some(), "--since INSTANT is --from INSTANT"),
+            (self.until.is_some(), "--until INSTANT is --to INSTANT"),
+            (self.changed_since.is_some(), "--changed-since INSTANT is --from INSTANT"),
+            (!self.changed_between.is_empty(), "--changed-between INSTANT INSTANT is --from INSTANT --to INSTANT"),
+        ];
+        let found: Vec<&str> = told.iter().filter(|(is_there, _)| *is_there).map(|(_, words)| *words).collect();
+        if found.is_empty() { Ok(()) } else { Err(Usage(format!("{} now", found.join(", "))).into()) }
     }
 }
 

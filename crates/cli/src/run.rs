@@ -149,6 +149,14 @@ impl Run {
         self.bytes(b"\n")
     }
 
+    /// Prints a name; `null`: as it is, with a zero byte behind it, for `xargs -0`.
+    ///
+    /// # Errors
+    /// As [`Run::bytes`].
+    pub(crate) fn name(&mut self, name: &[u8], null: bool) -> Result<()> {
+        if null { self.bytes(&[name, b"\0"].concat()) } else { self.print(&crate::format::printable(name)) }
+    }
+
     /// Writes bytes to standard output as they are.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ pub(crate) struct Scrub {
 /// every version of every name and inode, and compares names, inodes and writes with each other. It changes nothing, and
 /// keeps servers away while it runs. A directory that a crash left, with torn ends and a gap, is in order.
 ///
-/// Nothing is mended: there is one copy of everything. A server serves all that is whole, and refuses what is damaged.
+/// Nothing is mended here. A server serves all that is whole, and refuses what is damaged; in a cluster the others have copies of it.
 ///
 /// Exits with 0 if nothing is wrong, 1 if something is, 2 if it could not look: the directory is in use, is not there, or is
 /// none of a server's.

@@ -16,10 +16,10 @@ use clap::Args;
 #[command(after_long_help = "\
 Examples:
   frieze log /report.txt
-  frieze log /reports --since 1h-ago
-  frieze log -R / --since yesterday --until 1h-ago
+  frieze log /reports --from 1h-ago
+  frieze log -R / --from yesterday --to 1h-ago
   frieze log -R / -n 20                   the last twenty things that happened
-  frieze log -R /src --since now --follow what happens from now on, until it is interrupted
+  frieze log -R /src --from now --follow  what happens from now on, until it is interrupted
   frieze log /deleted.txt                 finds when it was last there, and who removed it
   frieze cat /report.txt --at $(frieze log --json /report.txt | jq -r 'select(.kind == \"write\") | .stamp' | tail -1)
 
@@ -39,11 +39,11 @@ pub(crate) struct Log {
 
     /// Only what happened after this instant.
     #[arg(long, value_name = "INSTANT")]
-    pub(crate) since: Option<String>,
+    pub(crate) from: Option<String>,
 
     /// Only what happened up to this instant.
     #[arg(long, value_name = "INSTANT")]
-    pub(crate) until: Option<String>,
+    pub(crate) to: Option<String>,
 
     /// Everything below a directory, too.
     #[arg(short = 'R', short_alias = 'r', long)]
@@ -58,12 +58,28 @@ pub(crate) struct Log {
     pub(crate) reverse: bool,
 
     /// Go on with what happens, the oldest first, until it is interrupted. With `--limit`, so many of the newest lines come before.
-    #[arg(short = 'f', long, conflicts_with_all = ["until", "at", "reverse"])]
+    #[arg(short = 'f', long, conflicts_with_all = ["to", "at", "reverse"])]
     pub(crate) follow: bool,
 
     /// Command lines of sessions whole, instead of the program's name.
     #[arg(long)]
     pub(crate) full: bool,
+
+    #[command(flatten)]
+    pub(crate) old: OldIntervals,
+}
+
+/// Intervals as they were spelled: taken only to be refused with what is written now.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct OldIntervals {
+    #[arg(long, hide = true, value_name = "INSTANT")]
+    pub(crate) since: Option<String>,
+    #[arg(long, hide = true, value_name = "INSTANT")]
+    pub(crate) until: Option<String>,
+    #[arg(long, hide = true, value_name = "INSTANT")]
+    pub(crate) changed_since: Option<String>,
+    #[arg(long, hide = true, value_name = "INSTANT", num_args = 2)]
+    pub(crate) changed_between: Vec<String>,
 }
 
 /// Show what is different between two instants.
@@ -120,9 +136,10 @@ pub(crate) struct Diff {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  frieze find / --changed-between 2h-ago 1h-ago
-  frieze find /src --changed-since yesterday --added
-  frieze find / --changed-since 10m-ago --removed --json | jq -r .path
+  frieze find / --from 2h-ago --to 1h-ago
+  frieze find /src --from yesterday --added
+  frieze find / --from 10m-ago --modified -0 | xargs -0 -n1 echo
+  frieze find / --from 10m-ago --removed --json | jq -r .path
 
 JSON: one line a name: the fields of 'frieze diff --json'.")]
 pub(crate) struct Find {
@@ -130,13 +147,17 @@ pub(crate) struct Find {
     #[arg(value_name = "PATH", default_value = "/")]
     pub(crate) paths: Vec<OsString>,
 
-    /// Changed after the first instant and not after the second.
-    #[arg(long, value_name = "INSTANT", num_args = 2)]
-    pub(crate) changed_between: Vec<String>,
-
     /// Changed after this instant.
-    #[arg(long, value_name = "INSTANT", conflicts_with = "changed_between")]
-    pub(crate) changed_since: Option<String>,
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) from: Option<String>,
+
+    /// And not after this one, by default now.
+    #[arg(long, value_name = "INSTANT", requires = "from")]
+    pub(crate) to: Option<String>,
+
+    /// End each path with a zero byte instead of a line break, and print it as it is: for xargs -0.
+    #[arg(short = '0', long, conflicts_with = "json")]
+    pub(crate) null: bool,
 
     /// Only what was added.
     #[arg(long)]
@@ -157,6 +178,9 @@ pub(crate) struct Find {
     /// Command lines of sessions whole, instead of the program's name.
     #[arg(long)]
     pub(crate) full: bool,
+
+    #[command(flatten)]
+    pub(crate) old: OldIntervals,
 }
 
 /// List who is or was connected.
@@ -171,7 +195,7 @@ pub(crate) struct Find {
 #[command(after_long_help = "\
 Examples:
   frieze sessions
-  frieze sessions --since 1d-ago
+  frieze sessions --from 1d-ago
   frieze sessions --full -n 20
   frieze sessions --after 7353611325287636992    the next ones
   frieze sessions --json | jq 'select(.user == \"ann\")'
@@ -181,7 +205,7 @@ last, last_time (its newest change; null if none is known), ended, ended_time (n
 pub(crate) struct Sessions {
     /// Only those that were open after this instant.
     #[arg(long, value_name = "INSTANT")]
-    pub(crate) since: Option<String>,
+    pub(crate) from: Option<String>,
 
     /// Only those after this one, by its number.
     #[arg(long, value_name = "SESSION", default_value_t = 0, hide_default_value = true)]
@@ -194,6 +218,9 @@ pub(crate) struct Sessions {
     /// Command lines of sessions whole, instead of the program's name.
     #[arg(long)]
     pub(crate) full: bool,
+
+    #[command(flatten)]
+    pub(crate) old: OldIntervals,
 }
 
 /// Run a command on a mount and a session of its own.

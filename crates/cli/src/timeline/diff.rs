@@ -174,15 +174,11 @@ fn print(run: &mut Run, lines: Vec<Line>) -> Result<()> {
 /// `frieze find`.
 pub(crate) fn find(run: &mut Run, args: &Find) -> Result<()> {
     let paths = copy::parse_all(&args.paths)?;
-    let interval = match (&args.changed_between[..], &args.changed_since) {
-        ([from, to], _) => interval(run, from, Some(to))?,
-        (_, Some(since)) => interval(run, since, None)?,
-        _ => {
-            return Err(
-                Usage("say when: --changed-between INSTANT INSTANT, or --changed-since INSTANT".to_owned()).into()
-            );
-        }
+    args.old.refuse()?;
+    let Some(from) = &args.from else {
+        return Err(Usage("say when: --from INSTANT, and --to INSTANT if not up to now".to_owned()).into());
     };
+    let interval = interval(run, from, args.to.as_deref())?;
     let wanted = [
         (args.added, Change::Added),
         (args.removed, Change::Removed),
@@ -202,7 +198,7 @@ pub(crate) fn find(run: &mut Run, args: &Find) -> Result<()> {
                 let item = to_json(run, who, &difference);
                 run.print_json(item)?;
             } else {
-                run.print(&format::printable(&named(&difference).path))?;
+                run.name(&named(&difference).path, args.null)?;
             }
             Ok(None)
         });

@@ -26,9 +26,10 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 /// `frieze log`.
 pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
+    args.old.refuse()?;
     let asked_at = args.at.as_deref().map(|text| run.instant(text)).transpose()?;
-    let after = args.since.as_deref().map(|text| run.instant(text)).transpose()?;
-    let upto = args.until.as_deref().map(|text| run.instant(text)).transpose()?;
+    let after = args.from.as_deref().map(|text| run.instant(text)).transpose()?;
+    let upto = args.to.as_deref().map(|text| run.instant(text)).transpose()?;
     let mut fs = run.fs()?;
     if let Some(at) = asked_at {
         fs = fs.at(at);
@@ -197,7 +198,7 @@ impl Shown {
 
     /// The newest lines, the oldest of them first, and then what happens, until the process is interrupted.
     fn follow(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: Interval) -> Result<()> {
-        if args.limit.is_none() && args.since.is_none() {
+        if args.limit.is_none() && args.from.is_none() {
             self.left = FOLLOWED_LINES;
         }
         let (mut pages, mut rest) = (Vec::new(), Some(interval));

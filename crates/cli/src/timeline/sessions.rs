@@ -14,7 +14,8 @@ const PAGE_MAX: u64 = 1000;
 
 /// `frieze sessions`.
 pub(crate) fn sessions(run: &mut Run, args: &Sessions) -> Result<()> {
-    let since = match &args.since {
+    args.old.refuse()?;
+    let since = match &args.from {
         Some(text) => run.instant(text)?,
         None => Hlc::ZERO,
     };

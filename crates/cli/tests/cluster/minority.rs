@@ -109,7 +109,7 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
         assert!(log.status.success() && words.contains("nobody leads the cluster"), "{asked:?}: {words}");
         assert!(log.stdout.iter().filter(|byte| **byte == b'\n').count() >= 2, "{asked:?}");
     }
-    let earlier = frieze(server, &["log", "--json", "--at", &instant, "--until", &instant, "/f"]);
+    let earlier = frieze(server, &["log", "--json", "--at", &instant, "--to", &instant, "/f"]);
     let all = frieze(server, &["log", "--json", "--at", &instant, "/f"]);
     assert!(earlier.status.success() && earlier.stdout.len() < all.stdout.len(), "what came later is left out");
     let now = frieze(server, &["now"]);

@@ -110,3 +110,25 @@ fn names_are_listed_as_they_are_for_programs_and_sizes_as_people_read_them() {
     }
     assert!(server.ok(&["ls", "--help"]).contains("--human"));
 }
+
+#[test]
+fn intervals_are_spelled_one_way() {
+    let server = Served::start();
+    let before = server.now();
+    server.put("/two\nlines", "x");
+    server.put("/f", "x");
+    let after = server.now();
+    server.put("/later", "x");
+    assert_eq!(server.run(&["find", "/", "--from", &before, "--to", &after, "-0"]).bytes, b"/f\0/two\nlines\0");
+    for (args, words) in [
+        (&["log", "/f", "--since", "now"][..], "--since INSTANT is --from INSTANT now"),
+        (&["log", "/f", "--until", "now"], "--until INSTANT is --to INSTANT now"),
+        (&["find", "--changed-since", "now"], "--changed-since INSTANT is --from INSTANT now"),
+        (&["find", "--changed-between", "now", "now"], "is --from INSTANT --to INSTANT now"),
+        (&["sessions", "--since", "now"], "--since INSTANT is --from INSTANT now"),
+        (&["find", "/"], "say when: --from INSTANT, and --to INSTANT if not up to now"),
+    ] {
+        let said = server.fails(2, args);
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}

@@ -257,7 +257,7 @@ fn a_log_names_every_change_and_finds_what_was_removed() {
     let reverse: Vec<String> = all.iter().rev().cloned().collect();
     assert_eq!(kinds(&["log", "--json", "--reverse", "/f"]), reverse);
     assert_eq!(kinds(&["log", "--json", "--reverse", "-n", "1", "/f"]), reverse[..1]);
-    assert!(kinds(&["log", "--json", "--since", &then, "/f"]).is_empty());
+    assert!(kinds(&["log", "--json", "--from", &then, "/f"]).is_empty());
 
     server.ok(&["rm", "/f"]);
     let found = server.run(&["log", "/f"]);

@@ -41,7 +41,7 @@ fn check(server: &Served, mount: Option<&Mount>, instants: &[String], kept: &str
         assert!(said.err.contains("forgot") && said.err.contains(horizon), "{args:?}: {}", said.err);
         assert!(said.err.contains("history of /d"), "{args:?}: {}", said.err);
     }
-    let found = server.ok(&["find", "/other", "--changed-between", "2001-01-01T00:00:00Z", &instants[3]]);
+    let found = server.ok(&["find", "/other", "--from", "2001-01-01T00:00:00Z", "--to", &instants[3]]);
     assert!(found.contains("/other/f"), "{found}");
     let log = server.ok(&["log", "/d/f"]);
     assert!(log.contains("forgotten by"), "{log}");

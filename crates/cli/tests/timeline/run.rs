@@ -22,7 +22,7 @@ fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
     let session = said.err.split(' ').nth(3).unwrap().to_owned();
     assert!(session.parse::<u64>().unwrap() > 1 << 53);
 
-    let events = server.json(&["log", "-R", "/", "--since", &before, "--full", "--json"]);
+    let events = server.json(&["log", "-R", "/", "--from", &before, "--full", "--json"]);
     let told: Vec<(&str, &str)> =
         events.iter().map(|event| (event["change"].as_str().unwrap(), event["path"].as_str().unwrap())).collect();
     assert_eq!(told, [("removed", "/kept"), ("modified", "/made"), ("added", "/made")]);
@@ -30,7 +30,7 @@ fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
         assert_eq!(event["session"], session);
         assert_eq!(event["command"], format!("sh -c {script}"));
     }
-    let short = server.json(&["log", "-R", "/", "--since", &before, "--json"]);
+    let short = server.json(&["log", "-R", "/", "--from", &before, "--json"]);
     assert!(short.iter().all(|event| event["command"] == "sh"), "the name of the program alone: {short:?}");
     let sessions = server.json(&["sessions", "--json"]);
     let own = sessions.iter().find(|own| own["session"] == session).unwrap();
