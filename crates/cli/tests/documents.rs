@@ -1,10 +1,14 @@
-//! What the README tells people to type works as it stands there: its blocks run word by word, one after the other, on a new machine.
+//! What the README and the page for operators tell people to type works as it stands there: the blocks run word by word, one after the
+//! other, on new machines.
 //!
 //! A block of `sh` runs; a block of `console` runs what stands behind `$ ` and is compared with what stands below it. Numbers of
 //! sessions, instants and times differ from run to run: what a block shows stands for what it was in this run. `make` is not run again
-//! here, but has to have such a target. `<!-- needs: PROGRAM -->` before a block leaves it out where that program is missing.
+//! here, but has to have such a target. `<!-- needs: PROGRAM -->` before a block leaves it out where that program is missing;
+//! `<!-- file: PATH -->` says that it is a file, which only its user can read. Indented blocks show what is said elsewhere, or what takes
+//! systemd (`make services`).
 //!
-//! The machine is one of namespaces: its own mounts, network and processes. `/mnt`, `/srv` and `/var/lib` are empty.
+//! A machine is one of namespaces: its own mounts, network and processes. `/mnt`, `/srv` and `/var/lib` are empty. What ends with
+//! `# on db2` runs on another machine of that name, with mounts of its own, on the same network.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
@@ -19,20 +23,29 @@ struct Block {
     line: usize,
     language: String,
     needs: Option<String>,
+    /// The file that it is.
+    file: Option<String>,
     text: String,
 }
 
 fn blocks_of(document: &str) -> Vec<Block> {
-    let (mut blocks, mut open, mut needs) = (Vec::new(), None::<Block>, None);
+    let (mut blocks, mut open, mut needs, mut file) = (Vec::new(), None::<Block>, None, None);
     for (number, line) in document.lines().enumerate() {
         match (&mut open, line.strip_prefix("```")) {
             (None, Some(language)) => {
                 let language = language.to_owned();
-                open = Some(Block { line: number + 1, language, needs: needs.take(), text: String::new() });
+                open = Some(Block {
+                    line: number + 1,
+                    language,
+                    needs: needs.take(),
+                    file: file.take(),
+                    text: String::new(),
+                });
             }
             (None, None) => {
-                let found = line.strip_prefix("<!-- needs: ").and_then(|line| line.strip_suffix(" -->"));
-                needs = found.map(str::to_owned).or(needs.filter(|_| line.is_empty()));
+                let said = |what| line.strip_prefix(what).and_then(|line: &str| line.strip_suffix(" -->"));
+                needs = said("<!-- needs: ").map(str::to_owned).or(needs.filter(|_| line.is_empty()));
+                file = said("<!-- file: ").map(str::to_owned).or(file.filter(|_| line.is_empty()));
             }
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (Some(block), None) => block.text += &format!("{line}\n"),
@@ -51,23 +64,39 @@ struct Shell {
 
 impl Shell {
     fn start(work: &Path) -> Shell {
-        for directory in ["mnt", "srv", "lib", "home", "here"] {
+        for directory in ["mnt", "srv", "lib", "home", "here", "machines"] {
             fs::create_dir(work.join(directory)).unwrap();
         }
         let mut command = Command::new("unshare");
-        let root: &[&str] = if nix::unistd::geteuid().is_root() { &[] } else { &["--map-root-user"] };
-        command.args(root).args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash"]);
+        command.args(user()).args(NAMESPACES).arg("bash");
         let path = format!("{}:{}", binaries().display(), std::env::var("PATH").unwrap());
         command.env("PATH", path).env("HOME", work.join("home")).env_remove("FRIEZE_SERVER").env_remove("FRIEZE_KEY");
         command.env("TZ", "UTC").env("LC_ALL", "C").current_dir(work).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let (to, from) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         let mut shell = Shell { process, to, from };
-        let prepare = "exec 2>&1; set -e; ip link set lo up; mount --bind mnt /mnt; mount --bind srv /srv; \
-                       mount --bind lib /var/lib; cd here; set +e";
-        let (said, status) = shell.run(prepare);
+        // Their names are those of the pages; what is written to /etc stays there.
+        let names = "for n in 1 2 3; do echo 127.0.0.1$n db$n >>etc/hosts; done";
+        let prepare = format!(
+            "exec 2>&1; set -e; ip link set lo up; mount --bind mnt /mnt; mount --bind srv /srv; mount --bind lib /var/lib; \
+             cp -a /etc etc 2>/dev/null || true; {names}; mount --bind etc /etc; mkdir -p /etc/frieze; \
+             cd here; set +e"
+        );
+        let (said, status) = shell.run(&prepare);
         assert_eq!(status, 0, "{said}");
         shell
+    }
+
+    /// A further machine: with mounts of its own, and the same network.
+    fn machine(&mut self, name: &str) {
+        // It is there as long as a process is in it.
+        let begin = format!(
+            "[ -e ../machines/{name} ] || {{ mkdir ../machines/{name}; mkfifo ../machines/{name}.ready; unshare --mount --uts sh -c \
+             'hostname {name}; mount --bind ../machines/{name} /srv; echo $$ >../machines/{name}.ready; exec tail -f /dev/null' \
+             >/dev/null 2>&1 & read pid <../machines/{name}.ready; echo $pid >../machines/{name}.pid; }}"
+        );
+        let (said, status) = self.run(&begin);
+        assert_eq!(status, 0, "{name}: {said}");
     }
 
     /// Begins what goes on beside the commands, and waits until it says that it is ready, as people do.
@@ -110,7 +139,14 @@ impl Drop for Shell {
 
 /// True for a line of a server's log.
 fn is_log(line: &str) -> bool {
-    line.starts_with(|first: char| first.is_ascii_digit()) && line.contains("Z  INFO frieze::")
+    line.starts_with("20") && ["Z  INFO frieze", "Z  WARN frieze"].iter().any(|level| line.contains(level))
+}
+
+const NAMESPACES: [&str; 6] = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+/// Who is not root is root in namespaces of a user of its own.
+fn user() -> &'static [&'static str] {
+    if nix::unistd::geteuid().is_root() { &[] } else { &["--map-root-user"] }
 }
 
 fn binaries() -> PathBuf {
@@ -156,9 +192,34 @@ fn compare(shell: &mut Shell, block: &Block, place: &str) {
     }
 }
 
+/// Runs a line of a block as somebody types it.
+fn type_line(shell: &mut Shell, line: &str, makefile: &str, place: &str) {
+    if let Some(target) = line.strip_prefix("make ") {
+        let target = target.split(' ').next().unwrap();
+        assert!(makefile.contains(&format!("\n{target}:")), "{place}: make has no target {target}");
+        return;
+    }
+    let (command, remark) = line.split_once("  #").unwrap_or((line, ""));
+    let mut command = command.trim_end().to_owned();
+    if let Some(machine) = remark.trim().strip_prefix("on ") {
+        shell.machine(machine);
+        command = format!("nsenter --target $(cat ../machines/{machine}.pid) --mount --uts {command}");
+    }
+    if command.ends_with('&') {
+        return shell.begin(&command);
+    }
+    let (said, status) = shell.run(&command);
+    assert_eq!(status, 0, "{place}: {command}\n{said}");
+}
+
 fn run(document: &str) {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         eprintln!("skipped: {document} mounts a file system, and /dev/fuse cannot be opened here: {error}");
+        return;
+    }
+    let namespaces = Command::new("unshare").args(user()).args(NAMESPACES).arg("true").output();
+    if !namespaces.as_ref().is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: {document} is run in namespaces, which cannot be made here: {namespaces:?}");
         return;
     }
     let text = fs::read_to_string(root().join(document)).unwrap();
@@ -175,29 +236,19 @@ fn run(document: &str) {
             continue;
         }
         count += 1;
+        if let Some(path) = &block.file {
+            let (said, status) = shell.run(&format!("(umask 077; cat >{path} <<'END'\n{}END\n)", block.text));
+            assert_eq!(status, 0, "{place}: {said}");
+            continue;
+        }
         match &block.language[..] {
             "console" => compare(&mut shell, &block, &place),
-            "sh" => {
-                for line in block.text.lines() {
-                    if let Some(target) = line.strip_prefix("make ") {
-                        let target = target.split(' ').next().unwrap();
-                        assert!(makefile.contains(&format!("\n{target}:")), "{place}: make has no target {target}");
-                        continue;
-                    }
-                    let command = line.split("  #").next().unwrap().trim_end();
-                    if command.ends_with('&') {
-                        shell.begin(line);
-                        continue;
-                    }
-                    let (said, status) = shell.run(line);
-                    assert_eq!(status, 0, "{place}: {line}\n{said}");
-                }
-            }
+            "sh" => block.text.lines().for_each(|line| type_line(&mut shell, line, &makefile, &place)),
             "python" => {}
             other => panic!("{place}: a block of {other:?} is neither run nor read"),
         }
     }
-    assert!(count > 5, "{document} has {count} blocks");
+    assert!(count > 4, "{document} has {count} blocks");
     // Mounts end before what they are mounts of.
     shell.run("for at in /mnt/*; do frieze umount \"$at\"; done");
 }
@@ -205,6 +256,11 @@ fn run(document: &str) {
 #[test]
 fn the_readme_does_what_it_says() {
     run("README.md");
+}
+
+#[test]
+fn three_servers_are_made_from_the_page_alone() {
+    run("docs/operating.md");
 }
 
 #[test]
