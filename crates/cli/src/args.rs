@@ -20,7 +20,7 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, V
 pub(crate) use attributes::{Chmod, Chown, Touch};
 pub(crate) use care::{Export, Fsck, Scrub};
 pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand, Goal, Wait};
-pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Rmdir, SetQuota, Stat};
+pub(crate) use files::{Cat, Cp, Df, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Rmdir, SetQuota, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
 pub(crate) use timeline::{Diff, Find, Log, OldIntervals, RunWith, Sessions};
@@ -185,6 +185,7 @@ pub(crate) enum Command {
     Chown(Chown),
     Touch(Touch),
     Du(Du),
+    Df(Df),
     Quota(SetQuota),
     Log(Log),
     Clone(CloneTree),

@@ -1,11 +1,11 @@
-//! `quota`: how much may lie below directories, and how much does.
+//! `quota` and `df`: how much may lie below directories, how much does, and how much room is left.
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, Fs, Quota, Usage};
+use frieze_client::{FileKind, Fs, Quota, Room, Target, Usage};
 use serde_json::json;
 
-use crate::args::SetQuota;
+use crate::args::{Df, SetQuota};
 use crate::copy::{self, target};
 use crate::format::{self, Table};
 use crate::path::FsPath;
@@ -54,6 +54,64 @@ pub(crate) fn quota(run: &mut Run, args: &SetQuota) -> Result<()> {
         table.lines().try_for_each(|line| run.print(&line))?;
     }
     Ok(())
+}
+
+/// `frieze df`.
+pub(crate) fn df(run: &mut Run, args: &Df) -> Result<()> {
+    args.no_past.refuse()?;
+    let paths = copy::parse_all(&args.paths)?;
+    let fs = run.fs()?;
+    let device = Room::on_device(&run.client()?.status()?);
+    let mut table = Table::new(&[true, true, true, true, false]);
+    let (all, free) = if args.inodes { ("INODES", "IFREE") } else { ("SIZE", "AVAIL") };
+    table.row([all, "USED", free, "USE%", "PATH"].map(str::to_owned));
+    for path in paths {
+        let room = match room(&fs, &path, device) {
+            Ok(room) => room,
+            Err(error) => {
+                run.report(&path.to_string(), error)?;
+                continue;
+            }
+        };
+        let (used, inodes_used) = (room.capacity_bytes - room.free_bytes, room.inodes - room.inodes_free);
+        let item = || {
+            json!({
+                "path": path.to_string(),
+                "bytes": room.capacity_bytes,
+                "bytes_used": used,
+                "bytes_free": room.free_bytes,
+                "inodes": room.inodes,
+                "inodes_used": inodes_used,
+                "inodes_free": room.inodes_free,
+            })
+        };
+        run.item(item, || None)?;
+        let shown = |number: u64| if args.human { format::human(number) } else { number.to_string() };
+        let (all, used, free) = match args.inodes {
+            true => (room.inodes, inodes_used, room.inodes_free),
+            false => (room.capacity_bytes, used, room.free_bytes),
+        };
+        // As df(1): what is begun counts.
+        let percent = (u128::from(used) * 100).div_ceil(u128::from(all.max(1)));
+        table.row([shown(all), shown(used), shown(free), format!("{percent}%"), path.to_string()]);
+    }
+    if !run.json() {
+        table.lines().try_for_each(|line| run.print(&line))?;
+    }
+    Ok(())
+}
+
+/// The room at a path that is there.
+fn room(fs: &Fs, path: &FsPath, device: Room) -> Result<Room> {
+    fs.stat(&target(path, true))?;
+    let mut room = device;
+    for place in Room::places(path.as_bytes()) {
+        // Who may not look at a directory above is told of those below.
+        if let Ok(Some((quota, used))) = fs.quota(&Target::path(place)) {
+            room = room.under(&quota, &used);
+        }
+    }
+    Ok(room)
 }
 
 /// Sets what is to be set, and answers what is so then.

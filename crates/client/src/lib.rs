@@ -38,6 +38,7 @@ mod options;
 mod patience;
 mod pool;
 mod posting;
+mod room;
 mod servers;
 mod session;
 mod sharing;
@@ -82,6 +83,7 @@ pub mod flags {
 }
 
 pub use options::Options;
+pub use room::Room;
 pub use sharing::ForgetOptions;
 pub use timeline::Interval;
 pub use together::Part;

@@ -51,6 +51,8 @@ struct State {
     lost: BTreeSet<u64>,
     waiting: BTreeMap<u64, Waiting>,
     last_wait: u64,
+    /// How often a server that has started anew was asked again for what is waited for.
+    lives: u64,
     is_watching: bool,
 }
 
@@ -63,6 +65,9 @@ struct Held {
 
 struct Waiting {
     wanted: Held,
+    /// The server has answered that it waits. Before, the question is under way and finds the server by itself: asked a second time
+    /// beside it, the lock would be given a second time after the program has given it back, and nobody would hold it.
+    is_known: bool,
     thread: u32,
     answer: Answer,
 }
@@ -93,13 +98,26 @@ impl Locking {
             state.last_wait += 1;
             let number = state.last_wait;
             // Before it is asked for: the server may tell that it is held before it answers the question.
-            state.waiting.insert(number, Waiting { wanted, thread, answer: answered });
+            state.waiting.insert(number, Waiting { wanted, is_known: false, thread, answer: answered });
             number
         };
-        match self.ask(client, wanted, number) {
-            Ok(LockOutcome::Waiting) => self.watch_signals(client),
-            outcome => self.finish(number, outcome.and_then(errno_of)),
+        loop {
+            let lives = self.lock().lives;
+            match self.ask(client, wanted, number) {
+                Ok(LockOutcome::Waiting) => {
+                    let mut state = self.lock();
+                    let is_of_now = state.lives == lives;
+                    let Some(waiting) = state.waiting.get_mut(&number) else { return };
+                    if is_of_now {
+                        waiting.is_known = true;
+                        break;
+                    }
+                    // The server may have started anew since it answered.
+                }
+                outcome => return self.finish(number, outcome.and_then(errno_of)),
+            }
         }
+        self.watch_signals(client);
     }
 
     /// Looks at signals as long as somebody waits.
@@ -225,8 +243,12 @@ impl Locking {
                 break;
             }
         }
-        let waits: Vec<(u64, LockRange)> =
-            self.lock().waiting.iter().map(|(number, waiting)| (*number, waiting.wanted.range)).collect();
+        let waits: Vec<(u64, LockRange)> = {
+            let mut state = self.lock();
+            state.lives += 1;
+            let known = state.waiting.iter().filter(|(_, waiting)| waiting.is_known);
+            known.map(|(number, waiting)| (*number, waiting.wanted.range)).collect()
+        };
         for (number, range) in waits {
             match client.lock(range, number, true) {
                 Ok(LockOutcome::Waiting) => {}

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use frieze_client::Room;
 use nix::errno::Errno;
 
 use crate::cache::{Holding, Promise};
@@ -245,19 +246,6 @@ pub(crate) struct WantedLock {
     pub wait: bool,
 }
 
-/// Room in the file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Space {
-    /// Bytes in all.
-    pub capacity_bytes: u64,
-    /// Bytes free.
-    pub free_bytes: u64,
-    /// Inodes in all: those in use, and as many as can be made.
-    pub inodes: u64,
-    /// Inodes that can be made.
-    pub inodes_free: u64,
-}
-
 /// A line of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DirLine<'a> {
@@ -327,7 +315,7 @@ pub(crate) trait Operations: Send + Sync + 'static {
     ) -> Result<(), Errno>;
     fn fsyncdir(&self, handle: u64) -> Result<(), Errno>;
     fn releasedir(&self, handle: u64);
-    fn statfs(&self, node: NodeId) -> Result<Space, Errno>;
+    fn statfs(&self, node: NodeId) -> Result<Room, Errno>;
     /// `flags`: 0 either, 1 `XATTR_CREATE`, 2 `XATTR_REPLACE`.
     fn setxattr(&self, who: Who, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno>;
     fn getxattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno>;

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use frieze_base::InodeId;
-use frieze_client::{Attr, Client, FileKind, Fs, LockKind, LockRange, SetAttr, Special, Target, TimeValue};
+use frieze_client::{Attr, Client, FileKind, Fs, LockKind, LockRange, Room, SetAttr, Special, Target, TimeValue};
 use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode};
 use nix::errno::Errno;
 
@@ -25,7 +25,7 @@ use crate::moving::Moving;
 use crate::node::{Full, Node, NodeId, Nodes, Place, When};
 use crate::operations::{
     Allocate, Attributes, Changes, DirLine, Entry, FileLock, Found, LockFor, NewNode, NewTime, NodeKind, OpenHow,
-    Opened, Operations, RenameHow, SeekFor, Space, WantedLock, Who, WriteHow,
+    Opened, Operations, RenameHow, SeekFor, WantedLock, Who, WriteHow,
 };
 use crate::pages::Pages;
 use crate::refusals::{REFUSED_XATTR, Refusals};
@@ -469,7 +469,7 @@ impl Operations for Tree {
         drop(self.dirs.remove(handle));
     }
 
-    fn statfs(&self, node: NodeId) -> Result<Space, Errno> {
+    fn statfs(&self, node: NodeId) -> Result<Room, Errno> {
         self.room(node)
     }
 

@@ -426,6 +426,41 @@ impl Most {
     }
 }
 
+/// Show how much room is left.
+///
+/// The room on the device of the server that is asked; below a directory with a quota, if that leaves less, what it leaves. History takes
+/// room too, until 'frieze forget': USED is all that cannot be written. Of a cluster 'frieze cluster nodes' shows every server.
+#[derive(Debug, Args)]
+#[command(
+    disable_help_flag = true,
+    after_long_help = "\
+Examples:
+  frieze df
+  frieze df -h / /users/ada
+
+JSON: one line a path: path, bytes, bytes_used, bytes_free, inodes, inodes_used, inodes_free."
+)]
+pub(crate) struct Df {
+    /// Files or directories.
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Sizes as 4.0K, 1.5M.
+    #[arg(short = 'h', long)]
+    pub(crate) human: bool,
+
+    /// Inodes instead of bytes.
+    #[arg(short, long)]
+    pub(crate) inodes: bool,
+
+    /// Print help.
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
+}
+
 /// Sum up the sizes of trees.
 ///
 /// Prints the bytes that hold data (holes are not counted; a file with several names counts once) below each directory,

@@ -132,3 +132,28 @@ fn intervals_are_spelled_one_way() {
         assert!(said.contains(words), "{args:?}: {said}");
     }
 }
+
+#[test]
+fn df_says_what_can_be_written() {
+    let server = Served::start();
+    server.ok(&["mkdir", "/q"]);
+    let room = |path: &str| -> Value { serde_json::from_str(&server.ok(&["df", "--json", path])).unwrap() };
+    let (status, root): (Value, Value) = (serde_json::from_str(&server.ok(&["status", "--json"])).unwrap(), room("/"));
+    let near = |found: &Value, wanted: &Value| {
+        let (found, wanted) = (found.as_f64().unwrap(), wanted.as_f64().unwrap());
+        // Others use the disk, too.
+        assert!((found - wanted).abs() < wanted / 10.0 + 1e8, "{found} {wanted}");
+    };
+    near(&root["bytes_free"], &status["free_bytes"]);
+    assert_eq!(root["bytes"], root["bytes_used"].as_u64().unwrap() + root["bytes_free"].as_u64().unwrap());
+    if nix::unistd::geteuid().is_root() {
+        server.ok(&["quota", "/q", "--bytes", "1M", "--files", "3"]);
+        server.put("/q/f", "x".repeat(256 << 10));
+        let below = room("/q/f");
+        assert_eq!((&below["bytes"], &below["bytes_free"]), (&Value::from(1 << 20), &Value::from(3 << 18)));
+        assert_eq!((&below["inodes"], &below["inodes_free"]), (&Value::from(3), &Value::from(1)));
+        let said = server.ok(&["df", "-h", "/q"]);
+        assert_eq!(said, "SIZE  USED  AVAIL  USE%  PATH\n1.0M  256K   768K   25%  /q\n");
+    }
+    assert_eq!(server.fails(1, &["df", "/none"]).trim_end(), "frieze: df: /none: no such file or directory");
+}

@@ -65,8 +65,21 @@ fn what_is_followed_goes_on_until_it_is_interrupted() {
     for number in 0..4 {
         server.put(&format!("/{number}"), "text");
     }
-    let mut child = Command::new(env!("CARGO_BIN_EXE_frieze"))
-        .args(["log", "-R", "--json", "--follow", "-n", "2", "/", "--server", &server.address])
+    // Tests that run in the background of a shell ignore SIGINT, and what they start does.
+    let mut child = Command::new("env")
+        .args([
+            "--default-signal=INT",
+            env!("CARGO_BIN_EXE_frieze"),
+            "log",
+            "-R",
+            "--json",
+            "--follow",
+            "-n",
+            "2",
+            "/",
+            "--server",
+            &server.address,
+        ])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

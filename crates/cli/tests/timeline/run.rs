@@ -67,7 +67,9 @@ fn a_command_starts_where_it_was_called_and_with_the_signals_of_then() {
     std::fs::create_dir(mount.path.join("d")).unwrap();
     std::fs::write(mount.path.join("d/keep"), "precious").unwrap();
     let run = |script: &str| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_frieze"));
+        // Tests that run in the background of a shell ignore SIGINT, and what they start does.
+        let mut command = std::process::Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_frieze")]);
         command.args(["--server", &server.address, "run", "--", "sh", "-c", script]);
         command.current_dir(mount.path.join("d")).output().unwrap()
     };

@@ -87,6 +87,12 @@ impl Tree {
             let below = below.into_iter().filter(|id| self.is_directory(*id)).count() as u32;
             self.edit(id, stamp, |node| node.links = if named { 2 + below } else { 0 });
         }
+        // A directory that is made has the time that it is to have, whatever names it got.
+        for (id, new) in (first..).zip(&edit.new).filter(|_| edit.keeps_times) {
+            if self.is_directory(id) {
+                self.write(id, stamp, What::Touch { mtime_ns: new.mtime_ns });
+            }
+        }
         for state in &edit.states {
             let id = state.inode;
             if state.size.is_some() || !state.shares.is_empty() {
