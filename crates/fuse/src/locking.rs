@@ -263,15 +263,23 @@ impl Locking {
 
     /// Ends the waits of programs that have a signal to act on.
     pub(crate) fn interrupt(&self, client: &Client) {
-        let waiting: Vec<(u64, u32)> =
-            self.lock().waiting.iter().map(|(number, waiting)| (*number, waiting.thread)).collect();
-        for (number, thread) in waiting {
+        // A question that is under way cannot be taken back: it is looked at when it is answered.
+        let waiting: Vec<(u64, u32, LockRange)> = {
+            let state = self.lock();
+            let known = state.waiting.iter().filter(|(_, waiting)| waiting.is_known);
+            known.map(|(number, waiting)| (*number, waiting.thread, waiting.wanted.range)).collect()
+        };
+        for (number, thread, range) in waiting {
             if !has_signal(thread) {
                 continue;
             }
             match client.cancel_lock(number) {
-                // It was held before the signal was seen.
-                Ok(LockOutcome::Held) => self.served(&[number]),
+                // It was held before the signal was seen; or the server has started anew, and knows nothing of the wait.
+                Ok(LockOutcome::Held) => match client.lock(range, 0, false) {
+                    Ok(LockOutcome::Held) => self.served(&[number]),
+                    Ok(_) => self.finish(number, Err(Errno::EINTR)),
+                    Err(error) => tracing::debug!(%error, "a wait that was taken back is looked at again"),
+                },
                 _ => self.finish(number, Err(Errno::EINTR)),
             }
         }

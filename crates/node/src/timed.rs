@@ -234,6 +234,7 @@ impl Engine {
         }
         // Nothing was written to it since this state of it began.
         let at = inode.from;
+        self.close_here(id, at)?;
         let seen = Seen::at(id, inode.clone(), Some(at));
         let size = self.look(&[&seen])?.extent(&seen).size;
         let row = self.row_begun(plugin, &seen, size, scratch)?;
@@ -244,10 +245,7 @@ impl Engine {
         let time = self.rows_of(plugin, &seen, begin, &row, scratch, |rows| Ok(rows.time_of_last(&row, begin)));
         let newest = self.with_log_of(id, |log| log.newest_user_time(id, at))?;
         match time.ok().flatten() {
-            Some(time) if time <= user => {
-                self.close_here(id, at)?;
-                Ok(Some(Seen { user_time_open: true, ..seen }))
-            }
+            Some(time) if time <= user => Ok(Some(Seen { user_time_open: true, ..seen })),
             Some(_) if newest.is_none() => Ok(Some(Seen { empty: true, ..seen })),
             _ => Ok(None),
         }

@@ -198,9 +198,12 @@ impl Shown {
 
     /// The newest lines, the oldest of them first, and then what happens, until the process is interrupted.
     fn follow(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: Interval) -> Result<()> {
-        if args.limit.is_none() && args.from.is_none() {
-            self.left = FOLLOWED_LINES;
+        if args.limit.is_none() && args.from.is_some() {
+            // All of it, however much that is, goes out as it comes.
+            self.pages(run, fs, interval, Order::OldestFirst)?;
+            return self.go_on(run, fs, interval.upto);
         }
+        self.left = args.limit.unwrap_or(FOLLOWED_LINES);
         let (mut pages, mut rest) = (Vec::new(), Some(interval));
         while let Some(interval) = rest.filter(|rest| self.left > 0 && rest.after < rest.upto) {
             let mut page = self.page(run, fs, interval, Order::NewestFirst)?;
@@ -215,7 +218,11 @@ impl Shown {
             self.tell_forgotten(run, page.forgotten)?;
             self.print(run, page.items)?;
         }
-        let mut upto = interval.upto;
+        self.go_on(run, fs, interval.upto)
+    }
+
+    /// What happens after `upto`, until the process is interrupted or the name is gone.
+    fn go_on(&mut self, run: &mut Run, fs: &Fs, mut upto: Hlc) -> Result<()> {
         loop {
             run.flush()?;
             std::thread::park_timeout(FOLLOW_EVERY);
