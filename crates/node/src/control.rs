@@ -328,8 +328,11 @@ impl Control {
     /// The cluster at a glance.
     pub(crate) fn status(&self, premises: &dyn Premises) -> Option<Status> {
         let inner = lock(&self.inner);
-        let contacts = Contacts { last: lock(&self.contacts).clone(), no_leader_since: inner.no_leader_since };
         let at = self.moment();
+        // A leader that was lost since the last beat is missed here already.
+        let leader = premises.reign().map_or_else(|| premises.leader(), |_| Some(self.me));
+        let no_leader_since = leader.is_none().then(|| inner.no_leader_since.unwrap_or(at.mono));
+        let contacts = Contacts { last: lock(&self.contacts).clone(), leader, no_leader_since };
         let mut status = None;
         premises.state(&mut |state| {
             status = state.is_founded().then(|| inner.overseer.status(at, state, &contacts));

@@ -75,7 +75,9 @@ pub struct NodeStatus {
 pub struct Contacts {
     /// When something last came from each.
     pub last: BTreeMap<NodeId, MonoTime>,
-    /// While nobody is known to lead: since when.
+    /// The leader that the metalog knows at this moment; the overseer follows it a beat later.
+    pub leader: Option<NodeId>,
+    /// Without a leader: since when.
     pub no_leader_since: Option<MonoTime>,
 }
 
@@ -165,11 +167,11 @@ impl Overseer {
 
     /// The cluster as it is known here. At a node that does not lead, what the log knows; where nobody leads, what `contacts` vouch for.
     pub fn status(&self, at: Moment, state: &State, contacts: &Contacts) -> Status {
-        let since = contacts.no_leader_since.filter(|_| self.leader.is_none());
+        let since = contacts.no_leader_since.filter(|_| contacts.leader.is_none());
         let view = View { overseer: self, at, state, contacts };
         Status {
             cluster: state.cluster(),
-            leader: self.leader,
+            leader: contacts.leader,
             version: state.version(),
             table_version: state.table_version(),
             replicas: state.replicas(),
@@ -204,7 +206,7 @@ impl View<'_> {
             _ if node.id == overseer.me => false,
             // That its lease has ended is not decided yet, and without a majority never is.
             Some(leading) => leading.nodes.get(&node.id).is_some_and(|watched| watched.lease_ends <= at.mono),
-            None if overseer.leader.is_some() => false,
+            None if self.contacts.leader.is_some() => false,
             None => !self.contacts.last.get(&node.id).is_some_and(is_recent),
         };
         match node.state() {

@@ -33,10 +33,11 @@ fn words(status: &Status) -> Vec<String> {
 fn of_follower(state: &State, leader: Option<u32>, ms: u64, last: &[(u32, u64)]) -> Status {
     let mut overseer = Overseer::new(NodeId(2), Settings::default());
     let at = |ms: u64| Moment { mono: MonoTime(ms * MS), wall_us: NEW_YEAR_US + ms * 1000 };
-    overseer.step(at(0), state, Input::Follow(leader.map(NodeId)), &mut Vec::new());
+    // The overseer hears a beat later who leads; what it is told of the leader counts.
+    overseer.step(at(0), state, Input::Follow(Some(NodeId(1))), &mut Vec::new());
     let last: BTreeMap<_, _> = last.iter().map(|(node, ms)| (NodeId(*node), MonoTime(ms * MS))).collect();
     let no_leader_since = leader.is_none().then_some(MonoTime(0));
-    overseer.status(at(ms), state, &Contacts { last, no_leader_since })
+    overseer.status(at(ms), state, &Contacts { last, leader: leader.map(NodeId), no_leader_since })
 }
 
 #[test]
@@ -103,7 +104,8 @@ fn a_leader_does_not_call_up_whose_lease_has_ended_though_nobody_decides_it() {
     let state = desk.state.clone();
     desk.pass(2100, &[1]);
     let at = Moment { mono: MonoTime(desk.now * MS), wall_us: 0 };
-    let status = desk.overseer.status(at, &state, &Contacts::default());
+    let contacts = Contacts { leader: Some(NodeId(1)), ..Contacts::default() };
+    let status = desk.overseer.status(at, &state, &contacts);
     let states: Vec<NodeState> = status.nodes.iter().map(|node| node.state).collect();
     assert_eq!((states, status.whole()), (vec![NodeState::Up, NodeState::Unknown, NodeState::Unknown], 0));
 }
