@@ -24,6 +24,7 @@ mod cut;
 mod edit;
 mod ended;
 mod error;
+mod extent;
 mod forget;
 mod history;
 mod inode;
@@ -50,6 +51,7 @@ pub use cut::Cut;
 pub use edit::EDIT_STEPS_MAX;
 pub use ended::ENDED_SESSIONS_MAX;
 pub use error::Error;
+pub use extent::Extent;
 pub use forget::{
     FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Owners, Pins, SharedState, VisitAuthors, pack_owners,
     shared_states, visit_authors,

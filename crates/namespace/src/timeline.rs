@@ -180,37 +180,46 @@ impl Revision {
 
 impl Changed {
     /// Reads what changed in (`after`, `upto`], of subjects that `keep` wants: it is asked once for each. `upto` has to
-    /// be closed.
+    /// be closed. `stamps`: the only transactions of the interval that matter, in order, where they are known.
     ///
     /// # Errors
     /// `Overloaded` if the interval holds more than `max` changes: ask for a shorter one. Those of the store and of `keep`.
     ///
     /// # Cost
-    /// The interval's entries of the index of time, and for each subject that is kept its versions in the interval and
-    /// the one before.
+    /// The interval's entries of the index of time, or those of the transactions that matter; and for each subject that is kept its
+    /// versions in the interval and the one before.
     pub fn read(
         history: &dyn History,
         after: Hlc,
         upto: Hlc,
+        stamps: Option<&[Hlc]>,
         max: usize,
         keep: &mut dyn FnMut(&Subject) -> Result<bool, Fault>,
     ) -> Result<Changed, Fault> {
         let mut answer = Changed::default();
-        let mut stamps: BTreeMap<Subject, Vec<Hlc>> = BTreeMap::new();
+        let mut found: BTreeMap<Subject, Vec<Hlc>> = BTreeMap::new();
         let mut count = 0;
         let mut broken = Ok(());
-        answer.index_entries = history.changed(after, upto, &mut |stamp, key| {
+        let mut look = |stamp: Hlc, key: &[u8]| {
             count += 1;
             match Subject::of(key) {
                 Ok(subject) => {
                     if let Some(subject) = subject {
-                        stamps.entry(subject).or_default().push(stamp);
+                        found.entry(subject).or_default().push(stamp);
                     }
                 }
                 Err(error) => broken = Err(error),
             }
             broken.is_ok() && count <= max
-        })?;
+        };
+        match stamps {
+            None => answer.index_entries = history.changed(after, upto, &mut look)?,
+            Some(stamps) => {
+                for stamp in stamps {
+                    answer.index_entries += history.changed(stamp.previous(), *stamp, &mut look)?;
+                }
+            }
+        }
         broken?;
         if count > max {
             return Err(Fault::new(
@@ -218,7 +227,7 @@ impl Changed {
                 format!("more than {max} changes of names and attributes in the interval: ask for a shorter one"),
             ));
         }
-        for (subject, stamps) in stamps {
+        for (subject, stamps) in found {
             if !keep(&subject)? {
                 continue;
             }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{World, root, user};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Changed, Cut, History, State, Subject, names_at};
+use frieze_namespace::{Changed, Cut, Extent, History, State, Subject, Transaction, names_at};
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{Op, RemoveXattr, SetAttr, SetXattr, Target};
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn walk(world: &World, at: Hlc) -> (Names, BTreeMap<InodeId, BTreeSet<String>>) 
 }
 
 fn all(world: &World, after: Hlc, upto: Hlc) -> Changed {
-    Changed::read(&world.history, after, upto, usize::MAX, &mut |_| Ok(true)).unwrap()
+    Changed::read(&world.history, after, upto, None, usize::MAX, &mut |_| Ok(true)).unwrap()
 }
 
 /// Names that can be reached from the root.
@@ -139,6 +139,37 @@ proptest! {
     }
 
     #[test]
+    fn what_ever_lay_below_a_directory_is_in_its_extent(seed in any::<u64>()) {
+        let mut rng = Rng::new(seed);
+        let mut world = World::new();
+        let start = world.stamp;
+        for _ in 0..120 {
+            step(&mut world, &mut rng);
+        }
+        let (after, upto) = (Hlc(rng.between(start.0, world.stamp.0 + 1)), world.stamp);
+        let (transactions, _) = Transaction::list(&world.history, after, upto, usize::MAX, usize::MAX).unwrap();
+        let caller = root();
+        for id in (1..=world.ns.last_id().0).map(InodeId) {
+            let extent = Extent::find(&world.history, id, after, upto, usize::MAX).unwrap().unwrap();
+            for transaction in &transactions {
+                for at in [transaction.stamp.previous(), transaction.stamp] {
+                    let mut cut = Cut::new(&world.history, at, &caller);
+                    for subject in &transaction.subjects {
+                        let mut inside = subject.inode() == id;
+                        for named in cut.names(subject.inode()).unwrap() {
+                            inside |= cut.is_within(named.parent, id).unwrap();
+                        }
+                        prop_assert!(!inside || extent.holds(subject.inode()), "{:?} below {} at {}", subject, id, at);
+                        prop_assert!(!inside || extent.stamps(after, upto).contains(&transaction.stamp));
+                    }
+                }
+            }
+        }
+        let whole = Extent::find(&world.history, InodeId::ROOT, after, upto, usize::MAX).unwrap().unwrap();
+        prop_assert_eq!(Extent::find(&world.history, InodeId::ROOT, after, upto, whole.inodes().count() / 2).unwrap(), None);
+    }
+
+    #[test]
     fn names_and_paths_of_an_inode_are_those_of_a_walk(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
         let mut world = World::new();
@@ -221,7 +252,7 @@ fn an_interval_with_too_many_changes_is_refused_with_words() {
     for number in 0..10 {
         world.file(&format!("/f{number}"));
     }
-    let refused = Changed::read(&world.history, after, world.stamp, 5, &mut |_| Ok(true));
+    let refused = Changed::read(&world.history, after, world.stamp, None, 5, &mut |_| Ok(true));
     assert_eq!(refused.map_err(|fault| fault.reason), Err(Reason::Overloaded));
 }
 

@@ -16,8 +16,9 @@ use frieze_wire::txn::Caller;
 
 use crate::cuts::CutPair;
 use crate::engine::Engine;
+use crate::scope::Scope;
 use crate::story::{apart, exact};
-use crate::timeline::{Changes, FileChange, Interval, Scope};
+use crate::timeline::{Changes, FileChange, Interval};
 
 /// Spans told of one file; beyond, the reader compares the two states.
 pub(crate) const SPANS_MAX: usize = 64;

@@ -40,9 +40,9 @@ impl Engine {
         let interval = Interval { after: at, upto: now };
         self.answer(exact(at))?;
         self.answer(exact(now))?;
-        let (mut files, _) = self.touched(interval)?;
+        let (mut files, _) = self.touched(interval, &|_| true)?;
         let mut held = Held::default();
-        let changed = Changed::read(self.meta.versions(), at, now, CHANGES_MAX, &mut |subject| {
+        let changed = Changed::read(self.meta.versions(), at, now, None, CHANGES_MAX, &mut |subject| {
             if let Subject::Inode(id) = subject {
                 files.insert(*id);
             }

@@ -51,6 +51,7 @@ mod reading;
 mod reclaim;
 mod remains;
 mod removal;
+mod scope;
 mod scrub;
 mod seen;
 mod serve;

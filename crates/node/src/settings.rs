@@ -176,6 +176,15 @@ pub struct Settings {
     /// Format version of the segments that are made. Not for operators: tests make directories of older servers with it.
     #[serde(skip, default = "newest_segment_version")]
     pub segment_version: u8,
+    /// Changes in the whole tree up to which a question about a part of it looks at all of them. Not for operators: tests ask with 0, and
+    /// have the same answers.
+    #[serde(skip, default = "few_changes")]
+    pub few_changes: usize,
+}
+
+/// About what it costs to find that a part of the tree is not small.
+fn few_changes() -> usize {
+    1 << 10
 }
 
 fn newest_segment_version() -> u8 {
@@ -228,6 +237,7 @@ impl Default for Settings {
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
             segment_version: newest_segment_version(),
+            few_changes: few_changes(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, MAY_READ, Named, PastSession, Resolved, Transaction, changes_of, newest_changes_since};
+use frieze_namespace::{Cut, MAY_READ, PastSession, Transaction, changes_of, newest_changes_since};
 use frieze_wire::message::{Answered, FileKind, View};
 use frieze_wire::timeline::{
     CONTENT, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Span, Story, StoryReply,
@@ -20,8 +20,9 @@ use crate::caching::Asking;
 use crate::cuts::CutPair;
 use crate::differences::{IfForgotten, SPANS_MAX};
 use crate::engine::Engine;
+use crate::scope::{Area, Scope, records_max, scope_of};
 use crate::session::Principal;
-use crate::timeline::{FileChange, Interval, Scope, Written};
+use crate::timeline::{FileChange, Interval, Written};
 use crate::unshown::{Asked, Page};
 use crate::views::page;
 
@@ -30,10 +31,6 @@ const ANSWER_BYTES_MAX: usize = 3 << 20;
 /// Transactions looked at for one page of a story, whoever may see them, and names, inodes and attributes in them.
 const STAMPS_MAX: usize = 20_000;
 const SUBJECTS_MAX: usize = 1 << 16;
-/// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of writes, or
-/// lie elsewhere.
-const RECORDS_PER_EVENT: usize = 4;
-const RECORDS_MIN: usize = 4096;
 /// Transactions looked at for a page of the newest events, at least.
 const NEWEST_MIN: usize = 256;
 
@@ -136,11 +133,11 @@ impl Engine {
         if let Some(forgotten) = forgotten {
             whole.after = Hlc(forgotten.before).previous().min(whole.upto);
         }
-        let scope = scope_of(&found, ask.recursive);
+        let area = self.area(scope_of(&found, ask.recursive), whole)?;
         let max = page(ask.count_max);
         let (Told { events, upto }, untold) = match ask.newest_first {
-            true => self.newest_story_of(&principal.caller, scope, &mut whole, max)?,
-            false => self.story_of(&principal.caller, scope, whole, max)?,
+            true => self.newest_story_of(&principal.caller, &area, &mut whole, max)?,
+            false => self.story_of(&principal.caller, &area, whole, max)?,
         };
         let sessions = self.infos(principal, events.iter().map(|event| event.session))?;
         let Untold { hidden, left_out } = untold;
@@ -162,15 +159,15 @@ impl Engine {
     fn newest_story_of(
         &self,
         caller: &Caller,
-        scope: Scope,
+        area: &Area,
         whole: &mut Interval,
         max: usize,
     ) -> Result<(Told, Untold), Fault> {
         // Whoever wants one event would not get it sooner by a look at one transaction after the other.
         let looked_at = max.max(NEWEST_MIN);
-        whole.after = self.newest_since(scope, *whole, looked_at)?;
+        whole.after = self.newest_since(area, *whole, looked_at)?;
         let (mut told, untold) = loop {
-            let (told, untold) = self.story_of(caller, scope, *whole, looked_at)?;
+            let (told, untold) = self.story_of(caller, area, *whole, looked_at)?;
             if told.upto >= whole.upto {
                 break (told, untold);
             }
@@ -187,34 +184,31 @@ impl Engine {
 
     /// Where a page begins that ends with the interval, if what happened in it is spread as usual; the start of the interval if all
     /// of it may be a page.
-    fn newest_since(&self, scope: Scope, whole: Interval, max: usize) -> Result<Hlc, Fault> {
-        let Interval { after, upto } = whole;
-        let after = self.data.device().reach_back(after, upto, records_max(max));
+    fn newest_since(&self, area: &Area, whole: Interval, max: usize) -> Result<Hlc, Fault> {
+        let Interval { upto, .. } = whole;
+        let after = area.reach_back(self.data.device(), whole, records_max(max));
         let history = self.meta.versions();
-        match scope {
+        if let Some(stamps) = area.stamps(Interval { after, upto }) {
+            return Ok(stamps.len().checked_sub(max).map_or(after, |first| stamps[first].previous()));
+        }
+        match area.scope {
             Scope::Names(directory) => newest_changes_since(history, directory, after, upto, max),
             Scope::Everything | Scope::Within(_) => Transaction::newest_since(history, after, upto, max, SUBJECTS_MAX),
         }
     }
 
     /// What happened in an interval within a scope, oldest first: a page of about `max` events.
-    fn story_of(
-        &self,
-        caller: &Caller,
-        scope: Scope,
-        mut whole: Interval,
-        max: usize,
-    ) -> Result<(Told, Untold), Fault> {
-        whole.upto = self.data.device().reach(whole.after, whole.upto, records_max(max));
-        let transactions = self.transactions(scope, &mut whole)?;
-        let (mut events, upto, mut untold) = self.steps(caller, scope, whole, &transactions, max)?;
+    fn story_of(&self, caller: &Caller, area: &Area, mut whole: Interval, max: usize) -> Result<(Told, Untold), Fault> {
+        whole.upto = area.reach(self.data.device(), whole, records_max(max));
+        let transactions = self.transactions(area, &mut whole)?;
+        let (mut events, upto, mut untold) = self.steps(caller, area, whole, &transactions, max)?;
         // Writes of the same stretch of time; a page that they make too long ends earlier.
         let mut interval = Interval { upto, ..whole };
         let mut passing = Passing::of(&events);
         // What is left out may have brought a file here, and taken it away again.
         passing.any |= untold.left_out;
         let writes = loop {
-            let (writes, some_untold) = self.runs(caller, scope, interval, &transactions, &passing)?;
+            let (writes, some_untold) = self.runs(caller, area, interval, &transactions, &passing)?;
             let mut stamps: Vec<(u64, usize)> =
                 events.iter().chain(&writes).map(|event| (event.stamp, bytes_of(event))).collect();
             stamps.sort_unstable();
@@ -244,14 +238,17 @@ impl Engine {
 
     /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too many
     /// for a page, the interval ends with the last of them.
-    fn transactions(&self, scope: Scope, interval: &mut Interval) -> Result<Vec<Transaction>, Fault> {
-        let history = self.meta.versions();
-        let Scope::Names(directory) = scope else {
-            let (found, end) = Transaction::list(history, interval.after, interval.upto, STAMPS_MAX, SUBJECTS_MAX)?;
-            interval.upto = end;
-            return Ok(found);
+    fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<Transaction>, Fault> {
+        let (history, Interval { after, upto }) = (self.meta.versions(), *interval);
+        let stamps = match (area.stamps(*interval), area.scope) {
+            (Some(stamps), _) => stamps[..stamps.len().min(STAMPS_MAX)].to_vec(),
+            (None, Scope::Names(directory)) => changes_of(history, directory, after, upto, STAMPS_MAX)?,
+            (None, _) => {
+                let (found, end) = Transaction::list(history, after, upto, STAMPS_MAX, SUBJECTS_MAX)?;
+                interval.upto = end;
+                return Ok(found);
+            }
         };
-        let stamps = changes_of(history, directory, interval.after, interval.upto, STAMPS_MAX)?;
         if stamps.len() == STAMPS_MAX {
             interval.upto = *stamps.last().expect("there are many");
         }
@@ -266,20 +263,20 @@ impl Engine {
     fn steps(
         &self,
         caller: &Caller,
-        scope: Scope,
+        area: &Area,
         whole: Interval,
         transactions: &[Transaction],
         max: usize,
     ) -> Result<(Vec<Difference>, Hlc, Untold), Fault> {
         let (mut events, mut untold) = (Vec::new(), Untold::default());
-        let mut cuts = self.sweep(caller, scope, whole.after);
+        let mut cuts = self.sweep(caller, area, whole.after);
         for transaction in transactions {
             if events.len() >= max {
                 return Ok((events, transaction.stamp.previous(), untold));
             }
             let cuts = cuts.before(transaction)?;
-            let changes = self.changes_by(transaction, scope, cuts)?;
-            let told = self.differences(caller, scope, cuts, &changes, IfForgotten::LeaveOut)?;
+            let changes = self.changes_by(transaction, area.scope, cuts)?;
+            let told = self.differences(caller, area.scope, cuts, &changes, IfForgotten::LeaveOut)?;
             untold.hidden |= told.hidden;
             untold.left_out |= told.left_out;
             events.extend(told.all);
@@ -293,24 +290,24 @@ impl Engine {
     fn runs(
         &self,
         caller: &Caller,
-        scope: Scope,
+        area: &Area,
         interval: Interval,
         transactions: &[Transaction],
         passing: &Passing,
     ) -> Result<(Vec<Difference>, Untold), Fault> {
         let mut ends = CutPair::new(self.meta.versions(), interval, caller);
-        let (files, _) = self.files_changed(scope, interval, &mut ends, &|inode| passing.holds(inode))?;
+        let (files, _) = self.files_changed(area, interval, &mut ends, &|inode| passing.holds(inode))?;
         let (mut events, mut untold) = (Vec::new(), Untold::default());
         untold.left_out = files.iter().any(|file| file.lost);
         let runs: Vec<Run> = files.iter().flat_map(runs_of).collect();
         let mut last: Vec<(usize, usize)> = runs.iter().map(|run| run.writes.len() - 1).enumerate().collect();
-        let found = self.tell_runs(caller, scope, interval, transactions, &runs, &mut last)?;
+        let found = self.tell_runs(caller, area, interval, transactions, &runs, &mut last)?;
         // The file had lost its name by then, or had been moved away, while the session went on writing; or a snapshot alone
         // keeps what it was in the middle of the run: an earlier write is told.
         let rest = found.iter().zip(&runs).enumerate().filter(|(_, (told, _))| !told.is_inside());
         let mut earlier: Vec<(usize, usize)> =
             rest.flat_map(|(number, (_, run))| (0..run.writes.len() - 1).map(move |write| (number, write))).collect();
-        let found_earlier = self.tell_runs(caller, scope, interval, transactions, &runs, &mut earlier)?;
+        let found_earlier = self.tell_runs(caller, area, interval, transactions, &runs, &mut earlier)?;
         for ((told, earlier), run) in found.into_iter().zip(found_earlier).zip(&runs) {
             for mut told in [told, earlier] {
                 told.show_spans(run);
@@ -327,7 +324,7 @@ impl Engine {
     fn tell_runs(
         &self,
         caller: &Caller,
-        scope: Scope,
+        area: &Area,
         interval: Interval,
         transactions: &[Transaction],
         runs: &[Run],
@@ -335,7 +332,7 @@ impl Engine {
     ) -> Result<Vec<ToldRun>, Fault> {
         let mut told: Vec<ToldRun> = runs.iter().map(|_| ToldRun::default()).collect();
         writes.sort_by_key(|&(run, write)| runs[run].writes[write].0);
-        let mut sweep = self.sweep(caller, scope, interval.after);
+        let mut sweep = self.sweep(caller, area, interval.after);
         let mut following = transactions.iter().peekable();
         for &(number, write) in &*writes {
             let at = runs[number].writes[write].0;
@@ -343,7 +340,7 @@ impl Engine {
                 sweep.before(transaction)?;
             }
             let cut = sweep.at(at)?;
-            let next = self.tell_run(cut, scope, &runs[number], write)?;
+            let next = self.tell_run(cut, area.scope, &runs[number], write)?;
             let is_forgotten = next.untold.left_out;
             match next.is_inside() {
                 true => told[number] = next,
@@ -391,8 +388,8 @@ impl Engine {
     }
 
     /// The tree from `after` on, for the transactions that follow it.
-    fn sweep<'a>(&'a self, caller: &'a Caller, scope: Scope, after: Hlc) -> Sweep<'a> {
-        let knows_all = !matches!(scope, Scope::Names(_));
+    fn sweep<'a>(&'a self, caller: &'a Caller, area: &Area, after: Hlc) -> Sweep<'a> {
+        let knows_all = area.is_everything_that_changed();
         Sweep { engine: self, caller, knows_all, cuts: CutPair::at(self.meta.versions(), after, caller) }
     }
 
@@ -577,37 +574,13 @@ pub(crate) fn apart(mut spans: Vec<Span>) -> Vec<Span> {
     kept
 }
 
-/// Records looked at for a page of about `max` events.
-fn records_max(max: usize) -> usize {
-    (RECORDS_PER_EVENT * max).max(RECORDS_MIN)
-}
-
 /// An exact instant as a view.
 pub(crate) fn exact(at: Hlc) -> View {
     View { at: Some(at.0), user_at: None }
-}
-
-fn scope_of(found: &Resolved, recursive: bool) -> Scope {
-    match recursive {
-        true if found.id == InodeId::ROOT => Scope::Everything,
-        true => Scope::Within(found.id),
-        false => Scope::Names(found.id),
-    }
 }
 
 /// About what it takes in an answer.
 fn bytes_of(difference: &Difference) -> usize {
     let side = |side: &Option<frieze_wire::timeline::Side>| side.as_ref().map_or(0, |side| side.path.len() + 48);
     side(&difference.before) + side(&difference.after) + difference.spans.len() * 12 + 32
-}
-
-impl Scope {
-    /// True if a name belongs to the scope at the instant of `cut`.
-    pub(crate) fn holds(self, cut: &mut Cut<'_>, named: &Named) -> Result<bool, Fault> {
-        match self {
-            Scope::Everything => Ok(true),
-            Scope::Names(directory) => Ok(named.parent == directory),
-            Scope::Within(root) => cut.is_within(named.parent, root),
-        }
-    }
 }

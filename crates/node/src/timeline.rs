@@ -7,13 +7,14 @@
 
 use std::collections::BTreeSet;
 
-use frieze_base::{ByteRange, FastMap, Fault, InodeId, Reason, SessionId};
+use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
-use frieze_namespace::{Changed, Cut, Named, Subject, SubjectChange, Transaction, names_at};
+use frieze_namespace::{Changed, Named, SubjectChange, Transaction, names_at};
 
 use crate::cuts::CutPair;
 use crate::engine::Engine;
+use crate::scope::{Area, Scope, Within, is_name};
 use crate::story::exact;
 
 /// Changes of one feed: beyond, the caller asks for a shorter interval. About 200 bytes each: 200 MiB.
@@ -28,17 +29,6 @@ pub(crate) struct Interval {
     pub(crate) after: Hlc,
     /// Inclusive end.
     pub(crate) upto: Hlc,
-}
-
-/// Which part of the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// All of it.
-    Everything,
-    /// What is, at the start or at the end of the interval, this inode or below it.
-    Within(InodeId),
-    /// This directory and the names in it, not what is below them.
-    Names(InodeId),
 }
 
 /// How the writes of a file are told.
@@ -99,7 +89,8 @@ impl Engine {
     /// [`CHANGES_MAX`] changes.
     ///
     /// # Cost
-    /// The changes of the interval in the whole file system, and for those within the scope their versions.
+    /// The versions of what changed within the scope; to find these, the names below it if they are few ([`Engine::area`]), or else
+    /// the changes of the interval in the whole file system.
     pub(crate) fn changes(&self, scope: Scope, interval: Interval, cuts: &mut CutPair<'_>) -> Result<Changes, Fault> {
         self.answer(exact(interval.upto))?;
         let history = self.meta.versions();
@@ -112,12 +103,15 @@ impl Engine {
                 .collect::<Result<Vec<_>, _>>()?
                 .concat(),
         };
+        let area = self.area(scope, interval)?;
         let mut within = Within::new(scope);
-        let changed = Changed::read(history, interval.after, interval.upto, CHANGES_MAX, &mut |subject| {
+        let Interval { after, upto } = interval;
+        let stamps = area.stamps(interval);
+        let changed = Changed::read(history, after, upto, stamps, CHANGES_MAX, &mut |subject| {
             Ok(is_name(&own_names, subject) || within.holds(cuts, subject.inode())?)
         })?;
         let entries_read = changed.index_entries + changed.versions;
-        let (files, records) = self.files_changed(scope, interval, cuts, &|_| false)?;
+        let (files, records) = self.files_changed(&area, interval, cuts, &|_| false)?;
         Ok(Changes { subjects: changed.subjects, files, entries_read: entries_read + records })
     }
 
@@ -153,13 +147,13 @@ impl Engine {
     /// As [`Engine::written`]; those of the store.
     pub(crate) fn files_changed(
         &self,
-        scope: Scope,
+        area: &Area,
         interval: Interval,
         cuts: &mut CutPair<'_>,
         also: &dyn Fn(InodeId) -> bool,
     ) -> Result<(Vec<FileChange>, u64), Fault> {
-        let (touched, mut entries_read) = self.touched(interval)?;
-        let mut within = Within::new(scope);
+        let (touched, mut entries_read) = self.touched(interval, &|inode| area.may_hold(inode))?;
+        let mut within = Within::new(area.scope);
         let mut files = Vec::new();
         for inode in touched {
             if within.holds_file(cuts, inode)? || also(inode) {
@@ -172,14 +166,20 @@ impl Engine {
         Ok((files, entries_read))
     }
 
-    /// The files that have records stamped in an interval, whoever has them, and how many entries of the index of time that took.
+    /// The files, of those that are asked about, that have records stamped in an interval, whichever server has these; and how many
+    /// entries of the index of time that took.
     ///
     /// # Errors
-    /// Of the device; `Unavailable` if nobody who has some of them answers.
-    pub(crate) fn touched(&self, interval: Interval) -> Result<(BTreeSet<InodeId>, u64), Fault> {
-        let (touched, looked_at) = self.data.device().touched(interval.after, interval.upto)?;
+    /// Of the device; `Unavailable` if no server that has some of them answers.
+    pub(crate) fn touched(
+        &self,
+        interval: Interval,
+        is_asked: &dyn Fn(InodeId) -> bool,
+    ) -> Result<(BTreeSet<InodeId>, u64), Fault> {
+        let (touched, looked_at) = self.data.device().touched(interval.after, interval.upto, is_asked)?;
         let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
-        files.extend(self.touched_elsewhere(interval.after, interval.upto)?);
+        let elsewhere = self.touched_elsewhere(interval.after, interval.upto)?;
+        files.extend(elsewhere.into_iter().filter(|inode| is_asked(*inode)));
         Ok((files, looked_at))
     }
 
@@ -237,71 +237,4 @@ impl Written {
         let who = |written: &Written| (written.session, written.uid, written.punch);
         who(self) == who(next) && self.range.end() == next.range.start()
     }
-}
-
-/// What lies within a scope at either end of an interval.
-struct Within {
-    scope: Scope,
-    known: FastMap<InodeId, bool>,
-}
-
-impl Within {
-    fn new(scope: Scope) -> Within {
-        Within { scope, known: FastMap::default() }
-    }
-
-    /// True if what changed of this inode (of a directory: its names, too) belongs to the scope.
-    fn holds(&mut self, cuts: &mut CutPair<'_>, id: InodeId) -> Result<bool, Fault> {
-        match self.scope {
-            Scope::Everything => Ok(true),
-            Scope::Names(directory) => Ok(id == directory),
-            Scope::Within(_) => self.holds_file(cuts, id),
-        }
-    }
-
-    /// True if this file has a name in the scope.
-    fn holds_file(&mut self, cuts: &mut CutPair<'_>, id: InodeId) -> Result<bool, Fault> {
-        let root = match self.scope {
-            Scope::Everything => return Ok(true),
-            Scope::Within(root) | Scope::Names(root) => root,
-        };
-        if let Some(&known) = self.known.get(&id) {
-            return Ok(known);
-        }
-        let mut answer = id == root;
-        for end in [&mut cuts.before, &mut cuts.after] {
-            if answer {
-                break;
-            }
-            answer = match self.scope {
-                Scope::Names(directory) => end.names(id)?.iter().any(|named| named.parent == directory),
-                _ => is_within(end, id, root)?,
-            };
-        }
-        self.known.insert(id, answer);
-        Ok(answer)
-    }
-}
-
-fn is_name(own_names: &[Named], subject: &Subject) -> bool {
-    let named =
-        |own: &Named| matches!(subject, Subject::Entry { parent, name } if *parent == own.parent && *name == own.name);
-    own_names.iter().any(named)
-}
-
-/// True if an inode was `root` or lay below it.
-fn is_within(cut: &mut Cut<'_>, id: InodeId, root: InodeId) -> Result<bool, Fault> {
-    if id == root {
-        return Ok(true);
-    }
-    let Some(inode) = cut.inode(id)? else { return Ok(false) };
-    if inode.is_directory() {
-        return cut.is_within(id, root);
-    }
-    for named in cut.names(id)? {
-        if cut.is_within(named.parent, root)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

@@ -12,7 +12,8 @@ use frieze_wire::timeline::Difference;
 use frieze_wire::txn::Caller;
 use prost::Message;
 
-use crate::timeline::{Interval, Scope};
+use crate::scope::Scope;
+use crate::timeline::Interval;
 
 /// What was asked, and what its answer depends on beside the past.
 #[derive(Clone, Debug, PartialEq, Eq)]

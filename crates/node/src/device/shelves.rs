@@ -89,14 +89,20 @@ impl Device {
         }
     }
 
-    /// Files with records stamped in `(after, upto]`, by number, and how many entries of the index of time that took.
+    /// Files with records stamped in `(after, upto]`, of those that are asked about, by number, and how many entries of the index of
+    /// time that took.
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub(crate) fn touched(&self, after: Hlc, upto: Hlc) -> Result<(Vec<InodeId>, u64), Fault> {
+    pub(crate) fn touched(
+        &self,
+        after: Hlc,
+        upto: Hlc,
+        is_asked: &dyn Fn(InodeId) -> bool,
+    ) -> Result<(Vec<InodeId>, u64), Fault> {
         let (candidates, looked_at) = self.log().touched(after, upto);
-        let mut files = Vec::with_capacity(candidates.len());
-        for inode in candidates {
+        let mut files = Vec::new();
+        for inode in candidates.into_iter().filter(|inode| is_asked(*inode)) {
             if self.log_of([inode])?.has_records(inode, after, upto) {
                 files.push(inode);
             }

@@ -19,9 +19,10 @@ use super::{Naming, Plan};
 use crate::cuts::CutPair;
 use crate::differences::spans_of;
 use crate::engine::Engine;
+use crate::scope::Scope;
 use crate::seen::Seen;
 use crate::session::Principal;
-use crate::timeline::{FileChange, Interval, Scope};
+use crate::timeline::{FileChange, Interval};
 
 /// Names of then that lead elsewhere now, or nowhere.
 struct Wanted {

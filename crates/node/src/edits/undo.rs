@@ -196,7 +196,7 @@ impl Engine {
         // Names that come back bring more with them.
         loop {
             let holds = &mut |subject: &Subject| reach.holds(subject);
-            let changed = Changed::read(self.meta.versions(), after, upto, CHANGES_MAX, holds)?;
+            let changed = Changed::read(self.meta.versions(), after, upto, None, CHANGES_MAX, holds)?;
             let changes = Changes::of(&changed.subjects);
             let mut planned = BTreeMap::new();
             for (key, change) in changes.names {
@@ -220,7 +220,7 @@ impl Engine {
         inodes: &BTreeMap<InodeId, &SubjectChange>,
     ) -> Result<BTreeMap<InodeId, FileEvents>, Fault> {
         let mut ids: BTreeSet<InodeId> = inodes.keys().copied().collect();
-        for id in self.touched(reach.interval)?.0 {
+        for id in self.touched(reach.interval, &|_| true)?.0 {
             if reach.holds_inode(id)? {
                 ids.insert(id);
             }

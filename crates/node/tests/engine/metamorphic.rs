@@ -29,6 +29,7 @@ const WAYS: &[(&str, Way)] = &[
         (settings.young_bytes_max, settings.old_bytes_max) = (4096, 4096);
         (settings.index_bytes_max, settings.shelve_segments) = (64 << 10, 1);
     }),
+    ("questions about a part of the tree begin at its directory", |settings| settings.few_changes = 0),
     ("some records in memory", |settings| {
         (settings.young_bytes_max, settings.old_bytes_max) = (64 << 10, 128 << 10);
     }),

@@ -215,3 +215,36 @@ fn the_newest_events_cost_what_they_show_and_not_what_came_before_them() {
     let (few, many) = (cost(600), cost(1200));
     assert!(many < few + few / 10, "{few} reads beside 600 events, {many} beside 1,200");
 }
+
+/// What a question about a small tree costs beside so much more in another one.
+fn check_beside(ask: impl Fn(&mut Counted) -> (usize, u64)) {
+    let cost = |beside: usize| {
+        let mut counted = Counted::start();
+        counted.served.mkdir("/small");
+        counted.served.mkdir("/large");
+        for number in 0..beside {
+            let capability = counted.served.make(&format!("/large/f{number}"));
+            counted.served.write(&capability, None, b"x").unwrap();
+            if number % (beside / 10) == 0 {
+                let capability = counted.served.make(&format!("/small/f{number}"));
+                counted.served.write(&capability, None, b"x").unwrap();
+            }
+        }
+        let (found, reads) = ask(&mut counted);
+        assert!(found >= 10, "{found}");
+        reads
+    };
+    let (few, many) = (cost(1500), cost(3000));
+    assert!(many < few + few / 10, "{few} reads beside 1,500 files, {many} beside 3,000");
+}
+
+#[test]
+fn a_story_of_a_small_tree_costs_nothing_for_what_happened_in_others() {
+    check_beside(|counted| counted.story("/small", 0));
+    check_beside(|counted| counted.story("/small", 7));
+}
+
+#[test]
+fn the_differences_of_a_small_tree_cost_nothing_for_those_of_others() {
+    check_beside(|counted| counted.diff("/small", 0, 0));
+}

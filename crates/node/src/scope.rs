@@ -1,0 +1,214 @@
+//! The part of the tree that a question about the past is about, and what may have happened in it.
+//!
+//! Guarantees: a question about a small part costs what happened there, however much happened in other trees; one about a large part
+//! costs what happened anywhere, each once.
+//! Leaves to others: what changed (`timeline`), what it means (`differences`).
+
+use frieze_base::{FastMap, Fault, InodeId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Cut, Extent, History, Named, Resolved, Subject};
+
+use crate::cuts::CutPair;
+use crate::device::Device;
+use crate::engine::Engine;
+use crate::timeline::Interval;
+
+/// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of writes, or
+/// lie outside the scope.
+const RECORDS_PER_EVENT: usize = 4;
+const RECORDS_MIN: usize = 4096;
+/// Versions of names and inodes that a small part of the tree has at most: about 20 ms to find them for each page.
+const EXTENT_MAX: usize = 1 << 14;
+/// Records of a small part that are known one by one.
+const EXTENT_RECORDS_MAX: usize = 1 << 16;
+
+/// Which part of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All of it.
+    Everything,
+    /// What is, at the start or at the end of the interval, this inode or below it.
+    Within(InodeId),
+    /// This directory and the names in it, not what is below them.
+    Names(InodeId),
+}
+
+/// A part of the tree during an interval.
+pub(crate) struct Area {
+    pub(crate) scope: Scope,
+    /// What was ever in it, if that is little.
+    extent: Option<Extent>,
+    /// Stamps of the records of its files, in order, if they are few.
+    records: Option<Vec<Hlc>>,
+}
+
+impl Area {
+    /// The transactions of an interval that may have changed something in it; `None`: any may.
+    pub(crate) fn stamps(&self, interval: Interval) -> Option<&[Hlc]> {
+        self.extent.as_ref().map(|extent| extent.stamps(interval.after, interval.upto))
+    }
+
+    /// False if this inode was never in it.
+    pub(crate) fn may_hold(&self, inode: InodeId) -> bool {
+        self.extent.as_ref().is_none_or(|extent| extent.holds(inode))
+    }
+
+    /// True if the transactions that are looked at for it are all that there were.
+    pub(crate) fn is_everything_that_changed(&self) -> bool {
+        self.extent.is_none() && !matches!(self.scope, Scope::Names(_))
+    }
+
+    /// An instant of the interval up to which about `max` records follow its start; its end if there are no more.
+    pub(crate) fn reach(&self, device: &Device, interval: Interval, max: usize) -> Hlc {
+        let Interval { after, upto } = interval;
+        let Some(records) = &self.records else { return device.reach(after, upto, max) };
+        let start = records.partition_point(|stamp| *stamp <= after);
+        records.get(start + max).map_or(upto, |stamp| (*stamp).min(upto))
+    }
+
+    /// As [`Area::reach`], back from the end of the interval: its start if there are no more.
+    pub(crate) fn reach_back(&self, device: &Device, interval: Interval, max: usize) -> Hlc {
+        let Interval { after, upto } = interval;
+        let Some(records) = &self.records else { return device.reach_back(after, upto, max) };
+        let end = records.partition_point(|stamp| *stamp <= upto);
+        end.checked_sub(max).map_or(after, |first| records[first].previous().max(after))
+    }
+}
+
+impl Engine {
+    /// A part of the tree, and what was ever in it if that is less than what changed anywhere in `interval`.
+    ///
+    /// # Errors
+    /// Those of the store and of the device.
+    ///
+    /// # Cost
+    /// At most [`EXTENT_MAX`] versions and [`EXTENT_RECORDS_MAX`] records.
+    pub(crate) fn area(&self, scope: Scope, interval: Interval) -> Result<Area, Fault> {
+        let nothing = Area { scope, extent: None, records: None };
+        let Interval { after, upto } = interval;
+        let Scope::Within(root) = scope else { return Ok(nothing) };
+        let history = self.meta.versions();
+        let (mut changes, few) = (0, self.settings.few_changes);
+        history.changed(after, upto, &mut |_, _| {
+            changes += 1;
+            changes <= few
+        })?;
+        if changes <= few && self.data.device().reach(after, upto, RECORDS_MIN) >= upto {
+            return Ok(nothing);
+        }
+        let Some(extent) = Extent::find(history, root, after, upto, EXTENT_MAX)? else { return Ok(nothing) };
+        let records = self.records_within(&extent, interval)?;
+        Ok(Area { extent: Some(extent), records, ..nothing })
+    }
+
+    /// When something was written to the files of an extent; `None` if that is too much, or parts of it are at other servers.
+    fn records_within(&self, extent: &Extent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
+        let (Interval { after, upto }, device) = (interval, self.data.device());
+        if !self.chains_elsewhere(Some(upto)).is_empty() {
+            return Ok(None);
+        }
+        let (files, _) = device.touched(after, upto, &|inode| extent.holds(inode))?;
+        let mut stamps = Vec::new();
+        for inode in files {
+            let left = EXTENT_RECORDS_MAX - stamps.len();
+            let records = device.log_of([inode])?.versions(inode, after, upto, left + 1);
+            if records.len() > left {
+                return Ok(None);
+            }
+            stamps.extend(records.iter().map(|record| record.stamp));
+        }
+        stamps.sort_unstable();
+        Ok(Some(stamps))
+    }
+}
+
+/// Records looked at for a page of about `max` events.
+pub(crate) fn records_max(max: usize) -> usize {
+    (RECORDS_PER_EVENT * max).max(RECORDS_MIN)
+}
+
+pub(crate) fn scope_of(found: &Resolved, recursive: bool) -> Scope {
+    match recursive {
+        true if found.id == InodeId::ROOT => Scope::Everything,
+        true => Scope::Within(found.id),
+        false => Scope::Names(found.id),
+    }
+}
+
+impl Scope {
+    /// True if a name belongs to the scope at the instant of `cut`.
+    pub(crate) fn holds(self, cut: &mut Cut<'_>, named: &Named) -> Result<bool, Fault> {
+        match self {
+            Scope::Everything => Ok(true),
+            Scope::Names(directory) => Ok(named.parent == directory),
+            Scope::Within(root) => cut.is_within(named.parent, root),
+        }
+    }
+}
+
+/// What lies within a scope at either end of an interval.
+pub(crate) struct Within {
+    scope: Scope,
+    known: FastMap<InodeId, bool>,
+}
+
+impl Within {
+    pub(crate) fn new(scope: Scope) -> Within {
+        Within { scope, known: FastMap::default() }
+    }
+
+    /// True if what changed of this inode (of a directory: its names, too) belongs to the scope.
+    pub(crate) fn holds(&mut self, cuts: &mut CutPair<'_>, id: InodeId) -> Result<bool, Fault> {
+        match self.scope {
+            Scope::Everything => Ok(true),
+            Scope::Names(directory) => Ok(id == directory),
+            Scope::Within(_) => self.holds_file(cuts, id),
+        }
+    }
+
+    /// True if this file has a name in the scope.
+    pub(crate) fn holds_file(&mut self, cuts: &mut CutPair<'_>, id: InodeId) -> Result<bool, Fault> {
+        let root = match self.scope {
+            Scope::Everything => return Ok(true),
+            Scope::Within(root) | Scope::Names(root) => root,
+        };
+        if let Some(&known) = self.known.get(&id) {
+            return Ok(known);
+        }
+        let mut answer = id == root;
+        for end in [&mut cuts.before, &mut cuts.after] {
+            if answer {
+                break;
+            }
+            answer = match self.scope {
+                Scope::Names(directory) => end.names(id)?.iter().any(|named| named.parent == directory),
+                _ => is_within(end, id, root)?,
+            };
+        }
+        self.known.insert(id, answer);
+        Ok(answer)
+    }
+}
+
+pub(crate) fn is_name(own_names: &[Named], subject: &Subject) -> bool {
+    let named =
+        |own: &Named| matches!(subject, Subject::Entry { parent, name } if *parent == own.parent && *name == own.name);
+    own_names.iter().any(named)
+}
+
+/// True if an inode was `root` or lay below it.
+fn is_within(cut: &mut Cut<'_>, id: InodeId, root: InodeId) -> Result<bool, Fault> {
+    if id == root {
+        return Ok(true);
+    }
+    let Some(inode) = cut.inode(id)? else { return Ok(false) };
+    if inode.is_directory() {
+        return cut.is_within(id, root);
+    }
+    for named in cut.names(id)? {
+        if cut.is_within(named.parent, root)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
