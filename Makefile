@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build install check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services bench bench-hdfs
+.PHONY: help demo cluster build install check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services figures bench bench-hdfs
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -71,6 +71,9 @@ long-run: ## 30 minutes of writes and reads of the past with two restarts: memor
 
 bench-hdfs: build ## the same stock Hadoop client on real HDFS and on frieze, in turn (needs a JDK and Maven; about 10 min)
 	@bench/hdfs/run.py --frieze target/release/frieze
+
+figures: build ## measure everything on this machine, in one run, and write docs/figures.md and the baselines (FIGURES=--help for options)
+	@scripts/bench.py --keep --page --repeat 3 $(FIGURES)
 
 bench: build ## measure everything beside the machine's ceilings and bench/baselines/ (BENCH=--help for options)
 	@scripts/bench.py $(BENCH)

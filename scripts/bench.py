@@ -5,6 +5,7 @@
     scripts/bench.py create stat         only these
     scripts/bench.py --quick --repeat 1  a tenth of the load, once: to see that it works; keeps nothing
     scripts/bench.py --keep              make the new figures the baselines; say why in the commit
+    scripts/bench.py --page              and write them into docs/figures.md: what `make figures` does
 
 A baseline is one file of bench/baselines/: the JSON line of the scenario and the machine it was measured on. A scenario
 without one gets its first. Machines differ and are noisy, so nothing fails here: compare ratios, which have the ceiling
@@ -12,6 +13,7 @@ of the same run below the line.
 """
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -21,36 +23,39 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "bench" / "baselines"
-# Name of the baseline, arguments of `frieze bench`.
+PAGE = ROOT / "docs" / "figures.md"
+# What stands in the page between these is made here.
+BEGIN, END = "<!-- from make figures -->\n", "<!-- to here -->\n"
+# Name of the baseline: arguments of `frieze bench`, and what the page says of it.
 SCENARIOS = {
-    "seq-write": ["seq-write"],
-    "seq-write-sync": ["seq-write", "--sync"],
-    "seq-read": ["seq-read"],
-    "persist": ["persist"],
-    "flush": ["flush"],
-    "visible": ["visible"],
-    "rand-write": ["rand-write"],
-    "rand-read": ["rand-read"],
-    "latency": ["latency"],
-    "snapshots": ["snapshots"],
-    "memory": ["memory"],
-    "create": ["create"],
-    "create-sync": ["create", "--sync"],
-    "stat": ["stat"],
-    "list": ["list"],
-    "append": ["append"],
-    "diff": ["diff"],
-    "mount": ["mount"],
-    "mount-seq": ["mount-seq"],
-    "mount-tree": ["mount-tree"],
-    "restore": ["restore"],
-    "undo": ["undo"],
-    "get-storm": ["get-storm"],
-    "replicated-write": ["replicated-write"],
-    "replica-reads": ["replica-reads"],
-    "failover": ["failover"],
-    "rejoin": ["rejoin"],
-    "young-cuts": ["young-cuts"],
+    "seq-write": (["seq-write"], "sequential write in 1 MiB requests, one client, `async`"),
+    "seq-write-sync": (["seq-write", "--sync"], "the same, each MiB on stable storage when it is answered, 8 in flight"),
+    "seq-read": (["seq-read"], "sequential read in 1 MiB requests, one client, hot"),
+    "persist": (["persist"], "writes at 0.7 of the top rate with the data on disk"),
+    "flush": (["flush"], "writes of 128 KiB: how large the flushes are"),
+    "visible": (["visible"], "4 KiB after 4 KiB by one writer, each visible to readers when it is acknowledged"),
+    "rand-write": (["rand-write"], "4 KiB writes at random places, 32 in flight"),
+    "rand-read": (["rand-read"], "4 KiB reads at random places"),
+    "latency": (["latency"], "the slower of a 4 KiB write and a 4 KiB read, one at a time"),
+    "snapshots": (["snapshots"], "old states of a 64 MiB chunk after random writes of 32 KiB"),
+    "memory": (["memory"], "memory and log for random writes, over the bytes written"),
+    "create": (["create"], "empty files made and closed by 32 clients, `async`"),
+    "create-sync": (["create", "--sync"], "the same, each durable before it is acknowledged"),
+    "stat": (["stat"], "`stat` by 32 clients"),
+    "list": (["list"], "listings of a directory"),
+    "append": (["append"], "many clients append to one file"),
+    "diff": (["diff"], "`diff` of 1,000 changes in a tree of 100,000 files"),
+    "mount": (["mount"], "mount: create, write 1 KiB, close by one program"),
+    "mount-seq": (["mount-seq"], "mount: a large file written, read twice, and twice as it was"),
+    "mount-tree": (["mount-tree"], "mount: a tree of 5,000 files unpacked by tar, looked through by git, removed"),
+    "restore": (["restore"], "`restore` of 1,000 changes in a tree of 100,000 files"),
+    "undo": (["undo"], "`undo` of 1,000 changes of a session in such a tree"),
+    "get-storm": (["get-storm"], "1,000 gets of 10 MiB at once"),
+    "replicated-write": (["replicated-write"], "writes of 1 MiB to three replicas: processor beside that for one"),
+    "replica-reads": (["replica-reads"], "reads from three servers limited to 100 MiB/s each, beside one"),
+    "failover": (["failover"], "writers wait while servers are killed one after the other"),
+    "rejoin": (["rejoin"], "a server comes back after a while: bytes that it is sent"),
+    "young-cuts": (["young-cuts"], "reads of the latest instants while a writer goes on"),
 }
 
 
@@ -85,7 +90,7 @@ def commit():
 
 
 def measure(frieze, name, options):
-    command = [frieze, "bench", *SCENARIOS[name], "--json", "--repeat", str(options.repeat)]
+    command = [frieze, "bench", *SCENARIOS[name][0], "--json", "--repeat", str(options.repeat)]
     if options.quick:
         command.append("--quick")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
@@ -109,6 +114,26 @@ def row(name, found, kept):
     print("{:<12} {:>16} {:>7}   {:<20} {:>5}".format(*columns), flush=True)
 
 
+def page(rows, about):
+    """Writes the figures into the page."""
+    machine = about["machine"]
+    lines = [
+        f"{datetime.date.today()}, commit {about['commit']}, medians of {about['repeat']}; {machine['processor']} with {machine['cores']} cores, "
+        f"{machine['memory_gib']} GiB, Linux {machine['kernel'].partition('-')[0]}, load {machine['load_before']} before.",
+        "",
+        "| what | figure | ceiling of the machine, in the same run | ratio | processor, server | command |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, found in rows.items():
+        arguments, what = SCENARIOS[name]
+        processor = f"{short(found['cpu_server_s'])} s per {found['cpu_per']}" if found.get("cpu_server_s") else ""
+        ceiling = f"{short(found['ceiling'])} ({found['ceiling_name']})" if found.get("ceiling") else ""
+        command = f"`frieze bench {' '.join(arguments)}`"
+        lines.append(f"| {what} | {short(found['value'])} {found['unit']} | {ceiling} | {found['ratio']:.2f} | {processor} | {command} |")
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n\n" + END + rest.partition(END)[2])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", nargs="*", choices=[*SCENARIOS, []], help="what to run; nothing: everything")
@@ -116,6 +141,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=5, help="runs of which the median counts")
     parser.add_argument("--quick", action="store_true", help="a tenth of the load")
     parser.add_argument("--keep", action="store_true", help="replace the baselines")
+    parser.add_argument("--page", action="store_true", help="write the figures into docs/figures.md")
     options = parser.parse_args()
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     frieze = options.frieze or str(target / "release" / "frieze")
@@ -123,8 +149,9 @@ def main():
     about = {"machine": machine(), "commit": commit(), "repeat": options.repeat}
     print(f"{about['machine']['processor']}, {about['machine']['cores']} cores, load {about['machine']['load_before']}")
     print("{:<12} {:>16} {:>7}   {:<20} {:>5}".format("scenario", "figure", "ratio", "baseline", "ratio"))
+    rows = {}
     for name in options.scenario or SCENARIOS:
-        found = measure(frieze, name, options)
+        found = rows[name] = measure(frieze, name, options)
         path = BASELINES / f"{name}.json"
         kept = json.loads(path.read_text()) if path.exists() else None
         row(name, found, kept)
@@ -132,6 +159,8 @@ def main():
             continue
         BASELINES.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**found, **about}, indent=2) + "\n")
+    if options.page:
+        page(rows, about)
 
 
 if __name__ == "__main__":

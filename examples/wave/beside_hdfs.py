@@ -22,7 +22,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "scripts"))
@@ -36,19 +35,12 @@ SAMPLE_US, FRAME_US, DELAY_US_MAX = 50_000, 100_000, 120_000
 SHOWN = 37
 # Where in a record its time is.
 TIME_PLUGIN = "binary:offset=0,width=8,order=little,signed=false,size=any,epoch=unix,unit=us"
-PACKAGES = ["matplotlib==3.9.2", "numpy==2.1.3"]
-TITLES = {"hflush": "HDFS snapshots, hflush", "lengths": "HDFS snapshots, lengths told", "system": "frieze, by system time", "user": "frieze, by user time"}
-
-
-def environment():
-    """A virtual environment with what paints, in the user's cache; made once."""
-    folder = hadoop.cache("wave-paint")
-    python, done = folder / "venv" / "bin" / "python", folder / "installed"
-    if not done.exists() or done.read_text() != str(PACKAGES):
-        venv.create(folder / "venv", with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-        done.write_text(str(PACKAGES))
-    return python
+TITLES = {
+    "hflush": "HDFS snapshots, hflush",
+    "lengths": "HDFS snapshots, hsync",
+    "system": "frieze, by system time",
+    "user": "frieze, by user time",
+}
 
 
 def written(path, values):
@@ -206,18 +198,48 @@ def figures(films):
             "spread_ms_mean": round(sum(spreads_ms) / FRAMES, 1),
             "spread_ms_max": max(spreads_ms),
             "error_rms_mm": round(verdict["error_rms_mm"], 4),
+            "seams_rms_mm": round(verdict["seams_rms_mm"], 4),
             "values_differing": verdict["values_differing"],
         }
     return found
 
 
-def paint(python, films, found, out, work):
-    about = [
-        {"title": TITLES[name], "film": str(film.path), "elsewhere": film.elsewhere[SHOWN - 1], "found": found[name]}
-        for name, film in films.items()
+def behind(ms):
+    return f"{ms:.0f} ms behind" if ms >= 0 else f"{-ms:.0f} ms ahead"
+
+
+def words(found, strays):
+    """What the picture says below a film."""
+    return [
+        f"{strays} of 100 images of another instant",
+        f"{found['images_of_another_instant']:,} of 10,000 in all frames",
+        f"{found['images_missing']:,} images missing",
+        f"{behind(found['behind_ms_mean'])}, up to {found['spread_ms_max']:.0f} ms apart",
+        f"seams {found['seams_rms_mm']:.2f} mm, error {found['error_rms_mm']:.2f} mm",
     ]
-    (work / "about.json").write_text(json.dumps({"shown": SHOWN - 1, "films": about, "out": str(out)}))
-    subprocess.run([python, HERE / "beside_paint.py", work / "about.json"], check=True)
+
+
+def paint(films, found, out, work):
+    about = {
+        "title": "One wave in HDFS's snapshots, and in frieze at the same instants",
+        "about": f"Frame {SHOWN} of {FRAMES}. Each of 100 cameras sends 20 images a second over a jittering connection of its own. "
+        "Into frieze no snapshot was planned.",
+        "shown": SHOWN - 1,
+        "films": [
+            {
+                "title": TITLES[name],
+                "film": str(film.path),
+                "strays": film.elsewhere[SHOWN - 1],
+                "lines": words(found[name], len(film.elsewhere[SHOWN - 1])),
+            }
+            for name, film in films.items()
+        ],
+        "out": str(out),
+    }
+    (work / "about.json").write_text(json.dumps(about))
+    root = HERE.parent.parent
+    command = ["cargo", "run", "--quiet", "--release", "--package", "frieze-wave", "--", "--paint", work / "about.json"]
+    subprocess.run(command, check=True, cwd=root)
 
 
 def main():
@@ -229,7 +251,7 @@ def main():
     options = parser.parse_args()
     hadoop.end_orderly()
     hadoop.needs("examples/wave", "java", "javac", "mvn")
-    frieze, python, classpath = hadoop.command(options.frieze), environment(), hadoop.jars()
+    frieze, classpath = hadoop.command(options.frieze), hadoop.jars()
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="frieze-wave-") as work:
         work = pathlib.Path(work)
@@ -241,7 +263,7 @@ def main():
         for how, us in late_us.items():
             found[how]["snapshot_late_ms_max"] = us / 1000
         picture = options.out / "beside-hdfs.png"
-        paint(python, films, found, picture, work)
+        paint(films, found, picture.resolve(), work)
     holds = found["system"]["images_of_another_instant"] == 0 and found["user"]["values_differing"] == 0
     if options.json:
         print(json.dumps({"holds": holds, "picture": str(picture), **found}))

@@ -8,7 +8,8 @@ standard library alone; only the equations and the order of the additions are sh
 doubles and every operation rounds once, so a right film agrees to the last bit and "error 0" means exactly that.
 
 Prints one line of JSON for each film: frames, values compared, values that differ, the largest and the root-mean-square
-difference in millimetres, and the root mean square of each frame. Ends with 0 whatever the errors are, with 1 if a film
+difference in millimetres, the root mean square of each frame, and that of the seams: by how much the steps between cells on
+both sides of a border of two images differ from those of the wave itself. Ends with 0 whatever the errors are, with 1 if a film
 cannot be read.
 """
 
@@ -19,7 +20,11 @@ import sys
 
 MASK = (1 << 64) - 1
 CELLS = 100
+IMAGE = 10
 STEPS_PER_SAMPLE = 3
+# Pairs of neighbouring cells that are in different images.
+BORDERS = [(y * CELLS + x - 1, y * CELLS + x) for x in range(IMAGE, CELLS, IMAGE) for y in range(CELLS)]
+BORDERS += [((y - 1) * CELLS + x, y * CELLS + x) for y in range(IMAGE, CELLS, IMAGE) for x in range(CELLS)]
 
 
 class Generator:
@@ -139,6 +144,7 @@ class Film:
         if self.about["cells"] != CELLS or len(self.values) != wanted:
             raise ValueError(f"{path}: {len(self.values)} values, {wanted} expected")
         self.frames_rms = []
+        self.frames_seams = []
         self.differing = 0
         self.largest = 0.0
 
@@ -147,8 +153,10 @@ class Film:
 
     def compare(self, frame, truth):
         seen = self.values[frame * CELLS * CELLS : (frame + 1) * CELLS * CELLS]
-        squares = 0.0
+        squares, seams = 0.0, 0.0
         if seen.tobytes() != truth.tobytes():
+            steps = ((seen[b] - seen[a]) - (truth[b] - truth[a]) for a, b in BORDERS)
+            seams = sum(step * step for step in steps)
             for found, right in zip(seen, truth):
                 difference = abs(found - right)
                 # A value that is no number differs, and must not hide in a comparison that is always false.
@@ -158,17 +166,22 @@ class Film:
                     self.largest = difference
                 squares += difference * difference
         self.frames_rms.append(math.sqrt(squares / (CELLS * CELLS)))
+        self.frames_seams.append(math.sqrt(seams / len(BORDERS)))
 
     def verdict(self):
-        mean_square = sum(rms * rms for rms in self.frames_rms) / len(self.frames_rms)
+        def rms(frames):
+            return math.sqrt(sum(value * value for value in frames) / len(frames)) * 1000.0
+
         return {
             "film": self.about["film"],
             "frames": self.about["frames"],
             "values": len(self.values),
             "values_differing": self.differing,
             "error_max_mm": self.largest * 1000.0,
-            "error_rms_mm": math.sqrt(mean_square) * 1000.0,
-            "frames_rms_mm": [rms * 1000.0 for rms in self.frames_rms],
+            "error_rms_mm": rms(self.frames_rms),
+            "seams_rms_mm": rms(self.frames_seams),
+            "frames_rms_mm": [value * 1000.0 for value in self.frames_rms],
+            "frames_seams_mm": [value * 1000.0 for value in self.frames_seams],
         }
 
 

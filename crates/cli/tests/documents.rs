@@ -259,7 +259,7 @@ fn the_readme_does_what_it_says() {
 }
 
 #[test]
-fn three_servers_are_made_from_the_page_alone() {
+fn what_the_page_for_operators_tells_them_to_type_works() {
     run("docs/operating.md");
 }
 

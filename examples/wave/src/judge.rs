@@ -15,15 +15,21 @@ pub(crate) struct Verdict {
     /// Which film.
     pub(crate) film: String,
     /// Heights compared.
+    #[cfg(test)]
     pub(crate) values: u64,
     /// Heights of which any bit differs.
     pub(crate) values_differing: u64,
     /// Largest difference, millimetres.
+    #[cfg(test)]
     pub(crate) error_max_mm: f64,
     /// Root mean square of the differences, millimetres.
     pub(crate) error_rms_mm: f64,
     /// The same for each frame.
     pub(crate) frames_rms_mm: Vec<f64>,
+    /// Root mean square of what the steps at the borders of two images differ from those of the wave, millimetres.
+    pub(crate) seams_rms_mm: f64,
+    /// The same for each frame.
+    pub(crate) frames_seams_mm: Vec<f64>,
 }
 
 /// A version of a camera's file as the log tells it.
@@ -159,9 +165,20 @@ mod tests {
     }
 
     #[test]
-    fn a_film_that_lags_has_an_error() {
+    fn a_film_that_lags_has_an_error_and_one_that_is_torn_has_seams() {
         let verdict = verdict(&film(3, 1));
         assert!(verdict.error_rms_mm > 0.01, "{verdict:?}");
+        let late_alike = verdict.seams_rms_mm;
+
+        let mut torn = film(3, 0);
+        let late = film(3, 1);
+        for (frame, late) in torn.frames.iter_mut().zip(late.frames) {
+            let odd = late.records.into_iter().enumerate().filter(|(camera, _)| (camera / 10 + camera) % 2 == 1);
+            odd.for_each(|(camera, record)| frame.records[camera] = record);
+        }
+        let torn = self::verdict(&torn);
+        // Half the images are right, so the error is smaller; and every border is one of two instants.
+        assert!(torn.error_rms_mm < verdict.error_rms_mm && torn.seams_rms_mm > 2.0 * late_alike, "{torn:?}");
     }
 
     /// Camera c wrote image i at stamp 10 i + c.

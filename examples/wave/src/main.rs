@@ -10,8 +10,12 @@
 //! simulation has 100 by 100 points: a hundred images of 10 by 10. That is how it is read here.
 //!
 //! A frame goes this way: `water` -> `camera` -> `stream` (delays from `schedule`, real time from `pace`) -> frieze ->
-//! `shoot` -> `film` -> `judge` (torn frames by the log, errors by `recompute.py`) -> `picture`.
+//! `shoot` -> `film` -> `judge` (torn frames by the log, seams and errors by `recompute.py`) -> `picture`.
+//!
+//! Tearing shows in images of another instant, and as seams between images. The error does not tell it from age: a copied film
+//! is some milliseconds younger than one of instants, and so nearer to the wave, though it shows what never was.
 
+mod beside;
 mod camera;
 mod canvas;
 mod film;
@@ -60,6 +64,9 @@ struct Args {
     /// Seed of the drops and of the delays.
     #[arg(long, default_value_t = 16)]
     seed: u64,
+    /// Only paint the films that this file describes: for beside_hdfs.py.
+    #[arg(long, hide = true, value_name = "JSON")]
+    paint: Option<PathBuf>,
 }
 
 /// The frame that is shown in the picture, as in the paper.
@@ -69,6 +76,9 @@ const LEAD: Duration = Duration::from_millis(300);
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    if let Some(about) = &args.paint {
+        return beside::paint(about);
+    }
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let samples = water::simulate(args.seed, SAMPLES);
 
@@ -85,8 +95,7 @@ fn main() -> anyhow::Result<()> {
         "streaming {SAMPLES} images from each of {CAMERAS} cameras, 20 a second, delayed by up to {} ms",
         schedule::DELAY_MS_MAX
     );
-    let bar =
-        ProgressBar::new(FRAMES as u64).with_style(ProgressStyle::with_template("  {wide_bar} {pos}/{len} frames")?);
+    let bar = frames_bar("streaming")?;
     let copies = args.out.join("live");
     let copying = || shoot::copied(&fs, &args.directory, &copies, begins_us, &pace, || bar.inc(1));
     let (stamps, copied) = cameras.stream(&pace, args.seed, begins_us, &samples, copying)?;
@@ -139,24 +148,32 @@ fn verdicts(films: &[Film], seed: u64, out: &Path) -> anyhow::Result<Vec<Verdict
 /// # Errors
 /// If a figure is not what frieze promises.
 fn print_figures(shown: &[Shown<'_>; 3], seed: u64) -> anyhow::Result<()> {
-    let [copied, system, user] = shown;
-    let error = |verdict: &Verdict| {
-        if verdict.values_differing == 0 {
-            return format!("0 (all {} heights equal, to the last bit)", verdict.values);
-        }
-        format!("{:.3} mm (root mean square; largest {:.1} mm)", verdict.error_rms_mm, verdict.error_max_mm)
-    };
     println!();
-    println!("copied film: {} torn frames of {FRAMES}, error {}", copied.torn(), error(copied.verdict));
     println!(
-        "system-time film: {} torn frames of {FRAMES} against the stamps in the log, error {}, from the jitter",
-        system.torn(),
-        error(system.verdict)
+        "{:<30} {:>12} {:>26} {:>10} {:>10}",
+        "film", "torn frames", "images of another instant", "seams", "error"
     );
+    for film in shown {
+        let verdict = film.verdict;
+        let mm = |value: f64| if verdict.values_differing == 0 { "0".to_owned() } else { format!("{value:.3} mm") };
+        println!(
+            "{:<30} {:>12} {:>26} {:>10} {:>10}",
+            film.film.kind.caption(),
+            format!("{} of {FRAMES}", film.torn()),
+            format!("{} of {}", film.images_of_another_instant(), FRAMES * CAMERAS),
+            mm(verdict.seams_rms_mm),
+            mm(verdict.error_rms_mm)
+        );
+    }
+    let [copied, system, user] = shown;
     println!(
-        "user-time film: error {} against the simulation recomputed from seed {seed} by other code",
-        error(user.verdict)
+        "(against the stamps in the log, and the wave computed again from seed {seed} by other code; root mean squares)"
     );
+    if copied.verdict.error_rms_mm < system.verdict.error_rms_mm {
+        println!(
+            "(a copied frame is younger than one of an instant, so its error is smaller, although it shows what never was)"
+        );
+    }
     ensure!(system.torn() == 0, "a frame by system time shows a state that never existed");
     ensure!(system.verdict.values_differing > 0, "the film by system time shows no jitter: nothing was delayed");
     ensure!(user.verdict.values_differing == 0, "the film by user time is not the wave that was recorded");
@@ -175,18 +192,19 @@ fn sentence_about(mut delays_us: Vec<i64>) -> String {
     )
 }
 
-/// Paints the sheet and the three GIFs, the latter side by side on as many cores.
+/// Paints one frame of the films as a sheet, and all of them as a GIF.
 fn paint(shown: &[Shown<'_>; 3], truth: &[f64], out: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    println!("painting");
     let sheet = out.join(format!("frame-{SHOWN_FRAME}.png"));
-    picture::sheet(shown, SHOWN_FRAME, truth).save(&sheet)?;
-    let gifs = shown.each_ref().map(|shown| out.join(shown.film.kind.word()).with_extension("gif"));
-    std::thread::scope(|scope| {
-        let threads = [0, 1, 2].map(|film: usize| {
-            let (shown, path) = (&shown[film], &gifs[film]);
-            scope.spawn(move || picture::gif(shown, path))
-        });
-        threads.into_iter().try_for_each(|thread| thread.join().expect("painting does not panic"))
-    })?;
-    Ok([sheet].into_iter().chain(gifs).collect())
+    picture::frame_of_films(shown, SHOWN_FRAME, truth).save(&sheet)?;
+    let films = out.join("films.gif");
+    let bar = frames_bar("painting")?;
+    picture::gif(shown, &films, || bar.inc(1))?;
+    bar.finish_and_clear();
+    Ok(vec![sheet, films])
+}
+
+/// Progress over the frames of a film.
+fn frames_bar(doing: &'static str) -> anyhow::Result<ProgressBar> {
+    let style = ProgressStyle::with_template("  {prefix} {wide_bar} {pos}/{len} frames")?;
+    Ok(ProgressBar::new(FRAMES as u64).with_style(style).with_prefix(doing))
 }
