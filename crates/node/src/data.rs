@@ -560,7 +560,7 @@ impl DataPlane {
         }
         let (newest_user_time, chunk_versions) = {
             let log = try_or_reply!(self.device.log_of([ask.inode]));
-            let newest = user_time.and_then(|_| log.newest_user_time(ask.inode, Hlc::MAX).or(inherited));
+            let newest = user_time.and_then(|_| log.newest_user_time(ask.inode, Hlc::ZERO, Hlc::MAX).or(inherited));
             let version = |part: &Part| log.chunk_version(ChunkId { inode: ask.inode, index: part.chunk });
             (newest, parts.iter().map(version).collect::<Few<u64>>())
         };

@@ -43,7 +43,7 @@ impl Engine {
         let (mut id, mut inode, mut at, mut open) = (id, inode, at, None);
         let mut asked = None;
         loop {
-            let cut = self.with_log_of(id, |log| log.by_user_time(id, user, at.unwrap_or(Hlc::MAX)))?;
+            let cut = self.with_log_of(id, |log| log.by_user_time(id, user, Hlc::ZERO, at.unwrap_or(Hlc::MAX)))?;
             if let Some(cut) = cut {
                 self.close_here(id, cut.next.unwrap_or(cut.stamp))?;
             }
@@ -52,7 +52,8 @@ impl Engine {
             let below = match inode.origin().filter(|_| is_before) {
                 None => None,
                 Some(origin) => {
-                    let newest = self.with_log_of(origin.0, |log| log.newest_user_time(origin.0, origin.1))?;
+                    let newest =
+                        self.with_log_of(origin.0, |log| log.newest_user_time(origin.0, Hlc::ZERO, origin.1))?;
                     newest.map(|newest| (origin, newest))
                 }
             };
@@ -111,9 +112,9 @@ impl Engine {
     ) -> Result<Option<UserTime>, Fault> {
         let Some((from, then)) = origin else { return Ok(None) };
         let log = self.data.device().log_of([id, from])?;
-        Ok(match log.newest_user_time(id, Hlc::MAX) {
+        Ok(match log.newest_user_time(id, Hlc::ZERO, Hlc::MAX) {
             Some(_) => None,
-            None => log.newest_user_time(from, then),
+            None => log.newest_user_time(from, Hlc::ZERO, then),
         })
     }
 
@@ -122,7 +123,7 @@ impl Engine {
     /// # Errors
     /// Of the device, where the index of the file has to be fetched.
     pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Result<Option<(InodeId, Hlc)>, Fault> {
-        Ok(match self.with_log_of(seen.id, |log| log.newest_user_time(seen.id, at))? {
+        Ok(match self.with_log_of(seen.id, |log| log.newest_user_time(seen.id, Hlc::ZERO, at))? {
             Some(_) => Some((seen.id, at)),
             // It may end with the only row that it has, and be written to.
             None => seen.inode.origin().or((!seen.inode.plugin().is_empty()).then_some((seen.id, at))),
@@ -143,7 +144,7 @@ impl Engine {
         payload: &[u8],
         inherited: Option<UserTime>,
     ) -> Result<Option<UserTime>, Fault> {
-        let newest = self.data.device().log_of([id])?.newest_user_time(id, Hlc::MAX).or(inherited);
+        let newest = self.data.device().log_of([id])?.newest_user_time(id, Hlc::ZERO, Hlc::MAX).or(inherited);
         // With what is on its way to the disk: the row may have begun there.
         let seen = Seen::at(id, inode, Some(Hlc::MAX));
         let size = self.look(&[&seen])?.extent(&seen).size;
@@ -243,7 +244,7 @@ impl Engine {
         }
         let begin = size - row.len() as u64;
         let time = self.rows_of(plugin, &seen, begin, &row, scratch, |rows| Ok(rows.time_of_last(&row, begin)));
-        let newest = self.with_log_of(id, |log| log.newest_user_time(id, at))?;
+        let newest = self.with_log_of(id, |log| log.newest_user_time(id, Hlc::ZERO, at))?;
         match time.ok().flatten() {
             Some(time) if time <= user => Ok(Some(Seen { user_time_open: true, ..seen })),
             Some(_) if newest.is_none() => Ok(Some(Seen { empty: true, ..seen })),
