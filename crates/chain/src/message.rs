@@ -69,8 +69,10 @@ pub struct WriteRequest {
     pub durability: Durability,
     /// Newest version of the chunk in the index.
     pub chunk_version: u64,
-    /// Newest user time of the file in the index.
+    /// Newest user time of the file in the index, of those that count.
     pub newest_user_time: Option<UserTime>,
+    /// User times of records stamped up to here do not count: the file was cut to nothing since, or restored.
+    pub times_after: Hlc,
 }
 
 /// Everything that can happen to a replica.

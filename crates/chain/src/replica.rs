@@ -393,10 +393,11 @@ impl Replica {
         Ok(())
     }
 
-    /// User time never goes backwards within a file; equal times are allowed (FFFS §6.4).
+    /// User time never goes backwards within a file, until its times begin anew; equal times are allowed (FFFS §6.4).
     fn check_user_time(&self, write: &WriteRequest) -> Result<(), Error> {
         let Some(found) = write.user_time else { return Ok(()) };
         let same_file = self.appending().filter(|record| record.header.chunk.inode == write.chunk.inode);
+        let same_file = same_file.filter(|record| record.header.stamp > write.times_after);
         let newest = same_file.filter_map(|record| record.header.user_time).chain(write.newest_user_time).max();
         match newest {
             Some(newest) if found < newest => {

@@ -17,6 +17,7 @@ mod archive;
 mod chunk;
 mod file;
 mod imaged;
+mod marks;
 mod page;
 mod peaks;
 mod records;
@@ -45,7 +46,7 @@ pub struct UserCut {
     pub stamp: Hlc,
     /// Stamp of the next record with a user time: its newest lies above, rows at its beginning may not.
     pub next: Option<Hlc>,
-    /// True while the file holds no later user time: more records may still belong to the answer.
+    /// True while the file holds no later user time, of those that count: more records may still belong to the answer.
     pub open: bool,
 }
 

@@ -359,15 +359,15 @@ impl MultiLog {
         self.file(inode).map_or(0, File::written_bytes)
     }
 
-    /// The stamp at which the file is read to see it at user time `user`, among records stamped up to `upto`. `None` if
-    /// none of them has a user time.
-    pub fn by_user_time(&self, inode: InodeId, user: UserTime, upto: Hlc) -> Option<UserCut> {
-        self.file(inode)?.by_user_time(user, upto)
+    /// The stamp at which the file is read to see it at user time `user`, among records stamped in `(after, upto]`. `None`
+    /// if none of them has a user time.
+    pub fn by_user_time(&self, inode: InodeId, user: UserTime, after: Hlc, upto: Hlc) -> Option<UserCut> {
+        self.file(inode)?.marks()?.cut(user, after, upto)
     }
 
-    /// Newest user time in a file, of records stamped up to `upto`.
-    pub fn newest_user_time(&self, inode: InodeId, upto: Hlc) -> Option<UserTime> {
-        self.file(inode)?.newest_user_time(upto)
+    /// Newest user time in a file, of records stamped in `(after, upto]`.
+    pub fn newest_user_time(&self, inode: InodeId, after: Hlc, upto: Hlc) -> Option<UserTime> {
+        self.file(inode)?.marks()?.newest(after, upto)
     }
 
     /// Newest version of a chunk, 0 without records.

@@ -75,6 +75,10 @@ impl Namespace {
                 true => extend(inode, stamp, len),
                 false => truncate(inode, stamp, len, op.settled.is_some() && !races),
             }
+            if op.times_anew && len == 0 {
+                // No row is left: the first one of now need not come behind the last one of before.
+                inode.begin_times(stamp, None);
+            }
             if caller.uid != 0 && op.mode.is_none() {
                 inode.mode = without_set_id(inode.mode);
             }

@@ -372,6 +372,9 @@ impl Namespace {
                 return Err(Error::NotPermitted { why: "only the superuser gives a file away" });
             }
         }
+        if state.origin != 0 && Hlc(state.origin_at) >= run.stamp {
+            return Err(Error::InvalidArgument { why: "user times of an instant that is not past" });
+        }
         let mut patches = inode.patches().to_vec();
         if state.size.is_some() || !state.shares.is_empty() {
             if inode.kind() != FileKind::File {

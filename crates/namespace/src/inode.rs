@@ -97,8 +97,10 @@ pub(crate) struct Extra {
     pub(crate) also_in: Vec<InodeId>,
     /// When the last name went; ZERO while there is one.
     pub(crate) orphaned: Hlc,
-    /// Where a clone's user times begin.
+    /// Whose user times, up to which instant, come before the file's own.
     pub(crate) origin: Option<(InodeId, Hlc)>,
+    /// Records stamped up to here are none of the file's own, as to user times.
+    pub(crate) times_after: Hlc,
     /// The first chunk over whose end a record may reach.
     pub(crate) reaches_from: Option<u32>,
 }
@@ -107,12 +109,12 @@ impl Extra {
     /// True if it has nothing. Not by comparing it with one that has nothing: to compare two empty slices, the C library loads from where they
     /// are said to be, which is no place, and a processor with AVX-512 takes 75 ns to make nothing of that; twice an inode of a start.
     pub(crate) fn is_empty(&self) -> bool {
-        let Extra { patches, grants, target, rdev, also_in, orphaned, origin, reaches_from } = self;
+        let Extra { patches, grants, target, rdev, also_in, orphaned, origin, times_after, reaches_from } = self;
         patches.is_empty()
             && grants.is_empty()
             && target.is_empty()
             && also_in.is_empty()
-            && (*rdev, *orphaned) == (0, Hlc::ZERO)
+            && (*rdev, *orphaned, *times_after) == (0, Hlc::ZERO, Hlc::ZERO)
             && origin.is_none()
             && reaches_from.is_none()
     }
@@ -180,9 +182,22 @@ impl Inode {
         self.ctime.unix_ns()
     }
 
-    /// Of a clone: the file and the instant whose user times come before its own; `None` if there were none.
+    /// Of a clone or a restored file: the file and the instant whose user times come before its own; `None` if there were none.
     pub fn origin(&self) -> Option<(InodeId, Hlc)> {
         self.extra.as_ref().and_then(|extra| extra.origin)
+    }
+
+    /// The stamp after which records have user times of the file's own: of its newest cut to nothing, or restore; ZERO without.
+    pub fn times_after(&self) -> Hlc {
+        self.extra.as_ref().map_or(Hlc::ZERO, |extra| extra.times_after)
+    }
+
+    /// From `stamp` on the order of the file's user times begins anew, behind those of `origin`. A file without a time plug-in has none.
+    pub(crate) fn begin_times(&mut self, stamp: Hlc, origin: Option<(InodeId, Hlc)>) {
+        if !self.plugin().is_empty() {
+            let extra = self.extra_mut();
+            (extra.times_after, extra.origin) = (stamp, origin);
+        }
     }
 
     /// True if a record of chunk `index` may hold bytes beyond the chunk's end: of the chunks after it.

@@ -144,6 +144,9 @@ pub(crate) struct StoredInode {
     /// The first chunk over whose end a record may reach.
     #[prost(uint32, optional, tag = "29")]
     reaches_from: Option<u32>,
+    /// Stamp of the version minus that after which its own user times begin.
+    #[prost(sint64, optional, tag = "30")]
+    times_before: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -362,6 +365,7 @@ impl StoredInode {
                 (stored.origin, stored.origin_before) = (origin.0, inode.born.0.wrapping_sub(at.0) as i64);
             }
             stored.reaches_from = extra.reaches_from;
+            stored.times_before = (extra.times_after != Hlc::ZERO).then(|| before(extra.times_after));
             stored.orphaned_before = (extra.orphaned != Hlc::ZERO).then(|| before(extra.orphaned));
         }
         stored
@@ -410,6 +414,7 @@ impl StoredInode {
             orphaned: stored.orphaned_before.map_or(Hlc::ZERO, stamp),
             origin: (stored.origin != 0)
                 .then(|| (InodeId(stored.origin), Hlc(born.0.wrapping_sub(stored.origin_before as u64)))),
+            times_after: stored.times_before.map_or(Hlc::ZERO, stamp),
             reaches_from: stored.reaches_from,
         };
         let inode = Inode {

@@ -49,6 +49,7 @@ fn truncate(inode: InodeId, len: u64, settled: Option<Settle>) -> Op {
         by_handle: true,
         settled,
         extend: false,
+        times_anew: false,
     })
 }
 

@@ -183,15 +183,15 @@ impl Engine {
             {
                 return Err(no_grant(header.session, id, chunk));
             }
-            let origin = inode.origin();
+            let (origin, times_after) = (inode.origin(), inode.times_after());
             let inode = rows.map(|plugin| (plugin, inode.clone()));
             drop(namespace);
-            let inherited = self.inherited_user_time(id, origin)?;
+            let inherited = self.inherited_user_time(id, times_after, origin)?;
             let user_time = match inode {
                 Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, &payload, inherited)?,
                 None => record_time,
             };
-            Ok(Placed { spread, user_time, inherited, above })
+            Ok(Placed { spread, user_time, inherited, times_after, above })
         };
         let ended = self.data.write(
             WriteAsk {

@@ -123,8 +123,10 @@ pub(crate) struct Placed {
     pub(crate) spread: Spread,
     /// Time of the data, where a plug-in found one: of the record, or of the last row that ends in it.
     pub(crate) user_time: Option<UserTime>,
-    /// Newest time that a clone has from its origin, if it has none of its own.
+    /// Newest time that a file has from its origin, if it has none of its own.
     pub(crate) inherited: Option<UserTime>,
+    /// Times of records stamped up to here do not count.
+    pub(crate) times_after: Hlc,
     /// It is stamped above this: other chains have that.
     pub(crate) above: Hlc,
 }
@@ -513,11 +515,11 @@ impl DataPlane {
             let offset = u64::from(record.chunk.index) * ask.layout.chunk_bytes + u64::from(record.offset);
             before = Some((offset, payload.len()));
         }
-        let Placed { spread: Spread { parts, end }, user_time, inherited, above } = match before {
+        let Placed { spread: Spread { parts, end }, user_time, inherited, times_after, above } = match before {
             // An append stays where it is.
             Some((offset, len)) => {
                 let spread = try_or_reply!(in_one_record(offset, len, ask.layout));
-                Placed { spread, user_time: None, inherited: None, above: Hlc::ZERO }
+                Placed { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO }
             }
             None => match ((ask.place)(), ask.at_end) {
                 (Ok(placed), _) => placed,
@@ -560,7 +562,7 @@ impl DataPlane {
         }
         let (newest_user_time, chunk_versions) = {
             let log = try_or_reply!(self.device.log_of([ask.inode]));
-            let newest = user_time.and_then(|_| log.newest_user_time(ask.inode, Hlc::MAX).or(inherited));
+            let newest = user_time.and_then(|_| log.newest_user_time(ask.inode, times_after, Hlc::MAX).or(inherited));
             let version = |part: &Part| log.chunk_version(ChunkId { inode: ask.inode, index: part.chunk });
             (newest, parts.iter().map(version).collect::<Few<u64>>())
         };
@@ -617,6 +619,7 @@ impl DataPlane {
                 durability,
                 chunk_version: chunk_versions[index],
                 newest_user_time,
+                times_after,
             };
             appender.chains[chain.0 as usize].step(moment, Input::Write(request), &mut effects);
             let mut others = Vec::new();

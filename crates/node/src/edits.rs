@@ -337,6 +337,20 @@ impl Engine {
         Ok(Seen::at(id, inode, Some(at)))
     }
 
+    /// A file that becomes whole what it was at `at` (`then`) has the user times that it had there, and goes on from them.
+    ///
+    /// # Errors
+    /// Of the device, where the index of the file has to be fetched.
+    fn take_times(&self, plan: &mut Plan, then: &Seen, at: Hlc, version: &Inode) -> Result<(), Fault> {
+        if version.plugin().is_empty() {
+            return Ok(());
+        }
+        let (origin, origin_at) = self.time_origin(then, at)?.unwrap_or_default();
+        let state = plan.state(then.id, version);
+        (state.times_anew, state.origin, state.origin_at) = (true, origin.0, origin_at.0);
+        Ok(())
+    }
+
     /// What a range that begins at `to` has to share to show `range` of a file as `seen` shows it.
     ///
     /// # Errors

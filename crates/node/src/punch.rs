@@ -116,7 +116,7 @@ impl Engine {
                 }
                 None => Hlc::ZERO,
             };
-            Ok(Placed { spread, user_time: None, inherited: None, above })
+            Ok(Placed { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above })
         };
         self.data.write(
             WriteAsk {

@@ -135,6 +135,7 @@ impl Engine {
                 all.files = files;
             }
             Some(Op::SetAttr(set)) if set.size.is_some() => {
+                set.times_anew = set.size == Some(0);
                 // What cannot be found may be a retry of what has run, and was renamed since: the transaction knows.
                 if let Ok(at) = self.resolve(principal, &set.target, None, asking.reads()) {
                     let limit = file_bytes_max(at.inode.chunk_bytes());

@@ -3,7 +3,8 @@
 //!
 //! Guarantees: the same file at the same instant ends at the same byte for the same user time, whatever writes its rows
 //! came in and however it was restarted; no row runs backwards in a file that only grows.
-//! A clone answers as its origin did at its instant, and goes on with what is written to it.
+//! A clone answers as its origin did at its instant, and goes on with what is written to it; so does a file that was restored, of which it
+//! is itself the origin. A file that was cut to nothing has no origin: its times begin anew ([ADR 59](../../../docs/adr/0059-begin-user-times-anew.md)).
 //! Leaves to others: what a row is ([`crate::plugin::rows`]), which record a user time lies in (`multilog`).
 //!
 //! The log keeps one mark for each record, the time of the last row that ends in it. The rows of the one record in which
@@ -43,18 +44,16 @@ impl Engine {
         let (mut id, mut inode, mut at, mut open) = (id, inode, at, None);
         let mut asked = None;
         loop {
-            let cut = self.with_log_of(id, |log| log.by_user_time(id, user, at.unwrap_or(Hlc::MAX)))?;
+            let cut =
+                self.with_log_of(id, |log| log.by_user_time(id, user, inode.times_after(), at.unwrap_or(Hlc::MAX)))?;
             if let Some(cut) = cut {
                 self.close_here(id, cut.next.unwrap_or(cut.stamp))?;
             }
-            // Before its own first user time a clone is what it was cloned from.
+            // Before its own first user time a clone is what it was cloned from, and a restored file what it was.
             let is_before = cut.is_none_or(|cut| cut.stamp == Hlc::ZERO);
             let below = match inode.origin().filter(|_| is_before) {
                 None => None,
-                Some(origin) => {
-                    let newest = self.with_log_of(origin.0, |log| log.newest_user_time(origin.0, origin.1))?;
-                    newest.map(|newest| (origin, newest))
-                }
+                Some(origin) => self.newest_of_origin(origin)?.map(|newest| (origin, newest)),
             };
             let Some(((from, then), newest)) = below else {
                 let is_last = cut.is_none_or(|cut| cut.next.is_none());
@@ -75,8 +74,14 @@ impl Engine {
                 };
                 return Ok(Seen { user_time_open: open.unwrap_or(seen.user_time_open), ..seen });
             };
-            // What the file asked for holds counts, whatever came to its origin since.
-            let open = *open.get_or_insert(newest <= user && cut.is_none_or(|cut| cut.open));
+            // What the file asked for has counts, whatever came to its origin since.
+            let open = match open {
+                Some(open) => open,
+                None => {
+                    let own = self.with_log_of(id, |log| log.newest_user_time(id, inode.times_after(), Hlc::MAX))?;
+                    *open.insert(own.unwrap_or(newest) <= user)
+                }
+            };
             if let (Some(plugin), Some(next)) = (&rows, cut.and_then(|cut| cut.next))
                 && newest <= user
                 && let Some(seen) = self.seen_within(plugin, id, user, next, false, &mut scratch)?
@@ -100,29 +105,35 @@ impl Engine {
         self.data.close_of(at, Some(&chains)).map(drop)
     }
 
-    /// The newest user time that a clone has from its origin, while it has none of its own.
+    /// The newest user time that a file has from its origin, while it has none of its own after `times_after`.
     ///
     /// # Errors
-    /// Of the device, where the index of a file has to be fetched.
+    /// Of the device, where the index of a file has to be fetched; of the store, where the origin has to be read.
     pub(crate) fn inherited_user_time(
         &self,
         id: InodeId,
+        times_after: Hlc,
         origin: Option<(InodeId, Hlc)>,
     ) -> Result<Option<UserTime>, Fault> {
-        let Some((from, then)) = origin else { return Ok(None) };
-        let log = self.data.device().log_of([id, from])?;
-        Ok(match log.newest_user_time(id, Hlc::MAX) {
-            Some(_) => None,
-            None => log.newest_user_time(from, then),
-        })
+        let Some(origin) = origin else { return Ok(None) };
+        if self.with_log_of(id, |log| log.newest_user_time(id, times_after, Hlc::MAX))?.is_some() {
+            return Ok(None);
+        }
+        self.newest_of_origin(origin)
     }
 
-    /// Where the user times of a clone of `seen` at `at` begin: in the file itself, or where its own begin.
+    /// The newest user time that a file had at an instant. It counts, whether the file may still be read there or not.
+    fn newest_of_origin(&self, (from, then): (InodeId, Hlc)) -> Result<Option<UserTime>, Fault> {
+        let after = self.meta.namespace().inode(self.meta.versions(), from, Some(then))?.times_after();
+        self.with_log_of(from, |log| log.newest_user_time(from, after, then))
+    }
+
+    /// Where the user times of a clone of `seen` at `at`, or of what is restored to it, begin: in the file itself, or where its own begin.
     ///
     /// # Errors
     /// Of the device, where the index of the file has to be fetched.
     pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Result<Option<(InodeId, Hlc)>, Fault> {
-        Ok(match self.with_log_of(seen.id, |log| log.newest_user_time(seen.id, at))? {
+        Ok(match self.with_log_of(seen.id, |log| log.newest_user_time(seen.id, seen.inode.times_after(), at))? {
             Some(_) => Some((seen.id, at)),
             // It may end with the only row that it has, and be written to.
             None => seen.inode.origin().or((!seen.inode.plugin().is_empty()).then_some((seen.id, at))),
@@ -143,7 +154,8 @@ impl Engine {
         payload: &[u8],
         inherited: Option<UserTime>,
     ) -> Result<Option<UserTime>, Fault> {
-        let newest = self.data.device().log_of([id])?.newest_user_time(id, Hlc::MAX).or(inherited);
+        let own = self.data.device().log_of([id])?.newest_user_time(id, inode.times_after(), Hlc::MAX);
+        let newest = own.or(inherited);
         // With what is on its way to the disk: the row may have begun there.
         let seen = Seen::at(id, inode, Some(Hlc::MAX));
         let size = self.look(&[&seen])?.extent(&seen).size;
@@ -223,8 +235,8 @@ impl Engine {
         // A clone that nothing was written to ends as its origin did at its instant, where somebody may have been writing.
         let mut writer = (id, inode.clone());
         while let (id, Some((from, then)), true) = (writer.0, writer.1.origin(), writer.1.grants().is_empty()) {
-            let upto = writer.1.from;
-            if self.with_log_of(id, |log| log.newest_in(id, 0..=u32::MAX, Hlc::ZERO, upto).newest.is_some())? {
+            let (after, upto) = (writer.1.times_after(), writer.1.from);
+            if self.with_log_of(id, |log| log.newest_in(id, 0..=u32::MAX, after, upto).newest.is_some())? {
                 break;
             }
             writer = (from, self.inode_at(from, Some(then))?);
@@ -243,7 +255,7 @@ impl Engine {
         }
         let begin = size - row.len() as u64;
         let time = self.rows_of(plugin, &seen, begin, &row, scratch, |rows| Ok(rows.time_of_last(&row, begin)));
-        let newest = self.with_log_of(id, |log| log.newest_user_time(id, at))?;
+        let newest = self.with_log_of(id, |log| log.newest_user_time(id, inode.times_after(), at))?;
         match time.ok().flatten() {
             Some(time) if time <= user => Ok(Some(Seen { user_time_open: true, ..seen })),
             Some(_) if newest.is_none() => Ok(Some(Seen { empty: true, ..seen })),

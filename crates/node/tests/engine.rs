@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where something is not as it says")]
 
+#[path = "engine/anew.rs"]
+mod anew;
 #[path = "engine/edges.rs"]
 mod edges;
 #[path = "engine/ended.rs"]

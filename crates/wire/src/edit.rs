@@ -208,6 +208,15 @@ pub struct SetState {
     /// True: `size` is how long it is at least. What others write beyond it meanwhile, at other servers, is neither hidden nor forgotten.
     #[prost(bool, tag = "11")]
     pub extends: bool,
+    /// True: the order of the file's user times begins anew, behind those of `origin`. False in edits of older servers.
+    #[prost(bool, tag = "12")]
+    pub times_anew: bool,
+    /// The file whose user times come before those of what is written from now on; 0 for none. Only with `times_anew`.
+    #[prost(uint64, tag = "13")]
+    pub origin: u64,
+    /// Those up to this instant.
+    #[prost(uint64, tag = "14")]
+    pub origin_at: u64,
 }
 
 /// Copies a file or tree, as it was at an instant, by sharing its bytes.

@@ -216,6 +216,10 @@ pub struct SetAttr {
     /// True: `size` only extends. A file that is as long already keeps its length, whoever made it so long meanwhile.
     #[prost(bool, tag = "10")]
     pub extend: bool,
+    /// True: at a length of 0 the order of the file's user times begins anew. Filled in by the server; false in transactions of older
+    /// servers, which are executed as they were when they were logged.
+    #[prost(bool, tag = "11")]
+    pub times_anew: bool,
 }
 
 /// Sets an extended attribute.

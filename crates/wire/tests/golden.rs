@@ -131,6 +131,9 @@ fn edit() -> Edit {
             shares: vec![share()],
             xattrs: vec![gone],
             extends: false,
+            times_anew: false,
+            origin: 0,
+            origin_at: 0,
         }],
         keeps_times: false,
     }
@@ -139,6 +142,7 @@ fn edit() -> Edit {
 fn ops() -> Vec<(&'static str, Op)> {
     let make =
         |kind| Op::Make(Make { target: file(), mode: 0o644, or_open: true, kind: Some(kind), ..Make::default() });
+    let times_anew = SetState { inode: 77, times_anew: true, origin: 76, origin_at: AT, ..SetState::default() };
     let extends = SetState { inode: 77, size: Some(1 << 20), extends: true, ..SetState::default() };
     vec![
         (
@@ -168,7 +172,12 @@ fn ops() -> Vec<(&'static str, Op)> {
                 by_handle: true,
                 settled: Some(settle()),
                 extend: false,
+                times_anew: false,
             }),
+        ),
+        (
+            "set_attr_times_anew",
+            Op::SetAttr(SetAttr { target: file(), size: Some(0), times_anew: true, ..SetAttr::default() }),
         ),
         ("extend", Op::SetAttr(SetAttr { target: file(), size: Some(1 << 40), extend: true, ..SetAttr::default() })),
         (
@@ -183,6 +192,10 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("settle_in_part", Op::Settle(Settle { complete: Some(AT - 1), since: AT - 2, ..settle() })),
         ("make_nameless", Op::MakeNameless(MakeNameless { beside: 77 })),
         ("edit_extends", Op::Edit(Edit { kind: EditKind::CopyRange as i32, states: vec![extends], ..Edit::default() })),
+        (
+            "edit_times_anew",
+            Op::Edit(Edit { kind: EditKind::Restore as i32, states: vec![times_anew], ..Edit::default() }),
+        ),
         ("edit_keeps_times", Op::Edit(Edit { kind: EditKind::Clone as i32, keeps_times: true, ..Edit::default() })),
         ("settle_all", Op::SettleAll(SettleAll { files: vec![settle(); 2] })),
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT, count_max: 0 })),

@@ -33,5 +33,6 @@ fn write_of(session: u64, seq: u64) -> WriteRequest {
         durability: Durability::Async,
         chunk_version: 0,
         newest_user_time: None,
+        times_after: Hlc::ZERO,
     }
 }

@@ -171,6 +171,7 @@ impl World {
             durability: if sync { Durability::Sync } else { Durability::Async },
             chunk_version: 0,
             newest_user_time: None,
+            times_after: Hlc::ZERO,
         }));
     }
 

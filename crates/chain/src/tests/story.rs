@@ -153,6 +153,7 @@ fn input(words: &Words<'_>) -> Input {
             durability: if words.values.contains_key("sync") { Durability::Sync } else { Durability::Async },
             chunk_version: words.number("version").unwrap_or(0),
             newest_user_time: words.number("newest").map(|time| UserTime(time as i64)),
+            times_after: Hlc(words.number("times-after").unwrap_or(0)),
         }),
         "appended" => Input::Appended { token: token(), end: words.end() },
         "append-failed" => Input::AppendFailed { token: token(), reason: Reason::NoSpace },

@@ -4,6 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 use rustix::fs::getxattr;
 
@@ -108,4 +109,62 @@ fn why_a_row_was_refused_is_told_until_one_is_taken() {
     file.write_all(b"6,b\n").unwrap();
     assert_eq!(refused(&world, "s/f"), None);
     assert_eq!(fs::read_to_string(world.path("s/f")).unwrap(), "t,v\n5,a\n6,b\n");
+}
+
+/// By a shell, as people do it: the table of before is in the past, and nowhere else.
+#[test]
+fn a_table_is_written_over_by_a_shell_and_takes_times_from_before_those_it_had() {
+    let Some(world) = World::new() else { return };
+    bind(&world, "/t", "csv:t,unit=s");
+    let shell = |words: &str| {
+        let done = Command::new("sh").args(["-c", words]).current_dir(world.path("t")).output().unwrap();
+        (done.status.success(), String::from_utf8(done.stderr).unwrap())
+    };
+    // Wider than one chunk, each of which is on a chain of its own.
+    let table = |first: u64, rows: u64| {
+        let row = |n: u64| format!("{},{}\n", first + n, "x".repeat(1000));
+        (0..rows).map(row).fold("t,v\n".to_owned(), |text, row| text + &row)
+    };
+    let shown = |text: &str, user: u64| -> String {
+        let counts = |line: &str| line.split(',').next().unwrap().parse().is_ok_and(|time: u64| time > user);
+        text.split_inclusive('\n').take_while(|line| !counts(line)).collect()
+    };
+    let stays = |at: &str, text: &str, user: u64| {
+        let cat = world.server.ok(&["cat", "/t/a.csv", "--at", at, "--user-at", &format!("@{user}")]);
+        assert!(cat == shown(text, user), "at {at}, at {user}: {} bytes", cat.len());
+    };
+    let mut before: Vec<(String, String)> = Vec::new();
+    let ways = [
+        "cat ../new > a.csv",
+        "cp ../new a.csv",
+        "truncate -s 0 a.csv && cat ../new >> a.csv",
+        ": > a.csv; cp ../new a.csv",
+    ];
+    for (round, way) in ways.iter().cycle().take(6).enumerate() {
+        // Each begins before the last one did, and ends within it.
+        let text = table(FIRST - 100 * round as u64, 180);
+        fs::write(world.path("new"), &text).unwrap();
+        let (done, said) = shell(way);
+        assert!(done, "{way}: {said} {:?}", refused(&world, "t/a.csv"));
+        assert!(fs::read_to_string(world.path("t/a.csv")).unwrap() == text, "{way}");
+        let first = FIRST - 100 * round as u64;
+        assert_eq!(fs::read(world.path(&format!("t/.at/user-@{}/a.csv", first - 1))).unwrap(), b"", "{way}");
+        for user in first..first + 181 {
+            let found = fs::read_to_string(world.path(&format!("t/.at/user-@{user}/a.csv"))).unwrap();
+            assert!(found == shown(&text, user), "{way}, at {user}: {} bytes", found.len());
+        }
+        before.push((world.server.ok(&["now"]).trim().to_owned(), text));
+    }
+    for (round, (at, text)) in before.iter().enumerate() {
+        let first = FIRST - 100 * round as u64;
+        for user in [first + 1, first + 90, first + 179] {
+            stays(at, text, user);
+        }
+    }
+    // Within one table rows go forwards as ever.
+    let (done, _) = shell(&format!("echo {},late >> a.csv", FIRST - 1000));
+    assert!(!done && refused(&world, "t/a.csv").is_some_and(|words| words.contains("before")));
+    let (at, text) = before.last().unwrap();
+    stays(at, text, FIRST);
+    assert!(fs::read_to_string(world.path("t/a.csv")).unwrap() == *text);
 }

@@ -11,8 +11,9 @@ use frieze_hlc::{Hlc, UserTime};
 use super::archive::{Archived, Writer, Writers};
 use super::chunk::{Chunk, Place, Record, Versions};
 use super::imaged::Through;
+use super::marks::Marks;
 use super::thin::{Loss, Losses};
-use super::{UserCut, heap_bytes, push_slim, reserve_slim};
+use super::{heap_bytes, reserve_slim};
 use crate::RecordMeta;
 use crate::log::Tail;
 use crate::plan::Planner;
@@ -22,8 +23,8 @@ use crate::plan::Planner;
 pub(crate) struct File {
     /// By index; chunks never written are not there.
     pub(super) chunks: Vec<(u32, Box<Chunk>)>,
-    /// Stamp and user time of every record that has one; both rise.
-    marks: Vec<(Hlc, UserTime)>,
+    /// Stamp and user time of every record that has one. Few files have any.
+    marks: Option<Box<Marks>>,
     /// When records were written that are not here any more: nobody may ask for an instant up to then.
     pub(super) lost: Losses,
     /// Memory of all of that.
@@ -48,24 +49,6 @@ impl File {
             return Some("it is stamped below the newest record of its chunk");
         }
         None
-    }
-
-    /// Takes in a user time, and returns by how much the memory grew. Chains bring their records in an order of their own: what is
-    /// kept is the newest time among the records up to each stamp, the same whatever the order.
-    fn mark(&mut self, stamp: Hlc, time: UserTime) -> usize {
-        let at = self.marks.partition_point(|(other, _)| *other <= stamp);
-        let before = at.checked_sub(1).map(|before| self.marks[before]);
-        let time = before.map_or(time, |(_, before)| time.max(before));
-        // The parts of a group share their mark.
-        if before == Some((stamp, time)) {
-            return 0;
-        }
-        let grown = push_slim(&mut self.marks, (stamp, time));
-        self.marks[at..].rotate_right(1);
-        for (_, later) in self.marks[at + 1..].iter_mut().take_while(|(_, later)| *later < time) {
-            *later = time;
-        }
-        grown
     }
 
     /// A file of which older records are on shelves.
@@ -231,22 +214,15 @@ impl File {
         found
     }
 
-    /// The stamp that stands for a user time, among records stamped up to `upto`.
-    pub(crate) fn by_user_time(&self, user: UserTime, upto: Hlc) -> Option<UserCut> {
-        let (first, _) = self.marks.first()?;
-        if *first > upto {
-            return None;
-        }
-        let count = self.marks.partition_point(|(stamp, time)| *stamp <= upto && *time <= user);
-        let stamp = count.checked_sub(1).map_or(Hlc::ZERO, |last| self.marks[last].0);
-        let next = self.marks.get(count).map(|(next, _)| *next).filter(|next| *next <= upto);
-        Some(UserCut { stamp, next, open: self.newest_user_time(Hlc::MAX).is_some_and(|newest| newest <= user) })
+    /// User times of the records, if any has one.
+    pub(crate) fn marks(&self) -> Option<&Marks> {
+        self.marks.as_deref()
     }
 
-    /// Newest user time of records stamped up to `upto`.
-    pub(crate) fn newest_user_time(&self, upto: Hlc) -> Option<UserTime> {
-        let count = self.marks.partition_point(|(stamp, _)| *stamp <= upto);
-        count.checked_sub(1).map(|last| self.marks[last].1)
+    /// Adds a user time, and returns by how much the memory grew.
+    fn mark(&mut self, stamp: Hlc, time: UserTime) -> usize {
+        let grown = if self.marks.is_none() { heap_bytes(size_of::<Marks>()) } else { 0 };
+        grown + self.marks.get_or_insert_default().add(stamp, time)
     }
 
     /// The chunks among these that have a record, in order.
@@ -284,17 +260,15 @@ impl File {
             stays
         });
         self.heap_bytes -= freed;
-        if self.chunks.len() == count || self.marks.is_empty() {
-            return;
-        }
+        let Some(marks) = self.marks.as_mut().filter(|_| self.chunks.len() != count) else { return };
         // Of records that are not in memory any more the marks are all there is.
         let lost = self.lost.last();
-        self.marks.retain(|(stamp, _)| *stamp <= lost);
+        marks.keep_upto(lost);
         let timed = |(record, archived): (Record, Archived)| Some((record.stamp, archived.user_time?));
-        let mut left: Vec<(Hlc, UserTime)> =
+        let mut left: Vec<_> =
             self.chunks.iter().flat_map(|(_, chunk)| chunk.versions(Hlc::ZERO, Hlc::MAX)).filter_map(timed).collect();
         left.sort_unstable();
-        let grown: usize = left.into_iter().map(|(stamp, time)| self.mark(stamp, time)).sum();
+        let grown: usize = left.into_iter().map(|(stamp, time)| marks.add(stamp, time)).sum();
         self.heap_bytes += grown as u64;
     }
 

@@ -73,10 +73,10 @@ fn a_chain_may_bring_its_history_after_what_is_newer() {
             let inside = all.iter().filter(|meta| meta.stamp > Hlc(upto - 30) && meta.stamp <= Hlc(upto));
             assert!(inside.clone().all(|meta| files.contains(&meta.chunk.inode)), "touched up to {upto}");
         }
-        let cut = device.log.by_user_time(InodeId(101), UserTime(-90), Hlc::MAX).expect("user times");
+        let cut = device.log.by_user_time(InodeId(101), UserTime(-90), Hlc::ZERO, Hlc::MAX).expect("user times");
         assert_eq!(cut.stamp, Hlc(5100), "user times are in the order of the stamps");
-        assert_eq!(device.log.newest_user_time(InodeId(101), Hlc(5605)), Some(UserTime(-40)));
-        assert_eq!(device.log.newest_user_time(InodeId(101), Hlc::MAX), Some(UserTime(60)));
+        assert_eq!(device.log.newest_user_time(InodeId(101), Hlc::ZERO, Hlc(5605)), Some(UserTime(-40)));
+        assert_eq!(device.log.newest_user_time(InodeId(101), Hlc::ZERO, Hlc::MAX), Some(UserTime(60)));
         for chain in [1, 2, 3] {
             for after in [0, 17, 59, 60] {
                 let expect: Vec<&RecordMeta> =
@@ -188,7 +188,7 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
                 .iter()
                 .chain(&other)
                 .filter_map(|meta| meta.user_time.filter(|_| meta.chunk.inode == InodeId(102)));
-            assert_eq!(device.log.newest_user_time(InodeId(102), Hlc::MAX), newest.max());
+            assert_eq!(device.log.newest_user_time(InodeId(102), Hlc::ZERO, Hlc::MAX), newest.max());
             assert_eq!(listed(device, 1, 0).into_iter().map(|one| one.meta).collect::<Vec<_>>(), back);
             assert_eq!(listed(device, 2, 0).len(), 40);
             assert_eq!(device.log.chain_state(ChainId(1)).n, back.len() as u64);

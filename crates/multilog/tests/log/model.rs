@@ -184,13 +184,15 @@ pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: 
         assert_eq!(versions, expect);
 
         let user = UserTime(rng.below(newest.0 / 30 + 20) as i64 - 10);
-        let marks = || model.of(chunk.inode, Hlc::ZERO, upto).filter(|record| record.user_time.is_some());
-        let cut = device.log.by_user_time(chunk.inode, user, upto);
+        // Times of the records after a stamp begin anew.
+        let after = if rng.chance(2) { Hlc::ZERO } else { after };
+        let marks = || model.of(chunk.inode, after, upto).filter(|record| record.user_time.is_some());
+        let cut = device.log.by_user_time(chunk.inode, user, after, upto);
         assert_eq!(cut.is_some(), marks().count() > 0);
         if let Some(cut) = cut {
             let last = marks().rfind(|record| record.user_time <= Some(user));
             assert_eq!(cut.stamp, last.map_or(Hlc::ZERO, |record| record.stamp));
-            let later = model.of(chunk.inode, Hlc::ZERO, Hlc::MAX).any(|record| record.user_time > Some(user));
+            let later = model.of(chunk.inode, after, Hlc::MAX).any(|record| record.user_time > Some(user));
             assert_eq!(cut.open, !later);
         }
     }

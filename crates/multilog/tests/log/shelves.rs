@@ -51,7 +51,10 @@ fn same(device: &mut Device, plain: &Device, newest: Hlc) {
             log.versions(inode, Hlc::ZERO, Hlc::MAX, usize::MAX),
             plain.versions(inode, Hlc::ZERO, Hlc::MAX, usize::MAX)
         );
-        assert_eq!(log.newest_user_time(inode, Hlc::MAX), plain.newest_user_time(inode, Hlc::MAX));
+        assert_eq!(
+            log.newest_user_time(inode, Hlc::ZERO, Hlc::MAX),
+            plain.newest_user_time(inode, Hlc::ZERO, Hlc::MAX)
+        );
         assert_eq!(log.written_bytes(inode), plain.written_bytes(inode));
         for index in 0..4 {
             let chunk = ChunkId { inode, index };

@@ -138,6 +138,9 @@ impl Namespace {
             Some(size) => (inode.size, inode.size_as_of) = (size, stamp),
             None => {}
         }
+        if state.times_anew && writes {
+            inode.begin_times(stamp, (state.origin != 0).then_some((InodeId(state.origin), Hlc(state.origin_at))));
+        }
         if state.uid.is_some() || state.gid.is_some() {
             inode.uid = state.uid.unwrap_or(inode.uid);
             inode.gid = state.gid.unwrap_or(inode.gid);

@@ -61,6 +61,7 @@ fn full() -> Inode {
             also_in: vec![InodeId(3)],
             orphaned: Hlc(0x0065_c000_0000_0001),
             origin: Some((InodeId(5), Hlc(0x0065_a000_0000_0001))),
+            times_after: Hlc(0x0065_c000_0000_0002),
             reaches_from: Some(0),
         })),
     }
@@ -76,7 +77,7 @@ fn what_has_any_field_that_few_inodes_have_is_not_empty() {
     let all = *full().extra.unwrap();
     let none = Extra::default();
     assert!(none.is_empty() && !all.is_empty());
-    let Extra { patches, grants, target, rdev, also_in, orphaned, origin, reaches_from } = all;
+    let Extra { patches, grants, target, rdev, also_in, orphaned, origin, times_after, reaches_from } = all;
     let some = [
         Extra { patches, ..none.clone() },
         Extra { grants, ..none.clone() },
@@ -85,6 +86,7 @@ fn what_has_any_field_that_few_inodes_have_is_not_empty() {
         Extra { also_in, ..none.clone() },
         Extra { orphaned, ..none.clone() },
         Extra { origin, ..none.clone() },
+        Extra { times_after, ..none.clone() },
         Extra { reaches_from, ..none.clone() },
     ];
     drop(target);
@@ -113,9 +115,11 @@ fn golden_bytes_of_inodes() {
         encoded(&full()),
         "10ff1f180220ffffffff0f30808080808020384d408a808080808008480250045807608980808080d8eb18688080808080a296e7ff01700c78018201076a736f6e3a2f748a0102100c92010808091204000105159a01042e2e2f78a0018110aa010103b00108b80109c001e807ca0108080112046e616d65d201170886808080808008180420ac0228073088808080808008d2010c088480808080800810051805",
     );
-    assert_eq!(hex(&all), format!("{of_an_older_writer}d80105e001feffffffffff07e80100"));
-    // It knew no origins, nor records that reach over, and what it wrote still reads.
-    let extra = full().extra.map(|extra| Box::new(Extra { origin: None, reaches_from: None, ..*extra }));
+    assert_eq!(hex(&all), format!("{of_an_older_writer}d80105e001feffffffffff07e80100f00106"));
+    // It knew no origins, nor records that reach over, nor times that begin anew, and what it wrote still reads.
+    let none = Hlc::ZERO;
+    let extra =
+        full().extra.map(|extra| Box::new(Extra { origin: None, times_after: none, reaches_from: None, ..*extra }));
     let without = Inode { extra, ..full() };
     assert_eq!(hex(&encoded(&without)), of_an_older_writer);
     let (back, _) = StoredInode::read(full().from, &all[..of_an_older_writer.len() / 2], Arc::new).unwrap();

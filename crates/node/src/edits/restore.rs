@@ -466,6 +466,7 @@ impl Engine {
             }
             let state = plan.state(id, new);
             (state.shares, state.size) = (shares, size);
+            self.take_times(plan, &then, plan.at, new)?;
             for range in &ranges {
                 let told = plan.tell(ActionKind::Bytes, &path, id.0, "");
                 (told.offset, told.len) = (range.start(), range.len());

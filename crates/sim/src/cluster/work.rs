@@ -617,6 +617,7 @@ impl Worker {
             by_handle: false,
             settled: None,
             extend: false,
+            times_anew: false,
         });
         let record = CutRecord { cell, invoked_us: self.client.now_us(), seen: self.client.newest, done: None };
         let place = {

@@ -57,19 +57,24 @@ impl Witness {
             return Ok(Shown { bytes, cut, empty: false, open: false });
         };
         let tree = &self.model.tree;
-        let newest = bytes.newest_user_time(Cut { upto: Hlc::MAX, without });
-        let open = newest.or_else(|| tree.newest_user_time(id)).is_some_and(|newest| newest <= user);
-        let (mut id, mut cut, mut origin) = (id, cut, node.origin);
+        let newest = tree.newest_user_time_of(id, node, Cut { upto: Hlc::MAX, without });
+        let open = newest.is_some_and(|newest| newest <= user);
+        let (mut id, mut cut, mut node) = (id, cut, node);
         loop {
             let bytes = tree.bytes(id);
-            let mut marks = bytes.writes(cut).filter_map(|(stamp, write)| Some((stamp, write.user_time?))).peekable();
+            let own = bytes.writes(cut).filter(|(stamp, _)| *stamp > node.times_after);
+            let mut marks = own.filter_map(|(stamp, write)| Some((stamp, write.user_time?))).peekable();
             let is_timed = marks.peek().is_some();
             let last = marks.take_while(|(_, time)| *time <= user).last();
-            // Before its first user time a clone is what it was cloned from.
-            if let Some((from, upto)) = origin.filter(|_| last.is_none()) {
-                tree.kept(from, upto)?;
-                origin = tree.node(from, upto).and_then(|node| node.origin);
-                (id, cut) = (from, Cut { upto, without: &[] });
+            // Before its first user time a clone is what it was cloned from, and a restored file what it was.
+            let below = node.origin.filter(|_| last.is_none()).and_then(|(from, upto)| {
+                let cut = Cut { upto, without: &[] };
+                let node = tree.node(from, upto)?;
+                tree.newest_user_time_of(from, node, cut).map(|_| (from, node, cut))
+            });
+            if let Some(below) = below {
+                (id, node, cut) = below;
+                tree.kept(id, cut.upto)?;
                 continue;
             }
             if !is_timed {

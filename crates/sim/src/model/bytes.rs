@@ -183,9 +183,9 @@ impl Bytes {
         written.next_back().map(|event| event.stamp)
     }
 
-    /// Newest user time.
-    pub(crate) fn newest_user_time(&self, cut: Cut<'_>) -> Option<i64> {
-        self.writes(cut).filter_map(|(_, write)| write.user_time).next_back()
+    /// Newest user time of what was written after a stamp.
+    pub(crate) fn newest_user_time(&self, after: Hlc, cut: Cut<'_>) -> Option<i64> {
+        self.writes(cut).filter(|(stamp, _)| *stamp > after).filter_map(|(_, write)| write.user_time).max()
     }
 
     /// Up to `len` bytes from `offset`, cut at the end of the file.

@@ -86,8 +86,10 @@ pub(crate) struct Node {
     pub(crate) ctime: Hlc,
     pub(crate) target: Vec<u8>,
     pub(crate) plugin: String,
-    /// Of a clone: the file and the instant whose user times come before its own.
+    /// Of a clone or a restored file: the file and the instant whose user times come before its own.
     pub(crate) origin: Option<(u64, Hlc)>,
+    /// Its own user times are those of writes stamped after this: it was cut to nothing, or restored.
+    pub(crate) times_after: Hlc,
     pub(crate) parent: u64,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -95,6 +97,13 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
+    }
+
+    /// From `stamp` on user times need not come behind those of before, but behind those of `origin`.
+    fn begin_times(&mut self, stamp: Hlc, origin: Option<(u64, Hlc)>) {
+        if !self.plugin.is_empty() {
+            (self.times_after, self.origin) = (stamp, origin);
+        }
     }
 
     fn set_xattr(&mut self, name: &[u8], value: Option<&[u8]>) {
@@ -468,6 +477,9 @@ impl Tree {
             self.write(id, stamp, What::Touch { mtime_ns });
         }
         self.edit(id, stamp, |node| {
+            if set.size == Some(0) {
+                node.begin_times(stamp, None);
+            }
             node.mode = set.mode.map_or(node.mode, |mode| mode & 0o7777);
             if let Some(atime) = set.atime {
                 node.atime_ns = if atime.now { stamp.unix_ns() } else { atime.ns };
@@ -572,6 +584,7 @@ fn new_node(kind: FileKind, mode: u32, stamp: Hlc) -> Node {
         target: Vec::new(),
         plugin: String::new(),
         origin: None,
+        times_after: Hlc::ZERO,
         parent: ROOT,
         xattrs: BTreeMap::new(),
     }

@@ -322,7 +322,7 @@ impl World {
         let payload = bytes_of(seq, len);
         let place = || {
             let spread = split(offset, len, LAYOUT)?;
-            Ok(Placed { spread, user_time: None, inherited: None, above: Hlc::ZERO })
+            Ok(Placed { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO })
         };
         let ask = WriteAsk {
             session: SessionId(9),

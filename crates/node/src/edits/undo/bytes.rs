@@ -216,6 +216,10 @@ impl Engine {
         state.shares = shares;
         state.size = changed_size;
         state.mtime_ns = mtime;
+        // Nobody else wrote to it since: all of it is as it was before the actor's first change.
+        if writes && found.events.iter().all(|event| event.by_actor || event.stamp <= base_at) {
+            self.take_times(plan, &base, base_at, version)?;
+        }
         Ok(())
     }
 }

@@ -102,7 +102,11 @@ impl Tree {
             if let Some(mtime_ns) = state.mtime_ns {
                 self.write(id, stamp, What::Touch { mtime_ns });
             }
+            let decides = state.size.is_some() || !state.shares.is_empty();
             self.edit(id, stamp, |node| {
+                if state.times_anew && decides {
+                    node.begin_times(stamp, (state.origin != 0).then_some((state.origin, Hlc(state.origin_at))));
+                }
                 node.mode = state.mode.unwrap_or(node.mode);
                 node.atime_ns = state.atime_ns.unwrap_or(node.atime_ns);
                 for xattr in &state.xattrs {
@@ -115,11 +119,18 @@ impl Tree {
 
     /// The newest user time of a file, its origin's if it has none of its own.
     pub(crate) fn newest_user_time(&self, id: u64) -> Option<i64> {
-        let (mut id, mut upto) = (id, Hlc::MAX);
+        self.newest_user_time_of(id, self.node(id, Hlc::MAX)?, Cut::NOW)
+    }
+
+    /// The same of a version of a file, by the writes of a cut.
+    pub(crate) fn newest_user_time_of(&self, id: u64, node: &Node, cut: Cut<'_>) -> Option<i64> {
+        let (mut id, mut node, mut cut) = (id, node, cut);
         loop {
-            let newest = self.bytes(id).newest_user_time(Cut { upto, without: &[] });
-            match self.node(id, upto).and_then(|node| node.origin) {
-                Some(origin) if newest.is_none() => (id, upto) = origin,
+            let newest = self.bytes(id).newest_user_time(node.times_after, cut);
+            match node.origin {
+                Some((from, upto)) if newest.is_none() => {
+                    (id, node, cut) = (from, self.node(from, upto)?, Cut { upto, without: &[] });
+                }
                 _ => return newest,
             }
         }
