@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use frieze_base::{InodeId, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::acl::Acl;
 use frieze_wire::forget::OwnedInodes;
 use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
@@ -144,6 +145,12 @@ pub(crate) struct StoredInode {
     /// The first chunk over whose end a record may reach.
     #[prost(uint32, optional, tag = "29")]
     reaches_from: Option<u32>,
+    /// The access list, in the kernel's bytes, where it says more than the mode. What the mode says is left out of it.
+    #[prost(bytes = "vec", tag = "30")]
+    acl: Vec<u8>,
+    /// What is made in it begins with an access list.
+    #[prost(bool, tag = "31")]
+    has_default_acl: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -362,6 +369,8 @@ impl StoredInode {
                 (stored.origin, stored.origin_before) = (origin.0, inode.born.0.wrapping_sub(at.0) as i64);
             }
             stored.reaches_from = extra.reaches_from;
+            stored.acl = extra.acl.as_ref().map_or(Vec::new(), |acl| acl.encode());
+            stored.has_default_acl = extra.has_default_acl;
             stored.orphaned_before = (extra.orphaned != Hlc::ZERO).then(|| before(extra.orphaned));
         }
         stored
@@ -401,6 +410,10 @@ impl StoredInode {
             let end = end.ok_or(corrupt.clone())?;
             lay(&mut patches, Patch { at: stamp(patch.before), start: patch.start, end, source });
         }
+        let acl = match stored.acl.as_slice() {
+            [] => None,
+            bytes => Acl::read(bytes).map_err(|_| corrupt.clone())?.map(Box::new),
+        };
         let extra = Extra {
             patches,
             grants: stored.grants.iter().map(StoredGrant::read).collect::<Option<_>>().ok_or(corrupt)?,
@@ -411,6 +424,8 @@ impl StoredInode {
             origin: (stored.origin != 0)
                 .then(|| (InodeId(stored.origin), Hlc(born.0.wrapping_sub(stored.origin_before as u64)))),
             reaches_from: stored.reaches_from,
+            acl,
+            has_default_acl: stored.has_default_acl,
         };
         let inode = Inode {
             from,
