@@ -61,7 +61,7 @@ pub use frieze_net::{
     host_name, mono, send_unpaced, tcp_proof, user_of,
 };
 pub use frieze_wire::Holds;
-pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, DEFAULT_ACL_XATTR, Named, is_acl};
+pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, DEFAULT_ACL_XATTR, Named, Rights, is_acl};
 pub use frieze_wire::edit::{Action, ActionKind, EditReply, Undo};
 pub use frieze_wire::forget::{ForgetReply, Forgotten, ForgottenFile, SnapshotLoss};
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};

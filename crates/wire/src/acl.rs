@@ -4,6 +4,8 @@
 //! entry (tag, permissions, id), little-endian. [`Acl`] is such a list after it was checked: every entry that has to be there is, none
 //! is there twice, named entries are in order of their ids.
 
+use std::fmt;
+
 /// The extended attribute that is the list of a file or directory itself. Absent where the mode says all.
 pub const ACCESS_ACL_XATTR: &[u8] = b"system.posix_acl_access";
 /// The extended attribute of a directory that is the list which what is made in it begins with.
@@ -167,6 +169,35 @@ impl Acl {
     }
 }
 
+/// As `setfacl` and tars take it, with the numbers of users and groups: `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`.
+impl fmt::Display for Acl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user::{}", Rights(self.owner))?;
+        for Named { id, permissions } in &self.users {
+            write!(f, ",user:{id}:{}", Rights(*permissions))?;
+        }
+        write!(f, ",group::{}", Rights(self.group))?;
+        for Named { id, permissions } in &self.groups {
+            write!(f, ",group:{id}:{}", Rights(*permissions))?;
+        }
+        if let Some(mask) = self.mask {
+            write!(f, ",mask::{}", Rights(mask))?;
+        }
+        write!(f, ",other::{}", Rights(self.other))
+    }
+}
+
+/// Permissions as letters: `rw-`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights(pub u8);
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = |bit: u8, letter: char| if self.0 & bit != 0 { letter } else { '-' };
+        write!(f, "{}{}{}", letter(4, 'r'), letter(2, 'w'), letter(1, 'x'))
+    }
+}
+
 fn class(mode: u32, shift: u32) -> u8 {
     (mode >> shift & 7) as u8
 }
@@ -203,6 +234,7 @@ mod tests {
         let expect = Acl { owner: 7, users: named(1000, 6), group: 5, groups: named(7, 4), mask: Some(6), other: 0 };
         assert_eq!(acl, expect);
         assert_eq!(acl.encode(), bytes(LINUX));
+        assert_eq!(acl.to_string(), "user::rwx,user:1000:rw-,group::r-x,group:7:r--,mask::rw-,other::---");
         assert_eq!((acl.mode(), acl.entries(), acl.is_minimal()), (0o760, 6, false));
         assert_eq!(acl.clone().with_mode(0o604), Acl { owner: 6, mask: Some(0), other: 4, ..acl.clone() });
         assert_eq!(acl.clone().inherited(0o644), Acl { owner: 6, mask: Some(4), ..acl });
