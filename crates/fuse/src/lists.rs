@@ -43,3 +43,41 @@ impl Lists {
 
 /// Inodes remembered: 6 MiB. All are dropped when there are more, and asked for again.
 const ABSENT_MAX: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use frieze_client::{Holds, RecallsReply, mono};
+
+    use super::*;
+    use crate::notify::Kernel;
+
+    const FILE: InodeId = InodeId(7);
+
+    #[test]
+    fn what_was_said_to_have_no_list_has_none_until_it_is_changed_or_recalled() {
+        let (cache, own, lists) = (Cache::default(), Own::default(), Lists::default());
+        cache.begin(Kernel::deaf());
+        cache.take(&RecallsReply { lease_ms: 5000, life: 1, ..RecallsReply::default() }, mono(), false);
+        let holds = Holds { files_ms: 4000, ..Holds::NONE };
+        let promise = || Promise::of_listing(&cache, InodeId(1), Holds::NONE).after(&own).of_inode(FILE, holds);
+        let attr = Attr { inode: FILE.0, ..Attr::default() };
+        let listed = Attr { has_acl: true, ..attr.clone() };
+        let is_absent = || lists.is_absent(&cache, &own, FILE);
+        assert!(!is_absent(), "nothing was said");
+        let before = promise();
+        lists.note(&attr, Some(before));
+        assert!(is_absent());
+        // An answer from before the mount's own change may come after it.
+        own.changed_inode(FILE);
+        lists.note(&attr, Some(before));
+        assert!(!is_absent());
+        lists.note(&attr, Some(promise()));
+        assert!(is_absent());
+        lists.note(&listed, Some(promise()));
+        assert!(!is_absent());
+        lists.note(&attr, Some(promise().of_inode(InodeId(8), holds)));
+        assert!(!is_absent(), "it is about another");
+        lists.note(&attr, None);
+        assert!(!is_absent());
+    }
+}
