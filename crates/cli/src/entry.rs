@@ -1,12 +1,13 @@
 //! How a file is described: its attributes as JSON, and the words for its kind.
 
-use frieze_client::{Answered, Attr, FileKind};
+use frieze_client::{Acl, Answered, Attr, FileKind, Rights};
 use frieze_hlc::Hlc;
 use serde_json::{Map, Value, json};
 
 use crate::format;
 use crate::past;
 use crate::path::FsPath;
+use crate::run::Run;
 
 /// The kind as JSON names it.
 pub(crate) fn kind_word(kind: FileKind) -> &'static str {
@@ -58,6 +59,7 @@ pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answ
         "target": link_text.map(text),
         "time_plugin": plugin(attr),
         "changed": Hlc(attr.changed).to_string(),
+        "has_acl": attr.has_acl,
     });
     if let Value::Object(attributes) = attributes {
         fields.extend(attributes);
@@ -67,6 +69,21 @@ pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answ
         fields.insert("answered".to_owned(), answered);
     }
     Value::Object(fields)
+}
+
+/// The entries of an access list, as getfacl(1) shows them: `user:ann:rw-`.
+pub(crate) fn acl(run: &mut Run, acl: &Acl) -> Vec<String> {
+    let mut entries = vec![format!("user::{}", Rights(acl.owner))];
+    entries.extend(
+        acl.users.iter().map(|named| format!("user:{}:{}", run.names.user(named.id), Rights(named.permissions))),
+    );
+    entries.push(format!("group::{}", Rights(acl.group)));
+    entries.extend(
+        acl.groups.iter().map(|named| format!("group:{}:{}", run.names.group(named.id), Rights(named.permissions))),
+    );
+    entries.extend(acl.mask.map(|mask| format!("mask::{}", Rights(mask))));
+    entries.push(format!("other::{}", Rights(acl.other)));
+    entries
 }
 
 /// The time plug-in, null where there is none.
@@ -104,7 +121,7 @@ mod tests {
             "{\"path\":\"/d/f\",\"name\":\"f\",\"kind\":\"symlink\",\"inode\":7,\"mode\":\"0777\",\"links\":0,\
              \"uid\":0,\"gid\":0,\"size\":0,\"bytes_live\":0,\"mtime\":\"1970-01-01T00:00:00.000000Z\",\
              \"ctime\":\"1970-01-01T00:00:00.000000Z\",\"born\":\"hlc-0000000000000000\",\"target\":\"t\",\
-             \"time_plugin\":null,\"changed\":\"hlc-0000000000000000\",\"answered\":{\"at\":\"hlc-0000000000001fff\",\
+             \"time_plugin\":null,\"changed\":\"hlc-0000000000000000\",\"has_acl\":false,\"answered\":{\"at\":\"hlc-0000000000001fff\",\
              \"at_time\":\"1970-01-01T00:00:00.000001Z\",\"precision_us\":0,\"stable\":true,\"incomplete\":false,\
              \"user_time_open\":false,\"without_lease\":false,\"executed\":null}}"
         );

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Error, Result};
-use frieze_base::{Fault, Reason};
+use frieze_base::{Fault, InodeId, Reason};
 use frieze_client::Fs;
-use frieze_client::{Answered, Attr, DirEntry, FileKind, StatReply};
+use frieze_client::{AccessLists, Answered, Attr, DirEntry, FileKind, StatReply, Target};
 use frieze_hlc::Hlc;
 use serde_json::{Value, json};
 
@@ -49,7 +49,8 @@ pub(crate) fn stat(run: &mut Run, args: &Stat) -> Result<()> {
                     run.print("")?;
                 }
                 begun = true;
-                print_stat(run, path, &reply, text.as_deref())?;
+                let lists = access_lists(&fs, &reply.attr)?;
+                print_stat(run, path, &reply, text.as_deref(), lists.as_ref())?;
             }
             Err(error) => run.report(&path.to_string(), error)?,
         }
@@ -219,7 +220,7 @@ fn long_row(run: &mut Run, attr: &Attr, name: String, human: bool) -> [String; 7
         _ => size_text(attr.size, human),
     };
     [
-        format::mode(entry::kind_letter(attr.kind()), attr.mode),
+        format!("{}{}", format::mode(entry::kind_letter(attr.kind()), attr.mode), if attr.has_acl { "+" } else { "" }),
         attr.links.to_string(),
         run.names.user(attr.uid).to_owned(),
         run.names.group(attr.gid).to_owned(),
@@ -233,13 +234,28 @@ fn size_text(bytes: u64, human: bool) -> String {
     if human { format::human(bytes) } else { bytes.to_string() }
 }
 
-fn print_stat(run: &mut Run, path: &FsPath, reply: &StatReply, link_text: Option<&[u8]>) -> Result<()> {
+/// The access lists of what has any.
+fn access_lists(fs: &Fs, attr: &Attr) -> Result<Option<AccessLists>> {
+    // Not the name again: another file may have it by now.
+    let target = Target::inode(InodeId(attr.inode));
+    Ok(attr.has_acl.then(|| fs.access_lists(&target)).transpose()?)
+}
+
+fn print_stat(
+    run: &mut Run,
+    path: &FsPath,
+    reply: &StatReply,
+    link_text: Option<&[u8]>,
+    lists: Option<&AccessLists>,
+) -> Result<()> {
     let attr = &reply.attr;
     if run.json() {
         let mut item = entry::to_json(path, attr, link_text, &reply.answered);
         item["atime"] = format::time_ns(attr.atime_ns).into();
         item["rdev"] = attr.rdev.into();
         item["chunk_bytes"] = attr.chunk_bytes.into();
+        item["acl"] = lists.map(|lists| entry::acl(run, &lists.access)).into();
+        item["default_acl"] = lists.and_then(|lists| Some(entry::acl(run, lists.default.as_ref()?))).into();
         return run.print_json(item);
     }
     let born = Hlc(attr.born);
@@ -250,6 +266,12 @@ fn print_stat(run: &mut Run, path: &FsPath, reply: &StatReply, link_text: Option
     row("kind", entry::kind_word(attr.kind()).to_owned());
     row("size", format!("{} bytes, {} of them data", attr.size, attr.bytes_live));
     row("mode", format!("{:04o} {}", attr.mode, format::mode(entry::kind_letter(attr.kind()), attr.mode)));
+    if let Some(lists) = lists {
+        row("access list", entry::acl(run, &lists.access).join(", "));
+        if let Some(default) = &lists.default {
+            row("default list", entry::acl(run, default).join(", "));
+        }
+    }
     row(
         "owner",
         format!(

@@ -198,6 +198,9 @@ pub(crate) fn details(run: &mut Run, difference: &Difference) -> String {
     if has(flags::XATTRS) {
         parts.push("extended attributes".to_owned());
     }
+    if has(flags::ACL) {
+        parts.push("access list".to_owned());
+    }
     parts.join(", ")
 }
 
@@ -226,6 +229,7 @@ pub(crate) fn to_json(run: &mut Run, who: &Who, difference: &Difference) -> Map<
         (flags::OWNER, "owner"),
         (flags::TIMES, "times"),
         (flags::XATTRS, "xattrs"),
+        (flags::ACL, "acl"),
         (flags::REPLACED, "replaced"),
     ];
     let what: Vec<&str> =

@@ -8,6 +8,8 @@
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
+#[path = "posix/acls.rs"]
+mod acls;
 #[path = "posix/appends.rs"]
 mod appends;
 #[path = "posix/cached.rs"]

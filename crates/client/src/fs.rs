@@ -38,6 +38,7 @@ pub struct Fs {
     granted: Option<Arc<Granted>>,
     /// What is made belongs to the group of its directory.
     shares_group: bool,
+    umask: u32,
     recent: bool,
 }
 
@@ -95,7 +96,8 @@ pub enum XattrMode {
 impl Fs {
     pub(crate) fn new(shared: Arc<Shared>) -> Fs {
         let durability = shared.options.durability;
-        Fs { shared, view: View::NOW, caller: None, durability, granted: None, shares_group: false, recent: false }
+        let (caller, granted) = (None, None);
+        Fs { shared, view: View::NOW, caller, durability, granted, shares_group: false, umask: 0, recent: false }
     }
 
     /// The same at an instant of system time, inclusive.
@@ -121,6 +123,11 @@ impl Fs {
     /// The same; what it makes belongs to the group of its directory, as in HDFS.
     pub fn sharing_group(&self) -> Fs {
         Fs { shares_group: true, ..self.clone() }
+    }
+
+    /// The same; what it makes lacks the permissions of this mask, unless the directory has a default access list, which then decides.
+    pub fn with_umask(&self, umask: u32) -> Fs {
+        Fs { umask, ..self.clone() }
     }
 
     /// The same; the attributes of directories, which are all it is for, are answered as a server knew them last while nobody leads the
@@ -358,7 +365,7 @@ impl Fs {
     }
 
     /// Makes a regular file (or opens an existing one) to read and write, whatever `mode` says. `mode` holds permission
-    /// bits, already without the umask.
+    /// bits without those of the umask, unless [`Fs::with_umask`] names them.
     pub fn create(&self, target: &Target, mode: u32, create: CreateMode) -> Result<File, Error> {
         self.create_with(target, mode, create, OpenFlags::READ_WRITE)
     }
@@ -457,6 +464,7 @@ impl Fs {
             or_open: create == CreateMode::OpenExisting,
             replaces: create == CreateMode::Replace,
             group_of_directory: self.shares_group,
+            umask: self.umask,
             kind: Some(kind),
         };
         self.change("making", Op::Make(make))
@@ -570,7 +578,7 @@ impl Fs {
         self.shared.unexpected(asked, got)
     }
 
-    fn change(&self, what: &'static str, op: Op) -> Result<TxnReply, Error> {
+    pub(crate) fn change(&self, what: &'static str, op: Op) -> Result<TxnReply, Error> {
         self.must_be_now(what)?;
         self.shared.change_noting(self.caller.as_ref(), self.durability, op, self.granted.as_deref())
     }

@@ -23,6 +23,7 @@
 //! The newest stamp seen travels with every request, so a client reads its own writes and what caused them.
 //! Leaves to others: what a request means (the server), the `.at` names (`fuse`), the words of a person (`cli`).
 
+mod acl;
 mod buffers;
 mod call;
 mod client;
@@ -47,6 +48,7 @@ mod stream;
 mod timeline;
 mod together;
 
+pub use acl::AccessLists;
 pub use client::Client;
 pub use connection::cluster_at;
 pub use error::Error;
@@ -59,6 +61,7 @@ pub use frieze_net::{
     host_name, mono, send_unpaced, tcp_proof, user_of,
 };
 pub use frieze_wire::Holds;
+pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, DEFAULT_ACL_XATTR, Named, Rights, is_acl};
 pub use frieze_wire::edit::{Action, ActionKind, EditReply, Undo};
 pub use frieze_wire::forget::{ForgetReply, Forgotten, ForgottenFile, SnapshotLoss};
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
@@ -79,7 +82,7 @@ pub use fs::{CreateMode, Fs, OpenFlags, RenameMode, XattrMode};
 pub use holding::{Granted, Parents, Recaller};
 /// What differs beside a name: bits of [`Difference::flags`].
 pub mod flags {
-    pub use frieze_wire::timeline::{CONTENT, MODE, OWNER, REPLACED, TIMES, XATTRS};
+    pub use frieze_wire::timeline::{ACL, CONTENT, MODE, OWNER, REPLACED, TIMES, XATTRS};
 }
 
 pub use options::Options;

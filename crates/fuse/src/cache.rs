@@ -128,6 +128,11 @@ impl Promise {
         Promise { own: own.count(), ..self }
     }
 
+    /// True if it is about the attributes of this inode.
+    pub(crate) fn is_of(&self, inode: InodeId) -> bool {
+        self.inode == Some(inode)
+    }
+
     /// The directory whose names it is about.
     pub(crate) fn directory(&self) -> Option<InodeId> {
         self.directory

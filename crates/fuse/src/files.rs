@@ -466,7 +466,7 @@ impl Tree {
             (Place::Tree, Some(attr)) => {
                 let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
                 let promise = promise.map(|promise| promise.about(InodeId(attr.inode)));
-                Ok(Entry { promise, ..self.entry(node, attr, dir.when) })
+                Ok(self.entry_for(node, attr, dir.when, promise))
             }
             // Without, because the kernel asked without and asks on with them.
             (Place::Tree, None) => self.find(who, dir, name),

@@ -19,8 +19,8 @@ use nix::fcntl::OFlag;
 
 use crate::node::NodeId;
 use crate::operations::{
-    Allocate, Attributes, Changes, Entry, FileLock, Found, LockFor, NewNode, NewTime, NodeKind, OpenHow, Opened,
-    Operations, RenameHow, SeekFor, WantedLock, Who, WriteHow,
+    Allocate, Attributes, Changes, Entry, FileLock, Found, LockFor, NewMode, NewNode, NewTime, NodeKind, OpenHow,
+    Opened, Operations, RenameHow, SeekFor, WantedLock, Who, WriteHow,
 };
 
 /// A file system as `fuser` wants one.
@@ -28,6 +28,8 @@ pub(crate) struct Kernel<T: Operations> {
     operations: Arc<T>,
     /// It shows an instant: nobody locks what nobody writes.
     shows_past: bool,
+    /// The server keeps access lists: the kernel checks them too, and leaves the umask to the server.
+    keeps_acls: bool,
 }
 
 /// Lines of a listing gathered at a time: what fits into the buffer of readdir(3), 32 KiB, at most.
@@ -38,8 +40,8 @@ pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 64;
 
 impl<T: Operations> Kernel<T> {
-    pub(crate) fn new(operations: Arc<T>, shows_past: bool) -> Kernel<T> {
-        Kernel { operations, shows_past }
+    pub(crate) fn new(operations: Arc<T>, shows_past: bool, keeps_acls: bool) -> Kernel<T> {
+        Kernel { operations, shows_past, keeps_acls }
     }
 }
 
@@ -67,6 +69,11 @@ impl<T: Operations> Filesystem for Kernel<T> {
         wanted.extend([InitFlags::FUSE_DO_READDIRPLUS, InitFlags::FUSE_READDIRPLUS_AUTO]);
         if !self.shows_past {
             wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
+        }
+        if self.keeps_acls {
+            // The kernel's own check has to know of access lists, or it would refuse whom they let in. The umask counts only where no
+            // default list does, which the server knows.
+            wanted.extend([InitFlags::FUSE_POSIX_ACL, InitFlags::FUSE_DONT_MASK]);
         }
         for flag in wanted {
             if let Err(missing) = config.add_capabilities(flag) {
@@ -151,23 +158,20 @@ impl<T: Operations> Filesystem for Kernel<T> {
         }
     }
 
-    fn mknod(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
         self.answer_entry(
-            self.operations.mknod(who(req), node(parent), name.as_bytes(), NewNode { mode, rdev }),
+            self.operations.mknod(
+                who(req),
+                node(parent),
+                name.as_bytes(),
+                NewNode { mode: NewMode { mode, umask }, rdev },
+            ),
             reply,
         );
     }
 
-    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let mode = NewMode { mode, umask };
         self.answer_entry(self.operations.mkdir(who(req), node(parent), name.as_bytes(), mode), reply);
     }
 
@@ -399,10 +403,11 @@ impl<T: Operations> Filesystem for Kernel<T> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let mode = NewMode { mode, umask };
         match self.operations.create(who(req), node(parent), name.as_bytes(), mode, open_how(OpenFlags(flags))) {
             Ok((entry, opened)) => {
                 let mut reply = Some(reply);

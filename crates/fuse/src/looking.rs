@@ -37,7 +37,7 @@ impl Tree {
         });
         // It is the answer to a change that has ended.
         let promise = promise.map(|promise| promise.after(&self.whole.own));
-        Ok(Entry { promise, ..self.entry(NodeId(attr.inode), &attr, self.base) })
+        Ok(self.entry_for(NodeId(attr.inode), &attr, self.base, promise))
     }
 
     /// What a name in a directory of the tree stands for; the kernel holds one more reference to it.
@@ -58,7 +58,7 @@ impl Tree {
             && let Some((attr, promise)) = self.look_ahead(who, dir, name)
         {
             let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
-            return Ok(Found::Entry(Entry { promise: Some(promise), ..self.entry(node, &attr, dir.when) }));
+            return Ok(Found::Entry(self.entry_for(node, &attr, dir.when, Some(promise))));
         }
         let asking = self.asking().filter(|_| !dir.when.is_past());
         let found = self.ask_noting(who, dir.when, asking.as_ref(), |fs| fs.stat(&Target::under(dir.inode, name)));
@@ -67,7 +67,7 @@ impl Tree {
                 let inode = InodeId(found.attr.inode);
                 let node = self.nodes.refer_beside(dir, inode).map_err(too_many)?;
                 let promise = asking.map(|asking| self.granted(&asking, dir.inode, Some(inode)));
-                Ok(Found::Entry(Entry { promise, ..self.entry(node, &found.attr, dir.when) }))
+                Ok(Found::Entry(self.entry_for(node, &found.attr, dir.when, promise)))
             }
             (Err(Errno::ENOENT), Some(asking)) => Ok(Found::Absent(self.granted(&asking, dir.inode, None))),
             (Err(errno), _) => Err(errno),
@@ -99,6 +99,14 @@ impl Tree {
         let promise = asking.promise(Some(directory), inode);
         self.whole.prolong(&self.cache, &promise);
         promise
+    }
+
+    /// An entry for a file of the tree, which holds as the promise says.
+    pub(crate) fn entry_for(&self, node: NodeId, attr: &Attr, when: When, promise: Option<Promise>) -> Entry {
+        if !when.is_past() {
+            self.lists.note(attr, promise);
+        }
+        Entry { promise, ..self.entry(node, attr, when) }
     }
 
     /// An entry for a file of the tree.

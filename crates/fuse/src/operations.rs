@@ -174,11 +174,20 @@ pub(crate) enum RenameHow {
     Exchange,
 }
 
+/// The mode of what is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewMode {
+    /// Permission bits, as in `st_mode`.
+    pub mode: u32,
+    /// Permission bits that are not given, unless the directory has a default access list.
+    pub umask: u32,
+}
+
 /// What mknod(2) makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewNode {
-    /// Kind and permission bits, as in `st_mode`.
-    pub mode: u32,
+    /// Kind and permission bits.
+    pub mode: NewMode,
     /// Device number.
     pub rdev: u32,
 }
@@ -272,13 +281,20 @@ pub(crate) trait Operations: Send + Sync + 'static {
     fn setattr(&self, who: Who, node: NodeId, changes: Changes) -> Result<Entry, Errno>;
     fn readlink(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno>;
     fn mknod(&self, who: Who, parent: NodeId, name: &[u8], new: NewNode) -> Result<Entry, Errno>;
-    fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], mode: u32) -> Result<Entry, Errno>;
+    fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], mode: NewMode) -> Result<Entry, Errno>;
     fn symlink(&self, who: Who, parent: NodeId, name: &[u8], target: &[u8]) -> Result<Entry, Errno>;
     fn link(&self, who: Who, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry, Errno>;
     fn unlink(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
     fn rmdir(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
     fn rename(&self, who: Who, from: (NodeId, &[u8]), to: (NodeId, &[u8]), how: RenameHow) -> Result<(), Errno>;
-    fn create(&self, who: Who, parent: NodeId, name: &[u8], mode: u32, how: OpenHow) -> Result<(Entry, Opened), Errno>;
+    fn create(
+        &self,
+        who: Who,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+        how: OpenHow,
+    ) -> Result<(Entry, Opened), Errno>;
     fn open(&self, who: Who, node: NodeId, how: OpenHow) -> Result<Opened, Errno>;
     /// Fills `into` from `offset`; less than full only at the end of the file.
     fn read(&self, handle: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno>;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use frieze_base::InodeId;
 use frieze_client::{Attr, Client, FileKind, Fs, LockKind, LockRange, Room, SetAttr, Special, Target, TimeValue};
-use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode};
+use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode, is_acl};
 use nix::errno::Errno;
 
 use crate::ahead::Ahead;
@@ -20,12 +20,13 @@ use crate::at::AT_NAME;
 use crate::cache::{Asking, Cache, Holding, Promise};
 use crate::files::{OpenDir, OpenFile};
 use crate::handle::Handles;
+use crate::lists::Lists;
 use crate::locking::{Answer, Asked, Locking};
 use crate::moving::Moving;
 use crate::node::{Full, Node, NodeId, Nodes, Place, When};
 use crate::operations::{
-    Allocate, Attributes, Changes, DirLine, Entry, FileLock, Found, LockFor, NewNode, NewTime, NodeKind, OpenHow,
-    Opened, Operations, RenameHow, SeekFor, WantedLock, Who, WriteHow,
+    Allocate, Attributes, Changes, DirLine, Entry, FileLock, Found, LockFor, NewMode, NewNode, NewTime, NodeKind,
+    OpenHow, Opened, Operations, RenameHow, SeekFor, WantedLock, Who, WriteHow,
 };
 use crate::pages::Pages;
 use crate::refusals::{REFUSED_XATTR, Refusals};
@@ -54,6 +55,7 @@ pub(crate) struct Tree {
     /// Counts the changes that gave a file set-user-id or set-group-id bits.
     pub(crate) privileges_given: AtomicU64,
     pub(crate) refusals: Refusals,
+    pub(crate) lists: Lists,
 }
 
 /// How long names and attributes of an exact instant hold. They never change; the rights to see them may, so they are
@@ -79,7 +81,18 @@ impl Tree {
             pages: Pages::default(),
             privileges_given: AtomicU64::new(0),
             refusals: Refusals::default(),
+            lists: Lists::default(),
         }
+    }
+
+    /// Refuses attribute classes that mean nothing on this mount: by default it is `nosuid`, so a file capability would never be used;
+    /// and a server of before them keeps no access lists. Answered here, because the kernel asks for them at nearly every write and `ls -l`.
+    fn refuse_foreign_xattr(&self, name: &[u8]) -> Result<(), Errno> {
+        let is_list = name.starts_with(b"system.posix_acl_");
+        if name.starts_with(b"security.") || is_list && !self.client.hello().keeps_acls {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Ok(())
     }
 
     /// The node, or `ESTALE` if the kernel was told to forget it.
@@ -145,7 +158,7 @@ impl Operations for Tree {
             Place::Tree => {
                 let is_past = node.when.is_past();
                 if !is_past && let Some((attr, promise)) = self.whole.attributes(&self.cache, node.inode) {
-                    return Ok(Entry { promise: Some(promise), ..self.entry(node.id, &attr, node.when) });
+                    return Ok(self.entry_for(node.id, &attr, node.when, Some(promise)));
                 }
                 let (asking, still) = (self.asking().filter(|_| !is_past), self.whole.own.still());
                 let target = Target::inode(node.inode);
@@ -157,7 +170,7 @@ impl Operations for Tree {
                 if let Some(promise) = promise {
                     self.whole.know(&attr, promise, still);
                 }
-                Ok(Entry { promise, ..self.entry(node.id, &attr, node.when) })
+                Ok(self.entry_for(node.id, &attr, node.when, promise))
             }
             Place::At => self.at_attributes(who, &node, node.id),
             Place::Moving(name) => self.moving_attributes(who, &node, node.id, name),
@@ -209,11 +222,11 @@ impl Operations for Tree {
 
     fn mknod(&self, who: Who, parent: NodeId, name: &[u8], new: NewNode) -> Result<Entry, Errno> {
         let target = self.new_name(parent, name)?;
-        let mode = new.mode & MODE_MASK;
-        let file_type = new.mode & TYPE_MASK;
+        let NewMode { mode, umask } = new.mode;
+        let (mode, file_type) = (mode & MODE_MASK, mode & TYPE_MASK);
         if file_type == 0 || file_type == TYPE_FILE {
             let asking = self.asking();
-            let make = |fs: &Fs| fs.create(&target, mode, CreateMode::Exclusive);
+            let make = |fs: &Fs| fs.with_umask(umask).create(&target, mode, CreateMode::Exclusive);
             let changing = self.whole.change(InodeId(parent.0), None);
             let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
             changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
@@ -224,16 +237,18 @@ impl Operations for Tree {
         let special = Special { file_type, rdev: new.rdev };
         let asking = self.asking();
         let changing = self.whole.change(InodeId(parent.0), None);
-        let reply = self.ask_to_make(who, mode, asking.as_ref(), |fs| fs.special(&target, mode, special))?;
+        let make = |fs: &Fs| fs.with_umask(umask).special(&target, mode, special);
+        let reply = self.ask_to_make(who, mode, asking.as_ref(), make)?;
         changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
-    fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], mode: u32) -> Result<Entry, Errno> {
+    fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], new: NewMode) -> Result<Entry, Errno> {
         let target = self.new_name(parent, name)?;
         let asking = self.asking();
         let (looking, changing) = (self.whole.look(), self.whole.change(InodeId(parent.0), None));
-        let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.mkdir(&target, mode & MODE_MASK))?;
+        let make = |fs: &Fs| fs.with_umask(new.umask).mkdir(&target, new.mode & MODE_MASK);
+        let reply = self.ask_noting(who, self.base, asking.as_ref(), make)?;
         changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
         if let Some(asking) = asking.as_ref().filter(|_| reply.empty_ms > 0) {
             let promise = asking.promise_of_empty(InodeId(reply.id), reply.empty_ms);
@@ -317,13 +332,20 @@ impl Operations for Tree {
         Ok(())
     }
 
-    fn create(&self, who: Who, parent: NodeId, name: &[u8], mode: u32, how: OpenHow) -> Result<(Entry, Opened), Errno> {
+    fn create(
+        &self,
+        who: Who,
+        parent: NodeId,
+        name: &[u8],
+        new: NewMode,
+        how: OpenHow,
+    ) -> Result<(Entry, Opened), Errno> {
         let target = self.new_name(parent, name)?;
         let flags = OpenFlags { read: how.read, write: how.write };
         let if_there = if how.exclusive { CreateMode::Exclusive } else { CreateMode::OpenExisting };
-        let mode = mode & MODE_MASK;
+        let mode = new.mode & MODE_MASK;
         let asking = self.asking();
-        let make = |fs: &Fs| fs.create_with(&target, mode, if_there, flags);
+        let make = |fs: &Fs| fs.with_umask(new.umask).create_with(&target, mode, if_there, flags);
         let changing = self.whole.change(InodeId(parent.0), None);
         let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
         changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
@@ -475,7 +497,7 @@ impl Operations for Tree {
 
     fn setxattr(&self, who: Who, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno> {
         let inode = self.writable(node)?;
-        refuse_foreign_xattr(name)?;
+        self.refuse_foreign_xattr(name)?;
         let mode = match flags {
             0 => XattrMode::Any,
             1 => XattrMode::Create,
@@ -489,7 +511,7 @@ impl Operations for Tree {
     }
 
     fn getxattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        refuse_foreign_xattr(name)?;
+        self.refuse_foreign_xattr(name)?;
         let node = self.node(node)?;
         if node.place != Place::Tree {
             return Err(Errno::ENODATA);
@@ -498,6 +520,9 @@ impl Operations for Tree {
             // The words name what the file holds: for who may read it.
             self.ask(who, node.when, |fs| fs.access(&Target::inode(node.inode), MAY_READ))?;
             return self.refusals.words(node.inode).ok_or(Errno::ENODATA);
+        }
+        if is_acl(name) && !node.when.is_past() && self.lists.is_absent(&self.cache, &self.whole.own, node.inode) {
+            return Err(Errno::ENODATA);
         }
         self.ask(who, node.when, |fs| fs.get_xattr(&Target::inode(node.inode), name))
     }
@@ -513,7 +538,7 @@ impl Operations for Tree {
 
     fn removexattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<(), Errno> {
         let inode = self.writable(node)?;
-        refuse_foreign_xattr(name)?;
+        self.refuse_foreign_xattr(name)?;
         let changing = self.whole.change(inode, None);
         self.ask(who, self.base, |fs| fs.remove_xattr(&Target::inode(inode), name))?;
         changing.done(&[], Vec::new());
@@ -601,15 +626,6 @@ fn time_value(time: NewTime) -> TimeValue {
         NewTime::Now => TimeValue { now: true, ns: 0 },
         NewTime::At(ns) => TimeValue { now: false, ns },
     }
-}
-
-/// Attribute classes that mean nothing on this mount: it is `nosuid`, so a file capability would never be used, and it
-/// keeps no lists of rights. Answered here, because the kernel asks for them at nearly every write and `ls -l`.
-fn refuse_foreign_xattr(name: &[u8]) -> Result<(), Errno> {
-    if name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_") {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    Ok(())
 }
 
 /// Permission, set-id and sticky bits of a mode.

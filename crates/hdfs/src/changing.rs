@@ -8,14 +8,15 @@ use crate::principals::{gid_of, uid_of};
 use crate::proto::{self, ResultResponse};
 use crate::reading::is_absent;
 use crate::service::{Asked, Service};
+use crate::status::new_mode;
 use crate::writing::Found;
 
 impl Service {
     /// Makes a directory, and those that it lies in if that is wanted.
     pub(crate) fn mkdirs(&self, asked: Asked<'_>, request: &proto::MkdirsRequest) -> Result<ResultResponse, Exception> {
         let target = self.change(asked, &request.src)?;
-        let mode = request.masked.as_ref().map_or(0o755, |masked| masked.perm) & 0o1777;
-        let fs = self.fs(asked);
+        let (mode, umask) = new_mode(request.masked.as_ref(), request.unmasked.as_ref(), 0o755);
+        let fs = self.fs(asked).with_umask(umask);
         if request.create_parent {
             make_directories(&fs, &target.path, mode, &request.src)?;
         } else {

@@ -28,6 +28,7 @@ macro_rules! classes {
 
 classes! {
     access_control = "org.apache.hadoop.security.AccessControlException";
+    acl = "org.apache.hadoop.hdfs.protocol.AclException";
     already_being_created = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
     already_exists = "org.apache.hadoop.fs.FileAlreadyExistsException";
     argument = "java.lang.IllegalArgumentException";

@@ -15,6 +15,7 @@
 //! A writer goes on when the server is restarted, and in a cluster at another one.
 //! Leaves to others: rights, history and bytes (the server, through `client`), starting and stopping (`cli`).
 
+mod acls;
 mod administration;
 mod batched;
 mod blocks;

@@ -223,7 +223,14 @@ pub struct HdfsFileStatus {
     pub locations: Option<LocatedBlocks>,
     #[prost(uint64, optional, tag = "13")]
     pub file_id: Option<u64>,
+    #[prost(uint32, optional, tag = "18")]
+    pub flags: Option<u32>,
 }
+
+/// `HdfsFileStatus::flags`: there is an access list.
+pub const HAS_ACL: u32 = 1;
+/// The same in `FsPermission` for clients of Hadoop 2.
+pub const ACL_BIT: u32 = 1 << 12;
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DirectoryListing {
@@ -338,6 +345,8 @@ pub struct CreateRequest {
     pub replication: u32,
     #[prost(uint64, required, tag = "7")]
     pub block_size: u64,
+    #[prost(message, optional, tag = "9")]
+    pub unmasked: Option<FsPermission>,
     #[prost(string, optional, tag = "10")]
     pub ec_policy_name: Option<String>,
     #[prost(string, optional, tag = "11")]
@@ -502,6 +511,8 @@ pub struct MkdirsRequest {
     pub masked: Option<FsPermission>,
     #[prost(bool, required, tag = "3")]
     pub create_parent: bool,
+    #[prost(message, optional, tag = "4")]
+    pub unmasked: Option<FsPermission>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -1126,7 +1137,43 @@ pub struct GetSnapshotDiffReportResponse {
 /// The answer to calls that give a block: `addBlock`, `updateBlockForPipeline`.
 pub type BlockResponse = AddBlockResponse;
 
-/// `AclStatus`: what `getAclStatus` answers, of a file without an access list.
+/// `AclEntry`, of an access list or a default list.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct AclEntry {
+    #[prost(int32, required, tag = "1")]
+    pub kind: i32,
+    #[prost(int32, required, tag = "2")]
+    pub scope: i32,
+    #[prost(int32, required, tag = "3")]
+    pub permissions: i32,
+    #[prost(string, optional, tag = "4")]
+    pub name: Option<String>,
+}
+
+/// `AclEntry::kind`.
+pub mod acl_type {
+    pub const USER: i32 = 0;
+    pub const GROUP: i32 = 1;
+    pub const MASK: i32 = 2;
+    pub const OTHER: i32 = 3;
+}
+
+/// `AclEntry::scope`.
+pub mod acl_scope {
+    pub const ACCESS: i32 = 0;
+    pub const DEFAULT: i32 = 1;
+}
+
+/// `modifyAclEntries`, `removeAclEntries`, `setAcl`, and without entries `removeAcl` and `removeDefaultAcl`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AclRequest {
+    #[prost(string, required, tag = "1")]
+    pub src: String,
+    #[prost(message, repeated, tag = "2")]
+    pub entries: Vec<AclEntry>,
+}
+
+/// `AclStatus`: what `getAclStatus` answers.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct AclStatus {
     #[prost(string, required, tag = "1")]
@@ -1135,6 +1182,8 @@ pub struct AclStatus {
     pub group: String,
     #[prost(bool, required, tag = "3")]
     pub sticky: bool,
+    #[prost(message, repeated, tag = "4")]
+    pub entries: Vec<AclEntry>,
     #[prost(message, optional, tag = "5")]
     pub permission: Option<FsPermission>,
 }

@@ -8,7 +8,7 @@ use crate::exception::Exception;
 use crate::leases::Takes;
 use crate::names::{Place, place, shown, split};
 use crate::proto::{
-    self, DirectoryListing, FsPermission, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFileInfoResponse,
+    self, DirectoryListing, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFileInfoResponse,
     GetListingRequest, GetListingResponse, HdfsFileStatus, NumberResponse, ResultResponse,
 };
 use crate::service::{Asked, Looked, Service, Shows};
@@ -198,15 +198,6 @@ impl Service {
         let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
         Ok(NumberResponse { number: BLOCK_BYTES })
-    }
-
-    /// Owner and mode: there are no access lists.
-    pub(crate) fn acl_status(&self, asked: Asked<'_>, path: &str) -> Result<proto::GetAclStatusResponse, Exception> {
-        let looked = self.look(asked, path)?;
-        let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
-        let HdfsFileStatus { owner, group, .. } = self.status(&attr, b"");
-        let (sticky, permission) = (attr.mode & 0o1000 != 0, Some(FsPermission { perm: attr.mode & 0o777 }));
-        Ok(proto::GetAclStatusResponse { result: Some(proto::AclStatus { owner, group, sticky, permission }) })
     }
 
     /// Succeeds if the caller may.

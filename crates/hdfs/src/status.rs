@@ -7,7 +7,9 @@ use frieze_client::{Attr, ByteRange, Caller, Error, FileKind, Fs, Target, View};
 use crate::blocks::{self, BLOCK_BYTES, Pass, wall_ns};
 use crate::names::shown;
 use crate::places::BlockPlace;
-use crate::proto::{self, DISK, FsPermission, HdfsFileStatus, LocatedBlock, LocatedBlocks, file_type};
+use crate::proto::{
+    self, ACL_BIT, DISK, FsPermission, HAS_ACL, HdfsFileStatus, LocatedBlock, LocatedBlocks, file_type,
+};
 use crate::service::Service;
 
 /// How long a token is good for: as in HDFS.
@@ -38,7 +40,7 @@ impl Service {
             },
             path: shown(name),
             length: if attr.kind() == FileKind::File { attr.size } else { 0 },
-            permission: Some(FsPermission { perm: attr.mode & 0o1777 }),
+            permission: Some(FsPermission { perm: attr.mode & 0o1777 | if attr.has_acl { ACL_BIT } else { 0 } }),
             owner: self.names.user(attr.uid),
             group: self.names.group(attr.gid),
             modification_time: millis(attr.mtime_ns),
@@ -48,6 +50,7 @@ impl Service {
             blocksize: Some(if is_directory { 0 } else { BLOCK_BYTES }),
             locations: None,
             file_id: Some(attr.inode),
+            flags: attr.has_acl.then_some(HAS_ACL),
         }
     }
 
@@ -108,6 +111,15 @@ impl Service {
             storage_types: vec![DISK; places.len()],
             storage_ids: places.iter().map(|place| place.name.clone()).collect(),
         }
+    }
+}
+
+/// The mode of what is made, and the umask, which counts only where no default list does: clients name the mode with and without it.
+pub(crate) fn new_mode(masked: Option<&FsPermission>, unmasked: Option<&FsPermission>, usual: u32) -> (u32, u32) {
+    let masked = masked.map_or(usual, |masked| masked.perm) & 0o1777;
+    match unmasked.map(|unmasked| unmasked.perm & 0o1777) {
+        Some(unmasked) if unmasked & masked == masked => (unmasked, unmasked & !masked & 0o777),
+        _ => (masked, 0),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::proto::*;
 use crate::service::PROTOCOL;
 use crate::transfer::{self, LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
 
+mod acls;
 mod administration;
 mod doors;
 mod doorstep;
@@ -228,13 +229,13 @@ fn create(path: &str, holder: &str) -> CreateRequest {
         create_parent: true,
         replication: 1,
         block_size: 1 << 20,
-        ec_policy_name: None,
-        storage_policy: None,
+        ..CreateRequest::default()
     }
 }
 
 fn mkdirs(path: &str) -> MkdirsRequest {
-    MkdirsRequest { src: path.to_owned(), masked: Some(FsPermission { perm: 0o755 }), create_parent: true }
+    let masked = Some(FsPermission { perm: 0o755 });
+    MkdirsRequest { src: path.to_owned(), masked, create_parent: true, unmasked: None }
 }
 
 fn of_len(block: &LocatedBlock, len: usize) -> ExtendedBlock {
@@ -921,7 +922,7 @@ fn a_call_that_is_sent_again_runs_once() {
 fn what_is_not_served_is_said_and_harms_nobody() {
     let opened = Opened::new();
     let mut client = opened.connect_as("", 0xDF);
-    assert_eq!(client.refused("setAcl", &()), "UnsupportedOperationException");
+    assert_eq!(client.refused("setStoragePolicy", &()), "UnsupportedOperationException");
     assert_eq!(client.refused("noSuchMethod", &()), "RpcNoSuchMethodException");
     assert_eq!(
         client.ask_numbered(90, "another.Protocol", "x", &[]).unwrap_err().0,

@@ -17,6 +17,7 @@ use crate::places::{BlockPlace, Wishes, is_named};
 use crate::proto::{self, BlockResponse, ExtendedBlock, ResultResponse, create_flag};
 use crate::reading::must_be_file;
 use crate::service::{Asked, Service};
+use crate::status::new_mode;
 
 const WRITE: u32 = 2;
 
@@ -37,8 +38,8 @@ impl Service {
         let path = &request.src;
         let target = self.change(asked, path)?;
         check_wanted(request)?;
-        let fs = self.fs(asked);
-        let mode = request.masked.as_ref().map_or(0o644, |masked| masked.perm) & 0o1777;
+        let (mode, umask) = new_mode(request.masked.as_ref(), request.unmasked.as_ref(), 0o644);
+        let fs = self.fs(asked).with_umask(umask);
         let replaces = request.create_flag & create_flag::OVERWRITE != 0;
         let mut rounds = 0;
         let file = loop {

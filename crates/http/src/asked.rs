@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::str::FromStr;
 
 use frieze_hdfs::Exception;
+use frieze_hdfs::proto::FsPermission;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
@@ -87,10 +88,19 @@ impl Asked {
 
     /// Permission bits.
     pub(crate) fn permission(&self, otherwise: u32) -> Result<u32, Exception> {
-        let Some(text) = self.text("permission") else { return Ok(otherwise) };
+        Ok(self.mode("permission")?.unwrap_or(otherwise))
+    }
+
+    /// The mode without the umask, which counts where a default list decides.
+    pub(crate) fn unmasked(&self) -> Result<Option<FsPermission>, Exception> {
+        Ok(self.mode("unmaskedpermission")?.map(|perm| FsPermission { perm }))
+    }
+
+    fn mode(&self, name: &str) -> Result<Option<u32>, Exception> {
+        let Some(text) = self.text(name) else { return Ok(None) };
         let is_octal = text.bytes().all(|byte| (b'0'..b'8').contains(&byte));
         let bits = u32::from_str_radix(text, 8).ok().filter(|&bits| is_octal && bits <= 0o1777);
-        bits.ok_or_else(|| invalid("permission", text, "it is an octal number up to 1777"))
+        bits.map(Some).ok_or_else(|| invalid(name, text, "it is an octal number up to 1777"))
     }
 
     /// What no operation takes is refused by all.

@@ -2,8 +2,9 @@
 
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use frieze_hdfs::proto::{
-    self, BlockStoragePolicy, ContentSummary, DatanodeInfo, FsServerDefaults, GetFsStatsResponse, HdfsFileStatus,
-    LocatedBlock, LocatedBlocks, QuotaUsage, XAttr, file_type, xattr_namespace,
+    self, ACL_BIT, AclEntry, BlockStoragePolicy, ContentSummary, DatanodeInfo, FsServerDefaults, GetFsStatsResponse,
+    HAS_ACL, HdfsFileStatus, LocatedBlock, LocatedBlocks, QuotaUsage, XAttr, acl_scope, acl_type, file_type,
+    xattr_namespace,
 };
 use frieze_hdfs::{Exception, FileChecksum};
 use serde_json::{Value, json};
@@ -31,6 +32,9 @@ pub(crate) fn status(status: &HdfsFileStatus) -> Value {
         "storagePolicy": 0,
         "type": kind,
     });
+    if status.flags.is_some_and(|flags| flags & HAS_ACL != 0) {
+        told["aclBit"] = json!(true);
+    }
     match status.file_type {
         // How many there are in a directory is not counted.
         file_type::DIRECTORY => {}
@@ -91,7 +95,7 @@ pub(crate) fn snapshot_diff(report: &proto::SnapshotDiffReport) -> Value {
 
 /// Permission bits.
 pub(crate) fn octal(permission: Option<&proto::FsPermission>) -> String {
-    format!("{:o}", permission.map_or(0, |permission| permission.perm))
+    format!("{:o}", permission.map_or(0, |permission| permission.perm & !ACL_BIT))
 }
 
 /// Sums below a path.
@@ -148,15 +152,56 @@ pub(crate) fn fs_status(stats: &GetFsStatsResponse) -> Value {
     json!({ "FsStatus": { "used": stats.used, "remaining": stats.remaining, "capacity": stats.capacity } })
 }
 
-/// Owner and mode as an access list without entries.
+/// Owner, mode and the entries of access lists that these do not say.
 pub(crate) fn acl_status(acl: &proto::AclStatus) -> Value {
     json!({ "AclStatus": {
-        "entries": [],
+        "entries": acl.entries.iter().map(acl_entry).collect::<Vec<_>>(),
         "group": acl.group,
         "owner": acl.owner,
         "permission": octal(acl.permission.as_ref()),
         "stickyBit": acl.sticky,
     } })
+}
+
+/// `default:user:name:rwx`.
+fn acl_entry(entry: &AclEntry) -> String {
+    let scope = if entry.scope == acl_scope::DEFAULT { "default:" } else { "" };
+    let (kind, _) = ACL_TYPES[usize::try_from(entry.kind).unwrap_or_default() % ACL_TYPES.len()];
+    let letter = |bit: i32, letter: char| if entry.permissions & bit != 0 { letter } else { '-' };
+    let name = entry.name.as_deref().unwrap_or_default();
+    format!("{scope}{kind}:{name}:{}{}{}", letter(4, 'r'), letter(2, 'w'), letter(1, 'x'))
+}
+
+/// Reads `aclspec`: entries with commas between them. Those that are to go need no permissions.
+pub(crate) fn acl_spec(text: &str, with_permissions: bool) -> Result<Vec<AclEntry>, Exception> {
+    let wrong = || Exception::illegal_argument(format!("Invalid <aclSpec> : {text}"));
+    let entry = |entry: &str| {
+        let (scope, rest) = match entry.strip_prefix("default:") {
+            Some(rest) => (acl_scope::DEFAULT, rest),
+            None => (acl_scope::ACCESS, entry),
+        };
+        let words: Vec<&str> = rest.split(':').collect();
+        let (_, kind) = ACL_TYPES.iter().find(|(name, _)| *name == words[0]).ok_or_else(wrong)?;
+        let name = words.get(1).filter(|name| !name.is_empty()).map(|name| (*name).to_owned());
+        let permissions = match (words.get(2), with_permissions) {
+            (Some(text), true) if words.len() == 3 => rwx(text).ok_or_else(wrong)?,
+            (None | Some(&""), false) if words.len() <= 3 => 0,
+            _ => return Err(wrong()),
+        };
+        Ok(AclEntry { kind: *kind, scope, permissions, name })
+    };
+    text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(entry).collect()
+}
+
+/// `rw-`.
+fn rwx(text: &str) -> Option<i32> {
+    let letters = <[u8; 3]>::try_from(text.as_bytes()).ok()?;
+    let bits = letters.into_iter().zip([(b'r', 4), (b'w', 2), (b'x', 1)]);
+    bits.map(|(found, (letter, bit))| match found {
+        b'-' => Some(0),
+        found => (found.to_ascii_lowercase() == letter).then_some(bit),
+    })
+    .sum()
 }
 
 /// A storage policy.
@@ -330,6 +375,10 @@ const NAMESPACES: &[(i32, &str)] = &[
     (3, "system"),
     (4, "raw"),
 ];
+
+/// Kinds of entries of access lists, in the order of their numbers.
+const ACL_TYPES: [(&str, i32); 4] =
+    [("user", acl_type::USER), ("group", acl_type::GROUP), ("mask", acl_type::MASK), ("other", acl_type::OTHER)];
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use frieze_hdfs::proto::{
-    CheckAccessRequest, ConcatRequest, CreateSnapshotRequest, CreateSnapshotResponse, DISK, DeleteRequest,
+    AclRequest, CheckAccessRequest, ConcatRequest, CreateSnapshotRequest, CreateSnapshotResponse, DISK, DeleteRequest,
     DeleteSnapshotRequest, DirectoryListing, FsPermission, GetAclStatusResponse, GetBlockLocationsRequest,
     GetBlockLocationsResponse, GetContentSummaryResponse, GetFileInfoResponse, GetFsStatsResponse, GetListingRequest,
     GetListingResponse, GetQuotaUsageResponse, GetServerDefaultsResponse, GetSnapshotDiffReportRequest,
@@ -143,7 +143,8 @@ impl To<'_> {
         match self.asked.op.as_str() {
             "MKDIRS" => {
                 let masked = Some(FsPermission { perm: self.asked.permission(0o755)? });
-                self.yes_or_no("mkdirs", &MkdirsRequest { src, masked, create_parent: true })
+                let unmasked = self.asked.unmasked()?;
+                self.yes_or_no("mkdirs", &MkdirsRequest { src, masked, create_parent: true, unmasked })
             }
             "RENAME" => self.rename(src),
             "SETREPLICATION" => {
@@ -183,11 +184,11 @@ impl To<'_> {
             "CREATESYMLINK" => self.refused("createSymlink"),
             "RENEWDELEGATIONTOKEN" => self.refused("renewDelegationToken"),
             "CANCELDELEGATIONTOKEN" => self.refused("cancelDelegationToken"),
-            "MODIFYACLENTRIES" => self.refused("modifyAclEntries"),
-            "REMOVEACLENTRIES" => self.refused("removeAclEntries"),
-            "REMOVEDEFAULTACL" => self.refused("removeDefaultAcl"),
-            "REMOVEACL" => self.refused("removeAcl"),
-            "SETACL" => self.refused("setAcl"),
+            "MODIFYACLENTRIES" => self.change_acl("modifyAclEntries", true),
+            "REMOVEACLENTRIES" => self.change_acl("removeAclEntries", false),
+            "REMOVEDEFAULTACL" => self.done("removeDefaultAcl", &AclRequest { src, entries: Vec::new() }),
+            "REMOVEACL" => self.done("removeAcl", &AclRequest { src, entries: Vec::new() }),
+            "SETACL" => self.change_acl("setAcl", true),
             "ALLOWSNAPSHOT" => self.done("allowSnapshot", &PathRequest { path: src }),
             "DISALLOWSNAPSHOT" => self.done("disallowSnapshot", &PathRequest { path: src }),
             "CREATESNAPSHOT" => {
@@ -343,6 +344,11 @@ impl To<'_> {
         let request = XAttrsRequest { src: self.asked.path.clone(), xattrs: named.collect::<Result<_, _>>()? };
         let found: XAttrsResponse = self.calls.ask(self.who, "getXAttrs", &request)?;
         json::xattrs(&found.xattrs, self.asked.text("encoding"))
+    }
+
+    fn change_acl(self, method: &str, with_permissions: bool) -> Result<Reply, Exception> {
+        let entries = json::acl_spec(self.asked.required("aclspec")?, with_permissions)?;
+        self.done(method, &AclRequest { src: self.asked.path.clone(), entries })
     }
 
     fn xattr_flags(self) -> Result<u32, Exception> {

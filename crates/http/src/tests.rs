@@ -274,6 +274,55 @@ fn what_is_asked_of_a_file_is_told_as_hadoop_tells_it() {
 }
 
 #[test]
+fn access_lists_are_changed_and_told() {
+    let opened = Opened::new();
+    opened.write("/d/f", b"one");
+    let acl = |path: &str| {
+        let told = opened.get(&format!("{path}?op=GETACLSTATUS"))["AclStatus"].clone();
+        (told["permission"].clone(), told["entries"].clone())
+    };
+    let done = |path: &str, query: &str| {
+        let answer = opened.ask("PUT", &format!("{path}?op={query}"));
+        assert_eq!((answer.status, answer.body.len()), (200, 0), "{query}: {answer:?}");
+    };
+    let status = |path: &str| opened.get(&format!("{path}?op=GETFILESTATUS"))["FileStatus"].clone();
+    assert_eq!(status("/d/f")["aclBit"], Value::Null);
+    done("/d/f", "MODIFYACLENTRIES&aclspec=user:4711:rw-,group:4712:r-x");
+    let entries = json!(["user:4711:rw-", "group::r--", "group:4712:r-x"]);
+    assert_eq!(acl("/d/f"), (json!("674"), entries));
+    let told = status("/d/f");
+    assert_eq!((&told["aclBit"], &told["permission"]), (&json!(true), &json!("674")));
+    done("/d/f", "REMOVEACLENTRIES&aclspec=group:4712:");
+    assert_eq!(acl("/d/f"), (json!("664"), json!(["user:4711:rw-", "group::r--"])));
+    done("/d/f", "SETACL&aclspec=user::rwx,user:4711:r--,group::---,other::---");
+    assert_eq!(acl("/d/f"), (json!("740"), json!(["user:4711:r--", "group::---"])));
+    done("/d/f", "REMOVEACL");
+    assert_eq!(acl("/d/f"), (json!("700"), json!([])));
+    done("/d", "MODIFYACLENTRIES&aclspec=default:user:4711:rwx");
+    let defaults = json!([
+        "default:user::rwx",
+        "default:user:4711:rwx",
+        "default:group::r-x",
+        "default:mask::rwx",
+        "default:other::r-x"
+    ]);
+    assert_eq!(acl("/d"), (json!("755"), defaults));
+    let made = opened.ask("PUT", "/d/below?op=MKDIRS&permission=700&unmaskedpermission=770");
+    assert_eq!(made.json(), json!({ "boolean": true }));
+    assert_eq!(acl("/d/below").0, json!("770"));
+    done("/d", "REMOVEDEFAULTACL");
+    assert_eq!(acl("/d"), (json!("755"), json!([])));
+    for (query, exception) in [
+        ("SETACL&aclspec=user:4711:rw-", "AclException"),
+        ("SETACL&aclspec=user::rw", "HadoopIllegalArgumentException"),
+        ("MODIFYACLENTRIES&aclspec=someone:4711:rw-", "HadoopIllegalArgumentException"),
+    ] {
+        let answer = opened.ask("PUT", &format!("/d/f?op={query}"));
+        assert_eq!(answer.json()["RemoteException"]["exception"], json!(exception), "{query}: {answer:?}");
+    }
+}
+
+#[test]
 fn names_and_attributes_are_changed() {
     let opened = Opened::new();
     opened.write("/d/one", b"one");
@@ -354,7 +403,7 @@ fn what_frieze_has_not_is_refused_by_name() {
         (
             "PUT",
             "CREATESYMLINK SETSTORAGEPOLICY SATISFYSTORAGEPOLICY \
-             MODIFYACLENTRIES REMOVEACLENTRIES REMOVEDEFAULTACL REMOVEACL SETACL SETECPOLICY ENABLEECPOLICY DISABLEECPOLICY \
+             SETECPOLICY ENABLEECPOLICY DISABLEECPOLICY \
              SETQUOTABYSTORAGETYPE RENEWDELEGATIONTOKEN CANCELDELEGATIONTOKEN",
         ),
         ("POST", "UNSETSTORAGEPOLICY UNSETECPOLICY"),

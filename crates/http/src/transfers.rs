@@ -133,6 +133,7 @@ fn create_request(asked: &Asked) -> Result<CreateRequest, Exception> {
         create_parent: asked.flag("createparent", true)?,
         replication: asked.number("replication")?.unwrap_or(1),
         block_size: asked.number("blocksize")?.unwrap_or(BLOCK_BYTES),
+        unmasked: asked.unmasked()?,
         ec_policy_name: asked.text("ecpolicy").map(str::to_owned),
         storage_policy: asked.text("storagepolicy").map(str::to_owned),
     })

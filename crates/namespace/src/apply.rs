@@ -147,6 +147,7 @@ impl Namespace {
             Op::SetAttr(op) => self.set_attr(run, op),
             Op::SetXattr(op) => self.set_xattr(run, op),
             Op::RemoveXattr(op) => self.remove_xattr(run, op),
+            Op::SetAcl(op) => self.set_acl(run, op),
             Op::Grant(op) => self.grant(run, op, false),
             Op::GrantAppend(op) => self.grant(run, op, true),
             Op::Settle(op) => self.settle(run, op),

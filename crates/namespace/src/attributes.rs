@@ -2,11 +2,13 @@
 
 use frieze_base::{InodeId, NAME_BYTES_MAX};
 use frieze_hlc::Hlc;
+use frieze_wire::acl::is_acl;
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
 use frieze_wire::txn::{Caller, RemoveXattr, SetAttr, SetXattr, Settle, TimeValue};
 use prost::Message;
 
+use crate::acl::check_owns;
 use crate::apply::{Done, Run};
 use crate::error::{Error, lossy};
 use crate::inode::{Inode, Layout, MAY_WRITE, SET_GID, STICKY, allows, without_set_id};
@@ -35,6 +37,8 @@ pub(crate) enum XattrClass {
     User,
     Trusted,
     Security,
+    /// An access list.
+    Acl,
 }
 
 impl Namespace {
@@ -100,6 +104,9 @@ impl Namespace {
     pub(crate) fn set_xattr(&mut self, run: &mut Run<'_>, op: &SetXattr) -> Result<Done, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         check_xattr_change(run.caller, inode, &op.name)?;
+        if is_acl(&op.name) {
+            return self.set_acl_xattr(run, id, op);
+        }
         if op.value.len() > XATTR_BYTES_MAX {
             let (bytes, bytes_max) = (op.value.len() as u64, XATTR_BYTES_MAX as u64);
             return Err(Error::TooLarge { what: "an attribute value", bytes, bytes_max });
@@ -139,6 +146,9 @@ impl Namespace {
     pub(crate) fn remove_xattr(&mut self, run: &mut Run<'_>, op: &RemoveXattr) -> Result<Done, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         check_xattr_change(run.caller, inode, &op.name)?;
+        if is_acl(&op.name) {
+            return self.remove_acl_xattr(run, id, op);
+        }
         let Some(all) = self.xattrs.get_mut(&id).filter(|all| all.contains_key(op.name.as_slice())) else {
             return Err(Error::NoAttribute { name: lossy(&op.name) });
         };
@@ -283,6 +293,9 @@ pub(crate) fn check_xattr_name(name: &[u8]) -> Result<XattrClass, Error> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return Err(Error::AttributeName { bytes: name.len() });
     }
+    if is_acl(name) {
+        return Ok(XattrClass::Acl);
+    }
     let classes: [(&[u8], XattrClass); 3] =
         [(b"user.", XattrClass::User), (b"trusted.", XattrClass::Trusted), (b"security.", XattrClass::Security)];
     match classes.into_iter().find(|(prefix, _)| name.starts_with(prefix)) {
@@ -290,7 +303,9 @@ pub(crate) fn check_xattr_name(name: &[u8]) -> Result<XattrClass, Error> {
             Err(Error::InvalidArgument { why: "an attribute has a name after its class, without NUL" })
         }
         Some((_, class)) => Ok(class),
-        None => Err(Error::Unsupported { what: "extended attributes other than user, trusted and security" }),
+        None => Err(Error::Unsupported {
+            what: "extended attributes other than user, trusted, security and the access lists of POSIX",
+        }),
     }
 }
 
@@ -316,6 +331,7 @@ pub(crate) fn check_xattr_change(caller: &Caller, inode: &Inode, name: &[u8]) ->
                 return Err(Error::NotPermitted { why: "only the superuser sets trusted and security attributes" });
             }
         }
+        XattrClass::Acl => check_owns(caller, inode)?,
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ impl<'a> Cut<'a> {
     ///
     /// # Cost
     /// A version for each directory among `changed` that was looked at; what lies below is forgotten only if the directory
-    /// was moved or its mode or owner changed.
+    /// was moved or its mode, owner or access list changed.
     pub fn advance(&mut self, at: Hlc, changed: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
         assert!(at >= self.at, "a cut moves forwards in time: {at} is before {}", self.at);
         self.at = at;
@@ -81,7 +81,8 @@ impl<'a> Cut<'a> {
             let is_way = self.ways.contains_key(&id);
             let new = if is_way { self.inode(id)? } else { None };
             let facts = |inode: &Option<Rc<Inode>>| {
-                inode.as_ref().map(|inode| (inode.parent, inode.links > 0, inode.mode, inode.uid, inode.gid))
+                let rights = |inode: &Inode| (inode.mode, inode.uid, inode.gid, inode.acl().cloned());
+                inode.as_ref().map(|inode| (inode.parent, inode.links > 0, rights(inode)))
             };
             if is_way && facts(&old) != facts(&new) {
                 self.forget_below(id);
@@ -280,7 +281,7 @@ impl<'a> Cut<'a> {
         Ok(answer)
     }
 
-    /// True if the mode bits of then and of now both allow it.
+    /// True if the rights of then and of now both allow it.
     ///
     /// # Errors
     /// Those of the store.

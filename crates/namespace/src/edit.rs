@@ -14,11 +14,13 @@ use std::sync::Arc;
 
 use frieze_base::{FastMap, Fault, InodeId, NAME_BYTES_MAX};
 use frieze_hlc::Hlc;
+use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{Brought, Edit, EditKind, NEW, NewInode, SetState, Share, Xattr};
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::Caller;
 
+use crate::acl::check_acl;
 use crate::apply::{Done, Run};
 use crate::attributes::{PLUGIN_XATTR, check_plugin, check_xattr_change, check_xattrs_size, file_bytes_max};
 use crate::error::{Error, lossy};
@@ -131,7 +133,11 @@ impl Namespace {
             draft.brought.insert(id, (inode, brought.xattrs.iter().filter_map(some).collect()));
         }
         for new in &op.new {
-            draft.new.push((new_inode(run, new)?, new));
+            let inode = new_inode(run, new)?;
+            for xattr in new.xattrs.iter().filter(|xattr| is_acl(&xattr.name)) {
+                xattr.value.as_ref().map(|value| check_acl(inode.kind(), &xattr.name, value)).transpose()?;
+            }
+            draft.new.push((inode, new));
         }
         self.draft_names(&mut draft, op)?;
         self.check_tree(&draft).map_err(|error| match (op.kind(), error) {
@@ -406,6 +412,7 @@ impl Namespace {
                 }
                 match &xattr.value {
                     Some(value) if *xattr.name == *PLUGIN_XATTR => drop(check_plugin(inode, value)?),
+                    Some(value) if is_acl(&xattr.name) => drop(check_acl(inode.kind(), &xattr.name, value)?),
                     _ => {}
                 }
                 match &xattr.value {

@@ -17,6 +17,7 @@
 //! CalvinFS (FAST'15) §2-3 for metadata as a deterministic state machine; entries are keyed by parent and name, not by
 //! full path, so that renaming a directory is one change.
 
+mod acl;
 mod apply;
 mod attributes;
 mod check;

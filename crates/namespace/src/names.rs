@@ -48,7 +48,8 @@ impl Namespace {
             Some(_) => self.held(place.parent)?,
             None => self.check_addition(run, &place)?,
         };
-        let (kind, mode, extra) = new_inode(run, kind, op.mode)?;
+        let (kind, mode, mut extra) = new_inode(run, kind, op.mode)?;
+        let mode = self.inherit((place.parent, parent), (kind, mode, op.umask), &mut extra);
         let takes_over = replaced.and_then(|id| self.inodes.get(id)).is_some_and(|old| old.links == 1);
         self.check_room(place.parent, Usage { files: u64::from(!takes_over), bytes: 0 }, None)?;
         if !extra.grants.is_empty() {
@@ -82,6 +83,7 @@ impl Namespace {
         self.count_made(id);
         self.inodes.insert(id, inode);
         self.alive += 1;
+        self.add_inherited(run, place.parent, id);
         if opened {
             self.granted.entry(run.session).or_default().insert(id);
         }

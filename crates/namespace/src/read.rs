@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
+use frieze_wire::acl::ACCESS_ACL_XATTR;
 use frieze_wire::message::{FileKind, Version, VersionKind};
 use frieze_wire::quota::{USAGE_XATTR, told};
 use frieze_wire::txn::Caller;
@@ -124,7 +125,11 @@ impl Namespace {
                 self.check_both(history, id, &version, at, caller, MAY_READ, name)?;
             }
             XattrClass::Trusted if caller.uid != 0 => return Err(absent().into()),
-            XattrClass::Trusted | XattrClass::Security => {}
+            XattrClass::Trusted | XattrClass::Security | XattrClass::Acl => {}
+        }
+        if name == ACCESS_ACL_XATTR {
+            let acl = version.acl().map(|_| version.access_list());
+            return Ok(acl.ok_or_else(absent)?.encode());
         }
         if name == USAGE_XATTR {
             let (quota, used) = self.quota(id).filter(|_| at.is_none()).ok_or_else(absent)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use frieze_base::{InodeId, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::acl::Acl;
 use frieze_wire::forget::OwnedInodes;
 use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
@@ -147,6 +148,12 @@ pub(crate) struct StoredInode {
     /// Stamp of the version minus that after which its own user times begin.
     #[prost(sint64, optional, tag = "30")]
     times_before: Option<i64>,
+    /// The access list, in the kernel's bytes, where it says more than the mode. What the mode says is left out of it.
+    #[prost(bytes = "vec", tag = "31")]
+    acl: Vec<u8>,
+    /// What is made in it begins with an access list.
+    #[prost(bool, tag = "32")]
+    has_default_acl: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -366,6 +373,8 @@ impl StoredInode {
             }
             stored.reaches_from = extra.reaches_from;
             stored.times_before = (extra.times_after != Hlc::ZERO).then(|| before(extra.times_after));
+            stored.acl = extra.acl.as_ref().map_or(Vec::new(), |acl| acl.encode());
+            stored.has_default_acl = extra.has_default_acl;
             stored.orphaned_before = (extra.orphaned != Hlc::ZERO).then(|| before(extra.orphaned));
         }
         stored
@@ -405,6 +414,10 @@ impl StoredInode {
             let end = end.ok_or(corrupt.clone())?;
             lay(&mut patches, Patch { at: stamp(patch.before), start: patch.start, end, source });
         }
+        let acl = match stored.acl.as_slice() {
+            [] => None,
+            bytes => Acl::read(bytes).map_err(|_| corrupt.clone())?.map(Box::new),
+        };
         let extra = Extra {
             patches,
             grants: stored.grants.iter().map(StoredGrant::read).collect::<Option<_>>().ok_or(corrupt)?,
@@ -416,6 +429,8 @@ impl StoredInode {
                 .then(|| (InodeId(stored.origin), Hlc(born.0.wrapping_sub(stored.origin_before as u64)))),
             times_after: stored.times_before.map_or(Hlc::ZERO, stamp),
             reaches_from: stored.reaches_from,
+            acl,
+            has_default_acl: stored.has_default_acl,
         };
         let inode = Inode {
             from,

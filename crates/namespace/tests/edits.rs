@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{World, root, user};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_hlc::Hlc;
-use frieze_namespace::{ORPHANS_KEPT_MAX, PATCHES_MAX, PatchSource};
+use frieze_namespace::{MAY_READ, MAY_WRITE, ORPHANS_KEPT_MAX, PATCHES_MAX, PatchSource};
+use frieze_wire::acl::{ACCESS_ACL_XATTR, Acl, DEFAULT_ACL_XATTR, Named};
 use frieze_wire::edit::{Edit, EditKind, NEW, NewInode, SetName, SetState, Share, Xattr};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{MakeKind, MakeNameless, Op, Outcome};
@@ -361,4 +362,39 @@ proptest! {
         assert_eq!(world.reloaded(), world.ns);
         world.check_replay();
     }
+}
+
+#[test]
+fn an_access_list_that_an_edit_sets_counts_and_leaves_the_mode() {
+    let mut world = World::new();
+    let file = world.make("/f", 0o640, MakeKind::File(false)).unwrap();
+    let named = vec![Named { id: 2000, permissions: 6 }];
+    let acl = Acl { users: named, mask: Some(7), ..Acl::of_mode(0o600) };
+    let state = |world: &World, value: Option<Vec<u8>>| {
+        let expect = world.ns.current(file).unwrap().from.0;
+        let xattrs = vec![Xattr { name: ACCESS_ACL_XATTR.to_vec(), value }];
+        let state = SetState { inode: file.0, expect, xattrs, ..SetState::default() };
+        Edit { kind: EditKind::Restore as i32, states: vec![state], ..Edit::default() }
+    };
+    let eve = user(2000, 2000, &[]);
+    let may = |world: &World, mask| world.ns.check_access(&world.history, file, None, &eve, mask).is_ok();
+    let ask = state(&world, Some(acl.encode()));
+    edit(&mut world, ask).unwrap();
+    // The mask is the mode's, which the edit did not change.
+    assert_eq!(world.ns.current(file).unwrap().mode, 0o640);
+    assert!(may(&world, MAY_READ) && !may(&world, MAY_WRITE));
+    assert_eq!(world.reloaded(), world.ns);
+    let ask = state(&world, None);
+    edit(&mut world, ask).unwrap();
+    assert!(!world.ns.current(file).unwrap().has_acl());
+    let ask = state(&world, Some(b"wrong".to_vec()));
+    assert_eq!(edit(&mut world, ask), Err(Reason::InvalidArgument));
+    let ask = Edit { states: Vec::new(), ..state(&world, None) };
+    let new = NewInode {
+        xattrs: vec![Xattr { name: DEFAULT_ACL_XATTR.to_vec(), value: Some(acl.encode()) }],
+        ..new_inode(FileKind::File)
+    };
+    let ask = Edit { new: vec![new], names: vec![set(InodeId::ROOT, "g", NONE, InodeId(NEW))], ..ask };
+    assert_eq!(edit(&mut world, ask), Err(Reason::AccessDenied), "a file has no default list");
+    world.check_replay();
 }

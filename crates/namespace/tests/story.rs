@@ -13,9 +13,10 @@ use std::path::Path;
 use common::{World, dump, root, special, user};
 use frieze_base::Reason;
 use frieze_namespace::{Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE, NoReadSet};
+use frieze_wire::acl::{ACCESS_ACL_XATTR, DEFAULT_ACL_XATTR};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
-    Caller, Link, Make, MakeKind, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Target, TimeValue,
+    Caller, Link, Make, MakeKind, Op, Remove, RemoveXattr, Rename, SetAcl, SetAttr, SetXattr, Target, TimeValue,
 };
 
 #[test]
@@ -46,6 +47,11 @@ fn attributes_change_as_posix_says() {
 #[test]
 fn extended_attributes_have_classes_with_rules_of_their_own() {
     story("xattr.txt");
+}
+
+#[test]
+fn access_lists_are_set_inherited_and_asked_as_linux_does() {
+    story("acl.txt");
 }
 
 fn story(file: &str) {
@@ -120,6 +126,15 @@ fn answer(world: &mut World, request: &str) -> Result<String, Reason> {
             let value = world.ns.xattr(&world.history, id, name.as_bytes(), None, &caller);
             value.map(|value| String::from_utf8_lossy(&value).into_owned()).map_err(|fault| fault.reason)
         }
+        ["getfacl", path] => acl_of(world, &caller, path, ACCESS_ACL_XATTR),
+        ["getfacl-default", path] => acl_of(world, &caller, path, DEFAULT_ACL_XATTR),
+        ["access-at-start", path, mask] => {
+            let id = world.find(path, None)?;
+            let start = world.ns.current(id).unwrap().born;
+            let mask = if *mask == "w" { MAY_WRITE } else { MAY_READ };
+            let answer = world.ns.check_access(&world.history, id, Some(start), &caller, mask);
+            answer.map(|()| "yes".to_owned()).map_err(|fault| fault.reason)
+        }
         ["xlist", path] => {
             let id = world.find(path, None)?;
             let names = world.ns.xattr_names(&world.history, id, None, &caller).map_err(|fault| fault.reason)?;
@@ -169,6 +184,32 @@ fn operation(words: &[&str]) -> Op {
             let (target, kind) = (name(path), Some(MakeKind::Directory(true)));
             Op::Make(Make { target, mode: octal(mode), group_of_directory: true, kind, ..Make::default() })
         }
+        ["make-masked", path, mode, umask] => {
+            let (target, kind) = (name(path), Some(MakeKind::File(false)));
+            Op::Make(Make { target, mode: octal(mode), umask: octal(umask), kind, ..Make::default() })
+        }
+        ["mkdir-masked", path, mode, umask] => {
+            let (target, kind) = (name(path), Some(MakeKind::Directory(true)));
+            Op::Make(Make { target, mode: octal(mode), umask: octal(umask), kind, ..Make::default() })
+        }
+        ["setfacl", path, acl] => xset_bytes(path, ACCESS_ACL_XATTR, acl),
+        ["setfacl-default", path, acl] => xset_bytes(path, DEFAULT_ACL_XATTR, acl),
+        ["setfacl-both", path, access, default, expect] => {
+            let expect = if *expect == "none" { Vec::new() } else { acl_bytes(expect) };
+            Op::SetAcl(SetAcl {
+                target: Target::path(*path),
+                access: Some(acl_bytes(access)),
+                default_list: Some(acl_bytes(default)),
+                expect_access: None,
+                expect_default: Some(expect),
+            })
+        }
+        ["setfacl-if", path, access, expect] => Op::SetAcl(SetAcl {
+            target: Target::path(*path),
+            access: Some(acl_bytes(access)),
+            expect_access: Some(acl_bytes(expect)),
+            ..SetAcl::default()
+        }),
         ["mkdir", path, mode] => make(path, mode, MakeKind::Directory(true)),
         ["mknod", path, mode, kind] => make(path, mode, special(kind)),
         ["symlink", target, path] => make(path, "0", MakeKind::Symlink(plain(target).into_bytes())),
@@ -208,6 +249,46 @@ fn operation(words: &[&str]) -> Op {
         }
         _ => panic!("what is {words:?}?"),
     }
+}
+
+fn xset_bytes(path: &str, name: &[u8], acl: &str) -> Op {
+    let (target, value) = (Target { follow: !path.contains("link"), ..Target::path(path) }, acl_bytes(acl));
+    Op::SetXattr(SetXattr { target, name: name.to_vec(), value, flags: 0 })
+}
+
+/// The kernel's bytes of `u::rwx,u:1001:r--,g::r--,m::r--,o::---`; `gone` for a list without entries, `wrong` for none.
+fn acl_bytes(text: &str) -> Vec<u8> {
+    let mut bytes = if text == "wrong" { vec![3, 0, 0, 0] } else { vec![2, 0, 0, 0] };
+    for entry in text.split(',').filter(|entry| entry.contains(':')) {
+        let words: Vec<&str> = entry.split(':').collect();
+        let tag: u16 = match (words[0], words[1]) {
+            ("u", "") => 0x01,
+            ("u", _) => 0x02,
+            ("g", "") => 0x04,
+            ("g", _) => 0x08,
+            ("m", _) => 0x10,
+            _ => 0x20,
+        };
+        let bit = |letter: char, bit: u16| if words[2].contains(letter) { bit } else { 0 };
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend((bit('r', 4) | bit('w', 2) | bit('x', 1)).to_le_bytes());
+        bytes.extend(words[1].parse().unwrap_or(u32::MAX).to_le_bytes());
+    }
+    bytes
+}
+
+fn acl_of(world: &World, caller: &Caller, path: &str, name: &[u8]) -> Result<String, Reason> {
+    let found = world.ns.resolve(&world.history, &Target::path(path), None, caller, &NoReadSet);
+    let id = found.map_err(|fault| fault.reason)?.id;
+    let value = world.ns.xattr(&world.history, id, name, None, caller).map_err(|fault| fault.reason)?;
+    let entries = value[4..].chunks(8).map(|entry| {
+        let tag = ["u", "u", "g", "g", "m", "o"][entry[0].trailing_zeros() as usize];
+        let id = u32::from_le_bytes(entry[4..].try_into().unwrap());
+        let id = if id == u32::MAX { String::new() } else { id.to_string() };
+        let letter = |bit: u8, letter: char| if entry[2] & bit != 0 { letter } else { '-' };
+        format!("{tag}:{id}:{}{}{}", letter(4, 'r'), letter(2, 'w'), letter(1, 'x'))
+    });
+    Ok(entries.collect::<Vec<_>>().join(","))
 }
 
 /// A path whose last name is meant itself.

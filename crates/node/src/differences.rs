@@ -10,8 +10,9 @@ use std::rc::Rc;
 use frieze_base::{ByteRange, Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Cut, Inode, MAY_READ, Named, Patch, State, Subject};
+use frieze_wire::acl::is_acl;
 use frieze_wire::message::FileKind;
-use frieze_wire::timeline::{CONTENT, Difference, MODE, OWNER, REPLACED, Side, Span, TIMES, XATTRS};
+use frieze_wire::timeline::{ACL, CONTENT, Difference, MODE, OWNER, REPLACED, Side, Span, TIMES, XATTRS};
 use frieze_wire::txn::Caller;
 
 use crate::cuts::CutPair;
@@ -58,6 +59,7 @@ struct Touch<'a> {
     /// The last bookkeeping: grants, settled lengths, names in a directory. It counts only where nothing else is known.
     kept: Last,
     xattrs: bool,
+    acl: bool,
     set_by_hand: bool,
     data: Option<&'a FileChange>,
 }
@@ -145,11 +147,12 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
                     touch.set_by_hand |= revision.causes.iter().any(|cause| cause.kind == by_hand);
                 }
             }
-            Subject::Xattr { inode, .. } => {
+            Subject::Xattr { inode, name } => {
                 let before = change.before.as_ref().map(|(_, state)| state);
                 let last = change.revisions.last().and_then(|revision| revision.state.as_ref());
                 let touch = touches.entry(*inode).or_default();
-                touch.xattrs |= before != last;
+                let differs = if is_acl(name) { &mut touch.acl } else { &mut touch.xattrs };
+                *differs |= before != last;
             }
         }
     }
@@ -360,6 +363,9 @@ fn flags_of(ends: &Ends, touch: &Touch<'_>) -> u32 {
     }
     if touch.xattrs {
         flags |= XATTRS;
+    }
+    if touch.acl {
+        flags |= ACL;
     }
     flags
 }

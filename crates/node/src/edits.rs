@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PATCHES_MAX};
+use frieze_wire::acl::{ACCESS_ACL_XATTR, DEFAULT_ACL_XATTR};
 use frieze_wire::edit::{Action, ActionKind, Edit, EditKind, EditReply, NEW, NewInode, SetName, SetState, Share};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::View;
@@ -388,5 +389,14 @@ impl Engine {
             at: origin.at.0,
         });
         Ok(shares.collect())
+    }
+}
+
+/// An extended attribute, as what is done with it tells it.
+fn attribute_words(name: &[u8]) -> String {
+    match name {
+        ACCESS_ACL_XATTR => "access list".to_owned(),
+        DEFAULT_ACL_XATTR => "default access list".to_owned(),
+        name => format!("attribute {}", String::from_utf8_lossy(name)),
     }
 }

@@ -341,6 +341,7 @@ impl Engine {
             map_version: self.cluster_map().version,
             takes_pieces: true,
             former: self.former_clusters(),
+            keeps_acls: true,
         }
     }
 

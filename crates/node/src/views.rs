@@ -172,6 +172,7 @@ impl Engine {
             inode: id.0,
             kind: inode.kind() as i32,
             mode: inode.mode.into(),
+            has_acl: inode.has_acl(),
             links: inode.links,
             uid: inode.uid,
             gid: inode.gid,

@@ -4,6 +4,7 @@
 //! header, a protobuf body and a raw payload that is never copied into the body.
 //! Leaves to others: sockets (`net`), what a request means (`node`, `namespace`).
 
+pub mod acl;
 pub mod control;
 pub mod edit;
 pub mod forget;

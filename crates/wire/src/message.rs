@@ -109,6 +109,9 @@ pub struct Attr {
     /// Newest stamp among metadata and data that made this state: equal stamps mean equal states.
     #[prost(uint64, tag = "16")]
     pub changed: u64,
+    /// True if an access list says more than the mode, or what is made in the directory begins with one.
+    #[prost(bool, tag = "17")]
+    pub has_acl: bool,
 }
 
 /// What every answer about the past says of itself.
@@ -150,7 +153,7 @@ pub struct Txn {
     /// What to do.
     #[prost(
         oneof = "Op",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198"
     )]
     pub op: Option<Op>,
 }

@@ -90,6 +90,8 @@ pub const TIMES: u32 = 8;
 pub const XATTRS: u32 = 16;
 /// The name stands for another inode.
 pub const REPLACED: u32 = 32;
+/// Access lists, beyond what the permission bits say.
+pub const ACL: u32 = 64;
 
 /// A session as history knows it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

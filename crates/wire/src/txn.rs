@@ -116,7 +116,7 @@ pub struct Make {
     /// The new name. `follow` is ignored, except with `or_open`.
     #[prost(message, required, tag = "1")]
     pub target: Target,
-    /// Permission bits, already without the umask.
+    /// Permission bits, without those of the umask unless `umask` names them.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
     /// True: an existing regular file is answered instead of `Exists` (open without `O_EXCL`).
@@ -129,6 +129,9 @@ pub struct Make {
     /// True: it belongs to the group of the directory, whatever that one's bits say, as in HDFS and BSD.
     #[prost(bool, tag = "5")]
     pub group_of_directory: bool,
+    /// Permission bits of `mode` that are not given, unless the directory has a default access list, which then decides alone.
+    #[prost(uint32, tag = "6")]
+    pub umask: u32,
     /// What to make.
     #[prost(oneof = "MakeKind", tags = "10, 11, 12, 13")]
     pub kind: Option<MakeKind>,
@@ -248,6 +251,26 @@ pub struct RemoveXattr {
     /// Name.
     #[prost(bytes = "vec", tag = "2")]
     pub name: Vec<u8>,
+}
+
+/// Sets the access lists of a file or directory, both at one stamp. Absent fields stay.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SetAcl {
+    /// The file.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// Its list, in the bytes of [`crate::acl`]. One that a mode says is a change of the mode; empty: the mode is to say all.
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub access: Option<Vec<u8>>,
+    /// What is made in it begins with this; empty: with none.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub default_list: Option<Vec<u8>>,
+    /// The list that it has now, if only that of its mode; another one means `Superseded`.
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub expect_access: Option<Vec<u8>>,
+    /// The default list that it has now, empty for none; another one means `Superseded`.
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub expect_default: Option<Vec<u8>>,
 }
 
 /// Asks for the right to write chunks of a file (protocols §4). The caller proved at open that it may write.
@@ -398,6 +421,9 @@ pub enum Op {
     /// Erases sessions that changed nothing. Never taken from a client.
     #[prost(message, tag = "197")]
     EraseSessions(EraseSessions),
+    /// Sets access lists.
+    #[prost(message, tag = "198")]
+    SetAcl(SetAcl),
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -441,7 +467,7 @@ pub struct Transaction {
     /// What to do.
     #[prost(
         oneof = "Op",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198"
     )]
     pub op: Option<Op>,
 }

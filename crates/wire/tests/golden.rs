@@ -23,6 +23,7 @@ use std::path::PathBuf;
 
 use frieze_base::{ChainEpoch, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
+use frieze_wire::acl::Acl;
 use frieze_wire::control;
 use frieze_wire::edit::*;
 use frieze_wire::forget::{
@@ -83,6 +84,7 @@ fn attr() -> Attr {
         chunk_bytes: 64 << 20,
         time_plugin: "json:/meta/time".to_owned(),
         changed: AT + 1,
+        has_acl: false,
     }
 }
 
@@ -156,6 +158,16 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("make_directory", make(MakeKind::Directory(true))),
         ("make_symlink", make(MakeKind::Symlink(b"../to".to_vec()))),
         ("make_special", make(MakeKind::Special(Special { file_type: 0o020_000, rdev: 0x0103 }))),
+        (
+            "make_masked",
+            Op::Make(Make {
+                target: file(),
+                mode: 0o666,
+                umask: 0o027,
+                kind: Some(MakeKind::File(false)),
+                ..Make::default()
+            }),
+        ),
         ("link", Op::Link(Link { file: Target::inode(InodeId(77)), name: file() })),
         ("remove", Op::Remove(Remove { target: file(), directory: true })),
         ("rename", Op::Rename(Rename { from: file(), to: Target::under(InodeId(9), *b"c"), flags: 2 })),
@@ -183,6 +195,16 @@ fn ops() -> Vec<(&'static str, Op)> {
         (
             "set_xattr",
             Op::SetXattr(SetXattr { target: file(), name: b"user.c".to_vec(), value: vec![0, 255], flags: 1 }),
+        ),
+        (
+            "set_acl",
+            Op::SetAcl(SetAcl {
+                target: file(),
+                access: Some(Acl::of_mode(0o640).encode()),
+                default_list: Some(Vec::new()),
+                expect_access: Some(Acl::of_mode(0o600).encode()),
+                expect_default: Some(Vec::new()),
+            }),
         ),
         ("remove_xattr", Op::RemoveXattr(RemoveXattr { target: file(), name: b"user.c".to_vec() })),
         ("grant", Op::Grant(Grant { inode: 77, first: 3, count: 16 })),
@@ -429,6 +451,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 map_version: 0,
                 takes_pieces: false,
                 former: Vec::new(),
+                keeps_acls: false,
             }),
         ),
         (
@@ -444,12 +467,14 @@ fn replies() -> Vec<(&'static str, Reply)> {
             }),
         ),
         ("hello.takes_pieces", Reply::Hello(HelloReply { node: 1, takes_pieces: true, ..HelloReply::default() })),
+        ("hello.keeps_acls", Reply::Hello(HelloReply { node: 1, keeps_acls: true, ..HelloReply::default() })),
         (
             "hello.on_this_machine",
             Reply::Hello(HelloReply { node: 1, socket: "/srv/frieze/socket".into(), ..HelloReply::default() }),
         ),
         ("done", Reply::Done(Done {})),
         ("stat", Reply::Stat(StatReply { attr: attr(), answered: answered() })),
+        ("stat_acl", Reply::Stat(StatReply { attr: Attr { has_acl: true, ..attr() }, answered: answered() })),
         (
             "list",
             Reply::List(ListReply {

@@ -22,7 +22,8 @@ Examples:
   frieze ls --json / | jq -r 'select(.kind == \"file\") | .path'
 
 JSON: one line an entry: path, name, kind (file, directory, symlink, fifo, socket, char-device, block-device), inode,
-mode (octal text), links, uid, gid, size, bytes_live, mtime, ctime, born, target (of a symlink), time_plugin, changed;
+mode (octal text), links, uid, gid, size, bytes_live, mtime, ctime, born, target (of a symlink), time_plugin, changed,
+has_acl;
 and, in the past, answered: at, at_time, precision_us, stable, incomplete, user_time_open, without_lease, executed.
 With --deleted one line a name: path, name, kind, inode, mode, uid, gid, size, mtime, at and at_time (the newest instant
 at which it was there), gone and gone_time, moved_to, session, uid_by, user, host, command."
@@ -79,7 +80,8 @@ Examples:
   frieze stat /reports/may.txt --at 1h-ago
   frieze stat --json /reports/may.txt | jq .size
 
-JSON: one line a path: the fields of 'frieze ls --json' and atime, rdev, chunk_bytes.")]
+JSON: one line a path: the fields of 'frieze ls --json' and atime, rdev, chunk_bytes, acl and default_acl (lists of
+entries as getfacl shows them, null if there are none).")]
 pub(crate) struct Stat {
     /// Files, directories or links.
     #[arg(value_name = "PATH", required = true)]

@@ -26,7 +26,7 @@ Examples:
 JSON, of a file: one line a version: stamp, time, kind (write, make, truncate, set-attr, named, unnamed, punch),
 user_time, session, uid, user, host, command, offset, len, name.
 JSON, of a directory: one line an event: stamp, time, change (added, removed, renamed, modified), what (a list of content,
-mode, owner, times, xattrs, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made),
+mode, owner, times, xattrs, acl, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made),
 spans (offset, len), more_spans, session, uid, user, host, command.")]
 pub(crate) struct Log {
     /// The file or directory.
@@ -97,7 +97,7 @@ Examples:
   frieze diff /disk.img --from 5m-ago             the ranges of bytes that changed
 
 JSON: one line a difference: change (added, removed, renamed, modified), what (a list of content, mode, owner, times,
-xattrs, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made), spans (offset, len),
+xattrs, acl, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made), spans (offset, len),
 more_spans, stamp, time, session, uid, user, host, command (of the newest change); with --text: text.")]
 pub(crate) struct Diff {
     /// File or directory, as named at either instant.

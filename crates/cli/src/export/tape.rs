@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::Result;
-use frieze_client::FileKind;
+use frieze_client::{ACCESS_ACL_XATTR, Acl, DEFAULT_ACL_XATTR, FileKind};
 use tar::{Builder, EntryType, Header};
 
 use super::{Meta, Place};
@@ -54,6 +54,10 @@ impl<W: Write> Tape<W> {
             more.push(("mtime".to_owned(), exact.into_bytes()));
         }
         for (name, value) in &meta.xattrs {
+            if let Some((key, list)) = access_list(name, value) {
+                more.push((key.to_owned(), list.to_string().into_bytes()));
+                continue;
+            }
             match std::str::from_utf8(name) {
                 Ok(name) if !name.contains('=') => more.push((format!("SCHILY.xattr.{name}"), value.clone())),
                 _ => lost.push(format!("attribute {:?} has no place in a tar", String::from_utf8_lossy(name))),
@@ -119,6 +123,16 @@ impl<W: Write> Place for Tape<W> {
             _ => Ok(vec!["a socket has no place in a tar: it is left out".to_owned()]),
         }
     }
+}
+
+/// An access list, under the key by which tars have them as text.
+fn access_list(name: &[u8], value: &[u8]) -> Option<(&'static str, Acl)> {
+    let key = match name {
+        ACCESS_ACL_XATTR => "SCHILY.acl.access",
+        DEFAULT_ACL_XATTR => "SCHILY.acl.default",
+        _ => return None,
+    };
+    Some((key, Acl::read(value).ok().flatten()?))
 }
 
 /// A file's bytes with zeros in its holes, exactly as long as its header says.

@@ -1,4 +1,4 @@
-//! Rights and times beyond what pjdfstest asks: set-id bits, inherited groups, the umask, lists of rights, access time.
+//! Rights and times beyond what pjdfstest asks: set-id bits, inherited groups, the umask, access time.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
@@ -7,13 +7,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use rustix::fs::{FallocateFlags, StatVfsMountFlags, fallocate, statvfs};
-use rustix::io::Errno;
 
 use crate::World;
 use crate::support::is_installed;
 
 /// Runs a shell command as another user, who is in these groups besides its own; `None` where only root could.
-fn as_user(world: &World, uid: u32, groups: &str, command: &str) -> Option<Output> {
+pub(crate) fn as_user(world: &World, uid: u32, groups: &str, command: &str) -> Option<Output> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become another user");
         return None;
@@ -26,11 +25,11 @@ fn as_user(world: &World, uid: u32, groups: &str, command: &str) -> Option<Outpu
     Some(shell.output().unwrap())
 }
 
-fn mode(path: &Path) -> u32 {
+pub(crate) fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-fn set_mode(path: &Path, mode: u32) {
+pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
@@ -136,31 +135,6 @@ fn a_read_changes_no_time_and_statfs_says_so() {
     assert_eq!(times(&path), (981_173_106, 0));
     fs::write(&path, "more").unwrap();
     assert_eq!(times(&path), (981_173_106, 0));
-}
-
-#[test]
-fn lists_of_rights_are_refused_and_said_to_be() {
-    let Some(world) = World::new() else { return };
-    let path = world.path("f");
-    fs::write(&path, "text").unwrap();
-    // Version 2; then tag, rights and id of the owner, user 1001, the group, the mask, and all others.
-    let mut list = vec![2, 0, 0, 0];
-    for (tag, rights, id) in
-        [(1u16, 6u16, u32::MAX), (2, 4, 1001), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 4, u32::MAX)]
-    {
-        list.extend([&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat());
-    }
-    let set = |name: &str| rustix::fs::setxattr(&path, name, &list, rustix::fs::XattrFlags::empty());
-    assert_eq!(set("system.posix_acl_access"), Err(Errno::OPNOTSUPP));
-    if is_installed("setfacl") {
-        let set = Command::new("setfacl").args(["-m", "u:1001:r"]).arg(&path).output().unwrap();
-        assert!(!set.status.success());
-        assert!(String::from_utf8_lossy(&set.stderr).contains("Operation not supported"), "{set:?}");
-        // Copying with rights works all the same.
-        let copied = Command::new("cp").arg("-p").args([&path, &world.path("copy")]).output().unwrap();
-        assert!(copied.status.success() && copied.stderr.is_empty(), "{copied:?}");
-    }
-    assert_eq!(mode(&path), mode(&world.path("f")));
 }
 
 #[test]

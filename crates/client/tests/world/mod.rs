@@ -504,6 +504,7 @@ impl State {
             map_version: self.map.as_ref().map_or(0, |map| map.version),
             takes_pieces: false,
             former: Vec::new(),
+            keeps_acls: true,
         }
     }
 }

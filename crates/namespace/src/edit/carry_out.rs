@@ -9,6 +9,7 @@ use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
 use super::{Draft, Naming, Tally};
+use crate::acl::kept_value;
 use crate::apply::Run;
 use crate::attributes::PLUGIN_XATTR;
 use crate::inode::{Inode, Layout, without_set_id};
@@ -161,11 +162,12 @@ impl Namespace {
 
     fn change_xattrs(&mut self, run: &mut Run<'_>, id: InodeId, xattrs: &[Xattr]) {
         for Xattr { name, value } in xattrs {
+            let value = value.as_deref().and_then(|value| kept_value(name, value));
             let all = self.xattrs.entry(id).or_default();
-            let stored = match value {
+            let stored = match &value {
                 Some(value) => {
-                    all.insert(name.as_slice().into(), value.as_slice().into());
-                    let stored = StoredXattr { value: value.clone(), session: run.session.0, uid: run.caller.uid };
+                    all.insert(name.as_slice().into(), value[..].into());
+                    let stored = StoredXattr { value: value.to_vec(), session: run.session.0, uid: run.caller.uid };
                     Some(stored.encode_to_vec())
                 }
                 None => {
@@ -177,6 +179,7 @@ impl Namespace {
                 self.xattrs.remove(&id);
             }
             run.change(Key::Xattr(id, name), stored);
+            self.bind_acl(run, id, name, value.as_deref());
             if *name == *PLUGIN_XATTR && self.inodes.get(id).is_some_and(Inode::is_directory) {
                 let plugin = value.as_deref().map(|text| String::from_utf8_lossy(text).into_owned());
                 self.bind_plugin(run, id, plugin.unwrap_or_default());

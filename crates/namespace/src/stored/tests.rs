@@ -1,3 +1,5 @@
+use frieze_wire::acl::Named;
+
 use super::*;
 
 fn hex(bytes: &[u8]) -> String {
@@ -63,8 +65,15 @@ fn full() -> Inode {
             origin: Some((InodeId(5), Hlc(0x0065_a000_0000_0001))),
             times_after: Hlc(0x0065_c000_0000_0002),
             reaches_from: Some(0),
+            ..Extra::default()
         })),
     }
+}
+
+/// An access list as an inode keeps it.
+fn listed() -> Acl {
+    let named = Named { id: 300, permissions: 6 };
+    Acl { users: vec![named], group: 5, mask: Some(0), ..Acl::default() }
 }
 
 fn encoded(inode: &Inode) -> Vec<u8> {
@@ -77,7 +86,19 @@ fn what_has_any_field_that_few_inodes_have_is_not_empty() {
     let all = *full().extra.unwrap();
     let none = Extra::default();
     assert!(none.is_empty() && !all.is_empty());
-    let Extra { patches, grants, target, rdev, also_in, orphaned, origin, times_after, reaches_from } = all;
+    let Extra {
+        patches,
+        grants,
+        target,
+        rdev,
+        also_in,
+        orphaned,
+        origin,
+        times_after,
+        reaches_from,
+        acl,
+        has_default_acl,
+    } = all;
     let some = [
         Extra { patches, ..none.clone() },
         Extra { grants, ..none.clone() },
@@ -88,7 +109,10 @@ fn what_has_any_field_that_few_inodes_have_is_not_empty() {
         Extra { origin, ..none.clone() },
         Extra { times_after, ..none.clone() },
         Extra { reaches_from, ..none.clone() },
+        Extra { acl: Some(Box::new(listed())), ..none.clone() },
+        Extra { has_default_acl: true, ..none.clone() },
     ];
+    assert!(acl.is_none() && !has_default_acl);
     drop(target);
     some.iter().for_each(|extra| assert!(!extra.is_empty() && *extra != none, "{extra:?}"));
     let named = |plugin: &str| Layout { plugin: plugin.to_owned(), ..(*layout()).clone() };
@@ -124,6 +148,14 @@ fn golden_bytes_of_inodes() {
     assert_eq!(hex(&encoded(&without)), of_an_older_writer);
     let (back, _) = StoredInode::read(full().from, &all[..of_an_older_writer.len() / 2], Arc::new).unwrap();
     assert_eq!(back, without);
+    // Nor access lists.
+    let extra = Extra { acl: Some(Box::new(listed())), has_default_acl: true, ..*full().extra.unwrap() };
+    let with_list = Inode { extra: Some(Box::new(extra)), ..full() };
+    let list = "f20124\
+                0200000001000000ffffffff020006002c01000004000500ffffffff10000000ffffffff20000000ffffffff\
+                f80101";
+    assert_eq!(hex(&encoded(&with_list)), format!("{}{list}", hex(&all)).replace("f20124", "f2012c"));
+    assert_eq!(StoredInode::read(full().from, &encoded(&with_list), Arc::new).unwrap().0, with_list);
     // Nor sessions that are stopped from writing.
     let extra =
         Extra { grants: vec![WriteGrant { is_stopped: true, ..full().grants()[0].clone() }], ..Extra::default() };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{EDIT_STEPS_MAX, MAY_EXECUTE, MAY_READ};
+use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, CloneTree, EditKind, NewInode, Xattr};
 use frieze_wire::message::{FileKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
@@ -150,7 +151,7 @@ impl Engine {
         let namespace = self.meta.namespace();
         for name in namespace.xattr_names(self.meta.versions(), id, Some(at), caller)? {
             // What only the superuser sets does not pass through the hands of others; what may be kept there is not what is kept.
-            if *name != *QUOTA_XATTR && (caller.uid == 0 || name.starts_with(b"user.")) {
+            if *name != *QUOTA_XATTR && (caller.uid == 0 || name.starts_with(b"user.") || is_acl(&name)) {
                 let value = namespace.xattr(self.meta.versions(), id, &name, Some(at), caller)?;
                 xattrs.push(Xattr { name, value: Some(value) });
             }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{Cut, Inode, MAY_READ, PATCHES_MAX, State, Subject};
+use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
@@ -15,7 +16,7 @@ use frieze_wire::timeline::Span;
 use frieze_wire::txn::{Caller, Target};
 
 use super::names::{NameKey, Paths};
-use super::{Naming, Plan};
+use super::{Naming, Plan, attribute_words};
 use crate::cuts::CutPair;
 use crate::differences::spans_of;
 use crate::engine::Engine;
@@ -352,7 +353,7 @@ impl Engine {
         let (namespace, root) = (self.meta.namespace(), Caller::root());
         let mut xattrs = BTreeMap::new();
         for name in namespace.xattr_names(self.meta.versions(), seen.id, Some(at), &root)? {
-            if name.starts_with(b"user.") {
+            if name.starts_with(b"user.") || is_acl(&name) {
                 let value = namespace.xattr(self.meta.versions(), seen.id, &name, Some(at), &root)?;
                 xattrs.insert(name, value);
             }
@@ -487,7 +488,7 @@ impl Engine {
         if gid.is_some() {
             word("group", new.gid.to_string(), old.gid.to_string());
         }
-        words.extend(xattrs.iter().map(|xattr| format!("attribute {}", String::from_utf8_lossy(&xattr.name))));
+        words.extend(xattrs.iter().map(|xattr| attribute_words(&xattr.name)));
         let state = plan.state(id, new);
         (state.mode, state.uid, state.gid) = (mode, uid, gid);
         state.atime_ns = atime.then_some(old.atime_ns);

@@ -74,6 +74,7 @@ impl Witness {
             time_plugin: node.plugin.clone(),
             bytes_live,
             changed: attr.changed,
+            has_acl: false,
         }
     }
 

@@ -59,6 +59,9 @@ pub struct HelloReply {
     /// To a node that will tell: the identities that the cluster had before it went on from one server, oldest first.
     #[prost(message, repeated, tag = "12")]
     pub former: Vec<FormerCluster>,
+    /// The server keeps access lists, and takes the umask from what is made where no default list decides.
+    #[prost(bool, tag = "13")]
+    pub keeps_acls: bool,
 }
 
 /// An identity that a cluster had before it went on from one server.

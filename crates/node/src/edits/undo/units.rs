@@ -9,7 +9,7 @@ use frieze_wire::edit::{ActionKind, NEW, Xattr};
 
 use super::Actor;
 use crate::edits::names::{NameKey, Paths};
-use crate::edits::{Naming, Plan};
+use crate::edits::{Naming, Plan, attribute_words};
 
 /// The newest version by anybody else, if the newest is the actor's: its stamp and value.
 fn undone<'a, T>(
@@ -114,7 +114,7 @@ pub(super) fn undo_xattr(
         _ => None,
     };
     let path = paths.of_inode(id)?;
-    let what = format!("attribute {}", String::from_utf8_lossy(name));
+    let what = attribute_words(name);
     let (newest, of_actor) = newest_of(actor, change);
     let Some((older, value)) = undone(actor, change, value_of) else {
         let told = plan.tell(ActionKind::Left, &path, id.0, format!("others changed {what} since"));

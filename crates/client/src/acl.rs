@@ -1,0 +1,62 @@
+//! Access lists of files and directories.
+
+use frieze_base::Reason;
+use frieze_wire::acl::{ACCESS_ACL_XATTR, Acl, DEFAULT_ACL_XATTR};
+use frieze_wire::message::TxnReply;
+use frieze_wire::txn::{Op, SetAcl, Target};
+
+use crate::{Error, Fs};
+
+/// The access lists of a file or directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessLists {
+    /// Its own: the one that its mode stands for if there is no other.
+    pub access: Acl,
+    /// What is made in it begins with this; `None`: with what the maker asks for.
+    pub default: Option<Acl>,
+}
+
+impl Fs {
+    /// The access lists at this view's instant.
+    pub fn access_lists(&self, target: &Target) -> Result<AccessLists, Error> {
+        let attr = self.stat(target)?.attr;
+        // Not the name again: another file may have it by now.
+        let target = Target::inode(frieze_base::InodeId(attr.inode));
+        let read = |name| match attr.has_acl {
+            true => self.access_list(&target, name),
+            false => Ok(None),
+        };
+        let access = read(ACCESS_ACL_XATTR)?.unwrap_or_else(|| Acl::of_mode(attr.mode));
+        Ok(AccessLists { access, default: read(DEFAULT_ACL_XATTR)? })
+    }
+
+    fn access_list(&self, target: &Target, name: &[u8]) -> Result<Option<Acl>, Error> {
+        match self.get_xattr(target, name) {
+            Ok(bytes) => Acl::read(&bytes).map_err(|_| Error::Refused(Reason::Internal.into())),
+            Err(error) if error.reason() == Reason::NoAttribute => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets the access lists, at one stamp. The file's own list decides its mode; one that a mode says is only that.
+    ///
+    /// # Errors
+    /// `Superseded` if they are not `seen` any more: look again. `NotPermitted` to anybody but owner and superuser; `AccessDenied` for a
+    /// default list of what is no directory; `InvalidArgument` for what is no list.
+    pub fn set_access_lists(
+        &self,
+        target: &Target,
+        lists: &AccessLists,
+        seen: Option<&AccessLists>,
+    ) -> Result<TxnReply, Error> {
+        let bytes = |acl: &Option<Acl>| acl.as_ref().map_or(Vec::new(), Acl::encode);
+        let op = SetAcl {
+            target: target.clone(),
+            access: Some(lists.access.encode()),
+            default_list: Some(bytes(&lists.default)),
+            expect_access: seen.map(|seen| seen.access.encode()),
+            expect_default: seen.map(|seen| bytes(&seen.default)),
+        };
+        self.change("setting an access list", Op::SetAcl(op))
+    }
+}

@@ -1,0 +1,319 @@
+//! Access lists, changed as HDFS changes them: entry by entry, with the mask found by itself.
+//!
+//! Guarantees: access list and default list change together, and only if they are what the change was made from.
+//! Leaves to others: what a list is and who may set it (the server), names of users and groups ([`crate::principals`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_client::{ACL_ENTRIES_MAX, AccessLists, Acl, Fs, Named, Reason, Target};
+
+use crate::exception::Exception;
+use crate::principals::{gid_of, uid_of};
+use crate::proto::{self, AclEntry, FsPermission, acl_scope, acl_type};
+use crate::service::{Asked, Service};
+
+/// What is done with the entries of both lists.
+#[derive(Clone, Debug)]
+enum Change {
+    /// These take the place of those of the same user or group, or are new.
+    Modify(Entries),
+    /// These go.
+    Remove(Entries),
+    /// The default list goes.
+    RemoveDefault,
+    /// Both lists go: the mode says all.
+    RemoveAll,
+    /// These are all there is, of the lists that they are of.
+    Replace(Entries),
+}
+
+/// Whose entry it is, in the order in which a list is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    Owner,
+    User(u32),
+    Group,
+    NamedGroup(u32),
+    Mask,
+    Other,
+}
+
+/// Which of both lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Access,
+    Default,
+}
+
+/// Permissions by entry.
+type Entries = BTreeMap<(Scope, Whose), u8>;
+
+impl Service {
+    /// Owner, mode and entries: of the access list those that the mode does not say, of the default list all.
+    pub(crate) fn acl_status(&self, asked: Asked<'_>, path: &str) -> Result<proto::GetAclStatusResponse, Exception> {
+        let looked = self.look(asked, path)?;
+        let failed = |error| Exception::of(error, path);
+        let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
+        let lists =
+            if attr.has_acl { looked.fs.access_lists(&looked.target).map_err(failed)? } else { AccessLists::default() };
+        let proto::HdfsFileStatus { owner, group, .. } = self.status(&attr, b"");
+        let (sticky, permission) = (attr.mode & 0o1000 != 0, Some(FsPermission { perm: attr.mode & 0o777 }));
+        let is_minimal = lists.access.is_minimal();
+        let is_told = |(scope, whose): (Scope, Whose)| match (scope, whose) {
+            (Scope::Access, Whose::Owner | Whose::Mask | Whose::Other) => false,
+            (Scope::Access, _) => !is_minimal,
+            (Scope::Default, _) => true,
+        };
+        let entries = entries_of(&lists).into_iter().filter(|(key, _)| is_told(*key));
+        let entries = entries.map(|(key, permissions)| self.told(key, permissions)).collect();
+        Ok(proto::GetAclStatusResponse { result: Some(proto::AclStatus { owner, group, sticky, entries, permission }) })
+    }
+
+    /// Sets some entries.
+    pub(crate) fn modify_acl(&self, asked: Asked<'_>, request: &proto::AclRequest) -> Result<(), Exception> {
+        self.change_acl(asked, &request.src, &Change::Modify(spec(request)?))
+    }
+
+    /// Takes some entries away.
+    pub(crate) fn remove_acl_entries(&self, asked: Asked<'_>, request: &proto::AclRequest) -> Result<(), Exception> {
+        self.change_acl(asked, &request.src, &Change::Remove(spec(request)?))
+    }
+
+    /// Takes the default list away.
+    pub(crate) fn remove_default_acl(&self, asked: Asked<'_>, request: &proto::AclRequest) -> Result<(), Exception> {
+        self.change_acl(asked, &request.src, &Change::RemoveDefault)
+    }
+
+    /// Leaves what a mode says.
+    pub(crate) fn remove_acl(&self, asked: Asked<'_>, request: &proto::AclRequest) -> Result<(), Exception> {
+        self.change_acl(asked, &request.src, &Change::RemoveAll)
+    }
+
+    /// Sets all entries of a list, or of both.
+    pub(crate) fn set_acl(&self, asked: Asked<'_>, request: &proto::AclRequest) -> Result<(), Exception> {
+        let change = if request.entries.is_empty() { Change::RemoveAll } else { Change::Replace(spec(request)?) };
+        self.change_acl(asked, &request.src, &change)
+    }
+
+    fn change_acl(&self, asked: Asked<'_>, path: &str, change: &Change) -> Result<(), Exception> {
+        let target = Target { follow: true, ..self.change(asked, path)? };
+        let fs: Fs = self.fs(asked);
+        for round in 1.. {
+            let seen = fs.access_lists(&target).map_err(|error| Exception::of(error, path))?;
+            let lists =
+                changed(&seen, change).map_err(|why| Exception::acl(format!("Invalid ACL: {why} Path: {path}")))?;
+            match fs.set_access_lists(&target, &lists, Some(&seen)) {
+                Ok(_) => break,
+                Err(error) if error.reason() == Reason::Superseded && round < ROUNDS_MAX => {}
+                Err(error) if error.reason() == Reason::AccessDenied && lists.default.is_some() => {
+                    // Refused too who may not come to it, before this was looked at.
+                    return Err(Exception::acl(format!(
+                        "Invalid ACL: only directories may have a default ACL. Path: {path}"
+                    )));
+                }
+                Err(error) => return Err(Exception::of(error, path)),
+            }
+        }
+        Ok(())
+    }
+
+    fn told(&self, (scope, whose): (Scope, Whose), permissions: u8) -> AclEntry {
+        let (kind, name) = match whose {
+            Whose::Owner => (acl_type::USER, None),
+            Whose::User(uid) => (acl_type::USER, Some(self.names.user(uid))),
+            Whose::Group => (acl_type::GROUP, None),
+            Whose::NamedGroup(gid) => (acl_type::GROUP, Some(self.names.group(gid))),
+            Whose::Mask => (acl_type::MASK, None),
+            Whose::Other => (acl_type::OTHER, None),
+        };
+        let scope = if scope == Scope::Default { acl_scope::DEFAULT } else { acl_scope::ACCESS };
+        AclEntry { kind, scope, permissions: permissions.into(), name }
+    }
+}
+
+/// The lists after a change; in words what would be no list.
+///
+/// # Source
+/// The behaviour of HDFS (`AclTransformation`): a mask that is not given is what the entries that it limits allow together, where a list
+/// was touched and has or had a mask; a default list that lacks owner, group or others has those of the access list.
+fn changed(seen: &AccessLists, change: &Change) -> Result<AccessLists, &'static str> {
+    let before = entries_of(seen);
+    let of_mask = |((_, whose), _): &(&(Scope, Whose), &u8)| *whose == Whose::Mask;
+    let mut touched: BTreeSet<Scope> = BTreeSet::new();
+    // Lists whose mask the change gives or takes.
+    let mut masks: BTreeSet<Scope> = BTreeSet::new();
+    let mut after = match change {
+        Change::RemoveDefault => {
+            return Ok(AccessLists { default: None, ..seen.clone() });
+        }
+        Change::RemoveAll => {
+            let Acl { owner, group, other, .. } = seen.access;
+            return Ok(AccessLists { access: Acl { owner, group, other, ..Acl::default() }, default: None });
+        }
+        Change::Modify(spec) => before.iter().chain(spec).map(|(key, permissions)| (*key, *permissions)).collect(),
+        Change::Remove(spec) => {
+            before.iter().filter(|(key, _)| !spec.contains_key(*key)).map(|(key, value)| (*key, *value)).collect()
+        }
+        Change::Replace(spec) => {
+            let stays = |scope| !spec.keys().any(|(of, _)| *of == scope);
+            let kept = before.iter().filter(|((scope, _), _)| stays(*scope));
+            kept.chain(spec).map(|(key, value)| (*key, *value)).collect::<Entries>()
+        }
+    };
+    let (Change::Modify(spec) | Change::Remove(spec) | Change::Replace(spec)) = change else { return Ok(seen.clone()) };
+    let is_there = |key: &&(Scope, Whose)| !matches!(change, Change::Remove(_)) || before.contains_key(*key);
+    touched.extend(spec.keys().filter(is_there).map(|(scope, _)| *scope));
+    masks.extend(spec.iter().filter(of_mask).map(|((scope, _), _)| *scope).filter(|scope| touched.contains(scope)));
+    if after.keys().any(|(scope, _)| *scope == Scope::Default) {
+        for whose in [Whose::Owner, Whose::Group, Whose::Other] {
+            if let Some(&permissions) = after.get(&(Scope::Access, whose)) {
+                after.entry((Scope::Default, whose)).or_insert(permissions);
+            }
+        }
+    }
+    for scope in [Scope::Access, Scope::Default] {
+        let limited = |whose: Whose| matches!(whose, Whose::User(_) | Whose::Group | Whose::NamedGroup(_));
+        let of_scope = || after.iter().filter(move |((of, _), _)| *of == scope);
+        let union = of_scope().filter(|((_, whose), _)| limited(*whose)).fold(0, |all, (_, value)| all | value);
+        let names = of_scope().any(|((_, whose), _)| matches!(whose, Whose::User(_) | Whose::NamedGroup(_)));
+        let is_given = after.contains_key(&(scope, Whose::Mask));
+        match (is_given, masks.contains(&scope), touched.contains(&scope)) {
+            (false, true, _) if names => return Err("mask is required and cannot be deleted."),
+            (true, true, _) | (true, _, false) => {}
+            _ if names || is_given => drop(after.insert((scope, Whose::Mask), union)),
+            _ => {}
+        }
+    }
+    let access = list_of(&after, Scope::Access)?.ok_or(INCOMPLETE)?;
+    Ok(AccessLists { access, default: list_of(&after, Scope::Default)? })
+}
+
+fn list_of(entries: &Entries, scope: Scope) -> Result<Option<Acl>, &'static str> {
+    let mut acl = Acl::default();
+    let mut found = BTreeSet::new();
+    for ((_, whose), &permissions) in entries.iter().filter(|((of, _), _)| *of == scope) {
+        found.insert(*whose);
+        match *whose {
+            Whose::Owner => acl.owner = permissions,
+            Whose::User(id) => acl.users.push(Named { id, permissions }),
+            Whose::Group => acl.group = permissions,
+            Whose::NamedGroup(id) => acl.groups.push(Named { id, permissions }),
+            Whose::Mask => acl.mask = Some(permissions),
+            Whose::Other => acl.other = permissions,
+        }
+    }
+    if found.is_empty() {
+        return Ok(None);
+    }
+    if ![Whose::Owner, Whose::Group, Whose::Other].iter().all(|whose| found.contains(whose)) {
+        return Err(INCOMPLETE);
+    }
+    if acl.entries() > ACL_ENTRIES_MAX {
+        return Err("ACL has more than the maximum of 32 entries.");
+    }
+    Ok(Some(acl))
+}
+
+fn entries_of(lists: &AccessLists) -> Entries {
+    let mut entries = Entries::new();
+    for (scope, acl) in [(Scope::Access, Some(&lists.access)), (Scope::Default, lists.default.as_ref())] {
+        let Some(acl) = acl else { continue };
+        let once = [(Whose::Owner, acl.owner), (Whose::Group, acl.group), (Whose::Other, acl.other)];
+        let users = acl.users.iter().map(|user| (Whose::User(user.id), user.permissions));
+        let groups = acl.groups.iter().map(|group| (Whose::NamedGroup(group.id), group.permissions));
+        let mask = acl.mask.map(|mask| (Whose::Mask, mask));
+        let all = once.into_iter().chain(users).chain(groups).chain(mask);
+        entries.extend(all.map(|(whose, permissions)| ((scope, whose), permissions)));
+    }
+    entries
+}
+
+/// The entries that a call names.
+fn spec(request: &proto::AclRequest) -> Result<Entries, Exception> {
+    let wrong = |why: String| Exception::acl(format!("Invalid ACL: {why} Path: {}", request.src));
+    let mut entries = Entries::new();
+    for entry in &request.entries {
+        let name = entry.name.as_deref().filter(|name| !name.is_empty());
+        let whose = match (entry.kind, name) {
+            (acl_type::USER, None) => Whose::Owner,
+            (acl_type::GROUP, None) => Whose::Group,
+            (acl_type::MASK, None) => Whose::Mask,
+            (acl_type::OTHER, None) => Whose::Other,
+            (acl_type::USER, Some(name)) => Whose::User(uid_of(name).ok_or_else(|| {
+                wrong(format!("user {name} is not known on the frieze server: add it to its user database."))
+            })?),
+            (acl_type::GROUP, Some(name)) => Whose::NamedGroup(gid_of(name).ok_or_else(|| {
+                wrong(format!("group {name} is not known on the frieze server: add it to its group database."))
+            })?),
+            (_, Some(_)) => return Err(wrong("this entry type must not have a name.".to_owned())),
+            _ => return Err(wrong("unknown type of an entry.".to_owned())),
+        };
+        let scope = if entry.scope == acl_scope::DEFAULT { Scope::Default } else { Scope::Access };
+        let permissions = u8::try_from(entry.permissions).ok().filter(|bits| *bits <= 7);
+        let permissions = permissions.ok_or_else(|| wrong("unknown permissions of an entry.".to_owned()))?;
+        if entries.insert((scope, whose), permissions).is_some() {
+            return Err(wrong("multiple entries with same scope, type and name.".to_owned()));
+        }
+    }
+    Ok(entries)
+}
+
+const INCOMPLETE: &str = "the user, group and other entries are required.";
+/// Times that a change is made again because others changed the lists meanwhile.
+const ROUNDS_MAX: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCESS: Scope = Scope::Access;
+    const DEFAULT: Scope = Scope::Default;
+
+    fn entries(entries: &[(Scope, Whose, u8)]) -> Entries {
+        entries.iter().map(|(scope, whose, permissions)| ((*scope, *whose), *permissions)).collect()
+    }
+
+    fn check(seen: &AccessLists, change: &Change, expect: &[(Scope, Whose, u8)]) -> AccessLists {
+        let after = changed(seen, change).unwrap();
+        assert_eq!(entries_of(&after), entries(expect), "{change:?}");
+        after
+    }
+
+    #[test]
+    fn entries_come_and_go_and_the_mask_follows_as_in_hdfs() {
+        use Whose::{Group, Mask, NamedGroup, Other, Owner, User};
+        let plain = AccessLists { access: Acl::of_mode(0o640), default: None };
+        let add = Change::Modify(entries(&[(ACCESS, User(7), 7)]));
+        let base = [(ACCESS, Owner, 6), (ACCESS, Group, 4), (ACCESS, Other, 0)];
+        let one = check(&plain, &add, &[&base[..], &[(ACCESS, User(7), 7), (ACCESS, Mask, 7)]].concat());
+        // One more; the mask is found anew, unless it is given.
+        let more = Change::Modify(entries(&[(ACCESS, User(7), 2), (ACCESS, NamedGroup(8), 1)]));
+        let both = [(ACCESS, User(7), 2), (ACCESS, NamedGroup(8), 1)];
+        let two = check(&one, &more, &[&base[..], &both, &[(ACCESS, Mask, 7)]].concat());
+        let given = Change::Modify(entries(&[(ACCESS, Mask, 0)]));
+        check(&two, &given, &[&base[..], &both, &[(ACCESS, Mask, 0)]].concat());
+        // The last that is named goes: the mask stays, as wide as the group.
+        let gone = Change::Remove(entries(&[(ACCESS, User(7), 0), (ACCESS, NamedGroup(8), 0), (ACCESS, User(99), 0)]));
+        let left = check(&two, &gone, &[&base[..], &[(ACCESS, Mask, 4)]].concat());
+        check(&left, &Change::RemoveAll, &base);
+        let mask = Change::Remove(entries(&[(ACCESS, Mask, 0)]));
+        check(&left, &mask, &base);
+        assert_eq!(changed(&two, &mask), Err("mask is required and cannot be deleted."));
+        assert_eq!(changed(&two, &Change::Remove(entries(&[(ACCESS, Group, 0)]))), Err(INCOMPLETE));
+        // A default list has what it lacks of the access list, and its own mask; the other's stays.
+        let default = Change::Modify(entries(&[(DEFAULT, User(9), 5)]));
+        let inherited = [(DEFAULT, Owner, 6), (DEFAULT, Group, 4), (DEFAULT, Other, 0)];
+        let of_two = [(ACCESS, User(7), 2), (ACCESS, NamedGroup(8), 1), (ACCESS, Mask, 7)];
+        let of_default = [(DEFAULT, User(9), 5), (DEFAULT, Mask, 5)];
+        let three = check(&two, &default, &[&base[..], &of_two, &inherited, &of_default].concat());
+        check(&three, &Change::RemoveDefault, &[&base[..], &of_two].concat());
+        // A list that is set leaves the other as it is.
+        let set = Change::Replace(entries(&[(ACCESS, Owner, 7), (ACCESS, Group, 5), (ACCESS, Other, 5)]));
+        let after = [(ACCESS, Owner, 7), (ACCESS, Group, 5), (ACCESS, Other, 5)];
+        check(&three, &set, &[&after[..], &inherited, &of_default].concat());
+        let set = Change::Replace(entries(&[(ACCESS, Owner, 7), (ACCESS, User(7), 7)]));
+        assert_eq!(changed(&plain, &set), Err(INCOMPLETE));
+        let many: Entries = (0..29).map(|id| ((ACCESS, User(id)), 7)).collect();
+        assert!(changed(&plain, &Change::Modify(many)).unwrap_err().contains("32"));
+    }
+}
