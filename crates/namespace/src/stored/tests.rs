@@ -151,10 +151,10 @@ fn golden_bytes_of_inodes() {
     // Nor access lists.
     let extra = Extra { acl: Some(Box::new(listed())), has_default_acl: true, ..*full().extra.unwrap() };
     let with_list = Inode { extra: Some(Box::new(extra)), ..full() };
-    let list = "f20124\
+    let list = "fa0124\
                 0200000001000000ffffffff020006002c01000004000500ffffffff10000000ffffffff20000000ffffffff\
-                f80101";
-    assert_eq!(hex(&encoded(&with_list)), format!("{}{list}", hex(&all)).replace("f20124", "f2012c"));
+                800201";
+    assert_eq!(hex(&encoded(&with_list)), format!("{}{list}", hex(&all)).replace("fa0124", "fa012c"));
     assert_eq!(StoredInode::read(full().from, &encoded(&with_list), Arc::new).unwrap().0, with_list);
     // Nor sessions that are stopped from writing.
     let extra =
