@@ -146,8 +146,7 @@ pub(crate) fn touch(run: &mut Run, args: &Touch) -> Result<()> {
         None => TimeValue { now: true, ns: 0 },
     };
     let both = args.access == args.modification;
-    let fs = run.fs()?;
-    let mode = 0o666 & !copy::umask();
+    let fs = run.fs()?.with_umask(copy::umask());
     for path in &paths {
         let wanted = SetAttr {
             target: target(path, true),
@@ -157,9 +156,7 @@ pub(crate) fn touch(run: &mut Run, args: &Touch) -> Result<()> {
         };
         let changed = match fs.set_attr(wanted.clone()).map(drop) {
             Err(error) if error.reason() == Reason::NotFound && args.no_create => continue,
-            Err(error) if error.reason() == Reason::NotFound && !path.wants_directory => {
-                make(&fs, path, mode, args, wanted)
-            }
+            Err(error) if error.reason() == Reason::NotFound && !path.wants_directory => make(&fs, path, args, wanted),
             changed => changed.map_err(Error::from),
         };
         match changed {
@@ -171,8 +168,8 @@ pub(crate) fn touch(run: &mut Run, args: &Touch) -> Result<()> {
 }
 
 /// Makes the file, with the time that was asked for.
-fn make(fs: &Fs, path: &FsPath, mode: u32, args: &Touch, wanted: SetAttr) -> Result<()> {
-    fs.create(&target(path, true), mode, CreateMode::OpenExisting)?.close()?;
+fn make(fs: &Fs, path: &FsPath, args: &Touch, wanted: SetAttr) -> Result<()> {
+    fs.create(&target(path, true), 0o666, CreateMode::OpenExisting)?.close()?;
     if args.date.is_some() {
         fs.set_attr(wanted)?;
     }

@@ -208,18 +208,20 @@ pub(crate) fn mkdir(run: &mut Run, args: &Mkdir) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     let umask = copy::umask();
-    let mode = match &args.mode {
-        None => 0o777 & !umask,
+    // A default access list says something of all but the owner, unless a mode is named: that is the mode.
+    let (owner, others) = (0o777 & !(umask & copy::OWNER), umask & !copy::OWNER);
+    let (mode, mode_of_parents, umask) = match &args.mode {
+        None => (owner, owner, others),
         Some(text) => match u32::from_str_radix(text, 8) {
-            Ok(mode) if mode <= 0o7777 => mode,
+            Ok(mode) if mode <= 0o7777 => (mode, owner & !others, 0),
             _ => return Err(Usage(format!("--mode {text}: write it in octal, such as 755")).into()),
         },
     };
-    let fs = run.fs()?;
+    let fs = run.fs()?.with_umask(umask);
     for path in &paths {
         let made = match args.parents {
             // A parent can be entered and filled by its owner, whatever mode is asked for the last one.
-            true => make_with_parents(run, &fs, path, mode, (0o777 & !umask) | 0o300),
+            true => make_with_parents(run, &fs, path, mode, mode_of_parents | 0o300),
             false => make(run, &fs, path, mode),
         };
         if let Err(error) = made {

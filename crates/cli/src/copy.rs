@@ -33,6 +33,7 @@ struct Asked {
     recursive: bool,
     preserve: bool,
     how: How,
+    /// Bits that new files do not get.
     umask: u32,
 }
 
@@ -40,18 +41,26 @@ impl Asked {
     fn new(recursive: bool, preserve: bool, atomic: bool) -> Asked {
         Asked { recursive, preserve, how: if atomic { How::Atomic } else { How::Over }, umask: umask() }
     }
+
+    /// Of a copy into the file system, where the server takes away the umask, or gives what a default access list says.
+    fn into_remote(self) -> Asked {
+        Asked { umask: umask() & OWNER, ..self }
+    }
 }
+
+/// Bits of the owner, which no access list says otherwise: a directory is made with all of them, and gets its own when it is full.
+pub(crate) const OWNER: u32 = 0o700;
 
 /// `frieze put`.
 pub(crate) fn put(run: &mut Run, args: &Put) -> Result<()> {
     args.no_past.refuse()?;
     let (to, from) = args.paths.split_last().ok_or_else(two_paths)?;
     let to = FsPath::parse(to)?;
-    let mut asked = Asked::new(args.recursive, args.preserve, args.atomic);
+    let mut asked = Asked::new(args.recursive, args.preserve, args.atomic).into_remote();
     if args.append {
         asked.how = How::Append;
     }
-    let sink = Remote { fs: run.fs()? };
+    let sink = Remote::sink(run)?;
     run.show(Progress::bytes);
     let into = destination(run, &sink, &to, from.len(), to.wants_directory)?;
     for typed in from {
@@ -106,9 +115,9 @@ pub(crate) fn get(run: &mut Run, args: &Get) -> Result<()> {
 pub(crate) fn cp(run: &mut Run, args: &Cp) -> Result<()> {
     let (to, from) = args.paths.split_last().ok_or_else(two_paths)?;
     let (to, from) = (FsPath::parse(to)?, parse_all(from)?);
-    let asked = Asked::new(args.recursive, args.preserve, args.atomic);
+    let asked = Asked::new(args.recursive, args.preserve, args.atomic).into_remote();
     let source = Remote { fs: run.view(&args.past)? };
-    let sink = Remote { fs: run.fs()? };
+    let sink = Remote::sink(run)?;
     run.show(Progress::bytes);
     let into = destination(run, &sink, &to, from.len(), to.wants_directory)?;
     if args.past.is_now() {
@@ -167,6 +176,11 @@ pub(crate) fn umask() -> u32 {
 }
 
 impl Remote {
+    /// The file system of now, for new files with the umask of this process.
+    fn sink(run: &mut Run) -> Result<Remote> {
+        Ok(Remote { fs: run.fs()?.with_umask(umask() & !OWNER) })
+    }
+
     /// What stands at a path, links followed.
     ///
     /// # Errors

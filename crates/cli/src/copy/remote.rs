@@ -175,8 +175,11 @@ impl Remote {
     fn replace(&self, path: &FsPath, mode: u32, plugin: Option<&str>, bytes: &mut dyn Pull) -> Result<u64> {
         let beside = beside(path);
         // What is replaced leaves its mode to what replaces it.
-        let mode = self.node(path, true)?.map_or(mode, |there| there.mode);
-        let file = self.fs.create_with(&target(&beside, false), mode, CreateMode::Exclusive, OpenFlags::WRITE)?;
+        let (fs, mode) = match self.node(path, true)? {
+            Some(there) => (self.fs.with_umask(0), there.mode),
+            None => (self.fs.clone(), mode),
+        };
+        let file = fs.create_with(&target(&beside, false), mode, CreateMode::Exclusive, OpenFlags::WRITE)?;
         let done = match plugin.filter(|plugin| file.attr().time_plugin != *plugin) {
             Some(plugin) => {
                 let words = format!(

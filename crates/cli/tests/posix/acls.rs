@@ -186,3 +186,35 @@ fn what_is_no_access_list_is_refused() {
         assert_eq!(getfacl(&path).matches("user:20").count(), 28);
     }
 }
+
+#[test]
+fn what_the_command_makes_has_what_a_default_list_says_and_else_the_umask() {
+    let Some(world) = world() else { return };
+    let local = world.path("../local");
+    fs::write(&local, "text").unwrap();
+    set_mode(&local, 0o666);
+    let local = local.to_str().unwrap();
+    for (directory, expected) in
+        [("plain", [0o644, 0o644, 0o644, 0o755, 0o755]), ("listed", [0o664, 0o664, 0o664, 0o775, 0o775])]
+    {
+        fs::create_dir(world.path(directory)).unwrap();
+        if directory == "listed" {
+            setfacl(&["-d", "-m", "u::rwx,g::rwx,o::rx"], &world.path(directory));
+        }
+        let at = |name: &str| format!("/{directory}/{name}");
+        world.server.ok(&["put", local, &at("put")]);
+        world.server.ok(&["cp", &at("put"), &at("copy")]);
+        world.server.ok(&["touch", &at("touched")]);
+        world.server.ok(&["mkdir", &at("made")]);
+        world.server.ok(&["mkdir", "-p", &at("parent/made")]);
+        let modes =
+            ["put", "copy", "touched", "made", "parent"].map(|name| mode(&world.path(&format!("{directory}/{name}"))));
+        assert_eq!(modes.map(|mode| mode & 0o777), expected, "{directory}: {modes:?}");
+        world.server.ok(&["mkdir", "--mode", "700", &at("mine")]);
+        assert_eq!(mode(&world.path(&format!("{directory}/mine"))), 0o700);
+    }
+    // What is replaced keeps its mode, whatever the umask.
+    set_mode(&world.path("plain/put"), 0o666);
+    world.server.ok(&["put", "--atomic", local, "/plain/put"]);
+    assert_eq!(mode(&world.path("plain/put")), 0o666);
+}
