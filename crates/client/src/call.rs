@@ -724,14 +724,17 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// Ends the session if a connection is at hand and the server answers at once. Else it stays open, holding nothing
-    /// but what its files hold.
+    /// Ends the session if the server answers at once. Else it stays open, holding nothing but what its files hold.
     fn drop(&mut self) {
         let session = self.current_session();
         if self.servers.is_closed() || session == SessionId(0) {
             return;
         }
         let Ok(mut place) = self.servers.pool(Route::Lead).take(mono()) else { return };
+        if place.connection.is_none() {
+            // The last one ended with a stream that was refused, whose file nobody else may write to before this session ends.
+            place.connection = self.open(place.pool(), FAREWELL).ok().map(|(connection, _)| Box::new(connection));
+        }
         let Some(connection) = place.connection.as_mut() else { return };
         let op = Op::CloseSession(CloseSession::default());
         let body = RequestBody { caller: None, request: Some(txn(Durability::Async, op)) };

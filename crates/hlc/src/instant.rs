@@ -66,9 +66,10 @@ impl Instant {
             Some(Written::Stamp(stamp)) => Ok(Instant::System(stamp)),
             Some(Written::Ago { micros }) => Ok(Instant::Ago { micros }),
             Some(Written::At { ns }) => {
-                let micros = u64::try_from(ns.div_euclid(1000)).map_err(|_| {
-                    Complaint::new("it lies before 1970, when nothing was written", "write a later time")
-                })?;
+                if ns < 0 {
+                    return Err(Complaint::new("it lies before 1970, when nothing was written", "write a later time"));
+                }
+                let micros = u64::try_from(ns / 1000).unwrap_or(u64::MAX);
                 if micros > Hlc::MICROS_MAX {
                     return Err(Complaint::new(
                         "it lies beyond the year 2112, where stamps end",

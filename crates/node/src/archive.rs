@@ -339,7 +339,7 @@ impl Archive {
 
     fn capability(&self, inode: InodeId, at: Option<Hlc>) -> Vec<u8> {
         let bearer = if at.is_some() { Bearer::User(0) } else { Bearer::Session(READER) };
-        let capability = Capability { bearer, inode, read: true, write: false, view: view(at) };
+        let capability = Capability { bearer, inode, read: true, write: false, view: view(at), opener: None };
         self.engine.mint.seal(&capability)
     }
 }

@@ -24,6 +24,9 @@ pub(crate) struct Capability {
     pub(crate) write: bool,
     /// The instants that reads see.
     pub(crate) view: View,
+    /// On whose behalf a file of now was opened: what is written with it is that user's, whichever user began the session. `None` of an
+    /// instant, to which nothing is written, and in what a server of before sealed.
+    pub(crate) opener: Option<u32>,
 }
 
 /// Whose a capability is.
@@ -98,6 +101,7 @@ const WRITE: u8 = 2;
 const AT: u8 = 4;
 const USER_AT: u8 = 8;
 const OF_USER: u8 = 16;
+const OPENER: u8 = 32;
 /// Where the rights stand in a token.
 const FLAGS_AT: usize = 2;
 
@@ -112,6 +116,8 @@ impl Mint {
         let mut bytes = Vec::with_capacity(TOKEN_BYTES);
         let view = capability.view;
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        // A state of the past is written by no opener: one place is for either.
+        let opener = capability.opener.filter(|_| view.at.is_none());
         // Format version 1, rights, then the two ids and the two times.
         bytes.extend_from_slice(&1u16.to_le_bytes());
         bytes.push(
@@ -119,7 +125,8 @@ impl Mint {
                 | flag(capability.write, WRITE)
                 | flag(view.at.is_some(), AT)
                 | flag(view.user_at.is_some(), USER_AT)
-                | flag(matches!(capability.bearer, Bearer::User(_)), OF_USER),
+                | flag(matches!(capability.bearer, Bearer::User(_)), OF_USER)
+                | flag(opener.is_some(), OPENER),
         );
         let bearer = match capability.bearer {
             Bearer::Session(session) => session.0,
@@ -127,7 +134,7 @@ impl Mint {
         };
         bytes.extend_from_slice(&bearer.to_le_bytes());
         bytes.extend_from_slice(&capability.inode.0.to_le_bytes());
-        bytes.extend_from_slice(&view.at.unwrap_or(0).to_le_bytes());
+        bytes.extend_from_slice(&view.at.or(opener.map(u64::from)).unwrap_or(0).to_le_bytes());
         bytes.extend_from_slice(&view.user_at.unwrap_or(0).to_le_bytes());
         let mac = self.mac(&bytes);
         bytes.extend_from_slice(&mac);
@@ -177,6 +184,8 @@ impl Mint {
                 at: (flags & AT != 0).then(|| long(19)),
                 user_at: (flags & USER_AT != 0).then(|| long(27) as i64),
             },
+            // Written from 32 bits.
+            opener: (flags & OPENER != 0).then(|| long(19) as u32),
         };
         if !by.is(capability.bearer) {
             let whose = match capability.bearer {
@@ -231,6 +240,7 @@ mod tests {
             read: true,
             write: false,
             view: View { at: Some(11), user_at: Some(-3) },
+            opener: None,
         }
     }
 
@@ -256,8 +266,10 @@ mod tests {
         // The number of a session is no user's.
         let present = mint.seal(&Capability { bearer: Bearer::Session(SessionId(5)), ..capability() });
         assert!(mint.open(&present, by(0)).is_err());
-        let now = Capability { view: View::NOW, ..capability() };
-        assert!(!claims_past(&mint.seal(&now)));
+        let now = Capability { view: View::NOW, opener: Some(1000), ..capability() };
+        let token = mint.seal(&now);
+        assert!(!claims_past(&token));
+        assert_eq!(mint.open(&token, by(7)), Ok(now), "the view's instant and the opener are not taken for each other");
     }
 
     #[test]

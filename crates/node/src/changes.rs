@@ -206,7 +206,7 @@ impl Engine {
                 at_end,
                 place: &place,
                 content: Content::Bytes(payload, payload.expected(header.payload_crc)),
-                uid: principal.caller.uid,
+                uid: capability.opener.unwrap_or(principal.caller.uid),
                 durability: when_of(ask),
             },
             reply,
@@ -550,7 +550,14 @@ impl Engine {
         if makes_file && !outcome.existed {
             self.opened.add(header.session, id);
             let bearer = Bearer::Session(header.session);
-            let capability = Capability { bearer, inode: id, read: true, write: true, view: View::NOW };
+            let capability = Capability {
+                bearer,
+                inode: id,
+                read: true,
+                write: true,
+                view: View::NOW,
+                opener: Some(principal.caller.uid),
+            };
             reply.capability = self.mint.seal(&capability);
         }
         Ok(reply)

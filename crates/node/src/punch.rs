@@ -29,6 +29,8 @@ type Ranges = Vec<(u64, u64)>;
 /// What is known of a hole before others have to wait for it.
 struct Prepared {
     id: InodeId,
+    /// On whose behalf the file was opened.
+    uid: u32,
     inode: Inode,
     /// What [`Engine::once_shared`] told.
     shared: Ranges,
@@ -88,7 +90,7 @@ impl Engine {
         when: When,
         reply: Answer,
     ) -> Result<(), (Answer, Fault)> {
-        let Prepared { id, inode, shared, looked } = match self.prepare_punch(principal, header, ask) {
+        let Prepared { id, uid, inode, shared, looked } = match self.prepare_punch(principal, header, ask) {
             Ok(ready) => ready,
             Err(fault) => return Err((reply, fault)),
         };
@@ -131,7 +133,7 @@ impl Engine {
                 at_end: None,
                 place: &place,
                 content: Content::Hole,
-                uid: principal.caller.uid,
+                uid,
                 durability: when,
             },
             reply,
@@ -163,7 +165,7 @@ impl Engine {
             let grant = Grant { inode: id.0, first: *run.start(), count: run.end() - run.start() + 1 };
             self.grant(principal, header.session, Op::Grant(grant))?;
         }
-        Ok(Prepared { id, inode, shared, looked })
+        Ok(Prepared { id, uid: capability.opener.unwrap_or(principal.caller.uid), inode, shared, looked })
     }
 
     /// Ranges that show nothing now and once showed what another state holds: a truncate, a restore or an undo made holes

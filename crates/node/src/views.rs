@@ -407,7 +407,9 @@ impl Engine {
         if ask.view.at.is_none() {
             self.opened.add(session, found.id);
         }
-        let capability = Capability { bearer, inode: found.id, read: ask.read, write: ask.write, view: ask.view };
+        let opener = Some(principal.caller.uid).filter(|_| ask.view.at.is_none());
+        let capability =
+            Capability { bearer, inode: found.id, read: ask.read, write: ask.write, view: ask.view, opener };
         Ok(OpenReply { attr, capability: self.mint.seal(&capability), answered })
     }
 

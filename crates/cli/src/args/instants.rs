@@ -84,7 +84,8 @@ JSON: one line a name: deleted.")]
 /// it from then on inherit it, and `--user-at TIME` cuts such a file at that time of its data. With `binary:size=N` every N
 /// bytes are one record, with `csv` and `jsonl` one line is one row, in whatever writes they come; with `json`, and `binary`
 /// without a size, one write is one record. What runs backwards
-/// is refused, with its offset; late rows go into a file of their own, and `--at` tells who knew of them when.
+/// is refused, with its offset (on a mount EINVAL, and `getfattr -n user.frieze.refused FILE` says why); late rows go into a file of
+/// their own, and `--at` tells who knew of them when.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:

@@ -123,6 +123,11 @@ fn a_table_is_put_over_itself_and_what_is_refused_leaves_what_was() {
             assert!(refused.status == 1 && refused.err.contains("/t/new: "), "{how:?}: {}", refused.err);
         }
     }
+    // Onto a file that is there and empty, too.
+    server.run_with(&["put", "-", "/t/empty"], b"").ok();
+    assert_eq!(server.run_with(&["put", "-", "/t/empty"], backward).status, 1);
+    assert_eq!(server.run_with(&["put", "--append", "-", "/t/empty"], b"t,v\n2024-01-03T00:00:00Z,5\n").ok(), "");
+    server.ok(&["rm", "/t/empty"]);
     // Replaced is a name: what leads to it stays, and so does how its times are read.
     server.ok(&["ln", "-s", "/t/a", "/link"]);
     let refused = server.run_with(&["put", "-", "/link"], b"t,v\n2024-01-01T00:00:00Z,6\n");

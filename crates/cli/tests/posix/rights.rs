@@ -156,3 +156,30 @@ fn history_counts_as_used() {
     assert!((here.f_blocks - here.f_bfree) * here.f_frsize >= history);
     assert!(here.f_bavail * here.f_frsize <= below.f_bfree * below.f_frsize + (64 << 20), "the reserve is left out");
 }
+
+/// Whoever's mount it is: the log tells who wrote, and `undo --user` goes by it.
+#[test]
+fn what_a_user_writes_through_the_mount_of_another_is_that_users() {
+    let Some(world) = World::new() else { return };
+    let shared = world.path("shared");
+    fs::create_dir(&shared).unwrap();
+    set_mode(&shared, 0o777);
+    fs::write(world.path("shared/roots"), "of root").unwrap();
+    set_mode(&world.path("shared/roots"), 0o666);
+    let write = "cd shared; echo new >made; echo more >>made; printf x | dd of=roots bs=1 seek=2 conv=notrunc status=none; \
+                 dd if=/dev/zero of=large bs=64k count=40 status=none; fallocate -p -o 0 -l 4096 large";
+    let Some(wrote) = as_user(&world, 1001, "", write) else { return };
+    assert!(wrote.status.success(), "{wrote:?}");
+    fs::write(world.path("shared/made"), "and root").unwrap();
+    for (name, expected) in [("made", vec![1001, 1001, 0]), ("roots", vec![0, 1001]), ("large", vec![1001])] {
+        let log = world.server.json(&["log", &format!("/shared/{name}"), "--reverse", "--json"]);
+        let mut uids: Vec<u64> = Vec::new();
+        for version in log.iter().filter(|version| ["write", "punch"].contains(&version["kind"].as_str().unwrap())) {
+            uids.push(version["uid"].as_u64().unwrap());
+        }
+        if name == "large" {
+            uids.dedup();
+        }
+        assert_eq!(uids, expected, "{name}: {log:?}");
+    }
+}
