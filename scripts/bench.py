@@ -155,12 +155,12 @@ def main():
         path = BASELINES / f"{name}.json"
         kept = json.loads(path.read_text()) if path.exists() else None
         row(name, found, kept)
+        if options.page:
+            page(rows, about)
         if options.quick or not (options.keep or kept is None):
             continue
         BASELINES.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**found, **about}, indent=2) + "\n")
-    if options.page:
-        page(rows, about)
 
 
 if __name__ == "__main__":

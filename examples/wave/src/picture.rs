@@ -167,6 +167,11 @@ fn sentences(shown: &Shown<'_>, index: usize) -> [(String, Light); 2] {
     let strays = shown.strays(index).len();
     let first = match shown.film.kind {
         Kind::UserTime => ("every image taken at this very instant".to_owned(), colour(GOOD)),
+        // A machine that is busy with other things copies what the cameras sent since.
+        Kind::Copied if late_us(&shown.film.frames[index]) >= FRAME_US => {
+            let seconds = late_us(&shown.film.frames[index]) as f64 / 1e6;
+            (format!("copied {seconds:.1} s late, {strays} images of another instant"), colour(MARK))
+        }
         _ if strays > 0 => (format!("torn: {strays} images of another instant"), colour(MARK)),
         _ => ("whole: the files stood exactly so".to_owned(), colour(GOOD)),
     };
@@ -177,6 +182,11 @@ fn sentences(shown: &Shown<'_>, index: usize) -> [(String, Light); 2] {
         (format!("seams {seams:.3} mm, error {rms:.3} mm"), colour(WARM))
     };
     [first, second]
+}
+
+/// How long after the instant that a frame is to show its newest image was taken.
+fn late_us(frame: &Frame) -> u64 {
+    frame.records.iter().map(|record| record.taken_us).max().unwrap_or(0).saturating_sub(frame.at_us)
 }
 
 /// Paints the mesh of cameras in the colour of how old each image is; strays are outlined.
