@@ -117,8 +117,9 @@ def row(name, found, kept):
 def page(rows, about):
     """Writes the figures into the page."""
     machine = about["machine"]
+    runs = "each measured once" if about["repeat"] == 1 else f"medians of {about['repeat']}"
     lines = [
-        f"{datetime.date.today()}, commit {about['commit']}, medians of {about['repeat']}; {machine['processor']} with {machine['cores']} cores, "
+        f"{datetime.date.today()}, commit {about['commit']}, {runs}; {machine['processor']} with {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel'].partition('-')[0]}, load {machine['load_before']} before.",
         "",
         "| what | figure | ceiling of the machine, in the same run | ratio | processor, server | command |",
@@ -129,7 +130,7 @@ def page(rows, about):
         processor = f"{short(found['cpu_server_s'])} s per {found['cpu_per']}" if found.get("cpu_server_s") else ""
         ceiling = f"{short(found['ceiling'])} ({found['ceiling_name']})" if found.get("ceiling") else ""
         command = f"`frieze bench {' '.join(arguments)}`"
-        lines.append(f"| {what} | {short(found['value'])} {found['unit']} | {ceiling} | {found['ratio']:.2f} | {processor} | {command} |")
+        lines.append(f"| {what} | {short(found['value'])} {found['unit']} | {ceiling} | {short(found['ratio'])} | {processor} | {command} |")
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n\n" + END + rest.partition(END)[2])
 
