@@ -41,21 +41,21 @@ impl Fs {
     /// Sets the access lists, at one stamp. The file's own list decides its mode; one that a mode says is only that.
     ///
     /// # Errors
-    /// `Superseded` if they are not `seen` any more: look again. `NotPermitted` to anybody but owner and superuser; `AccessDenied` for a
+    /// `Superseded` if they are not the `expected` ones any more: read them again. `NotPermitted` to anybody but owner and superuser; `AccessDenied` for a
     /// default list of what is no directory; `InvalidArgument` for what is no list.
     pub fn set_access_lists(
         &self,
         target: &Target,
         lists: &AccessLists,
-        seen: Option<&AccessLists>,
+        expected: Option<&AccessLists>,
     ) -> Result<TxnReply, Error> {
         let bytes = |acl: &Option<Acl>| acl.as_ref().map_or(Vec::new(), Acl::encode);
         let op = SetAcl {
             target: target.clone(),
             access: Some(lists.access.encode()),
             default_list: Some(bytes(&lists.default)),
-            expect_access: seen.map(|seen| seen.access.encode()),
-            expect_default: seen.map(|seen| bytes(&seen.default)),
+            expect_access: expected.map(|expected| expected.access.encode()),
+            expect_default: expected.map(|expected| bytes(&expected.default)),
         };
         self.change("setting an access list", Op::SetAcl(op))
     }

@@ -27,7 +27,7 @@ enum Change {
     Replace(Entries),
 }
 
-/// Whose entry it is, in the order in which a list is told.
+/// Whose entry it is, in the order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
     Owner,
@@ -59,13 +59,13 @@ impl Service {
         let proto::HdfsFileStatus { owner, group, .. } = self.status(&attr, b"");
         let (sticky, permission) = (attr.mode & 0o1000 != 0, Some(FsPermission { perm: attr.mode & 0o777 }));
         let is_minimal = lists.access.is_minimal();
-        let is_told = |(scope, whose): (Scope, Whose)| match (scope, whose) {
+        let is_listed = |(scope, whose): (Scope, Whose)| match (scope, whose) {
             (Scope::Access, Whose::Owner | Whose::Mask | Whose::Other) => false,
             (Scope::Access, _) => !is_minimal,
             (Scope::Default, _) => true,
         };
-        let entries = entries_of(&lists).into_iter().filter(|(key, _)| is_told(*key));
-        let entries = entries.map(|(key, permissions)| self.told(key, permissions)).collect();
+        let entries = entries_of(&lists).into_iter().filter(|(key, _)| is_listed(*key));
+        let entries = entries.map(|(key, permissions)| self.acl_entry(key, permissions)).collect();
         Ok(proto::GetAclStatusResponse { result: Some(proto::AclStatus { owner, group, sticky, entries, permission }) })
     }
 
@@ -99,14 +99,14 @@ impl Service {
         let target = Target { follow: true, ..self.change(asked, path)? };
         let fs: Fs = self.fs(asked);
         for round in 1.. {
-            let seen = fs.access_lists(&target).map_err(|error| Exception::of(error, path))?;
+            let current = fs.access_lists(&target).map_err(|error| Exception::of(error, path))?;
             let lists =
-                changed(&seen, change).map_err(|why| Exception::acl(format!("Invalid ACL: {why} Path: {path}")))?;
-            match fs.set_access_lists(&target, &lists, Some(&seen)) {
+                changed(&current, change).map_err(|why| Exception::acl(format!("Invalid ACL: {why} Path: {path}")))?;
+            match fs.set_access_lists(&target, &lists, Some(&current)) {
                 Ok(_) => break,
                 Err(error) if error.reason() == Reason::Superseded && round < ROUNDS_MAX => {}
                 Err(error) if error.reason() == Reason::AccessDenied && lists.default.is_some() => {
-                    // Refused too who may not come to it, before this was looked at.
+                    // A caller who may not come to it was refused by the look at its lists.
                     return Err(Exception::acl(format!(
                         "Invalid ACL: only directories may have a default ACL. Path: {path}"
                     )));
@@ -117,7 +117,7 @@ impl Service {
         Ok(())
     }
 
-    fn told(&self, (scope, whose): (Scope, Whose), permissions: u8) -> AclEntry {
+    fn acl_entry(&self, (scope, whose): (Scope, Whose), permissions: u8) -> AclEntry {
         let (kind, name) = match whose {
             Whose::Owner => (acl_type::USER, None),
             Whose::User(uid) => (acl_type::USER, Some(self.names.user(uid))),
@@ -136,18 +136,18 @@ impl Service {
 /// # Source
 /// The behaviour of HDFS (`AclTransformation`): a mask that is not given is what the entries that it limits allow together, where a list
 /// was touched and has or had a mask; a default list that lacks owner, group or others has those of the access list.
-fn changed(seen: &AccessLists, change: &Change) -> Result<AccessLists, &'static str> {
-    let before = entries_of(seen);
+fn changed(current: &AccessLists, change: &Change) -> Result<AccessLists, &'static str> {
+    let before = entries_of(current);
     let of_mask = |((_, whose), _): &(&(Scope, Whose), &u8)| *whose == Whose::Mask;
     let mut touched: BTreeSet<Scope> = BTreeSet::new();
     // Lists whose mask the change gives or takes.
     let mut masks: BTreeSet<Scope> = BTreeSet::new();
     let mut after = match change {
         Change::RemoveDefault => {
-            return Ok(AccessLists { default: None, ..seen.clone() });
+            return Ok(AccessLists { default: None, ..current.clone() });
         }
         Change::RemoveAll => {
-            let Acl { owner, group, other, .. } = seen.access;
+            let Acl { owner, group, other, .. } = current.access;
             return Ok(AccessLists { access: Acl { owner, group, other, ..Acl::default() }, default: None });
         }
         Change::Modify(spec) => before.iter().chain(spec).map(|(key, permissions)| (*key, *permissions)).collect(),
@@ -160,7 +160,9 @@ fn changed(seen: &AccessLists, change: &Change) -> Result<AccessLists, &'static 
             kept.chain(spec).map(|(key, value)| (*key, *value)).collect::<Entries>()
         }
     };
-    let (Change::Modify(spec) | Change::Remove(spec) | Change::Replace(spec)) = change else { return Ok(seen.clone()) };
+    let (Change::Modify(spec) | Change::Remove(spec) | Change::Replace(spec)) = change else {
+        return Ok(current.clone());
+    };
     let is_there = |key: &&(Scope, Whose)| !matches!(change, Change::Remove(_)) || before.contains_key(*key);
     touched.extend(spec.keys().filter(is_there).map(|(scope, _)| *scope));
     masks.extend(spec.iter().filter(of_mask).map(|((scope, _), _)| *scope).filter(|scope| touched.contains(scope)));
@@ -273,8 +275,8 @@ mod tests {
         entries.iter().map(|(scope, whose, permissions)| ((*scope, *whose), *permissions)).collect()
     }
 
-    fn check(seen: &AccessLists, change: &Change, expect: &[(Scope, Whose, u8)]) -> AccessLists {
-        let after = changed(seen, change).unwrap();
+    fn check(current: &AccessLists, change: &Change, expect: &[(Scope, Whose, u8)]) -> AccessLists {
+        let after = changed(current, change).unwrap();
         assert_eq!(entries_of(&after), entries(expect), "{change:?}");
         after
     }
@@ -293,8 +295,8 @@ mod tests {
         let given = Change::Modify(entries(&[(ACCESS, Mask, 0)]));
         check(&two, &given, &[&base[..], &both, &[(ACCESS, Mask, 0)]].concat());
         // The last that is named goes: the mask stays, as wide as the group.
-        let gone = Change::Remove(entries(&[(ACCESS, User(7), 0), (ACCESS, NamedGroup(8), 0), (ACCESS, User(99), 0)]));
-        let left = check(&two, &gone, &[&base[..], &[(ACCESS, Mask, 4)]].concat());
+        let named = Change::Remove(entries(&[(ACCESS, User(7), 0), (ACCESS, NamedGroup(8), 0), (ACCESS, User(99), 0)]));
+        let left = check(&two, &named, &[&base[..], &[(ACCESS, Mask, 4)]].concat());
         check(&left, &Change::RemoveAll, &base);
         let mask = Change::Remove(entries(&[(ACCESS, Mask, 0)]));
         check(&left, &mask, &base);

@@ -17,7 +17,7 @@ use crate::timeline::Interval;
 /// lie outside the scope.
 const RECORDS_PER_EVENT: usize = 4;
 const RECORDS_MIN: usize = 4096;
-/// Versions of names and inodes that a small part of the tree has at most: about 20 ms to find them for each page.
+/// Versions of names and inodes that a small part of the tree has at most: each page of an answer finds them again.
 const EXTENT_MAX: usize = 1 << 14;
 /// Records of a small part that are known one by one.
 const EXTENT_RECORDS_MAX: usize = 1 << 16;
