@@ -324,14 +324,6 @@ struct Incoming {
     acks: Acks,
 }
 
-/// Bytes to be written that lie in a packet.
-#[derive(Clone, Copy, Default)]
-struct Came<'b> {
-    bytes: &'b [u8],
-    /// Their CRC32C, if it is known.
-    crc: Option<u32>,
-}
-
 impl Incoming {
     fn begin(
         request: &OpWriteBlock,
@@ -399,7 +391,7 @@ impl Incoming {
             // One that came alone is written from there. Else its bytes are needed twice: as a packet, and as what waits to be written.
             let stays = reader.buffer().len() == whole && self.pending.is_empty();
             if !stays && !lent.try_add(2 * whole) {
-                self.put_or_say(stream, Came::default(), false)?;
+                self.put_or_say(stream, &[], false)?;
                 self.acknowledge(stream)?;
                 (bytes, self.pending) = (Vec::new(), Vec::new());
                 lent.give_back();
@@ -414,8 +406,7 @@ impl Incoming {
             let taken = transfer::packet(header, body, self.sums).map_err(Ended::from).and_then(|packet| {
                 let fresh = self.take(&packet.header, packet.data)?;
                 self.sent_sums.add(packet.sums, packet.data.len(), fresh.len());
-                let crc = packet.crc.filter(|_| fresh.len() == packet.data.len());
-                Ok((Came { bytes: fresh, crc }, packet.header))
+                Ok((fresh, packet.header))
             });
             let (fresh, header) = match taken {
                 Ok(taken) => taken,
@@ -423,12 +414,12 @@ impl Incoming {
             };
             let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
             // Another of this length would make it too much for one write.
-            let waits = is_all || self.pending.len() + 2 * fresh.bytes.len() > WRITE_BYTES_MAX;
+            let waits = is_all || self.pending.len() + 2 * fresh.len() > WRITE_BYTES_MAX;
             let goes_on = !(waits || is_last || syncs || header.seqno == HEARTBEAT);
             // What is to be written alone is written from where it lies.
             let alone = if goes_on || !self.pending.is_empty() {
-                self.pending.extend_from_slice(fresh.bytes);
-                Came::default()
+                self.pending.extend_from_slice(fresh);
+                &[][..]
             } else {
                 fresh
             };
@@ -467,7 +458,7 @@ impl Incoming {
     }
 
     /// Writes what has arrived and then `alone`, of which one is nothing; or says which packet it could not.
-    fn put_or_say(&mut self, stream: &TcpStream, alone: Came<'_>, syncs: bool) -> Result<(), Ended> {
+    fn put_or_say(&mut self, stream: &TcpStream, alone: &[u8], syncs: bool) -> Result<(), Ended> {
         let done = self
             .put_pending()
             .and_then(|()| self.put(alone))
@@ -498,15 +489,14 @@ impl Incoming {
     /// Writes what has arrived before.
     fn put_pending(&mut self) -> Result<(), Ended> {
         let pending = std::mem::take(&mut self.pending);
-        self.put(Came { bytes: &pending, crc: None })?;
+        self.put(&pending)?;
         self.pending = pending;
         self.pending.clear();
         Ok(())
     }
 
     /// Writes bytes of the block that end where it has been received.
-    fn put(&mut self, came: Came<'_>) -> Result<(), Ended> {
-        let Came { bytes, crc } = came;
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Ended> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -522,10 +512,7 @@ impl Incoming {
         assert!(begins <= block.received, "what came before has been written");
         let known = (block.received - begins).min(bytes.len() as u64) as usize;
         let (at, bytes) = (self.start + begins + known as u64, &bytes[known..]);
-        let stamp = match crc.filter(|_| known == 0) {
-            Some(crc) => self.lease.file.write_summed(at, bytes, crc)?,
-            None => self.lease.file.write_at(at, bytes)?,
-        };
+        let stamp = self.lease.file.write_at(at, bytes)?;
         block.received = block.received.max(self.received);
         if let Some(sums) = self.sent_sums.of_record(at, bytes.len()) {
             self.kept.put(Record { inode: InodeId(self.lease.inode), stamp, start: at }, sums);

@@ -156,15 +156,14 @@ impl Sums {
         }
     }
 
-    /// Makes sure that these are the checksums of `data`: the CRC32C of all of it, if that was made, or `None` if they are not.
-    fn verify(self, sums: &[u8], data: &[u8]) -> Option<Verified> {
+    /// True if these are the checksums of `data`.
+    fn verify(self, sums: &[u8], data: &[u8]) -> bool {
         if let Sums::Crc32c(chunk_bytes) = self {
             return verify_together(sums, data, chunk_bytes as usize);
         }
-        let hold = self.each().is_none_or(|(chunk_bytes, sum)| {
+        self.each().is_none_or(|(chunk_bytes, sum)| {
             data.chunks(chunk_bytes).zip(sums.chunks(SUM_BYTES)).all(|(chunk, found)| sum(chunk).to_be_bytes() == found)
-        });
-        hold.then_some(Verified { crc: None })
+        })
     }
 
     /// Over how many bytes each is, and how it is made.
@@ -177,30 +176,19 @@ impl Sums {
     }
 }
 
-/// The data are what their checksums say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Verified {
-    /// The CRC32C of all of them, if one was made.
-    crc: Option<u32>,
-}
-
 /// Compares CRC32C. Those of neighbours are put together and compared with one over all their bytes: SIMD is faster the further it goes, by a
 /// third in all. It misses what a checksum misses, one in 2^32.
-fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> Option<Verified> {
+fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> bool {
     let chunks = (TOGETHER_BYTES / chunk_bytes).max(1);
-    let is_one = data.len() <= chunks * chunk_bytes;
-    let mut all = 0;
-    let hold = data.chunks(chunks * chunk_bytes).zip(sums.chunks(chunks * SUM_BYTES)).all(|(data, sums)| {
+    data.chunks(chunks * chunk_bytes).zip(sums.chunks(chunks * SUM_BYTES)).all(|(data, sums)| {
         let mut left = data.len();
         let together = sums.chunks_exact(SUM_BYTES).fold(0, |before, sum| {
             let len = left.min(chunk_bytes);
             left -= len;
             crc32c_combine(before, u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]]), len as u64)
         });
-        all = crc32c(data);
-        all == together
-    });
-    hold.then_some(Verified { crc: is_one.then_some(all) })
+        crc32c(data) == together
+    })
 }
 
 /// Makes a checksum.
@@ -250,8 +238,6 @@ pub(crate) struct Packet<'b> {
     pub(crate) sums: &'b [u8],
     /// Its bytes.
     pub(crate) data: &'b [u8],
-    /// Their CRC32C, if it was made.
-    pub(crate) crc: Option<u32>,
 }
 
 /// Reads header and body of a packet, and verifies its checksums.
@@ -269,10 +255,10 @@ pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: Sums) -> Result<Pa
         return Err(wrong);
     }
     let (found, data) = body.split_at(body.len() - data_len);
-    let Some(Verified { crc }) = sums.verify(found, data) else {
+    if !sums.verify(found, data) {
         return Err(Error::Checksum { seqno: header.seqno });
-    };
-    Ok(Packet { header, sums: found, data, crc })
+    }
+    Ok(Packet { header, sums: found, data })
 }
 
 /// The header as Hadoop's own clients write it, all fields in their order: each packet has one. `None`: it is to be read as any message.
