@@ -75,6 +75,7 @@ const PLACES: &[Place] = &[
         "servers",
         "frieze-node",
         &[
+            "frieze-storage",
             "frieze-net",
             "frieze-disk",
             "frieze-metalog",
@@ -87,6 +88,12 @@ const PLACES: &[Place] = &[
             "frieze-hlc",
             "frieze-base",
         ],
+    ),
+    // One data directory: it runs the cores that decide where records lie and what of them is in memory.
+    place(
+        "drivers",
+        "frieze-storage",
+        &["frieze-disk", "frieze-multilog", "frieze-tier", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
     place("drivers", "frieze-disk", WORDS),
     place("drivers", "frieze-net", WORDS),

@@ -34,13 +34,13 @@ use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, Meta
 use frieze_wire::txn::{Outcome, Transaction};
 
 use crate::caching::{Caching, Gate};
-use crate::clock::{Keeper, NodeClock};
-use crate::device::Device;
-use crate::durability::Wake;
-use crate::identity::Standing;
 use crate::peers::Peers;
-use crate::reading::Reading;
 use crate::store::{VersionStore, Versions};
+use frieze_storage::Device;
+use frieze_storage::Reading;
+use frieze_storage::Standing;
+use frieze_storage::Wake;
+use frieze_storage::{Keeper, NodeClock};
 
 use alone::{Alone, Ran};
 use member::{Begin, Group};

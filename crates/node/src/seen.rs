@@ -16,7 +16,7 @@ use frieze_wire::message::FileKind;
 use crate::data::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
-use crate::reading::Reading;
+use frieze_storage::Reading;
 
 /// How many states may lie behind each other under one byte. An edit that would pile up more shares what lies below.
 pub(crate) const DEPTH_MAX: u32 = 16;

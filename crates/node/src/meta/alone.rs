@@ -17,8 +17,8 @@ use super::slots::{Queue, Slot};
 use super::state::State;
 use super::{MetaHost, MetaReach};
 use crate::caching::Gate;
-use crate::clock::{Keeper, NodeClock};
-use crate::device::{Device, not_whole};
+use frieze_storage::{Device, not_whole};
+use frieze_storage::{Keeper, NodeClock};
 
 /// How far the durable bound of inode numbers is kept ahead: one write of the identity for so many files made.
 const IDS_AHEAD: u64 = 65_536;

@@ -23,8 +23,8 @@ use super::segments::SegmentFiles;
 use super::state::State;
 use super::wires;
 use super::{MetaHost, MetaPlane, Order};
-use crate::identity::{FORMAT_VERSION_MEMBER, Standing};
 use crate::store::Versions;
+use frieze_storage::{FORMAT_VERSION_MEMBER, Standing};
 
 /// What the files of a member's journal are called.
 pub(super) const SEGMENT_PREFIX: &str = "raft-";

@@ -31,10 +31,10 @@ use super::state::State;
 use super::transfer::{Received, Transfers};
 use super::wires::{self, Incoming, Outgoing};
 use crate::caching::Gate;
-use crate::clock::NodeClock;
-use crate::device::Device;
-use crate::durability::Wake;
 use crate::peers::{PeerPayload, Peers};
+use frieze_storage::Device;
+use frieze_storage::NodeClock;
+use frieze_storage::Wake;
 
 /// Batches ordered and not committed. More wait and make larger ones: each costs every member a record and two messages.
 const IN_FLIGHT_MAX: usize = 4;

@@ -5,18 +5,18 @@ const STEPS: u32 = 8;
 
 /// Counts sizes by their magnitude.
 #[derive(Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct SizeHistogram {
     counts: [u64; 64 * STEPS as usize],
     count: u64,
 }
 
-impl Default for Sizes {
-    fn default() -> Sizes {
-        Sizes { counts: [0; 64 * STEPS as usize], count: 0 }
+impl Default for SizeHistogram {
+    fn default() -> SizeHistogram {
+        SizeHistogram { counts: [0; 64 * STEPS as usize], count: 0 }
     }
 }
 
-impl Sizes {
+impl SizeHistogram {
     /// Counts one; nothing is no size.
     pub(crate) fn add(&mut self, bytes: u64) {
         if bytes > 0 {
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_median_is_that_of_what_was_counted() {
-        let mut sizes = Sizes::default();
+        let mut sizes = SizeHistogram::default();
         assert_eq!((sizes.count(), sizes.median()), (0, 0));
         [0, 4096, 4096, 2 << 20, 2 << 20, 3 << 20].into_iter().for_each(|bytes| sizes.add(bytes));
         assert_eq!((sizes.count(), sizes.median()), (5, 2 << 20));

@@ -21,7 +21,7 @@ impl Device {
     ///
     /// # Cost
     /// A look at each file whose index is in memory, less than a microsecond each.
-    pub(crate) fn take_out(
+    pub fn take_out(
         &self,
         chains: &BTreeSet<ChainId>,
         keep: &mut dyn FnMut() -> Result<Vec<Discarded>, Fault>,
@@ -44,7 +44,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn discarded_in(&self, segment: SegmentId) -> Result<Option<BTreeMap<u64, u64>>, Fault> {
+    pub fn discarded_in(&self, segment: SegmentId) -> Result<Option<BTreeMap<u64, u64>>, Fault> {
         let Some(sealed) = self.log().sealed(segment) else {
             return Ok(self.log().discarded_in(segment, None));
         };
@@ -60,7 +60,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's: the next call goes on.
-    pub(crate) fn forget_images_of_nothing(&self) -> Result<(), Fault> {
+    pub fn forget_images_of_nothing(&self) -> Result<(), Fault> {
         let keys: Vec<ImageKey> = self.images().iter().map(|(key, _)| *key).collect();
         let mut gone = Vec::new();
         for of_chunk in keys.chunk_by(|a, b| a.chunk == b.chunk) {

@@ -12,7 +12,7 @@ use frieze_multilog::SEGMENT_HEADER_BYTES;
 
 use super::TRAILER_BYTES;
 use super::recover::wipe;
-use crate::durability::Wake;
+use crate::wake::Wake;
 
 /// One to be used while the other is made.
 pub(super) const COUNT: usize = 2;
@@ -22,7 +22,7 @@ const ROOM_FOR_MORE: u64 = 8;
 
 /// The segments made ahead of need.
 #[derive(Default)]
-pub(crate) struct Spares {
+pub struct SpareSegments {
     /// Names of those that are there, the next to be used last.
     ready: Mutex<Vec<&'static str>>,
     /// Held by who makes one.
@@ -30,13 +30,13 @@ pub(crate) struct Spares {
     taken: Arc<Wake>,
 }
 
-impl Spares {
+impl SpareSegments {
     /// Those that an earlier life has left.
     ///
     /// # Errors
     /// The disk's.
-    pub(super) fn recover(disk: &dyn Disk, segment_bytes: u64) -> Result<Spares, Fault> {
-        let spares = Spares::default();
+    pub(super) fn recover(disk: &dyn Disk, segment_bytes: u64) -> Result<SpareSegments, Fault> {
+        let spares = SpareSegments::default();
         let there = disk.list()?;
         for name in NAMES.into_iter().filter(|name| there.iter().any(|there| there == name)) {
             if spares.is_clean(disk, name, segment_bytes)? {
@@ -126,12 +126,12 @@ impl Spares {
     }
 
     /// Wakes who waits for one to be taken.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         self.taken.wake();
     }
 
     /// Waits until one is taken, or for `timeout`.
-    pub(crate) fn await_taken(&self, timeout: std::time::Duration) {
+    pub fn await_taken(&self, timeout: std::time::Duration) {
         self.taken.wait(timeout);
     }
 }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_made_again_while_there_is_room() {
-        let (disk, spares) = (SimDisk::new(1), Spares::default());
+        let (disk, spares) = (SimDisk::new(1), SpareSegments::default());
         assert!(spares.take(&disk, "seg-0").expect("a disk that works").is_none());
         spares.fill(&disk, BYTES, &|segments| segments < ROOM_FOR_MORE).expect("a disk that works");
         assert_eq!(disk.list().expect("a disk that works"), NAMES[..1]);
@@ -167,7 +167,7 @@ mod tests {
         let left = disk.create("seg-7", BYTES).expect("there is room");
         left.write_at(0, &[&[1; SEGMENT_HEADER_BYTES]]).expect("a disk that works");
         left.write_at(BYTES - TRAILER_BYTES, &[&[2; 100]]).expect("a disk that works");
-        let spares = Spares::recover(&disk, BYTES).expect("a disk that works");
+        let spares = SpareSegments::recover(&disk, BYTES).expect("a disk that works");
         assert_eq!(disk.list().expect("a disk that works"), ["seg-7"], "one of another length is of no use");
         assert_eq!(spares.put(&disk, "seg-7", BYTES), Ok(true));
         let taken = spares.take(&disk, "seg-8").expect("a disk that works").expect("one was put there");

@@ -18,7 +18,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn mend_record(&self, record: &Numbered, payload: &[u8]) -> Result<bool, Fault> {
+    pub fn mend_record(&self, record: &Numbered, payload: &[u8]) -> Result<bool, Fault> {
         let Some(stored) = record.stored.filter(|stored| stored.record_len as usize == payload.len()) else {
             return Ok(false);
         };

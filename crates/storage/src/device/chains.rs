@@ -62,7 +62,7 @@ impl Device {
     ///
     /// # Cost
     /// Reads the footer of one segment, the first time after a restart of each that is younger too.
-    pub(crate) fn records_of(&self, chain: ChainId, after: u64, max: usize) -> Result<Vec<Numbered>, Fault> {
+    pub fn records_of(&self, chain: ChainId, after: u64, max: usize) -> Result<Vec<Numbered>, Fault> {
         loop {
             let Some(id) = self.log().unlisted(chain, after) else { break };
             let footer = self.footer_of(id)?;
@@ -90,7 +90,7 @@ impl Device {
     ///
     /// # Errors
     /// `Corrupt` if it is damaged.
-    pub(crate) fn payload_of(&self, record: &Numbered) -> Result<(Bytes, u32), Fault> {
+    pub fn payload_of(&self, record: &Numbered) -> Result<(Bytes, u32), Fault> {
         let Some(stored) = record.stored else { return Ok((Bytes::new(), 0)) };
         let piece = Piece { at: 0, len: stored.record_len, source: Source::Data(stored) };
         let (mut bytes, mut scratch) = (vec![0; stored.record_len as usize], Vec::new());
@@ -102,7 +102,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub(crate) fn is_buried(&self, record: &Numbered) -> Result<bool, Fault> {
+    pub fn is_buried(&self, record: &Numbered) -> Result<bool, Fault> {
         Ok(self.log_of([record.meta.chunk.inode])?.is_buried(&record.meta))
     }
 
@@ -110,7 +110,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::payload_of`]; `Corrupt` if it is not in the log.
-    pub(crate) fn payload_at(&self, chain: ChainId, n: u64) -> Result<(RecordKind, Bytes, u32), Fault> {
+    pub fn payload_at(&self, chain: ChainId, n: u64) -> Result<(RecordKind, Bytes, u32), Fault> {
         let found = self.records_of(chain, n - 1, 1)?;
         match found.first().filter(|found| found.meta.n == n) {
             Some(found) => self.payload_of(found).map(|(bytes, crc)| (found.meta.kind, bytes, crc)),
@@ -134,7 +134,7 @@ impl Device {
     }
 
     /// True if a record of so many bytes fits a segment of this device.
-    pub(crate) fn fits(&self, len: usize) -> bool {
+    pub fn fits(&self, len: usize) -> bool {
         let checksums = 4 * (len / self.block_bytes() + 1);
         (len + checksums + RECORD_OVERHEAD_BYTES) as u64 <= self.settings.segment_bytes
     }
@@ -148,7 +148,7 @@ impl Device {
     ///
     /// # Cost
     /// As a restart: about a microsecond for each record that is not on shelves.
-    pub(crate) fn discard(
+    pub fn discard(
         &self,
         chain: ChainId,
         after: u64,

@@ -9,17 +9,17 @@ use frieze_disk::{StateFile, TimeSource};
 use frieze_hlc::{Clock, Error, Health, Hlc, Reading};
 use prost::Message;
 
-use crate::durability::Ticket;
 use crate::identity::Identity;
+use crate::ticket::Ticket;
 
 /// The identity record and the file that holds it.
-pub(crate) struct Keeper {
+pub struct Keeper {
     inner: Mutex<(Identity, StateFile)>,
 }
 
 impl Keeper {
     /// Keeps `identity` in `file`.
-    pub(crate) fn new(identity: Identity, file: StateFile) -> Keeper {
+    pub fn new(identity: Identity, file: StateFile) -> Keeper {
         Keeper { inner: Mutex::new((identity, file)) }
     }
 
@@ -27,7 +27,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The disk's. The record in memory is then as before.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut Identity)) -> Result<(), Fault> {
+    pub fn update(&self, change: impl FnOnce(&mut Identity)) -> Result<(), Fault> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = inner.0.clone();
         change(&mut changed);
@@ -37,13 +37,13 @@ impl Keeper {
     }
 
     /// Looks at the record.
-    pub(crate) fn with<R>(&self, look: impl FnOnce(&Identity) -> R) -> R {
+    pub fn with<R>(&self, look: impl FnOnce(&Identity) -> R) -> R {
         look(&self.inner.lock().unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 
 /// The clock that all parts of a server share.
-pub(crate) struct NodeClock {
+pub struct NodeClock {
     clock: Mutex<Clock>,
     source: Arc<dyn TimeSource>,
     keeper: Arc<Keeper>,
@@ -51,7 +51,7 @@ pub(crate) struct NodeClock {
 
 impl NodeClock {
     /// The clock of a server over the machine's time.
-    pub(crate) fn new(clock: Clock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
+    pub fn new(clock: Clock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
         NodeClock { clock: Mutex::new(clock), source, keeper }
     }
 
@@ -60,7 +60,7 @@ impl NodeClock {
     }
 
     /// One look at the machine's clocks.
-    pub(crate) fn reading(&self) -> Reading {
+    pub fn reading(&self) -> Reading {
         self.source.reading()
     }
 
@@ -82,7 +82,7 @@ impl NodeClock {
     ///
     /// # Errors
     /// `Fenced` while the clock is not trusted; the disk's if the bound cannot be made durable.
-    pub(crate) fn tick_many(&self, count: u64) -> Result<Hlc, Fault> {
+    pub fn tick_many(&self, count: u64) -> Result<Hlc, Fault> {
         self.with_bound(|clock, reading| clock.tick_many(reading, count))
     }
 
@@ -90,7 +90,7 @@ impl NodeClock {
     ///
     /// # Errors
     /// As [`NodeClock::tick_many`].
-    pub(crate) fn tick(&self) -> Result<(Hlc, MonoTime), Fault> {
+    pub fn tick(&self) -> Result<(Hlc, MonoTime), Fault> {
         self.with_bound(|clock, reading| Ok((clock.tick_many(reading, 1)?, reading.mono)))
     }
 
@@ -98,7 +98,7 @@ impl NodeClock {
     ///
     /// # Errors
     /// `Future` if it lies too far ahead; it is not adopted.
-    pub(crate) fn observe(&self, remote: Hlc) -> Result<(), Fault> {
+    pub fn observe(&self, remote: Hlc) -> Result<(), Fault> {
         let mut clock = self.lock();
         // The usual case: nothing new, and no need to look at the machine's clock.
         if remote <= clock.newest() {
@@ -112,7 +112,7 @@ impl NodeClock {
     ///
     /// # Errors
     /// `Future` if it lies too far ahead; it is not adopted. The disk's.
-    pub(crate) fn adopt(&self, remote: Hlc) -> Result<(), Fault> {
+    pub fn adopt(&self, remote: Hlc) -> Result<(), Fault> {
         self.with_bound(|clock, reading| clock.adopt(reading, remote))
     }
 
@@ -120,28 +120,28 @@ impl NodeClock {
     ///
     /// # Errors
     /// `Future` if `at` has not come yet.
-    pub(crate) fn close(&self, at: Hlc) -> Result<(), Fault> {
+    pub fn close(&self, at: Hlc) -> Result<(), Fault> {
         self.with_bound(|clock, reading| clock.close(reading, at))
     }
 
     /// The instant that covers everything stamped so far.
-    pub(crate) fn now(&self) -> Hlc {
+    pub fn now(&self) -> Hlc {
         let clock = self.lock();
         clock.now(self.source.reading())
     }
 
     /// The newest stamp given or adopted.
-    pub(crate) fn newest(&self) -> Hlc {
+    pub fn newest(&self) -> Hlc {
         self.lock().newest()
     }
 
     /// Whether the clock is trusted, and how exact it is.
-    pub(crate) fn health(&self) -> Health {
+    pub fn health(&self) -> Health {
         self.lock().health(self.source.reading())
     }
 
     /// The error bound in microseconds; `u64::MAX` if nothing disciplines the machine's clock.
-    pub(crate) fn precision_us(&self) -> u64 {
+    pub fn precision_us(&self) -> u64 {
         self.source.reading().error_us.unwrap_or(u64::MAX)
     }
 
@@ -150,7 +150,7 @@ impl NodeClock {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn look(&self, frontier: Hlc, durable: Ticket) -> Result<(), Fault> {
+    pub fn look(&self, frontier: Hlc, durable: Ticket) -> Result<(), Fault> {
         let wanted = {
             let mut clock = self.lock();
             let reading = self.source.reading();

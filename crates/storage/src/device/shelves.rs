@@ -13,7 +13,7 @@ use frieze_hlc::Hlc;
 use frieze_multilog::{ChainTip, Error, Merge, MultiLog, Shelf, ShelfBuilder, ShelfKey, ShelfSource, check_shelf};
 
 use super::{Device, FileKey, Lease, Span};
-use crate::reading::Reading;
+use crate::lock_order::Reading;
 use frieze_tier::Heat;
 
 /// Most segments and records of one shelf as it is first made: what is sorted in memory at once.
@@ -61,10 +61,7 @@ impl Device {
     /// # Cost
     /// A look at a table for each file that is in memory. For one that is not, a read of the disk for each shelf that may
     /// hold it, and about half a microsecond for each of its records.
-    pub(crate) fn log_of(
-        &self,
-        files: impl IntoIterator<Item = InodeId> + Clone,
-    ) -> Result<Reading<'_, MultiLog>, Fault> {
+    pub fn log_of(&self, files: impl IntoIterator<Item = InodeId> + Clone) -> Result<Reading<'_, MultiLog>, Fault> {
         for _ in 0..TRIES {
             let log = self.log();
             if !files.clone().into_iter().any(|inode| log.is_away(inode)) {
@@ -93,7 +90,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub(crate) fn touched(
+    pub fn touched(
         &self,
         after: Hlc,
         upto: Hlc,
@@ -110,12 +107,12 @@ impl Device {
     }
 
     /// An instant in the interval up to which about `records_max` records follow its start; its end if there are no more.
-    pub(crate) fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
+    pub fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         self.log().reach(after, upto, records_max)
     }
 
     /// As [`Device::reach`], back from the end of the interval.
-    pub(crate) fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
+    pub fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         self.log().reach_back(after, upto, records_max)
     }
 
@@ -181,7 +178,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's. Everything is as before then.
-    pub(crate) fn shelve(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
+    pub fn shelve(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
         let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
         let shelved = self.shelve_some(keep)?;
         let keys = self.log().to_merge();
@@ -234,7 +231,7 @@ impl Device {
     }
 
     /// True if there is room for a file that is not data.
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+    pub fn has_room(&self, bytes: u64) -> bool {
         self.disk.space().is_ok_and(|space| space.free_bytes >= self.budget.reserve_bytes + bytes)
     }
 
@@ -342,7 +339,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn damaged_shelves(&self) -> Result<Vec<ShelfKey>, Fault> {
+    pub fn damaged_shelves(&self) -> Result<Vec<ShelfKey>, Fault> {
         let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
         let keys: Vec<ShelfKey> = self.log().shelves().map(Shelf::key).collect();
         let mut damaged = Vec::new();
@@ -379,7 +376,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's, where a shelf cannot be written.
-    pub(crate) fn check_shelves(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckedShelves, Fault> {
+    pub fn check_shelves(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckedShelves, Fault> {
         let mut checked = CheckedShelves::default();
         let keys: Vec<ShelfKey> = self.log().shelves().map(Shelf::key).collect();
         for key in keys {
@@ -409,18 +406,18 @@ impl Device {
     }
 
     /// What was found damaged and mended since the last call, in words.
-    pub(crate) fn take_mended(&self) -> Vec<String> {
+    pub fn take_mended(&self) -> Vec<String> {
         std::mem::take(&mut *self.mended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// What a look at all shelves found.
 #[derive(Default)]
-pub(crate) struct CheckedShelves {
+pub struct CheckedShelves {
     /// Damaged and made anew.
-    pub(crate) mended: u64,
+    pub mended: u64,
     /// Damaged, and their footers too.
-    pub(crate) lost: Vec<(ShelfKey, Fault)>,
+    pub lost: Vec<(ShelfKey, Fault)>,
 }
 
 /// A shelf's file, past the copies in memory.

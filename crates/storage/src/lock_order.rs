@@ -10,25 +10,25 @@ use std::thread::LocalKey;
 
 thread_local! {
     /// This thread reads the namespace.
-    pub(crate) static NAMESPACE: Cell<bool> = const { Cell::new(false) };
+    pub static NAMESPACE: Cell<bool> = const { Cell::new(false) };
     /// This thread reads the index of the device.
-    pub(crate) static LOG: Cell<bool> = const { Cell::new(false) };
+    pub static LOG: Cell<bool> = const { Cell::new(false) };
 }
 
 /// To be called by whoever is about to wait for other servers: what they answer may need what this thread holds.
-pub(crate) fn check_none_held() {
+pub fn check_none_held() {
     debug_assert!(!NAMESPACE.get() && !LOG.get(), "a thread waits for other servers with a read lock in hand");
 }
 
 /// A read lock, held.
-pub(crate) struct Reading<'a, T> {
+pub struct Reading<'a, T> {
     guard: RwLockReadGuard<'a, T>,
     held: &'static LocalKey<Cell<bool>>,
 }
 
 impl<'a, T> Reading<'a, T> {
     /// Waits for the lock; `held` says that this thread has it.
-    pub(crate) fn of(lock: &'a RwLock<T>, held: &'static LocalKey<Cell<bool>>) -> Reading<'a, T> {
+    pub fn of(lock: &'a RwLock<T>, held: &'static LocalKey<Cell<bool>>) -> Reading<'a, T> {
         debug_assert!(
             !held.get(),
             "a thread asks for a read lock that it holds: it would wait for ever behind a writer"

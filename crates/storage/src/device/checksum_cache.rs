@@ -7,13 +7,16 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// So much of a record at least is handed on by the system: less is sooner read than its checksums are looked up.
+pub const HANDED_BYTES_MIN: u64 = 32 << 10;
+
 use frieze_base::{SegmentId, crc32c_combine};
 use frieze_hlc::Hlc;
 use frieze_multilog::Stored;
 
 /// What is remembered. Takes no memory before the first span, and then as much as there are spans.
 #[derive(Default)]
-pub(super) struct Known(Mutex<Table>);
+pub(super) struct ChecksumCache(Mutex<Table>);
 
 /// Slots, a power of two or none: each remembers one of the spans whose hashes begin with its number.
 #[derive(Default)]
@@ -60,7 +63,7 @@ impl Span {
     }
 }
 
-impl Known {
+impl ChecksumCache {
     /// The checksum of a span. Two spans of one hash there will be once in 2^64 pairs: whoever gets the bytes compares, and asks
     /// again.
     pub(super) fn get(&self, span: &Span) -> Option<u32> {
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_span_is_known_by_its_place_its_length_and_its_stamp() {
-        let known = Known::default();
+        let known = ChecksumCache::default();
         let source = stored(1 << 20, 4096, 7);
         let span = Span::of(&source, 32 << 10);
         assert_eq!(known.get(&span), None);
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_is_known_takes_as_much_as_there_is_and_is_bounded_and_the_newest_is_always_known() {
-        let known = Known::default();
+        let known = ChecksumCache::default();
         let span = |number: u64| Span::of(&stored(128 + number * (33 << 10), 0, number), 32 << 10);
         for number in 0..3 * SLOTS_MAX as u64 {
             known.put(span(number), number as u32);

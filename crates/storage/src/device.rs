@@ -5,15 +5,15 @@
 //! Leaves to others: order and stamps (`chain`, through `data`), where a record goes (`multilog`).
 
 mod chains;
+mod checksum_cache;
 mod images;
-mod known;
-mod mend;
+mod preallocate;
 mod read;
 mod recover;
 mod remains;
+mod repair;
 mod shelves;
-mod sizes;
-mod spares;
+mod size_histogram;
 mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,17 +27,17 @@ use frieze_multilog::{ChainTip, Grave, LogPosition, MultiLog, RECORD_MARK_BYTES,
 
 use frieze_tier::Shares;
 
-use crate::data::Few;
-use crate::reading::{LOG, Reading};
-use crate::scrub::Noticed;
-use crate::steps::HANDED_BYTES_MIN;
-use sizes::Sizes;
-use spares::Spares;
+use crate::few::Few;
+use crate::lock_order::{LOG, Reading};
+use crate::read_errors::ReadErrors;
+pub use checksum_cache::HANDED_BYTES_MIN;
+pub use preallocate::SpareSegments;
+use size_histogram::SizeHistogram;
 
-pub(crate) use images::{IMAGE_SLOT_BYTES, ImageBudget};
-pub(crate) use read::Held;
-pub(crate) use recover::{Budget, Reach, not_whole};
-pub(crate) use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
+pub use images::{IMAGE_SLOT_BYTES, ImageBudget};
+pub use read::Held;
+pub use recover::{Budget, Reach, not_whole};
+pub use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
 
 /// What a footer ends with.
 const TRAILER_BYTES: u64 = 128;
@@ -52,7 +52,7 @@ const CLOSE_EARLY_BYTES: u64 = 256 << 10;
 const CLOSE_EARLY_PART: u64 = 256;
 
 /// The log of one device.
-pub(crate) struct Device {
+pub struct Device {
     disk: Arc<dyn Disk>,
     settings: frieze_multilog::Settings,
     budget: Budget,
@@ -61,7 +61,7 @@ pub(crate) struct Device {
     /// What of the files is in memory.
     tiers: Tiers,
     dirty: Mutex<Dirty>,
-    spares: Spares,
+    spares: SpareSegments,
     /// Bytes appended and not yet on stable storage.
     dirty_bytes: AtomicU64,
     /// Bytes appended since the last checkpoint of the open segment.
@@ -82,13 +82,13 @@ pub(crate) struct Device {
     /// What was last kept beside a shelf.
     companion: Mutex<Vec<u8>>,
     /// How much each flush brought to stable storage.
-    flushed: Mutex<Sizes>,
+    flushed: Mutex<SizeHistogram>,
     /// What was found damaged in shelves and mended, in words.
     mended: Mutex<Vec<String>>,
-    noticed: Noticed,
+    noticed: ReadErrors,
     images: images::ImageStore,
     /// Checksums of what was written or handed on lately.
-    known: known::Known,
+    known: checksum_cache::ChecksumCache,
 }
 
 #[derive(Default)]
@@ -113,18 +113,18 @@ const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 impl Device {
     /// The index, for questions.
-    pub(crate) fn log(&self) -> Reading<'_, MultiLog> {
+    pub fn log(&self) -> Reading<'_, MultiLog> {
         Reading::of(&self.log, &LOG)
     }
 
     /// How many flushes there were, and the median of their bytes.
-    pub(crate) fn flushes(&self) -> (u64, u64) {
+    pub fn flushes(&self) -> (u64, u64) {
         let flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
         (flushed.count(), flushed.median())
     }
 
     /// Size of a checksummed block in bytes.
-    pub(crate) fn block_bytes(&self) -> usize {
+    pub fn block_bytes(&self) -> usize {
         self.settings.block_bytes as usize
     }
 
@@ -135,7 +135,7 @@ impl Device {
     /// # Errors
     /// `NoSpace` if no segment can be added; `InputOutput` from the disk. Nothing is visible then, and the space is
     /// used again.
-    pub(crate) fn append(
+    pub fn append(
         &self,
         metas: &[RecordMeta],
         payloads: &[&[u8]],
@@ -177,8 +177,8 @@ impl Device {
         for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
             let len = payload.len() as u64;
             if len >= HANDED_BYTES_MIN {
-                let span = known::Span::whole(spot.segment, spot.data_offset, len, meta.stamp);
-                self.known.put(span, known::combined(crcs, len, self.settings.block_bytes.into()));
+                let span = checksum_cache::Span::whole(spot.segment, spot.data_offset, len, meta.stamp);
+                self.known.put(span, checksum_cache::combined(crcs, len, self.settings.block_bytes.into()));
             }
         }
     }
@@ -271,7 +271,7 @@ impl Device {
     }
 
     /// True if no segment can be added: what is written has the rest of the open one, and is refused then.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.spares.is_empty() && self.check_room(1).is_err()
     }
 
@@ -279,19 +279,20 @@ impl Device {
     ///
     /// # Errors
     /// The disk's: the next call tries again.
-    pub(crate) fn prepare_spares(&self) -> Result<(), Fault> {
+    pub fn prepare_spares(&self) -> Result<(), Fault> {
         self.spares.fill(&*self.disk, self.settings.segment_bytes, &|segments| self.check_room(segments).is_ok())
     }
 
     /// Has the names of the segments to come looked up before a write waits for that. Called off the critical path, when a segment
     /// has just been begun.
-    pub(crate) fn expect_segments(&self) {
+    pub fn expect_segments(&self) {
         let open = self.log().end().segment;
-        (1..=spares::COUNT as u64).for_each(|ahead| self.disk.expect_name(&segment_name(SegmentId(open.0 + ahead))));
+        (1..=preallocate::COUNT as u64)
+            .for_each(|ahead| self.disk.expect_name(&segment_name(SegmentId(open.0 + ahead))));
     }
 
     /// The segments made ahead of need.
-    pub(crate) fn spares(&self) -> &Spares {
+    pub fn spares(&self) -> &SpareSegments {
         &self.spares
     }
 
@@ -305,12 +306,12 @@ impl Device {
     }
 
     /// What of the files is in memory.
-    pub(crate) fn tiers(&self) -> &Tiers {
+    pub fn tiers(&self) -> &Tiers {
         &self.tiers
     }
 
     /// What memory may be used for.
-    pub(crate) fn shares(&self) -> &Shares {
+    pub fn shares(&self) -> &Shares {
         &self.budget.shares
     }
 
@@ -323,13 +324,13 @@ impl Device {
     }
 
     /// What is not among the youngest records any more leaves memory, as far as it is durable.
-    pub(crate) fn keep_young(&self, durable: LogPosition) {
+    pub fn keep_young(&self, durable: LogPosition) {
         let end = self.log().end();
         self.tiers.advance(end, durable, &|key| self.file_of(key));
     }
 
     /// Looks for copies of files in memory that nobody knows of, and lets go of them.
-    pub(crate) fn sweep(&self) {
+    pub fn sweep(&self) {
         self.tiers.sweep(&|key| self.file_of(key));
     }
 
@@ -338,7 +339,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's. What failed to reach the disk may be lost: the caller must refuse writes from then on.
-    pub(crate) fn flush(&self) -> Result<LogPosition, Fault> {
+    pub fn flush(&self) -> Result<LogPosition, Fault> {
         self.erase_refused()?;
         // The count before the position: what it counts was published before, so the position covers it.
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
@@ -373,7 +374,7 @@ impl Device {
 
     /// Begins to bring the last `len` bytes up to `end` to the medium, if they are many: somebody waits for them, and a disk
     /// that writes while more comes in is not idle between two flushes.
-    pub(crate) fn begin_flush(&self, end: LogPosition, len: u64) {
+    pub fn begin_flush(&self, end: LogPosition, len: u64) {
         if len >= EARLY_BYTES
             && let Ok(file) = self.file(end.segment)
         {
@@ -385,7 +386,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn write_footers(&self, durable: LogPosition) -> Result<(), Fault> {
+    pub fn write_footers(&self, durable: LogPosition) -> Result<(), Fault> {
         let mut seals = self.log.write().unwrap_or_else(PoisonError::into_inner).sealable(durable);
         if self.since_checkpoint.load(Ordering::Relaxed) >= CHECKPOINT_BYTES {
             seals.extend(self.take_checkpoint(durable));
@@ -398,7 +399,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn checkpoint(&self, durable: LogPosition) -> Result<(), Fault> {
+    pub fn checkpoint(&self, durable: LogPosition) -> Result<(), Fault> {
         let seal = self.take_checkpoint(durable);
         self.write_seals(seal.into_iter().collect())
     }
@@ -421,7 +422,7 @@ impl Device {
     }
 
     /// Where readers met damage.
-    pub(crate) fn noticed(&self) -> &Noticed {
+    pub fn noticed(&self) -> &ReadErrors {
         &self.noticed
     }
 
@@ -429,12 +430,12 @@ impl Device {
     ///
     /// # Errors
     /// `Corrupt` if it is missing.
-    pub(crate) fn medium(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>, Fault> {
+    pub fn medium(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>, Fault> {
         self.file(segment)
     }
 
     /// Appends and reads so far: while it rises, somebody waits for this device.
-    pub(crate) fn served(&self) -> u64 {
+    pub fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
 
@@ -443,14 +444,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub(crate) fn bury(
-        &self,
-        inode: InodeId,
-        upto: Hlc,
-        graves: &[Grave],
-        gone: bool,
-        kept: &[Hlc],
-    ) -> Result<(), Fault> {
+    pub fn bury(&self, inode: InodeId, upto: Hlc, graves: &[Grave], gone: bool, kept: &[Hlc]) -> Result<(), Fault> {
         // Nothing of it leaves meanwhile: it is made anew from what is there.
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -473,12 +467,12 @@ impl Device {
     }
 
     /// From so many bytes to be given back on the open segment is better closed early.
-    pub(crate) fn worth_closing(&self) -> u64 {
+    pub fn worth_closing(&self) -> u64 {
         CLOSE_EARLY_BYTES.min(self.settings.segment_bytes / CLOSE_EARLY_PART)
     }
 
     /// The next append goes into a new segment. The caller keeps writers out meanwhile.
-    pub(crate) fn close_open(&self) {
+    pub fn close_open(&self) {
         self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
     }
 
@@ -487,7 +481,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's; `Unsupported` if it cannot free parts of files.
-    pub(crate) fn give_back<'a>(
+    pub fn give_back<'a>(
         &self,
         segment: SegmentId,
         graves: impl Iterator<Item = (&'a u64, &'a u64)>,
@@ -519,18 +513,18 @@ impl Device {
     }
 
     /// Bytes appended and not yet durable.
-    pub(crate) fn dirty_bytes(&self) -> u64 {
+    pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
 
     /// Room on the disk.
-    pub(crate) fn space(&self) -> Result<frieze_disk::Space, Fault> {
+    pub fn space(&self) -> Result<frieze_disk::Space, Fault> {
         Ok(self.disk.space()?)
     }
 }
 
 /// The checksums of the blocks of `payload`, and of all of it.
-pub(crate) fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
+pub fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
     let mut crcs = Vec::with_capacity(payload.len().div_ceil(block_bytes));
     let mut whole = 0;
     for (i, block) in payload.chunks(block_bytes).enumerate() {
@@ -547,7 +541,7 @@ fn erase_header(file: &dyn DiskFile, offset: u64) -> Result<(), Fault> {
 }
 
 /// Writes what undoes a write that has failed: a device that has just refused one may refuse more.
-pub(crate) fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+pub fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
     let mut written = file.write_at(offset, &[bytes]);
     for _ in 1..UNDO_TRIES {
         if written.is_err() {

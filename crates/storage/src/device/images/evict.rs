@@ -32,7 +32,7 @@ impl Device {
     /// # Errors
     /// The disk's: nothing is read from those images any more, and what is left of them goes with the next call of this or
     /// [`Device::make_images`].
-    pub(crate) fn forget_images(&self, inodes: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
+    pub fn forget_images(&self, inodes: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
         self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner).extend(inodes);
         // Who makes an image of what was not buried yet has this until the image can be seen below.
         let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,13 +29,15 @@ use frames::{FRAME_BYTES, Inherited, PAGES, Pages, pages_of};
 
 /// An immutable file of the device: the log's segments but for the end of the last, and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum FileKey {
+pub enum FileKey {
+    /// A segment of the log.
     Segment(SegmentId),
+    /// A run of the index.
     Shelf(ShelfKey),
 }
 
 /// Bytes of a file that are about to be read.
-pub(crate) struct Span<'a> {
+pub struct Span<'a> {
     pub(crate) key: FileKey,
     pub(crate) file: &'a dyn DiskFile,
     /// Bytes before it are old, those from it on young.
@@ -46,11 +48,13 @@ pub(crate) struct Span<'a> {
 
 /// Who reads: one file at one instant, in one session, or under one number where no session is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ReaderKey {
-    pub(crate) reader: u64,
-    pub(crate) inode: InodeId,
+pub struct ReaderKey {
+    /// Number that the client gives its readers.
+    pub reader: u64,
+    /// The file.
+    pub inode: InodeId,
     /// Stamp and user time that are seen.
-    pub(crate) at: (Option<u64>, Option<i64>),
+    pub at: (Option<u64>, Option<i64>),
 }
 
 /// A part of a file of [`FRAME_BYTES`].
@@ -62,7 +66,7 @@ pub(crate) struct Frame {
 
 /// What a read has noted, to be given to [`Tiers::done`].
 #[derive(Default)]
-pub(crate) struct Lease {
+pub struct Lease {
     /// What had to leave for it, or may not stay.
     leaving: Vec<(Frame, Pages)>,
     /// What it reads.
@@ -71,33 +75,33 @@ pub(crate) struct Lease {
 
 /// How much was found in memory, and how much not, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) hit_bytes: u64,
-    pub(crate) missed_bytes: u64,
+pub struct Found {
+    pub hit_bytes: u64,
+    pub missed_bytes: u64,
 }
 
 /// What the tiers hold and have done.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TierStats {
+pub struct TierStats {
     /// Bytes of old records and shelves in memory, and what is known about them.
-    pub(crate) old_bytes: u64,
+    pub old_bytes: u64,
     /// Asked for here and there.
-    pub(crate) wanted: Found,
+    pub wanted: Found,
     /// Asked for by who reads on and on, or ahead of him.
-    pub(crate) scanned: Found,
-    pub(crate) ahead_bytes: u64,
+    pub scanned: Found,
+    pub ahead_bytes: u64,
     /// Frames that came in, were pushed out, were refused.
-    pub(crate) admitted: u64,
-    pub(crate) evicted: u64,
-    pub(crate) refused: u64,
+    pub admitted: u64,
+    pub evicted: u64,
+    pub refused: u64,
     /// Copies that failed their checksum and were read again from the medium, whole.
-    pub(crate) healed: u64,
+    pub healed: u64,
     /// The system keeps copies as it likes.
-    pub(crate) unbounded: bool,
+    pub unbounded: bool,
 }
 
 /// See the module.
-pub(crate) struct Tiers {
+pub struct Tiers {
     segment_bytes: u64,
     young_bytes_max: u64,
     /// Position of the log from which on records are young.
@@ -165,7 +169,7 @@ impl Tiers {
     }
 
     /// What `who` is used to, who now reads `range` of a file in which something is old.
-    pub(crate) fn observe(&self, who: ReaderKey, range: ByteRange) -> Habit {
+    pub fn observe(&self, who: ReaderKey, range: ByteRange) -> Habit {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).observe(who, range)
     }
 
@@ -234,7 +238,7 @@ impl Tiers {
     }
 
     /// Bytes that were asked for ahead of a reader.
-    pub(crate) fn read_ahead(&self, bytes: u64) {
+    pub fn read_ahead(&self, bytes: u64) {
         self.old().ahead_bytes += bytes;
     }
 
@@ -333,7 +337,8 @@ impl Tiers {
         self.healed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn stats(&self) -> TierStats {
+    /// What was read from memory and from the medium so far, in bytes.
+    pub fn stats(&self) -> TierStats {
         let old = self.old();
         let cache = old.cache.stats();
         TierStats {
@@ -350,7 +355,7 @@ impl Tiers {
     }
 
     /// Bytes of the log that are young, of a log that ends at `end`.
-    pub(crate) fn young_bytes(&self, end: LogPosition) -> u64 {
+    pub fn young_bytes(&self, end: LogPosition) -> u64 {
         position(self.segment_bytes, end).saturating_sub(self.edge.load(Ordering::Relaxed))
     }
 

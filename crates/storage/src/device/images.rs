@@ -12,9 +12,9 @@
 //! is given up is overwritten with zeros before its entry goes, so no free slot holds anything, and its entry is gone before it is
 //! used again.
 
-mod give_up;
+mod evict;
+mod image_cursor;
 mod make;
-mod swept;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ use frieze_multilog::{Crowded, ImageKey, ImagePlace, Imaged, Images, Piece, Sour
 use frieze_wire::message::ImageStatus;
 
 use super::Device;
-use swept::Swept;
+use image_cursor::Swept;
 
 /// Pages that readers are in want of, at most; one more is not noted, and noted when it is read again.
 const WISHES_MAX: usize = 1024;
@@ -39,15 +39,15 @@ const WISHES_MAX: usize = 1024;
 const AHEAD: usize = 4;
 
 /// Bytes of an image with its head.
-pub(crate) const IMAGE_SLOT_BYTES: usize = SLOT_HEAD_BYTES + PAGE_BYTES;
+pub const IMAGE_SLOT_BYTES: usize = SLOT_HEAD_BYTES + PAGE_BYTES;
 
 /// What images may take.
 #[derive(Clone, Copy)]
-pub(crate) struct ImageBudget {
+pub struct ImageBudget {
     /// Most pieces of a page.
-    pub(crate) pieces_max: u32,
+    pub pieces_max: u32,
     /// Of the bytes of the log, in hundredths.
-    pub(crate) percent: u32,
+    pub percent: u32,
 }
 
 /// The images of a device.
@@ -85,7 +85,7 @@ struct Making {
 
 /// How many images there are, and what they come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ImageStats {
+pub struct ImageStats {
     pub(crate) images: u64,
     /// Of their files.
     pub(crate) bytes: u64,
@@ -97,14 +97,14 @@ pub(crate) struct ImageStats {
     /// Found damaged since the start.
     pub(crate) lost: u64,
     /// Memory that they take.
-    pub(crate) heap_bytes: u64,
+    pub heap_bytes: u64,
     /// Pages that readers are in want of.
     pub(crate) wishes: u64,
 }
 
 impl ImageStats {
     /// As whoever asks for the status is told.
-    pub(crate) fn told(&self) -> ImageStatus {
+    pub fn told(&self) -> ImageStatus {
         ImageStatus {
             count: self.images,
             bytes: self.bytes,
@@ -213,7 +213,7 @@ fn read_head(file: &dyn DiskFile, number: u32) -> Result<ImageFile, bool> {
 
 impl Device {
     /// The images that there are, for a plan. Taken after the index, if both are wanted.
-    pub(crate) fn images(&self) -> RwLockReadGuard<'_, Images> {
+    pub fn images(&self) -> RwLockReadGuard<'_, Images> {
         self.images.set.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,7 +222,7 @@ impl Device {
     ///
     /// # Cost
     /// One read of up to 68 KiB for each image.
-    pub(crate) fn read_images(&self, pieces: &[Piece], out: &mut [u8], scratch: &mut Vec<u8>) -> bool {
+    pub fn read_images(&self, pieces: &[Piece], out: &mut [u8], scratch: &mut Vec<u8>) -> bool {
         let start = pieces.first().map_or(0, |piece| piece.at);
         let mut rest = pieces;
         while let Some((piece, after)) = rest.split_first() {
@@ -321,12 +321,12 @@ impl Device {
     }
 
     /// What was found damaged in images since the last call, in words.
-    pub(crate) fn take_lost_images(&self) -> Vec<String> {
+    pub fn take_lost_images(&self) -> Vec<String> {
         std::mem::take(&mut *self.images.words.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Readers went to too many places for these pages.
-    pub(crate) fn want_images(&self, crowded: &[Crowded]) {
+    pub fn want_images(&self, crowded: &[Crowded]) {
         if crowded.is_empty() || self.images.budget.percent == 0 {
             return;
         }
@@ -340,7 +340,7 @@ impl Device {
     }
 
     /// How many images there are, and what they come to.
-    pub(crate) fn image_stats(&self) -> ImageStats {
+    pub fn image_stats(&self) -> ImageStats {
         let (images, heap_bytes) = {
             let images = self.images();
             (images.len() as u64, images.heap_bytes())
@@ -366,7 +366,7 @@ impl Device {
     }
 
     /// The images of a file, by where they lie: what a scrub compares with its checksums. With the offset of each.
-    pub(crate) fn images_in(&self, number: u32) -> Vec<(Imaged, u64)> {
+    pub fn images_in(&self, number: u32) -> Vec<(Imaged, u64)> {
         let Some((head, _)) = self.images.file(number) else { return Vec::new() };
         let images = self.images();
         let of_file = images.iter().filter(|(_, place)| place.file == number);
@@ -377,7 +377,7 @@ impl Device {
     }
 
     /// Gives up an image if these bytes, [`IMAGE_SLOT_BYTES`] from its offset on, are not what was written.
-    pub(crate) fn check_image(&self, image: &Imaged, bytes: Result<&[u8], Fault>) {
+    pub fn check_image(&self, image: &Imaged, bytes: Result<&[u8], Fault>) {
         let Some((head, _)) = self.images.file(image.place.file) else { return };
         let checked = match bytes {
             Ok(bytes) => check_slot(&head, image, bytes),
@@ -389,7 +389,7 @@ impl Device {
     }
 
     /// The image files.
-    pub(crate) fn image_files(&self) -> Vec<(u32, Arc<dyn DiskFile>)> {
+    pub fn image_files(&self) -> Vec<(u32, Arc<dyn DiskFile>)> {
         let files = self.images.files.read().unwrap_or_else(PoisonError::into_inner);
         files.iter().map(|(number, (_, file))| (*number, file.clone())).collect()
     }

@@ -8,11 +8,11 @@ use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_multilog::{Piece, Source, Stored};
 use frieze_tier::Heat;
 
-use super::{Device, FileKey, Lease, Span, known};
+use super::{Device, FileKey, Lease, Span, checksum_cache};
 
 impl Device {
     /// True if something of `pieces` may have to be read from the disk.
-    pub(crate) fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
+    pub fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| match &piece.source {
             Source::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
             Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => false,
@@ -20,7 +20,7 @@ impl Device {
     }
 
     /// Sees to it that `pieces` come into memory, without waiting. To be given back to [`Device::done`] when they are read.
-    pub(crate) fn ready(&self, pieces: &[Piece], heat: Heat) -> Lease {
+    pub fn ready(&self, pieces: &[Piece], heat: Heat) -> Lease {
         let mut lease = Lease::default();
         let sources = pieces.iter().filter_map(|piece| match &piece.source {
             Source::Data(source) if self.tiers.concerns(source.segment, source.data_offset) => {
@@ -54,7 +54,7 @@ impl Device {
     }
 
     /// What was made ready is read, or could not be.
-    pub(crate) fn done(&self, lease: Lease, failed: bool) {
+    pub fn done(&self, lease: Lease, failed: bool) {
         self.tiers.done(lease, failed, &|key| self.file_of(key));
     }
 
@@ -64,14 +64,14 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::read`], of the checksums.
-    pub(crate) fn held(&self, source: &Stored, len: u64) -> Result<Option<Held>, Fault> {
+    pub fn held(&self, source: &Stored, len: u64) -> Result<Option<Held>, Fault> {
         let file = self.file(source.segment)?;
         if file.handle().is_none() {
             return Ok(None);
         }
         self.served.fetch_add(1, Ordering::Relaxed);
         let offset = source.data_offset + u64::from(source.skip);
-        let span = known::Span::of(source, len);
+        let span = checksum_cache::Span::of(source, len);
         if let Some(crc) = self.known.get(&span) {
             return Ok(Some(Held { file, offset, crc }));
         }
@@ -79,7 +79,7 @@ impl Device {
         let (first, last) = (u64::from(source.skip) / block, (u64::from(source.skip) + len).div_ceil(block));
         let mut stored = Blocks::of(&*file, source);
         let crcs = (first..last).map(|index| stored.crc(index as usize, last as usize));
-        let crc = known::combined(&crcs.collect::<Result<Vec<u32>, Fault>>()?, len, block);
+        let crc = checksum_cache::combined(&crcs.collect::<Result<Vec<u32>, Fault>>()?, len, block);
         self.known.put(span, crc);
         Ok(Some(Held { file, offset, crc }))
     }
@@ -89,13 +89,7 @@ impl Device {
     ///
     /// # Errors
     /// `Corrupt` if a block fails its checksum: the bytes are not returned, the message names segment and offset.
-    pub(crate) fn read(
-        &self,
-        pieces: &[Piece],
-        start: u64,
-        out: &mut [u8],
-        scratch: &mut Vec<u8>,
-    ) -> Result<u32, Fault> {
+    pub fn read(&self, pieces: &[Piece], start: u64, out: &mut [u8], scratch: &mut Vec<u8>) -> Result<u32, Fault> {
         self.served.fetch_add(1, Ordering::Relaxed);
         self.read_pieces(pieces, start, out, scratch)
     }
@@ -216,13 +210,13 @@ impl Device {
 }
 
 /// Bytes of a record that nobody has looked at.
-pub(crate) struct Held {
+pub struct Held {
     /// The file, which has a handle.
-    pub(crate) file: Arc<dyn DiskFile>,
+    pub file: Arc<dyn DiskFile>,
     /// Where in it, in bytes.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// What their checksum was when they were stored.
-    pub(crate) crc: u32,
+    pub crc: u32,
 }
 
 /// The blocks of a record and their checksums.

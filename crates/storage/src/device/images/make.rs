@@ -32,7 +32,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's: the next round goes on. `Corrupt` where the index cannot be read.
-    pub(crate) fn make_images(&self, upto: Hlc, go_on: &GoOn<'_>) -> Result<bool, Fault> {
+    pub fn make_images(&self, upto: Hlc, go_on: &GoOn<'_>) -> Result<bool, Fault> {
         let store = &self.images;
         store.set.read().unwrap_or_else(PoisonError::into_inner).next_round();
         self.clear_up()?;

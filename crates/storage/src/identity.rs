@@ -9,16 +9,16 @@ use frieze_hlc::Hlc;
 use frieze_multilog::LogPosition;
 use prost::Message;
 
-use crate::durability::Ticket;
+use crate::ticket::Ticket;
 
 /// Format of the data directory written by this code. Raised with every change of a stored format.
 pub const FORMAT_VERSION: u32 = 5;
 /// Format of a directory whose server is one of several: older servers, which know nothing of that, refuse it.
-pub(crate) const FORMAT_VERSION_MEMBER: u32 = 6;
+pub const FORMAT_VERSION_MEMBER: u32 = 6;
 /// Oldest format that is read; it becomes the newest when it is opened.
 pub const FORMAT_VERSION_MIN: u32 = 1;
 /// File that holds the record.
-pub(crate) const STATE_FILE: &str = "state";
+pub const STATE_FILE: &str = "state";
 /// Gaps remembered; older ones are merged into the oldest.
 const GAPS_MAX: usize = 100;
 /// Sessions listed that may cache something; of more it is only remembered that there are.
@@ -28,91 +28,91 @@ const KNOWN_FIRST_BYTES_MAX: usize = 512;
 
 /// The stored record.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// Format of everything in the directory.
     #[prost(uint32, tag = "1")]
-    pub(crate) format_version: u32,
+    pub format_version: u32,
     /// Cluster, 16 bytes big-endian.
     #[prost(bytes = "vec", tag = "2")]
-    pub(crate) cluster: Vec<u8>,
+    pub cluster: Vec<u8>,
     /// Node in the cluster.
     #[prost(uint32, tag = "3")]
-    pub(crate) node: u32,
+    pub node: u32,
     /// Secret of the capabilities, 32 bytes.
     #[prost(bytes = "vec", tag = "4")]
-    pub(crate) capability_key: Vec<u8>,
+    pub capability_key: Vec<u8>,
     /// Upper bound of every stamp and promise given.
     #[prost(uint64, tag = "5")]
-    pub(crate) clock_bound: u64,
+    pub clock_bound: u64,
     /// Every record stamped up to it was durable when this was written.
     #[prost(uint64, tag = "6")]
-    pub(crate) frontier: u64,
+    pub frontier: u64,
     /// Boot of the machine that wrote it: while it is the same, the page cache has survived.
     #[prost(string, tag = "7")]
-    pub(crate) boot: String,
+    pub boot: String,
     /// True: the server stopped cleanly, everything was flushed.
     #[prost(bool, tag = "8")]
-    pub(crate) clean: bool,
+    pub clean: bool,
     /// Lost intervals: from, to, from, to, …
     #[prost(uint64, repeated, tag = "9")]
-    pub(crate) gaps: Vec<u64>,
+    pub gaps: Vec<u64>,
     /// Newest instant at which everything was whole at the last crash that may have lost something; 0 for none.
     #[prost(uint64, tag = "10")]
-    pub(crate) last_whole: u64,
+    pub last_whole: u64,
     /// Segment size of the device log.
     #[prost(uint64, tag = "11")]
-    pub(crate) segment_bytes: u64,
+    pub segment_bytes: u64,
     /// Chains that chunks are spread over.
     #[prost(uint32, tag = "12")]
-    pub(crate) chain_count: u32,
+    pub chain_count: u32,
     /// Upper bound of every inode number given.
     #[prost(uint64, tag = "13")]
-    pub(crate) inode_bound: u64,
+    pub inode_bound: u64,
     /// The bound when power was last lost: numbers up to it may have been given to inodes that are no more.
     #[prost(uint64, tag = "14")]
-    pub(crate) inode_floor: u64,
+    pub inode_floor: u64,
     /// The device log was on stable storage up to this byte of this segment when this was written.
     #[prost(uint64, tag = "15")]
-    pub(crate) durable_segment: u64,
+    pub durable_segment: u64,
     /// See `durable_segment`.
     #[prost(uint64, tag = "16")]
-    pub(crate) durable_offset: u64,
+    pub durable_offset: u64,
     /// The metalog was on stable storage up to this entry when this was written.
     #[prost(uint64, tag = "17")]
-    pub(crate) durable_index: u64,
+    pub durable_index: u64,
     /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it. Not all, if `any_may_cache`.
     #[prost(uint64, repeated, tag = "18")]
-    pub(crate) caching: Vec<u64>,
+    pub caching: Vec<u64>,
     /// More sessions were granted something than are listed: any that is open may have been.
     #[prost(bool, tag = "45")]
-    pub(crate) any_may_cache: bool,
+    pub any_may_cache: bool,
     /// What the server is to the metalog.
     #[prost(enumeration = "Standing", tag = "30")]
-    pub(crate) standing: i32,
+    pub standing: i32,
     /// Of a founder of a metalog: inode numbers up to it are left out.
     #[prost(uint64, tag = "31")]
-    pub(crate) ids_above: u64,
+    pub ids_above: u64,
     /// Number of the process: rises with each start.
     #[prost(uint64, tag = "40")]
-    pub(crate) incarnation: u64,
+    pub incarnation: u64,
     /// Of a node that joined: the nodes that it was told of then, as `id@address`. Until it knows more.
     #[prost(string, repeated, tag = "41")]
-    pub(crate) known_first: Vec<String>,
+    pub known_first: Vec<String>,
     /// It was removed from its cluster: nothing serves this directory any more.
     #[prost(bool, tag = "42")]
-    pub(crate) is_removed: bool,
+    pub is_removed: bool,
     /// Of a server that is alone: copies wanted of everything once it is one of several; 0: as its settings say.
     #[prost(uint32, tag = "43")]
-    pub(crate) replicas: u32,
+    pub replicas: u32,
     /// Where the directory is, as [`frieze_disk::FileDisk::place`] says it: a copy of it is somewhere else. Empty until it is known.
     #[prost(string, tag = "44")]
-    pub(crate) place: String,
+    pub place: String,
 }
 
 /// What a server is to the metalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// It has one of its own.
     Alone = 0,
     /// It waits to be added, and may not have begun its journal.
@@ -127,7 +127,7 @@ impl Identity {
     /// # Errors
     /// `WrongVersion` for another format; `Corrupt` if neither slot can be read or the directory holds logs but no
     /// record.
-    pub(crate) fn load(disk: &dyn Disk) -> Result<Option<(Identity, StateFile)>, Fault> {
+    pub fn load(disk: &dyn Disk) -> Result<Option<(Identity, StateFile)>, Fault> {
         let names = disk.list()?;
         if !names.iter().any(|name| name == STATE_FILE) {
             if let Some(name) =
@@ -164,7 +164,7 @@ impl Identity {
     }
 
     /// The cluster.
-    pub(crate) fn cluster_id(&self) -> ClusterId {
+    pub fn cluster_id(&self) -> ClusterId {
         let mut bytes = [0u8; 16];
         let len = self.cluster.len().min(16);
         bytes[..len].copy_from_slice(&self.cluster[..len]);
@@ -172,17 +172,17 @@ impl Identity {
     }
 
     /// The node.
-    pub(crate) fn node_id(&self) -> NodeId {
+    pub fn node_id(&self) -> NodeId {
         NodeId(self.node)
     }
 
     /// True if the server was never alone: what it has came from others, who have it.
-    pub(crate) fn has_joined(&self) -> bool {
+    pub fn has_joined(&self) -> bool {
         self.standing() != Standing::Alone && self.ids_above == 0
     }
 
     /// Remembers the first of `known`.
-    pub(crate) fn set_known_first(&mut self, known: &[String]) {
+    pub fn set_known_first(&mut self, known: &[String]) {
         let mut left = KNOWN_FIRST_BYTES_MAX;
         let has_room = |node: &&String| {
             left = left.saturating_sub(node.len() + 2);
@@ -192,7 +192,7 @@ impl Identity {
     }
 
     /// Remembers that `session` may cache something. Of those listed before, the ones that are not `alive` go.
-    pub(crate) fn note_caching(&mut self, session: SessionId, alive: impl Fn(SessionId) -> bool) {
+    pub fn note_caching(&mut self, session: SessionId, alive: impl Fn(SessionId) -> bool) {
         self.caching.retain(|id| alive(SessionId(*id)) && *id != session.0);
         if self.caching.len() < CACHING_MAX {
             self.caching.push(session.0);
@@ -202,18 +202,18 @@ impl Identity {
     }
 
     /// Of the sessions that are `open` those that may cache something.
-    pub(crate) fn may_cache(&self, open: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+    pub fn may_cache(&self, open: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
         open.filter(|id| self.any_may_cache || self.caching.contains(&id.0)).collect()
     }
 
     /// Lists `sessions` and no others: they were found at a start.
-    pub(crate) fn set_caching(&mut self, sessions: &[SessionId]) {
+    pub fn set_caching(&mut self, sessions: &[SessionId]) {
         self.any_may_cache = sessions.len() > CACHING_MAX;
         self.caching = sessions.iter().take(CACHING_MAX).map(|id| id.0).collect();
     }
 
     /// As it goes on under another identity of the cluster. Whoever holds the secret of before proves nothing with it any more.
-    pub(crate) fn renamed(self, cluster: ClusterId) -> Identity {
+    pub fn renamed(self, cluster: ClusterId) -> Identity {
         Identity {
             cluster: cluster.0.to_be_bytes().to_vec(),
             capability_key: secret_after(&self.key(), cluster).to_vec(),
@@ -225,7 +225,7 @@ impl Identity {
     }
 
     /// The secret of the capabilities.
-    pub(crate) fn key(&self) -> [u8; 32] {
+    pub fn key(&self) -> [u8; 32] {
         let mut key = [0u8; 32];
         let len = self.capability_key.len().min(32);
         key[..len].copy_from_slice(&self.capability_key[..len]);
@@ -233,7 +233,7 @@ impl Identity {
     }
 
     /// How far both logs were on stable storage.
-    pub(crate) fn durable(&self) -> Ticket {
+    pub fn durable(&self) -> Ticket {
         Ticket {
             data: LogPosition { segment: SegmentId(self.durable_segment), offset: self.durable_offset },
             meta: LogIndex(self.durable_index),
@@ -241,13 +241,13 @@ impl Identity {
     }
 
     /// Remembers how far both logs are on stable storage.
-    pub(crate) fn set_durable(&mut self, durable: Ticket) {
+    pub fn set_durable(&mut self, durable: Ticket) {
         (self.durable_segment, self.durable_offset) = (durable.data.segment.0, durable.data.offset);
         self.durable_index = durable.meta.0;
     }
 
     /// Remembers that everything stamped in (`from`, `to`) may be lost.
-    pub(crate) fn add_gap(&mut self, from: Hlc, to: Hlc) {
+    pub fn add_gap(&mut self, from: Hlc, to: Hlc) {
         assert!(from <= to, "a gap from {from} cannot end at {to}");
         self.gaps.extend([from.0, to.0]);
         while self.gaps.len() > 2 * GAPS_MAX {
@@ -258,18 +258,18 @@ impl Identity {
     }
 
     /// The lost intervals, oldest first.
-    pub(crate) fn gaps(&self) -> impl Iterator<Item = (Hlc, Hlc)> + '_ {
+    pub fn gaps(&self) -> impl Iterator<Item = (Hlc, Hlc)> + '_ {
         self.gaps.chunks_exact(2).map(|pair| (Hlc(pair[0]), Hlc(pair[1])))
     }
 
     /// True if `at` lies inside a lost interval.
-    pub(crate) fn in_gap(&self, at: Hlc) -> bool {
+    pub fn in_gap(&self, at: Hlc) -> bool {
         self.gaps().any(|(from, to)| at > from && at < to)
     }
 }
 
 /// The secret of a cluster that goes on as `cluster`, from that of before: who holds the old one can verify a proof by the new one.
-pub(crate) fn secret_after(secret: &[u8; 32], cluster: ClusterId) -> [u8; 32] {
+pub fn secret_after(secret: &[u8; 32], cluster: ClusterId) -> [u8; 32] {
     *blake3::keyed_hash(secret, &cluster.0.to_be_bytes()).as_bytes()
 }
 

@@ -16,8 +16,8 @@ use super::images::{ImageBudget, ImageStore};
 use super::shelves::{remove_unfinished, shelf_name, shelf_of};
 use frieze_tier::Shares;
 
-use super::{Device, Dirty, FileKey, Spares, Tiers, segment_name, segment_of};
-use crate::scrub::Noticed;
+use super::{Device, Dirty, FileKey, SpareSegments, Tiers, segment_name, segment_of};
+use crate::read_errors::ReadErrors;
 
 /// Reads segments for recovery.
 struct Segments<'a> {
@@ -62,42 +62,42 @@ impl SegmentSource for Segments<'_> {
 
 /// How far recovery is to reach.
 #[derive(Clone, Copy)]
-pub(crate) struct Reach {
+pub struct Reach {
     /// Records stamped later are cut off, where nothing vouches for them; `MAX` for none.
-    pub(crate) upto: Hlc,
+    pub upto: Hlc,
     /// The log was on stable storage up to here.
-    pub(crate) durable: LogPosition,
+    pub durable: LogPosition,
     /// Footers of this segment and of later ones may have been written and not been synced when the server ended.
-    pub(crate) footers_from: SegmentId,
+    pub footers_from: SegmentId,
     /// Serve what is left.
-    pub(crate) serve_damaged: bool,
+    pub serve_damaged: bool,
 }
 
 /// How much a device may take for itself.
 #[derive(Clone, Copy)]
-pub(crate) struct Budget {
+pub struct Budget {
     /// Bytes of the disk that are kept back from data.
-    pub(crate) reserve_bytes: u64,
+    pub reserve_bytes: u64,
     /// Most bytes of memory for the index.
-    pub(crate) index_bytes_max: u64,
+    pub index_bytes_max: u64,
     /// Full segments whose index goes to the disk together.
-    pub(crate) shelve_segments: usize,
+    pub shelve_segments: usize,
     /// Memory, and what for.
-    pub(crate) shares: Shares,
+    pub shares: Shares,
     /// What images may take.
-    pub(crate) images: ImageBudget,
+    pub images: ImageBudget,
 }
 
 /// What recovery found.
-pub(crate) struct Recovered {
+pub struct Recovered {
     /// The device, ready to append.
-    pub(crate) device: Device,
+    pub device: Device,
     /// End of the last whole record.
-    pub(crate) end: LogPosition,
+    pub end: LogPosition,
     /// Stamp of the last whole record; zero if there is none.
-    pub(crate) newest: Hlc,
+    pub newest: Hlc,
     /// What was cut or found corrupt, in words.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Device {
@@ -107,7 +107,7 @@ impl Device {
     /// # Errors
     /// The disk's; `Corrupt` if a segment header is not of this format, or records are missing that were durable: nothing
     /// is changed then.
-    pub(crate) fn recover(
+    pub fn recover(
         disk: Arc<dyn Disk>,
         settings: frieze_multilog::Settings,
         budget: Budget,
@@ -157,7 +157,7 @@ impl Device {
         }
         // What holds nothing of the log would be in the way of a segment to come: it becomes a spare, or goes.
         drop(source);
-        let spares = Spares::recover(&*disk, settings.segment_bytes)?;
+        let spares = SpareSegments::recover(&*disk, settings.segment_bytes)?;
         let lost_before = report.cut.as_ref().is_some_and(|cut| cut.why == CutReason::LostBeforeLaterSegment);
         for key in &report.free {
             let name = segment_name(SegmentId(key.0));
@@ -208,8 +208,8 @@ impl Device {
             evicting: Mutex::default(),
             companion: Mutex::new(last_companion),
             mended: Mutex::default(),
-            noticed: Noticed::default(),
-            known: super::known::Known::default(),
+            noticed: ReadErrors::default(),
+            known: super::checksum_cache::ChecksumCache::default(),
             images,
             flushed: Mutex::default(),
         };
@@ -245,7 +245,7 @@ fn loss_in(report: &Report, reach: &Reach) -> Option<String> {
 ///
 /// # Errors
 /// `Corrupt`, unless damaged directories are to be served.
-pub(crate) fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, Fault> {
+pub fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, Fault> {
     if serve_damaged {
         return Ok(format!("the {log} is corrupt and served all the same: {loss}"));
     }
