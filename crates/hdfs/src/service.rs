@@ -195,7 +195,9 @@ impl Service {
         match call.method.as_str() {
             "getFileInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, true)),
             "getFileLinkInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, false)),
-            "getLocatedFileInfo" => with(call, |path: proto::PathRequest| self.located_file_info(asked, &path.path)),
+            "getLocatedFileInfo" => with(call, |request: proto::GetLocatedFileInfoRequest| {
+                self.located_file_info(asked, request.src.as_deref().unwrap_or_default())
+            }),
             "getListing" => with(call, |request| self.listing(asked, &request)),
             "getBatchedListing" => with(call, |request| self.batched_listing(asked, &request)),
             "getBlockLocations" => with(call, |request| self.block_locations(asked, &request)),
