@@ -1,11 +1,12 @@
-//! The project's own chores: `cargo xtask deps`, `cargo xtask tidy` and `cargo xtask sim`.
+//! The project's own chores: `cargo xtask deps`, `tidy`, `hadoop-messages` and `sim`.
 //!
-//! Guarantees: `deps` and `tidy` only read; what they find is printed one a line, with the file where there is one; the exit code is 1
+//! Guarantees: `deps`, `tidy` and `hadoop-messages` only read; what they find is printed one a line, with the file where there is one; the exit code is 1
 //! if there is anything.
 //! Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
 
 mod arms;
 mod deps;
+mod hadoop_messages;
 mod sim;
 mod tidy;
 
@@ -17,6 +18,8 @@ usage: cargo xtask COMMAND
 
   deps   check that every arrow between crates points the allowed way, and draw them
   tidy   check the rules of the house that no compiler knows
+  hadoop-messages
+         check the definitions in crates/hdfs/src/proto against what tests/hdfs/Descriptors.java prints, on standard input
   sim    run simulations: `sim one_server --seed 0x5eed --count 100`, `sim list`; with --coverage it tells which arms
          of the cores' matches they did not come to (needs `rustup component add llvm-tools`)";
 
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
     let found = match command.as_deref() {
         Some("deps") => deps::run(&root()),
         Some("tidy") => tidy::run(&root()),
+        Some("hadoop-messages") => hadoop_messages::run(&root()),
         Some("sim") => return sim::run(&root(), std::env::args().skip(2)),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
