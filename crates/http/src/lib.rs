@@ -6,7 +6,7 @@
 //! curl -L 'http://127.0.0.1:9870/webhdfs/v1/.at/5m-ago/logs/today?op=OPEN'
 //! ```
 //!
-//! A request comes on a connection that has a thread to itself ([`drive`]), is read ([`asked`]), is answered by a call of the
+//! A request comes on a connection that has a thread to itself (`frieze_httpd`), is read ([`asked`]), is answered by a call of the
 //! HDFS door in the same process ([`ops`]) or by bytes ([`transfers`]), and told in JSON ([`json`], [`reply`]). What a call
 //! does, whom it refuses and what paths and instants mean is the HDFS door's to say: it is the same function.
 //!
@@ -17,7 +17,6 @@
 //! (`cli`).
 
 mod asked;
-mod drive;
 mod json;
 mod ops;
 mod reply;
@@ -27,29 +26,20 @@ mod transfers;
 mod tests;
 
 use std::cell::RefCell;
-use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use frieze_client::{Admission, Proof};
 use frieze_hdfs::{Accepted, Acceptor, Calls, Exception, Guest, Principal, Serve, Who, listen, plain, principal};
 pub use frieze_hdfs::{Error, Trust};
+use frieze_httpd::{ConnectionLimits, RequestGuard};
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderName, ORIGIN};
 use hyper::http::uri::Authority;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{HeaderMap, Request};
 
 use crate::asked::Asked;
-use crate::drive::{Patience, Phase, drive};
 use crate::reply::Reply;
-
-/// Most bytes of what is read or written of a connection at once.
-const BUFFER_BYTES: usize = 256 << 10;
-/// Lines of a head.
-const HEADERS_MAX: usize = 64;
 
 /// By which browsers say whether what asks is a page of the same place; `none` is the person at the browser.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -124,34 +114,24 @@ impl Service {
         let Accepted { stream, peer: from, local: reached, guest } = accepted;
         let reached = SocketAddr::new(plain(reached.ip()), reached.port());
         let peer = Peer { proof: guest.proof, reached, from: plain(from.ip()) };
-        let phase = Phase::new(Patience::default());
-        let (for_requests, guest) = (phase.clone(), Rc::new(RefCell::new(guest)));
-        let service = service_fn(move |request| self.respond(peer, for_requests.clone(), guest.clone(), request));
-        drive(&stream, &phase, |wire| {
-            http1::Builder::new()
-                .max_buf_size(BUFFER_BYTES)
-                .max_headers(HEADERS_MAX)
-                // Who has said all may say so, and still be answered.
-                .half_close(true)
-                // As Hadoop's documentation writes them, for scripts that look for `Location:`.
-                .title_case_headers(true)
-                .serve_connection(wire, service)
-        })
+        let guest = RefCell::new(guest);
+        let respond = |request, guard| self.respond(peer, guard, &guest, request);
+        // The acceptor shuts the socket down when the gateway closes.
+        frieze_httpd::serve(&stream, ConnectionLimits::default(), None, respond)
     }
 
     async fn respond(
         &self,
         peer: Peer,
-        phase: Rc<Phase>,
-        guest: Rc<RefCell<Guest>>,
+        guard: RequestGuard,
+        guest: &RefCell<Guest>,
         request: Request<Incoming>,
-    ) -> Result<hyper::Response<reply::Sent>, Infallible> {
-        let in_request = phase.begin();
-        let reply = self.answer(peer, &guest, request).await.unwrap_or_else(|exception| {
+    ) -> hyper::Response<reply::Sent> {
+        let reply = self.answer(peer, guest, request).await.unwrap_or_else(|exception| {
             tracing::debug!("a WebHDFS client is refused: {exception}");
             Reply::refused(&exception)
         });
-        Ok(reply.response(in_request))
+        reply.response(guard)
     }
 
     async fn answer(&self, peer: Peer, guest: &RefCell<Guest>, request: Request<Incoming>) -> Result<Reply, Exception> {

@@ -5,12 +5,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use frieze_hdfs::Exception;
+use frieze_httpd::RequestGuard;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
-
-use crate::drive::InRequest;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -75,7 +74,7 @@ impl Reply {
     }
 
     /// As an answer of HTTP; the request lasts until it has been sent.
-    pub(crate) fn response(self, request: InRequest) -> Response<Sent> {
+    pub(crate) fn response(self, request: RequestGuard) -> Response<Sent> {
         let mut response = Response::new(Sent { content: self.content, _request: request });
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -111,7 +110,7 @@ fn status_of(class: &str) -> StatusCode {
 /// A body that is being sent.
 pub(crate) struct Sent {
     content: Content,
-    _request: InRequest,
+    _request: RequestGuard,
 }
 
 impl Body for Sent {
