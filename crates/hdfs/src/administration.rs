@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use frieze_client::{InodeId, ScrubAction};
 
 use crate::exception::Exception;
-use crate::leases::OpenFile;
-use crate::names::shown;
+use crate::leases::OpenFileInfo;
+use crate::paths::shown;
 use crate::proto::{
     CorruptFileBlocks, GetFsEcBlockGroupStatsResponse, GetFsReplicatedBlockStatsResponse, ListCorruptFileBlocksRequest,
     ListCorruptFileBlocksResponse, ListOpenFilesRequest, ListOpenFilesResponse, OpenFilesBatch, open_files,
 };
-use crate::service::{Asked, Service};
+use crate::service::{CallContext, Service};
 
 /// Files of one answer: as many as HDFS tells of.
 const OPEN_FILES: usize = 1000;
@@ -46,10 +46,10 @@ impl Service {
     /// The files that are open for writing at this door, by their numbers.
     pub(crate) fn open_files(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &ListOpenFilesRequest,
     ) -> Result<ListOpenFilesResponse, Exception> {
-        self.check_operator(asked)?;
+        self.check_operator(context)?;
         let types = request.types.clone();
         // The other kind hinders the decommission of a place, of which there is none here.
         if !types.is_empty() && !types.contains(&open_files::ALL) {
@@ -58,10 +58,10 @@ impl Service {
         let below = request.path.as_deref().unwrap_or("/");
         let mut entries = Vec::new();
         for open in self.leases.open_after(u64::try_from(request.id).unwrap_or(0)) {
-            let OpenFile { inode, path, holder, machine } = open;
+            let OpenFileInfo { inode, path, holder, machine } = open;
             // It may have been renamed since it was opened.
             let now =
-                self.fs(asked).path_of(InodeId(inode)).ok().and_then(|found| String::from_utf8(shown(&found)).ok());
+                self.fs(context).path_of(InodeId(inode)).ok().and_then(|found| String::from_utf8(shown(&found)).ok());
             let path = now.unwrap_or(path);
             if !lies_below(&path, below) {
                 continue;
@@ -78,10 +78,10 @@ impl Service {
     /// The files of now that are known to be damaged, below a path.
     pub(crate) fn corrupt_files(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &ListCorruptFileBlocksRequest,
     ) -> Result<ListCorruptFileBlocksResponse, Exception> {
-        self.check_operator(asked)?;
+        self.check_operator(context)?;
         let told =
             self.client.scrub(ScrubAction::Look, 0, true).map_err(|error| Exception::of(error, &request.path))?;
         let is_now = told.findings.iter().filter(|finding| finding.deleted == 0 && finding.until == 0);

@@ -54,19 +54,19 @@ pub(crate) struct Pass {
 
 /// Signs passes and knows its own.
 #[derive(Clone)]
-pub(crate) struct Mint {
+pub(crate) struct TokenMint {
     key: [u8; 32],
 }
 
-impl Mint {
+impl TokenMint {
     /// A mint with a secret.
-    pub(crate) fn new(key: [u8; 32]) -> Mint {
-        Mint { key }
+    pub(crate) fn new(key: [u8; 32]) -> TokenMint {
+        TokenMint { key }
     }
 
     /// A mint for something else: what one of the two signs the other does not take.
-    pub(crate) fn of(&self, purpose: &str) -> Mint {
-        Mint { key: blake3::derive_key(purpose, &self.key) }
+    pub(crate) fn of(&self, purpose: &str) -> TokenMint {
+        TokenMint { key: blake3::derive_key(purpose, &self.key) }
     }
 
     /// A token for `pass`.
@@ -172,12 +172,12 @@ mod tests {
 
     #[test]
     fn a_pass_is_good_until_it_ends_and_cannot_be_changed() {
-        let mint = Mint::new([7; 32]);
+        let mint = TokenMint::new([7; 32]);
         let pass = Pass { inode: 5, start: 0, len: 9, at: Some(77), uid: 1000, expires_ns: 100, ..Pass::default() };
         let token = mint.sign(&pass);
         assert_eq!(mint.verify(&token, 99), Some(pass.clone()));
         assert_eq!(mint.verify(&token, 100), None, "over");
-        assert_eq!(Mint::new([8; 32]).verify(&token, 99), None, "of another server");
+        assert_eq!(TokenMint::new([8; 32]).verify(&token, 99), None, "of another server");
         assert_eq!(mint.of("something else").verify(&token, 99), None, "for something else");
         let forged = proto::Token { identifier: Pass { uid: 0, ..pass }.encode_to_vec(), ..token.clone() };
         assert_eq!(mint.verify(&forged, 99), None);

@@ -6,13 +6,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that may be lent.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    left: Mutex<Left>,
+pub(crate) struct MemoryBudget {
+    left: Mutex<BudgetState>,
     returned: Condvar,
 }
 
 #[derive(Debug)]
-struct Left {
+struct BudgetState {
     bytes: usize,
     /// How many wait for more: waking nobody would be a system call, too.
     waiting: usize,
@@ -20,28 +20,28 @@ struct Left {
 
 /// Bytes that are lent. Dropped, they are returned.
 #[derive(Debug)]
-pub(crate) struct Lent<'b> {
-    budget: &'b Budget,
+pub(crate) struct BudgetShare<'b> {
+    budget: &'b MemoryBudget,
     bytes: usize,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// So many bytes. Nobody may ask for more at once.
-    pub(crate) fn new(bytes: usize) -> Budget {
-        Budget { left: Mutex::new(Left { bytes, waiting: 0 }), returned: Condvar::new() }
+    pub(crate) fn new(bytes: usize) -> MemoryBudget {
+        MemoryBudget { left: Mutex::new(BudgetState { bytes, waiting: 0 }), returned: Condvar::new() }
     }
 
     /// Nothing yet, to be added to.
-    pub(crate) fn none(&self) -> Lent<'_> {
-        Lent { budget: self, bytes: 0 }
+    pub(crate) fn none(&self) -> BudgetShare<'_> {
+        BudgetShare { budget: self, bytes: 0 }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Left> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Lent<'_> {
+impl BudgetShare<'_> {
     /// Adds `bytes` if they are there at once.
     pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
         let mut left = self.budget.lock();
@@ -78,7 +78,7 @@ impl Lent<'_> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for BudgetShare<'_> {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn who_asks_for_more_than_is_left_waits_until_it_is_returned() {
-        let budget = Budget::new(10);
+        let budget = MemoryBudget::new(10);
         let mut first = budget.none();
         assert!(first.try_add(4) && first.try_add(4) && !first.try_add(4));
         std::thread::scope(|scope| {

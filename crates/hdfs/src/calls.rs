@@ -2,7 +2,7 @@
 //!
 //! Guarantees: what a call does and whom it refuses is the same through every door, for it is the same function; a writer at
 //! one of them is seen by the others.
-//! Leaves to others: who calls ([`crate::principal`]), how a call is written and answered.
+//! Leaves to others: who calls ([`crate::account`]), how a call is written and answered.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,16 +14,16 @@ use frieze_client::{Client, Error as ClientError, File, NodeId, OpenFlags, Optio
 use prost::Message;
 
 use crate::Error;
-use crate::blocks::{self, Mint, wall_ns};
-use crate::checksums::{FileChecksum, OfFile};
+use crate::blocks::{self, TokenMint, wall_ns};
+use crate::checksums::{FileChecksum, FileChecksummer};
 use crate::exception::{Exception, malformed};
-use crate::leases::{Lease, Leases};
-use crate::names::{self, Place, place};
-use crate::notes::Notes;
+use crate::lease_store::LeaseStore;
+use crate::leases::{FileLease, Leases};
+use crate::paths::{self, ParsedPath, place};
 use crate::proto::{AppendRequest, AppendResponse, CreateRequest, CreateResponse};
-use crate::reading::must_be_file;
+use crate::queries::must_be_file;
 use crate::rpc::{Call, CallId};
-use crate::service::{Asked, DataPlace, PROTOCOL, Service, Who};
+use crate::service::{CallContext, DataAddress, PROTOCOL, RemoteUser, Service};
 
 /// The calls. Clones are the same.
 #[derive(Clone)]
@@ -44,9 +44,9 @@ impl Calls {
     ) -> Result<Calls, Error> {
         let client = Client::connect(client)?;
         let failed = |source| Error::System { doing: "read what is noted of writers", source };
-        let mint = Mint::new(secret);
+        let mint = TokenMint::new(secret);
         let signs = mint.of("frieze 2026-11-26 notes of leases at the HDFS doors");
-        let notes = Notes::new(client.clone(), signs, notes).map_err(failed)?;
+        let notes = LeaseStore::new(client.clone(), signs, notes).map_err(failed)?;
         let leases = Leases::new(client.clone(), notes).map_err(failed)?;
         let (goes_on, ended) = mpsc::channel();
         let service = Service {
@@ -59,7 +59,7 @@ impl Calls {
             moving: Default::default(),
             is_safe: Default::default(),
             retries: Default::default(),
-            data: DataPlace { ip: specified(data.ip()), port: data.port() },
+            data: DataAddress { ip: specified(data.ip()), port: data.port() },
             names_port: OnceLock::new(),
             began: mono(),
             // Generations of this process are above those of the one before.
@@ -81,7 +81,12 @@ impl Calls {
     ///
     /// # Errors
     /// Those of the call.
-    pub fn ask<R: Message + Default>(&self, who: &Who, method: &str, request: &impl Message) -> Result<R, Exception> {
+    pub fn ask<R: Message + Default>(
+        &self,
+        user: &RemoteUser,
+        method: &str,
+        request: &impl Message,
+    ) -> Result<R, Exception> {
         let call = Call {
             id: CallId::default(),
             retry: 0,
@@ -89,7 +94,7 @@ impl Calls {
             method: method.to_owned(),
             parameters: request.encode_to_vec(),
         };
-        let answer = self.0.answer(who, &call)?;
+        let answer = self.0.answer(user, &call)?;
         R::decode(answer.as_slice()).map_err(|error| malformed(method, &error))
     }
 
@@ -97,49 +102,49 @@ impl Calls {
     ///
     /// # Errors
     /// `FileNotFoundException`, `AccessControlException` and others.
-    pub fn read(&self, who: &Who, path: &str) -> Result<Reading, Exception> {
-        let looked = self.0.look(asked(who), path)?;
+    pub fn read(&self, user: &RemoteUser, path: &str) -> Result<ReadHandle, Exception> {
+        let looked = self.0.look(context(user), path)?;
         let failed = |error| Exception::of(error, path);
         must_be_file(&looked.fs.stat(&looked.target).map_err(failed)?.attr, path)?;
         let file = looked.fs.open(&looked.target, OpenFlags::READ).map_err(failed)?;
         let size = file.stat().map_err(failed)?.attr.size;
-        Ok(Reading { file, size, path: path.to_owned() })
+        Ok(ReadHandle { file, size, path: path.to_owned() })
     }
 
     /// Makes a file and opens it to write; the call is `create`.
     ///
     /// # Errors
     /// Those of the call.
-    pub fn create(&self, who: &Who, request: &CreateRequest) -> Result<Writing, Exception> {
-        let made: CreateResponse = self.ask(who, "create", request)?;
+    pub fn create(&self, user: &RemoteUser, request: &CreateRequest) -> Result<WriteHandle, Exception> {
+        let made: CreateResponse = self.ask(user, "create", request)?;
         let inode = made.fs.and_then(|status| status.file_id).unwrap_or(0);
-        self.writing(who, inode, &request.src, &request.client_name)
+        self.writing(user, inode, &request.src, &request.client_name)
     }
 
     /// Opens a file to write on at its end; the call is `append`.
     ///
     /// # Errors
     /// Those of the call.
-    pub fn append(&self, who: &Who, request: &AppendRequest) -> Result<Writing, Exception> {
-        let opened: AppendResponse = self.ask(who, "append", request)?;
+    pub fn append(&self, user: &RemoteUser, request: &AppendRequest) -> Result<WriteHandle, Exception> {
+        let opened: AppendResponse = self.ask(user, "append", request)?;
         let inode = opened.stat.and_then(|status| status.file_id).unwrap_or(0);
-        self.writing(who, inode, &request.src, &request.client_name)
+        self.writing(user, inode, &request.src, &request.client_name)
     }
 
-    fn writing(&self, who: &Who, inode: u64, path: &str, client_name: &str) -> Result<Writing, Exception> {
-        let holder = asked(who).holder(client_name);
+    fn writing(&self, user: &RemoteUser, inode: u64, path: &str, client_name: &str) -> Result<WriteHandle, Exception> {
+        let holder = context(user).holder(client_name);
         let lease = self.0.leases.held(inode, path, &holder)?;
         lease.progress().is_own = true;
-        Ok(Writing { service: self.0.clone(), lease: Some(lease) })
+        Ok(WriteHandle { service: self.0.clone(), lease: Some(lease) })
     }
 
     /// The checksum of a whole file, as Hadoop's clients compute it from those of its blocks.
     ///
     /// # Errors
     /// As [`Calls::read`].
-    pub fn checksum(&self, who: &Who, path: &str) -> Result<FileChecksum, Exception> {
-        let Reading { file, size, .. } = self.read(who, path)?;
-        let mut sums = OfFile::default();
+    pub fn checksum(&self, user: &RemoteUser, path: &str) -> Result<FileChecksum, Exception> {
+        let ReadHandle { file, size, .. } = self.read(user, path)?;
+        let mut sums = FileChecksummer::default();
         for (start, len) in blocks::spans(size, 0, u64::MAX) {
             sums.begin_block();
             let range = ByteRange::new(start, start + len);
@@ -158,23 +163,23 @@ impl Calls {
     ///
     /// # Errors
     /// Those of finding out what the path names.
-    pub fn pinned(&self, who: &Who, path: &str) -> Result<String, Exception> {
-        let Place::Past(past) = place(path)? else { return Ok(path.to_owned()) };
-        let looked = self.0.look(asked(who), path)?;
+    pub fn pinned(&self, user: &RemoteUser, path: &str) -> Result<String, Exception> {
+        let ParsedPath::Past(past) = place(path)? else { return Ok(path.to_owned()) };
+        let looked = self.0.look(context(user), path)?;
         let Some(at) = looked.fs.view().at else { return Ok(path.to_owned()) };
-        Ok(names::pinned(&past, &frieze_client::Hlc(at).to_string()))
+        Ok(paths::pinned(&past, &frieze_client::Hlc(at).to_string()))
     }
 }
 
 /// A file that is read.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ReadHandle {
     file: File,
     size: u64,
     path: String,
 }
 
-impl Reading {
+impl ReadHandle {
     /// Its size when it was opened.
     pub fn size(&self) -> u64 {
         self.size
@@ -192,13 +197,13 @@ impl Reading {
 
 /// A file that is written, from its beginning or on at its end, by the one who has its lease. Dropped, it is closed, with
 /// everything that was put into it.
-pub struct Writing {
+pub struct WriteHandle {
     service: Arc<Service>,
     /// Taken when it is closed.
-    lease: Option<Arc<Lease>>,
+    lease: Option<Arc<FileLease>>,
 }
 
-impl Writing {
+impl WriteHandle {
     /// Puts bytes behind those before. They are in the file for every reader when it returns.
     ///
     /// # Errors
@@ -223,7 +228,7 @@ impl Writing {
     }
 }
 
-impl Drop for Writing {
+impl Drop for WriteHandle {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
         let path = lease.path.clone();
@@ -234,8 +239,8 @@ impl Drop for Writing {
 }
 
 /// Asked by somebody whose program is not known.
-fn asked(who: &Who) -> Asked<'_> {
-    Asked { who, program: b"" }
+fn context(user: &RemoteUser) -> CallContext<'_> {
+    CallContext { user, program: b"" }
 }
 
 fn shorter(path: &str) -> Exception {

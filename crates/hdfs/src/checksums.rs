@@ -11,28 +11,28 @@ use crate::transfer::CHUNK_BYTES;
 
 /// What of a block a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ChecksumRequest {
     /// The MD5 over its CRCs.
     Md5OfCrcs,
     /// Its CRC.
     Crc,
 }
 
-impl Wanted {
+impl ChecksumRequest {
     /// As a client names it; `None` if it is another kind than these, or in stripes, which only erasure-coded files have.
-    pub(crate) fn read(options: Option<&BlockChecksumOptions>) -> Option<Wanted> {
-        let Some(options) = options else { return Some(Wanted::Md5OfCrcs) };
+    pub(crate) fn read(options: Option<&BlockChecksumOptions>) -> Option<ChecksumRequest> {
+        let Some(options) = options else { return Some(ChecksumRequest::Md5OfCrcs) };
         match options.block_checksum_type.unwrap_or(block_checksum::MD5_OF_CRCS) {
-            block_checksum::MD5_OF_CRCS => Some(Wanted::Md5OfCrcs),
-            block_checksum::COMPOSITE_CRC if options.stripe_length.unwrap_or(0) == 0 => Some(Wanted::Crc),
+            block_checksum::MD5_OF_CRCS => Some(ChecksumRequest::Md5OfCrcs),
+            block_checksum::COMPOSITE_CRC if options.stripe_length.unwrap_or(0) == 0 => Some(ChecksumRequest::Crc),
             _ => None,
         }
     }
 }
 
 /// The checksum of a block, taken piece by piece.
-pub(crate) struct OfBlock {
-    wanted: Wanted,
+pub(crate) struct BlockChecksummer {
+    wanted: ChecksumRequest,
     md5: md5::Context,
     /// Of all bytes.
     crc: Crc,
@@ -41,14 +41,14 @@ pub(crate) struct OfBlock {
     span_len: usize,
 }
 
-impl OfBlock {
-    pub(crate) fn new(wanted: Wanted) -> OfBlock {
-        OfBlock { wanted, md5: md5::Context::new(), crc: Crc::default(), span: Crc::default(), span_len: 0 }
+impl BlockChecksummer {
+    pub(crate) fn new(wanted: ChecksumRequest) -> BlockChecksummer {
+        BlockChecksummer { wanted, md5: md5::Context::new(), crc: Crc::default(), span: Crc::default(), span_len: 0 }
     }
 
     /// Adds the next bytes.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
-        if self.wanted == Wanted::Crc {
+        if self.wanted == ChecksumRequest::Crc {
             return self.crc.update(bytes);
         }
         if self.span_len > 0 {
@@ -74,8 +74,8 @@ impl OfBlock {
             self.end_span();
         }
         let (kind, block_checksum) = match self.wanted {
-            Wanted::Md5OfCrcs => (block_checksum::MD5_OF_CRCS, self.md5.finalize().to_vec()),
-            Wanted::Crc => (block_checksum::COMPOSITE_CRC, self.crc.value().to_be_bytes().to_vec()),
+            ChecksumRequest::Md5OfCrcs => (block_checksum::MD5_OF_CRCS, self.md5.finalize().to_vec()),
+            ChecksumRequest::Crc => (block_checksum::COMPOSITE_CRC, self.crc.value().to_be_bytes().to_vec()),
         };
         let options = BlockChecksumOptions { block_checksum_type: Some(kind), stripe_length: None };
         OpBlockChecksumResponse {
@@ -112,16 +112,16 @@ pub struct FileChecksum {
 
 /// The checksum of a file, taken block by block: what a client makes of those of the blocks when it asks for each.
 #[derive(Default)]
-pub(crate) struct OfFile {
-    block: Option<OfBlock>,
+pub(crate) struct FileChecksummer {
+    block: Option<BlockChecksummer>,
     blocks: Vec<u8>,
 }
 
-impl OfFile {
+impl FileChecksummer {
     /// What is added from now on is of the next block.
     pub(crate) fn begin_block(&mut self) {
-        let before = self.block.replace(OfBlock::new(Wanted::Md5OfCrcs));
-        self.blocks.extend(before.into_iter().flat_map(OfBlock::md5));
+        let before = self.block.replace(BlockChecksummer::new(ChecksumRequest::Md5OfCrcs));
+        self.blocks.extend(before.into_iter().flat_map(BlockChecksummer::md5));
     }
 
     /// Adds the next bytes of the block.
@@ -131,7 +131,7 @@ impl OfFile {
 
     /// The checksum of all.
     pub(crate) fn checksum(mut self) -> FileChecksum {
-        self.blocks.extend(self.block.take().into_iter().flat_map(OfBlock::md5));
+        self.blocks.extend(self.block.take().into_iter().flat_map(BlockChecksummer::md5));
         let count = self.blocks.len() / 16;
         // Of one block it is not said how many CRCs one may have, and of none nothing.
         let crcs = if count > 1 { crate::blocks::BLOCK_BYTES / u64::from(CHUNK_BYTES) } else { 0 };
@@ -150,8 +150,8 @@ const SPAN: usize = CHUNK_BYTES as usize;
 mod tests {
     use super::*;
 
-    fn of(wanted: Wanted, pieces: &[&[u8]]) -> Vec<u8> {
-        let mut sums = OfBlock::new(wanted);
+    fn of(wanted: ChecksumRequest, pieces: &[&[u8]]) -> Vec<u8> {
+        let mut sums = BlockChecksummer::new(wanted);
         pieces.iter().for_each(|piece| sums.add(piece));
         sums.response().block_checksum
     }
@@ -163,26 +163,26 @@ mod tests {
         let md5 = md5::compute(crcs).to_vec();
         for cut in [0, 1, 511, 512, 513, 1024, 1999, 2000] {
             let (a, b) = bytes.split_at(cut);
-            assert_eq!(of(Wanted::Md5OfCrcs, &[a, b]), md5, "cut at {cut}");
-            assert_eq!(of(Wanted::Crc, &[a, b]), crc32c(&bytes).to_be_bytes(), "cut at {cut}");
+            assert_eq!(of(ChecksumRequest::Md5OfCrcs, &[a, b]), md5, "cut at {cut}");
+            assert_eq!(of(ChecksumRequest::Crc, &[a, b]), crc32c(&bytes).to_be_bytes(), "cut at {cut}");
         }
         let singly: Vec<&[u8]> = bytes.chunks(1).collect();
-        assert_eq!(of(Wanted::Md5OfCrcs, &singly), md5);
+        assert_eq!(of(ChecksumRequest::Md5OfCrcs, &singly), md5);
     }
 
     #[test]
     fn nothing_has_the_checksum_that_hadoop_gives_it() {
-        let md5 = of(Wanted::Md5OfCrcs, &[]);
+        let md5 = of(ChecksumRequest::Md5OfCrcs, &[]);
         assert_eq!(md5[..4], [0xd4, 0x1d, 0x8c, 0xd9], "the MD5 of no bytes");
-        assert_eq!(of(Wanted::Crc, &[]), [0; 4]);
+        assert_eq!(of(ChecksumRequest::Crc, &[]), [0; 4]);
     }
 
     #[test]
     fn a_file_has_the_checksum_that_clients_make_of_its_blocks() {
-        let nothing = OfFile::default().checksum();
+        let nothing = FileChecksummer::default().checksum();
         assert_eq!(nothing.algorithm, "MD5-of-0MD5-of-0CRC32");
         assert_eq!(nothing.bytes[12..16], [0x70, 0xbc, 0x8f, 0x4b], "the MD5 of 32 zeros");
-        let mut one = OfFile::default();
+        let mut one = FileChecksummer::default();
         one.begin_block();
         one.add(b"abc");
         let of_block = md5::compute(crc32c(b"abc").to_be_bytes()).to_vec();
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(one.algorithm, "MD5-of-0MD5-of-512CRC32C");
         assert_eq!(one.bytes[..12], [0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(one.bytes[12..], md5::compute([of_block, vec![0; 16]].concat()).0);
-        let mut three = OfFile::default();
+        let mut three = FileChecksummer::default();
         for _ in 0..3 {
             three.begin_block();
         }
@@ -203,10 +203,10 @@ mod tests {
     #[test]
     fn stripes_are_not_served() {
         let options = |kind, stripe_length| BlockChecksumOptions { block_checksum_type: kind, stripe_length };
-        assert_eq!(Wanted::read(None), Some(Wanted::Md5OfCrcs));
-        assert_eq!(Wanted::read(Some(&options(Some(1), Some(0)))), Some(Wanted::Md5OfCrcs));
-        assert_eq!(Wanted::read(Some(&options(Some(2), Some(0)))), Some(Wanted::Crc));
-        assert_eq!(Wanted::read(Some(&options(Some(2), Some(4096)))), None);
-        assert_eq!(Wanted::read(Some(&options(Some(3), None))), None);
+        assert_eq!(ChecksumRequest::read(None), Some(ChecksumRequest::Md5OfCrcs));
+        assert_eq!(ChecksumRequest::read(Some(&options(Some(1), Some(0)))), Some(ChecksumRequest::Md5OfCrcs));
+        assert_eq!(ChecksumRequest::read(Some(&options(Some(2), Some(0)))), Some(ChecksumRequest::Crc));
+        assert_eq!(ChecksumRequest::read(Some(&options(Some(2), Some(4096)))), None);
+        assert_eq!(ChecksumRequest::read(Some(&options(Some(3), None))), None);
     }
 }

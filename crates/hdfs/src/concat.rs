@@ -5,13 +5,13 @@
 use frieze_client::{InodeId, OpenFlags, Target};
 
 use crate::exception::Exception;
+use crate::file_writes::ExclusiveFile;
 use crate::proto::ConcatRequest;
-use crate::service::{Asked, Service};
-use crate::writing::Found;
+use crate::service::{CallContext, Service};
 
 impl Service {
     /// Joins files, in the order they are named in.
-    pub(crate) fn concat(&self, asked: Asked<'_>, request: &ConcatRequest) -> Result<(), Exception> {
+    pub(crate) fn concat(&self, context: CallContext<'_>, request: &ConcatRequest) -> Result<(), Exception> {
         let path = &request.target;
         if request.sources.is_empty() || request.sources.len() > SOURCES_MAX {
             return Err(Exception::illegal_argument(format!(
@@ -19,11 +19,11 @@ impl Service {
                 request.sources.len()
             )));
         }
-        let Found { fs, attr, .. } = self.free_file(asked, path, "concat")?;
+        let ExclusiveFile { fs, attr, .. } = self.free_file(context, path, "concat")?;
         let mut joined = vec![attr.inode];
         let mut sources = Vec::with_capacity(request.sources.len());
         for source in &request.sources {
-            let found = self.free_file(asked, source, "concat")?;
+            let found = self.free_file(context, source, "concat")?;
             if joined.contains(&found.attr.inode) {
                 return Err(Exception::illegal_argument(format!(
                     "concat: the src file {source} is the same with the target {path}, or named twice"

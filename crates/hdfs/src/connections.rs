@@ -1,7 +1,7 @@
 //! Listening sockets and the threads of connections.
 //!
 //! Guarantees: a connection has one of the places of the server ([`Admission`]), counted for the user that the kernel names, and no door
-//! has more than [`Serve::CONNECTIONS_MAX`]; closing a door ends every connection and waits until its thread has ended.
+//! has more than [`ConnectionHandler::CONNECTIONS_MAX`]; closing a door ends every connection and waits until its thread has ended.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,14 +19,14 @@ use crate::name_service::plain;
 const STACK_BYTES: usize = 512 << 10;
 
 /// What a connection is for.
-pub trait Serve: Send + Sync + 'static {
+pub trait ConnectionHandler: Send + Sync + 'static {
     /// A name for threads.
     const NAME: &'static str;
     /// Connections at one time, whatever places the server has; a further one is closed at once, and its client tries again.
     const CONNECTIONS_MAX: usize = usize::MAX;
 
     /// Serves a connection until it ends.
-    fn serve(&self, accepted: Accepted);
+    fn serve(&self, accepted: AcceptedConnection);
 
     /// The door closes: nobody is to be served any more.
     fn stop(&self) {}
@@ -34,7 +34,7 @@ pub trait Serve: Send + Sync + 'static {
 
 /// A connection that is to be served.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedConnection {
     /// It.
     pub stream: TcpStream,
     /// The other end.
@@ -75,23 +75,23 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 
 /// A listening socket, its thread and its connections. Dropped, all end.
 pub struct Acceptor {
-    shared: Arc<Shared>,
+    shared: Arc<AcceptorState>,
     thread: Option<JoinHandle<()>>,
     stop: Box<dyn Fn() + Send + Sync>,
     address: SocketAddr,
 }
 
-struct Shared {
+struct AcceptorState {
     listener: TcpListener,
     admission: Admission,
     missed: Seldom,
     stopping: AtomicBool,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     streams: BTreeMap<u64, TcpStream>,
     last: u64,
 }
@@ -101,12 +101,16 @@ impl Acceptor {
     ///
     /// # Errors
     /// `System`: there is no thread for it.
-    pub fn start<S: Serve>(listener: TcpListener, service: Arc<S>, admission: Admission) -> Result<Acceptor, Error> {
+    pub fn start<S: ConnectionHandler>(
+        listener: TcpListener,
+        service: Arc<S>,
+        admission: Admission,
+    ) -> Result<Acceptor, Error> {
         let failed = |doing| move |source| Error::System { doing, source };
         let address = listener.local_addr().map_err(failed("ask for an address"))?;
         let (stopping, open, ended) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
         let missed = Seldom::default();
-        let shared = Arc::new(Shared { listener, admission, missed, stopping, open, ended });
+        let shared = Arc::new(AcceptorState { listener, admission, missed, stopping, open, ended });
         let (for_thread, served) = (shared.clone(), service.clone());
         let thread = thread::Builder::new()
             .name(format!("{}-accept", S::NAME))
@@ -140,8 +144,8 @@ impl Drop for Acceptor {
     }
 }
 
-impl Shared {
-    fn accept_all<S: Serve>(self: &Arc<Shared>, service: &Arc<S>) {
+impl AcceptorState {
+    fn accept_all<S: ConnectionHandler>(self: &Arc<AcceptorState>, service: &Arc<S>) {
         while !self.stopping.load(Ordering::Acquire) {
             match self.listener.accept() {
                 Ok((stream, peer)) => self.take(stream, peer, service),
@@ -164,7 +168,7 @@ impl Shared {
         }
     }
 
-    fn take<S: Serve>(self: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, service: &Arc<S>) {
+    fn take<S: ConnectionHandler>(self: &Arc<AcceptorState>, stream: TcpStream, peer: SocketAddr, service: &Arc<S>) {
         let Ok(local) = stream.local_addr() else { return };
         let proof = tcp_proof(peer, local).unwrap_or_else(|error| {
             self.miss(format_args!("a client stays unproven: {error}"));
@@ -188,10 +192,10 @@ impl Shared {
             open.streams.insert(number, kept);
             number
         };
-        let (ends, service) = (Ends { shared: self.clone(), number }, service.clone());
+        let (ends, service) = (ConnectionEntry { shared: self.clone(), number }, service.clone());
         let thread = thread::Builder::new().name(S::NAME.to_owned()).stack_size(STACK_BYTES).spawn(move || {
             let ends = ends;
-            service.serve(Accepted { stream, peer, local, guest: Guest { proof, seat } });
+            service.serve(AcceptedConnection { stream, peer, local, guest: Guest { proof, seat } });
             drop(ends);
         });
         if let Err(error) = thread {
@@ -199,18 +203,18 @@ impl Shared {
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes a connection out of the list, however its thread ends.
-struct Ends {
-    shared: Arc<Shared>,
+struct ConnectionEntry {
+    shared: Arc<AcceptorState>,
     number: u64,
 }
 
-impl Drop for Ends {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         if let Some(stream) = self.shared.open().streams.remove(&self.number) {
             let _ = stream.shutdown(Shutdown::Both);

@@ -17,23 +17,25 @@ use frieze_base::ByteRange;
 use frieze_client::{Caller, Fs, Hlc, InodeId, OpenFlags, Target, UserTime};
 use prost::Message;
 
+use crate::block_sender::BlockSender;
 use crate::blocks::{Pass, block_id, wall_ns};
-use crate::budget::Budget;
-use crate::checksums::{OfBlock, Wanted};
-use crate::connections::{Accepted, Guest, Serve};
-use crate::doorstep::{self, PROOF_MAX, Reader};
+use crate::budget::MemoryBudget;
+use crate::checksum_cache::{ChecksumCache, ChecksumKey};
+use crate::checksums::{BlockChecksummer, ChecksumRequest};
+use crate::connections::{AcceptedConnection, ConnectionHandler, Guest};
 use crate::exception::Exception;
-use crate::kept::{Kept, Record};
-use crate::leases::{Lease, Progress};
+use crate::guarded_reader::{self, GuardedReader, PROOF_MAX};
+use crate::leases::{FileLease, WriteProgress};
 use crate::name_service::{read_frame, read_or_end};
 use crate::proto::{
     self, BaseHeader, BlockOpResponse, ClientReadStatus, OpReadBlock, OpWriteBlock, PacketHeader, PipelineAck,
     checksum, stage, status,
 };
 use crate::relay;
-use crate::sending::Sending;
 use crate::service::Service;
-use crate::transfer::{self, CHUNK_BYTES, LENGTHS_BYTES, Lengths, MESSAGE_BYTES_MAX, Operation, SUM_BYTES, Sums};
+use crate::transfer::{
+    self, CHUNK_BYTES, ChecksumKind, LENGTHS_BYTES, Lengths, MESSAGE_BYTES_MAX, Operation, SUM_BYTES,
+};
 
 /// Packets that arrived together are written together, up to so many bytes.
 const WRITE_BYTES_MAX: usize = 1 << 20;
@@ -59,21 +61,21 @@ const HEARTBEAT: i64 = -1;
 /// Serves transfers.
 pub(crate) struct DataService {
     service: Arc<Service>,
-    budget: Budget,
+    budget: MemoryBudget,
     /// Of what was read for readers, and they have not taken.
-    readers: Budget,
-    kept: Arc<Kept>,
+    readers: MemoryBudget,
+    kept: Arc<ChecksumCache>,
 }
 
 /// A transfer ended otherwise than it should.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Ended {
+pub(crate) enum TransferError {
     /// The connection failed.
     #[error(transparent)]
     Connection(#[from] io::Error),
     /// What came is none of the protocol.
     #[error(transparent)]
-    Protocol(#[from] transfer::Error),
+    Protocol(#[from] transfer::PacketError),
     /// The server refused.
     #[error(transparent)]
     Client(#[from] frieze_client::Error),
@@ -87,15 +89,15 @@ pub(crate) enum Ended {
 
 impl DataService {
     pub(crate) fn new(service: Arc<Service>) -> DataService {
-        let (budget, readers) = (Budget::new(BUDGET_BYTES), Budget::new(READERS_BYTES));
+        let (budget, readers) = (MemoryBudget::new(BUDGET_BYTES), MemoryBudget::new(READERS_BYTES));
         DataService { service, budget, readers, kept: Arc::default() }
     }
 
-    fn converse(&self, accepted: Accepted) -> Result<(), Ended> {
-        let Accepted { stream, mut guest, .. } = accepted;
+    fn converse(&self, accepted: AcceptedConnection) -> Result<(), TransferError> {
+        let AcceptedConnection { stream, mut guest, .. } = accepted;
         let (stream, guest) = (&stream, &mut guest);
         stream.set_write_timeout(Some(SILENCE_MAX))?;
-        let mut reader = doorstep::reader(stream);
+        let mut reader = guarded_reader::reader(stream);
         let mut is_known = false;
         loop {
             let mut first = [0; 3];
@@ -107,10 +109,10 @@ impl DataService {
             }
             let operation = transfer::operation(first)?;
             if is_known {
-                doorstep::expire(&reader, PROOF_MAX);
+                guarded_reader::expire(&reader, PROOF_MAX);
             }
             let message = read_message(&mut reader)?;
-            doorstep::admit(&reader, SILENCE_MAX)?;
+            guarded_reader::admit(&reader, SILENCE_MAX)?;
             let goes_on = match operation {
                 Operation::Read => {
                     self.read(stream, &mut reader, guest, &transfer::message(&message, "read request")?)?
@@ -138,8 +140,8 @@ impl DataService {
                 return Ok(());
             }
             is_known = true;
-            doorstep::resize(&mut reader, doorstep::SMALL_BYTES)?;
-            doorstep::expire(&reader, IDLE_MAX);
+            guarded_reader::resize(&mut reader, guarded_reader::SMALL_BYTES)?;
+            guarded_reader::expire(&reader, IDLE_MAX);
         }
     }
 
@@ -147,10 +149,10 @@ impl DataService {
     fn read(
         &self,
         stream: &TcpStream,
-        reader: &mut Reader<'_>,
+        reader: &mut GuardedReader<'_>,
         guest: &mut Guest,
         request: &OpReadBlock,
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, TransferError> {
         let Some(pass) = self.pass(request.header.as_ref().and_then(|header| header.base_header.as_ref())) else {
             return forbid(stream);
         };
@@ -168,7 +170,8 @@ impl DataService {
                 return Ok(true);
             }
         };
-        let sums = if request.send_checksums.unwrap_or(true) { Sums::Crc32c(CHUNK_BYTES) } else { Sums::None };
+        let sums =
+            if request.send_checksums.unwrap_or(true) { ChecksumKind::Crc32c(CHUNK_BYTES) } else { ChecksumKind::None };
         // From the beginning of a checksum's span to the end of one, so that a client can verify all it gets.
         let span = u64::from(CHUNK_BYTES);
         let from = request.offset / span * span;
@@ -176,31 +179,42 @@ impl DataService {
         respond(stream, &begun(sums, from))?;
         let (inode, kept) = (InodeId(pass.inode), &self.kept);
         let verifies = kept.take_doubt(inode);
-        let sending =
-            Sending::new(stream, (&file, inode), (sums, kept), &self.readers, pass.start, ByteRange::new(from, upto));
+        let sending = BlockSender::new(
+            stream,
+            (&file, inode),
+            (sums, kept),
+            &self.readers,
+            pass.start,
+            ByteRange::new(from, upto),
+        );
         let ended = sending.send(verifies).and_then(|()| is_well(reader));
         // Damage that only the reader has seen is to be found here the next time. Most who say nothing have read enough.
-        let is_well = matches!(ended, Ok(Told::Well));
+        let is_well = matches!(ended, Ok(ReadVerdict::Well));
         if !is_well && (!verifies || ended.is_err()) {
             kept.doubt(inode);
         }
-        ended.map(|told| told != Told::Nothing)
+        ended.map(|told| told != ReadVerdict::Nothing)
     }
 
     /// Sends the checksum of a block. True if the connection can go on.
-    fn checksum(&self, stream: &TcpStream, guest: &mut Guest, request: &proto::OpBlockChecksum) -> Result<bool, Ended> {
+    fn checksum(
+        &self,
+        stream: &TcpStream,
+        guest: &mut Guest,
+        request: &proto::OpBlockChecksum,
+    ) -> Result<bool, TransferError> {
         let Some(pass) = self.pass(request.header.as_ref()).filter(|pass| pass.lease == 0) else {
             return forbid(stream);
         };
         guest.belongs_to(pass.uid)?;
-        let Some(wanted) = Wanted::read(request.block_checksum_options.as_ref()) else {
+        let Some(wanted) = ChecksumRequest::read(request.block_checksum_options.as_ref()) else {
             respond(stream, &refused(status::ERROR_UNSUPPORTED, "frieze has no checksums of that kind"))?;
             return Ok(true);
         };
         // Of a part of a file the client names the part of its last block.
         let named = request.header.as_ref().and_then(|header| header.block.as_ref()?.num_bytes);
         let len = named.unwrap_or(pass.len).min(pass.len);
-        let mut sums = OfBlock::new(wanted);
+        let mut sums = BlockChecksummer::new(wanted);
         let file = self.view(&pass).open(&Target::inode(InodeId(pass.inode)), OpenFlags::READ);
         let read = file.and_then(|file| {
             let range = ByteRange::new(pass.start, pass.start + len);
@@ -213,7 +227,7 @@ impl DataService {
             Ok(count) if count == len => {
                 BlockOpResponse { checksum_response: Some(sums.response()), ..BlockOpResponse::default() }
             }
-            Ok(_) => refused(status::ERROR, &Ended::Short.to_string()),
+            Ok(_) => refused(status::ERROR, &TransferError::Short.to_string()),
             Err(error) => refused(status::ERROR, &error.to_string()),
         };
         respond(stream, &response)?;
@@ -221,7 +235,12 @@ impl DataService {
     }
 
     /// A writer brings another place into its pipeline. What is acknowledged is in the file: there is nothing to copy.
-    fn copy(&self, stream: &TcpStream, guest: &mut Guest, request: &proto::OpTransferBlock) -> Result<bool, Ended> {
+    fn copy(
+        &self,
+        stream: &TcpStream,
+        guest: &mut Guest,
+        request: &proto::OpTransferBlock,
+    ) -> Result<bool, TransferError> {
         let base = request.header.as_ref().and_then(|header| header.base_header.as_ref());
         let Some(pass) = self.pass(base) else { return forbid(stream) };
         guest.belongs_to(pass.uid)?;
@@ -233,23 +252,23 @@ impl DataService {
     fn write(
         &self,
         stream: &TcpStream,
-        reader: &mut Reader<'_>,
+        reader: &mut GuardedReader<'_>,
         guest: &mut Guest,
         message: &[u8],
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, TransferError> {
         let request: OpWriteBlock = transfer::message(message, "write request")?;
         let base = request.header.as_ref().and_then(|header| header.base_header.as_ref());
         let Some(pass) = self.pass(base) else { return forbid(stream) };
         guest.belongs_to(pass.uid)?;
-        doorstep::resize(reader, BUFFER_BYTES)?;
+        guarded_reader::resize(reader, BUFFER_BYTES)?;
         if pass.lease != 0 && !self.is_own(&pass.door) {
-            return relay::relay(stream, reader, &pass.door, message).map(|()| false).map_err(Ended::from);
+            return relay::relay(stream, reader, &pass.door, message).map(|()| false).map_err(TransferError::from);
         }
         let Some(lease) = self.service.leases.numbered(pass.inode, pass.lease) else {
             respond(stream, &refused(status::ERROR, "the file is not open for writing any more"))?;
             return Ok(true);
         };
-        let transfer = match Incoming::begin(&request, &pass, lease, self.kept.clone()) {
+        let transfer = match BlockReceiver::begin(&request, &pass, lease, self.kept.clone()) {
             Ok(transfer) => transfer,
             Err((status, words)) => {
                 respond(stream, &refused(status, &words))?;
@@ -291,13 +310,15 @@ impl DataService {
     }
 }
 
-impl Serve for DataService {
+impl ConnectionHandler for DataService {
     const NAME: &'static str = "hdfs-data";
 
-    fn serve(&self, accepted: Accepted) {
+    fn serve(&self, accepted: AcceptedConnection) {
         if let Err(ended) = self.converse(accepted) {
             match ended {
-                Ended::Client(_) | Ended::Short => tracing::warn!("a transfer of a Hadoop client failed: {ended}"),
+                TransferError::Client(_) | TransferError::Short => {
+                    tracing::warn!("a transfer of a Hadoop client failed: {ended}")
+                }
                 _ => tracing::debug!("a transfer of a Hadoop client ended: {ended}"),
             }
         }
@@ -305,20 +326,20 @@ impl Serve for DataService {
 }
 
 /// A block that is being received.
-struct Incoming {
-    lease: Arc<Lease>,
+struct BlockReceiver {
+    lease: Arc<FileLease>,
     /// Where it begins, and which attempt at it this is.
     start: u64,
     generation: u64,
     len_max: u64,
-    sums: Sums,
+    sums: ChecksumKind,
     /// Bytes of the block that are in the file or in `pending`.
     received: u64,
     /// Arrived, and not yet written.
     pending: Vec<u8>,
     /// Of what is next written at once: the writer's checksums, to be kept.
-    sent_sums: SentSums,
-    kept: Arc<Kept>,
+    sent_sums: WriterChecksums,
+    kept: Arc<ChecksumCache>,
     /// Packets to be acknowledged when it is.
     numbers: Vec<i64>,
     acks: Acks,
@@ -326,21 +347,21 @@ struct Incoming {
 
 /// Bytes to be written that lie in a packet.
 #[derive(Clone, Copy, Default)]
-struct Came<'b> {
+struct FreshBytes<'b> {
     bytes: &'b [u8],
     /// Their CRC32C, if it is known.
     crc: Option<u32>,
 }
 
-impl Incoming {
+impl BlockReceiver {
     fn begin(
         request: &OpWriteBlock,
         pass: &Pass,
-        lease: Arc<Lease>,
-        kept: Arc<Kept>,
-    ) -> Result<Incoming, (i32, String)> {
+        lease: Arc<FileLease>,
+        kept: Arc<ChecksumCache>,
+    ) -> Result<BlockReceiver, (i32, String)> {
         let wanted = request.requested_checksum.clone().unwrap_or_default();
-        let Some(sums) = Sums::read(wanted.kind, wanted.bytes_per_checksum) else {
+        let Some(sums) = ChecksumKind::read(wanted.kind, wanted.bytes_per_checksum) else {
             return Err((
                 status::ERROR_UNSUPPORTED,
                 "checksums are CRC32C or CRC32: set dfs.checksum.type to one of them".to_owned(),
@@ -368,8 +389,8 @@ impl Incoming {
             return Err((status::ERROR_EXISTS, "the block has been begun already".to_owned()));
         }
         let (start, len_max, pending) = (pass.start, pass.len, Vec::with_capacity(WRITE_BYTES_MAX));
-        let sent_sums = SentSums::of(sums);
-        Ok(Incoming {
+        let sent_sums = WriterChecksums::of(sums);
+        Ok(BlockReceiver {
             lease,
             start,
             generation,
@@ -385,7 +406,12 @@ impl Incoming {
     }
 
     /// Takes packets until the last one.
-    fn receive(mut self, stream: &TcpStream, reader: &mut Reader<'_>, budget: &Budget) -> Result<(), Ended> {
+    fn receive(
+        mut self,
+        stream: &TcpStream,
+        reader: &mut GuardedReader<'_>,
+        budget: &MemoryBudget,
+    ) -> Result<(), TransferError> {
         let mut bytes = Vec::new();
         let mut lent = budget.none();
         loop {
@@ -399,7 +425,7 @@ impl Incoming {
             // One that came alone is written from there. Else its bytes are needed twice: as a packet, and as what waits to be written.
             let stays = reader.buffer().len() == whole && self.pending.is_empty();
             if !stays && !lent.try_add(2 * whole) {
-                self.put_or_say(stream, Came::default(), false)?;
+                self.put_or_say(stream, FreshBytes::default(), false)?;
                 self.acknowledge(stream)?;
                 (bytes, self.pending) = (Vec::new(), Vec::new());
                 lent.give_back();
@@ -411,11 +437,11 @@ impl Incoming {
             let is_all = reader.buffer().len() == if is_here { whole } else { 0 };
             let packet = if is_here { &reader.buffer()[..whole] } else { &bytes };
             let (header, body) = packet.split_at(lengths.header);
-            let taken = transfer::packet(header, body, self.sums).map_err(Ended::from).and_then(|packet| {
+            let taken = transfer::packet(header, body, self.sums).map_err(TransferError::from).and_then(|packet| {
                 let fresh = self.take(&packet.header, packet.data)?;
                 self.sent_sums.add(packet.sums, packet.data.len(), fresh.len());
                 let crc = packet.crc.filter(|_| fresh.len() == packet.data.len());
-                Ok((Came { bytes: fresh, crc }, packet.header))
+                Ok((FreshBytes { bytes: fresh, crc }, packet.header))
             });
             let (fresh, header) = match taken {
                 Ok(taken) => taken,
@@ -428,7 +454,7 @@ impl Incoming {
             // What is to be written alone is written from where it lies.
             let alone = if goes_on || !self.pending.is_empty() {
                 self.pending.extend_from_slice(fresh.bytes);
-                Came::default()
+                FreshBytes::default()
             } else {
                 fresh
             };
@@ -455,7 +481,7 @@ impl Incoming {
     }
 
     /// Says of the packets that were taken that they are in the file.
-    fn acknowledge(&mut self, stream: &TcpStream) -> Result<(), Ended> {
+    fn acknowledge(&mut self, stream: &TcpStream) -> Result<(), TransferError> {
         self.acks.send(stream, &self.numbers, status::SUCCESS)?;
         self.numbers.clear();
         Ok(())
@@ -467,7 +493,7 @@ impl Incoming {
     }
 
     /// Writes what has arrived and then `alone`, of which one is nothing; or says which packet it could not.
-    fn put_or_say(&mut self, stream: &TcpStream, alone: Came<'_>, syncs: bool) -> Result<(), Ended> {
+    fn put_or_say(&mut self, stream: &TcpStream, alone: FreshBytes<'_>, syncs: bool) -> Result<(), TransferError> {
         let done = self
             .put_pending()
             .and_then(|()| self.put(alone))
@@ -480,7 +506,7 @@ impl Incoming {
     }
 
     /// Puts a packet behind those before it. Returns what of its data has not come before: to be written, or kept.
-    fn take<'d>(&mut self, header: &PacketHeader, data: &'d [u8]) -> Result<&'d [u8], Ended> {
+    fn take<'d>(&mut self, header: &PacketHeader, data: &'d [u8]) -> Result<&'d [u8], TransferError> {
         self.numbers.push(header.seqno);
         if header.seqno == HEARTBEAT {
             return Ok(&[]);
@@ -488,7 +514,7 @@ impl Incoming {
         let offset = header.offset_in_block as u64;
         let end = offset.checked_add(data.len() as u64).filter(|&end| end <= self.len_max);
         let (received, len_max) = (self.received, self.len_max);
-        let wrong = || transfer::Error::Place { at: offset, len: data.len(), received, len_max };
+        let wrong = || transfer::PacketError::Place { at: offset, len: data.len(), received, len_max };
         let end = end.filter(|_| offset <= received).ok_or_else(wrong)?;
         self.received = received.max(end);
         let known = (received - offset).min(data.len() as u64) as usize;
@@ -496,22 +522,22 @@ impl Incoming {
     }
 
     /// Writes what has arrived before.
-    fn put_pending(&mut self) -> Result<(), Ended> {
+    fn put_pending(&mut self) -> Result<(), TransferError> {
         let pending = std::mem::take(&mut self.pending);
-        self.put(Came { bytes: &pending, crc: None })?;
+        self.put(FreshBytes { bytes: &pending, crc: None })?;
         self.pending = pending;
         self.pending.clear();
         Ok(())
     }
 
     /// Writes bytes of the block that end where it has been received.
-    fn put(&mut self, came: Came<'_>) -> Result<(), Ended> {
-        let Came { bytes, crc } = came;
+    fn put(&mut self, came: FreshBytes<'_>) -> Result<(), TransferError> {
+        let FreshBytes { bytes, crc } = came;
         if bytes.is_empty() {
             return Ok(());
         }
         let mut progress = self.lease.writing()?;
-        let Progress { block: Some(block), .. } = &mut *progress else {
+        let WriteProgress { block: Some(block), .. } = &mut *progress else {
             return Err(Exception::io("the block was given up").into());
         };
         if block.start != self.start || block.generation != self.generation {
@@ -528,16 +554,16 @@ impl Incoming {
         };
         block.received = block.received.max(self.received);
         if let Some(sums) = self.sent_sums.of_record(at, bytes.len()) {
-            self.kept.put(Record { inode: InodeId(self.lease.inode), stamp, start: at }, sums);
+            self.kept.put(ChecksumKey { inode: InodeId(self.lease.inode), stamp, start: at }, sums);
         }
         self.sent_sums.clear();
         Ok(())
     }
 
     /// Says which packet could not be taken; those before it are.
-    fn fail(mut self, stream: &TcpStream, header: &[u8], ended: Ended) -> Result<(), Ended> {
+    fn fail(mut self, stream: &TcpStream, header: &[u8], ended: TransferError) -> Result<(), TransferError> {
         let status = match &ended {
-            Ended::Protocol(transfer::Error::Checksum { .. }) => status::ERROR_CHECKSUM,
+            TransferError::Protocol(transfer::PacketError::Checksum { .. }) => status::ERROR_CHECKSUM,
             _ => status::ERROR,
         };
         let number = PacketHeader::decode(header).map_or(HEARTBEAT, |header| header.seqno);
@@ -551,7 +577,7 @@ impl Incoming {
 }
 
 /// The checksums that came with what is to be written at once, if they fit it span by span.
-struct SentSums {
+struct WriterChecksums {
     sums: Vec<u8>,
     /// Bytes that they are of.
     of: usize,
@@ -560,10 +586,10 @@ struct SentSums {
     can_fit: bool,
 }
 
-impl SentSums {
-    fn of(sums: Sums) -> SentSums {
-        let can_fit = sums == Sums::Crc32c(CHUNK_BYTES);
-        SentSums { sums: Vec::new(), of: 0, fit: can_fit, can_fit }
+impl WriterChecksums {
+    fn of(sums: ChecksumKind) -> WriterChecksums {
+        let can_fit = sums == ChecksumKind::Crc32c(CHUNK_BYTES);
+        WriterChecksums { sums: Vec::new(), of: 0, fit: can_fit, can_fit }
     }
 
     /// Adds those of a packet of `len` bytes, of which the last `fresh` are to be written.
@@ -615,13 +641,13 @@ fn refused(status: i32, words: &str) -> BlockOpResponse {
 }
 
 /// The token is none of this server, or over, or of another block: the client asks for another, and tries again.
-fn forbid(stream: &TcpStream) -> Result<bool, Ended> {
+fn forbid(stream: &TcpStream) -> Result<bool, TransferError> {
     respond(stream, &refused(status::ERROR_ACCESS_TOKEN, "the token is not valid for this block"))?;
     Ok(false)
 }
 
-fn begun(sums: Sums, from: u64) -> BlockOpResponse {
-    let kind = if sums == Sums::None { checksum::NULL } else { checksum::CRC32C };
+fn begun(sums: ChecksumKind, from: u64) -> BlockOpResponse {
+    let kind = if sums == ChecksumKind::None { checksum::NULL } else { checksum::CRC32C };
     let info = proto::ReadOpChecksumInfo {
         checksum: Some(proto::Checksum { kind, bytes_per_checksum: CHUNK_BYTES }),
         chunk_offset: from,
@@ -631,7 +657,7 @@ fn begun(sums: Sums, from: u64) -> BlockOpResponse {
 
 /// What a reader said when he had all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum ReadVerdict {
     /// The checksums are those of the bytes, as far as he looked.
     Well,
     /// Something else.
@@ -641,14 +667,14 @@ enum Told {
 }
 
 /// What the client thinks of what it was sent.
-fn is_well(reader: &mut Reader<'_>) -> Result<Told, Ended> {
+fn is_well(reader: &mut GuardedReader<'_>) -> Result<ReadVerdict, TransferError> {
     match read_message(reader) {
         Ok(answer) => {
             let ClientReadStatus { status } = transfer::message(&answer, "status of a read")?;
             let is_well = [status::SUCCESS, status::CHECKSUM_OK].contains(&status);
-            Ok(if is_well { Told::Well } else { Told::Unwell })
+            Ok(if is_well { ReadVerdict::Well } else { ReadVerdict::Unwell })
         }
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Told::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(ReadVerdict::Nothing),
         Err(error) => Err(error.into()),
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Guarantees: a file has one writer at this door; another one is refused until the first has been silent for
 //! [`SOFT_NS`] or a client asks to recover the lease. A write under a lease that was taken away is refused.
-//! Leaves to others: writers at other doors ([`crate::elsewhere`]); those that are not Hadoop's, who are not held up.
+//! Leaves to others: writers at other doors ([`crate::peer_gateways`]); those that are not Hadoop's, who are not held up.
 //!
-//! Leases live in memory. What has to be known of those that are a second old is noted ([`crate::notes`]). A server that is alone takes a
+//! Leases live in memory. What has to be known of those that are a second old is noted ([`crate::lease_store`]). A server that is alone takes a
 //! lease of the process before up when its holder, or anybody else, asks for its file; in a cluster any door takes it over
-//! ([`crate::takeover`]).
+//! ([`crate::lease_takeover`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +20,7 @@ use frieze_client::{Caller, Client, Error, ErrorKind, File, InodeId, OpenFlags, 
 
 use crate::blocks::{block_id, wall_ns};
 use crate::exception::Exception;
-use crate::notes::{Note, Notes};
+use crate::lease_store::{LeaseRecord, LeaseStore};
 
 /// Silence after which another writer may take a file over: as HDFS has it.
 pub(crate) const SOFT_NS: u64 = 60_000_000_000;
@@ -29,7 +29,7 @@ const HARD_NS: u64 = 20 * 60_000_000_000;
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct FileLease {
     /// Names it in tokens.
     pub(crate) id: u64,
     /// The file.
@@ -48,16 +48,16 @@ pub(crate) struct Lease {
     machine: Option<IpAddr>,
     /// When it was given.
     given: MonoTime,
-    progress: Mutex<Progress>,
+    progress: Mutex<WriteProgress>,
 }
 
 /// How far a writer is.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct WriteProgress {
     /// Where the next block begins, if none is being written.
     pub(crate) next: u64,
     /// The block that is being written.
-    pub(crate) block: Option<Block>,
+    pub(crate) block: Option<OpenBlock>,
     /// The block before, which is done: its number and generation; zeros if there was none.
     pub(crate) last: (u64, u64),
     /// Bytes of blocks that were given up may lie behind what is wanted.
@@ -72,7 +72,7 @@ pub(crate) struct Progress {
 
 /// A block that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct OpenBlock {
     /// Where in the file it begins.
     pub(crate) start: u64,
     /// Tells a block from one that was begun at the same place before.
@@ -81,9 +81,9 @@ pub(crate) struct Block {
     pub(crate) received: u64,
 }
 
-impl Lease {
+impl FileLease {
     /// How far it is. Held while bytes are written, so that nobody takes the lease away in between.
-    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+    pub(crate) fn progress(&self) -> MutexGuard<'_, WriteProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,13 +91,13 @@ impl Lease {
     ///
     /// # Errors
     /// `LeaseExpiredException` if it was taken away.
-    pub(crate) fn writing(&self) -> Result<MutexGuard<'_, Progress>, Exception> {
+    pub(crate) fn writing(&self) -> Result<MutexGuard<'_, WriteProgress>, Exception> {
         let progress = self.progress();
         if progress.is_over { Err(none_held(&self.path, &self.holder)) } else { Ok(progress) }
     }
 
-    fn note(&self, progress: &Progress) -> Note {
-        Note {
+    fn note(&self, progress: &WriteProgress) -> LeaseRecord {
+        LeaseRecord {
             id: self.id,
             inode: self.inode,
             path: self.path.clone(),
@@ -118,9 +118,9 @@ impl Lease {
 
 /// All leases.
 pub(crate) struct Leases {
-    table: Mutex<Table>,
+    table: Mutex<LeaseTable>,
     client: Client,
-    notes: Notes,
+    notes: LeaseStore,
     /// Something is noted that nobody has asked for yet.
     any_noted: AtomicBool,
     /// Held by who takes leases up: another one who asks for one waits until it is there.
@@ -128,20 +128,20 @@ pub(crate) struct Leases {
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    by_inode: BTreeMap<u64, Arc<Lease>>,
+struct LeaseTable {
+    by_inode: BTreeMap<u64, Arc<FileLease>>,
     /// When each holder was last heard of.
     heard: BTreeMap<String, MonoTime>,
     last: u64,
     /// Of the process before, by file, as long as nobody has asked for it.
-    noted: BTreeMap<u64, Note>,
+    noted: BTreeMap<u64, LeaseRecord>,
     /// When this process began.
     began: MonoTime,
 }
 
 /// When another door is to have a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Takes<'a> {
+pub(crate) enum Revocation<'a> {
     /// Not at all: it asks.
     Nothing,
     /// If nothing was heard of its writer for long.
@@ -153,17 +153,17 @@ pub(crate) enum Takes<'a> {
 }
 
 /// Who has a file here.
-pub(crate) enum Held {
+pub(crate) enum LeaseHolder {
     /// Nobody.
     Nobody,
     /// This one, and keeps it.
     By(String),
     /// Somebody had it, and has it no more.
-    Ended(Arc<Lease>),
+    Ended(Arc<FileLease>),
 }
 
 /// What a lease is to be.
-pub(crate) struct Wanted {
+pub(crate) struct LeaseRequest {
     pub(crate) inode: u64,
     pub(crate) path: String,
     pub(crate) holder: String,
@@ -177,7 +177,7 @@ pub(crate) struct Wanted {
 }
 
 /// A file that is being written, to be told of.
-pub(crate) struct OpenFile {
+pub(crate) struct OpenFileInfo {
     pub(crate) inode: u64,
     /// When it was opened.
     pub(crate) path: String,
@@ -187,10 +187,10 @@ pub(crate) struct OpenFile {
 
 impl Leases {
     /// None, but for what the process before has noted.
-    pub(crate) fn new(client: Client, notes: Notes) -> io::Result<Leases> {
-        let noted: BTreeMap<u64, Note> = notes.all()?.into_iter().map(|note| (note.inode, note)).collect();
+    pub(crate) fn new(client: Client, notes: LeaseStore) -> io::Result<Leases> {
+        let noted: BTreeMap<u64, LeaseRecord> = notes.all()?.into_iter().map(|note| (note.inode, note)).collect();
         // Numbers of this process are above those of the one before: an old token names no new lease.
-        let table = Table { last: wall_ns(), began: mono(), noted, ..Table::default() };
+        let table = LeaseTable { last: wall_ns(), began: mono(), noted, ..LeaseTable::default() };
         let any_noted = AtomicBool::new(!table.noted.is_empty());
         Ok(Leases { table: Mutex::new(table), client, notes, any_noted, taking: Mutex::default() })
     }
@@ -199,7 +199,7 @@ impl Leases {
     ///
     /// # Errors
     /// `IOException` if too many files are open; `IllegalArgumentException` for a holder of a very long name.
-    pub(crate) fn give(&self, wanted: Wanted) -> Result<Arc<Lease>, Exception> {
+    pub(crate) fn give(&self, wanted: LeaseRequest) -> Result<Arc<FileLease>, Exception> {
         if wanted.holder.len() > HOLDER_BYTES_MAX {
             return Err(Exception::illegal_argument(format!("a client name of more than {HOLDER_BYTES_MAX} bytes")));
         }
@@ -213,7 +213,7 @@ impl Leases {
         }
         table.last += 1;
         let (id, next) = (table.last, wanted.next);
-        let progress = Progress { next, ..Progress::default() };
+        let progress = WriteProgress { next, ..WriteProgress::default() };
         let (lease, before) = table.insert(wanted, id, progress, now);
         let noted = table.noted.remove(&lease.inode);
         drop(table);
@@ -223,7 +223,7 @@ impl Leases {
     }
 
     /// Takes up what the process before has noted, where `is_it` says so. What cannot be opened just now stays noted.
-    fn take_up(&self, is_it: impl Fn(&Note) -> bool) {
+    fn take_up(&self, is_it: impl Fn(&LeaseRecord) -> bool) {
         if !self.any_noted.load(Ordering::Acquire) {
             return;
         }
@@ -235,7 +235,7 @@ impl Leases {
             self.any_noted.store(false, Ordering::Release);
             return;
         }
-        let wanted: Vec<Note> = self.lock().noted.values().filter(|note| is_it(note)).cloned().collect();
+        let wanted: Vec<LeaseRecord> = self.lock().noted.values().filter(|note| is_it(note)).cloned().collect();
         for note in wanted {
             let opened = self.open(&note);
             if let Err(error) = &opened
@@ -252,9 +252,10 @@ impl Leases {
                 Ok((file, size)) => {
                     let (block, last) = (note.block(size), note.last());
                     let (caller, began) = (note.caller(), table.began);
-                    let progress = Progress { next: note.next, block, last, noted: true, ..Progress::default() };
-                    let Note { id, inode, path, holder, block_bytes, next, .. } = note;
-                    let wanted = Wanted { inode, path, holder, block_bytes, file, caller, machine: None, next };
+                    let progress =
+                        WriteProgress { next: note.next, block, last, noted: true, ..WriteProgress::default() };
+                    let LeaseRecord { id, inode, path, holder, block_bytes, next, .. } = note;
+                    let wanted = LeaseRequest { inode, path, holder, block_bytes, file, caller, machine: None, next };
                     table.insert(wanted, id, progress, began);
                 }
                 Err(error) => {
@@ -267,7 +268,7 @@ impl Leases {
         self.any_noted.store(!self.lock().noted.is_empty(), Ordering::Release);
     }
 
-    fn open(&self, note: &Note) -> Result<(File, u64), Error> {
+    fn open(&self, note: &LeaseRecord) -> Result<(File, u64), Error> {
         let fs = self.client.fs().as_caller(note.caller());
         let file = fs.open(&Target::inode(InodeId(note.inode)), OpenFlags::WRITE)?;
         let size = file.stat()?.attr.size;
@@ -275,33 +276,33 @@ impl Leases {
     }
 
     /// Another door asks who has a file here, and takes it from him if it is to.
-    pub(crate) fn asked(&self, inode: u64, takes: Takes<'_>) -> Held {
+    pub(crate) fn query(&self, inode: u64, takes: Revocation<'_>) -> LeaseHolder {
         let mut table = self.lock();
         let (holder, silence) = match (table.by_inode.get(&inode), table.noted.get(&inode)) {
             (Some(lease), _) => (lease.holder.clone(), table.silence(&lease.holder)),
             (None, Some(note)) => (note.holder.clone(), mono().since_ns(table.began)),
-            (None, None) => return Held::Nobody,
+            (None, None) => return LeaseHolder::Nobody,
         };
         let ends = match takes {
-            Takes::Nothing => false,
-            Takes::Silent => silence > SOFT_NS,
-            Takes::Any => true,
-            Takes::Of(wanted) => *wanted == holder,
+            Revocation::Nothing => false,
+            Revocation::Silent => silence > SOFT_NS,
+            Revocation::Any => true,
+            Revocation::Of(wanted) => *wanted == holder,
         };
         if !ends {
-            return Held::By(holder);
+            return LeaseHolder::By(holder);
         }
         let (lease, noted) = (table.take(inode), table.noted.remove(&inode));
         drop(table);
         noted.inspect(|note| self.notes.remove(note.inode, note.id));
-        if let (Takes::Of(_), Some(lease)) = (takes, &lease) {
+        if let (Revocation::Of(_), Some(lease)) = (takes, &lease) {
             // By what is noted it goes on there.
             let mut progress = lease.progress();
             self.put(lease, &mut progress, 0);
             (progress.is_over, progress.noted) = (true, false);
         }
         self.all_over(lease.clone());
-        lease.map_or(Held::Nobody, Held::Ended)
+        lease.map_or(LeaseHolder::Nobody, LeaseHolder::Ended)
     }
 
     /// Notes the leases that were given `age_ns` ago or before, and are not noted yet.
@@ -316,7 +317,7 @@ impl Leases {
             if is_late { std::mem::take(&mut table.noted) } else { BTreeMap::new() }
         };
         forgotten.values().for_each(|note| self.notes.remove(note.inode, note.id));
-        let old: Vec<Arc<Lease>> =
+        let old: Vec<Arc<FileLease>> =
             self.lock().by_inode.values().filter(|lease| now.since_ns(lease.given) >= age_ns).cloned().collect();
         for lease in old {
             let mut progress = lease.progress();
@@ -331,7 +332,7 @@ impl Leases {
         if !self.notes.are_kept() {
             return;
         }
-        let all: Vec<Arc<Lease>> = self.lock().by_inode.values().cloned().collect();
+        let all: Vec<Arc<FileLease>> = self.lock().by_inode.values().cloned().collect();
         for lease in all {
             let mut progress = lease.progress();
             self.put(&lease, &mut progress, wall_ns());
@@ -339,16 +340,16 @@ impl Leases {
     }
 
     /// The writer has begun another block: what is noted of it has to say so.
-    pub(crate) fn note_block(&self, lease: &Lease, progress: &mut Progress) {
+    pub(crate) fn note_block(&self, lease: &FileLease, progress: &mut WriteProgress) {
         if progress.noted {
             self.put(lease, progress, 0);
         }
     }
 
-    fn put(&self, lease: &Lease, progress: &mut Progress, left_ns: u64) {
+    fn put(&self, lease: &FileLease, progress: &mut WriteProgress, left_ns: u64) {
         // Where bytes of a block that was given up lie behind, the file does not say how far its writer is.
         let may = !progress.is_over && !progress.is_own && !progress.left_behind;
-        let put = may.then(|| self.notes.put(&Note { left_ns, ..lease.note(progress) }));
+        let put = may.then(|| self.notes.put(&LeaseRecord { left_ns, ..lease.note(progress) }));
         if let Some(Err(error)) = &put {
             tracing::warn!(path = lease.path, "a lease cannot be noted, and would be over after a restart: {error}");
         }
@@ -360,7 +361,7 @@ impl Leases {
     }
 
     /// Nothing is written any more under these. Waits for a write that is under way.
-    fn all_over(&self, leases: impl IntoIterator<Item = Arc<Lease>>) {
+    fn all_over(&self, leases: impl IntoIterator<Item = Arc<FileLease>>) {
         for lease in leases {
             let mut progress = lease.progress();
             progress.is_over = true;
@@ -388,7 +389,7 @@ impl Leases {
     ///
     /// # Errors
     /// `LeaseExpiredException` if it has none.
-    pub(crate) fn held(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<Lease>, Exception> {
+    pub(crate) fn held(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<FileLease>, Exception> {
         self.take_up(|note| note.holder == holder);
         let mut table = self.lock();
         let by_path = || table.by_inode.values().find(|lease| lease.path == path && lease.holder == holder);
@@ -401,11 +402,11 @@ impl Leases {
     /// The file of which `holder` writes a block, as far as that is known here.
     pub(crate) fn file_of(&self, block: u64, holder: &str) -> Option<u64> {
         self.take_up(|note| note.holder == holder);
-        let held: Vec<Arc<Lease>> =
+        let held: Vec<Arc<FileLease>> =
             self.lock().by_inode.values().filter(|lease| lease.holder == holder).cloned().collect();
         // Asked without the table: a write may be under way.
         let writes =
-            |lease: &Arc<Lease>| lease.progress().block.is_some_and(|at| block_id(lease.inode, at.start) == block);
+            |lease: &Arc<FileLease>| lease.progress().block.is_some_and(|at| block_id(lease.inode, at.start) == block);
         held.iter().find(|lease| writes(lease)).map(|lease| lease.inode)
     }
 
@@ -415,7 +416,7 @@ impl Leases {
     }
 
     /// What is noted of a lease that is given up elsewhere is so of this one, which goes on where that one was.
-    pub(crate) fn go_on(&self, lease: &Lease, note: &Note, size: u64) -> Result<(), Exception> {
+    pub(crate) fn go_on(&self, lease: &FileLease, note: &LeaseRecord, size: u64) -> Result<(), Exception> {
         let mut progress = lease.writing()?;
         progress.next = note.next;
         progress.block = note.block(size);
@@ -425,19 +426,19 @@ impl Leases {
     }
 
     /// Where leases are noted.
-    pub(crate) fn notes(&self) -> &Notes {
+    pub(crate) fn notes(&self) -> &LeaseStore {
         &self.notes
     }
 
     /// The lease of that number on a file.
-    pub(crate) fn numbered(&self, inode: u64, id: u64) -> Option<Arc<Lease>> {
+    pub(crate) fn numbered(&self, inode: u64, id: u64) -> Option<Arc<FileLease>> {
         self.take_up(|note| note.id == id);
         self.lock().by_inode.get(&inode).filter(|lease| lease.id == id).cloned()
     }
 
     /// The file of a block that is being written, and how many bytes of the block have come; `None` if it is not, here.
     pub(crate) fn received(&self, block: u64) -> Option<(u64, u64)> {
-        let leases: Vec<Arc<Lease>> = self.lock().by_inode.values().cloned().collect();
+        let leases: Vec<Arc<FileLease>> = self.lock().by_inode.values().cloned().collect();
         // Asked without the table: a write may be under way.
         leases.into_iter().find_map(|lease| {
             let written = lease.progress().block?;
@@ -458,22 +459,22 @@ impl Leases {
 
     /// The files of numbers above that are being written, in their order; those of the process before among them, as long as their
     /// writers may go on.
-    pub(crate) fn open_after(&self, inode: u64) -> Vec<OpenFile> {
+    pub(crate) fn open_after(&self, inode: u64) -> Vec<OpenFileInfo> {
         let table = self.lock();
         let above = (Bound::Excluded(inode), Bound::Unbounded);
-        let noted = table.noted.range(above).map(|(_, note)| OpenFile {
+        let noted = table.noted.range(above).map(|(_, note)| OpenFileInfo {
             inode: note.inode,
             path: note.path.clone(),
             holder: note.holder.clone(),
             machine: None,
         });
-        let held = table.by_inode.range(above).map(|(_, lease)| OpenFile {
+        let held = table.by_inode.range(above).map(|(_, lease)| OpenFileInfo {
             inode: lease.inode,
             path: lease.path.clone(),
             holder: lease.holder.clone(),
             machine: lease.machine,
         });
-        let mut all: Vec<OpenFile> = held.chain(noted).collect();
+        let mut all: Vec<OpenFileInfo> = held.chain(noted).collect();
         all.sort_by_key(|open| open.inode);
         all
     }
@@ -489,7 +490,7 @@ impl Leases {
     }
 
     /// Takes a lease away: what is written under it from now on is refused. Waits for a write that is under way.
-    pub(crate) fn end(&self, inode: u64) -> Option<Arc<Lease>> {
+    pub(crate) fn end(&self, inode: u64) -> Option<Arc<FileLease>> {
         let mut table = self.lock();
         let (lease, noted) = (table.take(inode), table.noted.remove(&inode));
         drop(table);
@@ -499,7 +500,7 @@ impl Leases {
     }
 
     /// Ends this lease, unless another one has taken its place.
-    pub(crate) fn end_this(&self, lease: &Arc<Lease>) {
+    pub(crate) fn end_this(&self, lease: &Arc<FileLease>) {
         let mut table = self.lock();
         if table.by_inode.get(&lease.inode).is_some_and(|held| held.id == lease.id) {
             table.take(lease.inode);
@@ -508,31 +509,31 @@ impl Leases {
         self.all_over([lease.clone()]);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, LeaseTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl LeaseTable {
     /// A lease in its place, and the one that was there.
     fn insert(
         &mut self,
-        wanted: Wanted,
+        wanted: LeaseRequest,
         id: u64,
-        progress: Progress,
+        progress: WriteProgress,
         heard: MonoTime,
-    ) -> (Arc<Lease>, Option<Arc<Lease>>) {
-        let Wanted { inode, path, holder, block_bytes, file, caller, machine, .. } = wanted;
+    ) -> (Arc<FileLease>, Option<Arc<FileLease>>) {
+        let LeaseRequest { inode, path, holder, block_bytes, file, caller, machine, .. } = wanted;
         let last = self.heard.entry(holder.clone()).or_insert(heard);
         *last = heard.max(*last);
         let progress = Mutex::new(progress);
         let lease =
-            Arc::new(Lease { id, inode, path, holder, block_bytes, file, caller, machine, given: heard, progress });
+            Arc::new(FileLease { id, inode, path, holder, block_bytes, file, caller, machine, given: heard, progress });
         let before = self.by_inode.insert(inode, lease.clone());
         (lease, before)
     }
 
-    fn take(&mut self, inode: u64) -> Option<Arc<Lease>> {
+    fn take(&mut self, inode: u64) -> Option<Arc<FileLease>> {
         let lease = self.by_inode.remove(&inode)?;
         if !self.by_inode.values().any(|other| other.holder == lease.holder) {
             self.heard.remove(&lease.holder);
@@ -551,14 +552,14 @@ impl Table {
     }
 
     /// Forgets those of whom nothing was heard for very long, and gives them back. Holders are few; files that they write may be many.
-    fn end_silent(&mut self, now: MonoTime) -> Vec<Arc<Lease>> {
+    fn end_silent(&mut self, now: MonoTime) -> Vec<Arc<FileLease>> {
         if self.heard.values().all(|heard| now.since_ns(*heard) <= HARD_NS) {
             return Vec::new();
         }
         let is_silent =
-            |lease: &&Arc<Lease>| self.heard.get(&lease.holder).is_none_or(|heard| now.since_ns(*heard) > HARD_NS);
+            |lease: &&Arc<FileLease>| self.heard.get(&lease.holder).is_none_or(|heard| now.since_ns(*heard) > HARD_NS);
         let silent: Vec<u64> = self.by_inode.values().filter(is_silent).map(|lease| lease.inode).collect();
-        let silent: Vec<Arc<Lease>> = silent.into_iter().filter_map(|inode| self.take(inode)).collect();
+        let silent: Vec<Arc<FileLease>> = silent.into_iter().filter_map(|inode| self.take(inode)).collect();
         for lease in &silent {
             let (path, holder) = (&lease.path, &lease.holder);
             tracing::warn!(path, holder, "a file is closed: nothing was heard of its writer");

@@ -15,42 +15,42 @@
 //! A writer goes on when the server is restarted, and in a cluster at another one.
 //! Leaves to others: rights, history and bytes (the server, through `client`), starting and stopping (`cli`).
 
+mod accounts;
 mod acls;
 mod administration;
-mod batched;
+mod batched_listing;
+mod block_sender;
 mod blocks;
 mod budget;
 mod calls;
-mod changing;
+mod checksum_cache;
 mod checksums;
 mod concat;
 mod connections;
 mod data_service;
-mod doorstep;
-mod elsewhere;
 mod exception;
-mod kept;
+mod file_writes;
+mod guarded_reader;
+mod lease_store;
+mod lease_takeover;
 mod leases;
+mod locations;
+mod moving_instants;
+mod mutations;
 mod name_service;
-mod names;
-mod notes;
-mod past;
-mod places;
-mod principals;
+mod paths;
+mod peer_gateways;
 pub mod proto;
+mod queries;
 mod quotas;
-mod reading;
 mod relay;
 mod replicas;
-mod retries;
+mod retry_cache;
 mod rpc;
-mod sending;
 mod service;
 mod snapshots;
 mod status;
-mod takeover;
 mod transfer;
-mod writing;
 mod xattrs;
 
 #[cfg(test)]
@@ -63,17 +63,17 @@ use std::sync::Arc;
 
 use frieze_client::{Admission, Options};
 
-pub use crate::calls::{Calls, Reading, Writing};
+pub use crate::accounts::{Account, account};
+pub use crate::calls::{Calls, ReadHandle, WriteHandle};
 pub use crate::checksums::FileChecksum;
 use crate::connections::bind;
-pub use crate::connections::{Accepted, Acceptor, Guest, Serve};
+pub use crate::connections::{AcceptedConnection, Acceptor, ConnectionHandler, Guest};
 use crate::data_service::DataService;
-pub use crate::elsewhere::session_of;
 pub use crate::exception::Exception;
 use crate::name_service::NameService;
 pub use crate::name_service::plain;
-pub use crate::principals::{Principal, principal};
-pub use crate::service::Who;
+pub use crate::peer_gateways::session_of;
+pub use crate::service::RemoteUser;
 /// What every message of [`proto`] is.
 pub use prost::Message;
 
@@ -84,7 +84,7 @@ pub const TOKENS: &str = "frieze 2026-11-24 tokens of blocks at the HDFS door";
 
 /// Where the door is and whom it believes.
 #[derive(Clone, Debug)]
-pub struct DoorOptions {
+pub struct HdfsOptions {
     /// Where the name service listens, as `HOST:PORT`: what `fs.defaultFS` names.
     pub listen: String,
     /// Where the data service listens, as `HOST:PORT`; empty for [`DATA_PORT`] of the same host.
@@ -141,20 +141,20 @@ pub enum Error {
 }
 
 /// An open door. Dropped, it is closed.
-pub struct Door {
+pub struct HdfsGateway {
     names: Acceptor,
     data: Acceptor,
     calls: Calls,
 }
 
-impl Door {
+impl HdfsGateway {
     /// Opens the door to the server that `client` names. Ready when it returns. The doors of a cluster believe each other's
     /// tokens: `secret` is the same for all of them. They ask each other who writes a file where the command of `client` is
     /// [`session_of`] that server.
     ///
     /// # Errors
     /// `Listen`, `Beyond`: choose other addresses. `Client`: the server is away.
-    pub fn open(options: &DoorOptions, secret: [u8; 32], client: Options) -> Result<Door, Error> {
+    pub fn open(options: &HdfsOptions, secret: [u8; 32], client: Options) -> Result<HdfsGateway, Error> {
         let name_address = address_of(&options.listen, options.trust)?;
         let data_address = match options.data.as_str() {
             "" => SocketAddr::new(name_address.ip(), DATA_PORT),
@@ -174,7 +174,7 @@ impl Door {
             Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())), options.admission.clone())?;
         let names = Arc::new(NameService::start(service, options.trust)?);
         let names = Acceptor::start(name_listener, names, options.admission.clone())?;
-        Ok(Door { names, data, calls })
+        Ok(HdfsGateway { names, data, calls })
     }
 
     /// Where the name service listens, with the port that was chosen.
@@ -193,7 +193,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for HdfsGateway {
     /// Writers go on at the next process, the youngest too.
     fn drop(&mut self) {
         self.calls.service().leave();

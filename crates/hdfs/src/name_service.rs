@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use frieze_client::{Caller, NOBODY, Seldom};
 
-use crate::connections::{Accepted, Guest, Serve};
-use crate::doorstep::{self, PROOF_MAX};
+use crate::accounts::{Account, account};
+use crate::connections::{AcceptedConnection, ConnectionHandler, Guest};
 use crate::exception::Exception;
-use crate::principals::{Principal, principal};
+use crate::guarded_reader::{self, PROOF_MAX};
 use crate::proto::rpc_error;
 use crate::replicas;
-use crate::rpc::{self, Call, CallId, Failed, Frame, Greeting};
-use crate::service::{PROTOCOL, Service, Who};
+use crate::rpc::{self, Call, CallError, CallId, Greeting, RpcFrame};
+use crate::service::{PROTOCOL, RemoteUser, Service};
 use crate::{Error, Trust};
 
 /// Threads that answer calls. Each may wait for the server.
@@ -57,24 +57,24 @@ const HELD_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct NameService {
     trust: Trust,
     service: Arc<Service>,
-    queue: Mutex<Option<SyncSender<Job>>>,
+    queue: Mutex<Option<SyncSender<QueuedCall>>>,
     turned_away: Seldom,
 }
 
 /// A call to be answered.
-struct Job {
-    who: Arc<Who>,
+struct QueuedCall {
+    user: Arc<RemoteUser>,
     call: Call,
-    writer: Arc<Writer>,
+    writer: Arc<ReplyWriter>,
 }
 
 /// The way back to a client.
-struct Writer(Mutex<TcpStream>);
+struct ReplyWriter(Mutex<TcpStream>);
 
 impl NameService {
     /// Starts the threads.
     pub(crate) fn start(service: &Arc<Service>, trust: Trust) -> Result<NameService, Error> {
-        let (sender, receiver) = sync_channel::<Job>(QUEUE_MAX);
+        let (sender, receiver) = sync_channel::<QueuedCall>(QUEUE_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..THREADS {
             let (service, receiver) = (service.clone(), receiver.clone());
@@ -91,12 +91,12 @@ impl NameService {
         })
     }
 
-    fn converse(&self, accepted: Accepted, writer: &Arc<Writer>) -> io::Result<()> {
-        let Accepted { stream, peer, local, mut guest } = accepted;
+    fn converse(&self, accepted: AcceptedConnection, writer: &Arc<ReplyWriter>) -> io::Result<()> {
+        let AcceptedConnection { stream, peer, local, mut guest } = accepted;
         let stream = &stream;
         stream.set_write_timeout(Some(PROOF_MAX))?;
         let (reached, peer) = (plain(local.ip()), plain(peer.ip()));
-        let mut reader = doorstep::reader(stream);
+        let mut reader = guarded_reader::reader(stream);
         let mut greeting = [0; rpc::GREETING_BYTES];
         reader.read_exact(&mut greeting)?;
         let greeting = match rpc::greeting(&greeting) {
@@ -104,7 +104,7 @@ impl NameService {
             Err(error) => return writer.refuse(None, &error),
         };
         let mut is_simple = greeting == Greeting::Simple;
-        let mut who: Option<Arc<Who>> = None;
+        let mut user: Option<Arc<RemoteUser>> = None;
         let mut is_of_block = false;
         let mut held = Vec::new();
         loop {
@@ -112,38 +112,38 @@ impl NameService {
                 writer.send(&held)?;
                 held.clear();
             }
-            doorstep::rest(&mut reader)?;
+            guarded_reader::rest(&mut reader)?;
             let mut prefix = [0; 4];
             if !read_or_end(&mut reader, &mut prefix)? {
                 return Ok(());
             }
             let frame = match rpc::frame_len(prefix) {
                 // Ended without words, as Hadoop's own servers do: nothing waits for whoever has not said who it is.
-                Ok(len) if who.is_none() && len > rpc::CONTEXT_BYTES_MAX => {
+                Ok(len) if user.is_none() && len > rpc::CONTEXT_BYTES_MAX => {
                     tracing::debug!(len, "a Hadoop client sends too much before it says who it is");
                     return Ok(());
                 }
                 Ok(len) => read_frame(&mut reader, len)?,
                 Err(error) => return writer.refuse(None, &error),
             };
-            let is_large = frame.len() > doorstep::SMALL_BYTES;
+            let is_large = frame.len() > guarded_reader::SMALL_BYTES;
             let frame = rpc::frame(&frame);
-            if who.is_some() && (is_large || reader.buffer().len() > doorstep::SMALL_BYTES / 2) {
-                doorstep::resize(&mut reader, BUFFER_BYTES)?;
+            if user.is_some() && (is_large || reader.buffer().len() > guarded_reader::SMALL_BYTES / 2) {
+                guarded_reader::resize(&mut reader, BUFFER_BYTES)?;
             }
-            if !held.is_empty() && !matches!(frame, Ok(Frame::Call(_) | Frame::Ping)) {
+            if !held.is_empty() && !matches!(frame, Ok(RpcFrame::Call(_) | RpcFrame::Ping)) {
                 // Whoever is turned away for this is told first what those before it came to.
                 writer.send(&held)?;
                 held.clear();
             }
             match frame {
                 Err((id, error)) => return writer.refuse(id.as_ref(), &error),
-                Ok(Frame::Ping) => {}
-                Ok(Frame::Negotiate) if !is_simple => {
+                Ok(RpcFrame::Ping) => {}
+                Ok(RpcFrame::Negotiate) if !is_simple => {
                     is_simple = true;
                     writer.send(&rpc::go_on_simple())?;
                 }
-                Ok(Frame::Context(context)) if is_simple && who.is_none() => {
+                Ok(RpcFrame::Context(context)) if is_simple && user.is_none() => {
                     let protocol = context.protocol.unwrap_or_default();
                     if ![PROTOCOL, replicas::PROTOCOL].contains(&protocol.as_str()) {
                         tracing::debug!(protocol, "a Hadoop client of a protocol that is not served");
@@ -152,32 +152,31 @@ impl NameService {
                     if protocol == replicas::PROTOCOL && claimed.as_deref().is_some_and(replicas::is_block) {
                         // It is whom the kernel proves, and calls nothing else.
                         let nobody = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
-                        let principal = principal(guest.proof, None, self.trust);
-                        let principal =
-                            principal.unwrap_or(Principal { name: claimed.unwrap_or_default(), caller: nobody });
-                        admit(&mut guest, &reader, stream, &principal)?;
-                        who = Some(Arc::new(Who { principal, reached, peer }));
+                        let account = account(guest.proof, None, self.trust);
+                        let account = account.unwrap_or(Account { name: claimed.unwrap_or_default(), caller: nobody });
+                        admit(&mut guest, &reader, stream, &account)?;
+                        user = Some(Arc::new(RemoteUser { account, reached, peer }));
                         is_of_block = true;
                         continue;
                     }
-                    match principal(guest.proof, claimed.as_deref(), self.trust) {
-                        Ok(principal) => {
-                            admit(&mut guest, &reader, stream, &principal)?;
-                            who = Some(Arc::new(Who { principal, reached, peer }));
+                    match account(guest.proof, claimed.as_deref(), self.trust) {
+                        Ok(account) => {
+                            admit(&mut guest, &reader, stream, &account)?;
+                            user = Some(Arc::new(RemoteUser { account, reached, peer }));
                         }
                         Err(exception) => return self.turn_away(writer, &exception),
                     }
                 }
-                Ok(Frame::Call(call)) if is_of_block && call.protocol != replicas::PROTOCOL => {
+                Ok(RpcFrame::Call(call)) if is_of_block && call.protocol != replicas::PROTOCOL => {
                     let words = format!("a connection for one block makes no calls of {}", call.protocol);
                     return self.turn_away(writer, &Exception::authorization(words));
                 }
-                Ok(Frame::Call(call)) => match &who {
-                    Some(who) if SOON.contains(&call.method.as_str()) && self.service.client.is_alone() => {
-                        held.extend(answer(&self.service, who, &call));
+                Ok(RpcFrame::Call(call)) => match &user {
+                    Some(user) if SOON.contains(&call.method.as_str()) && self.service.client.is_alone() => {
+                        held.extend(answer(&self.service, user, &call));
                     }
-                    Some(who) => {
-                        let job = Job { who: who.clone(), call, writer: writer.clone() };
+                    Some(user) => {
+                        let job = QueuedCall { user: user.clone(), call, writer: writer.clone() };
                         if self.queue().is_none_or(|queue| queue.send(job).is_err()) {
                             return Ok(());
                         }
@@ -187,7 +186,7 @@ impl NameService {
                         return self.turn_away(writer, &Exception::authorization(words));
                     }
                 },
-                Ok(Frame::Negotiate | Frame::Context(_)) => {
+                Ok(RpcFrame::Negotiate | RpcFrame::Context(_)) => {
                     let words = "it is said already who calls, or how";
                     return self.turn_away(writer, &Exception::authorization(words));
                 }
@@ -196,24 +195,24 @@ impl NameService {
     }
 
     /// Ends a connection in words. Said in the log now and then only: a client may come again as often as it likes.
-    fn turn_away(&self, writer: &Writer, exception: &Exception) -> io::Result<()> {
+    fn turn_away(&self, writer: &ReplyWriter, exception: &Exception) -> io::Result<()> {
         if let Some(count) = self.turned_away.happened() {
             tracing::info!(count, "Hadoop clients are turned away; the last: {}", exception.message);
         }
         writer.turn_away(exception)
     }
 
-    fn queue(&self) -> Option<SyncSender<Job>> {
+    fn queue(&self) -> Option<SyncSender<QueuedCall>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Serve for NameService {
+impl ConnectionHandler for NameService {
     const NAME: &'static str = "hdfs-name";
 
-    fn serve(&self, accepted: Accepted) {
+    fn serve(&self, accepted: AcceptedConnection) {
         let Ok(back) = accepted.stream.try_clone() else { return };
-        let writer = Arc::new(Writer(Mutex::new(back)));
+        let writer = Arc::new(ReplyWriter(Mutex::new(back)));
         if let Err(error) = self.converse(accepted, &writer) {
             tracing::debug!("a connection of a Hadoop client ended: {error}");
         }
@@ -228,36 +227,36 @@ impl Serve for NameService {
 /// It is said whose the connection is, and believed.
 fn admit(
     guest: &mut Guest,
-    reader: &doorstep::Reader<'_>,
+    reader: &guarded_reader::GuardedReader<'_>,
     stream: &TcpStream,
-    principal: &Principal,
+    account: &Account,
 ) -> io::Result<()> {
-    guest.belongs_to(principal.caller.uid)?;
+    guest.belongs_to(account.caller.uid)?;
     stream.set_write_timeout(Some(SEND_MAX))?;
-    doorstep::admit(reader, SILENCE_MAX)
+    guarded_reader::admit(reader, SILENCE_MAX)
 }
 
-fn answer_all(service: &Service, receiver: &Mutex<Receiver<Job>>) {
+fn answer_all(service: &Service, receiver: &Mutex<Receiver<QueuedCall>>) {
     loop {
         let job = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { who, call, writer }) = job else { return };
-        if let Err(error) = writer.send(&answer(service, &who, &call)) {
+        let Ok(QueuedCall { user, call, writer }) = job else { return };
+        if let Err(error) = writer.send(&answer(service, &user, &call)) {
             tracing::debug!("an answer to a Hadoop client is lost: {error}");
         }
     }
 }
 
 /// The frame that answers a call.
-fn answer(service: &Service, who: &Who, call: &Call) -> Vec<u8> {
-    match service.answer(who, call) {
+fn answer(service: &Service, user: &RemoteUser, call: &Call) -> Vec<u8> {
+    match service.answer(user, call) {
         Ok(reply) => rpc::answer(&call.id, call.retry, &reply),
         Err(exception) => {
-            tracing::debug!(method = call.method, user = who.principal.name, "{exception}");
+            tracing::debug!(method = call.method, user = user.account.name, "{exception}");
             let (class, message) = (exception.class, exception.message.as_str());
             rpc::failure(
                 &call.id,
                 call.retry,
-                Failed { detail: detail_of(&exception), is_fatal: false, class, message },
+                CallError { detail: detail_of(&exception), is_fatal: false, class, message },
             )
         }
     }
@@ -273,12 +272,12 @@ fn detail_of(exception: &Exception) -> i32 {
     }
 }
 
-impl Writer {
+impl ReplyWriter {
     fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(frame)
     }
 
-    fn refuse(&self, id: Option<&CallId>, error: &rpc::Error) -> io::Result<()> {
+    fn refuse(&self, id: Option<&CallId>, error: &rpc::RpcError) -> io::Result<()> {
         tracing::debug!("a Hadoop client is turned away: {error}");
         rpc::refusal(id, error).map_or(Ok(()), |frame| self.send(&frame))
     }
@@ -286,7 +285,11 @@ impl Writer {
     fn turn_away(&self, exception: &Exception) -> io::Result<()> {
         let none = CallId { client: Vec::new(), number: -1 };
         let (class, message) = (exception.class, exception.message.as_str());
-        self.send(&rpc::failure(&none, -1, Failed { detail: rpc_error::UNAUTHORIZED, is_fatal: true, class, message }))
+        self.send(&rpc::failure(
+            &none,
+            -1,
+            CallError { detail: rpc_error::UNAUTHORIZED, is_fatal: true, class, message },
+        ))
     }
 }
 

@@ -7,23 +7,23 @@ use frieze_client::{Caller, FileKind, Quota, Usage};
 
 use crate::exception::Exception;
 use crate::proto::{self, SetQuotaRequest};
-use crate::reading::NO_QUOTA;
-use crate::service::{Asked, Looked, Service};
+use crate::queries::NO_QUOTA;
+use crate::service::{CallContext, ResolvedPath, Service};
 
 /// In a call: leave this one as it is (`HdfsConstants.QUOTA_DONT_SET`). [`NO_QUOTA`] takes it away.
 const AS_IT_IS: u64 = i64::MAX as u64;
 
 impl Service {
     /// Sets one of the quotas of a directory, or both, or takes them away.
-    pub(crate) fn set_quota(&self, asked: Asked<'_>, request: &SetQuotaRequest) -> Result<(), Exception> {
+    pub(crate) fn set_quota(&self, context: CallContext<'_>, request: &SetQuotaRequest) -> Result<(), Exception> {
         let path = &request.path;
-        let target = self.change(asked, path)?;
-        self.check_operator(asked)?;
+        let target = self.change(context, path)?;
+        self.check_operator(context)?;
         if request.storage_type.is_some() {
             return Err(Exception::unsupported(format!("{path}: frieze has no quotas of kinds of storage")));
         }
         let (files, bytes) = (request.namespace_quota, request.storagespace_quota);
-        let is_number = |asked: u64| asked <= AS_IT_IS || asked == NO_QUOTA;
+        let is_number = |quota: u64| quota <= AS_IT_IS || quota == NO_QUOTA;
         if !is_number(files) || !is_number(bytes) || files == 0 {
             return Err(Exception::argument(format!(
                 "Illegal value for nsQuota or dsQuota : {} and {}",
@@ -38,7 +38,7 @@ impl Service {
             return Err(Exception::not_found(format!("Directory does not exist: {path}")));
         }
         let is = fs.quota(&target).map_err(failed)?.map_or(Quota::default(), |(quota, _)| quota);
-        let then = |asked: u64, is: Option<u64>| match asked {
+        let then = |wanted: u64, is: Option<u64>| match wanted {
             NO_QUOTA => None,
             AS_IT_IS => is,
             most => Some(most),
@@ -48,12 +48,16 @@ impl Service {
     }
 
     /// What is used of the quotas of a directory: as counted where it has one.
-    pub(crate) fn quota_usage(&self, asked: Asked<'_>, path: &str) -> Result<proto::GetQuotaUsageResponse, Exception> {
-        let quota = self.quota_and_use(asked, path)?;
+    pub(crate) fn quota_usage(
+        &self,
+        context: CallContext<'_>,
+        path: &str,
+    ) -> Result<proto::GetQuotaUsageResponse, Exception> {
+        let quota = self.quota_and_use(context, path)?;
         let (files, bytes) = match &quota {
             Some((_, used)) => (used.files, used.bytes),
             None => {
-                let sums = self.sums(asked, path)?;
+                let sums = self.sums(context, path)?;
                 (sums.files + sums.directories, sums.bytes)
             }
         };
@@ -68,12 +72,12 @@ impl Service {
     }
 
     /// The quota of a directory. Of the past there is none: it bounds what is done now.
-    pub(crate) fn quota_of(&self, asked: Asked<'_>, path: &str) -> Result<Quota, Exception> {
-        Ok(self.quota_and_use(asked, path)?.map_or(Quota::default(), |(quota, _)| quota))
+    pub(crate) fn quota_of(&self, context: CallContext<'_>, path: &str) -> Result<Quota, Exception> {
+        Ok(self.quota_and_use(context, path)?.map_or(Quota::default(), |(quota, _)| quota))
     }
 
-    fn quota_and_use(&self, asked: Asked<'_>, path: &str) -> Result<Option<(Quota, Usage)>, Exception> {
-        let Looked { fs, target, .. } = self.look(asked, path)?;
+    fn quota_and_use(&self, context: CallContext<'_>, path: &str) -> Result<Option<(Quota, Usage)>, Exception> {
+        let ResolvedPath { fs, target, .. } = self.look(context, path)?;
         match fs.view().is_past() {
             true => Ok(None),
             false => fs.quota(&target).map_err(|error| Exception::of(error, path)),

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use prost::encoding::encode_varint;
 
-use crate::doorstep::Reader;
+use crate::guarded_reader::GuardedReader;
 use crate::transfer::{VERSION, WRITE};
 
 /// How long the right door has to answer a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Hands on a request to write and all that follows it, until one side ends.
-pub(crate) fn relay(stream: &TcpStream, reader: &mut Reader<'_>, door: &str, message: &[u8]) -> io::Result<()> {
+pub(crate) fn relay(stream: &TcpStream, reader: &mut GuardedReader<'_>, door: &str, message: &[u8]) -> io::Result<()> {
     let door: SocketAddr = door.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "no door's address"))?;
     let onward = TcpStream::connect_timeout(&door, CONNECT_MAX)?;
     onward.set_nodelay(true)?;

@@ -9,9 +9,9 @@ use frieze_client::{InodeId, Target, mono};
 use crate::blocks::required;
 use crate::exception::Exception;
 use crate::proto::{DatanodeLocalInfo, GetDatanodeInfoResponse, GetReplicaVisibleLengthRequest, NumberResponse};
-use crate::retries::Answer;
+use crate::retry_cache::CallResult;
 use crate::rpc::Call;
-use crate::service::{Asked, Service, unknown, with};
+use crate::service::{CallContext, Service, unknown, with};
 
 /// The protocol.
 pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
@@ -23,9 +23,9 @@ pub(crate) fn is_block(user: &str) -> bool {
 
 impl Service {
     /// Answers a call of this protocol.
-    pub(crate) fn answer_of_replica(&self, asked: Asked<'_>, call: &Call) -> Answer {
+    pub(crate) fn answer_of_replica(&self, context: CallContext<'_>, call: &Call) -> CallResult {
         match call.method.as_str() {
-            "getReplicaVisibleLength" => with(call, |request| self.visible_length(asked, &request)),
+            "getReplicaVisibleLength" => with(call, |request| self.visible_length(context, &request)),
             "getDatanodeInfo" => with(call, |()| {
                 let local_info = DatanodeLocalInfo {
                     software_version: concat!("frieze ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -41,7 +41,7 @@ impl Service {
     /// How many bytes of a block that is being written readers see.
     fn visible_length(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &GetReplicaVisibleLengthRequest,
     ) -> Result<NumberResponse, Exception> {
         let block = required(request.block.clone())?.block_id;
@@ -50,7 +50,7 @@ impl Service {
                 "Replica not found for {block}: this door has no writer of that block; one that is complete is as long as its location says"
             )));
         };
-        let may = self.fs(asked).access(&Target::inode(InodeId(inode)), READ);
+        let may = self.fs(context).access(&Target::inode(InodeId(inode)), READ);
         may.map_err(|error| Exception::of(error, &format!("block {block}")))?;
         Ok(NumberResponse { number })
     }

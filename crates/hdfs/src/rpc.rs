@@ -5,7 +5,7 @@
 //! holds a header and what it is about, which the header's call number tells: a call (the name of the method, then its
 //! parameters), or something of the connection itself.
 //!
-//! Guarantees: whatever bytes come, the answer is a value or an [`Error`] that says how Hadoop's servers call it; nothing
+//! Guarantees: whatever bytes come, the answer is a value or an [`RpcError`] that says how Hadoop's servers call it; nothing
 //! is taken on trust that says how long something is.
 
 use prost::Message;
@@ -42,7 +42,7 @@ pub(crate) enum Greeting {
 
 /// A frame from a client.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Frame {
+pub(crate) enum RpcFrame {
     /// Who calls.
     Context(IpcConnectionContext),
     /// It asks how to prove itself.
@@ -79,7 +79,7 @@ pub(crate) struct CallId {
 
 /// Bytes that are no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
+pub(crate) enum RpcError {
     /// Somebody speaks something else.
     #[error("the connection does not begin with hrpc")]
     NotHadoop,
@@ -124,18 +124,18 @@ pub(crate) enum Error {
 ///
 /// # Errors
 /// `NotHadoop`, `Version`, `Authentication`.
-pub(crate) fn greeting(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, Error> {
+pub(crate) fn greeting(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, RpcError> {
     let [h, r, p, c, version, _, authentication] = *bytes;
     if [h, r, p, c] != *b"hrpc" {
-        return Err(Error::NotHadoop);
+        return Err(RpcError::NotHadoop);
     }
     if version != VERSION {
-        return Err(Error::Version { found: version });
+        return Err(RpcError::Version { found: version });
     }
     match authentication {
         0 => Ok(Greeting::Simple),
         0xDF => Ok(Greeting::Sasl),
-        found => Err(Error::Authentication { found }),
+        found => Err(RpcError::Authentication { found }),
     }
 }
 
@@ -143,40 +143,40 @@ pub(crate) fn greeting(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, Error> 
 ///
 /// # Errors
 /// `Length`.
-pub(crate) fn frame_len(prefix: [u8; 4]) -> Result<usize, Error> {
+pub(crate) fn frame_len(prefix: [u8; 4]) -> Result<usize, RpcError> {
     let len = u32::from_be_bytes(prefix);
-    if len as usize > FRAME_BYTES_MAX { Err(Error::Length { len }) } else { Ok(len as usize) }
+    if len as usize > FRAME_BYTES_MAX { Err(RpcError::Length { len }) } else { Ok(len as usize) }
 }
 
 /// Reads a frame. With an error comes the call that it is about, if that could be read.
-pub(crate) fn frame(mut bytes: &[u8]) -> Result<Frame, (Option<CallId>, Error)> {
+pub(crate) fn frame(mut bytes: &[u8]) -> Result<RpcFrame, (Option<CallId>, RpcError)> {
     let header: RpcRequestHeader = next(&mut bytes, "header").map_err(|error| (None, error))?;
     if header.client_id.len() > CLIENT_ID_BYTES_MAX {
         let why = format!("a client id of {} bytes: at most {CLIENT_ID_BYTES_MAX}", header.client_id.len());
-        return Err((None, Error::Malformed { part: "header", why }));
+        return Err((None, RpcError::Malformed { part: "header", why }));
     }
     let id = CallId { client: header.client_id, number: header.call_id };
     body(&mut bytes, &id, header.rpc_kind, header.retry_count).map_err(|error| (Some(id), error))
 }
 
-fn body(bytes: &mut &[u8], id: &CallId, kind: Option<i32>, retry: Option<i32>) -> Result<Frame, Error> {
+fn body(bytes: &mut &[u8], id: &CallId, kind: Option<i32>, retry: Option<i32>) -> Result<RpcFrame, RpcError> {
     match id.number {
-        CALL_CONTEXT => Ok(Frame::Context(next(bytes, "connection context")?)),
-        CALL_PING => Ok(Frame::Ping),
+        CALL_CONTEXT => Ok(RpcFrame::Context(next(bytes, "connection context")?)),
+        CALL_PING => Ok(RpcFrame::Ping),
         CALL_SASL => {
             let message: RpcSasl = next(bytes, "authentication")?;
-            if message.state == sasl::NEGOTIATE { Ok(Frame::Negotiate) } else { Err(Error::Sasl) }
+            if message.state == sasl::NEGOTIATE { Ok(RpcFrame::Negotiate) } else { Err(RpcError::Sasl) }
         }
         number if number < 0 => {
-            Err(Error::Malformed { part: "header", why: format!("there is no call number {number}") })
+            Err(RpcError::Malformed { part: "header", why: format!("there is no call number {number}") })
         }
         _ => {
             let kind = kind.unwrap_or(RPC_PROTOCOL_BUFFER);
             if kind != RPC_PROTOCOL_BUFFER {
-                return Err(Error::Kind { kind });
+                return Err(RpcError::Kind { kind });
             }
             let header: RequestHeader = next(bytes, "method")?;
-            Ok(Frame::Call(Call {
+            Ok(RpcFrame::Call(Call {
                 id: id.clone(),
                 retry: retry.unwrap_or(-1),
                 protocol: header.declaring_class_protocol_name,
@@ -202,7 +202,7 @@ pub(crate) fn answer(id: &CallId, retry: i32, reply: &[u8]) -> Vec<u8> {
 
 /// What a call, or a connection, failed with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed<'a> {
+pub(crate) struct CallError<'a> {
     /// One of [`rpc_error`].
     pub(crate) detail: i32,
     /// The connection ends behind it.
@@ -214,7 +214,7 @@ pub(crate) struct Failed<'a> {
 }
 
 /// A frame that says what a call failed with.
-pub(crate) fn failure(id: &CallId, retry: i32, failed: Failed<'_>) -> Vec<u8> {
+pub(crate) fn failure(id: &CallId, retry: i32, failed: CallError<'_>) -> Vec<u8> {
     let header = RpcResponseHeader {
         call_id: id.number as u32,
         status: if failed.is_fatal { rpc_status::FATAL } else { rpc_status::ERROR },
@@ -229,22 +229,22 @@ pub(crate) fn failure(id: &CallId, retry: i32, failed: Failed<'_>) -> Vec<u8> {
 }
 
 /// A frame that refuses what cannot be read; the connection ends behind it. `None` for who speaks something else.
-pub(crate) fn refusal(id: Option<&CallId>, error: &Error) -> Option<Vec<u8>> {
+pub(crate) fn refusal(id: Option<&CallId>, error: &RpcError) -> Option<Vec<u8>> {
     let (class, detail) = match error {
-        Error::NotHadoop => return None,
-        Error::Version { .. } => ("org.apache.hadoop.ipc.RPC$VersionMismatch", rpc_error::VERSION_MISMATCH),
-        Error::Authentication { .. } | Error::Sasl => {
+        RpcError::NotHadoop => return None,
+        RpcError::Version { .. } => ("org.apache.hadoop.ipc.RPC$VersionMismatch", rpc_error::VERSION_MISMATCH),
+        RpcError::Authentication { .. } | RpcError::Sasl => {
             ("org.apache.hadoop.security.AccessControlException", rpc_error::UNAUTHORIZED)
         }
-        Error::Length { .. } | Error::Kind { .. } => (RPC_SERVER_EXCEPTION, rpc_error::INVALID_RPC_HEADER),
-        Error::Malformed { .. } => (RPC_SERVER_EXCEPTION, rpc_error::DESERIALIZING_REQUEST),
+        RpcError::Length { .. } | RpcError::Kind { .. } => (RPC_SERVER_EXCEPTION, rpc_error::INVALID_RPC_HEADER),
+        RpcError::Malformed { .. } => (RPC_SERVER_EXCEPTION, rpc_error::DESERIALIZING_REQUEST),
     };
     let none = CallId { client: Vec::new(), number: -1 };
-    let failed = Failed { detail, is_fatal: true, class, message: &error.to_string() };
+    let failed = CallError { detail, is_fatal: true, class, message: &error.to_string() };
     Some(failure(id.unwrap_or(&none), -1, failed))
 }
 
-/// The answer to [`Frame::Negotiate`]: go on without.
+/// The answer to [`RpcFrame::Negotiate`]: go on without.
 pub(crate) fn go_on_simple() -> Vec<u8> {
     let id = CallId { client: Vec::new(), number: CALL_SASL };
     let message = RpcSasl { version: Some(0), state: sasl::SUCCESS, token: None, auths: Vec::new() };
@@ -266,14 +266,14 @@ fn framed(header: &RpcResponseHeader, reply: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// The next message with its length in front.
-pub(crate) fn next<M: Message + Default>(bytes: &mut &[u8], part: &'static str) -> Result<M, Error> {
+pub(crate) fn next<M: Message + Default>(bytes: &mut &[u8], part: &'static str) -> Result<M, RpcError> {
     let message = take(bytes, part)?;
-    M::decode(message).map_err(|error| Error::Malformed { part, why: error.to_string() })
+    M::decode(message).map_err(|error| RpcError::Malformed { part, why: error.to_string() })
 }
 
 /// The next bytes with their length in front.
-fn take<'b>(bytes: &mut &'b [u8], part: &'static str) -> Result<&'b [u8], Error> {
-    let malformed = |why: &str| Error::Malformed { part, why: why.to_owned() };
+fn take<'b>(bytes: &mut &'b [u8], part: &'static str) -> Result<&'b [u8], RpcError> {
+    let malformed = |why: &str| RpcError::Malformed { part, why: why.to_owned() };
     let len = decode_varint(bytes).map_err(|error| malformed(&error.to_string()))?;
     let len = usize::try_from(len).ok().filter(|&len| len <= bytes.len());
     let (taken, rest) = bytes.split_at(len.ok_or_else(|| malformed("it is longer than its frame"))?);

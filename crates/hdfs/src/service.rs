@@ -1,7 +1,7 @@
 //! The name service: every call of Hadoop's `ClientProtocol`, and which function answers it.
 //!
-//! Calls that look are in [`crate::reading`], those that change names and attributes in [`crate::changing`], those that write
-//! files in [`crate::writing`]. What frieze has nothing of is answered so where that is an answer (no encryption zone, no
+//! Calls that look are in [`crate::queries`], those that change names and attributes in [`crate::mutations`], those that write
+//! files in [`crate::file_writes`]. What frieze has nothing of is answered so where that is an answer (no encryption zone, no
 //! erasure coding, no access list), and refused in words where it is not.
 
 use std::convert::Infallible;
@@ -17,24 +17,24 @@ use frieze_base::MonoTime;
 use frieze_client::{Client, Fs, InodeId, NodeId, Reason, Target};
 use prost::Message;
 
-use crate::blocks::{BLOCK_BYTES, Mint};
+use crate::accounts::{Account, AccountNames};
+use crate::blocks::{BLOCK_BYTES, TokenMint};
 use crate::exception::{Exception, malformed};
 use crate::leases::Leases;
-use crate::names::{Place, numbered, place, shown};
-use crate::past::{self, Moving};
-use crate::principals::{Names, Principal};
+use crate::moving_instants::{self, MovingInstants};
+use crate::paths::{ParsedPath, numbered, place, shown};
 use crate::proto::{self, ResultResponse, checksum};
 use crate::replicas;
-use crate::retries::{Answer, Retries};
+use crate::retry_cache::{CallResult, RetryCache};
 use crate::rpc::{Call, CallId};
-use crate::status::Reader;
+use crate::status::BlockClient;
 
 /// The protocol that is served.
 pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
 
 /// Where blocks are read and written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DataPlace {
+pub(crate) struct DataAddress {
     /// The address, if it is one; else the one by which a client reached the name service.
     pub(crate) ip: Option<IpAddr>,
     /// The port.
@@ -46,14 +46,14 @@ pub(crate) struct Service {
     pub(crate) client: Client,
     /// Which server of the cluster this is.
     pub(crate) node: NodeId,
-    pub(crate) names: Names,
-    pub(crate) mint: Mint,
+    pub(crate) names: AccountNames,
+    pub(crate) mint: TokenMint,
     /// Signs what this door says to others.
-    pub(crate) between_doors: Mint,
+    pub(crate) between_doors: TokenMint,
     pub(crate) leases: Leases,
-    pub(crate) moving: Moving,
-    pub(crate) retries: Retries,
-    pub(crate) data: DataPlace,
+    pub(crate) moving: MovingInstants,
+    pub(crate) retries: RetryCache,
+    pub(crate) data: DataAddress,
     /// Where the name service listens, once it does: it answers for replicas too.
     pub(crate) names_port: OnceLock<u16>,
     /// When this process began.
@@ -109,9 +109,9 @@ impl Drop for Service {
 
 /// Who calls.
 #[derive(Clone, Debug)]
-pub struct Who {
+pub struct RemoteUser {
     /// Whom the connection speaks for.
-    pub principal: Principal,
+    pub account: Account,
     /// Which address of this machine it reached.
     pub reached: IpAddr,
     /// From which it came.
@@ -120,34 +120,34 @@ pub struct Who {
 
 /// A call under way: who asks, and from which program; no program if that is not known.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) who: &'a Who,
+pub(crate) struct CallContext<'a> {
+    pub(crate) user: &'a RemoteUser,
     pub(crate) program: &'a [u8],
 }
 
-impl Asked<'_> {
+impl CallContext<'_> {
     /// Who holds a lease that this program asks for by the name it calls itself: others may say that name, but not as this user.
     pub(crate) fn holder(&self, client_name: &str) -> String {
-        format!("{client_name} of {}", self.who.principal.caller.uid)
+        format!("{client_name} of {}", self.user.account.caller.uid)
     }
 
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader { caller: Some(&self.who.principal.caller), reached: self.who.reached, peer: self.who.peer }
+    pub(crate) fn reader(&self) -> BlockClient<'_> {
+        BlockClient { caller: Some(&self.user.account.caller), reached: self.user.reached, peer: self.user.peer }
     }
 }
 
 impl Service {
     /// Answers a call. One that changes something runs once, however often it is sent.
-    pub(crate) fn answer(&self, who: &Who, call: &Call) -> Answer {
-        let asked = Asked { who, program: &call.id.client };
+    pub(crate) fn answer(&self, user: &RemoteUser, call: &Call) -> CallResult {
+        let context = CallContext { user, program: &call.id.client };
         if call.protocol == replicas::PROTOCOL {
-            return self.answer_of_replica(asked, call);
+            return self.answer_of_replica(context, call);
         }
         if call.protocol != PROTOCOL {
             return Err(Exception::no_such_protocol(format!("Unknown protocol: {}", call.protocol)));
         }
         if !RUN_ONCE.contains(&call.method.as_str()) {
-            return self.run(asked, call);
+            return self.run(context, call);
         }
         if self.is_safe.load(Ordering::Acquire) {
             return Err(Exception::safe_mode(format!(
@@ -157,21 +157,21 @@ impl Service {
         }
         // What has no number does not come again under it.
         if call.id == CallId::default() {
-            return self.run(asked, call);
+            return self.run(context, call);
         }
         // Whoever says another's number is not told what that one was.
-        let client = [who.principal.caller.uid.to_be_bytes().as_slice(), &call.id.client].concat();
-        self.retries.once(&CallId { client, number: call.id.number }, || self.run(asked, call))
+        let client = [user.account.caller.uid.to_be_bytes().as_slice(), &call.id.client].concat();
+        self.retries.once(&CallId { client, number: call.id.number }, || self.run(context, call))
     }
 
     /// Whether this door refuses changes; an operator may have it do so. Other doors go on, and so do transfers that have begun.
     fn set_safe_mode(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::SetSafeModeRequest,
     ) -> Result<ResultResponse, Exception> {
         if request.action != proto::SAFEMODE_GET {
-            self.check_operator(asked)?;
+            self.check_operator(context)?;
             self.is_safe.store(request.action == proto::SAFEMODE_ENTER, Ordering::Release);
         }
         Ok(ResultResponse { result: self.is_safe.load(Ordering::Acquire) })
@@ -181,8 +181,8 @@ impl Service {
     ///
     /// # Errors
     /// `AccessControlException`.
-    pub(crate) fn check_operator(&self, asked: Asked<'_>) -> Result<(), Exception> {
-        let Principal { name, caller } = &asked.who.principal;
+    pub(crate) fn check_operator(&self, context: CallContext<'_>) -> Result<(), Exception> {
+        let Account { name, caller } = &context.user.account;
         match [0, self.client.hello().uid].contains(&caller.uid) {
             true => Ok(()),
             false => Err(Exception::access_control(format!(
@@ -191,37 +191,37 @@ impl Service {
         }
     }
 
-    fn run(&self, asked: Asked<'_>, call: &Call) -> Answer {
+    fn run(&self, context: CallContext<'_>, call: &Call) -> CallResult {
         match call.method.as_str() {
-            "getFileInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, true)),
-            "getFileLinkInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, false)),
+            "getFileInfo" => with(call, |path: proto::PathRequest| self.file_info(context, &path.path, true)),
+            "getFileLinkInfo" => with(call, |path: proto::PathRequest| self.file_info(context, &path.path, false)),
             "getLocatedFileInfo" => with(call, |request: proto::GetLocatedFileInfoRequest| {
-                self.located_file_info(asked, request.src.as_deref().unwrap_or_default())
+                self.located_file_info(context, request.src.as_deref().unwrap_or_default())
             }),
-            "getListing" => with(call, |request| self.listing(asked, &request)),
-            "getBatchedListing" => with(call, |request| self.batched_listing(asked, &request)),
-            "getBlockLocations" => with(call, |request| self.block_locations(asked, &request)),
-            "getContentSummary" => with(call, |path: proto::PathRequest| self.content_summary(asked, &path.path)),
-            "getQuotaUsage" => with(call, |path: proto::PathRequest| self.quota_usage(asked, &path.path)),
-            "getPreferredBlockSize" => with(call, |path: proto::PathRequest| self.block_size(asked, &path.path)),
-            "getAclStatus" => with(call, |path: proto::PathRequest| self.acl_status(asked, &path.path)),
-            "checkAccess" => with(call, |request| self.check_access(asked, &request)),
-            "isFileClosed" => with(call, |path: proto::PathRequest| self.is_file_closed(asked, &path.path)),
+            "getListing" => with(call, |request| self.listing(context, &request)),
+            "getBatchedListing" => with(call, |request| self.batched_listing(context, &request)),
+            "getBlockLocations" => with(call, |request| self.block_locations(context, &request)),
+            "getContentSummary" => with(call, |path: proto::PathRequest| self.content_summary(context, &path.path)),
+            "getQuotaUsage" => with(call, |path: proto::PathRequest| self.quota_usage(context, &path.path)),
+            "getPreferredBlockSize" => with(call, |path: proto::PathRequest| self.block_size(context, &path.path)),
+            "getAclStatus" => with(call, |path: proto::PathRequest| self.acl_status(context, &path.path)),
+            "checkAccess" => with(call, |request| self.check_access(context, &request)),
+            "isFileClosed" => with(call, |path: proto::PathRequest| self.is_file_closed(context, &path.path)),
             "getFsStats" => with(call, |()| self.stats()),
             "getFsReplicatedBlockStats" => with(call, |()| self.replicated_block_stats()),
             "getFsECBlockGroupStats" => with(call, |()| Ok(self.erasure_coded_stats())),
-            "listCorruptFileBlocks" => with(call, |request| self.corrupt_files(asked, &request)),
-            "listOpenFiles" => with(call, |request| self.open_files(asked, &request)),
+            "listCorruptFileBlocks" => with(call, |request| self.corrupt_files(context, &request)),
+            "listOpenFiles" => with(call, |request| self.open_files(context, &request)),
             "getServerDefaults" => with(call, |()| Ok(server_defaults())),
-            "getDatanodeReport" => with(call, |request| self.datanode_report(asked, &request)),
+            "getDatanodeReport" => with(call, |request| self.datanode_report(context, &request)),
             "getStoragePolicies" => {
                 with(call, |()| Ok(proto::GetStoragePoliciesResponse { policies: vec![storage_policy()] }))
             }
             "getStoragePolicy" => with(call, |path: proto::PathRequest| {
-                self.file_info(asked, &path.path, true)?;
+                self.file_info(context, &path.path, true)?;
                 Ok(proto::GetStoragePolicyResponse { storage_policy: Some(storage_policy()) })
             }),
-            "setSafeMode" => with(call, |request| self.set_safe_mode(asked, &request)),
+            "setSafeMode" => with(call, |request| self.set_safe_mode(context, &request)),
             // There is none of it: an answer without one.
             "getEZForPath"
             | "getErasureCodingPolicy"
@@ -242,50 +242,50 @@ impl Service {
             "msync" => Ok(Vec::new()),
             "getHAServiceState" => with(call, |()| Ok(proto::HaServiceStateResponse { state: proto::ACTIVE })),
 
-            "mkdirs" => with(call, |request| self.mkdirs(asked, &request)),
-            "rename" => with(call, |request| self.rename(asked, &request)),
-            "rename2" => with(call, |request| self.rename_or_fail(asked, &request)),
-            "delete" => with(call, |request| self.delete(asked, &request)),
-            "setPermission" => with(call, |request| self.set_permission(asked, &request)),
-            "setOwner" => with(call, |request| self.set_owner(asked, &request)),
-            "setTimes" => with(call, |request| self.set_times(asked, &request)),
-            "getXAttrs" => with(call, |request| self.xattrs(asked, &request)),
-            "listXAttrs" => with(call, |request| self.xattr_names(asked, &request)),
-            "setQuota" => with(call, |request| self.set_quota(asked, &request)),
-            "setXAttr" => with(call, |request| self.set_xattr(asked, &request)),
-            "removeXAttr" => with(call, |request| self.remove_xattr(asked, &request)),
-            "modifyAclEntries" => with(call, |request| self.modify_acl(asked, &request)),
-            "removeAclEntries" => with(call, |request| self.remove_acl_entries(asked, &request)),
-            "removeDefaultAcl" => with(call, |request| self.remove_default_acl(asked, &request)),
-            "removeAcl" => with(call, |request| self.remove_acl(asked, &request)),
-            "setAcl" => with(call, |request| self.set_acl(asked, &request)),
-            "concat" => with(call, |request| self.concat(asked, &request)),
-            "setReplication" => with(call, |request| self.set_replication(asked, &request)),
-            "truncate" => with(call, |request| self.truncate(asked, &request)),
+            "mkdirs" => with(call, |request| self.mkdirs(context, &request)),
+            "rename" => with(call, |request| self.rename(context, &request)),
+            "rename2" => with(call, |request| self.rename_or_fail(context, &request)),
+            "delete" => with(call, |request| self.delete(context, &request)),
+            "setPermission" => with(call, |request| self.set_permission(context, &request)),
+            "setOwner" => with(call, |request| self.set_owner(context, &request)),
+            "setTimes" => with(call, |request| self.set_times(context, &request)),
+            "getXAttrs" => with(call, |request| self.xattrs(context, &request)),
+            "listXAttrs" => with(call, |request| self.xattr_names(context, &request)),
+            "setQuota" => with(call, |request| self.set_quota(context, &request)),
+            "setXAttr" => with(call, |request| self.set_xattr(context, &request)),
+            "removeXAttr" => with(call, |request| self.remove_xattr(context, &request)),
+            "modifyAclEntries" => with(call, |request| self.modify_acl(context, &request)),
+            "removeAclEntries" => with(call, |request| self.remove_acl_entries(context, &request)),
+            "removeDefaultAcl" => with(call, |request| self.remove_default_acl(context, &request)),
+            "removeAcl" => with(call, |request| self.remove_acl(context, &request)),
+            "setAcl" => with(call, |request| self.set_acl(context, &request)),
+            "concat" => with(call, |request| self.concat(context, &request)),
+            "setReplication" => with(call, |request| self.set_replication(context, &request)),
+            "truncate" => with(call, |request| self.truncate(context, &request)),
 
-            "createSnapshot" => with(call, |request| self.create_snapshot(asked, &request)),
-            "deleteSnapshot" => with(call, |request| self.delete_snapshot(asked, &request)),
-            "renameSnapshot" => with(call, |request| self.rename_snapshot(asked, &request)),
-            "allowSnapshot" => with(call, |path: proto::PathRequest| self.allow_snapshot(asked, &path.path)),
-            "disallowSnapshot" => with(call, |path: proto::PathRequest| self.disallow_snapshot(asked, &path.path)),
-            "getSnapshottableDirListing" => with(call, |()| self.snapshotted_directories(asked)),
-            "getSnapshotListing" => with(call, |path: proto::PathRequest| self.snapshot_listing(asked, &path.path)),
-            "getSnapshotDiffReport" => with(call, |request| self.snapshot_diff(asked, &request)),
+            "createSnapshot" => with(call, |request| self.create_snapshot(context, &request)),
+            "deleteSnapshot" => with(call, |request| self.delete_snapshot(context, &request)),
+            "renameSnapshot" => with(call, |request| self.rename_snapshot(context, &request)),
+            "allowSnapshot" => with(call, |path: proto::PathRequest| self.allow_snapshot(context, &path.path)),
+            "disallowSnapshot" => with(call, |path: proto::PathRequest| self.disallow_snapshot(context, &path.path)),
+            "getSnapshottableDirListing" => with(call, |()| self.snapshotted_directories(context)),
+            "getSnapshotListing" => with(call, |path: proto::PathRequest| self.snapshot_listing(context, &path.path)),
+            "getSnapshotDiffReport" => with(call, |request| self.snapshot_diff(context, &request)),
 
-            "create" => with(call, |request| self.create(asked, &request)),
-            "append" => with(call, |request| self.append(asked, &request)),
-            "addBlock" => with(call, |request| self.add_block(asked, &request)),
-            "abandonBlock" => with(call, |request| self.abandon_block(asked, &request)),
-            "complete" => with(call, |request| self.complete(asked, &request)),
-            "fsync" => with(call, |request| self.fsync(asked, &request)),
-            "getAdditionalDatanode" => with(call, |request| self.additional_place(asked, &request)),
-            "updateBlockForPipeline" => with(call, |request| self.update_block(asked, &request)),
-            "updatePipeline" => with(call, |request| self.update_pipeline(asked, &request)),
+            "create" => with(call, |request| self.create(context, &request)),
+            "append" => with(call, |request| self.append(context, &request)),
+            "addBlock" => with(call, |request| self.add_block(context, &request)),
+            "abandonBlock" => with(call, |request| self.abandon_block(context, &request)),
+            "complete" => with(call, |request| self.complete(context, &request)),
+            "fsync" => with(call, |request| self.fsync(context, &request)),
+            "getAdditionalDatanode" => with(call, |request| self.additional_place(context, &request)),
+            "updateBlockForPipeline" => with(call, |request| self.update_block(context, &request)),
+            "updatePipeline" => with(call, |request| self.update_pipeline(context, &request)),
             "renewLease" => with(call, |request: proto::RenewLeaseRequest| {
-                self.leases.renew(&asked.holder(&request.client_name));
+                self.leases.renew(&context.holder(&request.client_name));
                 Ok(())
             }),
-            "recoverLease" => with(call, |request| self.recover_lease(asked, &request)),
+            "recoverLease" => with(call, |request| self.recover_lease(context, &request)),
             // A client tells which replicas it found damaged. Its read has not ended well, so the next one of the file is verified here, and
             // what is damaged is named in the log.
             "reportBadBlocks" => Ok(Vec::new()),
@@ -300,16 +300,16 @@ impl Service {
     }
 
     /// The file system for the caller. What it makes belongs to the group of its directory, as in HDFS.
-    pub(crate) fn fs(&self, asked: Asked<'_>) -> Fs {
-        self.client.fs().as_caller(asked.who.principal.caller.clone()).sharing_group()
+    pub(crate) fn fs(&self, context: CallContext<'_>) -> Fs {
+        self.client.fs().as_caller(context.user.account.caller.clone()).sharing_group()
     }
 
     /// What a path means. One by the number of a file means the path that it has now, to who may list its directory: refusals on the way
     /// name names, and a number is to tell nobody one that he could not have listed.
-    fn place(&self, asked: Asked<'_>, path: &str) -> Result<Place, Exception> {
+    fn place(&self, context: CallContext<'_>, path: &str) -> Result<ParsedPath, Exception> {
         let Some((number, rest)) = numbered(path) else { return place(path) };
         let gone = || Exception::not_found(format!("File for given inode path does not exist: {path}"));
-        let found = self.fs(asked).path_of(InodeId(number)).map_err(|error| match error.reason() {
+        let found = self.fs(context).path_of(InodeId(number)).map_err(|error| match error.reason() {
             Reason::NoAttribute | Reason::NotFound | Reason::StaleHandle => gone(),
             Reason::AccessDenied => Exception::access_control(format!("Permission denied: {path}")),
             _ => Exception::of(error, path),
@@ -322,16 +322,20 @@ impl Service {
     ///
     /// # Errors
     /// As what the path needs looked up.
-    pub(crate) fn look(&self, asked: Asked<'_>, path: &str) -> Result<Looked, Exception> {
-        let fs = self.fs(asked);
-        match self.place(asked, path)? {
-            Place::Now(path) => Ok(Looked { fs, target: Target::path(path), shows: Shows::Names }),
-            Place::At(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Instants }),
-            Place::Snapshots(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Snapshots }),
-            Place::Past(past) => {
-                let (fs, target) = past::view(&self.client, &self.moving, asked.program, &fs, &past)
+    pub(crate) fn look(&self, context: CallContext<'_>, path: &str) -> Result<ResolvedPath, Exception> {
+        let fs = self.fs(context);
+        match self.place(context, path)? {
+            ParsedPath::Now(path) => Ok(ResolvedPath { fs, target: Target::path(path), shows: DirectoryView::Names }),
+            ParsedPath::At(directory) => {
+                Ok(ResolvedPath { fs, target: Target::path(directory), shows: DirectoryView::Instants })
+            }
+            ParsedPath::Snapshots(directory) => {
+                Ok(ResolvedPath { fs, target: Target::path(directory), shows: DirectoryView::Snapshots })
+            }
+            ParsedPath::Past(past) => {
+                let (fs, target) = moving_instants::view(&self.client, &self.moving, context.program, &fs, &past)
                     .map_err(|error| Exception::of(error, path))?;
-                Ok(Looked { fs, target, shows: Shows::Names })
+                Ok(ResolvedPath { fs, target, shows: DirectoryView::Names })
             }
         }
     }
@@ -340,28 +344,28 @@ impl Service {
     ///
     /// # Errors
     /// `SnapshotAccessControlException` for the past.
-    pub(crate) fn change(&self, asked: Asked<'_>, path: &str) -> Result<Target, Exception> {
-        match self.place(asked, path)? {
-            Place::Now(path) => Ok(Target::under(InodeId::ROOT, path)),
-            Place::At(_) | Place::Snapshots(_) | Place::Past(_) => Err(Exception::past_of(path)),
+    pub(crate) fn change(&self, context: CallContext<'_>, path: &str) -> Result<Target, Exception> {
+        match self.place(context, path)? {
+            ParsedPath::Now(path) => Ok(Target::under(InodeId::ROOT, path)),
+            ParsedPath::At(_) | ParsedPath::Snapshots(_) | ParsedPath::Past(_) => Err(Exception::past_of(path)),
         }
     }
 }
 
 /// What a path names.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct ResolvedPath {
     /// The view.
     pub(crate) fs: Fs,
     /// The file there.
     pub(crate) target: Target,
     /// What it shows if it is a directory.
-    pub(crate) shows: Shows,
+    pub(crate) shows: DirectoryView,
 }
 
 /// What a directory shows when it is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shows {
+pub(crate) enum DirectoryView {
     /// The names in it.
     Names,
     /// The instants that have a name: it is the `.at` of the directory.
@@ -378,7 +382,7 @@ pub(crate) fn unknown(method: &str, protocol: &str) -> Exception {
 pub(crate) fn with<Q: Message + Default, R: Message>(
     call: &Call,
     answer: impl FnOnce(Q) -> Result<R, Exception>,
-) -> Answer {
+) -> CallResult {
     let request = Q::decode(call.parameters.as_slice()).map_err(|error| malformed(&call.method, &error))?;
     Ok(answer(request)?.encode_to_vec())
 }

@@ -17,10 +17,10 @@ use frieze_client::{
 use frieze_hlc::Hlc;
 
 use crate::exception::Exception;
-use crate::names::{SNAPSHOT_NAME, shown, split};
+use crate::paths::{SNAPSHOT_NAME, shown, split};
 use crate::proto::{self, SnapshotDiffReportEntry};
-use crate::reading::is_absent;
-use crate::service::{Asked, Service};
+use crate::queries::is_absent;
+use crate::service::{CallContext, Service};
 
 /// How the names of snapshots begin that belong to a directory.
 const PREFIX: &str = "hdfs-";
@@ -75,11 +75,11 @@ impl Service {
     /// Names the present of a directory.
     pub(crate) fn create_snapshot(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::CreateSnapshotRequest,
     ) -> Result<proto::CreateSnapshotResponse, Exception> {
         let root = &request.snapshot_root;
-        let (fs, attr) = self.own_directory(asked, root)?;
+        let (fs, attr) = self.own_directory(context, root)?;
         let name = match request.snapshot_name.as_deref() {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => unnamed(),
@@ -97,11 +97,11 @@ impl Service {
     /// Forgets a snapshot of a directory. The instant can be read as long as history is kept.
     pub(crate) fn delete_snapshot(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::DeleteSnapshotRequest,
     ) -> Result<(), Exception> {
         let (root, name) = (&request.snapshot_root, &request.snapshot_name);
-        let (fs, attr) = self.own_directory(asked, root)?;
+        let (fs, attr) = self.own_directory(context, root)?;
         self.forget(&fs, attr.inode, name).map_err(|error| match error.reason() {
             Reason::NotFound => Exception::snapshot(format!(
                 "Cannot delete snapshot {name} from path {root}: the snapshot does not exist."
@@ -113,11 +113,11 @@ impl Service {
     /// Gives a snapshot of a directory another name.
     pub(crate) fn rename_snapshot(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::RenameSnapshotRequest,
     ) -> Result<(), Exception> {
         let proto::RenameSnapshotRequest { snapshot_root: root, old_name: old, new_name: new } = request;
-        let (fs, attr) = self.own_directory(asked, root)?;
+        let (fs, attr) = self.own_directory(context, root)?;
         check_name(new)?;
         let failed = |error, name: &str| Exception::of(error, &path_below(root, name));
         let at = match self.client.resolve(&own_name(attr.inode, old), ZonePolicy::Refuse) {
@@ -162,13 +162,13 @@ impl Service {
     }
 
     /// Every directory can have snapshots: true of one that is there.
-    pub(crate) fn allow_snapshot(&self, asked: Asked<'_>, path: &str) -> Result<(), Exception> {
-        self.own_directory(asked, path).map(drop)
+    pub(crate) fn allow_snapshot(&self, context: CallContext<'_>, path: &str) -> Result<(), Exception> {
+        self.own_directory(context, path).map(drop)
     }
 
     /// What Hadoop's administrators do when a directory is to have no snapshots any more: refused while it has.
-    pub(crate) fn disallow_snapshot(&self, asked: Asked<'_>, path: &str) -> Result<(), Exception> {
-        let (_, attr) = self.own_directory(asked, path)?;
+    pub(crate) fn disallow_snapshot(&self, context: CallContext<'_>, path: &str) -> Result<(), Exception> {
+        let (_, attr) = self.own_directory(context, path)?;
         let snapshots = self.client.snapshots().map_err(|error| Exception::of(error, path))?;
         if snapshots.iter().any(|snapshot| owner(&snapshot.name).is_some_and(|(of, _)| of == attr.inode)) {
             return Err(has_snapshots(path));
@@ -179,7 +179,7 @@ impl Service {
     /// The directories that have snapshots: those of the caller, all to who may do everything.
     pub(crate) fn snapshotted_directories(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
     ) -> Result<proto::GetSnapshottableDirListingResponse, Exception> {
         let failed = |error| Exception::of(error, "/");
         let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
@@ -188,7 +188,7 @@ impl Service {
                 *counts.entry(directory).or_default() += 1;
             }
         }
-        let fs = self.fs(asked);
+        let fs = self.fs(context);
         let mut listed = Vec::new();
         for (directory, snapshot_number) in counts {
             let attr = match fs.stat(&Target::inode(InodeId(directory))) {
@@ -196,7 +196,7 @@ impl Service {
                 Err(error) if is_absent(&error) => continue,
                 Err(error) => return Err(failed(error)),
             };
-            if !self.owns(asked, &attr) {
+            if !self.owns(context, &attr) {
                 continue;
             }
             let Some(path) = path_of(&fs, directory).map_err(failed)? else { continue };
@@ -216,10 +216,10 @@ impl Service {
     /// The snapshots of a directory, oldest first.
     pub(crate) fn snapshot_listing(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         path: &str,
     ) -> Result<proto::GetSnapshotListingResponse, Exception> {
-        let (_, attr) = self.own_directory(asked, path)?;
+        let (_, attr) = self.own_directory(context, path)?;
         let snapshots = self.client.snapshots().map_err(|error| Exception::of(error, path))?;
         let mut own: Vec<(&str, &Snapshot)> = Vec::new();
         for snapshot in &snapshots {
@@ -246,13 +246,13 @@ impl Service {
     /// What is different in a directory between two of its snapshots, or one and now, in the words of HDFS.
     pub(crate) fn snapshot_diff(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::GetSnapshotDiffReportRequest,
     ) -> Result<proto::GetSnapshotDiffReportResponse, Exception> {
         let root = &request.snapshot_root;
         let failed = |error| Exception::of(error, root);
-        let fs = self.fs(asked);
-        let directory = directory_of(&fs, self.change(asked, root)?, root)?;
+        let fs = self.fs(context);
+        let directory = directory_of(&fs, self.change(context, root)?, root)?;
         let instant = |name: &str| {
             if name.is_empty() {
                 return self.client.now().map_err(failed);
@@ -278,7 +278,7 @@ impl Service {
             if page.hidden {
                 return Err(Exception::access_control(format!(
                     "Permission denied: user={} may not look at everything that is different below {root}",
-                    asked.who.principal.name
+                    context.user.account.name
                 )));
             }
             let is_last = !page.more || page.differences.is_empty();
@@ -340,20 +340,20 @@ impl Service {
     }
 
     /// A directory of which the caller decides: owner, or who may do everything.
-    fn own_directory(&self, asked: Asked<'_>, path: &str) -> Result<(Fs, Attr), Exception> {
-        let fs = self.fs(asked);
-        let attr = directory_of(&fs, self.change(asked, path)?, path)?;
-        if !self.owns(asked, &attr) {
+    fn own_directory(&self, context: CallContext<'_>, path: &str) -> Result<(Fs, Attr), Exception> {
+        let fs = self.fs(context);
+        let attr = directory_of(&fs, self.change(context, path)?, path)?;
+        if !self.owns(context, &attr) {
             return Err(Exception::access_control(format!(
                 "Permission denied. user={} is not the owner of inode={path}",
-                asked.who.principal.name
+                context.user.account.name
             )));
         }
         Ok((fs, attr))
     }
 
-    fn owns(&self, asked: Asked<'_>, attr: &Attr) -> bool {
-        [0, self.client.hello().uid, attr.uid].contains(&asked.who.principal.caller.uid)
+    fn owns(&self, context: CallContext<'_>, attr: &Attr) -> bool {
+        [0, self.client.hello().uid, attr.uid].contains(&context.user.account.caller.uid)
     }
 }
 
@@ -364,7 +364,7 @@ struct Roots {
 }
 
 /// A line of a report: its letter, the path, and where that moved to.
-type Line = (u8, Vec<u8>, Option<Vec<u8>>);
+type DiffLine = (u8, Vec<u8>, Option<Vec<u8>>);
 
 /// Differences in HDFS's words: each directory in which names came or went as changed, and with it what came (`+`), went (`-`), moved
 /// (`R`) or changed (`M`) there; of what came or went as a whole only the topmost. All paths are of the earlier end, but those where
@@ -403,7 +403,7 @@ fn report(differences: &[Difference], roots: &Roots) -> Vec<SnapshotDiffReportEn
     };
     let is_within = |path: &[u8], whole: &BTreeSet<Vec<u8>>| whole.contains(parent(path)) && !parent(path).is_empty();
     // By directory; where the directory itself changed first.
-    let mut lines: BTreeMap<Vec<u8>, Vec<Line>> = BTreeMap::new();
+    let mut lines: BTreeMap<Vec<u8>, Vec<DiffLine>> = BTreeMap::new();
     let mut changed: BTreeSet<Vec<u8>> = BTreeSet::new();
     for Difference { before: old, after: new, flags, .. } in differences {
         let is_other = *flags & flags::REPLACED != 0;

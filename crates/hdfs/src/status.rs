@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use frieze_client::{Attr, ByteRange, Caller, Error, FileKind, Fs, Target, View};
 
 use crate::blocks::{self, BLOCK_BYTES, Pass, wall_ns};
-use crate::names::shown;
-use crate::places::BlockPlace;
+use crate::locations::BlockLocation;
+use crate::paths::shown;
 use crate::proto::{
     self, ACL_BIT, DISK, FsPermission, HAS_ACL, HdfsFileStatus, LocatedBlock, LocatedBlocks, file_type,
 };
@@ -19,7 +19,7 @@ const READ_GENERATION: u64 = 1;
 
 /// For whom something is told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct BlockClient<'a> {
     /// On whose behalf blocks will be read or written; `None` gives no right to.
     pub(crate) caller: Option<&'a Caller>,
     /// By which of its addresses it reached this server.
@@ -55,7 +55,14 @@ impl Service {
     }
 
     /// The blocks that hold bytes of a range of a file, at a view.
-    pub(crate) fn located(&self, reader: Reader<'_>, attr: &Attr, view: View, offset: u64, len: u64) -> LocatedBlocks {
+    pub(crate) fn located(
+        &self,
+        reader: BlockClient<'_>,
+        attr: &Attr,
+        view: View,
+        offset: u64,
+        len: u64,
+    ) -> LocatedBlocks {
         let located = |(start, len)| self.readable(reader, attr, view, start, len);
         let last = attr.size.checked_sub(1).map(|last| last / BLOCK_BYTES * BLOCK_BYTES);
         LocatedBlocks {
@@ -67,7 +74,7 @@ impl Service {
         }
     }
 
-    fn readable(&self, reader: Reader<'_>, attr: &Attr, view: View, start: u64, len: u64) -> LocatedBlock {
+    fn readable(&self, reader: BlockClient<'_>, attr: &Attr, view: View, start: u64, len: u64) -> LocatedBlock {
         let inode = attr.inode;
         let places = self.places_to_read(reader, attr, ByteRange::new(start, start + len));
         let pass = Pass { inode, start, len, at: view.at, user_at: view.user_at, ..Pass::default() };
@@ -77,11 +84,11 @@ impl Service {
     /// A block that is to be written.
     pub(crate) fn writable(
         &self,
-        reader: Reader<'_>,
-        lease: &crate::leases::Lease,
-        block: crate::leases::Block,
+        reader: BlockClient<'_>,
+        lease: &crate::leases::FileLease,
+        block: crate::leases::OpenBlock,
         len: u64,
-        places: &[BlockPlace],
+        places: &[BlockLocation],
     ) -> LocatedBlock {
         let (inode, start) = (lease.inode, block.start);
         let door = self.own_place(reader).at.to_string();
@@ -91,11 +98,11 @@ impl Service {
 
     fn block(
         &self,
-        reader: Reader<'_>,
+        reader: BlockClient<'_>,
         offset: u64,
         named: proto::ExtendedBlock,
         pass: Pass,
-        places: &[BlockPlace],
+        places: &[BlockLocation],
     ) -> LocatedBlock {
         let token = reader.caller.cloned().map(|Caller { uid, gid, groups }| {
             let expires_ns = wall_ns() + PASS_NS;
@@ -104,7 +111,7 @@ impl Service {
         LocatedBlock {
             b: Some(named),
             offset,
-            locs: places.iter().map(BlockPlace::told).collect(),
+            locs: places.iter().map(BlockLocation::told).collect(),
             corrupt: false,
             block_token: Some(token.unwrap_or_default()),
             is_cached: vec![false; places.len()],

@@ -8,42 +8,42 @@ use frieze_node::{Server, Settings};
 use prost::Message;
 use tempfile::TempDir;
 
-use super::{Door, DoorOptions, Error, Trust};
+use super::{Error, HdfsGateway, HdfsOptions, Trust};
 use crate::proto::*;
 use crate::service::PROTOCOL;
-use crate::transfer::{self, LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
+use crate::transfer::{self, ChecksumKind, DataPacket, LENGTHS_BYTES, Lengths, packet, put_packet};
 
 mod acls;
 mod administration;
+mod checksum_cache;
 mod doors;
-mod doorstep;
-mod kept;
+mod guarded_reader;
 mod numbers;
 mod quotas;
 mod replicas;
 mod restart;
 mod trees;
 
-const SUMS: Sums = Sums::Crc32c(512);
+const SUMS: ChecksumKind = ChecksumKind::Crc32c(512);
 
 /// A server and its door.
-struct Opened {
-    door: Door,
+struct HdfsFixture {
+    door: HdfsGateway,
     server: Server,
     dir: TempDir,
 }
 
-fn options(listen: &str, trust: Trust) -> DoorOptions {
+fn options(listen: &str, trust: Trust) -> HdfsOptions {
     let (listen, data) = (listen.to_owned(), "127.0.0.1:0".to_owned());
-    DoorOptions { listen, data, trust, notes: None, admission: Admission::new(4096) }
+    HdfsOptions { listen, data, trust, notes: None, admission: Admission::new(4096) }
 }
 
-impl Opened {
-    fn new() -> Opened {
-        Opened::with(Settings::default())
+impl HdfsFixture {
+    fn new() -> HdfsFixture {
+        HdfsFixture::with(Settings::default())
     }
 
-    fn with(settings: Settings) -> Opened {
+    fn with(settings: Settings) -> HdfsFixture {
         let dir = tempfile::tempdir().unwrap();
         let mut settings =
             Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..settings };
@@ -52,15 +52,15 @@ impl Opened {
         let server = Server::start(settings).unwrap();
         // As `frieze serve` opens it; the doors beside it below are asked over a socket.
         let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
-        let door = Door::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
-        Opened { door, server, dir }
+        let door = HdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
+        HdfsFixture { door, server, dir }
     }
 
-    fn connect(&self) -> Client {
+    fn connect(&self) -> HadoopClient {
         connect_to(&self.door, "", 0)
     }
 
-    fn connect_as(&self, user: &str, authentication: u8) -> Client {
+    fn connect_as(&self, user: &str, authentication: u8) -> HadoopClient {
         connect_to(&self.door, user, authentication)
     }
 
@@ -70,14 +70,14 @@ impl Opened {
     }
 }
 
-fn connect_to(door: &Door, user: &str, authentication: u8) -> Client {
+fn connect_to(door: &HdfsGateway, user: &str, authentication: u8) -> HadoopClient {
     connect_by(door, PROTOCOL, user, authentication)
 }
 
-fn connect_by(door: &Door, protocol: &str, user: &str, authentication: u8) -> Client {
+fn connect_by(door: &HdfsGateway, protocol: &str, user: &str, authentication: u8) -> HadoopClient {
     let mut stream = TcpStream::connect(door.address()).unwrap();
     stream.write_all(&[b'h', b'r', b'p', b'c', 9, 0, authentication]).unwrap();
-    let mut client = Client { stream, next: 0 };
+    let mut client = HadoopClient { stream, next: 0 };
     if authentication != 0 {
         let negotiate = RpcSasl { state: sasl::NEGOTIATE, ..RpcSasl::default() };
         client.send(-33, &[negotiate.encode_length_delimited_to_vec()]);
@@ -92,17 +92,17 @@ fn connect_by(door: &Door, protocol: &str, user: &str, authentication: u8) -> Cl
 }
 
 /// A client of the name service.
-struct Client {
+struct HadoopClient {
     stream: TcpStream,
     next: i32,
 }
 
 /// Class and words of an exception.
-type Refused = (String, String);
+type CallFailure = (String, String);
 
-impl Client {
+impl HadoopClient {
     fn send(&mut self, number: i32, messages: &[Vec<u8>]) {
-        self.stream.write_all(&Client::frame(number, messages)).unwrap();
+        self.stream.write_all(&HadoopClient::frame(number, messages)).unwrap();
     }
 
     fn frame(number: i32, messages: &[Vec<u8>]) -> Vec<u8> {
@@ -128,12 +128,18 @@ impl Client {
         (header, reply)
     }
 
-    fn ask(&mut self, method: &str, request: &impl Message) -> Result<Vec<u8>, Refused> {
+    fn ask(&mut self, method: &str, request: &impl Message) -> Result<Vec<u8>, CallFailure> {
         self.next += 1;
         self.ask_numbered(self.next, PROTOCOL, method, &request.encode_to_vec())
     }
 
-    fn ask_numbered(&mut self, number: i32, protocol: &str, method: &str, request: &[u8]) -> Result<Vec<u8>, Refused> {
+    fn ask_numbered(
+        &mut self,
+        number: i32,
+        protocol: &str,
+        method: &str,
+        request: &[u8],
+    ) -> Result<Vec<u8>, CallFailure> {
         let header = RequestHeader {
             method_name: method.to_owned(),
             declaring_class_protocol_name: protocol.to_owned(),
@@ -334,7 +340,7 @@ impl Transfer {
         block: &LocatedBlock,
         offset: u64,
         len: u64,
-    ) -> Result<Result<(u64, Vec<u8>), transfer::Error>, i32> {
+    ) -> Result<Result<(u64, Vec<u8>), transfer::PacketError>, i32> {
         let request = OpReadBlock { header: Transfer::base(block), offset, len, send_checksums: Some(true) };
         let response = self.begin(81, &request);
         if response.status != status::SUCCESS {
@@ -349,7 +355,7 @@ impl Transfer {
             let mut bytes = vec![0; lengths.header + lengths.body];
             self.0.read_exact(&mut bytes).unwrap();
             let (header, body) = bytes.split_at(lengths.header);
-            let Packet { header, data, .. } = match packet(header, body, SUMS) {
+            let DataPacket { header, data, .. } = match packet(header, body, SUMS) {
                 Ok(packet) => packet,
                 Err(error) => return Ok(Err(error)),
             };
@@ -369,7 +375,7 @@ fn bytes(len: usize) -> Vec<u8> {
 
 #[test]
 fn a_file_is_written_and_read_and_listed() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     assert!(client.call::<ResultResponse>("mkdirs", &mkdirs("/a/b")).result);
     let data = bytes(700_001);
@@ -390,7 +396,7 @@ fn a_file_is_written_and_read_and_listed() {
 
 #[test]
 fn what_is_acknowledged_is_there_and_what_is_sent_again_is_there_once() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "w");
     let block = client.add_block("/f", "w", None);
@@ -415,7 +421,7 @@ fn what_is_acknowledged_is_there_and_what_is_sent_again_is_there_once() {
 
 #[test]
 fn the_checksum_of_a_block_is_that_of_its_bytes() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let data = bytes(1_000_001);
     client.write("/f", &data);
@@ -442,7 +448,7 @@ fn the_checksum_of_a_block_is_that_of_its_bytes() {
 
 #[test]
 fn bytes_that_fail_their_checksum_or_leave_a_gap_are_not_taken() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     for (name, at, turned, expected) in
         [("/sum", 512, true, status::ERROR_CHECKSUM), ("/gap", 1024, false, status::ERROR)]
@@ -463,7 +469,7 @@ fn bytes_that_fail_their_checksum_or_leave_a_gap_are_not_taken() {
 
 #[test]
 fn a_block_that_is_given_up_leaves_nothing() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "w");
     let block = client.add_block("/f", "w", None);
@@ -485,7 +491,7 @@ fn a_block_that_is_given_up_leaves_nothing() {
 
 #[test]
 fn extended_attributes_are_those_of_every_door() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/f", b"x");
     let xattr = |name: &str, value: Option<&[u8]>| XAttr {
@@ -520,10 +526,10 @@ fn extended_attributes_are_those_of_every_door() {
 
 #[test]
 fn a_door_in_safe_mode_changes_nothing_until_it_is_told_to() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/f", b"x");
-    let set = |client: &mut Client, action| {
+    let set = |client: &mut HadoopClient, action| {
         client.call::<ResultResponse>("setSafeMode", &SetSafeModeRequest { action }).result
     };
     const LEAVE: i32 = 1;
@@ -543,23 +549,23 @@ fn a_door_in_safe_mode_changes_nothing_until_it_is_told_to() {
 }
 
 /// The same block at another door.
-fn at(block: &LocatedBlock, door: &Door) -> LocatedBlock {
+fn at(block: &LocatedBlock, door: &HdfsGateway) -> LocatedBlock {
     let mut block = block.clone();
     block.locs[0].id.as_mut().unwrap().xfer_port = door.data_address().port().into();
     block
 }
 
-impl Opened {
+impl HdfsFixture {
     /// Another door of the same file system, as a server beside this one has it.
-    fn beside(&self, secret: [u8; 32]) -> Door {
+    fn beside(&self, secret: [u8; 32]) -> HdfsGateway {
         let client = Options { server: self.server.nearby(), ..Options::default() };
-        Door::open(&options("127.0.0.1:0", Trust::Kernel), secret, client).unwrap()
+        HdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), secret, client).unwrap()
     }
 }
 
 #[test]
 fn what_comes_over_several_connections_at_once_is_written_once() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "w");
     let block = client.add_block("/f", "w", None);
@@ -581,7 +587,7 @@ fn what_comes_over_several_connections_at_once_is_written_once() {
 
 #[test]
 fn a_writer_goes_on_at_another_place_when_its_connection_breaks() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let other = opened.beside([7; 32]);
     let mut client = opened.connect();
     client.create("/f", "w");
@@ -624,7 +630,7 @@ fn a_writer_goes_on_at_another_place_when_its_connection_breaks() {
 
 #[test]
 fn a_writer_is_given_a_further_place_and_nothing_has_to_be_copied_there() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "w");
     let block = client.add_block("/f", "w", None);
@@ -661,7 +667,7 @@ fn a_writer_is_given_a_further_place_and_nothing_has_to_be_copied_there() {
 
 #[test]
 fn a_reader_goes_on_at_any_door_of_the_same_secret() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let (other, stranger) = (opened.beside([7; 32]), opened.beside([8; 32]));
     let mut client = opened.connect();
     client.write("/f", b"the same");
@@ -674,7 +680,7 @@ fn a_reader_goes_on_at_any_door_of_the_same_secret() {
 
 #[test]
 fn a_token_is_good_for_its_block_and_right_alone() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/one", b"one");
     client.write("/two", b"two");
@@ -692,7 +698,7 @@ fn a_token_is_good_for_its_block_and_right_alone() {
 
 #[test]
 fn a_file_has_one_writer_until_its_lease_is_recovered() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "first");
     let block = client.add_block("/f", "first", None);
@@ -719,7 +725,7 @@ fn a_file_has_one_writer_until_its_lease_is_recovered() {
 
 #[test]
 fn a_client_of_a_very_long_name_gets_no_lease() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let class = client.refused("create", &create("/f", &"x".repeat(2000)));
     assert!(class.ends_with("IllegalArgumentException"), "{class}");
@@ -730,7 +736,7 @@ fn a_client_of_a_very_long_name_gets_no_lease() {
 /// A client's name for itself is no secret: another user who says it gets no token for the file, and cannot end it.
 #[test]
 fn a_lease_is_its_users_whoever_says_its_holders_name() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "holder");
     let block = client.add_block("/f", "holder", None);
@@ -752,7 +758,7 @@ fn a_lease_is_its_users_whoever_says_its_holders_name() {
 
 #[test]
 fn the_past_is_read_by_name_and_never_changed() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"v1");
     let now = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
@@ -780,13 +786,13 @@ fn snapshot_of(root: &str, name: &str) -> CreateSnapshotRequest {
     CreateSnapshotRequest { snapshot_root: root.to_owned(), snapshot_name: Some(name.to_owned()) }
 }
 
-fn names_in(client: &mut Client, path: &str) -> Vec<String> {
+fn names_in(client: &mut HadoopClient, path: &str) -> Vec<String> {
     let request = GetListingRequest { src: path.to_owned(), start_after: Vec::new(), need_location: false };
     let list = client.call::<GetListingResponse>("getListing", &request).dir_list.unwrap();
     list.partial_listing.into_iter().map(|entry| String::from_utf8(entry.path).unwrap()).collect()
 }
 
-fn report_of(client: &mut Client, root: &str, from: &str, to: &str) -> Vec<String> {
+fn report_of(client: &mut HadoopClient, root: &str, from: &str, to: &str) -> Vec<String> {
     let request = GetSnapshotDiffReportRequest {
         snapshot_root: root.to_owned(),
         from_snapshot: from.to_owned(),
@@ -803,7 +809,7 @@ fn report_of(client: &mut Client, root: &str, from: &str, to: &str) -> Vec<Strin
 
 #[test]
 fn a_directory_has_snapshots_under_names_of_its_own() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"v1");
     client.write("/d/sub/g", b"g");
@@ -873,7 +879,7 @@ fn a_directory_has_snapshots_under_names_of_its_own() {
 
 #[test]
 fn a_snapshot_is_its_directorys_owners_and_one_of_the_whole_tree_is_there_too() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"then");
     let direct =
@@ -905,7 +911,7 @@ fn a_snapshot_is_its_directorys_owners_and_one_of_the_whole_tree_is_there_too() 
 
 #[test]
 fn a_call_that_is_sent_again_runs_once() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/f", b"x");
     let rename = RenameRequest { src: "/f".to_owned(), dst: "/g".to_owned() }.encode_to_vec();
@@ -920,7 +926,7 @@ fn a_call_that_is_sent_again_runs_once() {
 
 #[test]
 fn what_is_not_served_is_said_and_harms_nobody() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect_as("", 0xDF);
     assert_eq!(client.refused("setStoragePolicy", &()), "UnsupportedOperationException");
     assert_eq!(client.refused("noSuchMethod", &()), "RpcNoSuchMethodException");
@@ -956,7 +962,7 @@ fn what_is_not_served_is_said_and_harms_nobody() {
 
 #[test]
 fn who_claims_to_be_somebody_unknown_is_turned_away() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect_as("nobody-of-that-name", 0);
     let (header, _) = client.receive();
     assert_eq!((header.status, header.error_detail), (rpc_status::FATAL, Some(rpc_error::UNAUTHORIZED)));
@@ -967,14 +973,14 @@ fn who_claims_to_be_somebody_unknown_is_turned_away() {
 #[test]
 fn the_door_stays_on_this_machine_unless_names_are_trusted() {
     let options = options("0.0.0.0:0", Trust::Kernel);
-    assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
-    let options = DoorOptions { data: "0.0.0.0:0".to_owned(), ..self::options("127.0.0.1:0", Trust::Kernel) };
-    assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
+    assert!(matches!(HdfsGateway::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
+    let options = HdfsOptions { data: "0.0.0.0:0".to_owned(), ..self::options("127.0.0.1:0", Trust::Kernel) };
+    assert!(matches!(HdfsGateway::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
 }
 
 #[test]
 fn calls_before_one_that_ends_the_connection_are_answered() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let header = RequestHeader {
         method_name: "getFileInfo".to_owned(),
         declaring_class_protocol_name: PROTOCOL.to_owned(),
@@ -982,7 +988,7 @@ fn calls_before_one_that_ends_the_connection_are_answered() {
     };
     let path = crate::proto::PathRequest { path: "/".to_owned() };
     let call = |number| {
-        Client::frame(number, &[header.encode_length_delimited_to_vec(), path.encode_length_delimited_to_vec()])
+        HadoopClient::frame(number, &[header.encode_length_delimited_to_vec(), path.encode_length_delimited_to_vec()])
     };
     // What follows at once is no frame of the protocol, or has a length that none has.
     for garbage in [vec![0, 0, 0, 2, 0xff, 0xff], vec![0xff; 8]] {

@@ -3,7 +3,7 @@
 //! A request is a version of two bytes, a number of the operation, and a message with its length in front. A packet is a
 //! length of four bytes (of itself, the checksums and the data), a length of two, a header, checksums, data.
 //!
-//! Guarantees: whatever bytes come, the answer is a value or an [`Error`]; no length is taken on trust.
+//! Guarantees: whatever bytes come, the answer is a value or an [`PacketError`]; no length is taken on trust.
 
 use crc_fast::CrcAlgorithm;
 use frieze_base::{crc32c, crc32c_combine};
@@ -15,7 +15,7 @@ use crate::proto::{PacketHeader, checksum};
 pub(crate) const VERSION: u16 = 28;
 /// Number of the operation that writes a block.
 pub(crate) const WRITE: u8 = 80;
-/// Number of our own: one door asks another who writes a file ([`crate::elsewhere`]). Hadoop's end at 89; 127 is its mark of none.
+/// Number of our own: one door asks another who writes a file ([`crate::peer_gateways`]). Hadoop's end at 89; 127 is its mark of none.
 pub(crate) const QUESTION: u8 = 120;
 /// Longest message that is read in front of packets: a token, whose groups are most of it, and some places. It is read before it is known
 /// whether the token is any.
@@ -50,7 +50,7 @@ pub(crate) enum Operation {
 
 /// Bytes that are no request or no packet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
+pub(crate) enum PacketError {
     /// Another version of the protocol, or something else.
     #[error("version {found} of the data transfer protocol: {VERSION} is served")]
     Version {
@@ -97,10 +97,10 @@ pub(crate) enum Error {
 ///
 /// # Errors
 /// `Version`.
-pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, Error> {
+pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, PacketError> {
     let found = u16::from_be_bytes([bytes[0], bytes[1]]);
     if found != VERSION {
-        return Err(Error::Version { found });
+        return Err(PacketError::Version { found });
     }
     Ok(match bytes[2] {
         WRITE => Operation::Write,
@@ -116,13 +116,13 @@ pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, Error> {
 ///
 /// # Errors
 /// `Malformed`.
-pub(crate) fn message<M: Message + Default>(bytes: &[u8], part: &'static str) -> Result<M, Error> {
-    M::decode(bytes).map_err(|error| Error::Malformed { part, why: error.to_string() })
+pub(crate) fn message<M: Message + Default>(bytes: &[u8], part: &'static str) -> Result<M, PacketError> {
+    M::decode(bytes).map_err(|error| PacketError::Malformed { part, why: error.to_string() })
 }
 
 /// How checksums are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sums {
+pub(crate) enum ChecksumKind {
     /// There are none.
     None,
     /// CRC32C over so many bytes each: what this door sends.
@@ -131,14 +131,14 @@ pub(crate) enum Sums {
     Crc32(u32),
 }
 
-impl Sums {
+impl ChecksumKind {
     /// As a client names it; `None` if it is another kind than these.
-    pub(crate) fn read(kind: i32, chunk_bytes: u32) -> Option<Sums> {
+    pub(crate) fn read(kind: i32, chunk_bytes: u32) -> Option<ChecksumKind> {
         let is_usable = (1..=CHUNK_BYTES_MAX).contains(&chunk_bytes);
         match kind {
-            checksum::NULL => Some(Sums::None),
-            checksum::CRC32C if is_usable => Some(Sums::Crc32c(chunk_bytes)),
-            checksum::CRC32 if is_usable => Some(Sums::Crc32(chunk_bytes)),
+            checksum::NULL => Some(ChecksumKind::None),
+            checksum::CRC32C if is_usable => Some(ChecksumKind::Crc32c(chunk_bytes)),
+            checksum::CRC32 if is_usable => Some(ChecksumKind::Crc32(chunk_bytes)),
             _ => None,
         }
     }
@@ -157,36 +157,36 @@ impl Sums {
     }
 
     /// Makes sure that these are the checksums of `data`: the CRC32C of all of it, if that was made, or `None` if they are not.
-    fn verify(self, sums: &[u8], data: &[u8]) -> Option<Verified> {
-        if let Sums::Crc32c(chunk_bytes) = self {
+    fn verify(self, sums: &[u8], data: &[u8]) -> Option<VerifiedData> {
+        if let ChecksumKind::Crc32c(chunk_bytes) = self {
             return verify_together(sums, data, chunk_bytes as usize);
         }
         let hold = self.each().is_none_or(|(chunk_bytes, sum)| {
             data.chunks(chunk_bytes).zip(sums.chunks(SUM_BYTES)).all(|(chunk, found)| sum(chunk).to_be_bytes() == found)
         });
-        hold.then_some(Verified { crc: None })
+        hold.then_some(VerifiedData { crc: None })
     }
 
     /// Over how many bytes each is, and how it is made.
-    fn each(self) -> Option<(usize, Crc)> {
+    fn each(self) -> Option<(usize, CrcFunction)> {
         match self {
-            Sums::None => None,
-            Sums::Crc32c(chunk_bytes) => Some((chunk_bytes as usize, crc32c)),
-            Sums::Crc32(chunk_bytes) => Some((chunk_bytes as usize, crc32)),
+            ChecksumKind::None => None,
+            ChecksumKind::Crc32c(chunk_bytes) => Some((chunk_bytes as usize, crc32c)),
+            ChecksumKind::Crc32(chunk_bytes) => Some((chunk_bytes as usize, crc32)),
         }
     }
 }
 
 /// The data are what their checksums say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Verified {
+struct VerifiedData {
     /// The CRC32C of all of them, if one was made.
     crc: Option<u32>,
 }
 
 /// Compares CRC32C. Those of neighbours are put together and compared with one over all their bytes: SIMD is faster the further it goes, by a
 /// third in all. It misses what a checksum misses, one in 2^32.
-fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> Option<Verified> {
+fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> Option<VerifiedData> {
     let chunks = (TOGETHER_BYTES / chunk_bytes).max(1);
     let is_one = data.len() <= chunks * chunk_bytes;
     let mut all = 0;
@@ -200,11 +200,11 @@ fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> Option<Verif
         all = crc32c(data);
         all == together
     });
-    hold.then_some(Verified { crc: is_one.then_some(all) })
+    hold.then_some(VerifiedData { crc: is_one.then_some(all) })
 }
 
 /// Makes a checksum.
-type Crc = fn(&[u8]) -> u32;
+type CrcFunction = fn(&[u8]) -> u32;
 
 /// The CRC32 of Ethernet and gzip. Nothing is kept under it: it is verified when it comes.
 fn crc32(bytes: &[u8]) -> u32 {
@@ -228,22 +228,22 @@ impl Lengths {
     ///
     /// # Errors
     /// `Length`.
-    pub(crate) fn read(bytes: [u8; LENGTHS_BYTES]) -> Result<Lengths, Error> {
+    pub(crate) fn read(bytes: [u8; LENGTHS_BYTES]) -> Result<Lengths, PacketError> {
         let [a, b, c, d, e, f] = bytes;
         let whole = i32::from_be_bytes([a, b, c, d]);
         let header = usize::from(u16::from_be_bytes([e, f]));
         let body = usize::try_from(whole).ok().and_then(|whole| whole.checked_sub(4));
         match body {
             Some(body) if body <= PACKET_BYTES_MAX && header <= HEADER_BYTES_MAX => Ok(Lengths { header, body }),
-            Some(body) if body <= PACKET_BYTES_MAX => Err(Error::Length { part: "header", len: header as i64 }),
-            _ => Err(Error::Length { part: "packet", len: whole.into() }),
+            Some(body) if body <= PACKET_BYTES_MAX => Err(PacketError::Length { part: "header", len: header as i64 }),
+            _ => Err(PacketError::Length { part: "packet", len: whole.into() }),
         }
     }
 }
 
 /// A packet that was read: the rest of its bytes are data.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Packet<'b> {
+pub(crate) struct DataPacket<'b> {
     /// What it says of itself.
     pub(crate) header: PacketHeader,
     /// Their checksums.
@@ -258,21 +258,21 @@ pub(crate) struct Packet<'b> {
 ///
 /// # Errors
 /// `Malformed`, `Length`, `Checksum`.
-pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: Sums) -> Result<Packet<'b>, Error> {
+pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: ChecksumKind) -> Result<DataPacket<'b>, PacketError> {
     let header = match usual_header(header) {
         Some(header) => header,
         None => message(header, "header of a packet")?,
     };
-    let wrong = Error::Length { part: "data", len: header.data_len.into() };
+    let wrong = PacketError::Length { part: "data", len: header.data_len.into() };
     let data_len = usize::try_from(header.data_len).map_err(|_| wrong.clone())?;
     if header.offset_in_block < 0 || data_len > body.len() || sums.len(data_len) + data_len != body.len() {
         return Err(wrong);
     }
     let (found, data) = body.split_at(body.len() - data_len);
-    let Some(Verified { crc }) = sums.verify(found, data) else {
-        return Err(Error::Checksum { seqno: header.seqno });
+    let Some(VerifiedData { crc }) = sums.verify(found, data) else {
+        return Err(PacketError::Checksum { seqno: header.seqno });
     };
-    Ok(Packet { header, sums: found, data, crc })
+    Ok(DataPacket { header, sums: found, data, crc })
 }
 
 /// The header as Hadoop's own clients write it, all fields in their order: each packet has one. `None`: it is to be read as any message.
@@ -295,7 +295,7 @@ fn usual_header(bytes: &[u8]) -> Option<PacketHeader> {
 }
 
 /// Appends what a packet of `data` begins with: all but the data.
-pub(crate) fn put_head(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
+pub(crate) fn put_head(header: &PacketHeader, data: &[u8], sums: ChecksumKind, out: &mut Vec<u8>) {
     put_lengths(header, sums.len(data.len()) + data.len(), out);
     sums.put(data, out);
 }
@@ -314,7 +314,7 @@ fn put_lengths(header: &PacketHeader, body: usize, out: &mut Vec<u8>) {
 
 /// Appends a packet.
 #[cfg(test)]
-pub(crate) fn put_packet(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
+pub(crate) fn put_packet(header: &PacketHeader, data: &[u8], sums: ChecksumKind, out: &mut Vec<u8>) {
     put_head(header, data, sums, out);
     out.extend(data);
 }

@@ -3,19 +3,19 @@
 use frieze_client::{Fs, QUOTA_XATTR, Reason, Target, XattrMode};
 
 use crate::exception::Exception;
-use crate::notes::is_note;
+use crate::lease_store::is_note;
 use crate::proto::{self, XAttr, xattr_flag, xattr_namespace};
-use crate::service::{Asked, Looked, Service};
+use crate::service::{CallContext, ResolvedPath, Service};
 
 impl Service {
     /// Those that are asked for by name, or all.
     pub(crate) fn xattrs(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::XAttrsRequest,
     ) -> Result<proto::XAttrsResponse, Exception> {
         let path = &request.src;
-        let Looked { fs, target, .. } = self.look(asked, path)?;
+        let ResolvedPath { fs, target, .. } = self.look(context, path)?;
         let xattrs = if request.xattrs.is_empty() {
             names(&fs, &target, path)?
                 .into_iter()
@@ -34,18 +34,22 @@ impl Service {
     /// The names of all.
     pub(crate) fn xattr_names(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::PathRequest,
     ) -> Result<proto::XAttrsResponse, Exception> {
         let path = &request.path;
-        let Looked { fs, target, .. } = self.look(asked, path)?;
+        let ResolvedPath { fs, target, .. } = self.look(context, path)?;
         let xattrs = names(&fs, &target, path)?.iter().filter_map(|name| told(name, None)).collect();
         Ok(proto::XAttrsResponse { xattrs })
     }
 
     /// Sets one.
-    pub(crate) fn set_xattr(&self, asked: Asked<'_>, request: &proto::SetXAttrRequest) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(asked, &request.src)? };
+    pub(crate) fn set_xattr(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::SetXAttrRequest,
+    ) -> Result<(), Exception> {
+        let target = Target { follow: true, ..self.change(context, &request.src)? };
         let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
         let mode = match request.flag.unwrap_or(0) {
             xattr_flag::CREATE => XattrMode::Create,
@@ -53,15 +57,19 @@ impl Service {
             _ => XattrMode::Any,
         };
         let value = named.value.as_deref().unwrap_or_default();
-        let set = self.fs(asked).set_xattr(&target, &full_name(named)?, value, mode);
+        let set = self.fs(context).set_xattr(&target, &full_name(named)?, value, mode);
         set.map(|_| ()).map_err(|error| failed(error, &request.src))
     }
 
     /// Removes one.
-    pub(crate) fn remove_xattr(&self, asked: Asked<'_>, request: &proto::SetXAttrRequest) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(asked, &request.src)? };
+    pub(crate) fn remove_xattr(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::SetXAttrRequest,
+    ) -> Result<(), Exception> {
+        let target = Target { follow: true, ..self.change(context, &request.src)? };
         let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
-        let removed = self.fs(asked).remove_xattr(&target, &full_name(named)?);
+        let removed = self.fs(context).remove_xattr(&target, &full_name(named)?);
         removed.map(|_| ()).map_err(|error| failed(error, &request.src))
     }
 }

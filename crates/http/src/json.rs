@@ -9,7 +9,7 @@ use frieze_hdfs::proto::{
 use frieze_hdfs::{Exception, FileChecksum};
 use serde_json::{Value, json};
 
-use crate::asked::invalid;
+use crate::web_request::invalid;
 
 /// A file's attributes.
 pub(crate) fn status(status: &HdfsFileStatus) -> Value {

@@ -6,7 +6,7 @@
 //! curl -L 'http://127.0.0.1:9870/webhdfs/v1/.at/5m-ago/logs/today?op=OPEN'
 //! ```
 //!
-//! A request comes on a connection that has a thread to itself (`frieze_httpd`), is read ([`asked`]), is answered by a call of the
+//! A request comes on a connection that has a thread to itself (`frieze_httpd`), is read ([`web_request`]), is answered by a call of the
 //! HDFS door in the same process ([`ops`]) or by bytes ([`transfers`]), and told in JSON ([`json`], [`reply`]). What a call
 //! does, whom it refuses and what paths and instants mean is the HDFS door's to say: it is the same function.
 //!
@@ -16,11 +16,11 @@
 //! Leaves to others: HTTP (`hyper`), the calls (`frieze-hdfs`), rights, history and bytes (the server), starting and stopping
 //! (`cli`).
 
-mod asked;
 mod json;
 mod ops;
 mod reply;
 mod transfers;
+mod web_request;
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use frieze_client::{Admission, Proof};
-use frieze_hdfs::{Accepted, Acceptor, Calls, Exception, Guest, Principal, Serve, Who, listen, plain, principal};
+use frieze_hdfs::{
+    AcceptedConnection, Acceptor, Account, Calls, ConnectionHandler, Exception, Guest, RemoteUser, account, listen,
+    plain,
+};
 pub use frieze_hdfs::{Error, Trust};
 use frieze_httpd::{ConnectionLimits, RequestGuard};
 use hyper::body::Incoming;
@@ -38,15 +41,15 @@ use hyper::header::{HOST, HeaderName, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Request};
 
-use crate::asked::Asked;
-use crate::reply::Reply;
+use crate::reply::HttpReply;
+use crate::web_request::WebRequest;
 
 /// By which browsers say whether what asks is a page of the same place; `none` is the person at the browser.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Where the door is and whom it believes.
 #[derive(Clone, Debug)]
-pub struct DoorOptions {
+pub struct WebHdfsOptions {
     /// Where it listens, as `HOST:PORT`.
     pub listen: String,
     /// Whom it believes.
@@ -56,24 +59,24 @@ pub struct DoorOptions {
 }
 
 /// An open door. Dropped, it is closed.
-pub struct Door {
+pub struct WebHdfsGateway {
     acceptor: Acceptor,
 }
 
-impl Door {
+impl WebHdfsGateway {
     /// Opens the door. `calls` gives the calls, and is told where the door listens. Ready when it returns.
     ///
     /// # Errors
     /// `Listen`, `Beyond`: choose another address. What `calls` fails with.
     pub fn open<E: From<Error>>(
-        options: &DoorOptions,
+        options: &WebHdfsOptions,
         calls: impl FnOnce(SocketAddr) -> Result<Calls, E>,
-    ) -> Result<Door, E> {
+    ) -> Result<WebHdfsGateway, E> {
         let listener = listen(&options.listen, options.trust)?;
         let address = listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })?;
         let host = options.listen.rsplit_once(':').map_or("", |(host, _)| host).to_ascii_lowercase();
-        let service = Service { calls: calls(address)?, trust: options.trust, host };
-        Ok(Door { acceptor: Acceptor::start(listener, Arc::new(service), options.admission.clone())? })
+        let service = WebHdfsService { calls: calls(address)?, trust: options.trust, host };
+        Ok(WebHdfsGateway { acceptor: Acceptor::start(listener, Arc::new(service), options.admission.clone())? })
     }
 
     /// Where it listens, with the port that was chosen.
@@ -82,7 +85,7 @@ impl Door {
     }
 }
 
-struct Service {
+struct WebHdfsService {
     calls: Calls,
     trust: Trust,
     /// What this machine is called in the address that it listens on.
@@ -97,21 +100,21 @@ struct Peer {
     from: IpAddr,
 }
 
-impl Serve for Service {
+impl ConnectionHandler for WebHdfsService {
     const NAME: &'static str = "webhdfs";
     // Each may have a piece of a file in memory on its way in or out.
     const CONNECTIONS_MAX: usize = 512;
 
-    fn serve(&self, accepted: Accepted) {
+    fn serve(&self, accepted: AcceptedConnection) {
         if let Err(error) = self.converse(accepted) {
             tracing::debug!("a connection of a WebHDFS client ended: {error}");
         }
     }
 }
 
-impl Service {
-    fn converse(&self, accepted: Accepted) -> std::io::Result<()> {
-        let Accepted { stream, peer: from, local: reached, guest } = accepted;
+impl WebHdfsService {
+    fn converse(&self, accepted: AcceptedConnection) -> std::io::Result<()> {
+        let AcceptedConnection { stream, peer: from, local: reached, guest } = accepted;
         let reached = SocketAddr::new(plain(reached.ip()), reached.port());
         let peer = Peer { proof: guest.proof, reached, from: plain(from.ip()) };
         let guest = RefCell::new(guest);
@@ -126,24 +129,30 @@ impl Service {
         guard: RequestGuard,
         guest: &RefCell<Guest>,
         request: Request<Incoming>,
-    ) -> hyper::Response<reply::Sent> {
+    ) -> hyper::Response<reply::SentBody> {
         let reply = self.answer(peer, guest, request).await.unwrap_or_else(|exception| {
             tracing::debug!("a WebHDFS client is refused: {exception}");
-            Reply::refused(&exception)
+            HttpReply::refused(&exception)
         });
         reply.response(guard)
     }
 
-    async fn answer(&self, peer: Peer, guest: &RefCell<Guest>, request: Request<Incoming>) -> Result<Reply, Exception> {
+    async fn answer(
+        &self,
+        peer: Peer,
+        guest: &RefCell<Guest>,
+        request: Request<Incoming>,
+    ) -> Result<HttpReply, Exception> {
         let (head, body) = request.into_parts();
         let host = self.host_of(peer, &head.headers)?;
-        let asked = Asked::read(&head.method, head.uri.path(), head.uri.query().unwrap_or_default())?;
-        let who = Who { principal: self.principal(peer, &asked)?, reached: peer.reached.ip(), peer: peer.from };
-        let belongs = guest.borrow_mut().belongs_to(who.principal.caller.uid);
+        let web_request = WebRequest::read(&head.method, head.uri.path(), head.uri.query().unwrap_or_default())?;
+        let user =
+            RemoteUser { account: self.account(peer, &web_request)?, reached: peer.reached.ip(), peer: peer.from };
+        let belongs = guest.borrow_mut().belongs_to(user.account.caller.uid);
         belongs.map_err(|refused| Exception::io(refused.to_string()))?;
-        match transfers::kind_of(&asked) {
-            Some(kind) => transfers::answer(&self.calls, &who, &asked, &host, kind, body).await,
-            None => ops::answer(&self.calls, &who, &asked),
+        match transfers::kind_of(&web_request) {
+            Some(kind) => transfers::answer(&self.calls, &user, &web_request, &host, kind, body).await,
+            None => ops::answer(&self.calls, &user, &web_request),
         }
     }
 
@@ -175,18 +184,18 @@ impl Service {
     }
 
     /// For whom a request is made.
-    fn principal(&self, peer: Peer, asked: &Asked) -> Result<Principal, Exception> {
-        if asked.text("delegation").is_some() {
+    fn account(&self, peer: Peer, web_request: &WebRequest) -> Result<Account, Exception> {
+        if web_request.text("delegation").is_some() {
             return Err(Exception::security("frieze gives no delegation tokens, so it knows none"));
         }
-        let name = asked.text("user.name");
+        let name = web_request.text("user.name");
         if name.is_none() && peer.proof == Proof::Unproven {
             return Err(Exception::security("Authentication required: the request has no user.name"));
         }
-        let own = principal(peer.proof, name, self.trust)?;
-        match asked.text("doas") {
+        let own = account(peer.proof, name, self.trust)?;
+        match web_request.text("doas") {
             // What root says of itself it may say of others; anybody else is himself alone.
-            Some(other) => principal(Proof::User(own.caller.uid), Some(other), self.trust),
+            Some(other) => account(Proof::User(own.caller.uid), Some(other), self.trust),
             None => Ok(own),
         }
     }

@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use frieze_client::{Client as Native, CreateMode, NodeId, OpenFlags, Target, mono};
 
 use super::*;
-use crate::elsewhere::session_of;
-use crate::notes::{Note, is_note};
+use crate::lease_store::{LeaseRecord, is_note};
+use crate::peer_gateways::session_of;
 
 /// Three servers, each with a door and a directory.
-struct Doors {
+struct ClusterGateways {
     dir: TempDir,
     /// Of the data services: the same everywhere.
     data_port: u16,
-    open: Vec<Option<(Door, Server)>>,
+    open: Vec<Option<(HdfsGateway, Server)>>,
     /// Where each server listens.
     listen: Vec<String>,
     /// Who looks at notes: one client, since a server of so little memory takes few connections.
     looker: std::sync::OnceLock<Native>,
 }
 
-impl Doors {
-    fn new() -> Doors {
+impl ClusterGateways {
+    fn new() -> ClusterGateways {
         let data_port = free_everywhere();
         let (dir, looker) = (tempfile::tempdir().unwrap(), std::sync::OnceLock::new());
-        let mut doors = Doors { dir, data_port, open: Vec::new(), listen: Vec::new(), looker };
+        let mut doors = ClusterGateways { dir, data_port, open: Vec::new(), listen: Vec::new(), looker };
         for number in 0..3 {
             doors.listen.push(format!("127.0.1.{}:{}", number + 1, free_everywhere()));
             doors.open.push(None);
@@ -68,12 +68,12 @@ impl Doors {
             command: session_of(server.node()),
             ..Options::default()
         };
-        let options = DoorOptions {
+        let options = HdfsOptions {
             data: format!("127.0.1.{}:{}", number + 1, self.data_port),
             notes: Some(dir.join("hdfs-leases")),
             ..options(&format!("127.0.1.{}:0", number + 1), Trust::Kernel)
         };
-        let door = Door::open(&options, server.secret_for(crate::TOKENS), client).unwrap();
+        let door = HdfsGateway::open(&options, server.secret_for(crate::TOKENS), client).unwrap();
         self.open[number] = Some((door, server));
     }
 
@@ -83,7 +83,7 @@ impl Doors {
         server.stop().unwrap();
     }
 
-    fn connect(&self, number: usize) -> Client {
+    fn connect(&self, number: usize) -> HadoopClient {
         connect_to(&self.open[number].as_ref().unwrap().0, "", 0)
     }
 
@@ -113,7 +113,7 @@ impl Doors {
     }
 }
 
-impl Drop for Doors {
+impl Drop for ClusterGateways {
     fn drop(&mut self) {
         for (door, server) in self.open.drain(..).flatten() {
             drop(door);
@@ -138,11 +138,11 @@ fn append(path: &str, holder: &str) -> AppendRequest {
     AppendRequest { src: path.to_owned(), client_name: holder.to_owned(), ..AppendRequest::default() }
 }
 
-fn is_closed(client: &mut Client, path: &str) -> bool {
+fn is_closed(client: &mut HadoopClient, path: &str) -> bool {
     client.call::<ResultResponse>("isFileClosed", &path_of(path)).result
 }
 
-fn recovers(client: &mut Client, path: &str) -> bool {
+fn recovers(client: &mut HadoopClient, path: &str) -> bool {
     let recover = RecoverLeaseRequest { src: path.to_owned(), client_name: "other".to_owned() };
     client.call::<ResultResponse>("recoverLease", &recover).result
 }
@@ -151,7 +151,7 @@ fn adds(path: &str) -> AddBlockRequest {
     AddBlockRequest { src: path.to_owned(), client_name: "w".to_owned(), ..AddBlockRequest::default() }
 }
 
-impl Client {
+impl HadoopClient {
     fn inode(&mut self, path: &str) -> Option<u64> {
         self.info(path).unwrap().file_id
     }
@@ -173,7 +173,7 @@ impl Client {
 
 #[test]
 fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_at_another() {
-    let mut doors = Doors::new();
+    let mut doors = ClusterGateways::new();
     let (mut here, mut there) = (doors.connect(1), doors.connect(2));
     here.create("/f", "w");
     let block = here.add_block("/f", "w", None);
@@ -235,7 +235,7 @@ fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_
 
 #[test]
 fn who_had_a_file_before_a_restart_goes_on_unless_somebody_took_it_at_another_door_meanwhile() {
-    let mut doors = Doors::new();
+    let mut doors = ClusterGateways::new();
     let mut here = doors.connect(1);
     let mut blocks = Vec::new();
     let paths = ["/kept", "/recovered", "/appended"];
@@ -279,7 +279,7 @@ fn who_had_a_file_before_a_restart_goes_on_unless_somebody_took_it_at_another_do
 
 #[test]
 fn a_writer_goes_on_at_another_door_and_no_more_at_the_one_it_left() {
-    let mut doors = Doors::new();
+    let mut doors = ClusterGateways::new();
     let data = bytes(3000);
     let (mut here, mut there) = (doors.connect(1), doors.connect(2));
     here.create("/f", "w");
@@ -309,7 +309,7 @@ fn a_writer_goes_on_at_another_door_and_no_more_at_the_one_it_left() {
     let (file, name) = (Target::path("/f"), b"user.frieze.lease.0000000000000001");
     let own = doors.native("who forges".to_owned());
     let (inode, holder) = (third.inode("/f").unwrap(), "other of 0".to_owned());
-    let forged = Note { id: 1, inode, holder, start: Some(0), ..Note::default() };
+    let forged = LeaseRecord { id: 1, inode, holder, start: Some(0), ..LeaseRecord::default() };
     let token = Token { identifier: forged.encode_to_vec(), password: vec![0; 32], ..Token::default() };
     for bytes in [token.encode_to_vec(), forged.encode_to_vec()] {
         own.fs().set_xattr(&file, name, &bytes, frieze_client::XattrMode::Any).unwrap();
@@ -319,10 +319,10 @@ fn a_writer_goes_on_at_another_door_and_no_more_at_the_one_it_left() {
 
 #[test]
 fn who_recovers_a_lease_ends_it_also_where_its_writer_is_just_about_to_go_on() {
-    let doors = Doors::new();
+    let doors = ClusterGateways::new();
     let (mut here, mut there, mut third) = (doors.connect(0), doors.connect(1), doors.connect(2));
     // Numbers of its own: calls of one program under one number are one call.
-    let mut beside = Client { next: 1_000_000, ..doors.connect(1) };
+    let mut beside = HadoopClient { next: 1_000_000, ..doors.connect(1) };
     let barrier = Barrier::new(2);
     let mut went_on = 0;
     let paths: Vec<String> = (0..60).map(|number| format!("/f{number}")).collect();
@@ -368,7 +368,7 @@ fn who_recovers_a_lease_ends_it_also_where_its_writer_is_just_about_to_go_on() {
 
 #[test]
 fn a_file_that_a_silent_door_may_still_write_to_is_not_free_and_not_closed() {
-    let doors = Doors::new();
+    let doors = ClusterGateways::new();
     let mut there = doors.connect(2);
     for (path, node) in [("/silent", NodeId(9)), ("/before", doors.open[2].as_ref().unwrap().1.node())] {
         // A session as that server's door had it, and no door.
@@ -404,7 +404,7 @@ fn a_file_that_a_silent_door_may_still_write_to_is_not_free_and_not_closed() {
 
 #[test]
 fn a_question_that_no_door_of_the_cluster_signed_is_not_answered() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut stream = TcpStream::connect(opened.door.data_address()).unwrap();
     let token = Token { identifier: vec![8, 1, 16, 2], password: vec![7; 32], ..Token::default() };
     stream.write_all(&[&[0, 28, 120], token.encode_length_delimited_to_vec().as_slice()].concat()).unwrap();

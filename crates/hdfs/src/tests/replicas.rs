@@ -5,7 +5,7 @@ use crate::replicas::PROTOCOL as REPLICAS;
 
 #[test]
 fn a_block_that_is_being_written_is_as_long_as_what_was_acknowledged() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "w");
     let block = client.add_block("/f", "w", None);

@@ -3,14 +3,14 @@
 use super::*;
 
 /// A server that keeps its directory, and notes leases in it.
-struct Kept {
+struct RestartedServer {
     dir: TempDir,
-    opened: Option<(Door, Server)>,
+    opened: Option<(HdfsGateway, Server)>,
 }
 
-impl Kept {
-    fn new() -> Kept {
-        let mut kept = Kept { dir: tempfile::tempdir().unwrap(), opened: None };
+impl RestartedServer {
+    fn new() -> RestartedServer {
+        let mut kept = RestartedServer { dir: tempfile::tempdir().unwrap(), opened: None };
         kept.open();
         kept
     }
@@ -27,8 +27,8 @@ impl Kept {
         };
         let server = Server::start(settings).unwrap();
         let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
-        let options = DoorOptions { notes: Some(dir.join("hdfs-leases")), ..options("127.0.0.1:0", Trust::Kernel) };
-        self.opened = Some((Door::open(&options, [7; 32], client).unwrap(), server));
+        let options = HdfsOptions { notes: Some(dir.join("hdfs-leases")), ..options("127.0.0.1:0", Trust::Kernel) };
+        self.opened = Some((HdfsGateway::open(&options, [7; 32], client).unwrap(), server));
     }
 
     fn close(&mut self) {
@@ -37,13 +37,13 @@ impl Kept {
         server.stop().unwrap();
     }
 
-    fn restart(&mut self) -> Client {
+    fn restart(&mut self) -> HadoopClient {
         self.close();
         self.open();
         self.connect()
     }
 
-    fn connect(&self) -> Client {
+    fn connect(&self) -> HadoopClient {
         connect_to(&self.opened.as_ref().unwrap().0, "", 0)
     }
 
@@ -57,7 +57,7 @@ fn generation(block: &LocatedBlock) -> u64 {
 }
 
 /// As a client that has lost its connection, of whose block so much was acknowledged.
-pub(super) fn recover(client: &mut Client, block: &LocatedBlock, acknowledged: u64) -> (LocatedBlock, Transfer) {
+pub(super) fn recover(client: &mut HadoopClient, block: &LocatedBlock, acknowledged: u64) -> (LocatedBlock, Transfer) {
     let ask = UpdateBlockForPipelineRequest { block: block.b.clone(), client_name: "w".to_owned() };
     let renewed = client.call::<BlockResponse>("updateBlockForPipeline", &ask).block.unwrap();
     let mut transfer = Transfer::connect(&renewed);
@@ -79,7 +79,7 @@ pub(super) fn recover(client: &mut Client, block: &LocatedBlock, acknowledged: u
 
 #[test]
 fn a_writer_goes_on_when_its_server_is_restarted() {
-    let mut kept = Kept::new();
+    let mut kept = RestartedServer::new();
     let mut client = kept.connect();
     let data = bytes(4000);
     client.create("/f", "w");
@@ -116,7 +116,7 @@ fn a_writer_goes_on_when_its_server_is_restarted() {
 
 #[test]
 fn what_was_taken_from_a_writer_stays_taken_over_a_restart() {
-    let mut kept = Kept::new();
+    let mut kept = RestartedServer::new();
     let mut client = kept.connect();
     for path in ["/recovered", "/removed", "/replaced", "/left", "/own"] {
         client.create(path, "w");

@@ -1,9 +1,8 @@
 //! The door for Prometheus: `GET /metrics` on an address of its own.
 //!
-//! Guarantees: whoever comes costs no client of the file system anything; at most [`DOORS_MAX`] are answered at a time, of which a user
-//! has no more than are left for others.
-//! Leaves to others: what the figures are (`crate::metrics`), requests and answers (`frieze_httpd`), the format of the text
-//! (`prometheus`).
+//! Guarantees: a scrape costs no client of the file system anything; at most [`DOORS_MAX`] connections are answered at a time, of
+//! which a user has no more than are left for others.
+//! Leaves to others: the figures (`crate::metrics`), HTTP (`frieze_httpd`), the format of the text (`prometheus`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ pub(crate) const PREFIX: &str = "/webhdfs/v1";
 
 /// A request that names a file.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct WebRequest {
     /// Of HTTP.
     pub(crate) method: Method,
     /// The path of the file system: absolute, without escapes.
@@ -28,13 +28,13 @@ pub(crate) struct Asked {
     params: Vec<(String, String)>,
 }
 
-impl Asked {
+impl WebRequest {
     /// Reads them of a URL's path and query.
     ///
     /// # Errors
     /// `FileNotFoundException` for a path of something else; `IllegalArgumentException` for escapes that are none, and for a
     /// parameter that cannot be read.
-    pub(crate) fn read(method: &Method, path: &str, query: &str) -> Result<Asked, Exception> {
+    pub(crate) fn read(method: &Method, path: &str, query: &str) -> Result<WebRequest, Exception> {
         let escaped = path.strip_prefix(PREFIX).filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let escaped = escaped
             .ok_or_else(|| Exception::not_found(format!("there is nothing here but {PREFIX}/PATH?op=OPERATION")))?;
@@ -45,10 +45,11 @@ impl Asked {
         let path = if path.is_empty() { "/".to_owned() } else { path.into_owned() };
         let named = |(name, value): (Cow<'_, str>, Cow<'_, str>)| (name.to_ascii_lowercase(), value.into_owned());
         let params = form_urlencoded::parse(query.as_bytes()).map(named).collect();
-        let mut asked = Asked { method: method.clone(), path, op: String::new(), raw_query: query.to_owned(), params };
-        asked.op = asked.text("op").unwrap_or_default().to_ascii_uppercase();
-        asked.check_numbers()?;
-        Ok(asked)
+        let mut web_request =
+            WebRequest { method: method.clone(), path, op: String::new(), raw_query: query.to_owned(), params };
+        web_request.op = web_request.text("op").unwrap_or_default().to_ascii_uppercase();
+        web_request.check_numbers()?;
+        Ok(web_request)
     }
 
     /// A parameter; none if it is not there, or empty.
@@ -149,8 +150,8 @@ const SHOWN_CHARS: usize = 100;
 mod tests {
     use super::*;
 
-    fn read(path: &str, query: &str) -> Result<Asked, Exception> {
-        Asked::read(&Method::GET, path, query)
+    fn read(path: &str, query: &str) -> Result<WebRequest, Exception> {
+        WebRequest::read(&Method::GET, path, query)
     }
 
     #[test]
@@ -169,10 +170,13 @@ mod tests {
 
     #[test]
     fn parameters_have_a_case_of_no_meaning_and_the_first_counts() {
-        let asked = read("/webhdfs/v1/a", "OP=open&user.name=a%20b+c&User.Name=x&empty=").unwrap();
-        assert_eq!((asked.op.as_str(), asked.text("user.name"), asked.text("empty")), ("OPEN", Some("a b c"), None));
-        let asked = read("/webhdfs/v1/a", "xattr.name=user.a&xattr.name=user.b").unwrap();
-        assert_eq!(asked.texts("xattr.name").collect::<Vec<_>>(), ["user.a", "user.b"]);
+        let web_request = read("/webhdfs/v1/a", "OP=open&user.name=a%20b+c&User.Name=x&empty=").unwrap();
+        assert_eq!(
+            (web_request.op.as_str(), web_request.text("user.name"), web_request.text("empty")),
+            ("OPEN", Some("a b c"), None)
+        );
+        let web_request = read("/webhdfs/v1/a", "xattr.name=user.a&xattr.name=user.b").unwrap();
+        assert_eq!(web_request.texts("xattr.name").collect::<Vec<_>>(), ["user.a", "user.b"]);
     }
 
     #[test]

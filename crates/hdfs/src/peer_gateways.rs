@@ -6,7 +6,7 @@
 //! up if that is wanted. A door that gave it up writes nothing more under it. One that does not answer may: then the file is not
 //! free until its session has ended, for with that the cluster refuses what it still sends (ADR 28).
 //!
-//! A writer whose door is gone goes on at another by what is noted of its lease ([`crate::takeover`]). So who takes a file from
+//! A writer whose door is gone goes on at another by what is noted of its lease ([`crate::lease_takeover`]). So who takes a file from
 //! somebody takes the notes too, and asks again until he has found neither note nor lease, the note first.
 //!
 //! Guarantees: when a lease is taken from somebody, at whatever door, nothing is written under it any more, nor does it go on
@@ -24,15 +24,15 @@ use prost::Message;
 use crate::blocks::wall_ns;
 use crate::data_service::read_message;
 use crate::exception::Exception;
-use crate::leases::{Held, Lease, SOFT_NS, Takes, owned};
+use crate::file_writes::close_file;
+use crate::leases::{FileLease, LeaseHolder, Revocation, SOFT_NS, owned};
 use crate::proto::Token;
-use crate::service::{Asked, Service};
+use crate::service::{CallContext, Service};
 use crate::transfer::{self, QUESTION, VERSION};
-use crate::writing::close_file;
 
 /// What one door asks another, signed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Question {
+pub(crate) struct LeaseQuery {
     /// The file.
     #[prost(uint64, tag = "1")]
     inode: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Question {
 
 /// What it is answered, signed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Answer {
+pub(crate) struct LeaseReply {
     /// That of the question.
     #[prost(bytes = "vec", tag = "1")]
     nonce: Vec<u8>,
@@ -69,7 +69,7 @@ pub(crate) struct Answer {
 
 /// Who has a file at another door.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Elsewhere {
+pub(crate) enum RemoteWriter {
     /// Nobody.
     Nobody,
     /// Nobody any more: somebody had it, and has given it up.
@@ -98,46 +98,46 @@ impl Service {
     /// `AlreadyBeingCreatedException`.
     pub(crate) fn check_free(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         inode: u64,
         path: &str,
         client_name: &str,
     ) -> Result<(), Exception> {
-        let wants = asked.holder(client_name);
+        let wants = context.holder(client_name);
         self.leases.check_free(inode, path, &wants)?;
         self.check_free_elsewhere(inode, path, &wants)
     }
 
     fn check_free_elsewhere(&self, inode: u64, path: &str, wants: &str) -> Result<(), Exception> {
-        match self.writer_elsewhere(inode, Takes::Silent).map_err(|error| Exception::of(error, path))? {
-            Elsewhere::Nobody | Elsewhere::Ended => Ok(()),
+        match self.writer_elsewhere(inode, Revocation::Silent).map_err(|error| Exception::of(error, path))? {
+            RemoteWriter::Nobody | RemoteWriter::Ended => Ok(()),
             other => Err(in_the_way(other, path, wants)),
         }
     }
 
     /// Who has a file at another door, or had it at one that ended a moment ago: he is about to go on.
-    pub(crate) fn writer_elsewhere(&self, inode: u64, takes: Takes<'_>) -> Result<Elsewhere, Error> {
+    pub(crate) fn writer_elsewhere(&self, inode: u64, takes: Revocation<'_>) -> Result<RemoteWriter, Error> {
         if !self.client.has_others() {
-            return Ok(Elsewhere::Nobody);
+            return Ok(RemoteWriter::Nobody);
         }
         let found = self.elsewhere(inode, takes)?;
-        if !matches!(found, Elsewhere::Nobody | Elsewhere::Ended) {
+        if !matches!(found, RemoteWriter::Nobody | RemoteWriter::Ended) {
             return Ok(found);
         }
         let notes = match self.leases.notes().of_file(inode) {
-            Err(error) if is_gone(&error) => return Ok(Elsewhere::Nobody),
+            Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
             notes => notes?,
         };
         let now = wall_ns();
         let left = notes.into_iter().find(|note| note.left_ns != 0 && now.saturating_sub(note.left_ns) < SOFT_NS);
-        Ok(left.map_or(found, |note| Elsewhere::Held(note.holder)))
+        Ok(left.map_or(found, |note| RemoteWriter::Held(note.holder)))
     }
 
     /// Makes a lease that was just given here the only one, or refuses.
     ///
     /// # Errors
     /// `AlreadyBeingCreatedException` if somebody has the file at another door, or is about to.
-    pub(crate) fn claim(&self, lease: &Lease, at: u64) -> Result<(), Exception> {
+    pub(crate) fn claim(&self, lease: &FileLease, at: u64) -> Result<(), Exception> {
         if !self.client.has_others() {
             return Ok(());
         }
@@ -145,8 +145,8 @@ impl Service {
         // First it is seen that somebody writes here, then it is looked who writes elsewhere. So of two who do that at one time one sees the other.
         lease.file.prepare_write(at, 1).map_err(failed)?;
         self.check_free_elsewhere(lease.inode, &lease.path, &lease.holder)?;
-        match self.take_all(lease.inode, Takes::Silent, Some(lease.id)).map_err(failed)? {
-            Elsewhere::Nobody => Ok(()),
+        match self.take_all(lease.inode, Revocation::Silent, Some(lease.id)).map_err(failed)? {
+            RemoteWriter::Nobody => Ok(()),
             other => Err(in_the_way(other, &lease.path, &lease.holder)),
         }
     }
@@ -157,16 +157,16 @@ impl Service {
             return Ok(true);
         }
         // Who has the lease could note it again.
-        self.elsewhere(inode, Takes::Any)?;
-        Ok(self.take_all(inode, Takes::Any, None)? == Elsewhere::Nobody)
+        self.elsewhere(inode, Revocation::Any)?;
+        Ok(self.take_all(inode, Revocation::Any, None)? == RemoteWriter::Nobody)
     }
 
     /// Takes what is noted of leases on a file, but for this one's, and the leases, until there are neither. In this order, a round without either is
     /// the last: who goes on by a note is seen to write before he takes it.
-    fn take_all(&self, inode: u64, takes: Takes<'_>, but: Option<u64>) -> Result<Elsewhere, Error> {
+    fn take_all(&self, inode: u64, takes: Revocation<'_>, but: Option<u64>) -> Result<RemoteWriter, Error> {
         for _ in 0..ROUNDS_MAX {
             let notes = match self.leases.notes().of_file(inode) {
-                Err(error) if is_gone(&error) => return Ok(Elsewhere::Nobody),
+                Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
                 notes => notes?,
             };
             let noted: Vec<u64> = notes.iter().map(|note| note.id).filter(|id| Some(*id) != but).collect();
@@ -176,13 +176,13 @@ impl Service {
             // Somebody may have gone on at this very door, too.
             let has_ended_here = but.is_none() && self.end_here(inode);
             match self.elsewhere(inode, takes)? {
-                Elsewhere::Nobody if noted.is_empty() && !has_ended_here => return Ok(Elsewhere::Nobody),
-                Elsewhere::Nobody | Elsewhere::Ended => {}
+                RemoteWriter::Nobody if noted.is_empty() && !has_ended_here => return Ok(RemoteWriter::Nobody),
+                RemoteWriter::Nobody | RemoteWriter::Ended => {}
                 kept => return Ok(kept),
             }
         }
         // There was something in every round: that there is nothing now nobody can say.
-        Ok(Elsewhere::Ended)
+        Ok(RemoteWriter::Ended)
     }
 
     /// Ends the lease that this door has given on a file. True if there was one.
@@ -193,28 +193,28 @@ impl Service {
     }
 
     /// Who has a file at another door; what is to be given up is, when this returns.
-    pub(crate) fn elsewhere(&self, inode: u64, takes: Takes<'_>) -> Result<Elsewhere, Error> {
+    pub(crate) fn elsewhere(&self, inode: u64, takes: Revocation<'_>) -> Result<RemoteWriter, Error> {
         if !self.client.has_others() {
-            return Ok(Elsewhere::Nobody);
+            return Ok(RemoteWriter::Nobody);
         }
         let writers = match self.client.fs().writers(&Target::inode(InodeId(inode))) {
             // Nothing can be written to what is gone.
-            Err(error) if is_gone(&error) => return Ok(Elsewhere::Nobody),
+            Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
             writers => writers?,
         };
         let own = self.client.session()?;
-        let mut answers: Vec<(NodeId, Option<Answer>)> = Vec::new();
+        let mut answers: Vec<(NodeId, Option<LeaseReply>)> = Vec::new();
         let mut unknown = None;
         for writer in writers.iter().filter(|writer| writer.session != own) {
             let Some(node) = node_of(&writer.command) else { continue };
-            if !answers.iter().any(|(asked, _)| *asked == node) {
+            if !answers.iter().any(|(context, _)| *context == node) {
                 // What this server was before is nobody to be asked.
                 let answer = if node == self.node { None } else { self.ask(node, inode, takes) };
                 answers.push((node, answer));
             }
-            match answers.iter().find(|(asked, _)| *asked == node) {
+            match answers.iter().find(|(context, _)| *context == node) {
                 Some((_, Some(answer))) if !answer.holder.is_empty() => {
-                    return Ok(Elsewhere::Held(answer.holder.clone()));
+                    return Ok(RemoteWriter::Held(answer.holder.clone()));
                 }
                 Some((_, Some(answer))) if answer.session == writer.session.0 => {}
                 // It does not answer; or it was restarted, and what it sent before may still come until that session has ended.
@@ -223,13 +223,13 @@ impl Service {
         }
         let has_ended = answers.iter().flat_map(|(_, answer)| answer).any(|answer| answer.ended);
         Ok(match unknown {
-            Some(node) => Elsewhere::Unknown(node),
-            None if has_ended => Elsewhere::Ended,
-            None => Elsewhere::Nobody,
+            Some(node) => RemoteWriter::Unknown(node),
+            None if has_ended => RemoteWriter::Ended,
+            None => RemoteWriter::Nobody,
         })
     }
 
-    fn ask(&self, node: NodeId, inode: u64, takes: Takes<'_>) -> Option<Answer> {
+    fn ask(&self, node: NodeId, inode: u64, takes: Revocation<'_>) -> Option<LeaseReply> {
         let place = self.data_place_of(node)?;
         match self.ask_at(place, inode, takes) {
             Ok(answer) => Some(answer),
@@ -240,17 +240,17 @@ impl Service {
         }
     }
 
-    fn ask_at(&self, place: SocketAddr, inode: u64, takes: Takes<'_>) -> io::Result<Answer> {
+    fn ask_at(&self, place: SocketAddr, inode: u64, takes: Revocation<'_>) -> io::Result<LeaseReply> {
         let is_none = || io::Error::new(io::ErrorKind::InvalidData, "that is no answer of a door of this cluster");
         let nonce = drawn()?.to_vec();
         let expires_ns = wall_ns().saturating_add(ANSWER_MAX.as_nanos() as u64);
         let (takes, holder) = match takes {
-            Takes::Nothing => (0, ""),
-            Takes::Silent => (1, ""),
-            Takes::Any => (2, ""),
-            Takes::Of(holder) => (3, holder),
+            Revocation::Nothing => (0, ""),
+            Revocation::Silent => (1, ""),
+            Revocation::Any => (2, ""),
+            Revocation::Of(holder) => (3, holder),
         };
-        let question = Question { inode, takes, nonce, expires_ns, holder: holder.to_owned() };
+        let question = LeaseQuery { inode, takes, nonce, expires_ns, holder: holder.to_owned() };
         let stream = TcpStream::connect_timeout(&place, CONNECT_MAX)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
@@ -261,37 +261,37 @@ impl Service {
         (&stream).write_all(&request)?;
         let answer = read_message(&mut BufReader::new(&stream))?;
         let answer = transfer::message::<Token>(&answer, "answer of a door").map_err(|_| is_none())?;
-        let answer: Answer = self.between_doors.unseal(&answer).ok_or_else(is_none)?;
+        let answer: LeaseReply = self.between_doors.unseal(&answer).ok_or_else(is_none)?;
         if answer.nonce == question.nonce { Ok(answer) } else { Err(is_none()) }
     }
 
     /// Answers another door; `None` if none of this cluster's asks, or it comes too late.
-    pub(crate) fn answer_door(&self, asked: &Token) -> Option<Token> {
-        let question: Question =
-            self.between_doors.unseal(asked).filter(|question: &Question| wall_ns() < question.expires_ns)?;
+    pub(crate) fn answer_door(&self, token: &Token) -> Option<Token> {
+        let question: LeaseQuery =
+            self.between_doors.unseal(token).filter(|question: &LeaseQuery| wall_ns() < question.expires_ns)?;
         let takes = match question.takes {
-            0 => Takes::Nothing,
-            1 => Takes::Silent,
-            2 => Takes::Any,
-            3 => Takes::Of(&question.holder),
+            0 => Revocation::Nothing,
+            1 => Revocation::Silent,
+            2 => Revocation::Any,
+            3 => Revocation::Of(&question.holder),
             _ => return None,
         };
         let session = self.client.session().unwrap_or(SessionId(0)).0;
-        let (holder, ended) = match self.leases.asked(question.inode, takes) {
-            Held::Nobody => (String::new(), false),
-            Held::By(holder) => (holder, false),
-            Held::Ended(lease) => {
+        let (holder, ended) = match self.leases.query(question.inode, takes) {
+            LeaseHolder::Nobody => (String::new(), false),
+            LeaseHolder::By(holder) => (holder, false),
+            LeaseHolder::Ended(lease) => {
                 tracing::info!(path = lease.path, holder = lease.holder, "another door takes a file from its writer");
                 settle(lease);
                 (String::new(), true)
             }
         };
-        Some(self.between_doors.seal(&Answer { nonce: question.nonce, session, holder, ended }))
+        Some(self.between_doors.seal(&LeaseReply { nonce: question.nonce, session, holder, ended }))
     }
 }
 
 /// Closes what was taken from its writer.
-fn settle(lease: Arc<Lease>) {
+fn settle(lease: Arc<FileLease>) {
     let path = lease.path.clone();
     if let Err(exception) = close_file(lease, None) {
         tracing::warn!(path, "what was taken from its writer is not settled yet: {exception}");
@@ -299,14 +299,14 @@ fn settle(lease: Arc<Lease>) {
 }
 
 /// Why a file is not free.
-fn in_the_way(found: Elsewhere, path: &str, wants: &str) -> Exception {
+fn in_the_way(found: RemoteWriter, path: &str, wants: &str) -> Exception {
     match found {
-        Elsewhere::Held(holder) => owned(path, wants, &holder),
-        Elsewhere::Unknown(node) => Exception::already_being_created(format!(
+        RemoteWriter::Held(holder) => owned(path, wants, &holder),
+        RemoteWriter::Unknown(node) => Exception::already_being_created(format!(
             "Failed to CREATE_FILE {path} for {wants} because it may still be written through server {node}, whose door does not answer or was \
              restarted just now: try again when it answers, or in a minute"
         )),
-        Elsewhere::Nobody | Elsewhere::Ended => Exception::already_being_created(format!(
+        RemoteWriter::Nobody | RemoteWriter::Ended => Exception::already_being_created(format!(
             "Failed to CREATE_FILE {path} for {wants} because others open and leave it all the time: try again"
         )),
     }

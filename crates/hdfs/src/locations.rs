@@ -13,11 +13,11 @@ use frieze_client::{Attr, ByteRange, NodeId, ServerAddr};
 
 use crate::proto::{DatanodeId, DatanodeInfo};
 use crate::service::Service;
-use crate::status::Reader;
+use crate::status::BlockClient;
 
 /// Somewhere that blocks are read and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BlockPlace {
+pub(crate) struct BlockLocation {
     /// Tells it from others, always.
     pub(crate) name: String,
     /// The machine, as its server's address has it.
@@ -30,7 +30,7 @@ pub(crate) struct BlockPlace {
 
 /// What a client said of the places of a block that it is to write.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wishes<'w> {
+pub(crate) struct PlacementHints<'w> {
     /// `HOST:PORT` of those it likes.
     pub(crate) favored: &'w [String],
     /// Those that it could not reach.
@@ -39,9 +39,10 @@ pub(crate) struct Wishes<'w> {
 
 impl Service {
     /// Where bytes of a file are read: at the client's own machine if that holds some, then where most of them are.
-    pub(crate) fn places_to_read(&self, reader: Reader<'_>, attr: &Attr, range: ByteRange) -> Vec<BlockPlace> {
+    pub(crate) fn places_to_read(&self, reader: BlockClient<'_>, attr: &Attr, range: ByteRange) -> Vec<BlockLocation> {
         let holders = self.client.holders(attr, range);
-        let mut places: Vec<BlockPlace> = holders.iter().filter_map(|holder| self.place_of(reader, holder)).collect();
+        let mut places: Vec<BlockLocation> =
+            holders.iter().filter_map(|holder| self.place_of(reader, holder)).collect();
         if places.is_empty() {
             places.push(self.own_place(reader));
         }
@@ -51,18 +52,18 @@ impl Service {
     }
 
     /// Where a block is to be written.
-    pub(crate) fn places_to_write(&self, reader: Reader<'_>, wishes: Wishes<'_>) -> Vec<BlockPlace> {
+    pub(crate) fn places_to_write(&self, reader: BlockClient<'_>, wishes: PlacementHints<'_>) -> Vec<BlockLocation> {
         let own = self.own_place(reader);
-        let spare = BlockPlace { name: format!("{}-again", own.name), ..own.clone() };
+        let spare = BlockLocation { name: format!("{}-again", own.name), ..own.clone() };
         let holders = self.client.holders(&Attr::default(), ByteRange::new(0, 0));
         let others = holders.iter().filter(|(node, _)| *node != self.node);
         let others = others.filter_map(|holder| self.place_of(reader, holder));
-        let mut places: Vec<BlockPlace> = [own].into_iter().chain(others).chain([spare]).collect();
-        let is_excluded = |place: &BlockPlace| wishes.excluded.iter().any(|node| is_named(node, &place.name));
+        let mut places: Vec<BlockLocation> = [own].into_iter().chain(others).chain([spare]).collect();
+        let is_excluded = |place: &BlockLocation| wishes.excluded.iter().any(|node| is_named(node, &place.name));
         if !places.iter().all(is_excluded) {
             places.retain(|place| !is_excluded(place));
         }
-        let is_favored = |place: &BlockPlace| {
+        let is_favored = |place: &BlockLocation| {
             let at = [place.at.to_string(), format!("{}:{}", place.host, place.at.port())];
             wishes.favored.iter().any(|favored| at.contains(favored))
         };
@@ -72,9 +73,9 @@ impl Service {
     }
 
     /// Everywhere that blocks are.
-    pub(crate) fn all_places(&self, reader: Reader<'_>) -> Vec<BlockPlace> {
+    pub(crate) fn all_places(&self, reader: BlockClient<'_>) -> Vec<BlockLocation> {
         let holders = self.client.holders(&Attr::default(), ByteRange::new(0, 0));
-        let places: Vec<BlockPlace> = holders.iter().filter_map(|holder| self.place_of(reader, holder)).collect();
+        let places: Vec<BlockLocation> = holders.iter().filter_map(|holder| self.place_of(reader, holder)).collect();
         if places.is_empty() { vec![self.own_place(reader)] } else { places }
     }
 
@@ -85,10 +86,10 @@ impl Service {
     }
 
     /// This door, as the client reaches it.
-    pub(crate) fn own_place(&self, reader: Reader<'_>) -> BlockPlace {
+    pub(crate) fn own_place(&self, reader: BlockClient<'_>) -> BlockLocation {
         let ip = self.data.ip.unwrap_or(reader.reached);
         let at = SocketAddr::new(ip, self.data.port);
-        BlockPlace { name: name_of(self.node), host: ip.to_string(), at, names_port: self.names_port() }
+        BlockLocation { name: name_of(self.node), host: ip.to_string(), at, names_port: self.names_port() }
     }
 
     /// Where the data service of another server's door listens.
@@ -111,17 +112,17 @@ impl Service {
         }
     }
 
-    fn place_of(&self, reader: Reader<'_>, (node, address): &(NodeId, ServerAddr)) -> Option<BlockPlace> {
+    fn place_of(&self, reader: BlockClient<'_>, (node, address): &(NodeId, ServerAddr)) -> Option<BlockLocation> {
         if *node == self.node {
             return Some(self.own_place(reader));
         }
         let ServerAddr::Tcp { host, .. } = address else { return None };
         let at = self.data_at(address)?;
-        Some(BlockPlace { name: name_of(*node), host: host.clone(), at, names_port: self.names_port() })
+        Some(BlockLocation { name: name_of(*node), host: host.clone(), at, names_port: self.names_port() })
     }
 }
 
-impl BlockPlace {
+impl BlockLocation {
     /// As clients are told of it.
     pub(crate) fn told(&self) -> DatanodeInfo {
         DatanodeInfo {

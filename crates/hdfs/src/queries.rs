@@ -3,17 +3,17 @@
 use frieze_client::{Attr, Error, ErrorKind, FileKind, Fs, Reason, Target};
 
 use crate::blocks::BLOCK_BYTES;
-use crate::elsewhere::Elsewhere;
 use crate::exception::Exception;
-use crate::leases::Takes;
-use crate::names::{Place, place, shown, split};
+use crate::leases::Revocation;
+use crate::paths::{ParsedPath, place, shown, split};
+use crate::peer_gateways::RemoteWriter;
 use crate::proto::{
     self, DirectoryListing, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFileInfoResponse,
     GetListingRequest, GetListingResponse, HdfsFileStatus, NumberResponse, ResultResponse,
 };
-use crate::service::{Asked, Looked, Service, Shows};
+use crate::service::{CallContext, DirectoryView, ResolvedPath, Service};
 use crate::snapshots;
-use crate::status::{Reader, followed};
+use crate::status::{BlockClient, followed};
 
 /// Entries of a page of a listing.
 const PAGE_ENTRIES: u32 = 1000;
@@ -23,11 +23,11 @@ impl Service {
     /// Attributes of a file; none if it is not there.
     pub(crate) fn file_info(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         path: &str,
         follow: bool,
     ) -> Result<GetFileInfoResponse, Exception> {
-        let Some(looked) = self.look_if_there(asked, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
+        let Some(looked) = self.look_if_there(context, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
         let target = Target { follow: looked.target.follow && follow, ..looked.target.clone() };
         let attr = match looked.fs.stat(&target) {
             Ok(found) => found.attr,
@@ -38,37 +38,41 @@ impl Service {
     }
 
     /// The same with where its blocks are.
-    pub(crate) fn located_file_info(&self, asked: Asked<'_>, path: &str) -> Result<GetFileInfoResponse, Exception> {
-        let Some(looked) = self.look_if_there(asked, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
+    pub(crate) fn located_file_info(
+        &self,
+        context: CallContext<'_>,
+        path: &str,
+    ) -> Result<GetFileInfoResponse, Exception> {
+        let Some(looked) = self.look_if_there(context, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
         let attr = match looked.fs.stat(&looked.target) {
             Ok(found) => shown_attr(&looked, found.attr),
             Err(error) if is_absent(&error) => return Ok(GetFileInfoResponse { fs: None }),
             Err(error) => return Err(Exception::of(error, path)),
         };
         let may_read = looked.fs.access(&looked.target, READ).is_ok();
-        let reader = if may_read { asked.reader() } else { Reader { caller: None, ..asked.reader() } };
+        let reader = if may_read { context.reader() } else { BlockClient { caller: None, ..context.reader() } };
         Ok(GetFileInfoResponse { fs: Some(self.with_locations(reader, &looked, &attr, b"")) })
     }
 
     /// A page of a directory, or a file as the only entry of itself.
     pub(crate) fn listing(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &GetListingRequest,
     ) -> Result<GetListingResponse, Exception> {
         let path = &request.src;
         let failed = |error| Exception::of(error, path);
         let none = GetListingResponse { dir_list: None };
-        let Some(looked) = self.look_if_there(asked, path)? else { return Ok(none) };
+        let Some(looked) = self.look_if_there(context, path)? else { return Ok(none) };
         let after = after(&request.start_after)?;
-        if looked.shows != Shows::Names {
+        if looked.shows != DirectoryView::Names {
             return self.list_instants(&looked, path, &after);
         }
         let page = match looked.fs.list(&looked.target, &after, PAGE_ENTRIES, true) {
             Ok(page) => page,
             Err(error) if error.reason() == Reason::NotDirectory => {
                 let Some(attr) = self.found(&looked.fs, &looked.target).map_err(failed)? else { return Ok(none) };
-                let entry = self.entry(asked, &looked, &attr, b"", request.need_location);
+                let entry = self.entry(context, &looked, &attr, b"", request.need_location);
                 return Ok(page_of(vec![entry], false));
             }
             Err(error) if is_absent(&error) => return Ok(none),
@@ -85,34 +89,49 @@ impl Service {
             };
             let Some(attr) = attr else { continue };
             let attr = followed(&looked.fs, &target, attr).map_err(failed)?;
-            entries.push(self.entry(asked, &looked, &attr, &entry.name, request.need_location));
+            entries.push(self.entry(context, &looked, &attr, &entry.name, request.need_location));
         }
         Ok(page_of(entries, page.more))
     }
 
     /// The saved snapshots: what `.at` shows, and `.snapshot` by the names they have there.
-    fn list_instants(&self, looked: &Looked, path: &str, after: &[u8]) -> Result<GetListingResponse, Exception> {
+    fn list_instants(&self, looked: &ResolvedPath, path: &str, after: &[u8]) -> Result<GetListingResponse, Exception> {
         let failed = |error| Exception::of(error, path);
         let attr = shown_attr(looked, looked.fs.stat(&looked.target).map_err(failed)?.attr);
         let snapshots = self.client.snapshots().map_err(failed)?;
         let names: Vec<String> = match looked.shows {
-            Shows::Snapshots if attr.kind() != FileKind::Directory => return Ok(GetListingResponse { dir_list: None }),
-            Shows::Snapshots => snapshots::below(snapshots, attr.inode).into_keys().collect(),
+            DirectoryView::Snapshots if attr.kind() != FileKind::Directory => {
+                return Ok(GetListingResponse { dir_list: None });
+            }
+            DirectoryView::Snapshots => snapshots::below(snapshots, attr.inode).into_keys().collect(),
             _ => snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
         };
         let later = names.iter().filter(|name| name.as_bytes() > after);
         Ok(page_of(later.map(|name| self.status(&attr, name.as_bytes())).collect(), false))
     }
 
-    fn entry(&self, asked: Asked<'_>, looked: &Looked, attr: &Attr, name: &[u8], is_located: bool) -> HdfsFileStatus {
+    fn entry(
+        &self,
+        context: CallContext<'_>,
+        looked: &ResolvedPath,
+        attr: &Attr,
+        name: &[u8],
+        is_located: bool,
+    ) -> HdfsFileStatus {
         if !is_located {
             return self.status(attr, name);
         }
         // As in HDFS: places, so that work can be sent there, and no right to read. Who opens the file is asked for his.
-        self.with_locations(Reader { caller: None, ..asked.reader() }, looked, attr, name)
+        self.with_locations(BlockClient { caller: None, ..context.reader() }, looked, attr, name)
     }
 
-    fn with_locations(&self, reader: Reader<'_>, looked: &Looked, attr: &Attr, name: &[u8]) -> HdfsFileStatus {
+    fn with_locations(
+        &self,
+        reader: BlockClient<'_>,
+        looked: &ResolvedPath,
+        attr: &Attr,
+        name: &[u8],
+    ) -> HdfsFileStatus {
         let mut status = self.status(attr, name);
         if attr.kind() != FileKind::Directory {
             // What is not a regular file has no bytes here.
@@ -125,26 +144,26 @@ impl Service {
     /// Where the bytes of a range of a file are.
     pub(crate) fn block_locations(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &GetBlockLocationsRequest,
     ) -> Result<GetBlockLocationsResponse, Exception> {
         let path = &request.src;
         let failed = |error| Exception::of(error, path);
-        let looked = self.look(asked, path)?;
+        let looked = self.look(context, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
         must_be_file(&attr, path)?;
         looked.fs.access(&looked.target, READ).map_err(failed)?;
-        let located = self.located(asked.reader(), &attr, looked.fs.view(), request.offset, request.length);
+        let located = self.located(context.reader(), &attr, looked.fs.view(), request.offset, request.length);
         Ok(GetBlockLocationsResponse { locations: Some(located) })
     }
 
     /// Files, directories and bytes below a path.
     pub(crate) fn content_summary(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         path: &str,
     ) -> Result<proto::GetContentSummaryResponse, Exception> {
-        let (sums, quota) = (self.sums(asked, path)?, self.quota_of(asked, path)?);
+        let (sums, quota) = (self.sums(context, path)?, self.quota_of(context, path)?);
         let summary = proto::ContentSummary {
             length: sums.bytes,
             file_count: sums.files,
@@ -156,11 +175,11 @@ impl Service {
         Ok(proto::GetContentSummaryResponse { summary: Some(summary) })
     }
 
-    pub(crate) fn sums(&self, asked: Asked<'_>, path: &str) -> Result<Sums, Exception> {
+    pub(crate) fn sums(&self, context: CallContext<'_>, path: &str) -> Result<TreeTotals, Exception> {
         let failed = |error| Exception::of(error, path);
-        let looked = self.look(asked, path)?;
+        let looked = self.look(context, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
-        let mut sums = Sums::default();
+        let mut sums = TreeTotals::default();
         sums.add(&attr);
         let mut directories = Vec::new();
         if attr.kind() == FileKind::Directory {
@@ -193,32 +212,36 @@ impl Service {
     }
 
     /// The block size of a file.
-    pub(crate) fn block_size(&self, asked: Asked<'_>, path: &str) -> Result<NumberResponse, Exception> {
-        let looked = self.look(asked, path)?;
+    pub(crate) fn block_size(&self, context: CallContext<'_>, path: &str) -> Result<NumberResponse, Exception> {
+        let looked = self.look(context, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
         Ok(NumberResponse { number: BLOCK_BYTES })
     }
 
     /// Succeeds if the caller may.
-    pub(crate) fn check_access(&self, asked: Asked<'_>, request: &proto::CheckAccessRequest) -> Result<(), Exception> {
-        let looked = self.look(asked, &request.path)?;
+    pub(crate) fn check_access(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::CheckAccessRequest,
+    ) -> Result<(), Exception> {
+        let looked = self.look(context, &request.path)?;
         // An action is a number of the same three bits.
         let mask = u32::try_from(request.mode).unwrap_or(0) & 7;
         looked.fs.access(&looked.target, mask).map_err(|error| Exception::of(error, &request.path))
     }
 
     /// True if nobody writes it.
-    pub(crate) fn is_file_closed(&self, asked: Asked<'_>, path: &str) -> Result<ResultResponse, Exception> {
-        let looked = self.look(asked, path)?;
+    pub(crate) fn is_file_closed(&self, context: CallContext<'_>, path: &str) -> Result<ResultResponse, Exception> {
+        let looked = self.look(context, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
         if looked.fs.view().is_past() {
             return Ok(ResultResponse { result: true });
         }
         let is_closed = !self.leases.is_held(attr.inode)
-            && self.writer_elsewhere(attr.inode, Takes::Nothing).map_err(|error| Exception::of(error, path))?
-                == Elsewhere::Nobody;
+            && self.writer_elsewhere(attr.inode, Revocation::Nothing).map_err(|error| Exception::of(error, path))?
+                == RemoteWriter::Nobody;
         Ok(ResultResponse { result: is_closed })
     }
 
@@ -237,7 +260,7 @@ impl Service {
     /// The places where blocks are.
     pub(crate) fn datanode_report(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::GetDatanodeReportRequest,
     ) -> Result<proto::GetDatanodeReportResponse, Exception> {
         if ![ALL, LIVE].contains(&request.kind) {
@@ -245,7 +268,7 @@ impl Service {
         }
         let (capacity, remaining) = self.room()?;
         // The room of each is this server's: that of others is not asked.
-        let nodes = self.all_places(asked.reader()).into_iter().map(|place| proto::DatanodeInfo {
+        let nodes = self.all_places(context.reader()).into_iter().map(|place| proto::DatanodeInfo {
             capacity: Some(capacity),
             dfs_used: Some(capacity.saturating_sub(remaining)),
             remaining: Some(remaining),
@@ -260,8 +283,8 @@ impl Service {
     }
 
     /// As [`Service::look`]; `None` if the past that the path names has no such directory.
-    fn look_if_there(&self, asked: Asked<'_>, path: &str) -> Result<Option<Looked>, Exception> {
-        match self.look(asked, path) {
+    fn look_if_there(&self, context: CallContext<'_>, path: &str) -> Result<Option<ResolvedPath>, Exception> {
+        match self.look(context, path) {
             Ok(looked) => Ok(Some(looked)),
             Err(exception) if exception.class == Exception::not_found("").class => Ok(None),
             Err(exception) => Err(exception),
@@ -278,13 +301,13 @@ impl Service {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct TreeTotals {
     pub(crate) files: u64,
     pub(crate) directories: u64,
     pub(crate) bytes: u64,
 }
 
-impl Sums {
+impl TreeTotals {
     fn add(&mut self, attr: &Attr) {
         match attr.kind() {
             FileKind::Directory => self.directories += 1,
@@ -298,8 +321,8 @@ impl Sums {
 }
 
 /// Of `.at` and `.snapshot`, the attributes of their directory without the right to write.
-fn shown_attr(looked: &Looked, attr: Attr) -> Attr {
-    if looked.shows != Shows::Names { Attr { mode: attr.mode & !0o222, ..attr } } else { attr }
+fn shown_attr(looked: &ResolvedPath, attr: Attr) -> Attr {
+    if looked.shows != DirectoryView::Names { Attr { mode: attr.mode & !0o222, ..attr } } else { attr }
 }
 
 fn page_of(partial_listing: Vec<HdfsFileStatus>, more: bool) -> GetListingResponse {
@@ -313,7 +336,7 @@ fn after(text: &[u8]) -> Result<Vec<u8>, Exception> {
     // A name that is not UTF-8 is shown as it is.
     let Ok(name) = std::str::from_utf8(text) else { return Ok(text.to_vec()) };
     match place(&format!("/{name}")) {
-        Ok(Place::Now(path)) if shown(split(&path).1) == text => Ok(split(&path).1.to_vec()),
+        Ok(ParsedPath::Now(path)) if shown(split(&path).1) == text => Ok(split(&path).1.to_vec()),
         _ => Ok(text.to_vec()),
     }
 }

@@ -18,7 +18,7 @@ impl Dice {
 }
 
 /// Writes a file in packets of so many bytes; `together`: sent one behind the other, else each when the one before is acknowledged.
-fn write(client: &mut super::Client, path: &str, packets: &[&[u8]], together: bool) -> LocatedBlock {
+fn write(client: &mut super::HadoopClient, path: &str, packets: &[&[u8]], together: bool) -> LocatedBlock {
     client.create(path, "w");
     let block = client.add_block(path, "w", None);
     let mut transfer = Transfer::write(&block);
@@ -46,7 +46,7 @@ fn write(client: &mut super::Client, path: &str, packets: &[&[u8]], together: bo
 }
 
 /// A reader who says at the end that all was well.
-fn read_well(block: &LocatedBlock, offset: u64, len: u64) -> Result<(u64, Vec<u8>), transfer::Error> {
+fn read_well(block: &LocatedBlock, offset: u64, len: u64) -> Result<(u64, Vec<u8>), transfer::PacketError> {
     let mut transfer = Transfer::connect(block);
     let read = transfer.read_on(block, offset, len).unwrap();
     if read.is_ok() {
@@ -61,7 +61,7 @@ fn read_well(block: &LocatedBlock, offset: u64, len: u64) -> Result<(u64, Vec<u8
 }
 
 /// Turns a bit of what is stored, `at` bytes into what `data` is the only to begin with.
-pub(super) fn turn_a_bit(opened: &Opened, data: &[u8], at: u64) {
+pub(super) fn turn_a_bit(opened: &HdfsFixture, data: &[u8], at: u64) {
     let mut found = 0;
     let mut dirs = vec![opened.dir.path().join("data")];
     while let Some(dir) = dirs.pop() {
@@ -90,7 +90,7 @@ pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn what_is_handed_on_is_what_was_written_however_it_was_cut() {
-    let opened = Opened::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
+    let opened = HdfsFixture::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
     let mut client = opened.connect();
     for seed in 1..=12 {
         let mut dice = Dice(seed * 7919);
@@ -121,7 +121,7 @@ fn what_is_handed_on_is_what_was_written_however_it_was_cut() {
 
 #[test]
 fn damage_that_a_reader_finds_is_found_by_the_server_at_the_next_read() {
-    let opened = Opened::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
+    let opened = HdfsFixture::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
     let mut client = opened.connect();
     let data = noise(99, 15 * 64_512);
     let block = write(&mut client, "/f", &data.chunks(64_512).collect::<Vec<_>>(), true);
@@ -130,7 +130,7 @@ fn damage_that_a_reader_finds_is_found_by_the_server_at_the_next_read() {
     let begins = &data[..4096];
     turn_a_bit(&opened, begins, 5000);
     // Nobody on the way looked: it is the reader who compares with what the writer sent.
-    assert!(matches!(read_well(&block, 0, whole), Err(transfer::Error::Checksum { .. })));
+    assert!(matches!(read_well(&block, 0, whole), Err(transfer::PacketError::Checksum { .. })));
     let refused = || {
         let mut transfer = Transfer::connect(&block);
         let header = Transfer::base(&block);
@@ -153,7 +153,7 @@ fn damage_that_a_reader_finds_is_found_by_the_server_at_the_next_read() {
 
 #[test]
 fn who_asks_for_no_checksums_gets_what_the_server_has_verified() {
-    let opened = Opened::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
+    let opened = HdfsFixture::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
     let mut client = opened.connect();
     let data = noise(5, 8 * 64_512);
     let block = write(&mut client, "/f", &data.chunks(64_512).collect::<Vec<_>>(), true);
@@ -176,7 +176,7 @@ fn who_asks_for_no_checksums_gets_what_the_server_has_verified() {
 
 #[test]
 fn readers_who_take_nothing_are_in_nobodys_way() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let data = noise(8, 8 << 20);
     let options = Options { server: opened.server.home(), within: Some(opened.server.within()), ..Options::default() };

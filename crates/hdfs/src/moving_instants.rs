@@ -11,20 +11,20 @@ use frieze_base::{Fault, MonoTime, Reason};
 use frieze_client::{Client, Error, Fs, InodeId, Instant, Target, UserTime, ZonePolicy, mono};
 use frieze_hlc::{Hlc, looks_like_instant};
 
-use crate::names::Past;
+use crate::paths::PastPath;
 use crate::snapshots;
 
 /// What moving names mean, to each program that said one.
 #[derive(Debug, Default)]
-pub(crate) struct Moving(Mutex<BTreeMap<(Vec<u8>, String), Meaning>>);
+pub(crate) struct MovingInstants(Mutex<BTreeMap<(Vec<u8>, String), ResolvedInstant>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Meaning {
+struct ResolvedInstant {
     at: Hlc,
     said: MonoTime,
 }
 
-impl Moving {
+impl MovingInstants {
     /// The exact instant that `name` means to the program `program`; to no program it means what it means now.
     fn resolve(&self, client: &Client, program: &[u8], name: &str) -> Result<Hlc, Error> {
         let instant = Instant::parse(name, ZonePolicy::Refuse)?;
@@ -47,17 +47,17 @@ impl Moving {
             return Err(Error::Refused(Fault::new(Reason::Overloaded, words)));
         }
         // Two calls of one program at the same time: the first one's meaning stands.
-        Ok(table.entry(key).or_insert(Meaning { at, said: now }).at)
+        Ok(table.entry(key).or_insert(ResolvedInstant { at, said: now }).at)
     }
 }
 
 /// The view of a name of the past and what it is there, for the caller of `fs`.
 pub(crate) fn view(
     client: &Client,
-    moving: &Moving,
+    moving: &MovingInstants,
     program: &[u8],
     fs: &Fs,
-    past: &Past,
+    past: &PastPath,
 ) -> Result<(Fs, Target), Error> {
     // As it was last known, if nobody leads: it is the way to the past, which needs nobody.
     let directory = fs.recent().stat(&Target::path(past.directory.clone()))?.attr;

@@ -9,20 +9,20 @@ use std::sync::atomic::Ordering;
 use frieze_client::{Attr, CreateMode, FileKind, Fs, OpenFlags, Reason, Target};
 
 use crate::blocks::{self, block_id, required, wall_ns};
-use crate::changing::make_directories;
 use crate::exception::Exception;
-use crate::leases::{Block, Lease, Progress, Wanted};
-use crate::names::split;
-use crate::places::{BlockPlace, Wishes, is_named};
+use crate::leases::{FileLease, LeaseRequest, OpenBlock, WriteProgress};
+use crate::locations::{BlockLocation, PlacementHints, is_named};
+use crate::mutations::make_directories;
+use crate::paths::split;
 use crate::proto::{self, BlockResponse, ExtendedBlock, ResultResponse, create_flag};
-use crate::reading::must_be_file;
-use crate::service::{Asked, Service};
+use crate::queries::must_be_file;
+use crate::service::{CallContext, Service};
 use crate::status::new_mode;
 
 const WRITE: u32 = 2;
 
 /// A file that is to be changed: by whom, which name, what it is.
-pub(crate) struct Found {
+pub(crate) struct ExclusiveFile {
     pub(crate) fs: Fs,
     pub(crate) target: Target,
     pub(crate) attr: Attr,
@@ -32,14 +32,14 @@ impl Service {
     /// Makes a file to write. One that is there is replaced if that is wanted.
     pub(crate) fn create(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::CreateRequest,
     ) -> Result<proto::CreateResponse, Exception> {
         let path = &request.src;
-        let target = self.change(asked, path)?;
+        let target = self.change(context, path)?;
         check_wanted(request)?;
         let (mode, umask) = new_mode(request.masked.as_ref(), request.unmasked.as_ref(), 0o644);
-        let fs = self.fs(asked).with_umask(umask);
+        let fs = self.fs(context).with_umask(umask);
         let replaces = request.create_flag & create_flag::OVERWRITE != 0;
         let mut rounds = 0;
         let file = loop {
@@ -64,7 +64,7 @@ impl Service {
                     }
                     make_directories(&fs, parent, PARENT_MODE, path)?;
                 }
-                Err(error) if error.reason() == Reason::Exists => return Err(self.taken(asked, request, &target)),
+                Err(error) if error.reason() == Reason::Exists => return Err(self.taken(context, request, &target)),
                 Err(error) if error.reason() == Reason::IsDirectory => {
                     return Err(Exception::already_exists(format!("{path} already exists as a directory")));
                 }
@@ -74,22 +74,22 @@ impl Service {
         // The writer takes its block size from here.
         let status = proto::HdfsFileStatus { blocksize: Some(request.block_size), ..self.status(file.attr(), b"") };
         let inode = file.inode().0;
-        let (path, holder) = (path.clone(), asked.holder(&request.client_name));
-        let caller = asked.who.principal.caller.clone();
-        let (block_bytes, machine) = (request.block_size, Some(asked.who.peer));
-        self.leases.give(Wanted { inode, path, holder, block_bytes, file, caller, machine, next: 0 })?;
+        let (path, holder) = (path.clone(), context.holder(&request.client_name));
+        let caller = context.user.account.caller.clone();
+        let (block_bytes, machine) = (request.block_size, Some(context.user.peer));
+        self.leases.give(LeaseRequest { inode, path, holder, block_bytes, file, caller, machine, next: 0 })?;
         Ok(proto::CreateResponse { fs: Some(status) })
     }
 
     /// Why a file is not made whose name is taken.
-    fn taken(&self, asked: Asked<'_>, request: &proto::CreateRequest, target: &Target) -> Exception {
+    fn taken(&self, context: CallContext<'_>, request: &proto::CreateRequest, target: &Target) -> Exception {
         let path = &request.src;
-        match self.fs(asked).stat(target).map(|found| found.attr) {
+        match self.fs(context).stat(target).map(|found| found.attr) {
             Ok(attr) if attr.kind() == FileKind::Directory => {
                 return Exception::already_exists(format!("{path} already exists as a directory"));
             }
             Ok(attr) => {
-                if let Err(writes) = self.check_free(asked, attr.inode, path, &request.client_name) {
+                if let Err(writes) = self.check_free(context, attr.inode, path, &request.client_name) {
                     return writes;
                 }
             }
@@ -100,37 +100,42 @@ impl Service {
     }
 
     /// A file that is to be changed, and that nobody else writes.
-    pub(crate) fn free_file(&self, asked: Asked<'_>, path: &str, client_name: &str) -> Result<Found, Exception> {
-        let found = self.file_to_change(asked, path)?;
-        self.check_free(asked, found.attr.inode, path, client_name)?;
+    pub(crate) fn free_file(
+        &self,
+        context: CallContext<'_>,
+        path: &str,
+        client_name: &str,
+    ) -> Result<ExclusiveFile, Exception> {
+        let found = self.file_to_change(context, path)?;
+        self.check_free(context, found.attr.inode, path, client_name)?;
         Ok(found)
     }
 
-    fn file_to_change(&self, asked: Asked<'_>, path: &str) -> Result<Found, Exception> {
-        let target = Target { follow: true, ..self.change(asked, path)? };
-        let fs = self.fs(asked);
+    fn file_to_change(&self, context: CallContext<'_>, path: &str) -> Result<ExclusiveFile, Exception> {
+        let target = Target { follow: true, ..self.change(context, path)? };
+        let fs = self.fs(context);
         let attr = fs.stat(&target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
-        Ok(Found { fs, target, attr })
+        Ok(ExclusiveFile { fs, target, attr })
     }
 
     /// Opens a file to write on at its end.
     pub(crate) fn append(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::AppendRequest,
     ) -> Result<proto::AppendResponse, Exception> {
         let path = &request.src;
         let failed = |error| Exception::of(error, path);
-        let Found { fs, attr, .. } = self.free_file(asked, path, &request.client_name)?;
+        let ExclusiveFile { fs, attr, .. } = self.free_file(context, path, &request.client_name)?;
         let file = fs.open(&Target::inode(frieze_client::InodeId(attr.inode)), OpenFlags::WRITE).map_err(failed)?;
         // Only who may write takes it from a writer that has been silent.
         self.leases.end(attr.inode);
-        let holder = asked.holder(&request.client_name);
+        let holder = context.holder(&request.client_name);
         let (inode, block_bytes) = (attr.inode, blocks::BLOCK_BYTES);
-        let caller = asked.who.principal.caller.clone();
-        let (path, machine) = (path.clone(), Some(asked.who.peer));
-        let wanted = Wanted { inode, path, holder, block_bytes, file, caller, machine, next: attr.size };
+        let caller = context.user.account.caller.clone();
+        let (path, machine) = (path.clone(), Some(context.user.peer));
+        let wanted = LeaseRequest { inode, path, holder, block_bytes, file, caller, machine, next: attr.size };
         let lease = self.leases.give(wanted)?;
         if let Err(refused) = self.claim(&lease, attr.size) {
             self.close(lease, None)?;
@@ -146,10 +151,10 @@ impl Service {
     /// Begins the next block.
     pub(crate) fn add_block(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::AddBlockRequest,
     ) -> Result<BlockResponse, Exception> {
-        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.previous.as_ref())?;
         if progress.next > 0 {
@@ -157,34 +162,34 @@ impl Service {
             let granted = lease.file.prepare_write(progress.next, lease.block_bytes);
             granted.map_err(|error| Exception::of(error, &request.src))?;
         }
-        let block = Block { start: progress.next, generation: self.next_generation(), received: 0 };
+        let block = OpenBlock { start: progress.next, generation: self.next_generation(), received: 0 };
         progress.block = Some(block);
         self.leases.note_block(&lease, &mut progress);
-        let wishes = Wishes { favored: &request.favored_nodes, excluded: &request.exclude_nodes };
-        let places = self.places_to_write(asked.reader(), wishes);
-        Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, block, 0, &places)) })
+        let wishes = PlacementHints { favored: &request.favored_nodes, excluded: &request.exclude_nodes };
+        let places = self.places_to_write(context.reader(), wishes);
+        Ok(BlockResponse { block: Some(self.writable(context.reader(), &lease, block, 0, &places)) })
     }
 
     /// More places for a block that is being written, behind those that its writer has. There is nothing to be copied to them.
     pub(crate) fn additional_place(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::GetAdditionalDatanodeRequest,
     ) -> Result<BlockResponse, Exception> {
         let named = required(request.blk.clone())?;
-        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client_name))?;
         let progress = lease.writing()?;
         let block =
             is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
         let known = [request.existings.as_slice(), &request.excludes].concat();
-        let all = self.places_to_write(asked.reader(), Wishes { excluded: &known, favored: &[] });
-        let is_fresh = |place: &&BlockPlace| !known.iter().any(|node| is_named(node, &place.name));
-        let fresh: Vec<BlockPlace> =
+        let all = self.places_to_write(context.reader(), PlacementHints { excluded: &known, favored: &[] });
+        let is_fresh = |place: &&BlockLocation| !known.iter().any(|node| is_named(node, &place.name));
+        let fresh: Vec<BlockLocation> =
             all.iter().filter(is_fresh).take(request.num_additional_nodes as usize).cloned().collect();
         if fresh.is_empty() {
             return Err(Exception::io(format!("{}: there is no further place for it", request.src)));
         }
-        let mut located = self.writable(asked.reader(), &lease, block, named.num_bytes.unwrap_or(0), &fresh);
+        let mut located = self.writable(context.reader(), &lease, block, named.num_bytes.unwrap_or(0), &fresh);
         let existing = request.existings.iter();
         located
             .storage_ids
@@ -198,10 +203,10 @@ impl Service {
     /// Gives up the block that was begun: the next one begins at the same place.
     pub(crate) fn abandon_block(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::AbandonBlockRequest,
     ) -> Result<(), Exception> {
-        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.holder))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &context.holder(&request.holder))?;
         let mut progress = lease.writing()?;
         let named = required(request.b.clone())?;
         if let Some(block) = is_block(&lease, &progress, &named) {
@@ -214,10 +219,10 @@ impl Service {
     /// Closes a file. What was sent of a block that was given up is cut off.
     pub(crate) fn complete(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::CompleteRequest,
     ) -> Result<ResultResponse, Exception> {
-        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.last.as_ref())?;
         let end = progress.next;
@@ -227,36 +232,36 @@ impl Service {
     }
 
     /// What was sent is in the file already; `hsync` asks for the disk with its bytes.
-    pub(crate) fn fsync(&self, asked: Asked<'_>, request: &proto::FsyncRequest) -> Result<(), Exception> {
-        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client))?;
+    pub(crate) fn fsync(&self, context: CallContext<'_>, request: &proto::FsyncRequest) -> Result<(), Exception> {
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client))?;
         lease.writing().map(|_| ())
     }
 
     /// A new generation for a block whose writer lost its connection.
     pub(crate) fn update_block(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::UpdateBlockForPipelineRequest,
     ) -> Result<BlockResponse, Exception> {
         let named = required(request.block.clone())?;
-        let lease = self.held_of_block(named.block_id, &asked.holder(&request.client_name))?;
+        let lease = self.held_of_block(named.block_id, &context.holder(&request.client_name))?;
         let progress = lease.writing()?;
         let block =
             is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
-        let renewed = Block { generation: self.next_generation(), ..block };
+        let renewed = OpenBlock { generation: self.next_generation(), ..block };
         let len = named.num_bytes.unwrap_or(0);
-        let places = self.places_to_write(asked.reader(), Wishes::default());
-        Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, renewed, len, &places)) })
+        let places = self.places_to_write(context.reader(), PlacementHints::default());
+        Ok(BlockResponse { block: Some(self.writable(context.reader(), &lease, renewed, len, &places)) })
     }
 
     /// The writer goes on with the block under its new generation.
     pub(crate) fn update_pipeline(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::UpdatePipelineRequest,
     ) -> Result<(), Exception> {
         let (old, new) = (required(request.old_block.clone())?, required(request.new_block.clone())?);
-        let lease = self.held_of_block(old.block_id, &asked.holder(&request.client_name))?;
+        let lease = self.held_of_block(old.block_id, &context.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         let is_it = is_block(&lease, &progress, &old).is_some() && new.block_id == old.block_id;
         match &mut progress.block {
@@ -269,10 +274,10 @@ impl Service {
     /// Takes a file away from whoever writes it. True: it is closed.
     pub(crate) fn recover_lease(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::RecoverLeaseRequest,
     ) -> Result<ResultResponse, Exception> {
-        let Found { fs, target, attr } = self.file_to_change(asked, &request.src)?;
+        let ExclusiveFile { fs, target, attr } = self.file_to_change(context, &request.src)?;
         fs.access(&target, WRITE).map_err(|error| Exception::of(error, &request.src))?;
         if let Some(lease) = self.leases.end(attr.inode) {
             close_file(lease, None)?;
@@ -282,7 +287,7 @@ impl Service {
     }
 
     /// Ends a lease in good order.
-    pub(crate) fn close(&self, lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
+    pub(crate) fn close(&self, lease: Arc<FileLease>, end: Option<u64>) -> Result<(), Exception> {
         self.leases.end_this(&lease);
         close_file(lease, end)
     }
@@ -295,7 +300,7 @@ impl Service {
 }
 
 /// Settles a file that nobody may write to under this lease any more; cuts it at `end` if that is where its writer was.
-pub(crate) fn close_file(lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
+pub(crate) fn close_file(lease: Arc<FileLease>, end: Option<u64>) -> Result<(), Exception> {
     let failed = |error, path: &str| Exception::of(error, path);
     let path = lease.path.clone();
     if let Some(end) = end
@@ -314,7 +319,11 @@ pub(crate) fn close_file(lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exce
 }
 
 /// The block that was being written is as long as its writer says.
-fn finish_block(lease: &Lease, progress: &mut Progress, last: Option<&ExtendedBlock>) -> Result<(), Exception> {
+fn finish_block(
+    lease: &FileLease,
+    progress: &mut WriteProgress,
+    last: Option<&ExtendedBlock>,
+) -> Result<(), Exception> {
     let Some(last) = last else {
         // Nothing of a block that was begun is wanted.
         progress.left_behind |= progress.block.take().is_some_and(|block| block.received > 0);
@@ -343,7 +352,7 @@ fn finish_block(lease: &Lease, progress: &mut Progress, last: Option<&ExtendedBl
 }
 
 /// The block that is being written, if that is the one named.
-fn is_block(lease: &Lease, progress: &Progress, named: &ExtendedBlock) -> Option<Block> {
+fn is_block(lease: &FileLease, progress: &WriteProgress, named: &ExtendedBlock) -> Option<OpenBlock> {
     progress.block.filter(|block| block_id(lease.inode, block.start) == named.block_id)
 }
 

@@ -15,7 +15,7 @@ const PATH_BYTES_MAX: usize = 8000;
 
 /// What a path of a call means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ParsedPath {
     /// Something now, by its path.
     Now(Vec<u8>),
     /// The directory `.at` of the directory at this path.
@@ -23,12 +23,12 @@ pub(crate) enum Place {
     /// The directory `.snapshot` of the directory at this path.
     Snapshots(Vec<u8>),
     /// Something of the past.
-    Past(Past),
+    Past(PastPath),
 }
 
 /// Something of the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Past {
+pub(crate) struct PastPath {
     /// Path of the directory whose past it is, as it is called now.
     pub(crate) directory: Vec<u8>,
     /// When: a name of an instant, or `user-` and one.
@@ -45,7 +45,7 @@ pub(crate) struct Past {
 ///
 /// # Errors
 /// `InvalidPathException` for one that is not absolute, or has a part that no name can be.
-pub(crate) fn place(path: &str) -> Result<Place, Exception> {
+pub(crate) fn place(path: &str) -> Result<ParsedPath, Exception> {
     let invalid = || Exception::invalid_path(format!("Invalid path name {path}"));
     if path.len() > PATH_BYTES_MAX {
         return Err(Exception::invalid_path(format!("a path of {} bytes: at most {PATH_BYTES_MAX}", path.len())));
@@ -58,11 +58,11 @@ pub(crate) fn place(path: &str) -> Result<Place, Exception> {
     let joined = |parts: &[&str]| parts.iter().map(|part| taken(part)).collect::<Vec<_>>().join("/").into_bytes();
     let absolute = |parts: &[&str]| [b"/".as_slice(), &joined(parts)].concat();
     let Some(at) = parts.iter().position(|part| [AT_NAME, SNAPSHOT_NAME].contains(part)) else {
-        return Ok(Place::Now(absolute(&parts)));
+        return Ok(ParsedPath::Now(absolute(&parts)));
     };
     let (directory, is_snapshot) = (absolute(&parts[..at]), parts[at] == SNAPSHOT_NAME);
     let Some(when) = parts.get(at + 1) else {
-        return Ok(if is_snapshot { Place::Snapshots(directory) } else { Place::At(directory) });
+        return Ok(if is_snapshot { ParsedPath::Snapshots(directory) } else { ParsedPath::At(directory) });
     };
     let mut path = &parts[at + 2..];
     let mut then = None;
@@ -70,7 +70,7 @@ pub(crate) fn place(path: &str) -> Result<Place, Exception> {
     if let [AT_NAME, name, rest @ ..] = path {
         (then, path) = (Some(taken(name)), rest);
     }
-    Ok(Place::Past(Past { directory, when: taken(when), is_snapshot, then, path: joined(path) }))
+    Ok(ParsedPath::Past(PastPath { directory, when: taken(when), is_snapshot, then, path: joined(path) }))
 }
 
 /// The number of a file that a path begins with, and the path from there: `/.reserved/.inodes/42/x`, as HDFS has it.
@@ -81,7 +81,7 @@ pub(crate) fn numbered(path: &str) -> Option<(u64, &str)> {
 }
 
 /// The path of something of the past at the instant of that name instead.
-pub(crate) fn pinned(past: &Past, when: &str) -> String {
+pub(crate) fn pinned(past: &PastPath, when: &str) -> String {
     let shown_path = |path: &[u8]| String::from_utf8_lossy(&shown(path)).into_owned();
     let directory = shown_path(&past.directory);
     // A name of a user's time comes behind the instant, whichever came first.
@@ -146,8 +146,8 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 mod tests {
     use super::*;
 
-    fn now(path: &str) -> Place {
-        Place::Now(path.as_bytes().to_vec())
+    fn now(path: &str) -> ParsedPath {
+        ParsedPath::Now(path.as_bytes().to_vec())
     }
 
     #[test]
@@ -165,10 +165,16 @@ mod tests {
 
     #[test]
     fn the_first_at_begins_the_past_of_its_directory() {
-        assert_eq!(place("/a/.at"), Ok(Place::At(b"/a".to_vec())));
+        assert_eq!(place("/a/.at"), Ok(ParsedPath::At(b"/a".to_vec())));
         let past = |directory: &str, when: &str, then: Option<&str>, path: &str| {
             let (when, then) = (when.to_owned(), then.map(str::to_owned));
-            Ok(Place::Past(Past { directory: directory.into(), when, is_snapshot: false, then, path: path.into() }))
+            Ok(ParsedPath::Past(PastPath {
+                directory: directory.into(),
+                when,
+                is_snapshot: false,
+                then,
+                path: path.into(),
+            }))
         };
         assert_eq!(place("/.at/20151117T210000.100Z/l/x"), past("/", "20151117T210000.100Z", None, "l/x"));
         assert_eq!(place("/a/.at/2015-11-17T21%3A00%3A00Z"), past("/a", "2015-11-17T21:00:00Z", None, ""));
@@ -177,17 +183,17 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_below_its_directory() {
-        assert_eq!(place("/a/.snapshot"), Ok(Place::Snapshots(b"/a".to_vec())));
-        assert_eq!(place("/.snapshot/"), Ok(Place::Snapshots(b"/".to_vec())));
-        let Ok(Place::Past(past)) = place("/a/.snapshot/user-s1/l/.at/x") else { panic!("it is the past") };
+        assert_eq!(place("/a/.snapshot"), Ok(ParsedPath::Snapshots(b"/a".to_vec())));
+        assert_eq!(place("/.snapshot/"), Ok(ParsedPath::Snapshots(b"/".to_vec())));
+        let Ok(ParsedPath::Past(past)) = place("/a/.snapshot/user-s1/l/.at/x") else { panic!("it is the past") };
         assert_eq!((past.is_snapshot, past.when.as_str(), past.path.as_slice()), (true, "user-s1", &b"l/.at/x"[..]));
-        assert_eq!(pinned(&Past { path: b"l".to_vec(), ..past }, "hlc-1"), "/a/.at/hlc-1/l");
+        assert_eq!(pinned(&PastPath { path: b"l".to_vec(), ..past }, "hlc-1"), "/a/.at/hlc-1/l");
     }
 
     #[test]
     fn a_path_of_the_past_is_told_at_another_instant() {
         let told = |path: &str| match place(path) {
-            Ok(Place::Past(past)) => pinned(&past, "hlc-1"),
+            Ok(ParsedPath::Past(past)) => pinned(&past, "hlc-1"),
             other => panic!("{other:?}"),
         };
         assert_eq!(told("/.at/5m-ago/l/a%3Ab"), "/.at/hlc-1/l/a%3Ab");

@@ -19,16 +19,16 @@ pub(crate) const PROOF_MAX: Duration = Duration::from_secs(10);
 const REST_AFTER: Duration = Duration::from_secs(5);
 
 /// What came in the buffer of before, then what the socket has.
-pub(crate) type Reader<'s> = BufReader<Chain<Cursor<Vec<u8>>, Timed<'s>>>;
+pub(crate) type GuardedReader<'s> = BufReader<Chain<Cursor<Vec<u8>>, DeadlineSocket<'s>>>;
 
 /// A socket that is read until a moment at most, if there is one.
 #[derive(Clone, Debug)]
-pub(crate) struct Timed<'s> {
+pub(crate) struct DeadlineSocket<'s> {
     stream: &'s TcpStream,
     until_ns: Cell<Option<u64>>,
 }
 
-impl Read for Timed<'_> {
+impl Read for DeadlineSocket<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if let Some(until_ns) = self.until_ns.get() {
             let left = until_ns.saturating_sub(mono().0);
@@ -43,14 +43,14 @@ impl Read for Timed<'_> {
 }
 
 /// Reads a connection that has just begun: all that comes has to be there within [`PROOF_MAX`].
-pub(crate) fn reader(stream: &TcpStream) -> Reader<'_> {
-    let reader = with_buffer(Vec::new(), Timed { stream, until_ns: Cell::new(None) }, SMALL_BYTES);
+pub(crate) fn reader(stream: &TcpStream) -> GuardedReader<'_> {
+    let reader = with_buffer(Vec::new(), DeadlineSocket { stream, until_ns: Cell::new(None) }, SMALL_BYTES);
     expire(&reader, PROOF_MAX);
     reader
 }
 
 /// What comes next has to be there after so long.
-pub(crate) fn expire(reader: &Reader<'_>, after: Duration) {
+pub(crate) fn expire(reader: &GuardedReader<'_>, after: Duration) {
     reader.get_ref().get_ref().1.until_ns.set(Some(mono().0 + after.as_nanos() as u64));
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn expire(reader: &Reader<'_>, after: Duration) {
 ///
 /// # Errors
 /// The socket's.
-pub(crate) fn admit(reader: &Reader<'_>, silence: Duration) -> io::Result<()> {
+pub(crate) fn admit(reader: &GuardedReader<'_>, silence: Duration) -> io::Result<()> {
     let timed = reader.get_ref().get_ref().1;
     timed.until_ns.set(None);
     timed.stream.set_read_timeout(Some(silence))
@@ -68,7 +68,7 @@ pub(crate) fn admit(reader: &Reader<'_>, silence: Duration) -> io::Result<()> {
 ///
 /// # Errors
 /// None of the socket, which is not asked.
-pub(crate) fn resize(reader: &mut Reader<'_>, bytes: usize) -> io::Result<()> {
+pub(crate) fn resize(reader: &mut GuardedReader<'_>, bytes: usize) -> io::Result<()> {
     if reader.capacity() == bytes {
         return Ok(());
     }
@@ -87,7 +87,7 @@ pub(crate) fn resize(reader: &mut Reader<'_>, bytes: usize) -> io::Result<()> {
 ///
 /// # Errors
 /// The socket's.
-pub(crate) fn rest(reader: &mut Reader<'_>) -> io::Result<()> {
+pub(crate) fn rest(reader: &mut GuardedReader<'_>) -> io::Result<()> {
     if reader.capacity() == SMALL_BYTES || !reader.buffer().is_empty() {
         return Ok(());
     }
@@ -97,7 +97,7 @@ pub(crate) fn rest(reader: &mut Reader<'_>) -> io::Result<()> {
     if poll(&mut sockets, Some(&timeout)) == Ok(0) { resize(reader, SMALL_BYTES) } else { Ok(()) }
 }
 
-fn with_buffer<'s>(came: Vec<u8>, timed: Timed<'s>, bytes: usize) -> Reader<'s> {
+fn with_buffer<'s>(came: Vec<u8>, timed: DeadlineSocket<'s>, bytes: usize) -> GuardedReader<'s> {
     BufReader::with_capacity(bytes, Cursor::new(came).chain(timed))
 }
 

@@ -14,13 +14,13 @@ use frieze_base::crc32c;
 use frieze_client::{Caller, Client, Error, InodeId, Reason, Target, XattrMode};
 use prost::Message;
 
-use crate::blocks::Mint;
-use crate::leases::Block;
+use crate::blocks::TokenMint;
+use crate::leases::OpenBlock;
 use crate::proto::Token;
 
 /// What a lease was.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Note {
+pub(crate) struct LeaseRecord {
     /// Its number, as tokens name it.
     #[prost(uint64, tag = "1")]
     pub(crate) id: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Note {
     pub(crate) left_ns: u64,
 }
 
-impl Note {
+impl LeaseRecord {
     /// On whose behalf its file is opened.
     pub(crate) fn caller(&self) -> Caller {
         Caller { uid: self.uid, gid: self.gid, groups: self.groups.clone() }
@@ -77,23 +77,23 @@ impl Note {
     }
 
     /// The block that was being written, in a file of that size: everything that was acknowledged is in it.
-    pub(crate) fn block(&self, size: u64) -> Option<Block> {
+    pub(crate) fn block(&self, size: u64) -> Option<OpenBlock> {
         let start = self.start?;
-        Some(Block { start, generation: self.generation, received: size.saturating_sub(start) })
+        Some(OpenBlock { start, generation: self.generation, received: size.saturating_sub(start) })
     }
 }
 
 /// Where notes are.
-pub(crate) struct Notes {
+pub(crate) struct LeaseStore {
     client: Client,
     /// Signs those on files: who may write a file may change its attributes.
-    mint: Mint,
-    beside: Beside,
+    mint: TokenMint,
+    beside: LocalLeaseFiles,
 }
 
 /// Those in a directory; without one there are none.
 #[derive(Debug)]
-struct Beside(Option<PathBuf>);
+struct LocalLeaseFiles(Option<PathBuf>);
 
 /// The names of the attributes that are notes begin so, and end in the number of the lease.
 const NOTE_XATTR: &[u8] = b"user.frieze.lease.";
@@ -103,10 +103,10 @@ pub(crate) fn is_note(name: &[u8]) -> bool {
     name.starts_with(NOTE_XATTR)
 }
 
-impl Notes {
+impl LeaseStore {
     /// In that directory, which is made, as long as the server is alone; without one nothing is noted then.
-    pub(crate) fn new(client: Client, mint: Mint, directory: Option<PathBuf>) -> io::Result<Notes> {
-        Ok(Notes { client, mint, beside: Beside::new(directory)? })
+    pub(crate) fn new(client: Client, mint: TokenMint, directory: Option<PathBuf>) -> io::Result<LeaseStore> {
+        Ok(LeaseStore { client, mint, beside: LocalLeaseFiles::new(directory)? })
     }
 
     /// True if there is somewhere to note anything.
@@ -115,7 +115,7 @@ impl Notes {
     }
 
     /// Notes a lease, in place of what was noted of it.
-    pub(crate) fn put(&self, note: &Note) -> io::Result<()> {
+    pub(crate) fn put(&self, note: &LeaseRecord) -> io::Result<()> {
         if !self.client.has_others() {
             return self.beside.put(note);
         }
@@ -140,7 +140,7 @@ impl Notes {
     ///
     /// # Errors
     /// As any look at a file.
-    pub(crate) fn of_file(&self, inode: u64) -> Result<Vec<Note>, Error> {
+    pub(crate) fn of_file(&self, inode: u64) -> Result<Vec<LeaseRecord>, Error> {
         let (fs, file) = (self.client.fs(), Target::inode(InodeId(inode)));
         let mut notes = Vec::new();
         for name in fs.list_xattr(&file)?.into_iter().filter(|name| is_note(name)) {
@@ -148,7 +148,7 @@ impl Notes {
                 // An attribute that somebody copied to another file is no note of that one.
                 Ok(bytes) => {
                     let note = Token::decode(bytes.as_slice()).ok().and_then(|token| self.mint.unseal(&token));
-                    notes.extend(note.filter(|note: &Note| note.inode == inode));
+                    notes.extend(note.filter(|note: &LeaseRecord| note.inode == inode));
                 }
                 Err(error) if error.reason() == Reason::NoAttribute => {}
                 Err(error) => return Err(error),
@@ -172,19 +172,19 @@ impl Notes {
     }
 
     /// Everything that is noted beside the data.
-    pub(crate) fn all(&self) -> io::Result<Vec<Note>> {
+    pub(crate) fn all(&self) -> io::Result<Vec<LeaseRecord>> {
         self.beside.all()
     }
 }
 
-impl Beside {
-    fn new(directory: Option<PathBuf>) -> io::Result<Beside> {
+impl LocalLeaseFiles {
+    fn new(directory: Option<PathBuf>) -> io::Result<LocalLeaseFiles> {
         let make = |directory| fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         directory.as_ref().map_or(Ok(()), make)?;
-        Ok(Beside(directory))
+        Ok(LocalLeaseFiles(directory))
     }
 
-    fn put(&self, note: &Note) -> io::Result<()> {
+    fn put(&self, note: &LeaseRecord) -> io::Result<()> {
         let Some(directory) = &self.0 else { return Ok(()) };
         let bytes = note.encode_to_vec();
         let unfinished = directory.join("unfinished");
@@ -204,7 +204,7 @@ impl Beside {
     }
 
     /// What cannot be read is removed.
-    fn all(&self) -> io::Result<Vec<Note>> {
+    fn all(&self) -> io::Result<Vec<LeaseRecord>> {
         let Some(directory) = &self.0 else { return Ok(Vec::new()) };
         let mut notes = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -229,10 +229,10 @@ fn place(directory: &Path, id: u64) -> PathBuf {
     directory.join(format!("{id:016x}"))
 }
 
-fn read(path: &Path) -> Option<Note> {
+fn read(path: &Path) -> Option<LeaseRecord> {
     let bytes = fs::read(path).ok()?;
     let (sum, note) = bytes.split_first_chunk::<4>()?;
-    (crc32c(note) == u32::from_le_bytes(*sum)).then(|| Note::decode(note).ok())?
+    (crc32c(note) == u32::from_le_bytes(*sum)).then(|| LeaseRecord::decode(note).ok())?
 }
 
 #[cfg(test)]
@@ -242,15 +242,21 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
-        let notes = Beside::new(Some(dir.path().join("leases"))).unwrap();
-        let note =
-            |id| Note { id, inode: 7, path: "/a".to_owned(), start: Some(0), groups: vec![1, 2], ..Note::default() };
+        let notes = LocalLeaseFiles::new(Some(dir.path().join("leases"))).unwrap();
+        let note = |id| LeaseRecord {
+            id,
+            inode: 7,
+            path: "/a".to_owned(),
+            start: Some(0),
+            groups: vec![1, 2],
+            ..LeaseRecord::default()
+        };
         notes.put(&note(1)).unwrap();
         notes.put(&note(2)).unwrap();
-        notes.put(&Note { next: 9, ..note(2) }).unwrap();
+        notes.put(&LeaseRecord { next: 9, ..note(2) }).unwrap();
         let mut all = notes.all().unwrap();
         all.sort_by_key(|note| note.id);
-        assert_eq!(all, [note(1), Note { next: 9, ..note(2) }]);
+        assert_eq!(all, [note(1), LeaseRecord { next: 9, ..note(2) }]);
         notes.remove(1);
         notes.remove(1);
         let path = place(&dir.path().join("leases"), 2);
@@ -263,6 +269,6 @@ mod tests {
         }
         fs::write(&path, &whole[..3]).unwrap();
         assert_eq!(notes.all().unwrap(), []);
-        assert_eq!(Beside(None).all().unwrap(), []);
+        assert_eq!(LocalLeaseFiles(None).all().unwrap(), []);
     }
 }

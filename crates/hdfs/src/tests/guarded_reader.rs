@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::Opened;
+use super::HdfsFixture;
 
 #[test]
 fn who_has_not_said_who_it_is_has_few_bytes_and_little_time_at_both_services() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut long = TcpStream::connect(opened.door.address()).unwrap();
     long.write_all(b"hrpc\x09\0\0\0\x40\0\0").unwrap();
     assert_eq!(long.read_to_end(&mut Vec::new()).unwrap(), 0);

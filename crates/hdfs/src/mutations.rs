@@ -2,21 +2,25 @@
 
 use frieze_client::{Error, FileKind, Fs, InodeId, Reason, RenameMode, SetAttr, Target, TimeValue};
 
+use crate::accounts::{gid_of, uid_of};
 use crate::exception::Exception;
-use crate::names::split;
-use crate::principals::{gid_of, uid_of};
+use crate::file_writes::ExclusiveFile;
+use crate::paths::split;
 use crate::proto::{self, ResultResponse};
-use crate::reading::is_absent;
-use crate::service::{Asked, Service};
+use crate::queries::is_absent;
+use crate::service::{CallContext, Service};
 use crate::status::new_mode;
-use crate::writing::Found;
 
 impl Service {
     /// Makes a directory, and those that it lies in if that is wanted.
-    pub(crate) fn mkdirs(&self, asked: Asked<'_>, request: &proto::MkdirsRequest) -> Result<ResultResponse, Exception> {
-        let target = self.change(asked, &request.src)?;
+    pub(crate) fn mkdirs(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::MkdirsRequest,
+    ) -> Result<ResultResponse, Exception> {
+        let target = self.change(context, &request.src)?;
         let (mode, umask) = new_mode(request.masked.as_ref(), request.unmasked.as_ref(), 0o755);
-        let fs = self.fs(asked).with_umask(umask);
+        let fs = self.fs(context).with_umask(umask);
         if request.create_parent {
             make_directories(&fs, &target.path, mode, &request.src)?;
         } else {
@@ -26,9 +30,13 @@ impl Service {
     }
 
     /// Moves a name, as Hadoop's older call does: into a directory that is there, and false where it cannot be.
-    pub(crate) fn rename(&self, asked: Asked<'_>, request: &proto::RenameRequest) -> Result<ResultResponse, Exception> {
-        let (from, mut to) = (self.change(asked, &request.src)?, self.change(asked, &request.dst)?);
-        let fs = self.fs(asked);
+    pub(crate) fn rename(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::RenameRequest,
+    ) -> Result<ResultResponse, Exception> {
+        let (from, mut to) = (self.change(context, &request.src)?, self.change(context, &request.dst)?);
+        let fs = self.fs(context);
         let no = Ok(ResultResponse { result: false });
         let failed = |error| Exception::of(error, &request.src);
         let source = match fs.stat(&from) {
@@ -58,10 +66,14 @@ impl Service {
     }
 
     /// Moves a name, or says why not.
-    pub(crate) fn rename_or_fail(&self, asked: Asked<'_>, request: &proto::Rename2Request) -> Result<(), Exception> {
+    pub(crate) fn rename_or_fail(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::Rename2Request,
+    ) -> Result<(), Exception> {
         let (src, dst) = (&request.src, &request.dst);
-        let (from, to) = (self.change(asked, src)?, self.change(asked, dst)?);
-        let fs = self.fs(asked);
+        let (from, to) = (self.change(context, src)?, self.change(context, dst)?);
+        let fs = self.fs(context);
         let source = fs.stat(&from).map_err(|error| Exception::of(error, src))?.attr;
         if from.path == to.path {
             return Err(Exception::already_exists(format!("The source {src} and destination {dst} are the same")));
@@ -98,10 +110,14 @@ impl Service {
     }
 
     /// Removes a file, or a directory and what is in it. False if it is not there.
-    pub(crate) fn delete(&self, asked: Asked<'_>, request: &proto::DeleteRequest) -> Result<ResultResponse, Exception> {
+    pub(crate) fn delete(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::DeleteRequest,
+    ) -> Result<ResultResponse, Exception> {
         let path = &request.src;
-        let target = self.change(asked, path)?;
-        let fs = self.fs(asked);
+        let target = self.change(context, path)?;
+        let fs = self.fs(context);
         let failed = |error| Exception::of(error, path);
         let attr = match fs.stat(&target) {
             Ok(found) => found.attr,
@@ -205,15 +221,19 @@ impl Service {
     /// Changes the permission bits.
     pub(crate) fn set_permission(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::SetPermissionRequest,
     ) -> Result<(), Exception> {
         let mode = request.permission.as_ref().map(|permission| permission.perm & 0o1777);
-        self.set(asked, &request.src, |change| SetAttr { mode, ..change })
+        self.set(context, &request.src, |change| SetAttr { mode, ..change })
     }
 
     /// Changes owner and group.
-    pub(crate) fn set_owner(&self, asked: Asked<'_>, request: &proto::SetOwnerRequest) -> Result<(), Exception> {
+    pub(crate) fn set_owner(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::SetOwnerRequest,
+    ) -> Result<(), Exception> {
         let known = |name: &Option<String>, id: fn(&str) -> Option<u32>| match name
             .as_deref()
             .filter(|name| !name.is_empty())
@@ -224,28 +244,32 @@ impl Service {
             None => Ok(None),
         };
         let (uid, gid) = (known(&request.username, uid_of)?, known(&request.groupname, gid_of)?);
-        self.set(asked, &request.src, |change| SetAttr { uid, gid, ..change })
+        self.set(context, &request.src, |change| SetAttr { uid, gid, ..change })
     }
 
     /// Changes times; -1 leaves one as it is.
-    pub(crate) fn set_times(&self, asked: Asked<'_>, request: &proto::SetTimesRequest) -> Result<(), Exception> {
+    pub(crate) fn set_times(
+        &self,
+        context: CallContext<'_>,
+        request: &proto::SetTimesRequest,
+    ) -> Result<(), Exception> {
         let time = |millis: u64| {
             let ns = i64::try_from(millis).ok()?.saturating_mul(1_000_000);
             Some(TimeValue { now: false, ns })
         };
         let (mtime, atime) = (time(request.mtime), time(request.atime));
-        self.set(asked, &request.src, |change| SetAttr { mtime, atime, ..change })
+        self.set(context, &request.src, |change| SetAttr { mtime, atime, ..change })
     }
 
     /// How often something is kept is the cluster's: true for a file that is there, as HDFS answers when it agrees to it.
     pub(crate) fn set_replication(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::SetReplicationRequest,
     ) -> Result<ResultResponse, Exception> {
-        let target = self.change(asked, &request.src)?;
+        let target = self.change(context, &request.src)?;
         let target = Target { follow: true, ..target };
-        match self.fs(asked).stat(&target) {
+        match self.fs(context).stat(&target) {
             Ok(found) => Ok(ResultResponse { result: found.attr.kind() == FileKind::File }),
             Err(error) if is_absent(&error) => Ok(ResultResponse { result: false }),
             Err(error) => Err(Exception::of(error, &request.src)),
@@ -255,11 +279,11 @@ impl Service {
     /// Cuts a file that nobody writes; never extends it.
     pub(crate) fn truncate(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::TruncateRequest,
     ) -> Result<ResultResponse, Exception> {
         let path = &request.src;
-        let Found { fs, target, attr } = self.free_file(asked, path, &request.client_name)?;
+        let ExclusiveFile { fs, target, attr } = self.free_file(context, path, &request.client_name)?;
         if request.new_length > attr.size {
             return Err(Exception::illegal_argument(format!(
                 "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",
@@ -271,8 +295,13 @@ impl Service {
         Ok(ResultResponse { result: true })
     }
 
-    fn set(&self, asked: Asked<'_>, path: &str, with: impl FnOnce(SetAttr) -> SetAttr) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(asked, path)? };
+    fn set(
+        &self,
+        context: CallContext<'_>,
+        path: &str,
+        with: impl FnOnce(SetAttr) -> SetAttr,
+    ) -> Result<(), Exception> {
+        let target = Target { follow: true, ..self.change(context, path)? };
         let change = with(SetAttr { target, ..SetAttr::default() });
         if (change.mode, change.uid, change.gid) == (None, None, None)
             && change.mtime.is_none()
@@ -280,7 +309,7 @@ impl Service {
         {
             return Ok(());
         }
-        self.fs(asked).set_attr(change).map(|_| ()).map_err(|error| Exception::of(error, path))
+        self.fs(context).set_attr(change).map(|_| ()).map_err(|error| Exception::of(error, path))
     }
 }
 

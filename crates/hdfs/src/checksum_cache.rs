@@ -1,12 +1,12 @@
 //! Checksums that writers sent, kept to be sent to readers again.
 //!
 //! A writer sends a checksum for each 512 bytes, and a reader compares with such. Kept, they need not be made again, and the bytes between
-//! them need not come into the process at all ([`crate::sending`]). They are made again where they are not here: after a restart, or when others
+//! them need not come into the process at all ([`crate::block_sender`]). They are made again where they are not here: after a restart, or when others
 //! took their room.
 //!
 //! Guarantees: what is kept for a record was compared with its bytes when they came, or when they were read and verified. Bounded: the
 //! oldest goes first. A file of which a reader did not say that all was well is read and verified by the server the next time, which finds
-//! damage, mends it or names it, as for every other client ([`Kept::doubt`]).
+//! damage, mends it or names it, as for every other client ([`ChecksumCache::doubt`]).
 //! Leaves to others: what a checksum is ([`crate::transfer`]).
 
 use std::collections::VecDeque;
@@ -19,13 +19,13 @@ use crate::transfer::{CHUNK_BYTES, SUM_BYTES};
 
 /// What is kept, of all files.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<State>);
+pub(crate) struct ChecksumCache(Mutex<CacheEntries>);
 
 #[derive(Debug, Default)]
-struct State {
-    records: FastMap<Record, Arc<[u8]>>,
+struct CacheEntries {
+    records: FastMap<ChecksumKey, Arc<[u8]>>,
     /// In the order they came.
-    order: VecDeque<Record>,
+    order: VecDeque<ChecksumKey>,
     bytes: usize,
     doubted: FastSet<InodeId>,
     /// In the order they were doubted.
@@ -34,16 +34,16 @@ struct State {
 
 /// Bytes that were written to a file at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Record {
+pub(crate) struct ChecksumKey {
     pub(crate) inode: InodeId,
     pub(crate) stamp: Hlc,
     /// Where in the file it begins.
     pub(crate) start: u64,
 }
 
-impl Kept {
+impl ChecksumCache {
     /// Keeps the checksums of a record, from its beginning on.
-    pub(crate) fn put(&self, record: Record, sums: &[u8]) {
+    pub(crate) fn put(&self, record: ChecksumKey, sums: &[u8]) {
         let mut state = self.lock();
         let state = &mut *state;
         match state.records.insert(record, sums.into()) {
@@ -60,7 +60,7 @@ impl Kept {
     }
 
     /// Keeps checksums `skip` bytes from the beginning of a record, if those of all before are here.
-    pub(crate) fn put_at(&self, record: Record, skip: u64, sums: &[u8]) {
+    pub(crate) fn put_at(&self, record: ChecksumKey, skip: u64, sums: &[u8]) {
         if skip == 0 {
             return self.put(record, sums);
         }
@@ -72,7 +72,7 @@ impl Kept {
     }
 
     /// Appends the checksums of `len` bytes of a record, `skip` bytes from its beginning; false if they are not here.
-    pub(crate) fn add_to(&self, out: &mut Vec<u8>, record: &Record, skip: u64, len: usize) -> bool {
+    pub(crate) fn add_to(&self, out: &mut Vec<u8>, record: &ChecksumKey, skip: u64, len: usize) -> bool {
         let span = CHUNK_BYTES as usize;
         let Some(sums) = self.lock().records.get(record).cloned() else { return false };
         let from = skip as usize / span * SUM_BYTES;
@@ -105,7 +105,7 @@ impl Kept {
         is_doubted
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CacheEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,16 +121,16 @@ const DOUBTS_MAX: usize = 4096;
 mod tests {
     use super::*;
 
-    fn record(number: u64) -> Record {
-        Record { inode: InodeId(7), stamp: Hlc(number), start: 1 << 20 }
+    fn record(number: u64) -> ChecksumKey {
+        ChecksumKey { inode: InodeId(7), stamp: Hlc(number), start: 1 << 20 }
     }
 
     #[test]
     fn what_is_kept_is_found_span_by_span() {
-        let kept = Kept::default();
+        let kept = ChecksumCache::default();
         let sums: Vec<u8> = (0..40).collect();
         kept.put(record(1), &sums);
-        let found = |record: Record, skip, len| {
+        let found = |record: ChecksumKey, skip, len| {
             let mut out = Vec::new();
             kept.add_to(&mut out, &record, skip, len).then_some(out)
         };
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(found(record(1), 1000, 512), None, "begins within a span");
         assert_eq!(found(record(1), 1024, 4609), None, "more than there is");
         assert_eq!(found(record(2), 0, 512), None);
-        assert_eq!(found(Record { start: 0, ..record(1) }, 0, 512), None);
+        assert_eq!(found(ChecksumKey { start: 0, ..record(1) }, 0, 512), None);
         kept.put_at(record(1), 512, &[7; 4]);
         assert_eq!(found(record(1), 0, 5120), Some(sums.clone()), "there are others already");
         kept.put_at(record(1), 5120, &[7; 8]);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_when_there_is_no_room() {
-        let kept = Kept::default();
+        let kept = ChecksumCache::default();
         let sums = vec![1; 1 << 20];
         (0..40).for_each(|number| kept.put(record(number), &sums));
         (35..40).for_each(|number| kept.put(record(number), &sums));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_doubt_lasts_until_the_file_is_read() {
-        let kept = Kept::default();
+        let kept = ChecksumCache::default();
         kept.doubt(InodeId(1));
         kept.doubt(InodeId(1));
         assert!(!kept.take_doubt(InodeId(2)));

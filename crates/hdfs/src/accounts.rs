@@ -16,7 +16,7 @@ use crate::exception::Exception;
 
 /// Whom a connection speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Principal {
+pub struct Account {
     /// As the client calls it.
     pub name: String,
     /// User and groups.
@@ -25,12 +25,12 @@ pub struct Principal {
 
 /// Names that were looked up lately.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct AccountNames {
     users: Mutex<BTreeMap<u32, (MonoTime, String)>>,
     groups: Mutex<BTreeMap<u32, (MonoTime, String)>>,
 }
 
-impl Names {
+impl AccountNames {
     /// The name of a user; the number if it has none.
     pub(crate) fn user(&self, uid: u32) -> String {
         known(&self.users, uid, || User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name))
@@ -74,7 +74,7 @@ pub(crate) fn gid_of(name: &str) -> Option<u32> {
 ///
 /// # Errors
 /// `AuthorizationException`, which says what to do.
-pub fn principal(proof: Proof, claimed: Option<&str>, trust: Trust) -> Result<Principal, Exception> {
+pub fn account(proof: Proof, claimed: Option<&str>, trust: Trust) -> Result<Account, Exception> {
     let claimed = claimed.filter(|name| !name.is_empty());
     let proven = match proof {
         Proof::User(uid) => Some(uid),
@@ -102,7 +102,7 @@ pub fn principal(proof: Proof, claimed: Option<&str>, trust: Trust) -> Result<Pr
         )));
     }
     let caller = user_of(uid).map_err(|error| Exception::io(error.to_string()))?;
-    Ok(Principal { name, caller })
+    Ok(Account { name, caller })
 }
 
 const ROOT: u32 = 0;
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn uid(proof: Proof, claimed: &str, trust: Trust) -> Option<u32> {
-        principal(proof, Some(claimed), trust).ok().map(|principal| principal.caller.uid)
+        account(proof, Some(claimed), trust).ok().map(|account| account.caller.uid)
     }
 
     #[test]

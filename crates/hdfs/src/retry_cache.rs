@@ -14,27 +14,27 @@ use crate::exception::Exception;
 use crate::rpc::CallId;
 
 /// What a call was answered.
-pub(crate) type Answer = Result<Vec<u8>, Exception>;
+pub(crate) type CallResult = Result<Vec<u8>, Exception>;
 
 /// Answers given lately.
 #[derive(Debug, Default)]
-pub(crate) struct Retries {
-    table: Mutex<Table>,
+pub(crate) struct RetryCache {
+    table: Mutex<RetryTable>,
     made: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct RetryTable {
     /// `None` while it is being made.
-    answers: BTreeMap<CallId, Option<Answer>>,
+    answers: BTreeMap<CallId, Option<CallResult>>,
     order: VecDeque<(MonoTime, CallId)>,
     /// How many wait for an answer that is being made: waking nobody would be a system call, too.
     waiting: usize,
 }
 
-impl Retries {
+impl RetryCache {
     /// The answer to a call: the one given before, or what `run` makes.
-    pub(crate) fn once(&self, id: &CallId, run: impl FnOnce() -> Answer) -> Answer {
+    pub(crate) fn once(&self, id: &CallId, run: impl FnOnce() -> CallResult) -> CallResult {
         let mut table = self.lock();
         loop {
             match table.answers.get(id) {
@@ -61,20 +61,20 @@ impl Retries {
     }
 
     /// Wakes who waits for an answer.
-    fn wake(&self, table: &Table) {
+    fn wake(&self, table: &RetryTable) {
         if table.waiting > 0 {
             self.made.notify_all();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, RetryTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call that panics is no answer that others wait for.
 struct Unmade<'r> {
-    retries: &'r Retries,
+    retries: &'r RetryCache,
     id: &'r CallId,
 }
 
@@ -86,7 +86,7 @@ impl Drop for Unmade<'_> {
     }
 }
 
-impl Table {
+impl RetryTable {
     /// Makes room: what is old goes, and the oldest of too many.
     fn forget(&mut self) {
         let now = mono();
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_call_that_comes_again_is_answered_what_it_was_answered_before() {
-        let retries = Retries::default();
+        let retries = RetryCache::default();
         let id = |number| CallId { client: vec![1], number };
         let mut runs = 0;
         let mut ask = |number| {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn who_asks_again_meanwhile_waits_for_the_answer() {
-        let retries = Retries::default();
+        let retries = RetryCache::default();
         let id = CallId { client: vec![1], number: 7 };
         let (begun, begins) = std::sync::mpsc::channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();

@@ -1,12 +1,12 @@
 //! Writers whose door is gone: they go on at another, with their lease.
 //!
-//! A lease is noted on the file that is written ([`crate::notes`]): whose it is, where its block begins; how far that is, the file says. A
+//! A lease is noted on the file that is written ([`crate::lease_store`]): whose it is, where its block begins; how far that is, the file says. A
 //! client that has lost its door asks the next one (all doors of a cluster are name nodes of one service to it), by the name that it called
 //! itself before, and that one takes the note and goes on where the other was. What the other had received from that client and not written
 //! yet may still come to the file: it is what the client sends again, the same bytes at the same place. So nothing has to be waited for.
 //!
 //! Guarantees: of several doors that would go on with a lease one does, for a note is taken once. None does when somebody
-//! has taken the file meanwhile, for he takes the notes too ([`crate::elsewhere`]).
+//! has taken the file meanwhile, for he takes the notes too ([`crate::peer_gateways`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use frieze_client::{InodeId, OpenFlags, Target};
 
 use crate::blocks::inode_of;
-use crate::elsewhere::Elsewhere;
 use crate::exception::Exception;
-use crate::leases::{Lease, Takes, Wanted};
-use crate::notes::Note;
+use crate::lease_store::LeaseRecord;
+use crate::leases::{FileLease, LeaseRequest, Revocation};
+use crate::peer_gateways::RemoteWriter;
 use crate::service::Service;
 
 impl Service {
@@ -25,7 +25,7 @@ impl Service {
     ///
     /// # Errors
     /// `LeaseExpiredException` if it has none.
-    pub(crate) fn held(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<Lease>, Exception> {
+    pub(crate) fn held(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<FileLease>, Exception> {
         match self.leases.held(inode, path, holder) {
             Err(none) if !self.client.has_others() || inode == 0 || self.leases.has(inode) => Err(none),
             Err(none) => self.take_over(inode, path, holder)?.ok_or(none),
@@ -37,7 +37,7 @@ impl Service {
     ///
     /// # Errors
     /// `LeaseExpiredException` if there is none.
-    pub(crate) fn held_of_block(&self, block: u64, holder: &str) -> Result<Arc<Lease>, Exception> {
+    pub(crate) fn held_of_block(&self, block: u64, holder: &str) -> Result<Arc<FileLease>, Exception> {
         let inode = self.leases.file_of(block, holder).or_else(|| inode_of(block)).unwrap_or(0);
         self.held(inode, "", holder).map_err(|exception| match inode {
             0 => Exception::lease_expired(format!("{holder} does not write block {block}")),
@@ -46,15 +46,16 @@ impl Service {
     }
 
     /// Goes on here with a lease that was given at another door, or by what this one was before; `None` if there is none.
-    fn take_over(&self, inode: u64, path: &str, holder: &str) -> Result<Option<Arc<Lease>>, Exception> {
+    fn take_over(&self, inode: u64, path: &str, holder: &str) -> Result<Option<Arc<FileLease>>, Exception> {
         let Some(note) = self.note_of(inode, path, holder)? else { return Ok(None) };
         let failed = |error| Exception::of(error, path);
         let caller = note.caller();
         let fs = self.client.fs().as_caller(caller.clone());
         let file = fs.open(&Target::inode(InodeId(inode)), OpenFlags::WRITE).map_err(failed)?;
-        let Note { path, block_bytes, next, .. } = note.clone();
+        let LeaseRecord { path, block_bytes, next, .. } = note.clone();
         let holder = holder.to_owned();
-        let lease = self.leases.give(Wanted { inode, path, holder, block_bytes, file, caller, machine: None, next })?;
+        let lease =
+            self.leases.give(LeaseRequest { inode, path, holder, block_bytes, file, caller, machine: None, next })?;
         match self.go_on(&lease, &note) {
             Ok(true) => Ok(Some(lease)),
             other => {
@@ -65,13 +66,13 @@ impl Service {
     }
 
     /// False: somebody has taken it.
-    fn go_on(&self, lease: &Lease, note: &Note) -> Result<bool, Exception> {
+    fn go_on(&self, lease: &FileLease, note: &LeaseRecord) -> Result<bool, Exception> {
         let failed = |error| Exception::of(error, &lease.path);
         // Who takes the file from now on sees that somebody writes here, and asks; who has taken it before has the note.
         lease.file.prepare_write(note.start.unwrap_or(note.next), 1).map_err(failed)?;
         // The door that gave it may be there, and the client not reach it; it notes nothing more when it has answered. What it has received of this
         // client, if it does not answer, is in nobody's way but others', who ask.
-        if let Elsewhere::Held(_) = self.elsewhere(lease.inode, Takes::Of(&lease.holder)).map_err(failed)? {
+        if let RemoteWriter::Held(_) = self.elsewhere(lease.inode, Revocation::Of(&lease.holder)).map_err(failed)? {
             return Ok(false);
         }
         let Some(note) = self.note_of(lease.inode, &lease.path, &lease.holder)? else { return Ok(false) };
@@ -90,9 +91,9 @@ impl Service {
         Ok(true)
     }
 
-    fn note_of(&self, inode: u64, path: &str, holder: &str) -> Result<Option<Note>, Exception> {
+    fn note_of(&self, inode: u64, path: &str, holder: &str) -> Result<Option<LeaseRecord>, Exception> {
         let notes = match self.leases.notes().of_file(inode) {
-            Err(error) if crate::elsewhere::is_gone(&error) => return Ok(None),
+            Err(error) if crate::peer_gateways::is_gone(&error) => return Ok(None),
             notes => notes.map_err(|error| Exception::of(error, path))?,
         };
         Ok(notes.into_iter().find(|note| note.holder == holder))

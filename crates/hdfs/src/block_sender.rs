@@ -1,6 +1,6 @@
 //! Bytes of a block on their way to a reader, in packets, each with the checksums of its bytes.
 //!
-//! What a file of the system holds, and whose checksums are kept since it was written ([`crate::kept`]), does not come into the process: the system hands
+//! What a file of the system holds, and whose checksums are kept since it was written ([`crate::checksum_cache`]), does not come into the process: the system hands
 //! it from the page cache to the socket. The reader compares it with what the writer sent, end to end.
 //!
 //! Guarantees: bytes that were not verified here go out only beside checksums that are older than they are; all else is verified first. A packet
@@ -15,11 +15,11 @@ use frieze_base::{ByteRange, InodeId};
 use frieze_client::{File, Lies, Lot};
 use rustix::net::SendFlags;
 
-use crate::budget::{Budget, Lent};
-use crate::data_service::Ended;
-use crate::kept::{Kept, Record};
+use crate::budget::{BudgetShare, MemoryBudget};
+use crate::checksum_cache::{ChecksumCache, ChecksumKey};
+use crate::data_service::TransferError;
 use crate::proto::PacketHeader;
-use crate::transfer::{self, CHUNK_BYTES, SUM_BYTES, Sums};
+use crate::transfer::{self, CHUNK_BYTES, ChecksumKind, SUM_BYTES};
 
 /// Data of a packet that is sent.
 const PACKET_DATA_BYTES: usize = 256 << 10;
@@ -32,13 +32,13 @@ const HANDED_BYTES: usize = 1 << 20;
 const SPAN: usize = CHUNK_BYTES as usize;
 
 /// A reader, and how far he is.
-pub(crate) struct Sending<'a> {
+pub(crate) struct BlockSender<'a> {
     stream: &'a TcpStream,
     file: &'a File,
     inode: InodeId,
-    sums: Sums,
-    kept: &'a Kept,
-    lent: Lent<'a>,
+    sums: ChecksumKind,
+    kept: &'a ChecksumCache,
+    lent: BudgetShare<'a>,
     /// Where in the file the block begins.
     start: u64,
     /// How much of the block has been taken.
@@ -52,32 +52,32 @@ pub(crate) struct Sending<'a> {
 }
 
 /// What is handed on, and where its checksums are among those of a window.
-struct Handed<'l> {
+struct HandedSpan<'l> {
     lies: &'l Lies,
     sums: std::ops::Range<usize>,
 }
 
-impl<'a> Sending<'a> {
+impl<'a> BlockSender<'a> {
     /// Bytes `range` of the block that begins at `start` of a file. What is read meanwhile is within the `budget`.
     pub(crate) fn new(
         stream: &'a TcpStream,
         (file, inode): (&'a File, InodeId),
-        (sums, kept): (Sums, &'a Kept),
-        budget: &'a Budget,
+        (sums, kept): (ChecksumKind, &'a ChecksumCache),
+        budget: &'a MemoryBudget,
         start: u64,
         range: ByteRange,
-    ) -> Sending<'a> {
+    ) -> BlockSender<'a> {
         let (out, lent) = (Vec::with_capacity(OUT_BYTES), budget.none());
         let (at, upto) = (range.start(), range.end());
-        Sending { stream, file, inode, sums, kept, lent, start, at, upto, number: 0, out, begun: Vec::new() }
+        BlockSender { stream, file, inode, sums, kept, lent, start, at, upto, number: 0, out, begun: Vec::new() }
     }
 
     /// Sends all of it. `verifies`: nothing goes out that was not verified here.
     ///
     /// # Errors
     /// `Short` if the file ends before; the connection's and the server's.
-    pub(crate) fn send(mut self, verifies: bool) -> Result<(), Ended> {
-        let verifies = verifies || self.sums == Sums::None;
+    pub(crate) fn send(mut self, verifies: bool) -> Result<(), TransferError> {
+        let verifies = verifies || self.sums == ChecksumKind::None;
         let (mut payload, mut lots, mut sums, mut room) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut window = READ_BYTES;
         while self.at < self.upto {
@@ -105,7 +105,7 @@ impl<'a> Sending<'a> {
             }
             self.lent.give_back();
             if self.at == at {
-                return Err(Ended::Short);
+                return Err(TransferError::Short);
             }
         }
         self.out.clear();
@@ -115,7 +115,7 @@ impl<'a> Sending<'a> {
 
     /// The checksums of all that lies somewhere, which are added to `sums`; `None` if those of some are not here, or do not begin and end where
     /// a reader's do.
-    fn handed<'l>(&self, lots: &'l [Lot], sums: &mut Vec<u8>) -> Option<Vec<Handed<'l>>> {
+    fn handed<'l>(&self, lots: &'l [Lot], sums: &mut Vec<u8>) -> Option<Vec<HandedSpan<'l>>> {
         sums.clear();
         let (mut at, mut handed) = (self.at, Vec::new());
         for lot in lots {
@@ -127,7 +127,7 @@ impl<'a> Sending<'a> {
                 if !self.kept.add_to(sums, &record, lies.skip.into(), lies.len) {
                     return None;
                 }
-                handed.push(Handed { lies, sums: from..sums.len() });
+                handed.push(HandedSpan { lies, sums: from..sums.len() });
             }
             at = end;
         }
@@ -151,18 +151,24 @@ impl<'a> Sending<'a> {
     }
 
     /// The record that lies at `at` of the block. `None` if it began before the file does: it is of another file, from which this one has it.
-    fn record(&self, lies: &Lies, at: u64) -> Option<Record> {
+    fn record(&self, lies: &Lies, at: u64) -> Option<ChecksumKey> {
         let start = (self.start + at).checked_sub(lies.skip.into())?;
-        Some(Record { inode: self.inode, stamp: lies.stamp, start })
+        Some(ChecksumKey { inode: self.inode, stamp: lies.stamp, start })
     }
 
-    fn put_lots(&mut self, lots: &[Lot], mut bytes: &[u8], handed: &[Handed<'_>], sums: &[u8]) -> Result<(), Ended> {
+    fn put_lots(
+        &mut self,
+        lots: &[Lot],
+        mut bytes: &[u8],
+        handed: &[HandedSpan<'_>],
+        sums: &[u8],
+    ) -> Result<(), TransferError> {
         let mut handed = handed.iter();
         for lot in lots {
             match lot {
                 Lot::Read(len) => self.put(bytes.split_off(..*len).unwrap_or_default())?,
                 Lot::Lies(_) => {
-                    let Handed { lies, sums: own } = handed.next().expect("one for each that lies");
+                    let HandedSpan { lies, sums: own } = handed.next().expect("one for each that lies");
                     self.put_lying(lies, &sums[own.clone()])?;
                 }
             }
@@ -171,7 +177,7 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends bytes that were verified.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
         let (filling, bytes) = bytes.split_at(self.missing().min(bytes.len()));
         if !filling.is_empty() {
             self.begun.extend_from_slice(filling);
@@ -193,7 +199,7 @@ impl<'a> Sending<'a> {
     }
 
     /// Hands on bytes that nobody has looked at, from a span's beginning on.
-    fn put_lying(&mut self, lies: &Lies, sums: &[u8]) -> Result<(), Ended> {
+    fn put_lying(&mut self, lies: &Lies, sums: &[u8]) -> Result<(), TransferError> {
         debug_assert!(self.begun.is_empty(), "what comes before ends where a span does");
         let spans = PACKET_DATA_BYTES / SPAN * SUM_BYTES;
         let (mut offset, mut left) = (lies.offset, lies.len);
@@ -209,7 +215,7 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends bytes from a span's beginning on.
-    fn send_packets(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+    fn send_packets(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
         self.out.clear();
         let mut begins = Vec::with_capacity(bytes.len().div_ceil(PACKET_DATA_BYTES));
         for data in bytes.chunks(PACKET_DATA_BYTES) {

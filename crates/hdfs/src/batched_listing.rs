@@ -9,7 +9,7 @@ use crate::exception::Exception;
 use crate::proto::{
     BatchedDirectoryListing, GetBatchedListingRequest, GetBatchedListingResponse, GetListingRequest, RemoteException,
 };
-use crate::service::{Asked, Service};
+use crate::service::{CallContext, Service};
 
 /// Directories of one call: as many as HDFS lists.
 const DIRECTORIES_MAX: usize = 100;
@@ -29,7 +29,7 @@ impl Service {
     /// The next page.
     pub(crate) fn batched_listing(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &GetBatchedListingRequest,
     ) -> Result<GetBatchedListingResponse, Exception> {
         let count = request.paths.len();
@@ -47,7 +47,7 @@ impl Service {
                 start_after: std::mem::take(&mut at.name),
                 need_location: request.need_location,
             };
-            let listed = self.listing(asked, &wanted).and_then(|listed| {
+            let listed = self.listing(context, &wanted).and_then(|listed| {
                 listed.dir_list.ok_or_else(|| Exception::not_found(format!("File {path} does not exist.")))
             });
             let parent_idx = at.directory;
