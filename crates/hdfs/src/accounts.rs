@@ -11,8 +11,18 @@ use frieze_base::MonoTime;
 use frieze_client::{Caller, Proof, mono, user_of};
 use nix::unistd::{Gid, Group, Uid, User};
 
-use crate::Trust;
 use crate::exception::Exception;
+
+/// Whose word is taken for who a user is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// The kernel's: a connection of this machine is of the user who opened it, and root's may speak for others. There is
+    /// no other connection: it listens on loopback only.
+    #[default]
+    Kernel,
+    /// Of a connection from another machine its own word, as HDFS takes it without Kerberos; but nobody becomes root so.
+    Names,
+}
 
 /// Whom a connection speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

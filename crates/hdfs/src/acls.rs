@@ -9,8 +9,9 @@ use frieze_client::{ACL_ENTRIES_MAX, AccessLists, Acl, Fs, Named, Reason, Target
 
 use crate::accounts::{gid_of, uid_of};
 use crate::exception::Exception;
+use crate::file_names::FileNames;
 use crate::proto::{self, AclEntry, FsPermission, acl_scope, acl_type};
-use crate::service::{CallContext, Service};
+use crate::remote_user::CallContext;
 
 /// What is done with the entries of both lists.
 #[derive(Clone, Debug)]
@@ -48,99 +49,109 @@ enum AclScope {
 /// Permissions by entry.
 type AclEntries = BTreeMap<(AclScope, Whose), u8>;
 
-impl Service {
-    /// Owner, mode and entries: of the access list those that the mode does not say, of the default list all.
-    pub(crate) fn acl_status(
-        &self,
-        context: CallContext<'_>,
-        path: &str,
-    ) -> Result<proto::GetAclStatusResponse, Exception> {
-        let looked = self.look(context, path)?;
-        let failed = |error| Exception::of(error, path);
-        let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
+/// Owner, mode and entries: of the access list those that the mode does not say, of the default list all.
+pub(crate) fn acl_status(
+    names: &FileNames,
+    context: CallContext<'_>,
+    path: &str,
+) -> Result<proto::GetAclStatusResponse, Exception> {
+    let looked = names.look(context, path)?;
+    let failed = |error| Exception::of(error, path);
+    let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
+    let lists =
+        if attr.has_acl { looked.fs.access_lists(&looked.target).map_err(failed)? } else { AccessLists::default() };
+    let proto::HdfsFileStatus { owner, group, .. } = names.status(&attr, b"");
+    let (sticky, permission) = (attr.mode & 0o1000 != 0, Some(FsPermission { perm: attr.mode & 0o777 }));
+    let is_minimal = lists.access.is_minimal();
+    let is_listed = |(scope, whose): (AclScope, Whose)| match (scope, whose) {
+        (AclScope::Access, Whose::Owner | Whose::Mask | Whose::Other) => false,
+        (AclScope::Access, _) => !is_minimal,
+        (AclScope::Default, _) => true,
+    };
+    let entries = entries_of(&lists).into_iter().filter(|(key, _)| is_listed(*key));
+    let entries = entries.map(|(key, permissions)| acl_entry(names, key, permissions)).collect();
+    Ok(proto::GetAclStatusResponse { result: Some(proto::AclStatus { owner, group, sticky, entries, permission }) })
+}
+
+/// Sets some entries.
+pub(crate) fn modify_acl(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::AclRequest,
+) -> Result<(), Exception> {
+    change_acl(names, context, &request.src, &AclChange::Modify(spec(request)?))
+}
+
+/// Takes some entries away.
+pub(crate) fn remove_acl_entries(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::AclRequest,
+) -> Result<(), Exception> {
+    change_acl(names, context, &request.src, &AclChange::Remove(spec(request)?))
+}
+
+/// Takes the default list away.
+pub(crate) fn remove_default_acl(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::AclRequest,
+) -> Result<(), Exception> {
+    change_acl(names, context, &request.src, &AclChange::RemoveDefault)
+}
+
+/// Leaves what a mode says.
+pub(crate) fn remove_acl(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::AclRequest,
+) -> Result<(), Exception> {
+    change_acl(names, context, &request.src, &AclChange::RemoveAll)
+}
+
+/// Sets all entries of a list, or of both.
+pub(crate) fn set_acl(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::AclRequest,
+) -> Result<(), Exception> {
+    let change = if request.entries.is_empty() { AclChange::RemoveAll } else { AclChange::Replace(spec(request)?) };
+    change_acl(names, context, &request.src, &change)
+}
+
+fn change_acl(names: &FileNames, context: CallContext<'_>, path: &str, change: &AclChange) -> Result<(), Exception> {
+    let target = Target { follow: true, ..names.change(context, path)? };
+    let fs: Fs = names.fs(context);
+    for round in 1.. {
+        let current = fs.access_lists(&target).map_err(|error| Exception::of(error, path))?;
         let lists =
-            if attr.has_acl { looked.fs.access_lists(&looked.target).map_err(failed)? } else { AccessLists::default() };
-        let proto::HdfsFileStatus { owner, group, .. } = self.status(&attr, b"");
-        let (sticky, permission) = (attr.mode & 0o1000 != 0, Some(FsPermission { perm: attr.mode & 0o777 }));
-        let is_minimal = lists.access.is_minimal();
-        let is_listed = |(scope, whose): (AclScope, Whose)| match (scope, whose) {
-            (AclScope::Access, Whose::Owner | Whose::Mask | Whose::Other) => false,
-            (AclScope::Access, _) => !is_minimal,
-            (AclScope::Default, _) => true,
-        };
-        let entries = entries_of(&lists).into_iter().filter(|(key, _)| is_listed(*key));
-        let entries = entries.map(|(key, permissions)| self.acl_entry(key, permissions)).collect();
-        Ok(proto::GetAclStatusResponse { result: Some(proto::AclStatus { owner, group, sticky, entries, permission }) })
-    }
-
-    /// Sets some entries.
-    pub(crate) fn modify_acl(&self, context: CallContext<'_>, request: &proto::AclRequest) -> Result<(), Exception> {
-        self.change_acl(context, &request.src, &AclChange::Modify(spec(request)?))
-    }
-
-    /// Takes some entries away.
-    pub(crate) fn remove_acl_entries(
-        &self,
-        context: CallContext<'_>,
-        request: &proto::AclRequest,
-    ) -> Result<(), Exception> {
-        self.change_acl(context, &request.src, &AclChange::Remove(spec(request)?))
-    }
-
-    /// Takes the default list away.
-    pub(crate) fn remove_default_acl(
-        &self,
-        context: CallContext<'_>,
-        request: &proto::AclRequest,
-    ) -> Result<(), Exception> {
-        self.change_acl(context, &request.src, &AclChange::RemoveDefault)
-    }
-
-    /// Leaves what a mode says.
-    pub(crate) fn remove_acl(&self, context: CallContext<'_>, request: &proto::AclRequest) -> Result<(), Exception> {
-        self.change_acl(context, &request.src, &AclChange::RemoveAll)
-    }
-
-    /// Sets all entries of a list, or of both.
-    pub(crate) fn set_acl(&self, context: CallContext<'_>, request: &proto::AclRequest) -> Result<(), Exception> {
-        let change = if request.entries.is_empty() { AclChange::RemoveAll } else { AclChange::Replace(spec(request)?) };
-        self.change_acl(context, &request.src, &change)
-    }
-
-    fn change_acl(&self, context: CallContext<'_>, path: &str, change: &AclChange) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(context, path)? };
-        let fs: Fs = self.fs(context);
-        for round in 1.. {
-            let current = fs.access_lists(&target).map_err(|error| Exception::of(error, path))?;
-            let lists =
-                changed(&current, change).map_err(|why| Exception::acl(format!("Invalid ACL: {why} Path: {path}")))?;
-            match fs.set_access_lists(&target, &lists, Some(&current)) {
-                Ok(_) => break,
-                Err(error) if error.reason() == Reason::Superseded && round < ROUNDS_MAX => {}
-                Err(error) if error.reason() == Reason::AccessDenied && lists.default.is_some() => {
-                    // A caller who may not come to it was refused by the look at its lists.
-                    return Err(Exception::acl(format!(
-                        "Invalid ACL: only directories may have a default ACL. Path: {path}"
-                    )));
-                }
-                Err(error) => return Err(Exception::of(error, path)),
+            changed(&current, change).map_err(|why| Exception::acl(format!("Invalid ACL: {why} Path: {path}")))?;
+        match fs.set_access_lists(&target, &lists, Some(&current)) {
+            Ok(_) => break,
+            Err(error) if error.reason() == Reason::Superseded && round < ROUNDS_MAX => {}
+            Err(error) if error.reason() == Reason::AccessDenied && lists.default.is_some() => {
+                // A caller who may not come to it was refused by the look at its lists.
+                return Err(Exception::acl(format!(
+                    "Invalid ACL: only directories may have a default ACL. Path: {path}"
+                )));
             }
+            Err(error) => return Err(Exception::of(error, path)),
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn acl_entry(&self, (scope, whose): (AclScope, Whose), permissions: u8) -> AclEntry {
-        let (kind, name) = match whose {
-            Whose::Owner => (acl_type::USER, None),
-            Whose::User(uid) => (acl_type::USER, Some(self.names.user(uid))),
-            Whose::Group => (acl_type::GROUP, None),
-            Whose::NamedGroup(gid) => (acl_type::GROUP, Some(self.names.group(gid))),
-            Whose::Mask => (acl_type::MASK, None),
-            Whose::Other => (acl_type::OTHER, None),
-        };
-        let scope = if scope == AclScope::Default { acl_scope::DEFAULT } else { acl_scope::ACCESS };
-        AclEntry { kind, scope, permissions: permissions.into(), name }
-    }
+fn acl_entry(names: &FileNames, (scope, whose): (AclScope, Whose), permissions: u8) -> AclEntry {
+    let (kind, name) = match whose {
+        Whose::Owner => (acl_type::USER, None),
+        Whose::User(uid) => (acl_type::USER, Some(names.accounts.user(uid))),
+        Whose::Group => (acl_type::GROUP, None),
+        Whose::NamedGroup(gid) => (acl_type::GROUP, Some(names.accounts.group(gid))),
+        Whose::Mask => (acl_type::MASK, None),
+        Whose::Other => (acl_type::OTHER, None),
+    };
+    let scope = if scope == AclScope::Default { acl_scope::DEFAULT } else { acl_scope::ACCESS };
+    AclEntry { kind, scope, permissions: permissions.into(), name }
 }
 
 /// The lists after a change; in words what would be no list.

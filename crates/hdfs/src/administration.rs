@@ -9,92 +9,91 @@ use std::collections::BTreeSet;
 use frieze_client::{InodeId, ScrubAction};
 
 use crate::exception::Exception;
-use crate::leases::OpenFileInfo;
+use crate::file_names::FileNames;
+use crate::leases::{Leases, OpenFileInfo};
 use crate::paths::shown;
 use crate::proto::{
     CorruptFileBlocks, GetFsEcBlockGroupStatsResponse, GetFsReplicatedBlockStatsResponse, ListCorruptFileBlocksRequest,
     ListCorruptFileBlocksResponse, ListOpenFilesRequest, ListOpenFilesResponse, OpenFilesBatch, open_files,
 };
-use crate::service::{CallContext, Service};
+use crate::remote_user::CallContext;
 
 /// Files of one answer: as many as HDFS tells of.
 const OPEN_FILES: usize = 1000;
 const CORRUPT_FILES: usize = 100;
 
-impl Service {
-    /// Blocks of which copies are missing there are none: who is missing of a chain, `frieze cluster status` tells. What is damaged is
-    /// counted.
-    pub(crate) fn replicated_block_stats(&self) -> Result<GetFsReplicatedBlockStatsResponse, Exception> {
-        Ok(GetFsReplicatedBlockStatsResponse {
-            corrupt_blocks: self.damaged()?,
-            highest_prio_low_redundancy_blocks: Some(0),
-            ..GetFsReplicatedBlockStatsResponse::default()
-        })
-    }
+/// Blocks of which copies are missing there are none: who is missing of a chain, `frieze cluster status` tells. What is damaged is
+/// counted.
+pub(crate) fn replicated_block_stats(names: &FileNames) -> Result<GetFsReplicatedBlockStatsResponse, Exception> {
+    Ok(GetFsReplicatedBlockStatsResponse {
+        corrupt_blocks: damaged(names)?,
+        highest_prio_low_redundancy_blocks: Some(0),
+        ..GetFsReplicatedBlockStatsResponse::default()
+    })
+}
 
-    /// Nothing is erasure-coded.
-    pub(crate) fn erasure_coded_stats(&self) -> GetFsEcBlockGroupStatsResponse {
-        GetFsEcBlockGroupStatsResponse { highest_prio_low_redundancy_blocks: Some(0), ..Default::default() }
-    }
+/// Nothing is erasure-coded.
+pub(crate) fn erasure_coded_stats() -> GetFsEcBlockGroupStatsResponse {
+    GetFsEcBlockGroupStatsResponse { highest_prio_low_redundancy_blocks: Some(0), ..Default::default() }
+}
 
-    /// Places that are known to be damaged.
-    pub(crate) fn damaged(&self) -> Result<u64, Exception> {
-        let told = self.client.scrub(ScrubAction::Look, 0, false).map_err(|error| Exception::of(error, "/"))?;
-        Ok(told.damaged)
-    }
+/// Places that are known to be damaged.
+pub(crate) fn damaged(names: &FileNames) -> Result<u64, Exception> {
+    let told = names.client.scrub(ScrubAction::Look, 0, false).map_err(|error| Exception::of(error, "/"))?;
+    Ok(told.damaged)
+}
 
-    /// The files that are open for writing at this door, by their numbers.
-    pub(crate) fn open_files(
-        &self,
-        context: CallContext<'_>,
-        request: &ListOpenFilesRequest,
-    ) -> Result<ListOpenFilesResponse, Exception> {
-        self.check_operator(context)?;
-        let types = request.types.clone();
-        // The other kind hinders the decommission of a place, of which there is none here.
-        if !types.is_empty() && !types.contains(&open_files::ALL) {
-            return Ok(ListOpenFilesResponse { entries: Vec::new(), has_more: false, types });
+/// The files that are open for writing at this door, by their numbers.
+pub(crate) fn open_files(
+    names: &FileNames,
+    leases: &Leases,
+    context: CallContext<'_>,
+    request: &ListOpenFilesRequest,
+) -> Result<ListOpenFilesResponse, Exception> {
+    names.check_operator(context)?;
+    let types = request.types.clone();
+    // The other kind hinders the decommission of a place, of which there is none here.
+    if !types.is_empty() && !types.contains(&open_files::ALL) {
+        return Ok(ListOpenFilesResponse { entries: Vec::new(), has_more: false, types });
+    }
+    let below = request.path.as_deref().unwrap_or("/");
+    let mut entries = Vec::new();
+    for open in leases.open_after(u64::try_from(request.id).unwrap_or(0)) {
+        let OpenFileInfo { inode, path, holder, machine } = open;
+        // It may have been renamed since it was opened.
+        let now =
+            names.fs(context).path_of(InodeId(inode)).ok().and_then(|found| String::from_utf8(shown(&found)).ok());
+        let path = now.unwrap_or(path);
+        if !lies_below(&path, below) {
+            continue;
         }
-        let below = request.path.as_deref().unwrap_or("/");
-        let mut entries = Vec::new();
-        for open in self.leases.open_after(u64::try_from(request.id).unwrap_or(0)) {
-            let OpenFileInfo { inode, path, holder, machine } = open;
-            // It may have been renamed since it was opened.
-            let now =
-                self.fs(context).path_of(InodeId(inode)).ok().and_then(|found| String::from_utf8(shown(&found)).ok());
-            let path = now.unwrap_or(path);
-            if !lies_below(&path, below) {
-                continue;
-            }
-            if entries.len() == OPEN_FILES {
-                return Ok(ListOpenFilesResponse { entries, has_more: true, types });
-            }
-            let client_machine = machine.map(|ip| ip.to_string()).unwrap_or_default();
-            entries.push(OpenFilesBatch { id: inode as i64, path, client_name: holder, client_machine });
+        if entries.len() == OPEN_FILES {
+            return Ok(ListOpenFilesResponse { entries, has_more: true, types });
         }
-        Ok(ListOpenFilesResponse { entries, has_more: false, types })
+        let client_machine = machine.map(|ip| ip.to_string()).unwrap_or_default();
+        entries.push(OpenFilesBatch { id: inode as i64, path, client_name: holder, client_machine });
     }
+    Ok(ListOpenFilesResponse { entries, has_more: false, types })
+}
 
-    /// The files of now that are known to be damaged, below a path.
-    pub(crate) fn corrupt_files(
-        &self,
-        context: CallContext<'_>,
-        request: &ListCorruptFileBlocksRequest,
-    ) -> Result<ListCorruptFileBlocksResponse, Exception> {
-        self.check_operator(context)?;
-        let told =
-            self.client.scrub(ScrubAction::Look, 0, true).map_err(|error| Exception::of(error, &request.path))?;
-        let is_now = told.findings.iter().filter(|finding| finding.deleted == 0 && finding.until == 0);
-        let paths: BTreeSet<String> = is_now
-            .filter(|finding| !finding.path.is_empty())
-            .filter_map(|finding| String::from_utf8(shown(&finding.path)).ok())
-            .filter(|path| lies_below(path, &request.path))
-            .collect();
-        let seen = request.cookie.as_deref().and_then(|cookie| cookie.parse().ok()).unwrap_or(0);
-        let files: Vec<String> = paths.into_iter().skip(seen).take(CORRUPT_FILES).collect();
-        let cookie = (seen + files.len()).to_string();
-        Ok(ListCorruptFileBlocksResponse { corrupt: CorruptFileBlocks { files, cookie } })
-    }
+/// The files of now that are known to be damaged, below a path.
+pub(crate) fn corrupt_files(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &ListCorruptFileBlocksRequest,
+) -> Result<ListCorruptFileBlocksResponse, Exception> {
+    names.check_operator(context)?;
+    let told = names.client.scrub(ScrubAction::Look, 0, true).map_err(|error| Exception::of(error, &request.path))?;
+    let is_now = told.findings.iter().filter(|finding| finding.deleted == 0 && finding.until == 0);
+    let paths: BTreeSet<String> = is_now
+        .filter(|finding| !finding.path.is_empty())
+        .filter_map(|finding| String::from_utf8(shown(&finding.path)).ok())
+        .filter(|path| lies_below(path, &request.path))
+        .collect();
+    let seen = request.cookie.as_deref().and_then(|cookie| cookie.parse().ok()).unwrap_or(0);
+    let files: Vec<String> = paths.into_iter().skip(seen).take(CORRUPT_FILES).collect();
+    let cookie = (seen + files.len()).to_string();
+    Ok(ListCorruptFileBlocksResponse { corrupt: CorruptFileBlocks { files, cookie } })
 }
 
 /// True if a path is another one, or lies in it.

@@ -17,9 +17,9 @@ use rustix::net::SendFlags;
 
 use crate::budget::{BudgetShare, MemoryBudget};
 use crate::checksum_cache::{ChecksumCache, ChecksumKey};
-use crate::data_service::TransferError;
 use crate::proto::PacketHeader;
 use crate::transfer::{self, CHUNK_BYTES, ChecksumKind, SUM_BYTES};
+use crate::transfer_error::TransferError;
 
 /// Data of a packet that is sent.
 const PACKET_DATA_BYTES: usize = 256 << 10;

@@ -13,17 +13,23 @@ use frieze_base::ByteRange;
 use frieze_client::{Client, Error as ClientError, File, NodeId, OpenFlags, Options, mono};
 use prost::Message;
 
-use crate::Error;
+use crate::attributes::must_be_file;
 use crate::blocks::{self, TokenMint, wall_ns};
 use crate::checksums::{FileChecksum, FileChecksummer};
+use crate::error::Error;
 use crate::exception::{Exception, malformed};
+use crate::file_names::FileNames;
+use crate::file_writers::FileWriters;
+use crate::lease::FileLease;
 use crate::lease_store::LeaseStore;
-use crate::leases::{FileLease, Leases};
+use crate::leases::Leases;
+use crate::locations::{BlockLocator, DataAddress};
 use crate::paths::{self, ParsedPath, place};
+use crate::peer_gateways::PeerGateways;
 use crate::proto::{AppendRequest, AppendResponse, CreateRequest, CreateResponse};
-use crate::queries::must_be_file;
+use crate::remote_user::{CallContext, RemoteUser};
 use crate::rpc::{Call, CallId};
-use crate::service::{CallContext, DataAddress, PROTOCOL, RemoteUser, Service};
+use crate::service::{PROTOCOL, Service};
 
 /// The calls. Clones are the same.
 #[derive(Clone)]
@@ -48,23 +54,26 @@ impl Calls {
         let signs = mint.of("frieze 2026-11-26 notes of leases at the HDFS doors");
         let notes = LeaseStore::new(client.clone(), signs, notes).map_err(failed)?;
         let leases = Leases::new(client.clone(), notes).map_err(failed)?;
-        let (goes_on, ended) = mpsc::channel();
-        let service = Service {
+        let (lease_thread, ended) = mpsc::channel();
+        let locator = Arc::new(BlockLocator {
+            client: client.clone(),
             node: NodeId(client.hello().node),
-            client,
-            names: Default::default(),
-            between_doors: mint.of("frieze 2026-11-26 questions between HDFS doors"),
-            mint,
-            leases,
-            moving: Default::default(),
-            is_safe: Default::default(),
-            retries: Default::default(),
+            mint: mint.clone(),
             data: DataAddress { ip: specified(data.ip()), port: data.port() },
             names_port: OnceLock::new(),
+        });
+        let between_gateways = mint.of("frieze 2026-11-26 questions between HDFS doors");
+        let peers = PeerGateways { client: client.clone(), locator: locator.clone(), mint: between_gateways };
+        // Generations of this process are above those of the one before.
+        let generation = AtomicU64::new(wall_ns());
+        let service = Service {
+            names: FileNames { client: client.clone(), accounts: Default::default(), moving: Default::default() },
+            locator,
+            writers: FileWriters { client, leases, peers, generation },
+            is_safe: Default::default(),
+            retries: Default::default(),
             began: mono(),
-            // Generations of this process are above those of the one before.
-            generation: AtomicU64::new(wall_ns()),
-            _goes_on: goes_on,
+            _lease_thread: lease_thread,
         };
         let service = Arc::new(service);
         let failed = |source| Error::System { doing: "start a thread", source };
@@ -103,7 +112,7 @@ impl Calls {
     /// # Errors
     /// `FileNotFoundException`, `AccessControlException` and others.
     pub fn read(&self, user: &RemoteUser, path: &str) -> Result<ReadHandle, Exception> {
-        let looked = self.0.look(context(user), path)?;
+        let looked = self.0.names.look(context(user), path)?;
         let failed = |error| Exception::of(error, path);
         must_be_file(&looked.fs.stat(&looked.target).map_err(failed)?.attr, path)?;
         let file = looked.fs.open(&looked.target, OpenFlags::READ).map_err(failed)?;
@@ -133,7 +142,7 @@ impl Calls {
 
     fn writing(&self, user: &RemoteUser, inode: u64, path: &str, client_name: &str) -> Result<WriteHandle, Exception> {
         let holder = context(user).holder(client_name);
-        let lease = self.0.leases.held(inode, path, &holder)?;
+        let lease = self.0.writers.leases.held(inode, path, &holder)?;
         lease.progress().is_own = true;
         Ok(WriteHandle { service: self.0.clone(), lease: Some(lease) })
     }
@@ -165,7 +174,7 @@ impl Calls {
     /// Those of finding out what the path names.
     pub fn pinned(&self, user: &RemoteUser, path: &str) -> Result<String, Exception> {
         let ParsedPath::Past(past) = place(path)? else { return Ok(path.to_owned()) };
-        let looked = self.0.look(context(user), path)?;
+        let looked = self.0.names.look(context(user), path)?;
         let Some(at) = looked.fs.view().at else { return Ok(path.to_owned()) };
         Ok(paths::pinned(&past, &frieze_client::Hlc(at).to_string()))
     }
@@ -215,7 +224,7 @@ impl WriteHandle {
         progress.next += bytes.len() as u64;
         drop(progress);
         // It is heard of: nobody takes the file over because its writer was silent.
-        self.service.leases.held(lease.inode, &lease.path, &lease.holder).map(|_| ())
+        self.service.writers.leases.held(lease.inode, &lease.path, &lease.holder).map(|_| ())
     }
 
     /// Closes it.
@@ -224,7 +233,7 @@ impl WriteHandle {
     /// As of any close.
     pub fn close(mut self) -> Result<(), Exception> {
         let lease = self.lease.take().expect("it is open until it is dropped");
-        self.service.close(lease, None)
+        self.service.writers.close(lease, None)
     }
 }
 
@@ -232,7 +241,7 @@ impl Drop for WriteHandle {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
         let path = lease.path.clone();
-        if let Err(exception) = self.service.close(lease, None) {
+        if let Err(exception) = self.service.writers.close(lease, None) {
             tracing::warn!(path, "a file that its writer left could not be closed: {exception}");
         }
     }

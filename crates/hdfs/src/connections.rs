@@ -5,15 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use frieze_client::{Admission, Origin, Proof, Seat, Seldom, tcp_proof};
 
-use crate::Error;
-use crate::name_service::plain;
+use crate::error::Error;
 
 /// Stack of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
@@ -220,5 +219,13 @@ impl Drop for ConnectionEntry {
             let _ = stream.shutdown(Shutdown::Both);
         }
         self.shared.ended.notify_all();
+    }
+}
+
+/// An IPv4 address that came through an IPv6 socket, as what it is.
+pub fn plain(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
+        v4 => v4,
     }
 }

@@ -20,101 +20,14 @@ use frieze_client::{Caller, Client, Error, ErrorKind, File, InodeId, OpenFlags, 
 
 use crate::blocks::{block_id, wall_ns};
 use crate::exception::Exception;
-use crate::lease_store::{LeaseRecord, LeaseStore};
+use crate::lease::{FileLease, WriteProgress, none_held};
+use crate::lease_record::LeaseRecord;
+use crate::lease_store::LeaseStore;
 
 /// Silence after which another writer may take a file over: as HDFS has it.
 pub(crate) const SOFT_NS: u64 = 60_000_000_000;
 /// Silence after which a file is closed by itself: as HDFS has it.
 const HARD_NS: u64 = 20 * 60_000_000_000;
-
-/// A file that is being written.
-#[derive(Debug)]
-pub(crate) struct FileLease {
-    /// Names it in tokens.
-    pub(crate) id: u64,
-    /// The file.
-    pub(crate) inode: u64,
-    /// Its path when it was opened.
-    pub(crate) path: String,
-    /// The client that writes it, as it calls itself.
-    pub(crate) holder: String,
-    /// Most bytes of a block.
-    pub(crate) block_bytes: u64,
-    /// Opened to write.
-    pub(crate) file: File,
-    /// On whose behalf.
-    caller: Caller,
-    /// From where, if that is known.
-    machine: Option<IpAddr>,
-    /// When it was given.
-    given: MonoTime,
-    progress: Mutex<WriteProgress>,
-}
-
-/// How far a writer is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WriteProgress {
-    /// Where the next block begins, if none is being written.
-    pub(crate) next: u64,
-    /// The block that is being written.
-    pub(crate) block: Option<OpenBlock>,
-    /// The block before, which is done: its number and generation; zeros if there was none.
-    pub(crate) last: (u64, u64),
-    /// Bytes of blocks that were given up may lie behind what is wanted.
-    pub(crate) left_behind: bool,
-    /// The lease was taken away.
-    pub(crate) is_over: bool,
-    /// It is noted for the next process, or another door.
-    noted: bool,
-    /// Its writer is in this process, and ends with it.
-    pub(crate) is_own: bool,
-}
-
-/// A block that is being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OpenBlock {
-    /// Where in the file it begins.
-    pub(crate) start: u64,
-    /// Tells a block from one that was begun at the same place before.
-    pub(crate) generation: u64,
-    /// Bytes of it that are in the file.
-    pub(crate) received: u64,
-}
-
-impl FileLease {
-    /// How far it is. Held while bytes are written, so that nobody takes the lease away in between.
-    pub(crate) fn progress(&self) -> MutexGuard<'_, WriteProgress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The same for who goes on writing.
-    ///
-    /// # Errors
-    /// `LeaseExpiredException` if it was taken away.
-    pub(crate) fn writing(&self) -> Result<MutexGuard<'_, WriteProgress>, Exception> {
-        let progress = self.progress();
-        if progress.is_over { Err(none_held(&self.path, &self.holder)) } else { Ok(progress) }
-    }
-
-    fn note(&self, progress: &WriteProgress) -> LeaseRecord {
-        LeaseRecord {
-            id: self.id,
-            inode: self.inode,
-            path: self.path.clone(),
-            holder: self.holder.clone(),
-            block_bytes: self.block_bytes,
-            uid: self.caller.uid,
-            gid: self.caller.gid,
-            groups: self.caller.groups.clone(),
-            next: progress.next,
-            start: progress.block.map(|block| block.start),
-            generation: progress.block.map_or(0, |block| block.generation),
-            last_id: progress.last.0,
-            last_generation: progress.last.1,
-            left_ns: 0,
-        }
-    }
-}
 
 /// All leases.
 pub(crate) struct Leases {
@@ -573,10 +486,6 @@ pub(crate) fn owned(path: &str, wants: &str, holder: &str) -> Exception {
     Exception::already_being_created(format!(
         "Failed to CREATE_FILE {path} for {wants} because this file lease is currently owned by {holder}"
     ))
-}
-
-pub(crate) fn none_held(path: &str, holder: &str) -> Exception {
-    Exception::lease_expired(format!("{path}: {holder} does not have it open for writing any more"))
 }
 
 /// Bytes of a holder's name at most: Hadoop's clients have some sixty.

@@ -18,19 +18,31 @@
 mod accounts;
 mod acls;
 mod administration;
+mod attributes;
 mod batched_listing;
+mod block_reader;
 mod block_sender;
+mod block_writer;
 mod blocks;
 mod budget;
+mod call_codec;
 mod calls;
 mod checksum_cache;
 mod checksums;
 mod concat;
 mod connections;
 mod data_service;
+mod directories;
+mod error;
 mod exception;
+mod exclusive_file;
+mod file_names;
+mod file_writers;
 mod file_writes;
+mod framing;
 mod guarded_reader;
+mod lease;
+mod lease_record;
 mod lease_store;
 mod lease_takeover;
 mod leases;
@@ -44,13 +56,15 @@ pub mod proto;
 mod queries;
 mod quotas;
 mod relay;
+mod remote_user;
 mod replicas;
 mod retry_cache;
 mod rpc;
 mod service;
 mod snapshots;
-mod status;
 mod transfer;
+mod transfer_error;
+mod transfer_responses;
 mod xattrs;
 
 #[cfg(test)]
@@ -63,17 +77,17 @@ use std::sync::Arc;
 
 use frieze_client::{Admission, Options};
 
-pub use crate::accounts::{Account, account};
+pub use crate::accounts::{Account, Trust, account};
 pub use crate::calls::{Calls, ReadHandle, WriteHandle};
 pub use crate::checksums::FileChecksum;
 use crate::connections::bind;
-pub use crate::connections::{AcceptedConnection, Acceptor, ConnectionHandler, Guest};
+pub use crate::connections::{AcceptedConnection, Acceptor, ConnectionHandler, Guest, plain};
 use crate::data_service::DataService;
+pub use crate::error::Error;
 pub use crate::exception::Exception;
 use crate::name_service::NameService;
-pub use crate::name_service::plain;
 pub use crate::peer_gateways::session_of;
-pub use crate::service::RemoteUser;
+pub use crate::remote_user::RemoteUser;
 /// What every message of [`proto`] is.
 pub use prost::Message;
 
@@ -95,49 +109,6 @@ pub struct HdfsOptions {
     pub notes: Option<PathBuf>,
     /// The places of its connections: those of the server that it is a door of.
     pub admission: Admission,
-}
-
-/// Whose word is taken for who a user is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
-    /// The kernel's: a connection of this machine is of the user who opened it, and root's may speak for others. There is
-    /// no other connection: it listens on loopback only.
-    #[default]
-    Kernel,
-    /// Of a connection from another machine its own word, as HDFS takes it without Kerberos; but nobody becomes root so.
-    Names,
-}
-
-/// What keeps the door from opening.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The address is none, or cannot be listened on.
-    #[error("cannot listen for Hadoop clients on {address}: {source}")]
-    Listen {
-        /// As it was given.
-        address: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It lies beyond this machine, where the kernel cannot prove callers.
-    #[error(
-        "refusing to listen for Hadoop clients on {address}: beyond this machine nothing proves who they are; listen on 127.0.0.1, or say --hdfs-trust-names to believe every name but root"
-    )]
-    Beyond {
-        /// As it was given.
-        address: String,
-    },
-    /// Its own server does not answer.
-    #[error(transparent)]
-    Client(#[from] frieze_client::Error),
-    /// The system lacks something.
-    #[error("cannot {doing}: {source}")]
-    System {
-        /// What was to be done.
-        doing: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
 }
 
 /// An open door. Dropped, it is closed.
@@ -169,7 +140,7 @@ impl HdfsGateway {
         let names_at = name_listener.local_addr();
         let names_at = names_at.map_err(|source| Error::System { doing: "ask for an address", source })?;
         // The first and only door of this service that has one.
-        let _ = service.names_port.set(names_at.port());
+        let _ = service.locator.names_port.set(names_at.port());
         let data =
             Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())), options.admission.clone())?;
         let names = Arc::new(NameService::start(service, options.trust)?);

@@ -8,12 +8,15 @@
 //! breaks: it goes on with the next it was told, and ends where there is none. So there are always two, if need be both here.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::OnceLock;
 
-use frieze_client::{Attr, ByteRange, NodeId, ServerAddr};
+use frieze_client::{Attr, ByteRange, Caller, Client, NodeId, ServerAddr, View};
 
-use crate::proto::{DatanodeId, DatanodeInfo};
-use crate::service::Service;
-use crate::status::BlockClient;
+use crate::blocks::{self, BLOCK_BYTES, Pass, TokenMint, wall_ns};
+use crate::lease::FileLease;
+use crate::lease_record::OpenBlock;
+use crate::proto::{self, DISK, DatanodeId, DatanodeInfo, LocatedBlock, LocatedBlocks};
+use crate::remote_user::BlockClient;
 
 /// Somewhere that blocks are read and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +40,92 @@ pub(crate) struct PlacementHints<'w> {
     pub(crate) excluded: &'w [DatanodeInfo],
 }
 
-impl Service {
+/// Where blocks are, and tokens for them.
+pub(crate) struct BlockLocator {
+    pub(crate) client: Client,
+    /// Which server of the cluster this is.
+    pub(crate) node: NodeId,
+    pub(crate) mint: TokenMint,
+    pub(crate) data: DataAddress,
+    /// Where the name service listens, once it does: it answers for replicas too.
+    pub(crate) names_port: OnceLock<u16>,
+}
+
+/// Where blocks are read and written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataAddress {
+    /// The address, if it is one; else the one by which a client reached the name service.
+    pub(crate) ip: Option<IpAddr>,
+    /// The port.
+    pub(crate) port: u16,
+}
+
+impl BlockLocator {
+    /// The blocks that hold bytes of a range of a file, at a view.
+    pub(crate) fn located(
+        &self,
+        reader: BlockClient<'_>,
+        (attr, is_open): (&Attr, bool),
+        view: View,
+        (offset, len): (u64, u64),
+    ) -> LocatedBlocks {
+        let located = |(start, len)| self.readable(reader, attr, view, start, len);
+        let last = attr.size.checked_sub(1).map(|last| last / BLOCK_BYTES * BLOCK_BYTES);
+        LocatedBlocks {
+            file_length: attr.size,
+            blocks: blocks::spans(attr.size, offset, len).map(located).collect(),
+            under_construction: !view.is_past() && is_open,
+            last_block: last.map(|start| located((start, attr.size - start))),
+            is_last_block_complete: true,
+        }
+    }
+
+    fn readable(&self, reader: BlockClient<'_>, attr: &Attr, view: View, start: u64, len: u64) -> LocatedBlock {
+        let inode = attr.inode;
+        let places = self.places_to_read(reader, attr, ByteRange::new(start, start + len));
+        let pass = Pass { inode, start, len, at: view.at, user_at: view.user_at, ..Pass::default() };
+        self.block(reader, start, blocks::extended(inode, start, len, READ_GENERATION), pass, &places)
+    }
+
+    /// A block that is to be written.
+    pub(crate) fn writable(
+        &self,
+        reader: BlockClient<'_>,
+        lease: &FileLease,
+        block: OpenBlock,
+        len: u64,
+        places: &[BlockLocation],
+    ) -> LocatedBlock {
+        let (inode, start) = (lease.inode, block.start);
+        let door = self.own_place(reader).at.to_string();
+        let pass = Pass { inode, start, len: lease.block_bytes, lease: lease.id, door, ..Pass::default() };
+        self.block(reader, start, blocks::extended(inode, start, len, block.generation), pass, places)
+    }
+
+    fn block(
+        &self,
+        reader: BlockClient<'_>,
+        offset: u64,
+        named: proto::ExtendedBlock,
+        pass: Pass,
+        places: &[BlockLocation],
+    ) -> LocatedBlock {
+        let token = reader.caller.cloned().map(|Caller { uid, gid, groups }| {
+            let expires_ns = wall_ns() + PASS_NS;
+            self.mint.sign(&Pass { uid, gid, groups, expires_ns, ..pass })
+        });
+        LocatedBlock {
+            b: Some(named),
+            offset,
+            locs: places.iter().map(BlockLocation::told).collect(),
+            corrupt: false,
+            block_token: Some(token.unwrap_or_default()),
+            is_cached: vec![false; places.len()],
+            storage_types: vec![DISK; places.len()],
+            storage_ids: places.iter().map(|place| place.name.clone()).collect(),
+        }
+    }
+
     /// Where bytes of a file are read: at the client's own machine if that holds some, then where most of them are.
     pub(crate) fn places_to_read(&self, reader: BlockClient<'_>, attr: &Attr, range: ByteRange) -> Vec<BlockLocation> {
         let holders = self.client.holders(attr, range);
@@ -153,5 +241,9 @@ fn name_of(node: NodeId) -> String {
     format!("frieze-{node}")
 }
 
+/// How long a token is good for: as in HDFS.
+const PASS_NS: u64 = 10 * 3600 * 1_000_000_000;
+/// Generation of the blocks of a file that is read: they are never written again.
+const READ_GENERATION: u64 = 1;
 /// Places of a block at most: what HDFS tells by default.
 const PLACES_MAX: usize = 3;

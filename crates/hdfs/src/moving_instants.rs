@@ -12,7 +12,7 @@ use frieze_client::{Client, Error, Fs, InodeId, Instant, Target, UserTime, ZoneP
 use frieze_hlc::{Hlc, looks_like_instant};
 
 use crate::paths::PastPath;
-use crate::snapshots;
+use crate::snapshots::names as snapshot_names;
 
 /// What moving names mean, to each program that said one.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ pub(crate) fn view(
     let directory = fs.recent().stat(&Target::path(past.directory.clone()))?.attr;
     let mut view = fs.clone();
     if past.is_snapshot {
-        view = view.at(snapshots::instant(client, directory.inode, &past.when)?);
+        view = view.at(snapshot_names::instant(client, directory.inode, &past.when)?);
     }
     let when = Some(&past.when).filter(|_| !past.is_snapshot);
     for name in [when, past.then.as_ref()].into_iter().flatten() {

@@ -3,24 +3,34 @@
 use frieze_client::{Error, FileKind, Fs, InodeId, Reason, RenameMode, SetAttr, Target, TimeValue};
 
 use crate::accounts::{gid_of, uid_of};
+use crate::attributes::{is_absent, new_mode};
+use crate::directories::{make_directories, make_directory};
 use crate::exception::Exception;
-use crate::file_writes::ExclusiveFile;
+use crate::exclusive_file::{ExclusiveFile, exclusive_file};
+use crate::file_names::FileNames;
+use crate::file_writers::FileWriters;
 use crate::paths::split;
 use crate::proto::{self, ResultResponse};
-use crate::queries::is_absent;
-use crate::service::{CallContext, Service};
-use crate::status::new_mode;
+use crate::remote_user::CallContext;
+use crate::snapshots::check_no_snapshots;
 
-impl Service {
+/// Calls that change names and attributes.
+#[derive(Clone, Copy)]
+pub(crate) struct Mutations<'s> {
+    pub(crate) names: &'s FileNames,
+    pub(crate) writers: &'s FileWriters,
+}
+
+impl Mutations<'_> {
     /// Makes a directory, and those that it lies in if that is wanted.
     pub(crate) fn mkdirs(
         &self,
         context: CallContext<'_>,
         request: &proto::MkdirsRequest,
     ) -> Result<ResultResponse, Exception> {
-        let target = self.change(context, &request.src)?;
+        let target = self.names.change(context, &request.src)?;
         let (mode, umask) = new_mode(request.masked.as_ref(), request.unmasked.as_ref(), 0o755);
-        let fs = self.fs(context).with_umask(umask);
+        let fs = self.names.fs(context).with_umask(umask);
         if request.create_parent {
             make_directories(&fs, &target.path, mode, &request.src)?;
         } else {
@@ -35,8 +45,8 @@ impl Service {
         context: CallContext<'_>,
         request: &proto::RenameRequest,
     ) -> Result<ResultResponse, Exception> {
-        let (from, mut to) = (self.change(context, &request.src)?, self.change(context, &request.dst)?);
-        let fs = self.fs(context);
+        let (from, mut to) = (self.names.change(context, &request.src)?, self.names.change(context, &request.dst)?);
+        let fs = self.names.fs(context);
         let no = Ok(ResultResponse { result: false });
         let failed = |error| Exception::of(error, &request.src);
         let source = match fs.stat(&from) {
@@ -72,8 +82,8 @@ impl Service {
         request: &proto::Rename2Request,
     ) -> Result<(), Exception> {
         let (src, dst) = (&request.src, &request.dst);
-        let (from, to) = (self.change(context, src)?, self.change(context, dst)?);
-        let fs = self.fs(context);
+        let (from, to) = (self.names.change(context, src)?, self.names.change(context, dst)?);
+        let fs = self.names.fs(context);
         let source = fs.stat(&from).map_err(|error| Exception::of(error, src))?.attr;
         if from.path == to.path {
             return Err(Exception::already_exists(format!("The source {src} and destination {dst} are the same")));
@@ -116,8 +126,8 @@ impl Service {
         request: &proto::DeleteRequest,
     ) -> Result<ResultResponse, Exception> {
         let path = &request.src;
-        let target = self.change(context, path)?;
-        let fs = self.fs(context);
+        let target = self.names.change(context, path)?;
+        let fs = self.names.fs(context);
         let failed = |error| Exception::of(error, path);
         let attr = match fs.stat(&target) {
             Ok(found) => found.attr,
@@ -133,14 +143,14 @@ impl Service {
                 }
                 return Ok(ResultResponse { result: false });
             }
-            self.check_no_snapshots(&attr, path)?;
+            check_no_snapshots(self.names, &attr, path)?;
             match fs.rmdir(&target) {
                 Err(error) if error.reason() == Reason::NotEmpty && request.recursive => self.remove_tree(&fs, target),
                 other => other.map(drop),
             }
         } else {
             fs.unlink(&target).map(|_| {
-                self.leases.end(attr.inode);
+                self.writers.leases.end(attr.inode);
             })
         }
         .map_err(failed)?;
@@ -157,14 +167,14 @@ impl Service {
             removed => removed?,
         };
         if removed.actions.len() as u64 == removed.count && !removed.repeated {
-            removed.actions.iter().for_each(|action| drop(self.leases.end(action.inode)));
+            removed.actions.iter().for_each(|action| drop(self.writers.leases.end(action.inode)));
             return Ok(());
         }
         // It is not told what went: whoever writes what has no name any more writes it no more.
-        for inode in self.leases.files() {
-            let found = self.client.fs().stat(&Target::inode(InodeId(inode)));
+        for inode in self.writers.leases.files() {
+            let found = self.names.client.fs().stat(&Target::inode(InodeId(inode)));
             if found.is_ok_and(|found| found.attr.links == 0) {
-                self.leases.end(inode);
+                self.writers.leases.end(inode);
             }
         }
         Ok(())
@@ -193,7 +203,7 @@ impl Service {
                     fs.unlink(&entry_target)
                 };
                 match removed {
-                    Ok(_) => drop(self.leases.end(entry.inode)),
+                    Ok(_) => drop(self.writers.leases.end(entry.inode)),
                     Err(error) if is_absent(&error) => {}
                     Err(error) if error.reason() == Reason::NotEmpty => {
                         below = Some(entry_target);
@@ -267,9 +277,9 @@ impl Service {
         context: CallContext<'_>,
         request: &proto::SetReplicationRequest,
     ) -> Result<ResultResponse, Exception> {
-        let target = self.change(context, &request.src)?;
+        let target = self.names.change(context, &request.src)?;
         let target = Target { follow: true, ..target };
-        match self.fs(context).stat(&target) {
+        match self.names.fs(context).stat(&target) {
             Ok(found) => Ok(ResultResponse { result: found.attr.kind() == FileKind::File }),
             Err(error) if is_absent(&error) => Ok(ResultResponse { result: false }),
             Err(error) => Err(Exception::of(error, &request.src)),
@@ -283,7 +293,8 @@ impl Service {
         request: &proto::TruncateRequest,
     ) -> Result<ResultResponse, Exception> {
         let path = &request.src;
-        let ExclusiveFile { fs, target, attr } = self.free_file(context, path, &request.client_name)?;
+        let ExclusiveFile { fs, target, attr } =
+            exclusive_file(self.names, self.writers, context, path, &request.client_name)?;
         if request.new_length > attr.size {
             return Err(Exception::illegal_argument(format!(
                 "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",
@@ -301,7 +312,7 @@ impl Service {
         path: &str,
         with: impl FnOnce(SetAttr) -> SetAttr,
     ) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(context, path)? };
+        let target = Target { follow: true, ..self.names.change(context, path)? };
         let change = with(SetAttr { target, ..SetAttr::default() });
         if (change.mode, change.uid, change.gid) == (None, None, None)
             && change.mtime.is_none()
@@ -309,50 +320,7 @@ impl Service {
         {
             return Ok(());
         }
-        self.fs(context).set_attr(change).map(|_| ()).map_err(|error| Exception::of(error, path))
-    }
-}
-
-/// Makes the directories on the way to `path`, and that one.
-pub(crate) fn make_directories(fs: &Fs, path: &[u8], mode: u32, shown: &str) -> Result<(), Exception> {
-    // Most often only the last one is missing.
-    let mut missing: Vec<&[u8]> = Vec::new();
-    let mut next = path;
-    loop {
-        match make_directory(fs, next, mode) {
-            Ok(()) => break,
-            Err(error) if error.reason() == Reason::NotFound && next != b"/" => {
-                missing.push(next);
-                next = split(next).0;
-            }
-            Err(error) if error.reason() == Reason::Exists && next == path => {
-                return Err(Exception::already_exists(format!("Path is not a directory: {shown}")));
-            }
-            Err(error) if [Reason::Exists, Reason::NotDirectory].contains(&error.reason()) => {
-                let parent = String::from_utf8_lossy(next).into_owned();
-                return Err(Exception::not_a_parent(format!("{parent} (is not a directory)")));
-            }
-            Err(error) => return Err(Exception::of(error, shown)),
-        }
-    }
-    for path in missing.into_iter().rev() {
-        make_directory(fs, path, mode).map_err(|error| Exception::of(error, shown))?;
-    }
-    Ok(())
-}
-
-/// Makes one directory, or finds it.
-fn make_directory(fs: &Fs, path: &[u8], mode: u32) -> Result<(), Error> {
-    if path == b"/" {
-        return Ok(());
-    }
-    match fs.mkdir(&Target::under(InodeId::ROOT, path), mode) {
-        Ok(_) => Ok(()),
-        Err(error) if error.reason() == Reason::Exists => {
-            let found = fs.stat(&Target::path(path))?;
-            if found.attr.kind() == FileKind::Directory { Ok(()) } else { Err(error) }
-        }
-        Err(error) => Err(error),
+        self.names.fs(context).set_attr(change).map(|_| ()).map_err(|error| Exception::of(error, path))
     }
 }
 

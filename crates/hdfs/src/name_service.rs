@@ -6,7 +6,7 @@
 //! threads that all connections share, each answer when it is there.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -14,15 +14,17 @@ use std::time::Duration;
 
 use frieze_client::{Caller, NOBODY, Seldom};
 
-use crate::accounts::{Account, account};
-use crate::connections::{AcceptedConnection, ConnectionHandler, Guest};
+use crate::accounts::{Account, Trust, account};
+use crate::connections::{AcceptedConnection, ConnectionHandler, Guest, plain};
+use crate::error::Error;
 use crate::exception::Exception;
+use crate::framing::{read_frame, read_or_end};
 use crate::guarded_reader::{self, PROOF_MAX};
 use crate::proto::rpc_error;
+use crate::remote_user::RemoteUser;
 use crate::replicas;
 use crate::rpc::{self, Call, CallError, CallId, Greeting, RpcFrame};
-use crate::service::{PROTOCOL, RemoteUser, Service};
-use crate::{Error, Trust};
+use crate::service::{PROTOCOL, Service};
 
 /// Threads that answer calls. Each may wait for the server.
 const THREADS: usize = 32;
@@ -172,7 +174,7 @@ impl NameService {
                     return self.turn_away(writer, &Exception::authorization(words));
                 }
                 Ok(RpcFrame::Call(call)) => match &user {
-                    Some(user) if SOON.contains(&call.method.as_str()) && self.service.client.is_alone() => {
+                    Some(user) if SOON.contains(&call.method.as_str()) && self.service.names.client.is_alone() => {
                         held.extend(answer(&self.service, user, &call));
                     }
                     Some(user) => {
@@ -296,36 +298,4 @@ impl ReplyWriter {
 /// True if the next frame is here as a whole. One of an impossible length never is.
 fn has_frame(here: &[u8]) -> bool {
     here.split_first_chunk().is_some_and(|(prefix, rest)| rpc::frame_len(*prefix).is_ok_and(|len| rest.len() >= len))
-}
-
-/// Fills `into`; false if the connection ends before the first byte.
-pub(crate) fn read_or_end(reader: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
-    let first = loop {
-        match reader.read(into) {
-            Ok(count) => break count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    };
-    if first == 0 {
-        return Ok(into.is_empty());
-    }
-    reader.read_exact(&mut into[first..]).map(|()| true)
-}
-
-/// Reads so many bytes. Memory is taken as they come, not as they are announced.
-pub(crate) fn read_frame(reader: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
-    let mut frame = Vec::with_capacity(len.min(64 << 10));
-    if reader.take(len as u64).read_to_end(&mut frame)? < len {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(frame)
-}
-
-/// An IPv4 address that came through an IPv6 socket, as what it is.
-pub fn plain(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, |v4: Ipv4Addr| IpAddr::V4(v4)),
-        v4 => v4,
-    }
 }

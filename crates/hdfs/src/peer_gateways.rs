@@ -18,16 +18,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_client::{Error, InodeId, NodeId, Reason, SessionId, Target};
+use frieze_client::{Client, Error, InodeId, NodeId, Target};
 use prost::Message;
 
-use crate::blocks::wall_ns;
-use crate::data_service::read_message;
-use crate::exception::Exception;
-use crate::file_writes::close_file;
-use crate::leases::{FileLease, LeaseHolder, Revocation, SOFT_NS, owned};
+use crate::attributes::is_gone;
+use crate::blocks::{TokenMint, wall_ns};
+use crate::framing::read_message;
+use crate::leases::Revocation;
+use crate::locations::BlockLocator;
 use crate::proto::Token;
-use crate::service::{CallContext, Service};
 use crate::transfer::{self, QUESTION, VERSION};
 
 /// What one door asks another, signed.
@@ -35,7 +34,7 @@ use crate::transfer::{self, QUESTION, VERSION};
 pub(crate) struct LeaseQuery {
     /// The file.
     #[prost(uint64, tag = "1")]
-    inode: u64,
+    pub(crate) inode: u64,
     /// The lease is to be given up: 1 if nothing was heard of its writer for long, 2 in any case, 3 if that is `holder`.
     #[prost(uint32, tag = "2")]
     takes: u32,
@@ -67,6 +66,19 @@ pub(crate) struct LeaseReply {
     ended: bool,
 }
 
+impl LeaseQuery {
+    /// When the lease is to be given up; `None` for a number that this version does not know.
+    pub(crate) fn revocation(&self) -> Option<Revocation<'_>> {
+        match self.takes {
+            0 => Some(Revocation::Nothing),
+            1 => Some(Revocation::Silent),
+            2 => Some(Revocation::Any),
+            3 => Some(Revocation::Of(&self.holder)),
+            _ => None,
+        }
+    }
+}
+
 /// Who has a file at another door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RemoteWriter {
@@ -91,109 +103,27 @@ fn node_of(command: &str) -> Option<NodeId> {
 
 const SESSION: &str = "hdfs-door of frieze serve, node ";
 
-impl Service {
-    /// Checks that nobody writes a file, at any door. Who was silent for long is taken for gone.
-    ///
-    /// # Errors
-    /// `AlreadyBeingCreatedException`.
-    pub(crate) fn check_free(
-        &self,
-        context: CallContext<'_>,
-        inode: u64,
-        path: &str,
-        client_name: &str,
-    ) -> Result<(), Exception> {
-        let wants = context.holder(client_name);
-        self.leases.check_free(inode, path, &wants)?;
-        self.check_free_elsewhere(inode, path, &wants)
+/// Asks the gateways of other servers.
+pub(crate) struct PeerGateways {
+    pub(crate) client: Client,
+    pub(crate) locator: Arc<BlockLocator>,
+    /// Signs queries and replies.
+    pub(crate) mint: TokenMint,
+}
+
+impl PeerGateways {
+    /// The query in a token; `None` if no gateway of this cluster signed it, or it comes too late.
+    pub(crate) fn verify(&self, token: &Token) -> Option<LeaseQuery> {
+        self.mint.unseal(token).filter(|query: &LeaseQuery| wall_ns() < query.expires_ns)
     }
 
-    fn check_free_elsewhere(&self, inode: u64, path: &str, wants: &str) -> Result<(), Exception> {
-        match self.writer_elsewhere(inode, Revocation::Silent).map_err(|error| Exception::of(error, path))? {
-            RemoteWriter::Nobody | RemoteWriter::Ended => Ok(()),
-            other => Err(in_the_way(other, path, wants)),
-        }
-    }
-
-    /// Who has a file at another door, or had it at one that ended a moment ago: he is about to go on.
-    pub(crate) fn writer_elsewhere(&self, inode: u64, takes: Revocation<'_>) -> Result<RemoteWriter, Error> {
-        if !self.client.has_others() {
-            return Ok(RemoteWriter::Nobody);
-        }
-        let found = self.elsewhere(inode, takes)?;
-        if !matches!(found, RemoteWriter::Nobody | RemoteWriter::Ended) {
-            return Ok(found);
-        }
-        let notes = match self.leases.notes().of_file(inode) {
-            Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
-            notes => notes?,
-        };
-        let now = wall_ns();
-        let left = notes.into_iter().find(|note| note.left_ns != 0 && now.saturating_sub(note.left_ns) < SOFT_NS);
-        Ok(left.map_or(found, |note| RemoteWriter::Held(note.holder)))
-    }
-
-    /// Makes a lease that was just given here the only one, or refuses.
-    ///
-    /// # Errors
-    /// `AlreadyBeingCreatedException` if somebody has the file at another door, or is about to.
-    pub(crate) fn claim(&self, lease: &FileLease, at: u64) -> Result<(), Exception> {
-        if !self.client.has_others() {
-            return Ok(());
-        }
-        let failed = |error| Exception::of(error, &lease.path);
-        // First it is seen that somebody writes here, then it is looked who writes elsewhere. So of two who do that at one time one sees the other.
-        lease.file.prepare_write(at, 1).map_err(failed)?;
-        self.check_free_elsewhere(lease.inode, &lease.path, &lease.holder)?;
-        match self.take_all(lease.inode, Revocation::Silent, Some(lease.id)).map_err(failed)? {
-            RemoteWriter::Nobody => Ok(()),
-            other => Err(in_the_way(other, &lease.path, &lease.holder)),
-        }
-    }
-
-    /// Takes a file from everybody who has it by a lease, or had it and may go on. False: not all of them can be asked just now.
-    pub(crate) fn take_from_all(&self, inode: u64) -> Result<bool, Error> {
-        if !self.client.has_others() {
-            return Ok(true);
-        }
-        // Who has the lease could note it again.
-        self.elsewhere(inode, Revocation::Any)?;
-        Ok(self.take_all(inode, Revocation::Any, None)? == RemoteWriter::Nobody)
-    }
-
-    /// Takes what is noted of leases on a file, but for this one's, and the leases, until there are neither. In this order, a round without either is
-    /// the last: who goes on by a note is seen to write before he takes it.
-    fn take_all(&self, inode: u64, takes: Revocation<'_>, but: Option<u64>) -> Result<RemoteWriter, Error> {
-        for _ in 0..ROUNDS_MAX {
-            let notes = match self.leases.notes().of_file(inode) {
-                Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
-                notes => notes?,
-            };
-            let noted: Vec<u64> = notes.iter().map(|note| note.id).filter(|id| Some(*id) != but).collect();
-            for id in &noted {
-                self.leases.notes().take(inode, *id)?;
-            }
-            // Somebody may have gone on at this very door, too.
-            let has_ended_here = but.is_none() && self.end_here(inode);
-            match self.elsewhere(inode, takes)? {
-                RemoteWriter::Nobody if noted.is_empty() && !has_ended_here => return Ok(RemoteWriter::Nobody),
-                RemoteWriter::Nobody | RemoteWriter::Ended => {}
-                kept => return Ok(kept),
-            }
-        }
-        // There was something in every round: that there is nothing now nobody can say.
-        Ok(RemoteWriter::Ended)
-    }
-
-    /// Ends the lease that this door has given on a file. True if there was one.
-    fn end_here(&self, inode: u64) -> bool {
-        let Some(lease) = self.leases.end(inode) else { return false };
-        settle(lease);
-        true
+    /// The signed reply to a query: the holder that keeps the lease, and whether one lost it.
+    pub(crate) fn reply(&self, query: &LeaseQuery, session: u64, (holder, ended): (String, bool)) -> Token {
+        self.mint.seal(&LeaseReply { nonce: query.nonce.clone(), session, holder, ended })
     }
 
     /// Who has a file at another door; what is to be given up is, when this returns.
-    pub(crate) fn elsewhere(&self, inode: u64, takes: Revocation<'_>) -> Result<RemoteWriter, Error> {
+    pub(crate) fn writer_of(&self, inode: u64, takes: Revocation<'_>) -> Result<RemoteWriter, Error> {
         if !self.client.has_others() {
             return Ok(RemoteWriter::Nobody);
         }
@@ -209,7 +139,7 @@ impl Service {
             let Some(node) = node_of(&writer.command) else { continue };
             if !answers.iter().any(|(context, _)| *context == node) {
                 // What this server was before is nobody to be asked.
-                let answer = if node == self.node { None } else { self.ask(node, inode, takes) };
+                let answer = if node == self.locator.node { None } else { self.ask(node, inode, takes) };
                 answers.push((node, answer));
             }
             match answers.iter().find(|(context, _)| *context == node) {
@@ -230,7 +160,7 @@ impl Service {
     }
 
     fn ask(&self, node: NodeId, inode: u64, takes: Revocation<'_>) -> Option<LeaseReply> {
-        let place = self.data_place_of(node)?;
+        let place = self.locator.data_place_of(node)?;
         match self.ask_at(place, inode, takes) {
             Ok(answer) => Some(answer),
             Err(error) => {
@@ -257,64 +187,13 @@ impl Service {
         stream.set_write_timeout(Some(ANSWER_MAX))?;
         let mut request = VERSION.to_be_bytes().to_vec();
         request.push(QUESTION);
-        request.extend(self.between_doors.seal(&question).encode_length_delimited_to_vec());
+        request.extend(self.mint.seal(&question).encode_length_delimited_to_vec());
         (&stream).write_all(&request)?;
         let answer = read_message(&mut BufReader::new(&stream))?;
         let answer = transfer::message::<Token>(&answer, "answer of a door").map_err(|_| is_none())?;
-        let answer: LeaseReply = self.between_doors.unseal(&answer).ok_or_else(is_none)?;
+        let answer: LeaseReply = self.mint.unseal(&answer).ok_or_else(is_none)?;
         if answer.nonce == question.nonce { Ok(answer) } else { Err(is_none()) }
     }
-
-    /// Answers another door; `None` if none of this cluster's asks, or it comes too late.
-    pub(crate) fn answer_door(&self, token: &Token) -> Option<Token> {
-        let question: LeaseQuery =
-            self.between_doors.unseal(token).filter(|question: &LeaseQuery| wall_ns() < question.expires_ns)?;
-        let takes = match question.takes {
-            0 => Revocation::Nothing,
-            1 => Revocation::Silent,
-            2 => Revocation::Any,
-            3 => Revocation::Of(&question.holder),
-            _ => return None,
-        };
-        let session = self.client.session().unwrap_or(SessionId(0)).0;
-        let (holder, ended) = match self.leases.query(question.inode, takes) {
-            LeaseHolder::Nobody => (String::new(), false),
-            LeaseHolder::By(holder) => (holder, false),
-            LeaseHolder::Ended(lease) => {
-                tracing::info!(path = lease.path, holder = lease.holder, "another door takes a file from its writer");
-                settle(lease);
-                (String::new(), true)
-            }
-        };
-        Some(self.between_doors.seal(&LeaseReply { nonce: question.nonce, session, holder, ended }))
-    }
-}
-
-/// Closes what was taken from its writer.
-fn settle(lease: Arc<FileLease>) {
-    let path = lease.path.clone();
-    if let Err(exception) = close_file(lease, None) {
-        tracing::warn!(path, "what was taken from its writer is not settled yet: {exception}");
-    }
-}
-
-/// Why a file is not free.
-fn in_the_way(found: RemoteWriter, path: &str, wants: &str) -> Exception {
-    match found {
-        RemoteWriter::Held(holder) => owned(path, wants, &holder),
-        RemoteWriter::Unknown(node) => Exception::already_being_created(format!(
-            "Failed to CREATE_FILE {path} for {wants} because it may still be written through server {node}, whose door does not answer or was \
-             restarted just now: try again when it answers, or in a minute"
-        )),
-        RemoteWriter::Nobody | RemoteWriter::Ended => Exception::already_being_created(format!(
-            "Failed to CREATE_FILE {path} for {wants} because others open and leave it all the time: try again"
-        )),
-    }
-}
-
-/// Nothing can be written to what is gone.
-pub(crate) fn is_gone(error: &Error) -> bool {
-    [Reason::NotFound, Reason::StaleHandle].contains(&error.reason())
 }
 
 fn drawn() -> io::Result<[u8; 16]> {
@@ -327,9 +206,6 @@ fn drawn() -> io::Result<[u8; 16]> {
 /// How long another door has to take a connection, and to answer: it may have to wait for a write that is under way.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-
-/// Somebody else takes and leaves the same file again and again.
-const ROUNDS_MAX: u32 = 8;
 
 #[cfg(test)]
 mod tests {

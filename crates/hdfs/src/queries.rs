@@ -1,25 +1,37 @@
 //! Calls that look: attributes, listings, where blocks are, sums.
 
-use frieze_client::{Attr, Error, ErrorKind, FileKind, Fs, Reason, Target};
+use frieze_client::{Attr, Error, FileKind, Fs, Reason, Target, View};
 
+use crate::administration::damaged;
+use crate::attributes::{followed, is_absent, must_be_file};
 use crate::blocks::BLOCK_BYTES;
 use crate::exception::Exception;
+use crate::file_names::{DirectoryView, FileNames, ResolvedPath};
+use crate::file_writers::FileWriters;
 use crate::leases::Revocation;
+use crate::locations::BlockLocator;
 use crate::paths::{ParsedPath, place, shown, split};
 use crate::peer_gateways::RemoteWriter;
 use crate::proto::{
     self, DirectoryListing, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFileInfoResponse,
-    GetListingRequest, GetListingResponse, HdfsFileStatus, NumberResponse, ResultResponse,
+    GetListingRequest, GetListingResponse, HdfsFileStatus, LocatedBlocks, NumberResponse, ResultResponse,
 };
-use crate::service::{CallContext, DirectoryView, ResolvedPath, Service};
-use crate::snapshots;
-use crate::status::{BlockClient, followed};
+use crate::remote_user::{BlockClient, CallContext};
+use crate::snapshots::names as snapshot_names;
 
 /// Entries of a page of a listing.
 const PAGE_ENTRIES: u32 = 1000;
 const READ: u32 = 4;
 
-impl Service {
+/// Calls that look at files.
+#[derive(Clone, Copy)]
+pub(crate) struct Queries<'s> {
+    pub(crate) names: &'s FileNames,
+    pub(crate) locator: &'s BlockLocator,
+    pub(crate) writers: &'s FileWriters,
+}
+
+impl Queries<'_> {
     /// Attributes of a file; none if it is not there.
     pub(crate) fn file_info(
         &self,
@@ -34,7 +46,7 @@ impl Service {
             Err(error) if is_absent(&error) => return Ok(GetFileInfoResponse { fs: None }),
             Err(error) => return Err(Exception::of(error, path)),
         };
-        Ok(GetFileInfoResponse { fs: Some(self.status(&shown_attr(&looked, attr), b"")) })
+        Ok(GetFileInfoResponse { fs: Some(self.names.status(&shown_attr(&looked, attr), b"")) })
     }
 
     /// The same with where its blocks are.
@@ -98,16 +110,16 @@ impl Service {
     fn list_instants(&self, looked: &ResolvedPath, path: &str, after: &[u8]) -> Result<GetListingResponse, Exception> {
         let failed = |error| Exception::of(error, path);
         let attr = shown_attr(looked, looked.fs.stat(&looked.target).map_err(failed)?.attr);
-        let snapshots = self.client.snapshots().map_err(failed)?;
+        let snapshots = self.names.client.snapshots().map_err(failed)?;
         let names: Vec<String> = match looked.shows {
             DirectoryView::Snapshots if attr.kind() != FileKind::Directory => {
                 return Ok(GetListingResponse { dir_list: None });
             }
-            DirectoryView::Snapshots => snapshots::below(snapshots, attr.inode).into_keys().collect(),
+            DirectoryView::Snapshots => snapshot_names::below(snapshots, attr.inode).into_keys().collect(),
             _ => snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
         };
         let later = names.iter().filter(|name| name.as_bytes() > after);
-        Ok(page_of(later.map(|name| self.status(&attr, name.as_bytes())).collect(), false))
+        Ok(page_of(later.map(|name| self.names.status(&attr, name.as_bytes())).collect(), false))
     }
 
     fn entry(
@@ -119,7 +131,7 @@ impl Service {
         is_located: bool,
     ) -> HdfsFileStatus {
         if !is_located {
-            return self.status(attr, name);
+            return self.names.status(attr, name);
         }
         // As in HDFS: places, so that work can be sent there, and no right to read. Who opens the file is asked for his.
         self.with_locations(BlockClient { caller: None, ..context.reader() }, looked, attr, name)
@@ -132,13 +144,18 @@ impl Service {
         attr: &Attr,
         name: &[u8],
     ) -> HdfsFileStatus {
-        let mut status = self.status(attr, name);
+        let mut status = self.names.status(attr, name);
         if attr.kind() != FileKind::Directory {
             // What is not a regular file has no bytes here.
             let attr = Attr { size: status.length, ..attr.clone() };
-            status.locations = Some(self.located(reader, &attr, looked.fs.view(), 0, u64::MAX));
+            status.locations = Some(self.located(reader, &attr, looked.fs.view(), (0, u64::MAX)));
         }
         status
+    }
+
+    fn located(&self, client: BlockClient<'_>, attr: &Attr, view: View, (offset, len): (u64, u64)) -> LocatedBlocks {
+        let is_open = self.writers.leases.is_held(attr.inode);
+        self.locator.located(client, (attr, is_open), view, (offset, len))
     }
 
     /// Where the bytes of a range of a file are.
@@ -149,71 +166,17 @@ impl Service {
     ) -> Result<GetBlockLocationsResponse, Exception> {
         let path = &request.src;
         let failed = |error| Exception::of(error, path);
-        let looked = self.look(context, path)?;
+        let looked = self.names.look(context, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
         must_be_file(&attr, path)?;
         looked.fs.access(&looked.target, READ).map_err(failed)?;
-        let located = self.located(context.reader(), &attr, looked.fs.view(), request.offset, request.length);
+        let located = self.located(context.reader(), &attr, looked.fs.view(), (request.offset, request.length));
         Ok(GetBlockLocationsResponse { locations: Some(located) })
-    }
-
-    /// Files, directories and bytes below a path.
-    pub(crate) fn content_summary(
-        &self,
-        context: CallContext<'_>,
-        path: &str,
-    ) -> Result<proto::GetContentSummaryResponse, Exception> {
-        let (sums, quota) = (self.sums(context, path)?, self.quota_of(context, path)?);
-        let summary = proto::ContentSummary {
-            length: sums.bytes,
-            file_count: sums.files,
-            directory_count: sums.directories,
-            quota: quota.files_max.unwrap_or(NO_QUOTA),
-            space_consumed: sums.bytes,
-            space_quota: quota.bytes_max.unwrap_or(NO_QUOTA),
-        };
-        Ok(proto::GetContentSummaryResponse { summary: Some(summary) })
-    }
-
-    pub(crate) fn sums(&self, context: CallContext<'_>, path: &str) -> Result<TreeTotals, Exception> {
-        let failed = |error| Exception::of(error, path);
-        let looked = self.look(context, path)?;
-        let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
-        let mut sums = TreeTotals::default();
-        sums.add(&attr);
-        let mut directories = Vec::new();
-        if attr.kind() == FileKind::Directory {
-            directories.push(looked.target);
-        }
-        while let Some(directory) = directories.pop() {
-            let mut after = Vec::new();
-            loop {
-                let page = match looked.fs.list(&directory, &after, 0, true) {
-                    Ok(page) => page,
-                    // Removed while its siblings were looked at.
-                    Err(error) if is_absent(&error) => break,
-                    Err(error) => return Err(failed(error)),
-                };
-                let Some(last) = page.entries.last() else { break };
-                after.clone_from(&last.name);
-                for entry in &page.entries {
-                    let Some(attr) = &entry.attr else { continue };
-                    sums.add(attr);
-                    if attr.kind() == FileKind::Directory {
-                        directories.push(Target::under(frieze_client::InodeId(page.inode), entry.name.as_slice()));
-                    }
-                }
-                if !page.more {
-                    break;
-                }
-            }
-        }
-        Ok(sums)
     }
 
     /// The block size of a file.
     pub(crate) fn block_size(&self, context: CallContext<'_>, path: &str) -> Result<NumberResponse, Exception> {
-        let looked = self.look(context, path)?;
+        let looked = self.names.look(context, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
         Ok(NumberResponse { number: BLOCK_BYTES })
@@ -225,7 +188,7 @@ impl Service {
         context: CallContext<'_>,
         request: &proto::CheckAccessRequest,
     ) -> Result<(), Exception> {
-        let looked = self.look(context, &request.path)?;
+        let looked = self.names.look(context, &request.path)?;
         // An action is a number of the same three bits.
         let mask = u32::try_from(request.mode).unwrap_or(0) & 7;
         looked.fs.access(&looked.target, mask).map_err(|error| Exception::of(error, &request.path))
@@ -233,14 +196,17 @@ impl Service {
 
     /// True if nobody writes it.
     pub(crate) fn is_file_closed(&self, context: CallContext<'_>, path: &str) -> Result<ResultResponse, Exception> {
-        let looked = self.look(context, path)?;
+        let looked = self.names.look(context, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
         if looked.fs.view().is_past() {
             return Ok(ResultResponse { result: true });
         }
-        let is_closed = !self.leases.is_held(attr.inode)
-            && self.writer_elsewhere(attr.inode, Revocation::Nothing).map_err(|error| Exception::of(error, path))?
+        let is_closed = !self.writers.leases.is_held(attr.inode)
+            && self
+                .writers
+                .writer_elsewhere(attr.inode, Revocation::Nothing)
+                .map_err(|error| Exception::of(error, path))?
                 == RemoteWriter::Nobody;
         Ok(ResultResponse { result: is_closed })
     }
@@ -252,7 +218,7 @@ impl Service {
             capacity,
             used: capacity.saturating_sub(remaining),
             remaining,
-            corrupt_blocks: self.damaged()?,
+            corrupt_blocks: damaged(self.names)?,
             ..proto::GetFsStatsResponse::default()
         })
     }
@@ -268,7 +234,7 @@ impl Service {
         }
         let (capacity, remaining) = self.room()?;
         // The room of each is this server's: that of others is not asked.
-        let nodes = self.all_places(context.reader()).into_iter().map(|place| proto::DatanodeInfo {
+        let nodes = self.locator.all_places(context.reader()).into_iter().map(|place| proto::DatanodeInfo {
             capacity: Some(capacity),
             dfs_used: Some(capacity.saturating_sub(remaining)),
             remaining: Some(remaining),
@@ -278,13 +244,13 @@ impl Service {
     }
 
     fn room(&self) -> Result<(u64, u64), Exception> {
-        let status = self.client.status().map_err(|error| Exception::of(error, "/"))?;
+        let status = self.names.client.status().map_err(|error| Exception::of(error, "/"))?;
         Ok((status.capacity_bytes, status.free_bytes))
     }
 
     /// As [`Service::look`]; `None` if the past that the path names has no such directory.
     fn look_if_there(&self, context: CallContext<'_>, path: &str) -> Result<Option<ResolvedPath>, Exception> {
-        match self.look(context, path) {
+        match self.names.look(context, path) {
             Ok(looked) => Ok(Some(looked)),
             Err(exception) if exception.class == Exception::not_found("").class => Ok(None),
             Err(exception) => Err(exception),
@@ -296,26 +262,6 @@ impl Service {
             Ok(found) => Ok(Some(found.attr)),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct TreeTotals {
-    pub(crate) files: u64,
-    pub(crate) directories: u64,
-    pub(crate) bytes: u64,
-}
-
-impl TreeTotals {
-    fn add(&mut self, attr: &Attr) {
-        match attr.kind() {
-            FileKind::Directory => self.directories += 1,
-            FileKind::File => {
-                self.files += 1;
-                self.bytes += attr.size;
-            }
-            _ => self.files += 1,
         }
     }
 }
@@ -341,21 +287,6 @@ fn after(text: &[u8]) -> Result<Vec<u8>, Exception> {
     }
 }
 
-pub(crate) fn must_be_file(attr: &Attr, path: &str) -> Result<(), Exception> {
-    match attr.kind() {
-        FileKind::File => Ok(()),
-        FileKind::Directory => Err(Exception::not_found(format!("Path is not a file: {path}"))),
-        _ => Err(Exception::io(format!("{path} is neither a file nor a directory"))),
-    }
-}
-
-/// True if the error says that there is nothing by that name, or something else than a directory on the way to it.
-pub(crate) fn is_absent(error: &Error) -> bool {
-    error.kind() == ErrorKind::NotFound || error.reason() == Reason::NotDirectory
-}
-
-/// No quota, as -1 on the wire.
-pub(crate) const NO_QUOTA: u64 = u64::MAX;
 /// `GetDatanodeReportRequest::kind`.
 const ALL: i32 = 1;
 const LIVE: i32 = 2;

@@ -7,11 +7,15 @@
 use frieze_client::{InodeId, Target, mono};
 
 use crate::blocks::required;
+use crate::call_codec::{unknown, with};
 use crate::exception::Exception;
+use crate::file_names::FileNames;
+use crate::leases::Leases;
 use crate::proto::{DatanodeLocalInfo, GetDatanodeInfoResponse, GetReplicaVisibleLengthRequest, NumberResponse};
+use crate::remote_user::CallContext;
 use crate::retry_cache::CallResult;
 use crate::rpc::Call;
-use crate::service::{CallContext, Service, unknown, with};
+use frieze_base::MonoTime;
 
 /// The protocol.
 pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
@@ -21,39 +25,44 @@ pub(crate) fn is_block(user: &str) -> bool {
     user.strip_prefix("blk_").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_'))
 }
 
-impl Service {
-    /// Answers a call of this protocol.
-    pub(crate) fn answer_of_replica(&self, context: CallContext<'_>, call: &Call) -> CallResult {
-        match call.method.as_str() {
-            "getReplicaVisibleLength" => with(call, |request| self.visible_length(context, &request)),
-            "getDatanodeInfo" => with(call, |()| {
-                let local_info = DatanodeLocalInfo {
-                    software_version: concat!("frieze ", env!("CARGO_PKG_VERSION")).to_owned(),
-                    config_version: String::new(),
-                    uptime_s: mono().since_ns(self.began) / 1_000_000_000,
-                };
-                Ok(GetDatanodeInfoResponse { local_info })
-            }),
-            method => Err(unknown(method, PROTOCOL)),
-        }
+/// Answers a call of this protocol.
+pub(crate) fn answer_of_replica(
+    names: &FileNames,
+    leases: &Leases,
+    began: MonoTime,
+    context: CallContext<'_>,
+    call: &Call,
+) -> CallResult {
+    match call.method.as_str() {
+        "getReplicaVisibleLength" => with(call, |request| visible_length(names, leases, context, &request)),
+        "getDatanodeInfo" => with(call, |()| {
+            let local_info = DatanodeLocalInfo {
+                software_version: concat!("frieze ", env!("CARGO_PKG_VERSION")).to_owned(),
+                config_version: String::new(),
+                uptime_s: mono().since_ns(began) / 1_000_000_000,
+            };
+            Ok(GetDatanodeInfoResponse { local_info })
+        }),
+        method => Err(unknown(method, PROTOCOL)),
     }
+}
 
-    /// How many bytes of a block that is being written readers see.
-    fn visible_length(
-        &self,
-        context: CallContext<'_>,
-        request: &GetReplicaVisibleLengthRequest,
-    ) -> Result<NumberResponse, Exception> {
-        let block = required(request.block.clone())?.block_id;
-        let Some((inode, number)) = self.leases.received(block) else {
-            return Err(Exception::no_replica(format!(
-                "Replica not found for {block}: this door has no writer of that block; one that is complete is as long as its location says"
-            )));
-        };
-        let may = self.fs(context).access(&Target::inode(InodeId(inode)), READ);
-        may.map_err(|error| Exception::of(error, &format!("block {block}")))?;
-        Ok(NumberResponse { number })
-    }
+/// How many bytes of a block that is being written readers see.
+fn visible_length(
+    names: &FileNames,
+    leases: &Leases,
+    context: CallContext<'_>,
+    request: &GetReplicaVisibleLengthRequest,
+) -> Result<NumberResponse, Exception> {
+    let block = required(request.block.clone())?.block_id;
+    let Some((inode, number)) = leases.received(block) else {
+        return Err(Exception::no_replica(format!(
+            "Replica not found for {block}: this door has no writer of that block; one that is complete is as long as its location says"
+        )));
+    };
+    let may = names.fs(context).access(&Target::inode(InodeId(inode)), READ);
+    may.map_err(|error| Exception::of(error, &format!("block {block}")))?;
+    Ok(NumberResponse { number })
 }
 
 const READ: u32 = 4;

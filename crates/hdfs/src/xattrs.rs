@@ -3,78 +3,77 @@
 use frieze_client::{Fs, QUOTA_XATTR, Reason, Target, XattrMode};
 
 use crate::exception::Exception;
+use crate::file_names::{FileNames, ResolvedPath};
 use crate::lease_store::is_note;
 use crate::proto::{self, XAttr, xattr_flag, xattr_namespace};
-use crate::service::{CallContext, ResolvedPath, Service};
+use crate::remote_user::CallContext;
 
-impl Service {
-    /// Those that are asked for by name, or all.
-    pub(crate) fn xattrs(
-        &self,
-        context: CallContext<'_>,
-        request: &proto::XAttrsRequest,
-    ) -> Result<proto::XAttrsResponse, Exception> {
-        let path = &request.src;
-        let ResolvedPath { fs, target, .. } = self.look(context, path)?;
-        let xattrs = if request.xattrs.is_empty() {
-            names(&fs, &target, path)?
-                .into_iter()
-                .filter_map(|name| valued(&fs, &target, name, path).transpose())
-                .collect()
-        } else {
-            let named = request.xattrs.iter().map(|named| {
-                valued(&fs, &target, full_name(named)?, path)?
-                    .ok_or_else(|| Exception::io("At least one of the attributes provided was not found."))
-            });
-            named.collect::<Result<Vec<XAttr>, Exception>>()
-        };
-        Ok(proto::XAttrsResponse { xattrs: xattrs? })
-    }
-
-    /// The names of all.
-    pub(crate) fn xattr_names(
-        &self,
-        context: CallContext<'_>,
-        request: &proto::PathRequest,
-    ) -> Result<proto::XAttrsResponse, Exception> {
-        let path = &request.path;
-        let ResolvedPath { fs, target, .. } = self.look(context, path)?;
-        let xattrs = names(&fs, &target, path)?.iter().filter_map(|name| told(name, None)).collect();
-        Ok(proto::XAttrsResponse { xattrs })
-    }
-
-    /// Sets one.
-    pub(crate) fn set_xattr(
-        &self,
-        context: CallContext<'_>,
-        request: &proto::SetXAttrRequest,
-    ) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(context, &request.src)? };
-        let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
-        let mode = match request.flag.unwrap_or(0) {
-            xattr_flag::CREATE => XattrMode::Create,
-            xattr_flag::REPLACE => XattrMode::Replace,
-            _ => XattrMode::Any,
-        };
-        let value = named.value.as_deref().unwrap_or_default();
-        let set = self.fs(context).set_xattr(&target, &full_name(named)?, value, mode);
-        set.map(|_| ()).map_err(|error| failed(error, &request.src))
-    }
-
-    /// Removes one.
-    pub(crate) fn remove_xattr(
-        &self,
-        context: CallContext<'_>,
-        request: &proto::SetXAttrRequest,
-    ) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(context, &request.src)? };
-        let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
-        let removed = self.fs(context).remove_xattr(&target, &full_name(named)?);
-        removed.map(|_| ()).map_err(|error| failed(error, &request.src))
-    }
+/// Those that are asked for by name, or all.
+pub(crate) fn xattrs(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::XAttrsRequest,
+) -> Result<proto::XAttrsResponse, Exception> {
+    let path = &request.src;
+    let ResolvedPath { fs, target, .. } = names.look(context, path)?;
+    let xattrs = if request.xattrs.is_empty() {
+        attribute_names(&fs, &target, path)?
+            .into_iter()
+            .filter_map(|name| valued(&fs, &target, name, path).transpose())
+            .collect()
+    } else {
+        let named = request.xattrs.iter().map(|named| {
+            valued(&fs, &target, full_name(named)?, path)?
+                .ok_or_else(|| Exception::io("At least one of the attributes provided was not found."))
+        });
+        named.collect::<Result<Vec<XAttr>, Exception>>()
+    };
+    Ok(proto::XAttrsResponse { xattrs: xattrs? })
 }
 
-fn names(fs: &Fs, target: &Target, path: &str) -> Result<Vec<Vec<u8>>, Exception> {
+/// The names of all.
+pub(crate) fn xattr_names(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::PathRequest,
+) -> Result<proto::XAttrsResponse, Exception> {
+    let path = &request.path;
+    let ResolvedPath { fs, target, .. } = names.look(context, path)?;
+    let xattrs = attribute_names(&fs, &target, path)?.iter().filter_map(|name| told(name, None)).collect();
+    Ok(proto::XAttrsResponse { xattrs })
+}
+
+/// Sets one.
+pub(crate) fn set_xattr(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::SetXAttrRequest,
+) -> Result<(), Exception> {
+    let target = Target { follow: true, ..names.change(context, &request.src)? };
+    let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
+    let mode = match request.flag.unwrap_or(0) {
+        xattr_flag::CREATE => XattrMode::Create,
+        xattr_flag::REPLACE => XattrMode::Replace,
+        _ => XattrMode::Any,
+    };
+    let value = named.value.as_deref().unwrap_or_default();
+    let set = names.fs(context).set_xattr(&target, &full_name(named)?, value, mode);
+    set.map(|_| ()).map_err(|error| failed(error, &request.src))
+}
+
+/// Removes one.
+pub(crate) fn remove_xattr(
+    names: &FileNames,
+    context: CallContext<'_>,
+    request: &proto::SetXAttrRequest,
+) -> Result<(), Exception> {
+    let target = Target { follow: true, ..names.change(context, &request.src)? };
+    let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
+    let removed = names.fs(context).remove_xattr(&target, &full_name(named)?);
+    removed.map(|_| ()).map_err(|error| failed(error, &request.src))
+}
+
+fn attribute_names(fs: &Fs, target: &Target, path: &str) -> Result<Vec<Vec<u8>>, Exception> {
     let mut names = fs.list_xattr(target).map_err(|error| Exception::of(error, path))?;
     // The doors' own: of a copy it would say nothing.
     names.retain(|name| !is_note(name));

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use frieze_client::{Client as Native, CreateMode, NodeId, OpenFlags, Target, mono};
 
 use super::*;
-use crate::lease_store::{LeaseRecord, is_note};
+use crate::lease_record::LeaseRecord;
+use crate::lease_store::is_note;
 use crate::peer_gateways::session_of;
 
 /// Three servers, each with a door and a directory.

@@ -1,0 +1,343 @@
+//! A block on its way from a writer into its file: packets in, acknowledgements out.
+//!
+//! What a writer sends is written to the file as it arrives, and acknowledged when it is there. Packets that have arrived together are
+//! written together. Bytes that a client sends again (it repeats what it flushed of a checksum's span) are not written again.
+
+use std::io::{self, BufRead, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use frieze_client::InodeId;
+use prost::Message;
+
+use crate::blocks::Pass;
+use crate::budget::MemoryBudget;
+use crate::checksum_cache::{ChecksumCache, ChecksumKey};
+use crate::exception::Exception;
+use crate::guarded_reader::GuardedReader;
+use crate::lease::{FileLease, WriteProgress};
+use crate::proto::{OpWriteBlock, PacketHeader, PipelineAck, stage, status};
+use crate::transfer::{self, CHUNK_BYTES, ChecksumKind, LENGTHS_BYTES, Lengths, SUM_BYTES};
+use crate::transfer_error::TransferError;
+
+/// Packets that arrived together are written together, up to so many bytes.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+/// Checksums of fewer bytes are not kept: so few are sooner read than handed on.
+const KEPT_BYTES_MIN: usize = 32 << 10;
+/// A buffer of a larger packet is not kept for the next one.
+const BYTES_KEPT: usize = 1 << 20;
+/// Of a packet that is only a sign of life.
+const HEARTBEAT: i64 = -1;
+
+/// A block that is being received.
+pub(crate) struct BlockReceiver {
+    lease: Arc<FileLease>,
+    /// Where it begins, and which attempt at it this is.
+    start: u64,
+    generation: u64,
+    len_max: u64,
+    sums: ChecksumKind,
+    /// Bytes of the block that are in the file or in `pending`.
+    received: u64,
+    /// Arrived, and not yet written.
+    pending: Vec<u8>,
+    /// Of what is next written at once: the writer's checksums, to be kept.
+    sent_sums: WriterChecksums,
+    kept: Arc<ChecksumCache>,
+    /// Packets to be acknowledged when it is.
+    numbers: Vec<i64>,
+    acks: Acks,
+}
+
+/// Bytes to be written that lie in a packet.
+#[derive(Clone, Copy, Default)]
+struct FreshBytes<'b> {
+    bytes: &'b [u8],
+    /// Their CRC32C, if it is known.
+    crc: Option<u32>,
+}
+
+impl BlockReceiver {
+    pub(crate) fn begin(
+        request: &OpWriteBlock,
+        pass: &Pass,
+        lease: Arc<FileLease>,
+        kept: Arc<ChecksumCache>,
+    ) -> Result<BlockReceiver, (i32, String)> {
+        let wanted = request.requested_checksum.clone().unwrap_or_default();
+        let Some(sums) = ChecksumKind::read(wanted.kind, wanted.bytes_per_checksum) else {
+            return Err((
+                status::ERROR_UNSUPPORTED,
+                "checksums are CRC32C or CRC32: set dfs.checksum.type to one of them".to_owned(),
+            ));
+        };
+        let named = request.header.as_ref().and_then(|header| header.base_header.as_ref()?.block.as_ref());
+        let is_recovery = [stage::SETUP_STREAMING_RECOVERY, stage::CLOSE_RECOVERY].contains(&request.stage);
+        let generation = match (request.stage, named) {
+            (stage::SETUP_CREATE, Some(named)) => named.generation_stamp,
+            (_, Some(_)) if is_recovery => request.latest_generation_stamp,
+            _ => return Err((status::ERROR_UNSUPPORTED, format!("stage {} of a block is not served", request.stage))),
+        };
+        let received = {
+            let mut progress = lease.writing().map_err(|exception| (status::ERROR, exception.message))?;
+            let block =
+                progress.block.as_mut().filter(|block| block.start == pass.start && block.generation <= generation);
+            let Some(block) = block else {
+                return Err((status::ERROR, "another block of the file is being written".to_owned()));
+            };
+            // Who sent it before is refused from now on.
+            block.generation = generation;
+            block.received
+        };
+        if !is_recovery && received > 0 {
+            return Err((status::ERROR_EXISTS, "the block has been begun already".to_owned()));
+        }
+        let (start, len_max, pending) = (pass.start, pass.len, Vec::with_capacity(WRITE_BYTES_MAX));
+        let sent_sums = WriterChecksums::of(sums);
+        Ok(BlockReceiver {
+            lease,
+            start,
+            generation,
+            len_max,
+            sums,
+            received,
+            pending,
+            sent_sums,
+            kept,
+            numbers: Vec::new(),
+            acks: Acks::default(),
+        })
+    }
+
+    /// Takes packets until the last one.
+    pub(crate) fn receive(
+        mut self,
+        stream: &TcpStream,
+        reader: &mut GuardedReader<'_>,
+        budget: &MemoryBudget,
+    ) -> Result<(), TransferError> {
+        let mut bytes = Vec::new();
+        let mut lent = budget.none();
+        loop {
+            let mut lengths = [0; LENGTHS_BYTES];
+            reader.read_exact(&mut lengths)?;
+            let lengths = Lengths::read(lengths)?;
+            bytes.clear();
+            let whole = lengths.header + lengths.body;
+            // Most have come as a whole, and are looked at where they lie.
+            let is_here = reader.buffer().len() >= whole;
+            // One that came alone is written from there. Else its bytes are needed twice: as a packet, and as what waits to be written.
+            let stays = reader.buffer().len() == whole && self.pending.is_empty();
+            if !stays && !lent.try_add(2 * whole) {
+                self.put_or_say(stream, FreshBytes::default(), false)?;
+                self.acknowledge(stream)?;
+                (bytes, self.pending) = (Vec::new(), Vec::new());
+                lent.give_back();
+                lent.add(2 * whole);
+            }
+            if !is_here && reader.by_ref().take(whole as u64).read_to_end(&mut bytes)? < whole {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            let is_all = reader.buffer().len() == if is_here { whole } else { 0 };
+            let packet = if is_here { &reader.buffer()[..whole] } else { &bytes };
+            let (header, body) = packet.split_at(lengths.header);
+            let taken = transfer::packet(header, body, self.sums).map_err(TransferError::from).and_then(|packet| {
+                let fresh = self.take(&packet.header, packet.data)?;
+                self.sent_sums.add(packet.sums, packet.data.len(), fresh.len());
+                let crc = packet.crc.filter(|_| fresh.len() == packet.data.len());
+                Ok((FreshBytes { bytes: fresh, crc }, packet.header))
+            });
+            let (fresh, header) = match taken {
+                Ok(taken) => taken,
+                Err(ended) => return self.fail(stream, header, ended),
+            };
+            let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
+            // Another of this length would make it too much for one write.
+            let waits = is_all || self.pending.len() + 2 * fresh.bytes.len() > WRITE_BYTES_MAX;
+            let goes_on = !(waits || is_last || syncs || header.seqno == HEARTBEAT);
+            // What is to be written alone is written from where it lies.
+            let alone = if goes_on || !self.pending.is_empty() {
+                self.pending.extend_from_slice(fresh.bytes);
+                FreshBytes::default()
+            } else {
+                fresh
+            };
+            if !goes_on {
+                self.put_or_say(stream, alone, syncs)?;
+            }
+            if is_here {
+                reader.consume(whole);
+            }
+            if goes_on {
+                continue;
+            }
+            if is_last {
+                // Before its writer completes the file: who closes it is the last to hold it.
+                let numbers = self.done();
+                return Ok(Acks::default().send(stream, &numbers, status::SUCCESS)?);
+            }
+            self.acknowledge(stream)?;
+            if bytes.capacity() > BYTES_KEPT {
+                bytes = Vec::new();
+            }
+            lent.give_back();
+        }
+    }
+
+    /// Says of the packets that were taken that they are in the file.
+    fn acknowledge(&mut self, stream: &TcpStream) -> Result<(), TransferError> {
+        self.acks.send(stream, &self.numbers, status::SUCCESS)?;
+        self.numbers.clear();
+        Ok(())
+    }
+
+    /// The packets that are to be acknowledged when all else of the transfer is over.
+    fn done(self) -> Vec<i64> {
+        self.numbers
+    }
+
+    /// Writes what has arrived and then `alone`, of which one is nothing; or says which packet it could not.
+    fn put_or_say(&mut self, stream: &TcpStream, alone: FreshBytes<'_>, syncs: bool) -> Result<(), TransferError> {
+        let done = self
+            .put_pending()
+            .and_then(|()| self.put(alone))
+            .and_then(|()| if syncs { Ok(self.lease.file.sync()?) } else { Ok(()) });
+        if let Err(ended) = done {
+            self.acks.send(stream, &[self.numbers.first().copied().unwrap_or(HEARTBEAT)], status::ERROR)?;
+            return Err(ended);
+        }
+        Ok(())
+    }
+
+    /// Puts a packet behind those before it. Returns what of its data has not come before: to be written, or kept.
+    fn take<'d>(&mut self, header: &PacketHeader, data: &'d [u8]) -> Result<&'d [u8], TransferError> {
+        self.numbers.push(header.seqno);
+        if header.seqno == HEARTBEAT {
+            return Ok(&[]);
+        }
+        let offset = header.offset_in_block as u64;
+        let end = offset.checked_add(data.len() as u64).filter(|&end| end <= self.len_max);
+        let (received, len_max) = (self.received, self.len_max);
+        let wrong = || transfer::PacketError::Place { at: offset, len: data.len(), received, len_max };
+        let end = end.filter(|_| offset <= received).ok_or_else(wrong)?;
+        self.received = received.max(end);
+        let known = (received - offset).min(data.len() as u64) as usize;
+        Ok(&data[known..])
+    }
+
+    /// Writes what has arrived before.
+    fn put_pending(&mut self) -> Result<(), TransferError> {
+        let pending = std::mem::take(&mut self.pending);
+        self.put(FreshBytes { bytes: &pending, crc: None })?;
+        self.pending = pending;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Writes bytes of the block that end where it has been received.
+    fn put(&mut self, came: FreshBytes<'_>) -> Result<(), TransferError> {
+        let FreshBytes { bytes, crc } = came;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut progress = self.lease.writing()?;
+        let WriteProgress { block: Some(block), .. } = &mut *progress else {
+            return Err(Exception::io("the block was given up").into());
+        };
+        if block.start != self.start || block.generation != self.generation {
+            return Err(Exception::io("another transfer of the block goes on").into());
+        }
+        // A writer may send the same over several connections, as HBase does: each byte is written once.
+        let begins = self.received - bytes.len() as u64;
+        assert!(begins <= block.received, "what came before has been written");
+        let known = (block.received - begins).min(bytes.len() as u64) as usize;
+        let (at, bytes) = (self.start + begins + known as u64, &bytes[known..]);
+        let stamp = match crc.filter(|_| known == 0) {
+            Some(crc) => self.lease.file.write_summed(at, bytes, crc)?,
+            None => self.lease.file.write_at(at, bytes)?,
+        };
+        block.received = block.received.max(self.received);
+        if let Some(sums) = self.sent_sums.of_record(at, bytes.len()) {
+            self.kept.put(ChecksumKey { inode: InodeId(self.lease.inode), stamp, start: at }, sums);
+        }
+        self.sent_sums.clear();
+        Ok(())
+    }
+
+    /// Says which packet could not be taken; those before it are.
+    fn fail(mut self, stream: &TcpStream, header: &[u8], ended: TransferError) -> Result<(), TransferError> {
+        let status = match &ended {
+            TransferError::Protocol(transfer::PacketError::Checksum { .. }) => status::ERROR_CHECKSUM,
+            _ => status::ERROR,
+        };
+        let number = PacketHeader::decode(header).map_or(HEARTBEAT, |header| header.seqno);
+        self.numbers.retain(|&before| before != number);
+        if self.put_pending().is_ok() {
+            self.acks.send(stream, &self.numbers, status::SUCCESS)?;
+        }
+        self.acks.send(stream, &[number], status)?;
+        Err(ended)
+    }
+}
+
+/// The checksums that came with what is to be written at once, if they fit it span by span.
+struct WriterChecksums {
+    sums: Vec<u8>,
+    /// Bytes that they are of.
+    of: usize,
+    fit: bool,
+    /// They are of the kind that is sent to readers.
+    can_fit: bool,
+}
+
+impl WriterChecksums {
+    fn of(sums: ChecksumKind) -> WriterChecksums {
+        let can_fit = sums == ChecksumKind::Crc32c(CHUNK_BYTES);
+        WriterChecksums { sums: Vec::new(), of: 0, fit: can_fit, can_fit }
+    }
+
+    /// Adds those of a packet of `len` bytes, of which the last `fresh` are to be written.
+    fn add(&mut self, sums: &[u8], len: usize, fresh: usize) {
+        if fresh == 0 {
+            return;
+        }
+        let (known, span) = (len - fresh, CHUNK_BYTES as usize);
+        self.fit &= known.is_multiple_of(span) && self.of.is_multiple_of(span);
+        if self.fit {
+            self.sums.extend_from_slice(&sums[known / span * SUM_BYTES..]);
+        }
+        self.of += fresh;
+    }
+
+    /// Those of `len` bytes that were written at `at` of a file, if they are one record that is worth it.
+    fn of_record(&self, at: u64, len: usize) -> Option<&[u8]> {
+        let is_worth_it = (KEPT_BYTES_MIN..=WRITE_BYTES_MAX).contains(&len) && at.is_multiple_of(CHUNK_BYTES.into());
+        (self.fit && self.of == len && is_worth_it).then_some(&self.sums)
+    }
+
+    fn clear(&mut self) {
+        self.sums.clear();
+        (self.of, self.fit) = (0, self.can_fit);
+    }
+}
+
+/// Acknowledges packets. What is needed for one is kept for the next.
+#[derive(Default)]
+struct Acks {
+    ack: PipelineAck,
+    bytes: Vec<u8>,
+}
+
+impl Acks {
+    /// Acknowledges packets, in the order they came.
+    fn send(&mut self, mut stream: &TcpStream, numbers: &[i64], status: i32) -> io::Result<()> {
+        self.bytes.clear();
+        self.ack.reply.clear();
+        self.ack.reply.push(status);
+        for &seqno in numbers {
+            self.ack.seqno = seqno;
+            self.ack.encode_length_delimited(&mut self.bytes).expect("a vector grows");
+        }
+        stream.write_all(&self.bytes)
+    }
+}
