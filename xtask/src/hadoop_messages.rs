@@ -1,12 +1,12 @@
 //! `cargo xtask hadoop-messages`: our definitions of Hadoop's messages have the numbers of Hadoop's own.
 //!
-//! Standard input is what `tests/hdfs/Descriptors.java` prints of the generated classes in Hadoop's jars; our side is read from
-//! the source of `crates/hdfs/src/proto`. `tests/hdfs/messages.py` puts the two together.
+//! Standard input is what `tests/hdfs/Descriptors.java` prints of the generated classes in Hadoop's jars; our side is
+//! read from the source of `crates/hdfs/src/proto`. `tests/hdfs/messages.py` puts the two together.
 //!
-//! Guarantees: every field of every message of ours has the number, the label and the type of a field of its counterpart, and every
-//! constant the number of its value; a field that its counterpart requires is in ours.
-//! One difference of labels is allowed: a message that Hadoop requires may be optional here, because prost reads an absent required
-//! message as an empty one, and the gateway refuses it by name.
+//! Guarantees: every field of every message of ours has the number, the label and the type of a field of its
+//! counterpart, and every constant the number of its value; a field that its counterpart requires is in ours. One
+//! difference of labels is allowed: a message that Hadoop requires may be optional here, because prost reads an absent
+//! required message as an empty one, and the gateway refuses it by name.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,7 +18,8 @@ use syn::{Attribute, Fields, Item, Meta, Type};
 /// Where our definitions are, from the root of the workspace.
 const SOURCE: &str = "crates/hdfs/src/proto";
 
-/// Messages of ours whose counterparts are not their name with `Proto` behind it. One message stands in for several that are alike.
+/// Messages of ours whose counterparts are not their name with `Proto` behind it. One message stands in for several
+/// that are alike.
 const COUNTERPARTS: &[(&str, &[&str])] = &[
     (
         "AclRequest",
@@ -85,8 +86,8 @@ const COUNTERPARTS: &[(&str, &[&str])] = &[
     ("XAttrsResponse", &["GetXAttrsResponseProto", "ListXAttrsResponseProto"]),
 ];
 
-/// The enumeration that a module of constants is, and what its values have before the names of the constants. The empty module has the
-/// constants outside of all modules.
+/// The enumeration that a module of constants is, and what its values have before the names of the constants. The empty
+/// module has the constants outside of all modules.
 const ENUMERATIONS: &[(&str, &str, &str)] = &[
     ("", "Flags", ""),
     ("", "HAServiceStateProto", ""),

@@ -1,7 +1,7 @@
 //! The project's own chores: `cargo xtask deps`, `tidy`, `house`, `hadoop-messages` and `sim`.
 //!
-//! Guarantees: all but `sim` only read; what they find is printed one a line, with the file where there is one; the exit code is 1 if
-//! there is anything.
+//! Guarantees: all but `sim` only read; what they find is printed one a line, with the file where there is one; the exit
+//! code is 1 if there is anything.
 //! Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
 
 mod arms;
@@ -23,7 +23,7 @@ usage: cargo xtask COMMAND
   tidy   check the rules of the house that no compiler knows, its ratchets among them
   house  count what the ratchets hold, crate by crate; `house CRATE` lists every place in it
   hadoop-messages
-         check the definitions in crates/hdfs/src/proto against what tests/hdfs/Descriptors.java prints, on standard input
+         check crates/hdfs/src/proto against what tests/hdfs/Descriptors.java prints, on standard input
   sim    run simulations: `sim one_server --seed 0x5eed --count 100`, `sim list`; with --coverage it tells which arms
          of the cores' matches they did not come to (needs `rustup component add llvm-tools`)";
 

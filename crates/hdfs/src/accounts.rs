@@ -1,8 +1,8 @@
-//! Names of users and groups, and whom a connection speaks for.
+//! Names of users and groups, and the account that a connection acts for.
 //!
-//! Guarantees: a name that a client says is believed only if the kernel says that its connection is of that user, or of root;
-//! or, where the operator wants it so, of anybody but root. Who is nobody known is refused.
-//! Leaves to others: what a user may (the server).
+//! Guarantees: a claimed name is believed only if the kernel reports that the connection belongs to that user or to
+//! root, or, with [`Trust::Names`], if it is any name but root's. An unknown name is refused.
+//! Leaves to others: the rights of a user (the server).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,27 +13,27 @@ use nix::unistd::{Gid, Group, Uid, User};
 
 use crate::exception::Exception;
 
-/// Whose word is taken for who a user is.
+/// Whose word is taken for a user's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// The kernel's: a connection of this machine is of the user who opened it, and root's may speak for others. There is
-    /// no other connection: it listens on loopback only.
+    /// The kernel's: a local connection belongs to the user that opened it, and root's may act for others. The gateway
+    /// listens on loopback only, so there are no other connections.
     #[default]
     Kernel,
-    /// Of a connection from another machine its own word, as HDFS takes it without Kerberos; but nobody becomes root so.
+    /// A connection from another machine is believed what it claims, as in HDFS without Kerberos, but never root.
     Names,
 }
 
-/// Whom a connection speaks for.
+/// The account that a connection acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// As the client calls it.
+    /// Name, as the client spells it.
     pub name: String,
-    /// User and groups.
+    /// User id and group ids.
     pub caller: Caller,
 }
 
-/// Names that were looked up lately.
+/// A cache of looked-up names.
 #[derive(Debug, Default)]
 pub(crate) struct AccountNames {
     users: Mutex<BTreeMap<u32, (MonoTime, String)>>,
@@ -56,12 +56,12 @@ fn known(table: &Mutex<BTreeMap<u32, (MonoTime, String)>>, id: u32, ask: impl Fn
     let now = mono();
     let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((asked, name)) = table.get(&id)
-        && now.0.saturating_sub(asked.0) < KEPT_NS
+        && now.0.saturating_sub(asked.0) < CACHED_NS
     {
         return name.clone();
     }
     let name = ask().unwrap_or_else(|| id.to_string());
-    if table.len() >= KEPT_MAX {
+    if table.len() >= CACHED_MAX {
         table.clear();
     }
     table.insert(id, (now, name.clone()));
@@ -80,7 +80,7 @@ pub(crate) fn gid_of(name: &str) -> Option<u32> {
     found.or_else(|| name.parse().ok())
 }
 
-/// Whom a connection of which the kernel says `proof`, and which says of itself `claimed`, speaks for.
+/// The account for a connection with the kernel's `proof` and the name `claimed`.
 ///
 /// # Errors
 /// `AuthorizationException`, which says what to do.
@@ -116,10 +116,10 @@ pub fn account(proof: Proof, claimed: Option<&str>, trust: Trust) -> Result<Acco
 }
 
 const ROOT: u32 = 0;
-/// How long a name is kept.
-const KEPT_NS: u64 = 60_000_000_000;
-/// Names kept at most.
-const KEPT_MAX: usize = 4096;
+/// How long a cached name is valid.
+const CACHED_NS: u64 = 60_000_000_000;
+/// Cached names at most.
+const CACHED_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {

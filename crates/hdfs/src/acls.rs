@@ -1,7 +1,9 @@
-//! Access lists, changed as HDFS changes them: entry by entry, with the mask found by itself.
+//! Access lists, changed as HDFS changes them: entry by entry; the mask follows from the entries.
 //!
-//! Guarantees: access list and default list change together, and only if they are what the change was made from.
-//! Leaves to others: what a list is and who may set it (the server), names of users and groups ([`crate::accounts`]).
+//! Guarantees: access list and default list change together, and only if they still are what the change was computed
+//! from.
+//! Leaves to others: the meaning of a list and the right to set it (the server), names of users and groups
+//! ([`crate::accounts`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +15,22 @@ use crate::file_names::FileNames;
 use crate::proto::{self, AclEntry, FsPermission, acl_scope, acl_type};
 use crate::remote_user::CallContext;
 
-/// What is done with the entries of both lists.
+/// A change of the entries of both lists.
 #[derive(Clone, Debug)]
 enum AclChange {
-    /// These take the place of those of the same user or group, or are new.
+    /// Adds entries, or replaces those of the same user or group.
     Modify(AclEntries),
-    /// These go.
+    /// Removes entries.
     Remove(AclEntries),
-    /// The default list goes.
+    /// Removes the default list.
     RemoveDefault,
-    /// Both lists go: the mode says all.
+    /// Removes both lists: the mode alone remains.
     RemoveAll,
-    /// These are all there is, of the lists that they are of.
+    /// Replaces all entries of the lists that these belong to.
     Replace(AclEntries),
 }
 
-/// Whose entry it is, in the order of a list.
+/// The subject of an entry, in the order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
     Owner,
@@ -39,7 +41,7 @@ enum Whose {
     Other,
 }
 
-/// Which of both lists.
+/// Which of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum AclScope {
     Access,
@@ -49,17 +51,17 @@ enum AclScope {
 /// Permissions by entry.
 type AclEntries = BTreeMap<(AclScope, Whose), u8>;
 
-/// Owner, mode and entries: of the access list those that the mode does not say, of the default list all.
+/// Owner, mode and entries: of the access list those that the mode does not imply, of the default list all.
 pub(crate) fn acl_status(
     names: &FileNames,
     context: CallContext<'_>,
     path: &str,
 ) -> Result<proto::GetAclStatusResponse, Exception> {
-    let looked = names.look(context, path)?;
+    let resolved = names.resolve(context, path)?;
     let failed = |error| Exception::of(error, path);
-    let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
+    let attr = resolved.fs.stat(&resolved.target).map_err(failed)?.attr;
     let lists =
-        if attr.has_acl { looked.fs.access_lists(&looked.target).map_err(failed)? } else { AccessLists::default() };
+        if attr.has_acl { resolved.fs.access_lists(&resolved.target).map_err(failed)? } else { AccessLists::default() };
     let proto::HdfsFileStatus { owner, group, .. } = names.status(&attr, b"");
     let (sticky, permission) = (attr.mode & 0o1000 != 0, Some(FsPermission { perm: attr.mode & 0o777 }));
     let is_minimal = lists.access.is_minimal();
@@ -73,7 +75,7 @@ pub(crate) fn acl_status(
     Ok(proto::GetAclStatusResponse { result: Some(proto::AclStatus { owner, group, sticky, entries, permission }) })
 }
 
-/// Sets some entries.
+/// Adds or replaces entries.
 pub(crate) fn modify_acl(
     names: &FileNames,
     context: CallContext<'_>,
@@ -82,7 +84,7 @@ pub(crate) fn modify_acl(
     change_acl(names, context, &request.src, &AclChange::Modify(spec(request)?))
 }
 
-/// Takes some entries away.
+/// Removes entries.
 pub(crate) fn remove_acl_entries(
     names: &FileNames,
     context: CallContext<'_>,
@@ -91,7 +93,7 @@ pub(crate) fn remove_acl_entries(
     change_acl(names, context, &request.src, &AclChange::Remove(spec(request)?))
 }
 
-/// Takes the default list away.
+/// Removes the default list.
 pub(crate) fn remove_default_acl(
     names: &FileNames,
     context: CallContext<'_>,
@@ -100,7 +102,7 @@ pub(crate) fn remove_default_acl(
     change_acl(names, context, &request.src, &AclChange::RemoveDefault)
 }
 
-/// Leaves what a mode says.
+/// Removes all entries but those of the mode.
 pub(crate) fn remove_acl(
     names: &FileNames,
     context: CallContext<'_>,
@@ -109,7 +111,7 @@ pub(crate) fn remove_acl(
     change_acl(names, context, &request.src, &AclChange::RemoveAll)
 }
 
-/// Sets all entries of a list, or of both.
+/// Replaces all entries of one list, or of both.
 pub(crate) fn set_acl(
     names: &FileNames,
     context: CallContext<'_>,
@@ -120,7 +122,7 @@ pub(crate) fn set_acl(
 }
 
 fn change_acl(names: &FileNames, context: CallContext<'_>, path: &str, change: &AclChange) -> Result<(), Exception> {
-    let target = Target { follow: true, ..names.change(context, path)? };
+    let target = Target { follow: true, ..names.resolve_for_change(context, path)? };
     let fs: Fs = names.fs(context);
     for round in 1.. {
         let current = fs.access_lists(&target).map_err(|error| Exception::of(error, path))?;
@@ -130,7 +132,7 @@ fn change_acl(names: &FileNames, context: CallContext<'_>, path: &str, change: &
             Ok(_) => break,
             Err(error) if error.reason() == Reason::Superseded && round < ROUNDS_MAX => {}
             Err(error) if error.reason() == Reason::AccessDenied && lists.default.is_some() => {
-                // A caller who may not come to it was refused by the look at its lists.
+                // A caller without access to the file was refused when its lists were read.
                 return Err(Exception::acl(format!(
                     "Invalid ACL: only directories may have a default ACL. Path: {path}"
                 )));
@@ -154,16 +156,17 @@ fn acl_entry(names: &FileNames, (scope, whose): (AclScope, Whose), permissions: 
     AclEntry { kind, scope, permissions: permissions.into(), name }
 }
 
-/// The lists after a change; in words what would be no list.
+/// The lists after a change, or why the result would not be a valid list.
 ///
 /// # Source
-/// The behaviour of HDFS (`AclTransformation`): a mask that is not given is what the entries that it limits allow together, where a list
-/// was touched and has or had a mask; a default list that lacks owner, group or others has those of the access list.
+/// The behaviour of HDFS (`AclTransformation`): a mask that is not given is the union of the entries that it limits, if
+/// the list was touched and has or had a mask; a default list without owner, group or others takes those of the access
+/// list.
 fn changed(current: &AccessLists, change: &AclChange) -> Result<AccessLists, &'static str> {
     let before = entries_of(current);
     let of_mask = |((_, whose), _): &(&(AclScope, Whose), &u8)| *whose == Whose::Mask;
     let mut touched: BTreeSet<AclScope> = BTreeSet::new();
-    // Lists whose mask the change gives or takes.
+    // Lists whose mask the change sets or removes.
     let mut masks: BTreeSet<AclScope> = BTreeSet::new();
     let mut after = match change {
         AclChange::RemoveDefault => {
@@ -284,7 +287,7 @@ fn spec(request: &proto::AclRequest) -> Result<AclEntries, Exception> {
 }
 
 const INCOMPLETE: &str = "the user, group and other entries are required.";
-/// Times that a change is made again because others changed the lists meanwhile.
+/// Attempts, each after a concurrent change of the lists.
 const ROUNDS_MAX: u32 = 16;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What administrators ask beside names and bytes: which files are being written, which are damaged, how blocks are.
+//! Calls of administrators beside names and bytes: open files, damaged files, statistics of blocks.
 //!
-//! Guarantees: only the superuser, and who runs the door, is told of the files of others.
-//! Leaves to others: finding damage (a scrub, and reads), who may write what ([`crate::leases`]). A door tells of its own writers, and of the
-//! damage that its server knows.
+//! Guarantees: only the superuser and the user of the gateway see files of others.
+//! Leaves to others: finding damage (scrub and reads), leases ([`crate::leases`]). A gateway lists its own writers, and
+//! the damage that its server knows.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +18,11 @@ use crate::proto::{
 };
 use crate::remote_user::CallContext;
 
-/// Files of one answer: as many as HDFS tells of.
+/// Files in one answer, as in HDFS.
 const OPEN_FILES: usize = 1000;
 const CORRUPT_FILES: usize = 100;
 
-/// Blocks of which copies are missing there are none: who is missing of a chain, `frieze cluster status` tells. What is damaged is
-/// counted.
+/// Missing copies are always 0: `frieze cluster status` lists missing members of chains. Damage is counted.
 pub(crate) fn replicated_block_stats(names: &FileNames) -> Result<GetFsReplicatedBlockStatsResponse, Exception> {
     Ok(GetFsReplicatedBlockStatsResponse {
         corrupt_blocks: damaged(names)?,
@@ -37,13 +36,13 @@ pub(crate) fn erasure_coded_stats() -> GetFsEcBlockGroupStatsResponse {
     GetFsEcBlockGroupStatsResponse { highest_prio_low_redundancy_blocks: Some(0), ..Default::default() }
 }
 
-/// Places that are known to be damaged.
+/// Known damaged places.
 pub(crate) fn damaged(names: &FileNames) -> Result<u64, Exception> {
     let told = names.client.scrub(ScrubAction::Look, 0, false).map_err(|error| Exception::of(error, "/"))?;
     Ok(told.damaged)
 }
 
-/// The files that are open for writing at this door, by their numbers.
+/// The files that are open for writing at this gateway, by inode number.
 pub(crate) fn open_files(
     names: &FileNames,
     leases: &Leases,
@@ -52,7 +51,7 @@ pub(crate) fn open_files(
 ) -> Result<ListOpenFilesResponse, Exception> {
     names.check_operator(context)?;
     let types = request.types.clone();
-    // The other kind hinders the decommission of a place, of which there is none here.
+    // The other kind are files that block the decommission of a DataNode, which frieze does not have.
     if !types.is_empty() && !types.contains(&open_files::ALL) {
         return Ok(ListOpenFilesResponse { entries: Vec::new(), has_more: false, types });
     }
@@ -60,7 +59,7 @@ pub(crate) fn open_files(
     let mut entries = Vec::new();
     for open in leases.open_after(u64::try_from(request.id).unwrap_or(0)) {
         let OpenFileInfo { inode, path, holder, machine } = open;
-        // It may have been renamed since it was opened.
+        // The file may have been renamed since it was opened.
         let now =
             names.fs(context).path_of(InodeId(inode)).ok().and_then(|found| String::from_utf8(shown(&found)).ok());
         let path = now.unwrap_or(path);
@@ -76,7 +75,7 @@ pub(crate) fn open_files(
     Ok(ListOpenFilesResponse { entries, has_more: false, types })
 }
 
-/// The files of now that are known to be damaged, below a path.
+/// Files of the present below a path that are known to be damaged.
 pub(crate) fn corrupt_files(
     names: &FileNames,
     context: CallContext<'_>,
@@ -96,7 +95,7 @@ pub(crate) fn corrupt_files(
     Ok(ListCorruptFileBlocksResponse { corrupt: CorruptFileBlocks { files, cookie } })
 }
 
-/// True if a path is another one, or lies in it.
+/// True if a path equals another one, or lies below it.
 fn lies_below(path: &str, directory: &str) -> bool {
     let directory = directory.trim_end_matches('/');
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

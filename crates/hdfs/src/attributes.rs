@@ -13,17 +13,18 @@ pub(crate) fn must_be_file(attr: &Attr, path: &str) -> Result<(), Exception> {
     }
 }
 
-/// True if the error says that there is nothing by that name, or something else than a directory on the way to it.
+/// True if the error means that there is no such name, or that a parent is not a directory.
 pub(crate) fn is_absent(error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.reason() == Reason::NotDirectory
 }
 
-/// Nothing can be written to what is gone.
+/// True if the error means that the file does not exist any more: it cannot be written.
 pub(crate) fn is_gone(error: &Error) -> bool {
     [Reason::NotFound, Reason::StaleHandle].contains(&error.reason())
 }
 
-/// The mode of what is made, and the umask, which counts only where no default list does: clients name the mode with and without it.
+/// The mode of a new file, and the umask, which applies only without a default list: clients send the mode with and
+/// without it.
 pub(crate) fn new_mode(masked: Option<&FsPermission>, unmasked: Option<&FsPermission>, usual: u32) -> (u32, u32) {
     let masked = masked.map_or(usual, |masked| masked.perm) & 0o1777;
     match unmasked.map(|unmasked| unmasked.perm & 0o1777) {
@@ -32,7 +33,7 @@ pub(crate) fn new_mode(masked: Option<&FsPermission>, unmasked: Option<&FsPermis
     }
 }
 
-/// What a name in a directory stands for: of a symbolic link, what it leads to, if that is there.
+/// The attributes behind a name: of a symbolic link, those of its target, if that exists.
 pub(crate) fn followed(fs: &Fs, target: &Target, attr: Attr) -> Result<Attr, Error> {
     if attr.kind() != FileKind::Symlink {
         return Ok(attr);

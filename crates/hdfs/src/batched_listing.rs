@@ -1,7 +1,7 @@
-//! Many directories listed by one call.
+//! One call that lists many directories.
 //!
-//! A page holds parts of the listings of several directories, in the order that they were asked for. What cannot be listed is told in
-//! its place, and the others go on.
+//! A page holds parts of the listings of several directories, in the order of the request. A directory that cannot be
+//! listed has its exception in its place; the others follow.
 
 use prost::Message;
 
@@ -12,12 +12,12 @@ use crate::proto::{
 use crate::queries::Queries;
 use crate::remote_user::CallContext;
 
-/// Directories of one call: as many as HDFS lists.
+/// Directories in one call, as in HDFS.
 const DIRECTORIES_MAX: usize = 100;
-/// Entries of a page, at least; the page of one directory is not cut.
+/// A page is full at this many entries; the listing of one directory is not cut for it.
 const ENTRIES: usize = 1000;
 
-/// Where the next page begins. Clients hand it back as it is.
+/// Where the next page begins. Clients return it unchanged.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 struct After {
     #[prost(uint32, tag = "1")]

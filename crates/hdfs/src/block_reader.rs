@@ -1,4 +1,4 @@
-//! A range of a block on its way to a reader, and what the reader says of it.
+//! A range of a block on its way to a reader, and the reader's verdict.
 
 use std::io;
 use std::net::TcpStream;
@@ -18,12 +18,12 @@ use crate::transfer::{self, CHUNK_BYTES, ChecksumKind};
 use crate::transfer_error::TransferError;
 use crate::transfer_responses::{begun, respond};
 
-/// Bytes that were read and that no reader has taken yet, of all connections together.
+/// Bytes read for readers and not sent yet, of all connections together.
 const READERS_BYTES: usize = 256 << 20;
 
 /// Sends blocks to readers.
 pub(crate) struct BlockReader {
-    /// Bytes that were read and that no reader has taken yet.
+    /// Bytes read and not sent yet.
     budget: MemoryBudget,
     checksums: Arc<ChecksumCache>,
 }
@@ -44,37 +44,43 @@ impl BlockReader {
     ) -> Result<bool, TransferError> {
         let sums =
             if request.send_checksums.unwrap_or(true) { ChecksumKind::Crc32c(CHUNK_BYTES) } else { ChecksumKind::None };
-        // From the beginning of a checksum's span to the end of one, so that a client can verify all it gets.
+        // From the beginning of a checksum's span to the end of one, so that a client can verify everything.
         let span = u64::from(CHUNK_BYTES);
         let from = request.offset / span * span;
         let upto = end.div_ceil(span).saturating_mul(span).min(pass.len);
         respond(stream, &begun(sums, from))?;
-        let (inode, kept) = (InodeId(pass.inode), &*self.checksums);
-        let verifies = kept.take_doubt(inode);
-        let sending =
-            BlockSender::new(stream, (file, inode), (sums, kept), &self.budget, pass.start, ByteRange::new(from, upto));
+        let (inode, cache) = (InodeId(pass.inode), &*self.checksums);
+        let verifies = cache.take_doubt(inode);
+        let sending = BlockSender::new(
+            stream,
+            (file, inode),
+            (sums, cache),
+            &self.budget,
+            pass.start,
+            ByteRange::new(from, upto),
+        );
         let ended = sending.send(verifies).and_then(|()| is_well(reader));
-        // Damage that only the reader has seen is to be found here the next time. Most who say nothing have read enough.
+        // The next read finds damage that only the reader noticed. Most readers without a verdict have read enough.
         let is_well = matches!(ended, Ok(ReadVerdict::Well));
         if !is_well && (!verifies || ended.is_err()) {
-            kept.doubt(inode);
+            cache.doubt(inode);
         }
         ended.map(|told| told != ReadVerdict::Nothing)
     }
 }
 
-/// What a reader said when he had all.
+/// The verdict that a reader sends at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadVerdict {
-    /// The checksums are those of the bytes, as far as he looked.
+    /// The checksums match, as far as the reader compared them.
     Well,
-    /// Something else.
+    /// Any other status.
     Unwell,
-    /// He has read enough, and closes.
+    /// None: the reader has enough, and closes.
     Nothing,
 }
 
-/// What the client thinks of what it was sent.
+/// Receives the verdict.
 fn is_well(reader: &mut GuardedReader<'_>) -> Result<ReadVerdict, TransferError> {
     match read_message(reader) {
         Ok(answer) => {

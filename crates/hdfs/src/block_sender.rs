@@ -1,12 +1,13 @@
-//! Bytes of a block on their way to a reader, in packets, each with the checksums of its bytes.
+//! Bytes of a block on their way to a reader, in packets with checksums.
 //!
-//! What a file of the system holds, and whose checksums are kept since it was written ([`crate::checksum_cache`]), does not come into the process: the system hands
-//! it from the page cache to the socket. The reader compares it with what the writer sent, end to end.
+//! Bytes that a system file holds, and whose checksums are cached since they were written ([`crate::checksum_cache`]),
+//! do not enter the process: the kernel copies them from the page cache to the socket. The reader compares them with
+//! what the writer sent, end to end.
 //!
-//! Guarantees: bytes that were not verified here go out only beside checksums that are older than they are; all else is verified first. A packet
-//! begins where a checksum's span begins. Who takes his bytes slowly holds no connection to the server meanwhile, and memory only within a budget:
-//! none for what is handed on.
-//! Leaves to others: which bytes ([`crate::data_service`]), where they lie (the client library).
+//! Guarantees: unverified bytes are sent only beside checksums that are older than they are; all others are verified
+//! first. A packet begins where a checksum's span begins. A slow reader holds no connection to the server, and memory
+//! only within a budget: none for bytes that the kernel copies.
+//! Leaves to others: which bytes to send ([`crate::block_reader`]), where they lie (the client library).
 
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
@@ -21,69 +22,69 @@ use crate::proto::PacketHeader;
 use crate::transfer::{self, CHUNK_BYTES, ChecksumKind, SUM_BYTES};
 use crate::transfer_error::TransferError;
 
-/// Data of a packet that is sent.
+/// Data bytes of a packet.
 const PACKET_DATA_BYTES: usize = 256 << 10;
-/// Heads of the packets of what is read at once, with their checksums.
+/// Bytes of the headers and checksums of one read.
 const OUT_BYTES: usize = 16 << 10;
-/// Bytes that are asked for at once where they are read: half of the second-level cache of a core of today.
+/// Bytes of one read: half of the second-level cache of a current core.
 const READ_BYTES: usize = 256 << 10;
-/// And where all of those before were handed on.
+/// The same while everything before was copied by the kernel.
 const HANDED_BYTES: usize = 1 << 20;
 const SPAN: usize = CHUNK_BYTES as usize;
 
-/// A reader, and how far he is.
+/// A reader, and the position of its transfer.
 pub(crate) struct BlockSender<'a> {
     stream: &'a TcpStream,
     file: &'a File,
     inode: InodeId,
     sums: ChecksumKind,
-    kept: &'a ChecksumCache,
-    lent: BudgetShare<'a>,
-    /// Where in the file the block begins.
+    cache: &'a ChecksumCache,
+    share: BudgetShare<'a>,
+    /// Offset of the block in the file.
     start: u64,
-    /// How much of the block has been taken.
+    /// Bytes of the block that are sent or in `begun`.
     at: u64,
     upto: u64,
-    /// Of the packet to come.
+    /// Number of the next packet.
     number: i64,
     out: Vec<u8>,
-    /// The beginning of a span whose end has not come.
+    /// The beginning of an incomplete span.
     begun: Vec<u8>,
 }
 
-/// What is handed on, and where its checksums are among those of a window.
+/// A span that the kernel copies, and the position of its checksums in those of the window.
 struct HandedSpan<'l> {
     lies: &'l Lies,
     sums: std::ops::Range<usize>,
 }
 
 impl<'a> BlockSender<'a> {
-    /// Bytes `range` of the block that begins at `start` of a file. What is read meanwhile is within the `budget`.
+    /// Sends bytes `range` of the block that begins at `start` of a file. Bytes that are read are within the `budget`.
     pub(crate) fn new(
         stream: &'a TcpStream,
         (file, inode): (&'a File, InodeId),
-        (sums, kept): (ChecksumKind, &'a ChecksumCache),
+        (sums, cache): (ChecksumKind, &'a ChecksumCache),
         budget: &'a MemoryBudget,
         start: u64,
         range: ByteRange,
     ) -> BlockSender<'a> {
-        let (out, lent) = (Vec::with_capacity(OUT_BYTES), budget.none());
+        let (out, share) = (Vec::with_capacity(OUT_BYTES), budget.none());
         let (at, upto) = (range.start(), range.end());
-        BlockSender { stream, file, inode, sums, kept, lent, start, at, upto, number: 0, out, begun: Vec::new() }
+        BlockSender { stream, file, inode, sums, cache, share, start, at, upto, number: 0, out, begun: Vec::new() }
     }
 
-    /// Sends all of it. `verifies`: nothing goes out that was not verified here.
+    /// Sends all of it. `verifies`: every byte is verified here first.
     ///
     /// # Errors
-    /// `Short` if the file ends before; the connection's and the server's.
+    /// `Short` if the file ends early; errors of the connection and of the server.
     pub(crate) fn send(mut self, verifies: bool) -> Result<(), TransferError> {
         let verifies = verifies || self.sums == ChecksumKind::None;
         let (mut payload, mut lots, mut sums, mut room) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut window = READ_BYTES;
         while self.at < self.upto {
             let (at, len) = (self.at, (self.upto - self.at).min(window as u64) as usize);
-            // Before a connection to the server is taken: who waits here holds none.
-            self.lent.add(len);
+            // Before it takes a connection to the server: a sender that waits here holds none.
+            self.share.add(len);
             window = READ_BYTES;
             if verifies {
                 self.put(read(self.file, self.start + at, len, &mut room)?)?;
@@ -93,7 +94,7 @@ impl<'a> BlockSender<'a> {
                     self.put(&payload)?;
                 } else if let Some(handed) = self.handed(&lots, &mut sums) {
                     if payload.is_empty() {
-                        self.lent.give_back();
+                        self.share.release();
                         window = HANDED_BYTES;
                     }
                     self.put_lots(&lots, &payload, &handed, &sums)?;
@@ -103,7 +104,7 @@ impl<'a> BlockSender<'a> {
                     self.put(bytes)?;
                 }
             }
-            self.lent.give_back();
+            self.share.release();
             if self.at == at {
                 return Err(TransferError::Short);
             }
@@ -113,8 +114,8 @@ impl<'a> BlockSender<'a> {
         Ok(self.stream.write_all(&self.out)?)
     }
 
-    /// The checksums of all that lies somewhere, which are added to `sums`; `None` if those of some are not here, or do not begin and end where
-    /// a reader's do.
+    /// Appends the checksums of everything that lies in files to `sums`. `None` if some are not cached, or if they do
+    /// not begin and end at spans of the reader.
     fn handed<'l>(&self, lots: &'l [Lot], sums: &mut Vec<u8>) -> Option<Vec<HandedSpan<'l>>> {
         sums.clear();
         let (mut at, mut handed) = (self.at, Vec::new());
@@ -124,7 +125,7 @@ impl<'a> BlockSender<'a> {
                 let ends_well = end.is_multiple_of(SPAN as u64) || end == self.upto;
                 let record = self.record(lies, at).filter(|_| at.is_multiple_of(SPAN as u64) && ends_well)?;
                 let from = sums.len();
-                if !self.kept.add_to(sums, &record, lies.skip.into(), lies.len) {
+                if !self.cache.add_to(sums, &record, lies.skip.into(), lies.len) {
                     return None;
                 }
                 handed.push(HandedSpan { lies, sums: from..sums.len() });
@@ -134,7 +135,7 @@ impl<'a> BlockSender<'a> {
         Some(handed)
     }
 
-    /// Keeps the checksums of what was read after all.
+    /// Caches the checksums of what had to be read.
     fn keep(&self, lots: &[Lot], bytes: &[u8]) {
         let (mut at, mut rest) = (self.at, bytes);
         for lot in lots {
@@ -144,13 +145,14 @@ impl<'a> BlockSender<'a> {
             {
                 let mut sums = Vec::with_capacity(of_lot.len().div_ceil(SPAN) * SUM_BYTES);
                 self.sums.put(of_lot, &mut sums);
-                self.kept.put_at(record, lies.skip.into(), &sums);
+                self.cache.put_at(record, lies.skip.into(), &sums);
             }
             at += lot.len() as u64;
         }
     }
 
-    /// The record that lies at `at` of the block. `None` if it began before the file does: it is of another file, from which this one has it.
+    /// The record at `at` of the block. `None` if it begins before the file does: then it belongs to another file,
+    /// which shares it.
     fn record(&self, lies: &Lies, at: u64) -> Option<ChecksumKey> {
         let start = (self.start + at).checked_sub(lies.skip.into())?;
         Some(ChecksumKey { inode: self.inode, stamp: lies.stamp, start })
@@ -176,7 +178,7 @@ impl<'a> BlockSender<'a> {
         Ok(())
     }
 
-    /// Sends bytes that were verified.
+    /// Sends verified bytes.
     fn put(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
         let (filling, bytes) = bytes.split_at(self.missing().min(bytes.len()));
         if !filling.is_empty() {
@@ -186,7 +188,7 @@ impl<'a> BlockSender<'a> {
                 return Ok(());
             }
             let begun = std::mem::take(&mut self.begun);
-            // They begin before what came now.
+            // They precede the bytes at hand.
             self.at -= (begun.len() - filling.len()) as u64;
             self.send_packets(&begun)?;
         }
@@ -198,7 +200,7 @@ impl<'a> BlockSender<'a> {
         Ok(())
     }
 
-    /// Hands on bytes that nobody has looked at, from a span's beginning on.
+    /// Has the kernel send unverified bytes, from the beginning of a span.
     fn put_lying(&mut self, lies: &Lies, sums: &[u8]) -> Result<(), TransferError> {
         debug_assert!(self.begun.is_empty(), "what comes before ends where a span does");
         let spans = PACKET_DATA_BYTES / SPAN * SUM_BYTES;
@@ -214,7 +216,7 @@ impl<'a> BlockSender<'a> {
         Ok(())
     }
 
-    /// Sends bytes from a span's beginning on.
+    /// Sends bytes from the beginning of a span.
     fn send_packets(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
         self.out.clear();
         let mut begins = Vec::with_capacity(bytes.len().div_ceil(PACKET_DATA_BYTES));
@@ -224,7 +226,7 @@ impl<'a> BlockSender<'a> {
             transfer::put_head(&header, data, self.sums, &mut self.out);
             (self.at, self.number) = (self.at + data.len() as u64, self.number + 1);
         }
-        // The data go out from where they were read.
+        // The data are sent from the buffer that they were read into.
         let ends = begins.iter().skip(1).copied().chain([self.out.len()]);
         let heads = begins.iter().zip(ends).map(|(&begin, end)| &self.out[begin..end]);
         let mut parts: Vec<IoSlice<'_>> = heads
@@ -234,18 +236,18 @@ impl<'a> BlockSender<'a> {
         Ok(write_parts(self.stream, &mut parts)?)
     }
 
-    /// Bytes that the span which has begun is short of.
+    /// Bytes that the incomplete span lacks.
     fn missing(&self) -> usize {
         if self.begun.is_empty() { 0 } else { SPAN - self.begun.len() }
     }
 
-    /// True if `len` bytes more are all.
+    /// True if `len` more bytes complete the range.
     fn is_end(&self, len: usize) -> bool {
         self.at + len as u64 == self.upto
     }
 }
 
-/// Reads what is there of `len` bytes, verified.
+/// Reads up to `len` bytes, verified.
 fn read<'r>(file: &File, at: u64, len: usize, room: &'r mut Vec<u8>) -> Result<&'r [u8], frieze_client::Error> {
     if room.len() < len {
         room.resize(len, 0);
@@ -277,7 +279,7 @@ fn write_parts(mut stream: &TcpStream, mut parts: &mut [IoSlice<'_>]) -> io::Res
     Ok(())
 }
 
-/// Writes bytes that others follow at once.
+/// Writes bytes with the flag that more follow.
 fn send_more(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::net::send(stream, bytes, SendFlags::MORE | SendFlags::NOSIGNAL) {
@@ -289,12 +291,12 @@ fn send_more(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the system send the next `len` bytes of a file.
+/// Has the kernel send the next `len` bytes of a file.
 fn hand_on(stream: &TcpStream, lies: &Lies, offset: &mut u64, len: usize) -> io::Result<()> {
     let mut left = len;
     while left > 0 {
         match rustix::fs::sendfile(stream, lies.file.as_fd(), Some(offset), left) {
-            // The file was cut, because what it held is not wanted any more.
+            // The file was cut: its content is not needed any more.
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => left -= count,
             Err(rustix::io::Errno::INTR) => {}

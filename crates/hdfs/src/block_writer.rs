@@ -1,7 +1,8 @@
 //! A block on its way from a writer into its file: packets in, acknowledgements out.
 //!
-//! What a writer sends is written to the file as it arrives, and acknowledged when it is there. Packets that have arrived together are
-//! written together. Bytes that a client sends again (it repeats what it flushed of a checksum's span) are not written again.
+//! What a writer sends is written to the file as it arrives, and acknowledged when it is there. Packets that have
+//! arrived together are written together. Bytes that a client sends again (it repeats what it flushed of a checksum's
+//! span) are not written again.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::TcpStream;
@@ -20,13 +21,13 @@ use crate::proto::{OpWriteBlock, PacketHeader, PipelineAck, stage, status};
 use crate::transfer::{self, CHUNK_BYTES, ChecksumKind, LENGTHS_BYTES, Lengths, SUM_BYTES};
 use crate::transfer_error::TransferError;
 
-/// Packets that arrived together are written together, up to so many bytes.
+/// Packets that arrived together are written together, up to this many bytes.
 const WRITE_BYTES_MAX: usize = 1 << 20;
-/// Checksums of fewer bytes are not kept: so few are sooner read than handed on.
-const KEPT_BYTES_MIN: usize = 32 << 10;
-/// A buffer of a larger packet is not kept for the next one.
-const BYTES_KEPT: usize = 1 << 20;
-/// Of a packet that is only a sign of life.
+/// Smaller records are not cached: reading them is cheaper than handing them to the kernel.
+const CACHED_BYTES_MIN: usize = 32 << 10;
+/// A larger packet buffer is not reused.
+const REUSED_BYTES_MAX: usize = 1 << 20;
+/// Sequence number of a packet without data, which keeps the connection alive.
 const HEARTBEAT: i64 = -1;
 
 /// A block that is being received.
@@ -39,17 +40,17 @@ pub(crate) struct BlockReceiver {
     sums: ChecksumKind,
     /// Bytes of the block that are in the file or in `pending`.
     received: u64,
-    /// Arrived, and not yet written.
+    /// Received and not written yet.
     pending: Vec<u8>,
-    /// Of what is next written at once: the writer's checksums, to be kept.
+    /// The writer's checksums of what is next written at once, for the cache.
     sent_sums: WriterChecksums,
-    kept: Arc<ChecksumCache>,
-    /// Packets to be acknowledged when it is.
+    cache: Arc<ChecksumCache>,
+    /// Packets to acknowledge after the next write.
     numbers: Vec<i64>,
     acks: Acks,
 }
 
-/// Bytes to be written that lie in a packet.
+/// Bytes of a packet that have to be written.
 #[derive(Clone, Copy, Default)]
 struct FreshBytes<'b> {
     bytes: &'b [u8],
@@ -62,7 +63,7 @@ impl BlockReceiver {
         request: &OpWriteBlock,
         pass: &Pass,
         lease: Arc<FileLease>,
-        kept: Arc<ChecksumCache>,
+        cache: Arc<ChecksumCache>,
     ) -> Result<BlockReceiver, (i32, String)> {
         let wanted = request.requested_checksum.clone().unwrap_or_default();
         let Some(sums) = ChecksumKind::read(wanted.kind, wanted.bytes_per_checksum) else {
@@ -85,7 +86,7 @@ impl BlockReceiver {
             let Some(block) = block else {
                 return Err((status::ERROR, "another block of the file is being written".to_owned()));
             };
-            // Who sent it before is refused from now on.
+            // An earlier sender of this block is refused from here on.
             block.generation = generation;
             block.received
         };
@@ -103,13 +104,13 @@ impl BlockReceiver {
             received,
             pending,
             sent_sums,
-            kept,
+            cache,
             numbers: Vec::new(),
             acks: Acks::default(),
         })
     }
 
-    /// Takes packets until the last one.
+    /// Receives packets until the last one.
     pub(crate) fn receive(
         mut self,
         stream: &TcpStream,
@@ -117,23 +118,24 @@ impl BlockReceiver {
         budget: &MemoryBudget,
     ) -> Result<(), TransferError> {
         let mut bytes = Vec::new();
-        let mut lent = budget.none();
+        let mut share = budget.none();
         loop {
             let mut lengths = [0; LENGTHS_BYTES];
             reader.read_exact(&mut lengths)?;
             let lengths = Lengths::read(lengths)?;
             bytes.clear();
             let whole = lengths.header + lengths.body;
-            // Most have come as a whole, and are looked at where they lie.
+            // Most packets are complete in the buffer, and are parsed there.
             let is_here = reader.buffer().len() >= whole;
-            // One that came alone is written from there. Else its bytes are needed twice: as a packet, and as what waits to be written.
+            // A packet that came alone is written from the buffer. Otherwise its bytes are needed twice: as a packet,
+            // and in `pending`.
             let stays = reader.buffer().len() == whole && self.pending.is_empty();
-            if !stays && !lent.try_add(2 * whole) {
+            if !stays && !share.try_add(2 * whole) {
                 self.put_or_say(stream, FreshBytes::default(), false)?;
                 self.acknowledge(stream)?;
                 (bytes, self.pending) = (Vec::new(), Vec::new());
-                lent.give_back();
-                lent.add(2 * whole);
+                share.release();
+                share.add(2 * whole);
             }
             if !is_here && reader.by_ref().take(whole as u64).read_to_end(&mut bytes)? < whole {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -152,10 +154,10 @@ impl BlockReceiver {
                 Err(ended) => return self.fail(stream, header, ended),
             };
             let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
-            // Another of this length would make it too much for one write.
+            // Another packet of this length would exceed one write.
             let waits = is_all || self.pending.len() + 2 * fresh.bytes.len() > WRITE_BYTES_MAX;
             let goes_on = !(waits || is_last || syncs || header.seqno == HEARTBEAT);
-            // What is to be written alone is written from where it lies.
+            // Bytes that are written alone are written from the buffer.
             let alone = if goes_on || !self.pending.is_empty() {
                 self.pending.extend_from_slice(fresh.bytes);
                 FreshBytes::default()
@@ -172,31 +174,31 @@ impl BlockReceiver {
                 continue;
             }
             if is_last {
-                // Before its writer completes the file: who closes it is the last to hold it.
+                // Acknowledged after the lease is released: the writer's `complete` must find itself the last holder.
                 let numbers = self.done();
                 return Ok(Acks::default().send(stream, &numbers, status::SUCCESS)?);
             }
             self.acknowledge(stream)?;
-            if bytes.capacity() > BYTES_KEPT {
+            if bytes.capacity() > REUSED_BYTES_MAX {
                 bytes = Vec::new();
             }
-            lent.give_back();
+            share.release();
         }
     }
 
-    /// Says of the packets that were taken that they are in the file.
+    /// Acknowledges the packets that are in the file.
     fn acknowledge(&mut self, stream: &TcpStream) -> Result<(), TransferError> {
         self.acks.send(stream, &self.numbers, status::SUCCESS)?;
         self.numbers.clear();
         Ok(())
     }
 
-    /// The packets that are to be acknowledged when all else of the transfer is over.
+    /// The packets to acknowledge when the transfer is otherwise over.
     fn done(self) -> Vec<i64> {
         self.numbers
     }
 
-    /// Writes what has arrived and then `alone`, of which one is nothing; or says which packet it could not.
+    /// Writes what is pending and then `alone`, one of which is empty; on failure sends an error for the first packet.
     fn put_or_say(&mut self, stream: &TcpStream, alone: FreshBytes<'_>, syncs: bool) -> Result<(), TransferError> {
         let done = self
             .put_pending()
@@ -209,7 +211,7 @@ impl BlockReceiver {
         Ok(())
     }
 
-    /// Puts a packet behind those before it. Returns what of its data has not come before: to be written, or kept.
+    /// Appends a packet. Returns the bytes that were not received before: to be written, or to be added to `pending`.
     fn take<'d>(&mut self, header: &PacketHeader, data: &'d [u8]) -> Result<&'d [u8], TransferError> {
         self.numbers.push(header.seqno);
         if header.seqno == HEARTBEAT {
@@ -225,7 +227,7 @@ impl BlockReceiver {
         Ok(&data[known..])
     }
 
-    /// Writes what has arrived before.
+    /// Writes what is pending.
     fn put_pending(&mut self) -> Result<(), TransferError> {
         let pending = std::mem::take(&mut self.pending);
         self.put(FreshBytes { bytes: &pending, crc: None })?;
@@ -234,7 +236,7 @@ impl BlockReceiver {
         Ok(())
     }
 
-    /// Writes bytes of the block that end where it has been received.
+    /// Writes bytes of the block that end at `received`.
     fn put(&mut self, came: FreshBytes<'_>) -> Result<(), TransferError> {
         let FreshBytes { bytes, crc } = came;
         if bytes.is_empty() {
@@ -247,7 +249,7 @@ impl BlockReceiver {
         if block.start != self.start || block.generation != self.generation {
             return Err(Exception::io("another transfer of the block goes on").into());
         }
-        // A writer may send the same over several connections, as HBase does: each byte is written once.
+        // A writer may send the same bytes over several connections, as HBase does: each byte is written once.
         let begins = self.received - bytes.len() as u64;
         assert!(begins <= block.received, "what came before has been written");
         let known = (block.received - begins).min(bytes.len() as u64) as usize;
@@ -258,13 +260,13 @@ impl BlockReceiver {
         };
         block.received = block.received.max(self.received);
         if let Some(sums) = self.sent_sums.of_record(at, bytes.len()) {
-            self.kept.put(ChecksumKey { inode: InodeId(self.lease.inode), stamp, start: at }, sums);
+            self.cache.put(ChecksumKey { inode: InodeId(self.lease.inode), stamp, start: at }, sums);
         }
         self.sent_sums.clear();
         Ok(())
     }
 
-    /// Says which packet could not be taken; those before it are.
+    /// Sends an error for a packet that is refused; those before it are written and acknowledged.
     fn fail(mut self, stream: &TcpStream, header: &[u8], ended: TransferError) -> Result<(), TransferError> {
         let status = match &ended {
             TransferError::Protocol(transfer::PacketError::Checksum { .. }) => status::ERROR_CHECKSUM,
@@ -280,13 +282,13 @@ impl BlockReceiver {
     }
 }
 
-/// The checksums that came with what is to be written at once, if they fit it span by span.
+/// The checksums that came with what is next written at once, if they match it span by span.
 struct WriterChecksums {
     sums: Vec<u8>,
-    /// Bytes that they are of.
+    /// Bytes that they cover.
     of: usize,
     fit: bool,
-    /// They are of the kind that is sent to readers.
+    /// They are of the kind that readers get.
     can_fit: bool,
 }
 
@@ -309,9 +311,9 @@ impl WriterChecksums {
         self.of += fresh;
     }
 
-    /// Those of `len` bytes that were written at `at` of a file, if they are one record that is worth it.
+    /// Those of `len` bytes that were written at `at` of a file, if they are one record of a size worth caching.
     fn of_record(&self, at: u64, len: usize) -> Option<&[u8]> {
-        let is_worth_it = (KEPT_BYTES_MIN..=WRITE_BYTES_MAX).contains(&len) && at.is_multiple_of(CHUNK_BYTES.into());
+        let is_worth_it = (CACHED_BYTES_MIN..=WRITE_BYTES_MAX).contains(&len) && at.is_multiple_of(CHUNK_BYTES.into());
         (self.fit && self.of == len && is_worth_it).then_some(&self.sums)
     }
 
@@ -321,7 +323,7 @@ impl WriterChecksums {
     }
 }
 
-/// Acknowledges packets. What is needed for one is kept for the next.
+/// Sends acknowledgements, and reuses their buffer.
 #[derive(Default)]
 struct Acks {
     ack: PipelineAck,

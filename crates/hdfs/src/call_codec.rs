@@ -6,12 +6,12 @@ use crate::exception::{Exception, malformed};
 use crate::retry_cache::CallResult;
 use crate::rpc::Call;
 
-/// A call of a method that the protocol has not.
+/// The exception for a method that the protocol does not have.
 pub(crate) fn unknown(method: &str, protocol: &str) -> Exception {
     Exception::no_such_method(format!("Unknown method {method} called on {protocol} protocol."))
 }
 
-/// Reads the parameters of a call and writes its answer.
+/// Decodes the parameters of a call, and encodes its result.
 pub(crate) fn with<Q: Message + Default, R: Message>(
     call: &Call,
     answer: impl FnOnce(Q) -> Result<R, Exception>,

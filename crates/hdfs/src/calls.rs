@@ -1,8 +1,8 @@
-//! The calls of Hadoop's file system, for another door of the same process that says them in another language.
+//! The calls of Hadoop's file system, for another gateway of the same process that speaks another protocol.
 //!
-//! Guarantees: what a call does and whom it refuses is the same through every door, for it is the same function; a writer at
-//! one of them is seen by the others.
-//! Leaves to others: who calls ([`crate::account`]), how a call is written and answered.
+//! Guarantees: a call does and refuses the same through every gateway, for it is the same function; gateways share
+//! leases.
+//! Leaves to others: the account of the caller ([`crate::account`]), encoding of calls and answers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -36,12 +36,12 @@ use crate::service::{PROTOCOL, Service};
 pub struct Calls(Arc<Service>);
 
 impl Calls {
-    /// Calls to the server that `client` names. `secret` is what tokens of blocks are signed with, the same for all doors of
-    /// a cluster; `data` is where blocks are said to be read and written; `notes` a directory for what the next process has to know of
-    /// writers.
+    /// Connects to the server that `client` names. `secret` signs tokens of blocks, and is the same for all gateways of
+    /// a cluster; `data` is the address that clients get for blocks; `notes` a directory for leases that outlive the
+    /// process.
     ///
     /// # Errors
-    /// `Client`: the server is away. `System`: there is no thread, or no such directory.
+    /// `Client`: the server does not answer. `System`: no thread, or no such directory.
     pub fn connect(
         client: Options,
         secret: [u8; 32],
@@ -64,7 +64,7 @@ impl Calls {
         });
         let between_gateways = mint.of("frieze 2026-11-26 questions between HDFS doors");
         let peers = PeerGateways { client: client.clone(), locator: locator.clone(), mint: between_gateways };
-        // Generations of this process are above those of the one before.
+        // Generations of this process exceed those of the process before.
         let generation = AtomicU64::new(wall_ns());
         let service = Service {
             names: FileNames { client: client.clone(), accounts: Default::default(), moving: Default::default() },
@@ -78,7 +78,7 @@ impl Calls {
         let service = Arc::new(service);
         let failed = |source| Error::System { doing: "start a thread", source };
         service.settle_closed().map_err(failed)?;
-        service.note_leases(ended).map_err(failed)?;
+        service.store_leases(ended).map_err(failed)?;
         Ok(Calls(service))
     }
 
@@ -86,7 +86,7 @@ impl Calls {
         &self.0
     }
 
-    /// Makes a call of `ClientProtocol`, once. A name of a moving instant means what it means now.
+    /// Makes a call of `ClientProtocol`, once. The name of a moving instant is resolved for this call alone.
     ///
     /// # Errors
     /// Those of the call.
@@ -112,15 +112,15 @@ impl Calls {
     /// # Errors
     /// `FileNotFoundException`, `AccessControlException` and others.
     pub fn read(&self, user: &RemoteUser, path: &str) -> Result<ReadHandle, Exception> {
-        let looked = self.0.names.look(context(user), path)?;
+        let resolved = self.0.names.resolve(context(user), path)?;
         let failed = |error| Exception::of(error, path);
-        must_be_file(&looked.fs.stat(&looked.target).map_err(failed)?.attr, path)?;
-        let file = looked.fs.open(&looked.target, OpenFlags::READ).map_err(failed)?;
+        must_be_file(&resolved.fs.stat(&resolved.target).map_err(failed)?.attr, path)?;
+        let file = resolved.fs.open(&resolved.target, OpenFlags::READ).map_err(failed)?;
         let size = file.stat().map_err(failed)?.attr.size;
         Ok(ReadHandle { file, size, path: path.to_owned() })
     }
 
-    /// Makes a file and opens it to write; the call is `create`.
+    /// Creates a file and opens it to write; the call is `create`.
     ///
     /// # Errors
     /// Those of the call.
@@ -130,7 +130,7 @@ impl Calls {
         self.writing(user, inode, &request.src, &request.client_name)
     }
 
-    /// Opens a file to write on at its end; the call is `append`.
+    /// Opens a file to append; the call is `append`.
     ///
     /// # Errors
     /// Those of the call.
@@ -168,19 +168,19 @@ impl Calls {
         Ok(sums.checksum())
     }
 
-    /// The same path with the exact instant in place of one whose name moves.
+    /// The same path with an exact instant in place of a moving one.
     ///
     /// # Errors
-    /// Those of finding out what the path names.
+    /// Those of resolving the path.
     pub fn pinned(&self, user: &RemoteUser, path: &str) -> Result<String, Exception> {
         let ParsedPath::Past(past) = place(path)? else { return Ok(path.to_owned()) };
-        let looked = self.0.names.look(context(user), path)?;
-        let Some(at) = looked.fs.view().at else { return Ok(path.to_owned()) };
+        let resolved = self.0.names.resolve(context(user), path)?;
+        let Some(at) = resolved.fs.view().at else { return Ok(path.to_owned()) };
         Ok(paths::pinned(&past, &frieze_client::Hlc(at).to_string()))
     }
 }
 
-/// A file that is read.
+/// A file that is open to read.
 #[derive(Debug)]
 pub struct ReadHandle {
     file: File,
@@ -197,33 +197,32 @@ impl ReadHandle {
     /// Fills `into` with the bytes at `offset`.
     ///
     /// # Errors
-    /// `IOException`: the file has become shorter, or its server is away.
+    /// `IOException`: the file has become shorter, or its server does not answer.
     pub fn fill(&self, offset: u64, into: &mut [u8]) -> Result<(), Exception> {
         let count = self.file.read_at(offset, into).map_err(|error| Exception::of(error, &self.path))?;
         if count == into.len() { Ok(()) } else { Err(shorter(&self.path)) }
     }
 }
 
-/// A file that is written, from its beginning or on at its end, by the one who has its lease. Dropped, it is closed, with
-/// everything that was put into it.
+/// A file that is open to write, under a lease. Dropped, it is closed, with everything that was written.
 pub struct WriteHandle {
     service: Arc<Service>,
-    /// Taken when it is closed.
+    /// Taken by `close`.
     lease: Option<Arc<FileLease>>,
 }
 
 impl WriteHandle {
-    /// Puts bytes behind those before. They are in the file for every reader when it returns.
+    /// Appends bytes. They are in the file for every reader when this returns.
     ///
     /// # Errors
-    /// `LeaseExpiredException`: somebody took the file over. Others as of any write.
+    /// `LeaseExpiredException`: another client took the file over. Others as of any write.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), Exception> {
         let lease = self.lease.as_ref().expect("it is open until it is dropped");
         let mut progress = lease.writing()?;
         lease.file.write_at(progress.next, bytes).map_err(|error| Exception::of(error, &lease.path))?;
         progress.next += bytes.len() as u64;
         drop(progress);
-        // It is heard of: nobody takes the file over because its writer was silent.
+        // Renews the lease: its holder is not silent.
         self.service.writers.leases.held(lease.inode, &lease.path, &lease.holder).map(|_| ())
     }
 
@@ -247,7 +246,7 @@ impl Drop for WriteHandle {
     }
 }
 
-/// Asked by somebody whose program is not known.
+/// The context of a caller whose program is unknown.
 fn context(user: &RemoteUser) -> CallContext<'_> {
     CallContext { user, program: b"" }
 }

@@ -1,13 +1,14 @@
-//! Checksums that writers sent, kept to be sent to readers again.
+//! Cache of the checksums that writers sent, for readers.
 //!
-//! A writer sends a checksum for each 512 bytes, and a reader compares with such. Kept, they need not be made again, and the bytes between
-//! them need not come into the process at all ([`crate::block_sender`]). They are made again where they are not here: after a restart, or when others
-//! took their room.
+//! A writer sends a checksum for each 512 bytes, and a reader compares with the same. From the cache they need not be
+//! computed again, and the bytes between them need not enter the process ([`crate::block_sender`]). They are computed
+//! again on a miss: after a restart, or after eviction.
 //!
-//! Guarantees: what is kept for a record was compared with its bytes when they came, or when they were read and verified. Bounded: the
-//! oldest goes first. A file of which a reader did not say that all was well is read and verified by the server the next time, which finds
-//! damage, mends it or names it, as for every other client ([`ChecksumCache::doubt`]).
-//! Leaves to others: what a checksum is ([`crate::transfer`]).
+//! Guarantees: cached checksums were compared with the bytes of their record when these arrived, or when they were read
+//! and verified. The cache is bounded; the oldest entry is evicted first. If a reader of a file does not report
+//! success, the server reads and verifies the file the next time, which finds damage, repairs it or names it, as for
+//! every other client ([`ChecksumCache::doubt`]).
+//! Leaves to others: the format of a checksum ([`crate::transfer`]).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,32 +18,32 @@ use frieze_client::Hlc;
 
 use crate::transfer::{CHUNK_BYTES, SUM_BYTES};
 
-/// What is kept, of all files.
+/// The cache, for all files.
 #[derive(Debug, Default)]
 pub(crate) struct ChecksumCache(Mutex<CacheEntries>);
 
 #[derive(Debug, Default)]
 struct CacheEntries {
     records: FastMap<ChecksumKey, Arc<[u8]>>,
-    /// In the order they came.
+    /// In order of insertion.
     order: VecDeque<ChecksumKey>,
     bytes: usize,
     doubted: FastSet<InodeId>,
-    /// In the order they were doubted.
+    /// In order of insertion.
     doubts: VecDeque<InodeId>,
 }
 
-/// Bytes that were written to a file at once.
+/// A record: bytes that were written to a file at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChecksumKey {
     pub(crate) inode: InodeId,
     pub(crate) stamp: Hlc,
-    /// Where in the file it begins.
+    /// Offset in the file.
     pub(crate) start: u64,
 }
 
 impl ChecksumCache {
-    /// Keeps the checksums of a record, from its beginning on.
+    /// Caches the checksums of a record, from its beginning.
     pub(crate) fn put(&self, record: ChecksumKey, sums: &[u8]) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -59,7 +60,7 @@ impl ChecksumCache {
         }
     }
 
-    /// Keeps checksums `skip` bytes from the beginning of a record, if those of all before are here.
+    /// Caches checksums `skip` bytes from the beginning of a record, if those before them are cached.
     pub(crate) fn put_at(&self, record: ChecksumKey, skip: u64, sums: &[u8]) {
         if skip == 0 {
             return self.put(record, sums);
@@ -71,7 +72,7 @@ impl ChecksumCache {
         }
     }
 
-    /// Appends the checksums of `len` bytes of a record, `skip` bytes from its beginning; false if they are not here.
+    /// Appends the checksums of `len` bytes of a record, `skip` bytes from its beginning; false on a miss.
     pub(crate) fn add_to(&self, out: &mut Vec<u8>, record: &ChecksumKey, skip: u64, len: usize) -> bool {
         let span = CHUNK_BYTES as usize;
         let Some(sums) = self.lock().records.get(record).cloned() else { return false };
@@ -82,7 +83,7 @@ impl ChecksumCache {
         found.is_some()
     }
 
-    /// Somebody read the file and did not say that all was well.
+    /// Marks a file whose reader did not report success.
     pub(crate) fn doubt(&self, inode: InodeId) {
         let mut state = self.lock();
         if state.doubted.insert(inode) {
@@ -95,7 +96,7 @@ impl ChecksumCache {
         }
     }
 
-    /// True if the file has to be verified when it is read now; not the next time, unless it is doubted again.
+    /// True if the next read of the file has to verify it. Clears the mark.
     pub(crate) fn take_doubt(&self, inode: InodeId) -> bool {
         let mut state = self.lock();
         let is_doubted = state.doubted.remove(&inode);
@@ -112,9 +113,9 @@ impl ChecksumCache {
 
 /// Checksums of 4 GiB.
 const BYTES_MAX: usize = 32 << 20;
-/// What an entry takes beside its checksums, about.
+/// Approximate size of an entry without its checksums.
 const ENTRY_BYTES: usize = 128;
-/// Files doubted at a time. Who reads on in the midst of a file says nothing, and is no cause of worry.
+/// Marked files at most. A reader that stops early reports nothing, and is no sign of damage.
 const DOUBTS_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -127,12 +128,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_found_span_by_span() {
-        let kept = ChecksumCache::default();
+        let cache = ChecksumCache::default();
         let sums: Vec<u8> = (0..40).collect();
-        kept.put(record(1), &sums);
+        cache.put(record(1), &sums);
         let found = |record: ChecksumKey, skip, len| {
             let mut out = Vec::new();
-            kept.add_to(&mut out, &record, skip, len).then_some(out)
+            cache.add_to(&mut out, &record, skip, len).then_some(out)
         };
         assert_eq!(found(record(1), 0, 5120), Some(sums.clone()));
         assert_eq!(found(record(1), 0, 4609), Some(sums.clone()), "the last may be of less");
@@ -141,23 +142,23 @@ mod tests {
         assert_eq!(found(record(1), 1024, 4609), None, "more than there is");
         assert_eq!(found(record(2), 0, 512), None);
         assert_eq!(found(ChecksumKey { start: 0, ..record(1) }, 0, 512), None);
-        kept.put_at(record(1), 512, &[7; 4]);
+        cache.put_at(record(1), 512, &[7; 4]);
         assert_eq!(found(record(1), 0, 5120), Some(sums.clone()), "there are others already");
-        kept.put_at(record(1), 5120, &[7; 8]);
+        cache.put_at(record(1), 5120, &[7; 8]);
         assert_eq!(found(record(1), 4608, 1536), Some([&sums[36..], &[7; 8]].concat()), "what follows is added");
-        kept.put_at(record(3), 512, &[7; 4]);
+        cache.put_at(record(3), 512, &[7; 4]);
         assert_eq!(found(record(3), 512, 512), None, "its beginning is not here");
-        kept.put(record(1), &[9; 8]);
+        cache.put(record(1), &[9; 8]);
         assert_eq!(found(record(1), 512, 512), Some(vec![9; 4]));
     }
 
     #[test]
     fn the_oldest_goes_when_there_is_no_room() {
-        let kept = ChecksumCache::default();
+        let cache = ChecksumCache::default();
         let sums = vec![1; 1 << 20];
-        (0..40).for_each(|number| kept.put(record(number), &sums));
-        (35..40).for_each(|number| kept.put(record(number), &sums));
-        let state = kept.lock();
+        (0..40).for_each(|number| cache.put(record(number), &sums));
+        (35..40).for_each(|number| cache.put(record(number), &sums));
+        let state = cache.lock();
         assert_eq!(state.records.len(), 31);
         assert_eq!(state.bytes, 31 * (sums.len() + ENTRY_BYTES));
         assert!(state.records.contains_key(&record(39)) && !state.records.contains_key(&record(8)));
@@ -165,14 +166,14 @@ mod tests {
 
     #[test]
     fn a_doubt_lasts_until_the_file_is_read() {
-        let kept = ChecksumCache::default();
-        kept.doubt(InodeId(1));
-        kept.doubt(InodeId(1));
-        assert!(!kept.take_doubt(InodeId(2)));
-        assert!(kept.take_doubt(InodeId(1)));
-        assert!(!kept.take_doubt(InodeId(1)));
-        (0..5000).for_each(|number| kept.doubt(InodeId(number)));
-        assert_eq!(kept.lock().doubted.len(), DOUBTS_MAX);
-        assert!(kept.take_doubt(InodeId(4999)) && !kept.take_doubt(InodeId(0)));
+        let cache = ChecksumCache::default();
+        cache.doubt(InodeId(1));
+        cache.doubt(InodeId(1));
+        assert!(!cache.take_doubt(InodeId(2)));
+        assert!(cache.take_doubt(InodeId(1)));
+        assert!(!cache.take_doubt(InodeId(1)));
+        (0..5000).for_each(|number| cache.doubt(InodeId(number)));
+        assert_eq!(cache.lock().doubted.len(), DOUBTS_MAX);
+        assert!(cache.take_doubt(InodeId(4999)) && !cache.take_doubt(InodeId(0)));
     }
 }

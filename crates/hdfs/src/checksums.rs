@@ -1,15 +1,15 @@
 //! Checksums of whole blocks, by which Hadoop's clients compare files (`hdfs dfs -checksum`, DistCp).
 //!
-//! Two kinds: the MD5 over the CRC32C of each 512 bytes, of which a client takes the MD5 over all blocks; and the CRC32C of the
-//! block as a whole, which a client combines with those of the others, so that it does not depend on how a file is cut into
-//! blocks. frieze keeps checksums of its own blocks: these are computed from the bytes.
+//! Two kinds: the MD5 over the CRC32C of each 512 bytes, of which a client computes the MD5 over all blocks; and the
+//! CRC32C of the block, which a client combines with those of other blocks, so that it does not depend on block
+//! boundaries. frieze stores checksums of other spans: these are computed from the bytes.
 
 use frieze_base::{Crc, crc32c};
 
 use crate::proto::{BlockChecksumOptions, OpBlockChecksumResponse, block_checksum, checksum};
 use crate::transfer::CHUNK_BYTES;
 
-/// What of a block a client wants.
+/// The checksum that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChecksumRequest {
     /// The MD5 over its CRCs.
@@ -19,7 +19,7 @@ pub(crate) enum ChecksumRequest {
 }
 
 impl ChecksumRequest {
-    /// As a client names it; `None` if it is another kind than these, or in stripes, which only erasure-coded files have.
+    /// Parses a request; `None` for another kind, or for stripes, which only erasure-coded files have.
     pub(crate) fn read(options: Option<&BlockChecksumOptions>) -> Option<ChecksumRequest> {
         let Some(options) = options else { return Some(ChecksumRequest::Md5OfCrcs) };
         match options.block_checksum_type.unwrap_or(block_checksum::MD5_OF_CRCS) {
@@ -30,13 +30,13 @@ impl ChecksumRequest {
     }
 }
 
-/// The checksum of a block, taken piece by piece.
+/// Computes the checksum of a block, piece by piece.
 pub(crate) struct BlockChecksummer {
     wanted: ChecksumRequest,
     md5: md5::Context,
     /// Of all bytes.
     crc: Crc,
-    /// Of the last span, which is not full yet, and how many bytes it has.
+    /// Of the incomplete last span, and its bytes.
     span: Crc,
     span_len: usize,
 }
@@ -68,7 +68,7 @@ impl BlockChecksummer {
         self.span_len = last.len();
     }
 
-    /// The answer to the client.
+    /// The response to the client.
     pub(crate) fn response(mut self) -> OpBlockChecksumResponse {
         if self.span_len > 0 {
             self.end_span();
@@ -101,16 +101,16 @@ impl BlockChecksummer {
     }
 }
 
-/// The checksum of a file, as clients tell it.
+/// The checksum of a file, as clients report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChecksum {
-    /// Its name: what it is of what.
+    /// Name of the algorithm.
     pub algorithm: String,
-    /// As it is compared.
+    /// The value.
     pub bytes: Vec<u8>,
 }
 
-/// The checksum of a file, taken block by block: what a client makes of those of the blocks when it asks for each.
+/// Computes the checksum of a file, block by block, as a client does from those of the blocks.
 #[derive(Default)]
 pub(crate) struct FileChecksummer {
     block: Option<BlockChecksummer>,
@@ -118,7 +118,7 @@ pub(crate) struct FileChecksummer {
 }
 
 impl FileChecksummer {
-    /// What is added from now on is of the next block.
+    /// Begins the next block.
     pub(crate) fn begin_block(&mut self) {
         let before = self.block.replace(BlockChecksummer::new(ChecksumRequest::Md5OfCrcs));
         self.blocks.extend(before.into_iter().flat_map(BlockChecksummer::md5));
@@ -133,10 +133,11 @@ impl FileChecksummer {
     pub(crate) fn checksum(mut self) -> FileChecksum {
         self.blocks.extend(self.block.take().into_iter().flat_map(BlockChecksummer::md5));
         let count = self.blocks.len() / 16;
-        // Of one block it is not said how many CRCs one may have, and of none nothing.
+        // A single block does not define the number of CRCs in a block, and no block defines nothing.
         let crcs = if count > 1 { crate::blocks::BLOCK_BYTES / u64::from(CHUNK_BYTES) } else { 0 };
         let (span, kind) = if count == 0 { (0, "CRC32") } else { (CHUNK_BYTES, "CRC32C") };
-        // Clients take it over the buffer that they collected the blocks' in, which begins with 32 bytes and doubles.
+        // Clients hash the whole buffer that they collected the blocks' checksums in, which begins with 32 bytes and
+        // doubles.
         self.blocks.resize(self.blocks.len().next_power_of_two().max(32), 0);
         let md5 = md5::compute(&self.blocks);
         let bytes = [span.to_be_bytes().as_slice(), &crcs.to_be_bytes(), &md5.0].concat();

@@ -1,6 +1,6 @@
-//! Joining files: the bytes of several are shared behind those of one, and their names go.
+//! Joins files: shares the bytes of several behind those of one, and removes their names.
 //!
-//! Nothing is copied, and it is one change: what fails leaves everything as it was.
+//! No bytes are copied, and it is one change: a failure leaves everything as it was.
 
 use frieze_client::{InodeId, OpenFlags, Target};
 
@@ -11,7 +11,7 @@ use crate::file_writers::FileWriters;
 use crate::proto::ConcatRequest;
 use crate::remote_user::CallContext;
 
-/// Joins files, in the order they are named in.
+/// Joins files, in the order of the request.
 pub(crate) fn concat(
     names: &FileNames,
     writers: &FileWriters,
@@ -44,5 +44,5 @@ pub(crate) fn concat(
     target.close().map_err(failed)
 }
 
-/// Files that are joined to another at once.
+/// Files joined by one call.
 const SOURCES_MAX: usize = 1024;

@@ -1,8 +1,8 @@
-//! Connections of the data service: blocks are read and written.
+//! The data service: connections on which blocks are read and written.
 //!
-//! A block is written under a lease, which one door holds: what comes to another is handed on to that one ([`relay`]). The
-//! places that a client names behind this one are there for when it fails; nothing is sent to them, for copies are the chains'
-//! affair. For the same reason there is nothing to be copied to a place that a client takes in.
+//! A block is written under a lease of one gateway; a write that arrives at another is forwarded to that one
+//! ([`relay`]). The further locations in a client's pipeline are spares: nothing is sent to them, because chains
+//! replicate. For the same reason a client's request to copy a block to a new location copies nothing.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,13 +29,13 @@ use crate::transfer::{self, Operation};
 use crate::transfer_error::TransferError;
 use crate::transfer_responses::{forbid, refused, respond};
 
-/// Bytes that have come and are in no file yet, of all connections together.
+/// Bytes received and in no file yet, of all connections together.
 const BUDGET_BYTES: usize = 256 << 20;
-/// Bytes that are taken from a writer's socket at once.
+/// Bytes read from a writer's socket at once.
 const BUFFER_BYTES: usize = 512 << 10;
-/// How long a connection without a request is kept. A client throws it away after three seconds.
+/// How long a connection without a request is kept. A client drops it after three seconds.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// A client that neither takes nor sends anything for so long is gone: a writer sends a sign of life every 30 s.
+/// A client that neither reads nor sends for this long is lost: a writer sends a heartbeat every 30 s.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
 /// Requests of 1 MiB in flight.
 const DEPTH: usize = 4;
@@ -44,7 +44,7 @@ const DEPTH: usize = 4;
 pub(crate) struct DataService {
     service: Arc<Service>,
     reader: BlockReader,
-    /// Bytes that have arrived and are in no file yet.
+    /// Bytes received and in no file yet.
     budget: MemoryBudget,
     checksums: Arc<ChecksumCache>,
 }
@@ -87,7 +87,7 @@ impl DataService {
                 }
                 Operation::Question => {
                     let Some(answer) =
-                        self.service.writers.answer_peer(&transfer::message(&message, "question of a door")?)
+                        self.service.writers.answer_peer(&transfer::message(&message, "query of a gateway")?)
                     else {
                         return Ok(());
                     };
@@ -109,7 +109,7 @@ impl DataService {
         }
     }
 
-    /// Sends a range of a block. True if the connection can go on.
+    /// Sends a range of a block. True if the connection can serve another request.
     fn read(
         &self,
         stream: &TcpStream,
@@ -137,7 +137,7 @@ impl DataService {
         self.reader.send(stream, reader, (&file, &pass), request, end)
     }
 
-    /// Sends the checksum of a block. True if the connection can go on.
+    /// Sends the checksum of a block. True if the connection can serve another request.
     fn checksum(
         &self,
         stream: &TcpStream,
@@ -152,7 +152,7 @@ impl DataService {
             respond(stream, &refused(status::ERROR_UNSUPPORTED, "frieze has no checksums of that kind"))?;
             return Ok(true);
         };
-        // Of a part of a file the client names the part of its last block.
+        // For a part of a file the client names the length within its last block.
         let named = request.header.as_ref().and_then(|header| header.block.as_ref()?.num_bytes);
         let len = named.unwrap_or(pass.len).min(pass.len);
         let mut sums = BlockChecksummer::new(wanted);
@@ -175,7 +175,7 @@ impl DataService {
         Ok(true)
     }
 
-    /// A writer brings another place into its pipeline. What is acknowledged is in the file: there is nothing to copy.
+    /// A writer adds a location to its pipeline. What is acknowledged is in the file: there is nothing to copy.
     fn copy(
         &self,
         stream: &TcpStream,
@@ -189,7 +189,7 @@ impl DataService {
         Ok(true)
     }
 
-    /// Takes a block. True if the connection can go on.
+    /// Receives a block. True if the connection can serve another request.
     fn write(
         &self,
         stream: &TcpStream,
@@ -202,8 +202,8 @@ impl DataService {
         let Some(pass) = self.pass(base) else { return forbid(stream) };
         guest.belongs_to(pass.uid)?;
         guarded_reader::resize(reader, BUFFER_BYTES)?;
-        if pass.lease != 0 && !self.is_own(&pass.door) {
-            return relay::relay(stream, reader, &pass.door, message).map(|()| false).map_err(TransferError::from);
+        if pass.lease != 0 && !self.is_own(&pass.gateway) {
+            return relay::relay(stream, reader, &pass.gateway, message).map(|()| false).map_err(TransferError::from);
         }
         let Some(lease) = self.service.writers.leases.numbered(pass.inode, pass.lease) else {
             respond(stream, &refused(status::ERROR, "the file is not open for writing any more"))?;
@@ -223,13 +223,13 @@ impl DataService {
         transfer.receive(stream, reader, &self.budget).map(|()| true)
     }
 
-    /// True if the lease was given by this door.
-    fn is_own(&self, door: &str) -> bool {
+    /// True if this gateway gave the lease.
+    fn is_own(&self, gateway: &str) -> bool {
         let data = self.service.locator.data;
-        door.parse::<SocketAddr>().is_ok_and(|at| at.port() == data.port && self.service.locator.is_here(at.ip()))
+        gateway.parse::<SocketAddr>().is_ok_and(|at| at.port() == data.port && self.service.locator.is_here(at.ip()))
     }
 
-    /// What a transfer may, if its token says so of this block.
+    /// What a transfer may do, if its token is valid for the block of the request.
     fn pass(&self, header: Option<&BaseHeader>) -> Option<Pass> {
         let header = header?;
         let pass = self.service.locator.mint.verify(header.token.as_ref()?, wall_ns())?;
@@ -237,7 +237,7 @@ impl DataService {
         (named == block_id(pass.inode, pass.start)).then_some(pass)
     }
 
-    /// The file system as the pass has it.
+    /// The file system at the instant and for the user of the pass.
     fn view(&self, pass: &Pass) -> Fs {
         let caller = Caller { uid: pass.uid, gid: pass.gid, groups: pass.groups.clone() };
         let mut fs = self.service.names.client.fs().as_caller(caller);

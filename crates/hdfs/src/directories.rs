@@ -1,13 +1,13 @@
-//! Making directories.
+//! Creating directories.
 
 use frieze_client::{Error, FileKind, Fs, InodeId, Reason, Target};
 
 use crate::exception::Exception;
 use crate::paths::split;
 
-/// Makes the directories on the way to `path`, and that one.
+/// Creates the directory `path` and its missing parents.
 pub(crate) fn make_directories(fs: &Fs, path: &[u8], mode: u32, shown: &str) -> Result<(), Exception> {
-    // Most often only the last one is missing.
+    // Usually only the last one is missing.
     let mut missing: Vec<&[u8]> = Vec::new();
     let mut next = path;
     loop {
@@ -33,7 +33,7 @@ pub(crate) fn make_directories(fs: &Fs, path: &[u8], mode: u32, shown: &str) -> 
     Ok(())
 }
 
-/// Makes one directory, or finds it.
+/// Creates one directory, unless it exists.
 pub(crate) fn make_directory(fs: &Fs, path: &[u8], mode: u32) -> Result<(), Error> {
     if path == b"/" {
         return Ok(());

@@ -1,35 +1,36 @@
-//! What keeps a gateway from opening.
+//! Errors of opening a gateway.
 
 use std::io;
 
-/// What keeps the door from opening.
+/// Why the gateway cannot open.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is none, or cannot be listened on.
+    /// The address is invalid, or cannot be listened on.
     #[error("cannot listen for Hadoop clients on {address}: {source}")]
     Listen {
-        /// As it was given.
+        /// As configured.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It lies beyond this machine, where the kernel cannot prove callers.
+    /// The address is reachable from other machines, where the kernel cannot prove callers.
     #[error(
-        "refusing to listen for Hadoop clients on {address}: beyond this machine nothing proves who they are; listen on 127.0.0.1, or say --hdfs-trust-names to believe every name but root"
+        "refusing to listen for Hadoop clients on {address}: beyond this machine the kernel \
+         cannot prove callers; listen on 127.0.0.1, or pass --hdfs-trust-names to believe every name but root"
     )]
     Beyond {
-        /// As it was given.
+        /// As configured.
         address: String,
     },
     /// Its own server does not answer.
     #[error(transparent)]
     Client(#[from] frieze_client::Error),
-    /// The system lacks something.
+    /// A system call failed.
     #[error("cannot {doing}: {source}")]
     System {
-        /// What was to be done.
+        /// What it was for.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

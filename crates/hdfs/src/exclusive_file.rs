@@ -1,4 +1,4 @@
-//! A file that a call changes: no other client writes it.
+//! A file that a call is about to change: no other client writes it.
 
 use frieze_client::{Attr, Fs, Target};
 
@@ -8,14 +8,14 @@ use crate::file_names::FileNames;
 use crate::file_writers::FileWriters;
 use crate::remote_user::CallContext;
 
-/// A file that is to be changed: by whom, which name, what it is.
+/// A file to change, as the caller sees it.
 pub(crate) struct ExclusiveFile {
     pub(crate) fs: Fs,
     pub(crate) target: Target,
     pub(crate) attr: Attr,
 }
 
-/// A file that is to be changed, and that nobody else writes.
+/// Resolves a file to change, and checks that no other client writes it.
 pub(crate) fn exclusive_file(
     names: &FileNames,
     writers: &FileWriters,
@@ -33,7 +33,7 @@ pub(crate) fn file_to_change(
     context: CallContext<'_>,
     path: &str,
 ) -> Result<ExclusiveFile, Exception> {
-    let target = Target { follow: true, ..names.change(context, path)? };
+    let target = Target { follow: true, ..names.resolve_for_change(context, path)? };
     let fs = names.fs(context);
     let attr = fs.stat(&target).map_err(|error| Exception::of(error, path))?.attr;
     must_be_file(&attr, path)?;

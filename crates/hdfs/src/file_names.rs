@@ -1,4 +1,4 @@
-//! The context of calls about names: what a path means to a caller, and how a file is described to one.
+//! The context of calls about names: what a path means to a caller, and how attributes are reported to one.
 
 use frieze_client::{Attr, Client, FileKind, Fs, InodeId, Reason, Target};
 
@@ -19,13 +19,13 @@ pub(crate) struct FileNames {
 }
 
 impl FileNames {
-    /// The file system for the caller. What it makes belongs to the group of its directory, as in HDFS.
+    /// The file system for the caller. A new file belongs to the group of its directory, as in HDFS.
     pub(crate) fn fs(&self, context: CallContext<'_>) -> Fs {
         self.client.fs().as_caller(context.user.account.caller.clone()).sharing_group()
     }
 
-    /// What a path means. One by the number of a file means the path that it has now, to who may list its directory: refusals on the way
-    /// name names, and a number is to tell nobody one that he could not have listed.
+    /// Parses a path. A path by inode number means the current path of that inode, if the caller may list its
+    /// directory: otherwise an error message on the way would reveal a name.
     fn place(&self, context: CallContext<'_>, path: &str) -> Result<ParsedPath, Exception> {
         let Some((number, rest)) = numbered(path) else { return place(path) };
         let gone = || Exception::not_found(format!("File for given inode path does not exist: {path}"));
@@ -38,11 +38,11 @@ impl FileNames {
         place(&format!("{now}{rest}"))
     }
 
-    /// What a path names, to look at: a view and a target there.
+    /// What a path names, for reading: a view and a target in it.
     ///
     /// # Errors
-    /// As what the path needs looked up.
-    pub(crate) fn look(&self, context: CallContext<'_>, path: &str) -> Result<ResolvedPath, Exception> {
+    /// As resolving the path.
+    pub(crate) fn resolve(&self, context: CallContext<'_>, path: &str) -> Result<ResolvedPath, Exception> {
         let fs = self.fs(context);
         match self.place(context, path)? {
             ParsedPath::Now(path) => Ok(ResolvedPath { fs, target: Target::path(path), shows: DirectoryView::Names }),
@@ -60,18 +60,19 @@ impl FileNames {
         }
     }
 
-    /// What a path names, to change it; its last name is not followed.
+    /// What a path names, for a change; its last name is not followed.
     ///
     /// # Errors
     /// `SnapshotAccessControlException` for the past.
-    pub(crate) fn change(&self, context: CallContext<'_>, path: &str) -> Result<Target, Exception> {
+    pub(crate) fn resolve_for_change(&self, context: CallContext<'_>, path: &str) -> Result<Target, Exception> {
         match self.place(context, path)? {
             ParsedPath::Now(path) => Ok(Target::under(InodeId::ROOT, path)),
             ParsedPath::At(_) | ParsedPath::Snapshots(_) | ParsedPath::Past(_) => Err(Exception::past_of(path)),
         }
     }
 
-    /// A file as clients know it, under a name in a directory; no name for the file that was asked for.
+    /// The attributes of a file as clients get them, under a name in a directory; an empty name for the file of the
+    /// request itself.
     pub(crate) fn status(&self, attr: &Attr, name: &[u8]) -> HdfsFileStatus {
         let is_directory = attr.kind() == FileKind::Directory;
         HdfsFileStatus {
@@ -96,7 +97,7 @@ impl FileNames {
         }
     }
 
-    /// Whether who asks is the superuser, or who runs this door.
+    /// Checks that the caller is the superuser, or the user that runs this gateway.
     ///
     /// # Errors
     /// `AccessControlException`.
@@ -111,24 +112,24 @@ impl FileNames {
     }
 }
 
-/// What a path names.
+/// The meaning of a path.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
     /// The view.
     pub(crate) fs: Fs,
     /// The file there.
     pub(crate) target: Target,
-    /// What it shows if it is a directory.
+    /// What it lists, if it is a directory.
     pub(crate) shows: DirectoryView,
 }
 
-/// What a directory shows when it is listed.
+/// What a directory lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DirectoryView {
-    /// The names in it.
+    /// Its names.
     Names,
-    /// The instants that have a name: it is the `.at` of the directory.
+    /// The named instants: it is the `.at` of the directory.
     Instants,
-    /// Its snapshots: it is the `.snapshot` of the directory.
+    /// The snapshots: it is the `.snapshot` of the directory.
     Snapshots,
 }

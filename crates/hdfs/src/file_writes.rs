@@ -1,7 +1,8 @@
-//! Calls that write files: who opens one gets a lease, then block after block, and completes it.
+//! Calls that write files: a client that opens one gets a lease, then block after block, and completes it.
 //!
-//! frieze has no blocks. A client is told of one that begins where it is in the file, and what it sends is written there at once
-//! (`data_service`): what is acknowledged is in the file, for readers at any door. The calls here keep the books.
+//! frieze has no blocks. A client gets one that begins at its position in the file, and what it sends is written there
+//! at once ([`crate::block_writer`]): what is acknowledged is in the file, for readers at any gateway. The calls here
+//! keep the state of the lease.
 
 use frieze_client::{CreateMode, FileKind, OpenFlags, Reason, Target};
 
@@ -32,14 +33,14 @@ pub(crate) struct FileWrites<'s> {
 }
 
 impl FileWrites<'_> {
-    /// Makes a file to write. One that is there is replaced if that is wanted.
+    /// Creates a file. An existing one is replaced if the request says so.
     pub(crate) fn create(
         &self,
         context: CallContext<'_>,
         request: &proto::CreateRequest,
     ) -> Result<proto::CreateResponse, Exception> {
         let path = &request.src;
-        let target = self.names.change(context, path)?;
+        let target = self.names.resolve_for_change(context, path)?;
         check_wanted(request)?;
         let (mode, umask) = new_mode(request.masked.as_ref(), request.unmasked.as_ref(), 0o644);
         let fs = self.names.fs(context).with_umask(umask);
@@ -55,7 +56,7 @@ impl FileWrites<'_> {
             };
             match made {
                 Ok((file, replaced)) => {
-                    // Whoever wrote what was there writes it no more.
+                    // The writer of the replaced file loses its lease.
                     replaced.and_then(|replaced| self.writers.leases.end(replaced.0));
                     break file;
                 }
@@ -67,7 +68,9 @@ impl FileWrites<'_> {
                     }
                     make_directories(&fs, parent, PARENT_MODE, path)?;
                 }
-                Err(error) if error.reason() == Reason::Exists => return Err(self.taken(context, request, &target)),
+                Err(error) if error.reason() == Reason::Exists => {
+                    return Err(self.exists_exception(context, request, &target));
+                }
                 Err(error) if error.reason() == Reason::IsDirectory => {
                     return Err(Exception::already_exists(format!("{path} already exists as a directory")));
                 }
@@ -85,8 +88,8 @@ impl FileWrites<'_> {
         Ok(proto::CreateResponse { fs: Some(status) })
     }
 
-    /// Why a file is not made whose name is taken.
-    fn taken(&self, context: CallContext<'_>, request: &proto::CreateRequest, target: &Target) -> Exception {
+    /// The exception for a name that exists.
+    fn exists_exception(&self, context: CallContext<'_>, request: &proto::CreateRequest, target: &Target) -> Exception {
         let path = &request.src;
         match self.names.fs(context).stat(target).map(|found| found.attr) {
             Ok(attr) if attr.kind() == FileKind::Directory => {
@@ -97,13 +100,13 @@ impl FileWrites<'_> {
                     return writes;
                 }
             }
-            // It was there.
+            // It existed a moment ago.
             Err(_) => {}
         }
         Exception::already_exists(format!("{path} for client {} already exists", request.client_name))
     }
 
-    /// Opens a file to write on at its end.
+    /// Opens a file to append.
     pub(crate) fn append(
         &self,
         context: CallContext<'_>,
@@ -114,7 +117,7 @@ impl FileWrites<'_> {
         let ExclusiveFile { fs, attr, .. } =
             exclusive_file(self.names, self.writers, context, path, &request.client_name)?;
         let file = fs.open(&Target::inode(frieze_client::InodeId(attr.inode)), OpenFlags::WRITE).map_err(failed)?;
-        // Only who may write takes it from a writer that has been silent.
+        // Only a caller that may write takes the file from a silent writer.
         self.writers.leases.end(attr.inode);
         let holder = context.holder(&request.client_name);
         let (inode, block_bytes) = (attr.inode, blocks::BLOCK_BYTES);
@@ -126,10 +129,10 @@ impl FileWrites<'_> {
             self.writers.close(lease, None)?;
             return Err(refused);
         }
-        // Where it ends is asked when nobody else writes it any more.
+        // The end is read when no other client writes any more.
         let attr = lease.file.stat().map_err(failed)?.attr;
         lease.writing()?.next = attr.size;
-        // Without a block the client asks for a new one, which begins where the file ends.
+        // Without a block the client requests a new one, which begins at the end of the file.
         Ok(proto::AppendResponse { block: None, stat: Some(self.names.status(&attr, b"")) })
     }
 
@@ -144,20 +147,22 @@ impl FileWrites<'_> {
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.previous.as_ref())?;
         if progress.next > 0 {
-            // Here a client hears why there is no room, and not where it sends bytes; the first chunk came with the file.
+            // Here a client gets the reason for a lack of space, and not where it sends bytes; the first chunk was
+            // granted with the file.
             let granted = lease.file.prepare_write(progress.next, lease.block_bytes);
             granted.map_err(|error| Exception::of(error, &request.src))?;
         }
         let block = OpenBlock { start: progress.next, generation: self.writers.next_generation(), received: 0 };
         progress.block = Some(block);
-        self.writers.leases.note_block(&lease, &mut progress);
+        self.writers.leases.update_record(&lease, &mut progress);
         let wishes = PlacementHints { favored: &request.favored_nodes, excluded: &request.exclude_nodes };
-        let places = self.locator.places_to_write(context.reader(), wishes);
+        let places = self.locator.locations_to_write(context.reader(), wishes);
         Ok(BlockResponse { block: Some(self.locator.writable(context.reader(), &lease, block, 0, &places)) })
     }
 
-    /// More places for a block that is being written, behind those that its writer has. There is nothing to be copied to them.
-    pub(crate) fn additional_place(
+    /// Further locations for a block that is being written, behind those that its writer has. Nothing is copied to
+    /// them.
+    pub(crate) fn additional_location(
         &self,
         context: CallContext<'_>,
         request: &proto::GetAdditionalDatanodeRequest,
@@ -169,7 +174,7 @@ impl FileWrites<'_> {
         let block =
             is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
         let known = [request.existings.as_slice(), &request.excludes].concat();
-        let all = self.locator.places_to_write(context.reader(), PlacementHints { excluded: &known, favored: &[] });
+        let all = self.locator.locations_to_write(context.reader(), PlacementHints { excluded: &known, favored: &[] });
         let is_fresh = |place: &&BlockLocation| !known.iter().any(|node| is_named(node, &place.name));
         let fresh: Vec<BlockLocation> =
             all.iter().filter(is_fresh).take(request.num_additional_nodes as usize).cloned().collect();
@@ -187,7 +192,7 @@ impl FileWrites<'_> {
         Ok(BlockResponse { block: Some(located) })
     }
 
-    /// Gives up the block that was begun: the next one begins at the same place.
+    /// Abandons the block that was begun: the next one begins at the same place.
     pub(crate) fn abandon_block(
         &self,
         context: CallContext<'_>,
@@ -197,13 +202,13 @@ impl FileWrites<'_> {
         let mut progress = lease.writing()?;
         let named = required(request.b.clone())?;
         if let Some(block) = is_block(&lease, &progress, &named) {
-            progress.left_behind |= block.received > 0;
+            progress.has_abandoned_bytes |= block.received > 0;
             progress.block = None;
         }
         Ok(())
     }
 
-    /// Closes a file. What was sent of a block that was given up is cut off.
+    /// Closes a file. Bytes of an abandoned block are cut off.
     pub(crate) fn complete(
         &self,
         context: CallContext<'_>,
@@ -219,7 +224,7 @@ impl FileWrites<'_> {
         Ok(ResultResponse { result: true })
     }
 
-    /// What was sent is in the file already; `hsync` asks for the disk with its bytes.
+    /// Bytes that were sent are in the file already; `hsync` requests the flush with its bytes.
     pub(crate) fn fsync(&self, context: CallContext<'_>, request: &proto::FsyncRequest) -> Result<(), Exception> {
         let lease = held(self.writers, request.file_id.unwrap_or(0), &request.src, &context.holder(&request.client))?;
         lease.writing().map(|_| ())
@@ -238,11 +243,11 @@ impl FileWrites<'_> {
             is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
         let renewed = OpenBlock { generation: self.writers.next_generation(), ..block };
         let len = named.num_bytes.unwrap_or(0);
-        let places = self.locator.places_to_write(context.reader(), PlacementHints::default());
+        let places = self.locator.locations_to_write(context.reader(), PlacementHints::default());
         Ok(BlockResponse { block: Some(self.locator.writable(context.reader(), &lease, renewed, len, &places)) })
     }
 
-    /// The writer goes on with the block under its new generation.
+    /// Continues the block under its new generation.
     pub(crate) fn update_pipeline(
         &self,
         context: CallContext<'_>,
@@ -259,7 +264,7 @@ impl FileWrites<'_> {
         Ok(())
     }
 
-    /// Takes a file away from whoever writes it. True: it is closed.
+    /// Revokes the lease on a file. True: the file is closed.
     pub(crate) fn recover_lease(
         &self,
         context: CallContext<'_>,
@@ -291,11 +296,11 @@ fn check_wanted(request: &proto::CreateRequest) -> Result<(), Exception> {
     Ok(())
 }
 
-/// Somebody else makes and removes the same name again and again.
+/// Another client creates and removes the same name again and again.
 const ROUNDS_MAX: u32 = 8;
-/// Of directories that a file needs.
+/// Mode of the parents of a new file.
 const PARENT_MODE: u32 = 0o755;
 /// A block holds at least one checksum's bytes; HDFS by default wants 1 MiB.
 const BLOCK_BYTES_MIN: u64 = 512;
-/// The one policy that means none.
+/// The policy that stands for no erasure coding.
 const REPLICATION: &str = "REPLICATION";

@@ -1,4 +1,4 @@
-//! Reading frames and messages from a connection: memory grows with what arrives, not with what is announced.
+//! Reading frames and messages from a connection: memory grows with the bytes received, not with the length announced.
 
 use std::io::{self, Read};
 
@@ -19,7 +19,7 @@ pub(crate) fn read_or_end(reader: &mut impl Read, into: &mut [u8]) -> io::Result
     reader.read_exact(&mut into[first..]).map(|()| true)
 }
 
-/// Reads so many bytes. Memory is taken as they come, not as they are announced.
+/// Reads `len` bytes. The buffer grows as they arrive.
 pub(crate) fn read_frame(reader: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
     let mut frame = Vec::with_capacity(len.min(64 << 10));
     if reader.take(len as u64).read_to_end(&mut frame)? < len {
@@ -28,7 +28,7 @@ pub(crate) fn read_frame(reader: &mut impl Read, len: usize) -> io::Result<Vec<u
     Ok(frame)
 }
 
-/// A message with its length in front.
+/// Reads a message that its length precedes.
 pub(crate) fn read_message(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a message of an impossible length");
     let mut len = 0_usize;

@@ -1,7 +1,8 @@
-//! What a connection is read through: few bytes, for a short time, until it is known whose it is.
+//! The reader of a connection: a small buffer and a deadline until its user is known.
 //!
-//! Guarantees: whoever has proven nothing has a buffer of [`SMALL_BYTES`] and until a given moment, however slowly it sends.
-//! Leaves to others: what proves it, and how much is read at once from then on.
+//! Guarantees: a connection without proof of its user has a buffer of [`SMALL_BYTES`] and a fixed deadline, however
+//! slowly it sends.
+//! Leaves to others: the proof, and the size of later reads.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
@@ -11,17 +12,17 @@ use std::time::Duration;
 use frieze_client::mono;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Bytes of the buffer of a connection of which nothing is known, or that is silent.
+/// Buffer of a connection whose user is unknown, or that is silent.
 pub(crate) const SMALL_BYTES: usize = 4 << 10;
-/// How long a connection may take to say, or prove, whose it is.
+/// Time for a connection to prove its user.
 pub(crate) const PROOF_MAX: Duration = Duration::from_secs(10);
-/// A connection that is silent for so long gives its buffer back.
+/// A connection that is silent for this long returns its large buffer.
 const REST_AFTER: Duration = Duration::from_secs(5);
 
-/// What came in the buffer of before, then what the socket has.
+/// The rest of a former buffer, then the socket.
 pub(crate) type GuardedReader<'s> = BufReader<Chain<Cursor<Vec<u8>>, DeadlineSocket<'s>>>;
 
-/// A socket that is read until a moment at most, if there is one.
+/// A socket with a deadline for reads, if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct DeadlineSocket<'s> {
     stream: &'s TcpStream,
@@ -35,26 +36,26 @@ impl Read for DeadlineSocket<'_> {
             if left == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            // Less than a microsecond would be for ever.
+            // A timeout of less than a microsecond would mean none.
             self.stream.set_read_timeout(Some(Duration::from_nanos(left.max(1000))))?;
         }
         (&*self.stream).read(into)
     }
 }
 
-/// Reads a connection that has just begun: all that comes has to be there within [`PROOF_MAX`].
+/// The reader of a new connection: everything has to arrive within [`PROOF_MAX`].
 pub(crate) fn reader(stream: &TcpStream) -> GuardedReader<'_> {
     let reader = with_buffer(Vec::new(), DeadlineSocket { stream, until_ns: Cell::new(None) }, SMALL_BYTES);
     expire(&reader, PROOF_MAX);
     reader
 }
 
-/// What comes next has to be there after so long.
+/// Sets a deadline for what arrives next.
 pub(crate) fn expire(reader: &GuardedReader<'_>, after: Duration) {
     reader.get_ref().get_ref().1.until_ns.set(Some(mono().0 + after.as_nanos() as u64));
 }
 
-/// It is known whose the connection is: it may be silent for so long.
+/// The user is known: the connection may be silent for this long.
 ///
 /// # Errors
 /// The socket's.
@@ -64,10 +65,10 @@ pub(crate) fn admit(reader: &GuardedReader<'_>, silence: Duration) -> io::Result
     timed.stream.set_read_timeout(Some(silence))
 }
 
-/// Gives the reader a buffer of so many bytes. Nothing that came is lost.
+/// Gives the reader a buffer of this size. No received byte is lost.
 ///
 /// # Errors
-/// None of the socket, which is not asked.
+/// None of the socket, which is not read.
 pub(crate) fn resize(reader: &mut GuardedReader<'_>, bytes: usize) -> io::Result<()> {
     if reader.capacity() == bytes {
         return Ok(());
@@ -83,7 +84,7 @@ pub(crate) fn resize(reader: &mut GuardedReader<'_>, bytes: usize) -> io::Result
     Ok(())
 }
 
-/// A large buffer is given back if nothing comes for a while.
+/// Returns a large buffer if nothing arrives for a while.
 ///
 /// # Errors
 /// The socket's.
@@ -93,7 +94,7 @@ pub(crate) fn rest(reader: &mut GuardedReader<'_>) -> io::Result<()> {
     }
     let timeout = Timespec { tv_sec: REST_AFTER.as_secs() as i64, tv_nsec: 0 };
     let mut sockets = [PollFd::new(reader.get_ref().get_ref().1.stream, PollFlags::IN)];
-    // Interrupted, it is asked the next time.
+    // If it is interrupted, the next call checks again.
     if poll(&mut sockets, Some(&timeout)) == Ok(0) { resize(reader, SMALL_BYTES) } else { Ok(()) }
 }
 
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_a_byte_now_and_then_has_no_more_time_than_others() {
+    fn a_deadline_holds_however_slowly_bytes_arrive() {
         let (mut client, server) = pair();
         let mut reader = reader(&server);
         expire(&reader, Duration::from_millis(50));

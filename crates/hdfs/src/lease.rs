@@ -1,4 +1,4 @@
-//! The right of one client to write a file: which block it writes, and how far it is.
+//! A lease: the right of one client to write a file, the block that it writes, and its position.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,62 +11,62 @@ use crate::exception::Exception;
 use crate::lease_record::{LeaseRecord, OpenBlock};
 use crate::proto::ExtendedBlock;
 
-/// A file that is being written.
+/// The right of one client to write a file.
 #[derive(Debug)]
 pub(crate) struct FileLease {
-    /// Names it in tokens.
+    /// Its number in tokens.
     pub(crate) id: u64,
     /// The file.
     pub(crate) inode: u64,
     /// Its path when it was opened.
     pub(crate) path: String,
-    /// The client that writes it, as it calls itself.
+    /// The client that writes it, by the name that it uses.
     pub(crate) holder: String,
-    /// Most bytes of a block.
+    /// Block size in bytes.
     pub(crate) block_bytes: u64,
-    /// Opened to write.
+    /// The file, open to write.
     pub(crate) file: File,
-    /// On whose behalf.
+    /// The account it writes for.
     pub(crate) caller: Caller,
-    /// From where, if that is known.
+    /// Address of the client, if it is known.
     pub(crate) machine: Option<IpAddr>,
-    /// When it was given.
+    /// When the lease was given.
     pub(crate) given: MonoTime,
     pub(crate) progress: Mutex<WriteProgress>,
 }
 
-/// How far a writer is.
+/// The position of a writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteProgress {
     /// Where the next block begins, if none is being written.
     pub(crate) next: u64,
     /// The block that is being written.
     pub(crate) block: Option<OpenBlock>,
-    /// The block before, which is done: its number and generation; zeros if there was none.
+    /// Number and generation of the block before; zeros if there was none.
     pub(crate) last: (u64, u64),
-    /// Bytes of blocks that were given up may lie behind what is wanted.
-    pub(crate) left_behind: bool,
-    /// The lease was taken away.
-    pub(crate) is_over: bool,
-    /// It is noted for the next process, or another door.
-    pub(crate) noted: bool,
+    /// Bytes of abandoned blocks may lie behind the end.
+    pub(crate) has_abandoned_bytes: bool,
+    /// The lease has ended.
+    pub(crate) has_ended: bool,
+    /// A record of it is stored.
+    pub(crate) stored: bool,
     /// Its writer is in this process, and ends with it.
     pub(crate) is_own: bool,
 }
 
 impl FileLease {
-    /// How far it is. Held while bytes are written, so that nobody takes the lease away in between.
+    /// The position. Locked while bytes are written, so that the lease does not end in between.
     pub(crate) fn progress(&self) -> MutexGuard<'_, WriteProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for who goes on writing.
+    /// The same for a write.
     ///
     /// # Errors
-    /// `LeaseExpiredException` if it was taken away.
+    /// `LeaseExpiredException` if the lease has ended.
     pub(crate) fn writing(&self) -> Result<MutexGuard<'_, WriteProgress>, Exception> {
         let progress = self.progress();
-        if progress.is_over { Err(none_held(&self.path, &self.holder)) } else { Ok(progress) }
+        if progress.has_ended { Err(none_held(&self.path, &self.holder)) } else { Ok(progress) }
     }
 
     pub(crate) fn note(&self, progress: &WriteProgress) -> LeaseRecord {
@@ -84,17 +84,17 @@ impl FileLease {
             generation: progress.block.map_or(0, |block| block.generation),
             last_id: progress.last.0,
             last_generation: progress.last.1,
-            left_ns: 0,
+            ended_ns: 0,
         }
     }
 }
 
-/// Settles a file that nobody may write to under this lease any more; cuts it at `end` if that is where its writer was.
+/// Closes a file whose lease has ended; cuts it at `end` if abandoned bytes lie behind.
 pub(crate) fn close_file(lease: Arc<FileLease>, end: Option<u64>) -> Result<(), Exception> {
     let failed = |error, path: &str| Exception::of(error, path);
     let path = lease.path.clone();
     if let Some(end) = end
-        && lease.progress().left_behind
+        && lease.progress().has_abandoned_bytes
     {
         let size = lease.file.stat().map_err(|error| failed(error, &path))?.attr.size;
         if size > end {
@@ -103,25 +103,25 @@ pub(crate) fn close_file(lease: Arc<FileLease>, end: Option<u64>) -> Result<(), 
     }
     match Arc::try_unwrap(lease) {
         Ok(lease) => lease.file.close_unused_later().map_err(|error| failed(error, &path)),
-        // A transfer is about to end: it closes the file when it does.
+        // A transfer is about to end, and closes the file.
         Err(_) => Ok(()),
     }
 }
 
-/// The block that was being written is as long as its writer says.
+/// Ends the block that is being written, at the length that its writer reports.
 pub(crate) fn finish_block(
     lease: &FileLease,
     progress: &mut WriteProgress,
     last: Option<&ExtendedBlock>,
 ) -> Result<(), Exception> {
     let Some(last) = last else {
-        // Nothing of a block that was begun is wanted.
-        progress.left_behind |= progress.block.take().is_some_and(|block| block.received > 0);
+        // The writer abandons the block that it began.
+        progress.has_abandoned_bytes |= progress.block.take().is_some_and(|block| block.received > 0);
         return Ok(());
     };
-    // The client names the block before one that it gave up.
+    // The client names the block before an abandoned one.
     if (last.block_id, last.generation_stamp) == progress.last {
-        progress.left_behind |= progress.block.take().is_some_and(|block| block.received > 0);
+        progress.has_abandoned_bytes |= progress.block.take().is_some_and(|block| block.received > 0);
         return Ok(());
     }
     let len = last.num_bytes.unwrap_or(0);
@@ -134,14 +134,14 @@ pub(crate) fn finish_block(
             lease.path, last.block_id, block.received
         )));
     }
-    progress.left_behind |= len < block.received;
+    progress.has_abandoned_bytes |= len < block.received;
     progress.next = block.start + len;
     progress.last = (last.block_id, last.generation_stamp);
     progress.block = None;
     Ok(())
 }
 
-/// The block that is being written, if that is the one named.
+/// The block that is being written, if it is the one named.
 pub(crate) fn is_block(lease: &FileLease, progress: &WriteProgress, named: &ExtendedBlock) -> Option<OpenBlock> {
     progress.block.filter(|block| block_id(lease.inode, block.start) == named.block_id)
 }

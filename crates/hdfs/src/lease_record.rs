@@ -1,19 +1,19 @@
-//! What is stored of a lease, so that a writer that is open when its server ends goes on.
+//! The stored form of a lease, by which a writer continues after the end of its server.
 
 use frieze_client::Caller;
 
 /// A block that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenBlock {
-    /// Where in the file it begins.
+    /// Its offset in the file.
     pub(crate) start: u64,
-    /// Tells a block from one that was begun at the same place before.
+    /// Distinguishes it from earlier blocks at the same offset.
     pub(crate) generation: u64,
     /// Bytes of it that are in the file.
     pub(crate) received: u64,
 }
 
-/// What a lease was.
+/// A stored lease.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct LeaseRecord {
     /// Its number, as tokens name it.
@@ -25,19 +25,19 @@ pub(crate) struct LeaseRecord {
     /// Its path when it was opened.
     #[prost(string, tag = "3")]
     pub(crate) path: String,
-    /// Who has it.
+    /// The holder.
     #[prost(string, tag = "4")]
     pub(crate) holder: String,
     /// Most bytes of a block.
     #[prost(uint64, tag = "5")]
     pub(crate) block_bytes: u64,
-    /// On whose behalf it writes.
+    /// The account it writes for: user id.
     #[prost(uint32, tag = "6")]
     pub(crate) uid: u32,
-    /// Its group.
+    /// Its group id.
     #[prost(uint32, tag = "7")]
     pub(crate) gid: u32,
-    /// Its other groups.
+    /// Its further groups.
     #[prost(uint32, repeated, tag = "8")]
     pub(crate) groups: Vec<u32>,
     /// Where the next block begins, if none is being written.
@@ -55,13 +55,13 @@ pub(crate) struct LeaseRecord {
     /// Its generation.
     #[prost(uint64, tag = "13")]
     pub(crate) last_generation: u64,
-    /// When its server ended, in good order, nanoseconds since 1970; 0 if it has not.
+    /// When its server ended in good order, nanoseconds since 1970; 0 if it has not.
     #[prost(uint64, tag = "14")]
-    pub(crate) left_ns: u64,
+    pub(crate) ended_ns: u64,
 }
 
 impl LeaseRecord {
-    /// On whose behalf its file is opened.
+    /// The account that its file is opened for.
     pub(crate) fn caller(&self) -> Caller {
         Caller { uid: self.uid, gid: self.gid, groups: self.groups.clone() }
     }
@@ -71,7 +71,7 @@ impl LeaseRecord {
         (self.last_id, self.last_generation)
     }
 
-    /// The block that was being written, in a file of that size: everything that was acknowledged is in it.
+    /// The block that was being written, in a file of `size` bytes: everything acknowledged is in it.
     pub(crate) fn block(&self, size: u64) -> Option<OpenBlock> {
         let start = self.start?;
         Some(OpenBlock { start, generation: self.generation, received: size.saturating_sub(start) })

@@ -1,9 +1,10 @@
-//! What is noted of leases, so that a writer that is open when its server ends goes on: with the next process, or at another door.
+//! Storage of leases, so that a writer that is open when its server ends continues: at the next process, or at another
+//! gateway.
 //!
-//! A note for each lease, written when the lease is a second old and whenever its writer begins a block; how far that is the file says. A
-//! server that is alone keeps it in a file beside the data, which is not forced to the disk: after a loss of power a note may be missing, or
-//! old, and its writer is told that its lease is over; a damaged one is known by its checksum. In a cluster it is an attribute of the file
-//! that is written, so every server has it.
+//! A record for each lease, written when the lease is a second old and whenever its writer begins a block; the size of
+//! the file is the position within the block. A single server keeps it in a file beside the data, without fsync: after
+//! a power loss a record may be missing or old, and its writer gets an exception; a damaged one fails its checksum. In
+//! a cluster it is an attribute of the file that is written, so every server has it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,38 +19,38 @@ use crate::blocks::TokenMint;
 use crate::lease_record::LeaseRecord;
 use crate::proto::Token;
 
-/// Where notes are.
+/// Where records are stored.
 pub(crate) struct LeaseStore {
     client: Client,
-    /// Signs those on files: who may write a file may change its attributes.
+    /// Signs records in attributes: a user that may write a file may change its attributes.
     mint: TokenMint,
     beside: LocalLeaseFiles,
 }
 
-/// Those in a directory; without one there are none.
+/// A directory of records; `None` stores nothing.
 #[derive(Debug)]
 struct LocalLeaseFiles(Option<PathBuf>);
 
-/// The names of the attributes that are notes begin so, and end in the number of the lease.
+/// Prefix of the attributes that are records; the number of the lease follows.
 const NOTE_XATTR: &[u8] = b"user.frieze.lease.";
 
-/// True if the attribute of that name is a note.
-pub(crate) fn is_note(name: &[u8]) -> bool {
+/// True if the attribute of that name is a record.
+pub(crate) fn is_lease_record(name: &[u8]) -> bool {
     name.starts_with(NOTE_XATTR)
 }
 
 impl LeaseStore {
-    /// In that directory, which is made, as long as the server is alone; without one nothing is noted then.
+    /// Creates the directory, which is used while the server is alone; without one nothing is stored then.
     pub(crate) fn new(client: Client, mint: TokenMint, directory: Option<PathBuf>) -> io::Result<LeaseStore> {
         Ok(LeaseStore { client, mint, beside: LocalLeaseFiles::new(directory)? })
     }
 
-    /// True if there is somewhere to note anything.
+    /// True if there is a place to store records.
     pub(crate) fn are_kept(&self) -> bool {
         self.beside.0.is_some() || self.client.has_others()
     }
 
-    /// Notes a lease, in place of what was noted of it.
+    /// Stores a lease, in place of its former record.
     pub(crate) fn put(&self, note: &LeaseRecord) -> io::Result<()> {
         if !self.client.has_others() {
             return self.beside.put(note);
@@ -60,27 +61,27 @@ impl LeaseStore {
         put.map(drop).map_err(io::Error::other)
     }
 
-    /// Forgets a lease on a file.
+    /// Removes the record of a lease.
     pub(crate) fn remove(&self, inode: u64, id: u64) {
         if self.client.has_others()
             && let Err(error) = self.take(inode, id)
         {
             tracing::debug!("the note of a Hadoop client's lease on inode {inode} stays: {error}");
         }
-        // Where the server was alone when it was noted.
+        // It may have been stored while the server was alone.
         self.beside.remove(id);
     }
 
-    /// What is noted of a file in its attributes, by whatever door.
+    /// The records in the attributes of a file, of any gateway.
     ///
     /// # Errors
-    /// As any look at a file.
+    /// As reading attributes.
     pub(crate) fn of_file(&self, inode: u64) -> Result<Vec<LeaseRecord>, Error> {
         let (fs, file) = (self.client.fs(), Target::inode(InodeId(inode)));
         let mut notes = Vec::new();
-        for name in fs.list_xattr(&file)?.into_iter().filter(|name| is_note(name)) {
+        for name in fs.list_xattr(&file)?.into_iter().filter(|name| is_lease_record(name)) {
             match fs.get_xattr(&file, &name) {
-                // An attribute that somebody copied to another file is no note of that one.
+                // An attribute that was copied from another file is no record of this one.
                 Ok(bytes) => {
                     let note = Token::decode(bytes.as_slice()).ok().and_then(|token| self.mint.unseal(&token));
                     notes.extend(note.filter(|note: &LeaseRecord| note.inode == inode));
@@ -92,7 +93,7 @@ impl LeaseStore {
         Ok(notes)
     }
 
-    /// Takes a note away from a file. True for one alone of all who do so.
+    /// Removes a record from a file. True for exactly one of concurrent callers.
     ///
     /// # Errors
     /// As any change.
@@ -106,7 +107,7 @@ impl LeaseStore {
         }
     }
 
-    /// Everything that is noted beside the data.
+    /// All records in the directory.
     pub(crate) fn all(&self) -> io::Result<Vec<LeaseRecord>> {
         self.beside.all()
     }
@@ -123,7 +124,7 @@ impl LocalLeaseFiles {
         let Some(directory) = &self.0 else { return Ok(()) };
         let bytes = note.encode_to_vec();
         let unfinished = directory.join("unfinished");
-        // It says who writes what: for nobody else to read.
+        // A record names users and paths: other users may not read it.
         let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         file.write_all(&[crc32c(&bytes).to_le_bytes().as_slice(), &bytes].concat())?;
         fs::rename(unfinished, place(directory, note.id))
@@ -138,7 +139,7 @@ impl LocalLeaseFiles {
         }
     }
 
-    /// What cannot be read is removed.
+    /// Removes records that cannot be read.
     fn all(&self) -> io::Result<Vec<LeaseRecord>> {
         let Some(directory) = &self.0 else { return Ok(Vec::new()) };
         let mut notes = Vec::new();

@@ -1,12 +1,13 @@
-//! Writers whose door is gone: they go on at another, with their lease.
+//! Writers that lost their gateway continue at another, with their lease.
 //!
-//! A lease is noted on the file that is written ([`crate::lease_store`]): whose it is, where its block begins; how far that is, the file says. A
-//! client that has lost its door asks the next one (all doors of a cluster are name nodes of one service to it), by the name that it called
-//! itself before, and that one takes the note and goes on where the other was. What the other had received from that client and not written
-//! yet may still come to the file: it is what the client sends again, the same bytes at the same place. So nothing has to be waited for.
+//! A lease is stored on the file that is written ([`crate::lease_store`]): its holder, and where its block begins; the
+//! size of the file is the position. A client that has lost its gateway calls the next one (it takes the gateways of a
+//! cluster for name nodes of one service), under its former name, and that one takes the record and continues. Bytes
+//! that the former gateway received and had not written may still reach the file: the client sends the same bytes
+//! again, for the same place. So nothing has to be waited for.
 //!
-//! Guarantees: of several doors that would go on with a lease one does, for a note is taken once. None does when somebody
-//! has taken the file meanwhile, for he takes the notes too ([`crate::peer_gateways`]).
+//! Guarantees: one of several gateways takes a lease over, for a record is removed once. None does if the file was
+//! taken by another client meanwhile, which takes the records too ([`crate::file_writers`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,10 +23,10 @@ use crate::lease_record::LeaseRecord;
 use crate::leases::{LeaseRequest, Revocation};
 use crate::peer_gateways::RemoteWriter;
 
-/// The lease of `holder` on a file, wherever it was given.
+/// The lease of `holder` on a file, at this gateway or taken over from another.
 ///
 /// # Errors
-/// `LeaseExpiredException` if it has none.
+/// `LeaseExpiredException` if there is none.
 pub(crate) fn held(writers: &FileWriters, inode: u64, path: &str, holder: &str) -> Result<Arc<FileLease>, Exception> {
     match writers.leases.held(inode, path, holder) {
         Err(none) if !writers.client.has_others() || inode == 0 || writers.leases.has(inode) => Err(none),
@@ -34,7 +35,7 @@ pub(crate) fn held(writers: &FileWriters, inode: u64, path: &str, holder: &str) 
     }
 }
 
-/// The same of the file of which it writes that block.
+/// The same for the file of a block that it writes.
 ///
 /// # Errors
 /// `LeaseExpiredException` if there is none.
@@ -46,9 +47,9 @@ pub(crate) fn held_of_block(writers: &FileWriters, block: u64, holder: &str) -> 
     })
 }
 
-/// Goes on here with a lease that was given at another door, or by what this one was before; `None` if there is none.
+/// Takes over a lease of another gateway, or of the process before; `None` if there is none.
 fn take_over(writers: &FileWriters, inode: u64, path: &str, holder: &str) -> Result<Option<Arc<FileLease>>, Exception> {
-    let Some(note) = note_of(writers, inode, path, holder)? else { return Ok(None) };
+    let Some(note) = record_of(writers, inode, path, holder)? else { return Ok(None) };
     let failed = |error| Exception::of(error, path);
     let caller = note.caller();
     let fs = writers.client.fs().as_caller(caller.clone());
@@ -57,7 +58,7 @@ fn take_over(writers: &FileWriters, inode: u64, path: &str, holder: &str) -> Res
     let holder = holder.to_owned();
     let lease =
         writers.leases.give(LeaseRequest { inode, path, holder, block_bytes, file, caller, machine: None, next })?;
-    match go_on(writers, &lease, &note) {
+    match resume(writers, &lease, &note) {
         Ok(true) => Ok(Some(lease)),
         other => {
             writers.close(lease, None)?;
@@ -66,31 +67,35 @@ fn take_over(writers: &FileWriters, inode: u64, path: &str, holder: &str) -> Res
     }
 }
 
-/// False: somebody has taken it.
-fn go_on(writers: &FileWriters, lease: &FileLease, note: &LeaseRecord) -> Result<bool, Exception> {
+/// False: another client has the file.
+fn resume(writers: &FileWriters, lease: &FileLease, note: &LeaseRecord) -> Result<bool, Exception> {
     let failed = |error| Exception::of(error, &lease.path);
-    // Who takes the file from now on sees that somebody writes here, and asks; who has taken it before has the note.
+    // A client that takes the file from now on sees this write, and asks; one that took it before has the record.
     lease.file.prepare_write(note.start.unwrap_or(note.next), 1).map_err(failed)?;
-    // The door that gave it may be there, and the client not reach it; it notes nothing more when it has answered. What it has received of this
-    // client, if it does not answer, is in nobody's way but others', who ask.
+    // The former gateway may be running, and out of the client's reach; after its reply it stores no record. If it does
+    // not answer, bytes that it received from this client only concern other clients, which ask.
     if let RemoteWriter::Held(_) =
         writers.peers.writer_of(lease.inode, Revocation::Of(&lease.holder)).map_err(failed)?
     {
         return Ok(false);
     }
-    let Some(note) = note_of(writers, lease.inode, &lease.path, &lease.holder)? else { return Ok(false) };
+    let Some(note) = record_of(writers, lease.inode, &lease.path, &lease.holder)? else { return Ok(false) };
     let size = lease.file.stat().map_err(failed)?.attr.size;
     if !writers.leases.notes().take(lease.inode, note.id).map_err(failed)? {
         return Ok(false);
     }
-    // What this door begins is newer than what the other has, however far their clocks are apart.
+    // A block that begins here is newer than those of the former gateway, however far the clocks differ.
     writers.generation.fetch_max(note.generation.max(note.last_generation), Ordering::Relaxed);
-    writers.leases.go_on(lease, &note, size)?;
-    tracing::info!(path = lease.path, holder = lease.holder, "a writer goes on here with its lease of another door");
+    writers.leases.resume(lease, &note, size)?;
+    tracing::info!(
+        path = lease.path,
+        holder = lease.holder,
+        "a writer continues here with its lease of another gateway"
+    );
     Ok(true)
 }
 
-fn note_of(writers: &FileWriters, inode: u64, path: &str, holder: &str) -> Result<Option<LeaseRecord>, Exception> {
+fn record_of(writers: &FileWriters, inode: u64, path: &str, holder: &str) -> Result<Option<LeaseRecord>, Exception> {
     let notes = match writers.leases.notes().of_file(inode) {
         Err(error) if is_gone(&error) => return Ok(None),
         notes => notes.map_err(|error| Exception::of(error, path))?,

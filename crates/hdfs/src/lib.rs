@@ -1,18 +1,22 @@
-//! The HDFS door: Hadoop's own protocols, so that unmodified Hadoop clients work, in the present and in the past.
+//! The HDFS gateway: Hadoop's own protocols, so that unmodified Hadoop clients work, in the present and in the past.
 //!
 //! ```text
 //! frieze serve --dir /srv/frieze --hdfs 127.0.0.1:8020
 //! hdfs dfs -fs hdfs://127.0.0.1:8020 -cat /.at/5m-ago/logs/today
 //! ```
 //!
-//! Two services, as Hadoop has them. The *name service* answers remote calls ([`rpc`], [`service`]): names, attributes, leases,
-//! where blocks are. The *data service* reads and writes blocks ([`transfer`], [`data_service`]). A block is a span of a file
-//! that a signed token names ([`blocks`]); nothing else is known of it. Instants in paths are read in [`names`] and [`past`].
+//! Two services, as Hadoop has them. The *name service* answers remote calls ([`rpc`], [`service`]): names, attributes,
+//! leases, locations of blocks. The *data service* reads and writes blocks ([`transfer`], [`data_service`]). A block is
+//! a span of a file, and a signed token names it ([`blocks`]); no other record of it exists. [`paths`] and
+//! [`moving_instants`] read instants in paths.
 //!
-//! Guarantees: what is acknowledged to a writer is in the file for every reader at any door; nobody may what the server lets
-//! him not (it is asked on behalf of each caller); a client that sends garbage is told so and closed, and costs nobody else
-//! anything; what is not served is refused by name. ADR 0041 has the decisions.
-//! A writer goes on when the server is restarted, and in a cluster at another one.
+//! Calls run on three contexts: [`file_names`] (what a path means to a caller), [`locations`] (where blocks are) and
+//! [`file_writers`] (leases, here and at the gateways of other servers).
+//!
+//! Guarantees: what is acknowledged to a writer is in the file for every reader at any gateway; the server checks the
+//! rights of each caller; a client that sends garbage gets an error and is disconnected, and affects no other client;
+//! what is not served is refused by name. A writer continues after a restart of the server, and in a cluster at another
+//! gateway. ADR 0041 has the decisions.
 //! Leaves to others: rights, history and bytes (the server, through `client`), starting and stopping (`cli`).
 
 mod accounts;
@@ -88,30 +92,30 @@ pub use crate::exception::Exception;
 use crate::name_service::NameService;
 pub use crate::peer_gateways::session_of;
 pub use crate::remote_user::RemoteUser;
-/// What every message of [`proto`] is.
+/// The trait of every message of [`proto`].
 pub use prost::Message;
 
-/// Port of the data service unless it is said: HDFS's own.
+/// Default port of the data service: HDFS's own.
 pub const DATA_PORT: u16 = 9866;
-/// What the secret is for that doors sign tokens with.
+/// Purpose of the secret with which gateways sign tokens.
 pub const TOKENS: &str = "frieze 2026-11-24 tokens of blocks at the HDFS door";
 
-/// Where the door is and whom it believes.
+/// Where the gateway listens, and whose word it takes for a user's name.
 #[derive(Clone, Debug)]
 pub struct HdfsOptions {
     /// Where the name service listens, as `HOST:PORT`: what `fs.defaultFS` names.
     pub listen: String,
     /// Where the data service listens, as `HOST:PORT`; empty for [`DATA_PORT`] of the same host.
     pub data: String,
-    /// Whom it believes.
+    /// Whose word it takes for a user's name.
     pub trust: Trust,
-    /// A directory of its own for what the next process has to know of writers; without one they begin anew after a restart.
+    /// A directory for leases that outlive the process; without one writers start over after a restart.
     pub notes: Option<PathBuf>,
-    /// The places of its connections: those of the server that it is a door of.
+    /// The connection limits of the server that this is a gateway of.
     pub admission: Admission,
 }
 
-/// An open door. Dropped, it is closed.
+/// An open gateway. Dropped, it is closed.
 pub struct HdfsGateway {
     names: Acceptor,
     data: Acceptor,
@@ -119,12 +123,12 @@ pub struct HdfsGateway {
 }
 
 impl HdfsGateway {
-    /// Opens the door to the server that `client` names. Ready when it returns. The doors of a cluster believe each other's
-    /// tokens: `secret` is the same for all of them. They ask each other who writes a file where the command of `client` is
-    /// [`session_of`] that server.
+    /// Opens the gateway to the server that `client` names. It is ready when this returns. The gateways of a cluster
+    /// accept each other's tokens: `secret` is the same for all of them. They query each other's leases if the command
+    /// of `client` is [`session_of`] that server.
     ///
     /// # Errors
-    /// `Listen`, `Beyond`: choose other addresses. `Client`: the server is away.
+    /// `Listen`, `Beyond`: choose other addresses. `Client`: the server does not answer.
     pub fn open(options: &HdfsOptions, secret: [u8; 32], client: Options) -> Result<HdfsGateway, Error> {
         let name_address = address_of(&options.listen, options.trust)?;
         let data_address = match options.data.as_str() {
@@ -139,7 +143,7 @@ impl HdfsGateway {
         let service = calls.service();
         let names_at = name_listener.local_addr();
         let names_at = names_at.map_err(|source| Error::System { doing: "ask for an address", source })?;
-        // The first and only door of this service that has one.
+        // This is the first gateway of the service, and the only one with a name service.
         let _ = service.locator.names_port.set(names_at.port());
         let data =
             Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())), options.admission.clone())?;
@@ -153,7 +157,7 @@ impl HdfsGateway {
         self.names.address()
     }
 
-    /// The same calls for another door of this process: they share leases.
+    /// The same calls for another gateway of this process: they share leases.
     pub fn calls(&self) -> Calls {
         self.calls.clone()
     }
@@ -165,13 +169,13 @@ impl HdfsGateway {
 }
 
 impl Drop for HdfsGateway {
-    /// Writers go on at the next process, the youngest too.
+    /// Stores every lease, the youngest too: writers continue at the next process.
     fn drop(&mut self) {
         self.calls.service().leave();
     }
 }
 
-/// Listens for clients whom a door that trusts so can know.
+/// Listens where a gateway with this trust can identify its clients.
 ///
 /// # Errors
 /// `Listen`, `Beyond`: choose another address.

@@ -1,11 +1,11 @@
-//! Where clients are told that blocks are: at the doors of the servers that hold them.
+//! The locations of blocks that clients get: the gateways of the servers that hold them.
 //!
-//! Every door of a cluster reads and writes every block, for what it lacks it asks for like any client; so any of them takes
-//! the place of one that is lost. They find each other by a rule instead of a list: the doors of a cluster have their data
-//! services at the same port, each at the host of its server. Who has none is a place that a client passes over.
+//! Every gateway of a cluster reads and writes every block, for it gets what it lacks like any client; so any of them
+//! replaces one that is lost. They find each other by a rule instead of a list: the gateways of a cluster have their
+//! data services at the same port, each at the host of its server. A client skips a server without a gateway.
 //!
-//! The first place of a block to be written is the door that gave the lease. The others are for a client whose connection
-//! breaks: it goes on with the next it was told, and ends where there is none. So there are always two, if need be both here.
+//! The first location of a block to write is the gateway that gave the lease. The others are spares: a client whose
+//! connection breaks continues at the next, and fails without one. So there are always two, if need be both here.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
@@ -18,12 +18,12 @@ use crate::lease_record::OpenBlock;
 use crate::proto::{self, DISK, DatanodeId, DatanodeInfo, LocatedBlock, LocatedBlocks};
 use crate::remote_user::BlockClient;
 
-/// Somewhere that blocks are read and written.
+/// Where a block is read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockLocation {
-    /// Tells it from others, always.
+    /// Its unique and permanent name.
     pub(crate) name: String,
-    /// The machine, as its server's address has it.
+    /// The host, from the address of its server.
     pub(crate) host: String,
     /// Where it listens.
     pub(crate) at: SocketAddr,
@@ -31,37 +31,37 @@ pub(crate) struct BlockLocation {
     pub(crate) names_port: u16,
 }
 
-/// What a client said of the places of a block that it is to write.
+/// What a client requests about the locations of a block to write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlacementHints<'w> {
-    /// `HOST:PORT` of those it likes.
+    /// `HOST:PORT` of those it prefers.
     pub(crate) favored: &'w [String],
-    /// Those that it could not reach.
+    /// Those that it cannot reach.
     pub(crate) excluded: &'w [DatanodeInfo],
 }
 
-/// Where blocks are, and tokens for them.
+/// Finds locations of blocks, and signs tokens for them.
 pub(crate) struct BlockLocator {
     pub(crate) client: Client,
-    /// Which server of the cluster this is.
+    /// The server of this gateway.
     pub(crate) node: NodeId,
     pub(crate) mint: TokenMint,
     pub(crate) data: DataAddress,
-    /// Where the name service listens, once it does: it answers for replicas too.
+    /// Port of the name service, once it listens: it serves calls about replicas too.
     pub(crate) names_port: OnceLock<u16>,
 }
 
-/// Where blocks are read and written.
+/// Address of the data service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataAddress {
-    /// The address, if it is one; else the one by which a client reached the name service.
+    /// The address, if it is specified; else the one at which a client reached the name service.
     pub(crate) ip: Option<IpAddr>,
     /// The port.
     pub(crate) port: u16,
 }
 
 impl BlockLocator {
-    /// The blocks that hold bytes of a range of a file, at a view.
+    /// The blocks that hold bytes of a range of a file, in a view.
     pub(crate) fn located(
         &self,
         reader: BlockClient<'_>,
@@ -82,7 +82,7 @@ impl BlockLocator {
 
     fn readable(&self, reader: BlockClient<'_>, attr: &Attr, view: View, start: u64, len: u64) -> LocatedBlock {
         let inode = attr.inode;
-        let places = self.places_to_read(reader, attr, ByteRange::new(start, start + len));
+        let places = self.locations_to_read(reader, attr, ByteRange::new(start, start + len));
         let pass = Pass { inode, start, len, at: view.at, user_at: view.user_at, ..Pass::default() };
         self.block(reader, start, blocks::extended(inode, start, len, READ_GENERATION), pass, &places)
     }
@@ -97,8 +97,8 @@ impl BlockLocator {
         places: &[BlockLocation],
     ) -> LocatedBlock {
         let (inode, start) = (lease.inode, block.start);
-        let door = self.own_place(reader).at.to_string();
-        let pass = Pass { inode, start, len: lease.block_bytes, lease: lease.id, door, ..Pass::default() };
+        let gateway = self.own_location(reader).at.to_string();
+        let pass = Pass { inode, start, len: lease.block_bytes, lease: lease.id, gateway, ..Pass::default() };
         self.block(reader, start, blocks::extended(inode, start, len, block.generation), pass, places)
     }
 
@@ -117,7 +117,7 @@ impl BlockLocator {
         LocatedBlock {
             b: Some(named),
             offset,
-            locs: places.iter().map(BlockLocation::told).collect(),
+            locs: places.iter().map(BlockLocation::datanode_info).collect(),
             corrupt: false,
             block_token: Some(token.unwrap_or_default()),
             is_cached: vec![false; places.len()],
@@ -126,26 +126,31 @@ impl BlockLocator {
         }
     }
 
-    /// Where bytes of a file are read: at the client's own machine if that holds some, then where most of them are.
-    pub(crate) fn places_to_read(&self, reader: BlockClient<'_>, attr: &Attr, range: ByteRange) -> Vec<BlockLocation> {
+    /// Locations to read bytes of a file from: the client's own machine first, then the servers with most of them.
+    pub(crate) fn locations_to_read(
+        &self,
+        reader: BlockClient<'_>,
+        attr: &Attr,
+        range: ByteRange,
+    ) -> Vec<BlockLocation> {
         let holders = self.client.holders(attr, range);
         let mut places: Vec<BlockLocation> =
-            holders.iter().filter_map(|holder| self.place_of(reader, holder)).collect();
+            holders.iter().filter_map(|holder| self.location_of(reader, holder)).collect();
         if places.is_empty() {
-            places.push(self.own_place(reader));
+            places.push(self.own_location(reader));
         }
         places.sort_by_key(|place| place.at.ip() != reader.peer);
         places.truncate(PLACES_MAX);
         places
     }
 
-    /// Where a block is to be written.
-    pub(crate) fn places_to_write(&self, reader: BlockClient<'_>, wishes: PlacementHints<'_>) -> Vec<BlockLocation> {
-        let own = self.own_place(reader);
+    /// Locations to write a block to.
+    pub(crate) fn locations_to_write(&self, reader: BlockClient<'_>, wishes: PlacementHints<'_>) -> Vec<BlockLocation> {
+        let own = self.own_location(reader);
         let spare = BlockLocation { name: format!("{}-again", own.name), ..own.clone() };
         let holders = self.client.holders(&Attr::default(), ByteRange::new(0, 0));
         let others = holders.iter().filter(|(node, _)| *node != self.node);
-        let others = others.filter_map(|holder| self.place_of(reader, holder));
+        let others = others.filter_map(|holder| self.location_of(reader, holder));
         let mut places: Vec<BlockLocation> = [own].into_iter().chain(others).chain([spare]).collect();
         let is_excluded = |place: &BlockLocation| wishes.excluded.iter().any(|node| is_named(node, &place.name));
         if !places.iter().all(is_excluded) {
@@ -160,28 +165,28 @@ impl BlockLocator {
         places
     }
 
-    /// Everywhere that blocks are.
-    pub(crate) fn all_places(&self, reader: BlockClient<'_>) -> Vec<BlockLocation> {
+    /// All locations.
+    pub(crate) fn all_locations(&self, reader: BlockClient<'_>) -> Vec<BlockLocation> {
         let holders = self.client.holders(&Attr::default(), ByteRange::new(0, 0));
-        let places: Vec<BlockLocation> = holders.iter().filter_map(|holder| self.place_of(reader, holder)).collect();
-        if places.is_empty() { vec![self.own_place(reader)] } else { places }
+        let places: Vec<BlockLocation> = holders.iter().filter_map(|holder| self.location_of(reader, holder)).collect();
+        if places.is_empty() { vec![self.own_location(reader)] } else { places }
     }
 
-    /// True if `ip` is where this door listens.
+    /// True if `ip` is where this gateway listens.
     pub(crate) fn is_here(&self, ip: IpAddr) -> bool {
-        // Where it listens on every address, whether this is one of them is the system's to say.
+        // If it listens on every address, the system knows whether this is one of them.
         self.data.ip.map_or_else(|| std::net::UdpSocket::bind((ip, 0)).is_ok(), |own| own == ip)
     }
 
-    /// This door, as the client reaches it.
-    pub(crate) fn own_place(&self, reader: BlockClient<'_>) -> BlockLocation {
+    /// This gateway, at the address that the client reached.
+    pub(crate) fn own_location(&self, reader: BlockClient<'_>) -> BlockLocation {
         let ip = self.data.ip.unwrap_or(reader.reached);
         let at = SocketAddr::new(ip, self.data.port);
         BlockLocation { name: name_of(self.node), host: ip.to_string(), at, names_port: self.names_port() }
     }
 
-    /// Where the data service of another server's door listens.
-    pub(crate) fn data_place_of(&self, node: NodeId) -> Option<SocketAddr> {
+    /// Address of the data service of another server's gateway.
+    pub(crate) fn data_address_of(&self, node: NodeId) -> Option<SocketAddr> {
         let holders = self.client.holders(&Attr::default(), ByteRange::new(0, 0));
         let (_, address) = holders.iter().find(|(holder, _)| *holder == node)?;
         self.data_at(address)
@@ -193,16 +198,16 @@ impl BlockLocator {
 
     fn data_at(&self, address: &ServerAddr) -> Option<SocketAddr> {
         let ServerAddr::Tcp { host, .. } = address else { return None };
-        // Most often it is an address; a name is looked up as the machine looks names up.
+        // Usually it is an address; a name is resolved by the system.
         match host.parse::<IpAddr>() {
             Ok(ip) => Some(SocketAddr::new(ip, self.data.port)),
             Err(_) => (host.as_str(), self.data.port).to_socket_addrs().ok()?.next(),
         }
     }
 
-    fn place_of(&self, reader: BlockClient<'_>, (node, address): &(NodeId, ServerAddr)) -> Option<BlockLocation> {
+    fn location_of(&self, reader: BlockClient<'_>, (node, address): &(NodeId, ServerAddr)) -> Option<BlockLocation> {
         if *node == self.node {
-            return Some(self.own_place(reader));
+            return Some(self.own_location(reader));
         }
         let ServerAddr::Tcp { host, .. } = address else { return None };
         let at = self.data_at(address)?;
@@ -211,8 +216,8 @@ impl BlockLocator {
 }
 
 impl BlockLocation {
-    /// As clients are told of it.
-    pub(crate) fn told(&self) -> DatanodeInfo {
+    /// As clients get it.
+    pub(crate) fn datanode_info(&self) -> DatanodeInfo {
         DatanodeInfo {
             id: Some(DatanodeId {
                 ip_addr: self.at.ip().to_string(),
@@ -232,7 +237,7 @@ impl BlockLocation {
     }
 }
 
-/// True if a client means the place of that name.
+/// True if a client names this location.
 pub(crate) fn is_named(node: &DatanodeInfo, name: &str) -> bool {
     node.id.as_ref().is_some_and(|id| id.datanode_uuid == name)
 }
@@ -241,9 +246,9 @@ fn name_of(node: NodeId) -> String {
     format!("frieze-{node}")
 }
 
-/// How long a token is good for: as in HDFS.
+/// Lifetime of a token, as in HDFS.
 const PASS_NS: u64 = 10 * 3600 * 1_000_000_000;
-/// Generation of the blocks of a file that is read: they are never written again.
+/// Generation of blocks that are read: they are never written again.
 const READ_GENERATION: u64 = 1;
-/// Places of a block at most: what HDFS tells by default.
+/// Locations of a block at most, as in HDFS by default.
 const PLACES_MAX: usize = 3;

@@ -1,7 +1,7 @@
-//! Instants in paths: which exact instant a name means, and to whom.
+//! Instants in paths: which exact instant a name means, and to which program.
 //!
-//! An exact name, and the name of a snapshot, mean the same for everybody. A name whose meaning moves (`5m-ago`, `yesterday`)
-//! is resolved when a program first says it, and goes on meaning that to this program, so that one copy of a tree sees one
+//! An exact name, and the name of a snapshot, mean the same to every program. A moving name (`5m-ago`, `yesterday`) is
+//! resolved on its first use by a program, and keeps that meaning for the program, so that one copy of a tree sees one
 //! cut.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use frieze_hlc::{Hlc, looks_like_instant};
 use crate::paths::PastPath;
 use crate::snapshots::names as snapshot_names;
 
-/// What moving names mean, to each program that said one.
+/// The meaning of moving names, for each program that used one.
 #[derive(Debug, Default)]
 pub(crate) struct MovingInstants(Mutex<BTreeMap<(Vec<u8>, String), ResolvedInstant>>);
 
@@ -25,7 +25,7 @@ struct ResolvedInstant {
 }
 
 impl MovingInstants {
-    /// The exact instant that `name` means to the program `program`; to no program it means what it means now.
+    /// The exact instant that `name` means to `program`; an empty program resolves it now.
     fn resolve(&self, client: &Client, program: &[u8], name: &str) -> Result<Hlc, Error> {
         let instant = Instant::parse(name, ZonePolicy::Refuse)?;
         if program.is_empty() || matches!(instant, Instant::System(_) | Instant::Named(_)) {
@@ -39,19 +39,19 @@ impl MovingInstants {
         }
         let at = client.resolve(name, ZonePolicy::Refuse)?;
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.len() >= KEPT_MAX {
-            table.retain(|_, meaning| now.0.saturating_sub(meaning.said.0) < KEPT_NS);
+        if table.len() >= CACHED_MAX {
+            table.retain(|_, meaning| now.0.saturating_sub(meaning.said.0) < CACHED_NS);
         }
-        if table.len() >= KEPT_MAX {
-            let words = format!("{name}: programs have said {KEPT_MAX} moving names lately: say an exact instant");
+        if table.len() >= CACHED_MAX {
+            let words = format!("{name}: programs have said {CACHED_MAX} moving names lately: say an exact instant");
             return Err(Error::Refused(Fault::new(Reason::Overloaded, words)));
         }
-        // Two calls of one program at the same time: the first one's meaning stands.
+        // Of two concurrent calls of one program the first one's meaning counts.
         Ok(table.entry(key).or_insert(ResolvedInstant { at, said: now }).at)
     }
 }
 
-/// The view of a name of the past and what it is there, for the caller of `fs`.
+/// The view and the target of a name of the past, for the caller of `fs`.
 pub(crate) fn view(
     client: &Client,
     moving: &MovingInstants,
@@ -59,7 +59,7 @@ pub(crate) fn view(
     fs: &Fs,
     past: &PastPath,
 ) -> Result<(Fs, Target), Error> {
-    // As it was last known, if nobody leads: it is the way to the past, which needs nobody.
+    // The last known state, if there is no leader: the way to the past needs none.
     let directory = fs.recent().stat(&Target::path(past.directory.clone()))?.attr;
     let mut view = fs.clone();
     if past.is_snapshot {
@@ -86,8 +86,8 @@ pub(crate) fn view(
     Ok((view, if past.path.is_empty() { Target::inode(InodeId(directory.inode)) } else { target }))
 }
 
-/// A name that is neither written like an instant nor a snapshot's is not there; what is written like one and is none is
-/// wrong.
+/// A name that neither looks like an instant nor is a snapshot's does not exist; one that looks like an instant and is
+/// none is invalid.
 fn unknown(name: &str, error: Error) -> Error {
     match error {
         Error::Instant(_) if !looks_like_instant(name) && !name.ends_with("-ago") => {
@@ -97,7 +97,7 @@ fn unknown(name: &str, error: Error) -> Error {
     }
 }
 
-/// How long a program that says nothing more is remembered where there are many.
-const KEPT_NS: u64 = 3600 * 1_000_000_000;
-/// Names remembered at most.
-const KEPT_MAX: usize = 16_384;
+/// How long an unused meaning is kept when there are many.
+const CACHED_NS: u64 = 3600 * 1_000_000_000;
+/// Meanings kept at most.
+const CACHED_MAX: usize = 16_384;

@@ -22,13 +22,13 @@ pub(crate) struct Mutations<'s> {
 }
 
 impl Mutations<'_> {
-    /// Makes a directory, and those that it lies in if that is wanted.
+    /// Creates a directory, with its missing parents if the request says so.
     pub(crate) fn mkdirs(
         &self,
         context: CallContext<'_>,
         request: &proto::MkdirsRequest,
     ) -> Result<ResultResponse, Exception> {
-        let target = self.names.change(context, &request.src)?;
+        let target = self.names.resolve_for_change(context, &request.src)?;
         let (mode, umask) = new_mode(request.masked.as_ref(), request.unmasked.as_ref(), 0o755);
         let fs = self.names.fs(context).with_umask(umask);
         if request.create_parent {
@@ -39,13 +39,16 @@ impl Mutations<'_> {
         Ok(ResultResponse { result: true })
     }
 
-    /// Moves a name, as Hadoop's older call does: into a directory that is there, and false where it cannot be.
+    /// Renames as Hadoop's older call does: into a directory that exists; false if it is not possible.
     pub(crate) fn rename(
         &self,
         context: CallContext<'_>,
         request: &proto::RenameRequest,
     ) -> Result<ResultResponse, Exception> {
-        let (from, mut to) = (self.names.change(context, &request.src)?, self.names.change(context, &request.dst)?);
+        let (from, mut to) = (
+            self.names.resolve_for_change(context, &request.src)?,
+            self.names.resolve_for_change(context, &request.dst)?,
+        );
         let fs = self.names.fs(context);
         let no = Ok(ResultResponse { result: false });
         let failed = |error| Exception::of(error, &request.src);
@@ -75,14 +78,14 @@ impl Mutations<'_> {
         }
     }
 
-    /// Moves a name, or says why not.
+    /// Renames, or fails with the reason.
     pub(crate) fn rename_or_fail(
         &self,
         context: CallContext<'_>,
         request: &proto::Rename2Request,
     ) -> Result<(), Exception> {
         let (src, dst) = (&request.src, &request.dst);
-        let (from, to) = (self.names.change(context, src)?, self.names.change(context, dst)?);
+        let (from, to) = (self.names.resolve_for_change(context, src)?, self.names.resolve_for_change(context, dst)?);
         let fs = self.names.fs(context);
         let source = fs.stat(&from).map_err(|error| Exception::of(error, src))?.attr;
         if from.path == to.path {
@@ -119,14 +122,14 @@ impl Mutations<'_> {
         }
     }
 
-    /// Removes a file, or a directory and what is in it. False if it is not there.
+    /// Removes a file, or a directory and its content. False if it does not exist.
     pub(crate) fn delete(
         &self,
         context: CallContext<'_>,
         request: &proto::DeleteRequest,
     ) -> Result<ResultResponse, Exception> {
         let path = &request.src;
-        let target = self.names.change(context, path)?;
+        let target = self.names.resolve_for_change(context, path)?;
         let fs = self.names.fs(context);
         let failed = |error| Exception::of(error, path);
         let attr = match fs.stat(&target) {
@@ -135,7 +138,7 @@ impl Mutations<'_> {
             Err(error) => return Err(failed(error)),
         };
         if attr.kind() == FileKind::Directory {
-            // What a program takes for its own root stays, as in HDFS.
+            // The root stays, as in HDFS.
             if target.path == b"/" {
                 let is_empty = fs.list(&target, b"", 1, false).map_err(failed)?.entries.is_empty();
                 if !request.recursive && !is_empty {
@@ -157,8 +160,8 @@ impl Mutations<'_> {
         Ok(ResultResponse { result: true })
     }
 
-    /// Removes a directory and all that is below it, in one change. What is too large for one, or changes all the time, goes from the
-    /// leaves up.
+    /// Removes a directory and everything below it, in one change. If that is too large, or changes all the time, it is
+    /// removed from the leaves up.
     fn remove_tree(&self, fs: &Fs, target: Target) -> Result<(), Error> {
         let removed = match fs.remove_tree(&target, false) {
             Err(error) if [Reason::TooLarge, Reason::Busy, Reason::Unsupported].contains(&error.reason()) => {
@@ -170,7 +173,7 @@ impl Mutations<'_> {
             removed.actions.iter().for_each(|action| drop(self.writers.leases.end(action.inode)));
             return Ok(());
         }
-        // It is not told what went: whoever writes what has no name any more writes it no more.
+        // The removed files are not listed: end the lease of every file that has no name any more.
         for inode in self.writers.leases.files() {
             let found = self.names.client.fs().stat(&Target::inode(InodeId(inode)));
             if found.is_ok_and(|found| found.attr.links == 0) {
@@ -180,10 +183,10 @@ impl Mutations<'_> {
         Ok(())
     }
 
-    /// Removes a directory from the leaves up. What the caller may not remove stays, and what leads to it; the rest before it
-    /// is gone.
+    /// Removes a directory from the leaves up. What the caller may not remove stays, with its parents; what comes
+    /// before it is removed.
     fn remove_from_leaves(&self, fs: &Fs, target: Target) -> Result<(), Error> {
-        // Each directory with what is still to be looked at in it: the last one is emptied first.
+        // A stack of directories to empty; the last one is emptied first.
         let mut way = vec![target];
         while let Some(directory) = way.last().cloned() {
             let page = match fs.list(&directory, b"", 0, false) {
@@ -218,7 +221,7 @@ impl Mutations<'_> {
             }
             match fs.rmdir(&directory) {
                 Ok(_) => {}
-                // There was another page, or somebody made something in it.
+                // There was another page, or a name was created meanwhile.
                 Err(error) if error.reason() == Reason::NotEmpty => continue,
                 Err(error) if is_absent(&error) => {}
                 Err(error) => return Err(error),
@@ -257,7 +260,7 @@ impl Mutations<'_> {
         self.set(context, &request.src, |change| SetAttr { uid, gid, ..change })
     }
 
-    /// Changes times; -1 leaves one as it is.
+    /// Changes times; -1 leaves one unchanged.
     pub(crate) fn set_times(
         &self,
         context: CallContext<'_>,
@@ -271,13 +274,13 @@ impl Mutations<'_> {
         self.set(context, &request.src, |change| SetAttr { mtime, atime, ..change })
     }
 
-    /// How often something is kept is the cluster's: true for a file that is there, as HDFS answers when it agrees to it.
+    /// The cluster decides about replication: true for a file that exists, as HDFS answers if it agrees.
     pub(crate) fn set_replication(
         &self,
         context: CallContext<'_>,
         request: &proto::SetReplicationRequest,
     ) -> Result<ResultResponse, Exception> {
-        let target = self.names.change(context, &request.src)?;
+        let target = self.names.resolve_for_change(context, &request.src)?;
         let target = Target { follow: true, ..target };
         match self.names.fs(context).stat(&target) {
             Ok(found) => Ok(ResultResponse { result: found.attr.kind() == FileKind::File }),
@@ -286,7 +289,7 @@ impl Mutations<'_> {
         }
     }
 
-    /// Cuts a file that nobody writes; never extends it.
+    /// Cuts a file that no client writes; never extends it.
     pub(crate) fn truncate(
         &self,
         context: CallContext<'_>,
@@ -312,7 +315,7 @@ impl Mutations<'_> {
         path: &str,
         with: impl FnOnce(SetAttr) -> SetAttr,
     ) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.names.change(context, path)? };
+        let target = Target { follow: true, ..self.names.resolve_for_change(context, path)? };
         let change = with(SetAttr { target, ..SetAttr::default() });
         if (change.mode, change.uid, change.gid) == (None, None, None)
             && change.mtime.is_none()

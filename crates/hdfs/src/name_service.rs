@@ -1,9 +1,9 @@
-//! Connections of the name service: greeting, who calls, calls.
+//! The name service: connections with a greeting, the user, and calls.
 //!
-//! A client program has one connection for all its threads and sends call after call without waiting. Calls that are soon answered
-//! are answered where they are read, and the answers to those that came together go out together: handing one to another thread
-//! costs more than it. The others, and all of them where an answer may be waited for from another server, are answered by a few
-//! threads that all connections share, each answer when it is there.
+//! A client program has one connection for all its threads and sends call after call without waiting. Short calls are
+//! answered by the thread that reads them, and answers to calls that arrived together are sent together: passing a call
+//! to another thread costs more than the call. A pool of threads, shared by all connections, answers the others, and
+//! all calls whose answer may wait for another server.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -26,16 +26,16 @@ use crate::replicas;
 use crate::rpc::{self, Call, CallError, CallId, Greeting, RpcFrame};
 use crate::service::{PROTOCOL, Service};
 
-/// Threads that answer calls. Each may wait for the server.
+/// Threads of the pool. Each may wait for the server.
 const THREADS: usize = 32;
-/// Calls that wait for one; beyond, connections wait.
+/// Calls waiting for the pool; connections wait beyond it.
 const QUEUE_MAX: usize = 1024;
-/// A client that has said who it is sends a sign of life once a minute, and closes what it does not use after ten seconds.
+/// A client with a user sends a ping once a minute, and closes an unused connection after ten seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
-/// A client that does not take its answers for so long is closed.
+/// A client that does not read its answers for this long is disconnected.
 const SEND_MAX: Duration = Duration::from_secs(30);
 
-/// Calls that are answered where they are read: each looks at, or changes, a few names.
+/// Calls that the reading thread answers: each reads or changes a few names.
 const SOON: &[&str] = &[
     "addBlock",
     "complete",
@@ -50,9 +50,9 @@ const SOON: &[&str] = &[
     "mkdirs",
     "renewLease",
 ];
-/// Bytes that are read at once of a client that sends many calls together.
+/// Bytes read at once of a client that sends many calls together.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Bytes of answers that wait for those to the calls behind them.
+/// Bytes of answers that wait for those to the next calls.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
 /// Serves remote calls.
@@ -60,21 +60,21 @@ pub(crate) struct NameService {
     trust: Trust,
     service: Arc<Service>,
     queue: Mutex<Option<SyncSender<QueuedCall>>>,
-    turned_away: Seldom,
+    refused: Seldom,
 }
 
-/// A call to be answered.
+/// A call in the queue of the pool.
 struct QueuedCall {
     user: Arc<RemoteUser>,
     call: Call,
     writer: Arc<ReplyWriter>,
 }
 
-/// The way back to a client.
+/// The sending half of a connection.
 struct ReplyWriter(Mutex<TcpStream>);
 
 impl NameService {
-    /// Starts the threads.
+    /// Starts the pool.
     pub(crate) fn start(service: &Arc<Service>, trust: Trust) -> Result<NameService, Error> {
         let (sender, receiver) = sync_channel::<QueuedCall>(QUEUE_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -85,12 +85,7 @@ impl NameService {
                 .spawn(move || answer_all(&service, &receiver))
                 .map_err(|source| Error::System { doing: "start a thread", source })?;
         }
-        Ok(NameService {
-            trust,
-            service: service.clone(),
-            queue: Mutex::new(Some(sender)),
-            turned_away: Seldom::default(),
-        })
+        Ok(NameService { trust, service: service.clone(), queue: Mutex::new(Some(sender)), refused: Seldom::default() })
     }
 
     fn converse(&self, accepted: AcceptedConnection, writer: &Arc<ReplyWriter>) -> io::Result<()> {
@@ -120,7 +115,7 @@ impl NameService {
                 return Ok(());
             }
             let frame = match rpc::frame_len(prefix) {
-                // Ended without words, as Hadoop's own servers do: nothing waits for whoever has not said who it is.
+                // Closed without an answer, as Hadoop's own servers do: a client without a user waits for none.
                 Ok(len) if user.is_none() && len > rpc::CONTEXT_BYTES_MAX => {
                     tracing::debug!(len, "a Hadoop client sends too much before it says who it is");
                     return Ok(());
@@ -134,7 +129,7 @@ impl NameService {
                 guarded_reader::resize(&mut reader, BUFFER_BYTES)?;
             }
             if !held.is_empty() && !matches!(frame, Ok(RpcFrame::Call(_) | RpcFrame::Ping)) {
-                // Whoever is turned away for this is told first what those before it came to.
+                // Answers to earlier calls are sent before the refusal.
                 writer.send(&held)?;
                 held.clear();
             }
@@ -152,7 +147,7 @@ impl NameService {
                     }
                     let claimed = context.user_info.unwrap_or_default().effective_user;
                     if protocol == replicas::PROTOCOL && claimed.as_deref().is_some_and(replicas::is_block) {
-                        // It is whom the kernel proves, and calls nothing else.
+                        // The user is the one that the kernel reports; such a connection makes no other calls.
                         let nobody = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
                         let account = account(guest.proof, None, self.trust);
                         let account = account.unwrap_or(Account { name: claimed.unwrap_or_default(), caller: nobody });
@@ -166,12 +161,12 @@ impl NameService {
                             admit(&mut guest, &reader, stream, &account)?;
                             user = Some(Arc::new(RemoteUser { account, reached, peer }));
                         }
-                        Err(exception) => return self.turn_away(writer, &exception),
+                        Err(exception) => return self.refuse_connection(writer, &exception),
                     }
                 }
                 Ok(RpcFrame::Call(call)) if is_of_block && call.protocol != replicas::PROTOCOL => {
                     let words = format!("a connection for one block makes no calls of {}", call.protocol);
-                    return self.turn_away(writer, &Exception::authorization(words));
+                    return self.refuse_connection(writer, &Exception::authorization(words));
                 }
                 Ok(RpcFrame::Call(call)) => match &user {
                     Some(user) if SOON.contains(&call.method.as_str()) && self.service.names.client.is_alone() => {
@@ -185,23 +180,23 @@ impl NameService {
                     }
                     None => {
                         let words = "a call before it is said who calls";
-                        return self.turn_away(writer, &Exception::authorization(words));
+                        return self.refuse_connection(writer, &Exception::authorization(words));
                     }
                 },
                 Ok(RpcFrame::Negotiate | RpcFrame::Context(_)) => {
                     let words = "it is said already who calls, or how";
-                    return self.turn_away(writer, &Exception::authorization(words));
+                    return self.refuse_connection(writer, &Exception::authorization(words));
                 }
             }
         }
     }
 
-    /// Ends a connection in words. Said in the log now and then only: a client may come again as often as it likes.
-    fn turn_away(&self, writer: &ReplyWriter, exception: &Exception) -> io::Result<()> {
-        if let Some(count) = self.turned_away.happened() {
+    /// Sends an exception and ends the connection. Logged at a limited rate: a client may return as often as it likes.
+    fn refuse_connection(&self, writer: &ReplyWriter, exception: &Exception) -> io::Result<()> {
+        if let Some(count) = self.refused.happened() {
             tracing::info!(count, "Hadoop clients are turned away; the last: {}", exception.message);
         }
-        writer.turn_away(exception)
+        writer.refuse_connection(exception)
     }
 
     fn queue(&self) -> Option<SyncSender<QueuedCall>> {
@@ -221,12 +216,12 @@ impl ConnectionHandler for NameService {
     }
 
     fn stop(&self) {
-        // Without a queue the threads that wait for calls end.
+        // Without a queue the threads of the pool end.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
-/// It is said whose the connection is, and believed.
+/// The user of the connection is known.
 fn admit(
     guest: &mut Guest,
     reader: &guarded_reader::GuardedReader<'_>,
@@ -284,7 +279,7 @@ impl ReplyWriter {
         rpc::refusal(id, error).map_or(Ok(()), |frame| self.send(&frame))
     }
 
-    fn turn_away(&self, exception: &Exception) -> io::Result<()> {
+    fn refuse_connection(&self, exception: &Exception) -> io::Result<()> {
         let none = CallId { client: Vec::new(), number: -1 };
         let (class, message) = (exception.class, exception.message.as_str());
         self.send(&rpc::failure(
@@ -295,7 +290,7 @@ impl ReplyWriter {
     }
 }
 
-/// True if the next frame is here as a whole. One of an impossible length never is.
+/// True if the next frame is complete. One of an impossible length never is.
 fn has_frame(here: &[u8]) -> bool {
     here.split_first_chunk().is_some_and(|(prefix, rest)| rpc::frame_len(*prefix).is_ok_and(|len| rest.len() >= len))
 }

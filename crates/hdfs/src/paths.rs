@@ -1,8 +1,8 @@
 //! Paths as Hadoop writes them, and the names of the past in them.
 //!
-//! A path of a call is absolute and has neither `.` nor `..`. Its first `.at` begins the past of the directory before it, and
-//! the name behind says when: `/logs/.at/20151117T210000.100Z/x`. Hadoop's clients take no colon in a name: one is shown, and
-//! taken, as `%3A`.
+//! A path of a call is absolute and has neither `.` nor `..`. Its first `.at` begins the past of the directory before
+//! it, and the next name is the instant: `/logs/.at/20151117T210000.100Z/x`. Hadoop's clients reject a colon in a name:
+//! it is written `%3A` in both directions.
 
 use crate::exception::Exception;
 
@@ -10,41 +10,41 @@ use crate::exception::Exception;
 pub(crate) use frieze_base::AT_NAME;
 /// The hidden directory of every directory with its snapshots, as HDFS calls it.
 pub(crate) const SNAPSHOT_NAME: &str = ".snapshot";
-/// Longest path of a call, as in HDFS. The server may take less.
+/// Longest path of a call, as in HDFS. The server's limit may be lower.
 const PATH_BYTES_MAX: usize = 8000;
 
-/// What a path of a call means.
+/// The meaning of a path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ParsedPath {
-    /// Something now, by its path.
+    /// A file of the present, by its path.
     Now(Vec<u8>),
     /// The directory `.at` of the directory at this path.
     At(Vec<u8>),
     /// The directory `.snapshot` of the directory at this path.
     Snapshots(Vec<u8>),
-    /// Something of the past.
+    /// A file of the past.
     Past(PastPath),
 }
 
-/// Something of the past.
+/// A file of the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PastPath {
-    /// Path of the directory whose past it is, as it is called now.
+    /// Path of the directory whose past it is, in the present.
     pub(crate) directory: Vec<u8>,
-    /// When: a name of an instant, or `user-` and one.
+    /// The name of an instant, or `user-` and a user time.
     pub(crate) when: String,
-    /// `when` is what a snapshot is called below `.snapshot`.
+    /// `when` is the name of a snapshot below `.snapshot`.
     pub(crate) is_snapshot: bool,
-    /// And then, in that, the past by user time.
+    /// In that view a further name, by user time.
     pub(crate) then: Option<String>,
-    /// Path from that directory at that time; empty for itself.
+    /// Path below that directory at that time; empty for itself.
     pub(crate) path: Vec<u8>,
 }
 
-/// Reads a path.
+/// Parses a path.
 ///
 /// # Errors
-/// `InvalidPathException` for one that is not absolute, or has a part that no name can be.
+/// `InvalidPathException` if it is not absolute, or has a part that cannot be a name.
 pub(crate) fn place(path: &str) -> Result<ParsedPath, Exception> {
     let invalid = || Exception::invalid_path(format!("Invalid path name {path}"));
     if path.len() > PATH_BYTES_MAX {
@@ -55,7 +55,8 @@ pub(crate) fn place(path: &str) -> Result<ParsedPath, Exception> {
     if parts.iter().any(|part| [".", ".."].contains(part) || part.contains('\0')) {
         return Err(invalid());
     }
-    let joined = |parts: &[&str]| parts.iter().map(|part| taken(part)).collect::<Vec<_>>().join("/").into_bytes();
+    let joined =
+        |parts: &[&str]| parts.iter().map(|part| name_of_shown(part)).collect::<Vec<_>>().join("/").into_bytes();
     let absolute = |parts: &[&str]| [b"/".as_slice(), &joined(parts)].concat();
     let Some(at) = parts.iter().position(|part| [AT_NAME, SNAPSHOT_NAME].contains(part)) else {
         return Ok(ParsedPath::Now(absolute(&parts)));
@@ -68,23 +69,23 @@ pub(crate) fn place(path: &str) -> Result<ParsedPath, Exception> {
     let mut then = None;
     // In a directory at an instant, its files by user time.
     if let [AT_NAME, name, rest @ ..] = path {
-        (then, path) = (Some(taken(name)), rest);
+        (then, path) = (Some(name_of_shown(name)), rest);
     }
-    Ok(ParsedPath::Past(PastPath { directory, when: taken(when), is_snapshot, then, path: joined(path) }))
+    Ok(ParsedPath::Past(PastPath { directory, when: name_of_shown(when), is_snapshot, then, path: joined(path) }))
 }
 
-/// The number of a file that a path begins with, and the path from there: `/.reserved/.inodes/42/x`, as HDFS has it.
+/// The inode number that a path begins with, and the rest of the path: `/.reserved/.inodes/42/x`, as in HDFS.
 pub(crate) fn numbered(path: &str) -> Option<(u64, &str)> {
     let rest = path.strip_prefix("/.reserved/.inodes/")?;
     let (number, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     Some((number.parse().ok()?, rest))
 }
 
-/// The path of something of the past at the instant of that name instead.
+/// The path of a file of the past, with another instant.
 pub(crate) fn pinned(past: &PastPath, when: &str) -> String {
     let shown_path = |path: &[u8]| String::from_utf8_lossy(&shown(path)).into_owned();
     let directory = shown_path(&past.directory);
-    // A name of a user's time comes behind the instant, whichever came first.
+    // The name of a user time follows the instant, whichever came first.
     let when_by_user = Some(&past.when).filter(|_| !past.is_snapshot);
     let user = [when_by_user, past.then.as_ref()].into_iter().flatten().find(|name| name.starts_with("user-"));
     let then = user.map_or(String::new(), |user| format!("/{AT_NAME}/{}", shown_path(user.as_bytes())));
@@ -92,7 +93,7 @@ pub(crate) fn pinned(past: &PastPath, when: &str) -> String {
     format!("{}/{AT_NAME}/{when}{then}{path}", directory.trim_end_matches('/'))
 }
 
-/// A name as it is shown: without colons.
+/// A name as clients get it: without colons.
 pub(crate) fn shown(name: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(name.len());
     for (at, &byte) in name.iter().enumerate() {
@@ -105,8 +106,8 @@ pub(crate) fn shown(name: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The name that is meant by what is shown.
-fn taken(text: &str) -> String {
+/// The name of a text that a client sends.
+fn name_of_shown(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('%') {
@@ -127,7 +128,7 @@ fn taken(text: &str) -> String {
     name + rest
 }
 
-/// True if a `%` in front of it would read as a colon, or as a `%` in front of one.
+/// True if `%` and this text would read as a colon, or as `%` before one.
 fn is_written(mut behind: &[u8]) -> bool {
     while let Some(rest) = behind.strip_prefix(b"25") {
         behind = rest;
@@ -135,7 +136,7 @@ fn is_written(mut behind: &[u8]) -> bool {
     behind.starts_with(b"3A") || behind.starts_with(b"3a")
 }
 
-/// The last name of a path and the path of its directory.
+/// The path of the directory, and the last name.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let at = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
     let (directory, name) = (&path[..at], path.get(at + 1..).unwrap_or_default());
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_past_is_told_at_another_instant() {
+    fn a_path_of_the_past_is_written_with_another_instant() {
         let told = |path: &str| match place(path) {
             Ok(ParsedPath::Past(past)) => pinned(&past, "hlc-1"),
             other => panic!("{other:?}"),
@@ -207,8 +208,8 @@ mod tests {
         for name in ["a:b", "%3A", "%253A", "%25253a", "%", "%25", "%2", "100%", "a%3", "::", "%3A:", "é:%"] {
             let text = String::from_utf8(shown(name.as_bytes())).unwrap();
             assert!(!text.contains(':'), "{text}");
-            assert_eq!(taken(&text), name, "shown as {text}");
+            assert_eq!(name_of_shown(&text), name, "shown as {text}");
         }
-        assert_eq!(taken("100%25"), "100%25", "nothing else is escaped");
+        assert_eq!(name_of_shown("100%25"), "100%25", "nothing else is escaped");
     }
 }

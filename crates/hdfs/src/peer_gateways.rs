@@ -1,17 +1,21 @@
-//! Writers at the other doors of the cluster: who asks to write a file, or to take it from somebody, asks them too.
+//! Leases at the gateways of other servers.
 //!
-//! A lease is known to one door. That somebody writes a file every server knows: the session of his door holds the right to write there
-//! until the file is closed, or the session has ended. So whoever wants a file asks which sessions may write it
-//! ([`frieze_client::Fs::writers`]), and of each that is a door's asks that door, over its data service, who has the lease, and to give it
-//! up if that is wanted. A door that gave it up writes nothing more under it. One that does not answer may: then the file is not
-//! free until its session has ended, for with that the cluster refuses what it still sends (ADR 28).
+//! A lease is known to one gateway. Every server knows that a file is being written: the session of the writer's
+//! gateway holds the right to write there until the file is closed, or the session has ended. A gateway that needs a
+//! file lists the sessions that may write it ([`frieze_client::Fs::writers`]), and queries each that belongs to a
+//! gateway, over its data service, for the holder of the lease, and to end the lease if needed. A gateway that has
+//! ended a lease writes nothing more under it. One that does not answer may: then the file is not free until its
+//! session has ended, for with that the cluster refuses what it still sends (ADR 28).
 //!
-//! A writer whose door is gone goes on at another by what is noted of its lease ([`crate::lease_takeover`]). So who takes a file from
-//! somebody takes the notes too, and asks again until he has found neither note nor lease, the note first.
+//! A writer that lost its gateway continues at another by the stored lease ([`crate::lease_takeover`]). So a client
+//! that takes a file takes the stored leases too, and repeats both until neither is left, the stored ones first
+//! ([`crate::file_writers`]).
 //!
-//! Guarantees: when a lease is taken from somebody, at whatever door, nothing is written under it any more, nor does it go on
-//! anywhere. Two that open a file to append at two doors at one time may both be refused; never are both let in.
-//! Leaves to others: who writes on a mount or through another door is not held up, as at one door; a server that is alone has nobody to ask.
+//! Guarantees: when a lease is revoked, at any gateway, nothing is written under it any more, and it does not continue
+//! anywhere. Two clients that open a file to append at two gateways at the same time may both be refused; never do both
+//! succeed.
+//! Leaves to others: writers on mounts and through other gateways are not held up, as at one gateway; a single server
+//! has no peers.
 
 use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,45 +33,45 @@ use crate::locations::BlockLocator;
 use crate::proto::Token;
 use crate::transfer::{self, QUESTION, VERSION};
 
-/// What one door asks another, signed.
+/// A query from one gateway to another, signed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct LeaseQuery {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub(crate) inode: u64,
-    /// The lease is to be given up: 1 if nothing was heard of its writer for long, 2 in any case, 3 if that is `holder`.
+    /// When to end the lease: 1 if its writer was silent for long, 2 always, 3 if the holder is `holder`.
     #[prost(uint32, tag = "2")]
     takes: u32,
-    /// Drawn for this question; the answer says it again.
+    /// Random number of this query; the reply repeats it.
     #[prost(bytes = "vec", tag = "3")]
     nonce: Vec<u8>,
-    /// When it is too late to answer, nanoseconds since 1970.
+    /// Expiry, nanoseconds since 1970.
     #[prost(uint64, tag = "4")]
     expires_ns: u64,
-    /// From whom it is to be taken.
+    /// The holder for `takes` = 3.
     #[prost(string, tag = "5")]
     holder: String,
 }
 
-/// What it is answered, signed.
+/// The reply to a query, signed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct LeaseReply {
-    /// That of the question.
+    /// That of the query.
     #[prost(bytes = "vec", tag = "1")]
     nonce: Vec<u8>,
-    /// The session that the door writes by now.
+    /// The session by which the gateway writes now.
     #[prost(uint64, tag = "2")]
     session: u64,
-    /// Who has the lease, and keeps it; empty if nobody does, any more.
+    /// The holder that keeps the lease; empty if there is none.
     #[prost(string, tag = "3")]
     holder: String,
-    /// Somebody had it until now.
+    /// A lease ended by this query.
     #[prost(bool, tag = "4")]
     ended: bool,
 }
 
 impl LeaseQuery {
-    /// When the lease is to be given up; `None` for a number that this version does not know.
+    /// When to end the lease; `None` for a number that this version does not know.
     pub(crate) fn revocation(&self) -> Option<Revocation<'_>> {
         match self.takes {
             0 => Some(Revocation::Nothing),
@@ -79,20 +83,20 @@ impl LeaseQuery {
     }
 }
 
-/// Who has a file at another door.
+/// The writer of a file at another gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RemoteWriter {
-    /// Nobody.
+    /// There is none.
     Nobody,
-    /// Nobody any more: somebody had it, and has given it up.
+    /// There is none any more: its lease was ended.
     Ended,
-    /// This one, and keeps it.
+    /// This one, which keeps its lease.
     Held(String),
-    /// It cannot be known: that server's door does not answer, or what it was before a restart may still be heard of.
+    /// Unknown: a gateway does not answer, or writes of its server's former session may still arrive.
     Unknown(NodeId),
 }
 
-/// How the session of a server's door calls itself: by this the doors know each other's.
+/// The command of the session of a server's gateway: gateways recognise each other's sessions by it.
 pub fn session_of(node: NodeId) -> String {
     format!("{SESSION}{node}")
 }
@@ -112,7 +116,7 @@ pub(crate) struct PeerGateways {
 }
 
 impl PeerGateways {
-    /// The query in a token; `None` if no gateway of this cluster signed it, or it comes too late.
+    /// The query in a token; `None` if no gateway of this cluster signed it, or it has expired.
     pub(crate) fn verify(&self, token: &Token) -> Option<LeaseQuery> {
         self.mint.unseal(token).filter(|query: &LeaseQuery| wall_ns() < query.expires_ns)
     }
@@ -122,13 +126,13 @@ impl PeerGateways {
         self.mint.seal(&LeaseReply { nonce: query.nonce.clone(), session, holder, ended })
     }
 
-    /// Who has a file at another door; what is to be given up is, when this returns.
+    /// Queries the other gateways for a file. Leases to be ended have ended when this returns.
     pub(crate) fn writer_of(&self, inode: u64, takes: Revocation<'_>) -> Result<RemoteWriter, Error> {
         if !self.client.has_others() {
             return Ok(RemoteWriter::Nobody);
         }
         let writers = match self.client.fs().writers(&Target::inode(InodeId(inode))) {
-            // Nothing can be written to what is gone.
+            // A removed file cannot be written.
             Err(error) if is_gone(&error) => return Ok(RemoteWriter::Nobody),
             writers => writers?,
         };
@@ -138,7 +142,7 @@ impl PeerGateways {
         for writer in writers.iter().filter(|writer| writer.session != own) {
             let Some(node) = node_of(&writer.command) else { continue };
             if !answers.iter().any(|(context, _)| *context == node) {
-                // What this server was before is nobody to be asked.
+                // A former session of this server has no gateway to query.
                 let answer = if node == self.locator.node { None } else { self.ask(node, inode, takes) };
                 answers.push((node, answer));
             }
@@ -147,7 +151,8 @@ impl PeerGateways {
                     return Ok(RemoteWriter::Held(answer.holder.clone()));
                 }
                 Some((_, Some(answer))) if answer.session == writer.session.0 => {}
-                // It does not answer; or it was restarted, and what it sent before may still come until that session has ended.
+                // No reply; or the server was restarted, and writes of its former session may still arrive until that
+                // has ended.
                 _ => unknown = Some(node),
             }
         }
@@ -160,18 +165,19 @@ impl PeerGateways {
     }
 
     fn ask(&self, node: NodeId, inode: u64, takes: Revocation<'_>) -> Option<LeaseReply> {
-        let place = self.locator.data_place_of(node)?;
+        let place = self.locator.data_address_of(node)?;
         match self.ask_at(place, inode, takes) {
             Ok(answer) => Some(answer),
             Err(error) => {
-                tracing::warn!(%node, %place, "a door does not say who writes inode {}: {error}", InodeId(inode));
+                let inode = InodeId(inode);
+                tracing::warn!(%node, %place, %inode, "a gateway does not answer which client writes a file: {error}");
                 None
             }
         }
     }
 
     fn ask_at(&self, place: SocketAddr, inode: u64, takes: Revocation<'_>) -> io::Result<LeaseReply> {
-        let is_none = || io::Error::new(io::ErrorKind::InvalidData, "that is no answer of a door of this cluster");
+        let is_none = || io::Error::new(io::ErrorKind::InvalidData, "that is no reply of a gateway of this cluster");
         let nonce = drawn()?.to_vec();
         let expires_ns = wall_ns().saturating_add(ANSWER_MAX.as_nanos() as u64);
         let (takes, holder) = match takes {
@@ -190,7 +196,7 @@ impl PeerGateways {
         request.extend(self.mint.seal(&question).encode_length_delimited_to_vec());
         (&stream).write_all(&request)?;
         let answer = read_message(&mut BufReader::new(&stream))?;
-        let answer = transfer::message::<Token>(&answer, "answer of a door").map_err(|_| is_none())?;
+        let answer = transfer::message::<Token>(&answer, "reply of a gateway").map_err(|_| is_none())?;
         let answer: LeaseReply = self.mint.unseal(&answer).ok_or_else(is_none)?;
         if answer.nonce == question.nonce { Ok(answer) } else { Err(is_none()) }
     }
@@ -198,12 +204,12 @@ impl PeerGateways {
 
 fn drawn() -> io::Result<[u8; 16]> {
     let mut nonce = [0; 16];
-    // So few are never cut short (getrandom(2)).
+    // So few bytes are never cut short (getrandom(2)).
     rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()))?;
     Ok(nonce)
 }
 
-/// How long another door has to take a connection, and to answer: it may have to wait for a write that is under way.
+/// Timeouts of a query: to connect, and to answer, which may have to wait for a write in progress.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -212,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_door_s_session_is_known_by_what_it_calls_itself() {
+    fn a_gateway_recognises_sessions_of_gateways_by_their_command() {
         assert_eq!(node_of(&session_of(NodeId(31))), Some(NodeId(31)));
         for command in ["frieze put a b", "hdfs-door of frieze serve, node ", "webhdfs-door of frieze serve, node 3"] {
             assert_eq!(node_of(command), None, "{command}");

@@ -1,8 +1,10 @@
-//! The messages of Hadoop's protocols, as far as this gateway reads and writes them: a module for each of Hadoop's `.proto` files.
+//! The messages of Hadoop's protocols, as far as this gateway reads and writes them: a module for each of Hadoop's
+//! `.proto` files.
 //!
-//! Names follow Hadoop's definitions, without their `Proto`; the numbers are facts of the wire. A field that is not here is skipped
-//! on receipt and never sent (ADR 0041). An enumeration is a plain number, and a module of constants names its values.
-//! `tests/hdfs/messages.py` holds numbers, labels and types against the descriptors in Hadoop's own jars.
+//! Names follow Hadoop's definitions, without their `Proto`; the numbers are facts of the wire. A field that is not
+//! here is skipped on receipt and never sent (ADR 0041). An enumeration is a plain number, and a module of constants
+//! names its values. `tests/hdfs/messages.py` holds numbers, labels and types against the descriptors in Hadoop's own
+//! jars.
 
 #![expect(
     missing_docs,

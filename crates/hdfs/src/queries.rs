@@ -1,4 +1,4 @@
-//! Calls that look: attributes, listings, where blocks are, sums.
+//! Calls that read: attributes, listings, locations of blocks, room.
 
 use frieze_client::{Attr, Error, FileKind, Fs, Reason, Target, View};
 
@@ -23,7 +23,7 @@ use crate::snapshots::names as snapshot_names;
 const PAGE_ENTRIES: u32 = 1000;
 const READ: u32 = 4;
 
-/// Calls that look at files.
+/// Calls that read.
 #[derive(Clone, Copy)]
 pub(crate) struct Queries<'s> {
     pub(crate) names: &'s FileNames,
@@ -32,41 +32,41 @@ pub(crate) struct Queries<'s> {
 }
 
 impl Queries<'_> {
-    /// Attributes of a file; none if it is not there.
+    /// Attributes of a file; none if it does not exist.
     pub(crate) fn file_info(
         &self,
         context: CallContext<'_>,
         path: &str,
         follow: bool,
     ) -> Result<GetFileInfoResponse, Exception> {
-        let Some(looked) = self.look_if_there(context, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
-        let target = Target { follow: looked.target.follow && follow, ..looked.target.clone() };
-        let attr = match looked.fs.stat(&target) {
+        let Some(resolved) = self.look_if_exists(context, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
+        let target = Target { follow: resolved.target.follow && follow, ..resolved.target.clone() };
+        let attr = match resolved.fs.stat(&target) {
             Ok(found) => found.attr,
             Err(error) if is_absent(&error) => return Ok(GetFileInfoResponse { fs: None }),
             Err(error) => return Err(Exception::of(error, path)),
         };
-        Ok(GetFileInfoResponse { fs: Some(self.names.status(&shown_attr(&looked, attr), b"")) })
+        Ok(GetFileInfoResponse { fs: Some(self.names.status(&shown_attr(&resolved, attr), b"")) })
     }
 
-    /// The same with where its blocks are.
+    /// The same with locations of its blocks.
     pub(crate) fn located_file_info(
         &self,
         context: CallContext<'_>,
         path: &str,
     ) -> Result<GetFileInfoResponse, Exception> {
-        let Some(looked) = self.look_if_there(context, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
-        let attr = match looked.fs.stat(&looked.target) {
-            Ok(found) => shown_attr(&looked, found.attr),
+        let Some(resolved) = self.look_if_exists(context, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
+        let attr = match resolved.fs.stat(&resolved.target) {
+            Ok(found) => shown_attr(&resolved, found.attr),
             Err(error) if is_absent(&error) => return Ok(GetFileInfoResponse { fs: None }),
             Err(error) => return Err(Exception::of(error, path)),
         };
-        let may_read = looked.fs.access(&looked.target, READ).is_ok();
+        let may_read = resolved.fs.access(&resolved.target, READ).is_ok();
         let reader = if may_read { context.reader() } else { BlockClient { caller: None, ..context.reader() } };
-        Ok(GetFileInfoResponse { fs: Some(self.with_locations(reader, &looked, &attr, b"")) })
+        Ok(GetFileInfoResponse { fs: Some(self.with_locations(reader, &resolved, &attr, b"")) })
     }
 
-    /// A page of a directory, or a file as the only entry of itself.
+    /// A page of a directory, or a file as its own only entry.
     pub(crate) fn listing(
         &self,
         context: CallContext<'_>,
@@ -75,16 +75,16 @@ impl Queries<'_> {
         let path = &request.src;
         let failed = |error| Exception::of(error, path);
         let none = GetListingResponse { dir_list: None };
-        let Some(looked) = self.look_if_there(context, path)? else { return Ok(none) };
+        let Some(resolved) = self.look_if_exists(context, path)? else { return Ok(none) };
         let after = after(&request.start_after)?;
-        if looked.shows != DirectoryView::Names {
-            return self.list_instants(&looked, path, &after);
+        if resolved.shows != DirectoryView::Names {
+            return self.list_instants(&resolved, path, &after);
         }
-        let page = match looked.fs.list(&looked.target, &after, PAGE_ENTRIES, true) {
+        let page = match resolved.fs.list(&resolved.target, &after, PAGE_ENTRIES, true) {
             Ok(page) => page,
             Err(error) if error.reason() == Reason::NotDirectory => {
-                let Some(attr) = self.found(&looked.fs, &looked.target).map_err(failed)? else { return Ok(none) };
-                let entry = self.entry(context, &looked, &attr, b"", request.need_location);
+                let Some(attr) = self.found(&resolved.fs, &resolved.target).map_err(failed)? else { return Ok(none) };
+                let entry = self.entry(context, &resolved, &attr, b"", request.need_location);
                 return Ok(page_of(vec![entry], false));
             }
             Err(error) if is_absent(&error) => return Ok(none),
@@ -94,24 +94,29 @@ impl Queries<'_> {
         let mut entries = Vec::with_capacity(page.entries.len());
         for entry in page.entries {
             let target = Target::under(directory, entry.name.as_slice());
-            // It may have gone since: then it is left out.
+            // A name that was removed meanwhile is left out.
             let attr = match entry.attr {
                 Some(attr) => Some(attr),
-                None => self.found(&looked.fs, &target).map_err(failed)?,
+                None => self.found(&resolved.fs, &target).map_err(failed)?,
             };
             let Some(attr) = attr else { continue };
-            let attr = followed(&looked.fs, &target, attr).map_err(failed)?;
-            entries.push(self.entry(context, &looked, &attr, &entry.name, request.need_location));
+            let attr = followed(&resolved.fs, &target, attr).map_err(failed)?;
+            entries.push(self.entry(context, &resolved, &attr, &entry.name, request.need_location));
         }
         Ok(page_of(entries, page.more))
     }
 
-    /// The saved snapshots: what `.at` shows, and `.snapshot` by the names they have there.
-    fn list_instants(&self, looked: &ResolvedPath, path: &str, after: &[u8]) -> Result<GetListingResponse, Exception> {
+    /// The saved snapshots: `.at` lists all, `.snapshot` those of its directory.
+    fn list_instants(
+        &self,
+        resolved: &ResolvedPath,
+        path: &str,
+        after: &[u8],
+    ) -> Result<GetListingResponse, Exception> {
         let failed = |error| Exception::of(error, path);
-        let attr = shown_attr(looked, looked.fs.stat(&looked.target).map_err(failed)?.attr);
+        let attr = shown_attr(resolved, resolved.fs.stat(&resolved.target).map_err(failed)?.attr);
         let snapshots = self.names.client.snapshots().map_err(failed)?;
-        let names: Vec<String> = match looked.shows {
+        let names: Vec<String> = match resolved.shows {
             DirectoryView::Snapshots if attr.kind() != FileKind::Directory => {
                 return Ok(GetListingResponse { dir_list: None });
             }
@@ -125,7 +130,7 @@ impl Queries<'_> {
     fn entry(
         &self,
         context: CallContext<'_>,
-        looked: &ResolvedPath,
+        resolved: &ResolvedPath,
         attr: &Attr,
         name: &[u8],
         is_located: bool,
@@ -133,22 +138,22 @@ impl Queries<'_> {
         if !is_located {
             return self.names.status(attr, name);
         }
-        // As in HDFS: places, so that work can be sent there, and no right to read. Who opens the file is asked for his.
-        self.with_locations(BlockClient { caller: None, ..context.reader() }, looked, attr, name)
+        // As in HDFS: locations for scheduling, without a right to read. The right is checked when the file is opened.
+        self.with_locations(BlockClient { caller: None, ..context.reader() }, resolved, attr, name)
     }
 
     fn with_locations(
         &self,
         reader: BlockClient<'_>,
-        looked: &ResolvedPath,
+        resolved: &ResolvedPath,
         attr: &Attr,
         name: &[u8],
     ) -> HdfsFileStatus {
         let mut status = self.names.status(attr, name);
         if attr.kind() != FileKind::Directory {
-            // What is not a regular file has no bytes here.
+            // A file that is not regular has no bytes here.
             let attr = Attr { size: status.length, ..attr.clone() };
-            status.locations = Some(self.located(reader, &attr, looked.fs.view(), (0, u64::MAX)));
+            status.locations = Some(self.located(reader, &attr, resolved.fs.view(), (0, u64::MAX)));
         }
         status
     }
@@ -158,7 +163,7 @@ impl Queries<'_> {
         self.locator.located(client, (attr, is_open), view, (offset, len))
     }
 
-    /// Where the bytes of a range of a file are.
+    /// The locations of a range of a file.
     pub(crate) fn block_locations(
         &self,
         context: CallContext<'_>,
@@ -166,40 +171,40 @@ impl Queries<'_> {
     ) -> Result<GetBlockLocationsResponse, Exception> {
         let path = &request.src;
         let failed = |error| Exception::of(error, path);
-        let looked = self.names.look(context, path)?;
-        let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
+        let resolved = self.names.resolve(context, path)?;
+        let attr = resolved.fs.stat(&resolved.target).map_err(failed)?.attr;
         must_be_file(&attr, path)?;
-        looked.fs.access(&looked.target, READ).map_err(failed)?;
-        let located = self.located(context.reader(), &attr, looked.fs.view(), (request.offset, request.length));
+        resolved.fs.access(&resolved.target, READ).map_err(failed)?;
+        let located = self.located(context.reader(), &attr, resolved.fs.view(), (request.offset, request.length));
         Ok(GetBlockLocationsResponse { locations: Some(located) })
     }
 
     /// The block size of a file.
     pub(crate) fn block_size(&self, context: CallContext<'_>, path: &str) -> Result<NumberResponse, Exception> {
-        let looked = self.names.look(context, path)?;
-        let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
+        let resolved = self.names.resolve(context, path)?;
+        let attr = resolved.fs.stat(&resolved.target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
         Ok(NumberResponse { number: BLOCK_BYTES })
     }
 
-    /// Succeeds if the caller may.
+    /// Succeeds if the caller has the rights.
     pub(crate) fn check_access(
         &self,
         context: CallContext<'_>,
         request: &proto::CheckAccessRequest,
     ) -> Result<(), Exception> {
-        let looked = self.names.look(context, &request.path)?;
+        let resolved = self.names.resolve(context, &request.path)?;
         // An action is a number of the same three bits.
         let mask = u32::try_from(request.mode).unwrap_or(0) & 7;
-        looked.fs.access(&looked.target, mask).map_err(|error| Exception::of(error, &request.path))
+        resolved.fs.access(&resolved.target, mask).map_err(|error| Exception::of(error, &request.path))
     }
 
-    /// True if nobody writes it.
+    /// True if no client writes the file.
     pub(crate) fn is_file_closed(&self, context: CallContext<'_>, path: &str) -> Result<ResultResponse, Exception> {
-        let looked = self.names.look(context, path)?;
-        let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
+        let resolved = self.names.resolve(context, path)?;
+        let attr = resolved.fs.stat(&resolved.target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
-        if looked.fs.view().is_past() {
+        if resolved.fs.view().is_past() {
             return Ok(ResultResponse { result: true });
         }
         let is_closed = !self.writers.leases.is_held(attr.inode)
@@ -211,7 +216,7 @@ impl Queries<'_> {
         Ok(ResultResponse { result: is_closed })
     }
 
-    /// How much room there is.
+    /// Capacity and free space.
     pub(crate) fn stats(&self) -> Result<proto::GetFsStatsResponse, Exception> {
         let (capacity, remaining) = self.room()?;
         Ok(proto::GetFsStatsResponse {
@@ -223,7 +228,7 @@ impl Queries<'_> {
         })
     }
 
-    /// The places where blocks are.
+    /// The data services of the cluster.
     pub(crate) fn datanode_report(
         &self,
         context: CallContext<'_>,
@@ -233,12 +238,12 @@ impl Queries<'_> {
             return Ok(proto::GetDatanodeReportResponse { di: Vec::new() });
         }
         let (capacity, remaining) = self.room()?;
-        // The room of each is this server's: that of others is not asked.
-        let nodes = self.locator.all_places(context.reader()).into_iter().map(|place| proto::DatanodeInfo {
+        // The numbers are this server's: those of others are not queried.
+        let nodes = self.locator.all_locations(context.reader()).into_iter().map(|place| proto::DatanodeInfo {
             capacity: Some(capacity),
             dfs_used: Some(capacity.saturating_sub(remaining)),
             remaining: Some(remaining),
-            ..place.told()
+            ..place.datanode_info()
         });
         Ok(proto::GetDatanodeReportResponse { di: nodes.collect() })
     }
@@ -248,10 +253,10 @@ impl Queries<'_> {
         Ok((status.capacity_bytes, status.free_bytes))
     }
 
-    /// As [`Service::look`]; `None` if the past that the path names has no such directory.
-    fn look_if_there(&self, context: CallContext<'_>, path: &str) -> Result<Option<ResolvedPath>, Exception> {
-        match self.names.look(context, path) {
-            Ok(looked) => Ok(Some(looked)),
+    /// As [`FileNames::look`]; `None` if the directory of a path of the past does not exist.
+    fn look_if_exists(&self, context: CallContext<'_>, path: &str) -> Result<Option<ResolvedPath>, Exception> {
+        match self.names.resolve(context, path) {
+            Ok(resolved) => Ok(Some(resolved)),
             Err(exception) if exception.class == Exception::not_found("").class => Ok(None),
             Err(exception) => Err(exception),
         }
@@ -266,20 +271,20 @@ impl Queries<'_> {
     }
 }
 
-/// Of `.at` and `.snapshot`, the attributes of their directory without the right to write.
-fn shown_attr(looked: &ResolvedPath, attr: Attr) -> Attr {
-    if looked.shows != DirectoryView::Names { Attr { mode: attr.mode & !0o222, ..attr } } else { attr }
+/// The attributes of a directory; of its `.at` and `.snapshot` without the right to write.
+fn shown_attr(resolved: &ResolvedPath, attr: Attr) -> Attr {
+    if resolved.shows != DirectoryView::Names { Attr { mode: attr.mode & !0o222, ..attr } } else { attr }
 }
 
 fn page_of(partial_listing: Vec<HdfsFileStatus>, more: bool) -> GetListingResponse {
-    // How many more there are is not known; that there are is what clients ask.
+    // The number of further entries is unknown; clients only compare it with 0.
     let dir_list = Some(DirectoryListing { partial_listing, remaining_entries: u32::from(more) });
     GetListingResponse { dir_list }
 }
 
-/// The name that a listing goes on behind, as it is and not as it was shown.
+/// The last name of the page before, decoded.
 fn after(text: &[u8]) -> Result<Vec<u8>, Exception> {
-    // A name that is not UTF-8 is shown as it is.
+    // A name that is not UTF-8 is sent as it is.
     let Ok(name) = std::str::from_utf8(text) else { return Ok(text.to_vec()) };
     match place(&format!("/{name}")) {
         Ok(ParsedPath::Now(path)) if shown(split(&path).1) == text => Ok(split(&path).1.to_vec()),

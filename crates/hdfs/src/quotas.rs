@@ -1,7 +1,7 @@
-//! Quotas of names and space: those of frieze, in Hadoop's words.
+//! Quotas of names and space: those of frieze, in Hadoop's terms.
 //!
-//! A quota of names counts a directory itself, as frieze's does. One of space counts the bytes of files once, however many copies
-//! there are; the space that is told to be consumed does too.
+//! A quota of names counts the directory itself, as frieze's does. One of space counts the bytes of files once,
+//! whatever their replication; so does the space consumed.
 
 use frieze_client::{Attr, Caller, FileKind, InodeId, Quota, Target, Usage};
 
@@ -11,17 +11,17 @@ use crate::file_names::{FileNames, ResolvedPath};
 use crate::proto::{self, SetQuotaRequest};
 use crate::remote_user::CallContext;
 
-/// In a call: leave this one as it is (`HdfsConstants.QUOTA_DONT_SET`). [`NO_QUOTA`] takes it away.
+/// In a call: leaves a quota unchanged (`HdfsConstants.QUOTA_DONT_SET`). [`NO_QUOTA`] removes it.
 const AS_IT_IS: u64 = i64::MAX as u64;
 
-/// Sets one of the quotas of a directory, or both, or takes them away.
+/// Sets or removes one of the quotas of a directory, or both.
 pub(crate) fn set_quota(
     names: &FileNames,
     context: CallContext<'_>,
     request: &SetQuotaRequest,
 ) -> Result<(), Exception> {
     let path = &request.path;
-    let target = names.change(context, path)?;
+    let target = names.resolve_for_change(context, path)?;
     names.check_operator(context)?;
     if request.storage_type.is_some() {
         return Err(Exception::unsupported(format!("{path}: frieze has no quotas of kinds of storage")));
@@ -35,7 +35,7 @@ pub(crate) fn set_quota(
             bytes.cast_signed()
         )));
     }
-    // Who runs this door may do what only the superuser may, and is not him everywhere.
+    // The user of this gateway may set quotas like the superuser, and is not root everywhere.
     let fs = names.client.fs().as_caller(Caller::root());
     let failed = |error| Exception::of(error, path);
     if fs.stat(&target).map_err(failed)?.attr.kind() != FileKind::Directory {
@@ -51,7 +51,7 @@ pub(crate) fn set_quota(
     fs.set_quota(&target, &quota).map_err(failed)
 }
 
-/// What is used of the quotas of a directory: as counted where it has one.
+/// The use of the quotas of a directory: counted by the server if it has one, else here.
 pub(crate) fn quota_usage(
     names: &FileNames,
     context: CallContext<'_>,
@@ -75,13 +75,13 @@ pub(crate) fn quota_usage(
     Ok(proto::GetQuotaUsageResponse { usage: Some(usage) })
 }
 
-/// The quota of a directory. Of the past there is none: it bounds what is done now.
+/// The quota of a directory. The past has none: quotas bound changes of the present.
 pub(crate) fn quota_of(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<Quota, Exception> {
     Ok(quota_and_use(names, context, path)?.map_or(Quota::default(), |(quota, _)| quota))
 }
 
 fn quota_and_use(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<Option<(Quota, Usage)>, Exception> {
-    let ResolvedPath { fs, target, .. } = names.look(context, path)?;
+    let ResolvedPath { fs, target, .. } = names.resolve(context, path)?;
     match fs.view().is_past() {
         true => Ok(None),
         false => fs.quota(&target).map_err(|error| Exception::of(error, path)),
@@ -108,20 +108,20 @@ pub(crate) fn content_summary(
 
 pub(crate) fn sums(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<TreeTotals, Exception> {
     let failed = |error| Exception::of(error, path);
-    let looked = names.look(context, path)?;
-    let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
+    let resolved = names.resolve(context, path)?;
+    let attr = resolved.fs.stat(&resolved.target).map_err(failed)?.attr;
     let mut sums = TreeTotals::default();
     sums.add(&attr);
     let mut directories = Vec::new();
     if attr.kind() == FileKind::Directory {
-        directories.push(looked.target);
+        directories.push(resolved.target);
     }
     while let Some(directory) = directories.pop() {
         let mut after = Vec::new();
         loop {
-            let page = match looked.fs.list(&directory, &after, 0, true) {
+            let page = match resolved.fs.list(&directory, &after, 0, true) {
                 Ok(page) => page,
-                // Removed while its siblings were looked at.
+                // Removed while its siblings were listed.
                 Err(error) if is_absent(&error) => break,
                 Err(error) => return Err(failed(error)),
             };
@@ -162,5 +162,5 @@ impl TreeTotals {
     }
 }
 
-/// No quota, as -1 on the wire.
+/// No quota: -1 on the wire.
 pub(crate) const NO_QUOTA: u64 = u64::MAX;

@@ -1,4 +1,4 @@
-//! A call's user, and what a call needs to know of its client.
+//! The user of a call, and the addresses of its client.
 
 use std::net::IpAddr;
 
@@ -6,18 +6,18 @@ use frieze_client::Caller;
 
 use crate::accounts::Account;
 
-/// Who calls.
+/// The user of a connection.
 #[derive(Clone, Debug)]
 pub struct RemoteUser {
-    /// Whom the connection speaks for.
+    /// The account that the connection acts for.
     pub account: Account,
-    /// Which address of this machine it reached.
+    /// The address of this machine that the client reached.
     pub reached: IpAddr,
-    /// From which it came.
+    /// The address of the client.
     pub peer: IpAddr,
 }
 
-/// A call under way: who asks, and from which program; no program if that is not known.
+/// The context of a call: its user and program; an empty program if it is unknown.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) user: &'a RemoteUser,
@@ -25,7 +25,7 @@ pub(crate) struct CallContext<'a> {
 }
 
 impl CallContext<'_> {
-    /// Who holds a lease that this program asks for by the name it calls itself: others may say that name, but not as this user.
+    /// The holder of a lease that this program requests under the name it uses: other users may use the same name.
     pub(crate) fn holder(&self, client_name: &str) -> String {
         format!("{client_name} of {}", self.user.account.caller.uid)
     }
@@ -35,13 +35,13 @@ impl CallContext<'_> {
     }
 }
 
-/// For whom something is told.
+/// The client that locations of blocks are made for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockClient<'a> {
-    /// On whose behalf blocks will be read or written; `None` gives no right to.
+    /// The account of its tokens; `None` for tokens without a right.
     pub(crate) caller: Option<&'a Caller>,
-    /// By which of its addresses it reached this server.
+    /// The address of this server that it reached.
     pub(crate) reached: IpAddr,
-    /// From which it came.
+    /// Its address.
     pub(crate) peer: IpAddr,
 }

@@ -1,8 +1,9 @@
-//! What clients ask a place of blocks about its replica: Hadoop's `ClientDatanodeProtocol`, at the port of the name service.
+//! Calls about one replica: Hadoop's `ClientDatanodeProtocol`, at the port of the name service.
 //!
-//! A reader of HDFS asks by it how far a block is that is being written. Here the name service tells the length of an open file as it is,
-//! and says that its last block is complete; so its clients do not ask, and whoever does is answered from the lease. Who asks names the
-//! block as the user (`blk_N_G`): he is whom the kernel proves, or nobody, and has to have the right to read the file.
+//! A reader of HDFS uses it to get the length of a block that is being written. Here the name service reports the
+//! current length of an open file, and its last block as complete; so its clients do not ask, and other callers get the
+//! length from the lease. The user of such a connection is the name of a block (`blk_N_G`): the account is the one that
+//! the kernel reports, and needs the right to read the file.
 
 use frieze_client::{InodeId, Target, mono};
 
@@ -20,7 +21,7 @@ use frieze_base::MonoTime;
 /// The protocol.
 pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
 
-/// True if that is the user of a connection by this protocol: it says which block it is about.
+/// True if this is the user of a connection by this protocol: the name of a block.
 pub(crate) fn is_block(user: &str) -> bool {
     user.strip_prefix("blk_").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_'))
 }
@@ -47,7 +48,7 @@ pub(crate) fn answer_of_replica(
     }
 }
 
-/// How many bytes of a block that is being written readers see.
+/// The bytes of an open block that readers see.
 fn visible_length(
     names: &FileNames,
     leases: &Leases,
@@ -57,7 +58,8 @@ fn visible_length(
     let block = required(request.block.clone())?.block_id;
     let Some((inode, number)) = leases.received(block) else {
         return Err(Exception::no_replica(format!(
-            "Replica not found for {block}: this door has no writer of that block; one that is complete is as long as its location says"
+            "Replica not found for {block}: this gateway has no writer of that block; the length of a complete one \
+             is in its location"
         )));
     };
     let may = names.fs(context).access(&Target::inode(InodeId(inode)), READ);

@@ -1,8 +1,8 @@
-//! Calls that must not run twice: what was answered to each, for when it is sent again.
+//! Calls that must run once: their results, for repetitions.
 //!
-//! A client that loses its connection sends its calls again, under the same numbers. One that changes something would find it
-//! changed: a rename finds nothing to rename. So the answers to those are kept, as HDFS keeps them; while one is being
-//! made, who asks again waits for it.
+//! A client that loses its connection repeats its calls, under the same numbers. A change that runs again would find
+//! its own effect: a rename finds nothing to rename. So their results are kept, as in HDFS; a repetition of a call in
+//! progress waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use frieze_client::mono;
 use crate::exception::Exception;
 use crate::rpc::CallId;
 
-/// What a call was answered.
+/// The result of a call.
 pub(crate) type CallResult = Result<Vec<u8>, Exception>;
 
-/// Answers given lately.
+/// Recent results.
 #[derive(Debug, Default)]
 pub(crate) struct RetryCache {
     table: Mutex<RetryTable>,
@@ -25,15 +25,15 @@ pub(crate) struct RetryCache {
 
 #[derive(Debug, Default)]
 struct RetryTable {
-    /// `None` while it is being made.
+    /// `None` while the call is in progress.
     answers: BTreeMap<CallId, Option<CallResult>>,
     order: VecDeque<(MonoTime, CallId)>,
-    /// How many wait for an answer that is being made: waking nobody would be a system call, too.
+    /// Waiting repetitions: waking none would cost a system call, too.
     waiting: usize,
 }
 
 impl RetryCache {
-    /// The answer to a call: the one given before, or what `run` makes.
+    /// The result of a call: the one of its first run, or that of `run`.
     pub(crate) fn once(&self, id: &CallId, run: impl FnOnce() -> CallResult) -> CallResult {
         let mut table = self.lock();
         loop {
@@ -60,7 +60,7 @@ impl RetryCache {
         answer
     }
 
-    /// Wakes who waits for an answer.
+    /// Wakes waiting repetitions.
     fn wake(&self, table: &RetryTable) {
         if table.waiting > 0 {
             self.made.notify_all();
@@ -72,7 +72,7 @@ impl RetryCache {
     }
 }
 
-/// A call that panics is no answer that others wait for.
+/// A call that panics leaves no result, and wakes its repetitions.
 struct Unmade<'r> {
     retries: &'r RetryCache,
     id: &'r CallId,
@@ -87,11 +87,11 @@ impl Drop for Unmade<'_> {
 }
 
 impl RetryTable {
-    /// Makes room: what is old goes, and the oldest of too many.
+    /// Evicts old results, and the oldest of too many.
     fn forget(&mut self) {
         let now = mono();
         while let Some((given, id)) = self.order.front() {
-            if self.order.len() < KEPT_MAX && now.0.saturating_sub(given.0) < KEPT_NS {
+            if self.order.len() < CACHED_MAX && now.0.saturating_sub(given.0) < CACHED_NS {
                 return;
             }
             self.answers.remove(id);
@@ -100,10 +100,10 @@ impl RetryTable {
     }
 }
 
-/// How long an answer is kept: as in HDFS.
-const KEPT_NS: u64 = 600 * 1_000_000_000;
-/// Answers kept at most. Each has some hundred bytes.
-const KEPT_MAX: usize = 65_536;
+/// How long a result is kept, as in HDFS.
+const CACHED_NS: u64 = 600 * 1_000_000_000;
+/// Results kept at most. Each has some hundred bytes.
+const CACHED_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_again_meanwhile_waits_for_the_answer() {
+    fn a_repetition_of_a_call_in_progress_waits_for_its_result() {
         let retries = RetryCache::default();
         let id = CallId { client: vec![1], number: 7 };
         let (begun, begins) = std::sync::mpsc::channel();

@@ -1,8 +1,8 @@
-//! The name service: every call of Hadoop's `ClientProtocol`, and which function answers it.
+//! The table of calls: every method of Hadoop's `ClientProtocol`, and the function that answers it.
 //!
-//! Calls that look are in [`crate::queries`], those that change names and attributes in [`crate::mutations`], those that write
-//! files in [`crate::file_writes`]. What frieze has nothing of is answered so where that is an answer (no encryption zone, no
-//! erasure coding, no access list), and refused in words where it is not.
+//! Calls that read are in [`crate::queries`], those that change names and attributes in [`crate::mutations`], those
+//! that write files in [`crate::file_writes`]. A feature that frieze does not have is answered as absent where the
+//! protocol can say that (no encryption zone, no erasure coding), and refused by name where it cannot.
 
 use std::convert::Infallible;
 use std::io;
@@ -32,38 +32,38 @@ use crate::retry_cache::{CallResult, RetryCache};
 use crate::rpc::{Call, CallId};
 use crate::{acls, administration, quotas, replicas, snapshots, xattrs};
 
-/// The protocol that is served.
+/// Name of the protocol.
 pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
 
-/// Everything that calls and transfers share.
+/// The contexts of calls and transfers.
 pub(crate) struct Service {
     pub(crate) names: FileNames,
     pub(crate) locator: Arc<BlockLocator>,
     pub(crate) writers: FileWriters,
     pub(crate) retries: RetryCache,
-    /// When this process began.
+    /// Start of this process.
     pub(crate) began: MonoTime,
-    /// Changes are refused.
+    /// Safe mode: changes are refused.
     pub(crate) is_safe: AtomicBool,
     /// Its receiver ends the thread that stores leases when this is dropped.
     pub(crate) _lease_thread: Sender<Infallible>,
 }
 
 impl Service {
-    /// Starts the thread that settles files which were closed. It ends with the client.
+    /// Starts the thread that closes files later. It ends with the client.
     pub(crate) fn settle_closed(&self) -> io::Result<()> {
         let client = self.names.client.clone();
         let settle = move || while client.settle_closed(CLOSED_MOMENT) {};
         thread::Builder::new().name("hdfs-settle".to_owned()).spawn(settle).map(drop)
     }
 
-    /// Starts the thread that notes what the next process has to know of leases. It ends with the other side of `ended`.
-    pub(crate) fn note_leases(self: &Arc<Service>, ended: Receiver<Infallible>) -> io::Result<()> {
+    /// Starts the thread that stores leases. It ends with the sender of `ended`.
+    pub(crate) fn store_leases(self: &Arc<Service>, ended: Receiver<Infallible>) -> io::Result<()> {
         let service = Arc::downgrade(self);
         let note = move || {
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(NOTED_EVERY) {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(STORE_EVERY) {
                 let Some(service) = service.upgrade() else { return };
-                service.writers.leases.note(NOTED_EVERY.as_nanos() as u64);
+                service.writers.leases.note(STORE_EVERY.as_nanos() as u64);
             }
         };
         thread::Builder::new().name("hdfs-leases".to_owned()).spawn(note).map(drop)
@@ -71,27 +71,27 @@ impl Service {
 }
 
 impl Service {
-    /// The door ends: notes what its writers go on by. The cluster may be gone by now, and is not waited for.
+    /// The gateway ends: stores its leases. The cluster may have ended already, and is not waited for.
     pub(crate) fn leave(&self) {
         if self.names.client.has_others() {
-            self.names.client.end_within(FAREWELL);
+            self.names.client.end_within(SESSION_END_MAX);
         }
         self.writers.leases.leave();
     }
 }
 
 impl Drop for Service {
-    /// Ends the session, and with it what settles files: it has the client, too.
+    /// Ends the session, and with it the thread that closes files.
     fn drop(&mut self) {
-        self.names.client.end_within(FAREWELL);
+        self.names.client.end_within(SESSION_END_MAX);
         if let Err(error) = self.names.client.close() {
-            tracing::debug!("the session of a door could not be ended: {error}");
+            tracing::debug!("the session of a gateway could not be ended: {error}");
         }
     }
 }
 
 impl Service {
-    /// Answers a call. One that changes something runs once, however often it is sent.
+    /// Answers a call. A change runs once, however often it is sent.
     pub(crate) fn answer(&self, user: &RemoteUser, call: &Call) -> CallResult {
         let context = CallContext { user, program: &call.id.client };
         if call.protocol == replicas::PROTOCOL {
@@ -105,20 +105,20 @@ impl Service {
         }
         if self.is_safe.load(Ordering::Acquire) {
             return Err(Exception::safe_mode(format!(
-                "{}: this door is in safe mode, nothing is changed",
+                "{}: this gateway is in safe mode and refuses changes",
                 call.method
             )));
         }
-        // What has no number does not come again under it.
+        // A call without a number is not repeated under it.
         if call.id == CallId::default() {
             return self.run(context, call);
         }
-        // Whoever says another's number is not told what that one was.
+        // A user that sends another user's number does not get that result.
         let client = [user.account.caller.uid.to_be_bytes().as_slice(), &call.id.client].concat();
         self.retries.once(&CallId { client, number: call.id.number }, || self.run(context, call))
     }
 
-    /// Whether this door refuses changes; an operator may have it do so. Other doors go on, and so do transfers that have begun.
+    /// Reads, enters or leaves safe mode. Other gateways, and transfers in progress, are not affected.
     fn set_safe_mode(
         &self,
         context: CallContext<'_>,
@@ -170,7 +170,7 @@ impl Service {
                 Ok(proto::GetStoragePolicyResponse { storage_policy: Some(storage_policy()) })
             }),
             "setSafeMode" => with(call, |request| self.set_safe_mode(context, &request)),
-            // There is none of it: an answer without one.
+            // Features that frieze does not have: an empty answer.
             "getEZForPath"
             | "getErasureCodingPolicy"
             | "getErasureCodingPolicies"
@@ -181,12 +181,12 @@ impl Service {
             "listCacheDirectives" | "listCachePools" | "listEncryptionZones" | "listReencryptionStatus" => {
                 Ok(proto::NoneListed { has_more: false }.encode_to_vec())
             }
-            // No zone of encryption, whose root that would be.
+            // There is no encryption zone, whose root this would be.
             "getEnclosingRoot" => {
                 Ok(proto::GetEnclosingRootResponse { enclosing_root_path: Some("/".to_owned()) }.encode_to_vec())
             }
             "upgradeStatus" => Ok(proto::UpgradeStatusResponse { upgrade_finalized: true }.encode_to_vec()),
-            // A read of now is one of now.
+            // Reads of the present are linearizable.
             "msync" => Ok(Vec::new()),
             "getHAServiceState" => with(call, |()| Ok(proto::HaServiceStateResponse { state: proto::ACTIVE })),
 
@@ -232,7 +232,7 @@ impl Service {
             "abandonBlock" => with(call, |request| writes.abandon_block(context, &request)),
             "complete" => with(call, |request| writes.complete(context, &request)),
             "fsync" => with(call, |request| writes.fsync(context, &request)),
-            "getAdditionalDatanode" => with(call, |request| writes.additional_place(context, &request)),
+            "getAdditionalDatanode" => with(call, |request| writes.additional_location(context, &request)),
             "updateBlockForPipeline" => with(call, |request| writes.update_block(context, &request)),
             "updatePipeline" => with(call, |request| writes.update_pipeline(context, &request)),
             "renewLease" => with(call, |request: proto::RenewLeaseRequest| {
@@ -240,11 +240,11 @@ impl Service {
                 Ok(())
             }),
             "recoverLease" => with(call, |request| writes.recover_lease(context, &request)),
-            // A client tells which replicas it found damaged. Its read has not ended well, so the next one of the file is verified here, and
-            // what is damaged is named in the log.
+            // A client reports replicas that it found damaged. Its read has not ended well, so the next read of the
+            // file is verified here, and damage is logged.
             "reportBadBlocks" => Ok(Vec::new()),
 
-            // Clients ask for the whole report where a server knows no pages of it: only this tells them.
+            // Only this exception makes clients request the whole report.
             "getSnapshotDiffReportListing" => Err(unknown(&call.method, PROTOCOL)),
             method if UNSUPPORTED.contains(&method) => {
                 Err(Exception::unsupported(format!("{method} is not supported by frieze")))
@@ -263,16 +263,16 @@ fn server_defaults() -> proto::GetServerDefaultsResponse {
             replication: 1,
             file_buffer_size: 4096,
             encrypt_data_transfer: Some(false),
-            // What is removed is in the past: there is no folder for it.
+            // Removed files are in the past: there is no trash.
             trash_interval: Some(0),
             checksum_type: Some(checksum::CRC32C),
-            // Present and empty: there is no encryption. Absent, a client looks for it in its own settings.
+            // Present and empty: no encryption. Absent, a client would use its own settings.
             key_provider_uri: Some(String::new()),
         }),
     }
 }
 
-/// The one policy: on disk.
+/// The only policy: on disk.
 fn storage_policy() -> proto::BlockStoragePolicy {
     proto::BlockStoragePolicy {
         policy_id: 7,
@@ -281,14 +281,14 @@ fn storage_policy() -> proto::BlockStoragePolicy {
     }
 }
 
-/// How long an empty file that was closed waits for others.
+/// How long the close of an empty file waits for others.
 const CLOSED_MOMENT: Duration = Duration::from_millis(5);
-/// How old a lease is when it is noted, at least, and how often it is looked for such.
-const NOTED_EVERY: Duration = Duration::from_secs(1);
-/// How long a door that closes waits for its session to end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Age of a lease when it is stored, at least, and interval of the check.
+const STORE_EVERY: Duration = Duration::from_secs(1);
+/// How long a gateway that closes waits for the end of its session.
+const SESSION_END_MAX: Duration = Duration::from_secs(1);
 
-/// Calls that find something else when they come again.
+/// Calls that a repetition would find already done.
 const RUN_ONCE: &[&str] = &[
     "mkdirs",
     "rename",
@@ -320,7 +320,7 @@ const RUN_ONCE: &[&str] = &[
     "renameSnapshot",
 ];
 
-/// Calls of the protocol that are refused, so that who makes one is told what it is.
+/// Methods of the protocol that are refused by name.
 const UNSUPPORTED: &[&str] = &[
     "addCacheDirective",
     "addCachePool",

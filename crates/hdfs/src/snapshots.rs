@@ -1,11 +1,11 @@
-//! Snapshots as Hadoop's programs make them: of a directory, each under a name that is the directory's own.
+//! Snapshots as Hadoop's programs make them: of a directory, each under a name of that directory.
 //!
-//! A snapshot of frieze is a name for an instant of the whole tree. One that is made by this door of the directory `/d` is such a name,
-//! with the directory's number in it: `hdfs-17-s1` (ADR 0044). So it pins history, is listed by `frieze snapshot list` and below every
-//! `.at`, and goes with the directory when that is renamed. Below `/d/.snapshot` it is called `s1`, as are those without a directory,
-//! made by others, by the names they have.
+//! A snapshot of frieze is a name for an instant of the whole tree. One that this gateway makes of the directory `/d`
+//! is such a name, with the inode number of the directory in it: `hdfs-17-s1` (ADR 0044). So it pins history, `frieze
+//! snapshot list` and every `.at` list it, and it follows the directory through renames. Below `/d/.snapshot` it is
+//! called `s1`; snapshots without a directory have their own names there.
 //!
-//! Every directory can have snapshots: nobody has to allow it.
+//! Every directory can have snapshots, without `allowSnapshot`.
 
 pub(crate) mod diff;
 pub(crate) mod directory;
@@ -25,9 +25,9 @@ use crate::remote_user::CallContext;
 use crate::snapshots::directory::{own_directory, owns, path_of};
 use crate::snapshots::names::{check_name, own_name, owner, unnamed};
 
-/// Snapshots of a directory at most, as clients are told: as many as there may be at all.
+/// Limit of snapshots of a directory that clients see: the limit of all snapshots.
 const SNAPSHOTS_MAX: u32 = 65_536;
-/// Names the present of a directory.
+/// Creates a snapshot of the present.
 pub(crate) fn create_snapshot(
     names: &FileNames,
     context: CallContext<'_>,
@@ -49,7 +49,7 @@ pub(crate) fn create_snapshot(
     }
 }
 
-/// Forgets a snapshot of a directory. The instant can be read as long as history is kept.
+/// Deletes a snapshot. The instant can be read as long as history is kept.
 pub(crate) fn delete_snapshot(
     names: &FileNames,
     context: CallContext<'_>,
@@ -65,7 +65,7 @@ pub(crate) fn delete_snapshot(
     })
 }
 
-/// Gives a snapshot of a directory another name.
+/// Renames a snapshot.
 pub(crate) fn rename_snapshot(
     names: &FileNames,
     context: CallContext<'_>,
@@ -89,7 +89,7 @@ pub(crate) fn rename_snapshot(
     if old == new {
         return Ok(());
     }
-    // Under both names for a moment, never under none.
+    // For a moment under both names, never under none.
     match fs.make_snapshot(&own_name(attr.inode, new), Some(at)) {
         Ok(_) => {}
         Err(error) if error.reason() == Reason::Exists => {
@@ -100,13 +100,13 @@ pub(crate) fn rename_snapshot(
     }
     match forget(names, &fs, attr.inode, old) {
         Ok(()) => Ok(()),
-        // Another one has forgotten it meanwhile.
+        // Another client has deleted it meanwhile.
         Err(error) if error.reason() == Reason::NotFound => Ok(()),
         Err(error) => Err(failed(error, old)),
     }
 }
 
-/// Whoever owns a directory may, whoever made its snapshot.
+/// Deletes a snapshot: the owner of the directory may, also if another user made it.
 fn forget(names: &FileNames, fs: &Fs, directory: u64, name: &str) -> Result<(), Error> {
     match fs.delete_snapshot(&own_name(directory, name)) {
         Err(error) if error.reason() == Reason::NotPermitted => {
@@ -116,12 +116,12 @@ fn forget(names: &FileNames, fs: &Fs, directory: u64, name: &str) -> Result<(), 
     }
 }
 
-/// Every directory can have snapshots: true of one that is there.
+/// Succeeds for every directory that exists.
 pub(crate) fn allow_snapshot(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<(), Exception> {
     own_directory(names, context, path).map(drop)
 }
 
-/// What Hadoop's administrators do when a directory is to have no snapshots any more: refused while it has.
+/// Fails while the directory has snapshots.
 pub(crate) fn disallow_snapshot(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<(), Exception> {
     let (_, attr) = own_directory(names, context, path)?;
     let snapshots = names.client.snapshots().map_err(|error| Exception::of(error, path))?;
@@ -131,7 +131,7 @@ pub(crate) fn disallow_snapshot(names: &FileNames, context: CallContext<'_>, pat
     Ok(())
 }
 
-/// The directories that have snapshots: those of the caller, all to who may do everything.
+/// The directories with snapshots that the caller owns; all of them for the superuser.
 pub(crate) fn snapshotted_directories(
     names: &FileNames,
     context: CallContext<'_>,
@@ -164,7 +164,7 @@ pub(crate) fn snapshotted_directories(
         });
     }
     let list = proto::SnapshottableDirectoryListing { listing: listed };
-    // As in HDFS: no list where there is nothing.
+    // As in HDFS: no list if there is none.
     Ok(proto::GetSnapshottableDirListingResponse { list: (!list.listing.is_empty()).then_some(list) })
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn snapshot_listing(
         }
     }
     own.sort_by_key(|(_, snapshot)| snapshot.at);
-    // A client puts `.snapshot` between this and the name.
+    // A client inserts `.snapshot` between this and the name.
     let parent_fullpath = if path == "/" { path } else { path.trim_end_matches('/') }.as_bytes().to_vec();
     let listed = (0..).zip(own).map(|(snapshot_id, (name, snapshot))| {
         let made = Attr { mtime_ns: Hlc(snapshot.at).unix_ns(), ..attr.clone() };
@@ -198,20 +198,21 @@ pub(crate) fn snapshot_listing(
     Ok(proto::GetSnapshotListingResponse { list: Some(list) })
 }
 
-/// A directory that is to be removed with all that is in it: nobody's snapshots are of one of them.
+/// Checks that no directory below one that is to be removed has snapshots.
 ///
 /// # Errors
-/// `SnapshotException`, as in HDFS; as what has to be looked up.
+/// `SnapshotException`, as in HDFS; those of the look-ups.
 pub(crate) fn check_no_snapshots(names: &FileNames, attr: &Attr, path: &str) -> Result<(), Exception> {
     let failed = |error| Exception::of(error, path);
     let snapshots = names.client.snapshots().map_err(failed)?;
     let directories: BTreeSet<u64> = snapshots.iter().filter_map(|one| owner(&one.name)).map(|(of, _)| of).collect();
-    // From each up to the root: they are few, and much may be below what is removed. Whoever removes may not see all of them.
+    // From each directory with snapshots up to the root: they are few, and the tree may be large. The caller may not
+    // see all of them.
     let fs = names.client.fs();
     for mut directory in directories {
         match fs.stat(&Target::inode(InodeId(directory))) {
             Ok(found) if found.attr.links > 0 => {}
-            // Another door has removed it.
+            // Another gateway has removed it.
             Ok(_) => continue,
             Err(error) if is_absent(&error) => continue,
             Err(error) => return Err(failed(error)),

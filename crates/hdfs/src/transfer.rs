@@ -1,9 +1,9 @@
-//! Hadoop's data transfers as bytes: what is asked of a block, and the packets that its bytes travel in. No sockets here.
+//! Hadoop's data transfers as bytes: requests, and packets of blocks. No sockets here.
 //!
-//! A request is a version of two bytes, a number of the operation, and a message with its length in front. A packet is a
-//! length of four bytes (of itself, the checksums and the data), a length of two, a header, checksums, data.
+//! A request is a version of two bytes, the number of the operation, and a message that its length precedes. A packet
+//! is a length of four bytes (of itself, the checksums and the data), a length of two, a header, checksums, data.
 //!
-//! Guarantees: whatever bytes come, the answer is a value or an [`PacketError`]; no length is taken on trust.
+//! Guarantees: any bytes yield a value or a [`PacketError`]; no announced length is trusted.
 
 use crc_fast::CrcAlgorithm;
 use frieze_base::{crc32c, crc32c_combine};
@@ -15,85 +15,85 @@ use crate::proto::{PacketHeader, checksum};
 pub(crate) const VERSION: u16 = 28;
 /// Number of the operation that writes a block.
 pub(crate) const WRITE: u8 = 80;
-/// Number of our own: one door asks another who writes a file ([`crate::peer_gateways`]). Hadoop's end at 89; 127 is its mark of none.
+/// Our own operation: a query from another gateway ([`crate::peer_gateways`]). Hadoop's end at 89; 127 marks none.
 pub(crate) const QUESTION: u8 = 120;
-/// Longest message that is read in front of packets: a token, whose groups are most of it, and some places. It is read before it is known
-/// whether the token is any.
+/// Longest message before packets: a token, which mostly consists of groups, and some locations. It is read before the
+/// token is verified.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 10;
-/// Longest packet: what Hadoop's own clients take.
+/// Longest packet: the limit of Hadoop's own clients.
 pub(crate) const PACKET_BYTES_MAX: usize = 16 << 20;
 /// Longest header of a packet. It has 25 to 27 bytes.
 const HEADER_BYTES_MAX: usize = 256;
-/// Bytes whose checksums are compared together.
+/// Bytes whose checksums are verified together.
 const TOGETHER_BYTES: usize = 16 << 10;
-/// Bytes that a checksum is over.
+/// Bytes that one checksum covers.
 pub(crate) const CHUNK_BYTES: u32 = 512;
 /// Bytes of a checksum.
 pub(crate) const SUM_BYTES: usize = 4;
 
-/// What is asked of a block.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// To write it.
+    /// Write a block.
     Write,
-    /// To read it.
+    /// Read a block.
     Read,
-    /// Its checksum.
+    /// Checksum of a block.
     Checksum,
-    /// To send it to another place.
+    /// Copy a block to another location.
     Copy,
-    /// Who writes it: of another door.
+    /// A query of another gateway.
     Question,
-    /// Anything else that Hadoop knows, by its number.
+    /// Another operation of Hadoop's, by its number.
     Other(u8),
 }
 
-/// Bytes that are no request or no packet.
+/// Why bytes are no request or no packet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PacketError {
-    /// Another version of the protocol, or something else.
+    /// Another version, or another protocol.
     #[error("version {found} of the data transfer protocol: {VERSION} is served")]
     Version {
-        /// What it said.
+        /// The version of the request.
         found: u16,
     },
-    /// A length that is too much, or less than what it has to hold.
+    /// A length that is too large, or less than its content.
     #[error("malformed packet: {part} of {len} bytes")]
     Length {
-        /// Of what.
+        /// Which length.
         part: &'static str,
-        /// What it said.
+        /// Its value.
         len: i64,
     },
-    /// Data that do not follow those before them, or reach over the end of the block.
+    /// Data that leave a gap, or exceed the block.
     #[error("{len} bytes at {at} of a block of at most {len_max}, of which {received} are here")]
     Place {
-        /// Where they are to go.
+        /// Their offset.
         at: u64,
-        /// How many.
+        /// Their length.
         len: usize,
-        /// Bytes before them that are here.
+        /// Bytes of the block received before.
         received: u64,
-        /// Most bytes that the block may have.
+        /// Longest block.
         len_max: u64,
     },
-    /// No message.
+    /// A message that cannot be decoded.
     #[error("malformed {part}: {why}")]
     Malformed {
-        /// What.
+        /// Which part.
         part: &'static str,
-        /// Why.
+        /// The decoder's reason.
         why: String,
     },
-    /// The bytes are not what their checksums say.
+    /// Data that do not match their checksums.
     #[error("the data of packet {seqno} fail their checksums")]
     Checksum {
-        /// Which.
+        /// Sequence number of the packet.
         seqno: i64,
     },
 }
 
-/// Reads version and operation.
+/// Parses version and operation.
 ///
 /// # Errors
 /// `Version`.
@@ -112,7 +112,7 @@ pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, PacketError> {
     })
 }
 
-/// Reads a message whose length has been read.
+/// Decodes a message.
 ///
 /// # Errors
 /// `Malformed`.
@@ -120,19 +120,19 @@ pub(crate) fn message<M: Message + Default>(bytes: &[u8], part: &'static str) ->
     M::decode(bytes).map_err(|error| PacketError::Malformed { part, why: error.to_string() })
 }
 
-/// How checksums are made.
+/// The kind of checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChecksumKind {
-    /// There are none.
+    /// None.
     None,
-    /// CRC32C over so many bytes each: what this door sends.
+    /// CRC32C over this many bytes each: what this gateway sends.
     Crc32c(u32),
-    /// CRC32, the older one, over so many bytes each: what a writer may send.
+    /// CRC32, the older one, over this many bytes each: a writer may send it.
     Crc32(u32),
 }
 
 impl ChecksumKind {
-    /// As a client names it; `None` if it is another kind than these.
+    /// Parses a client's request; `None` for another kind.
     pub(crate) fn read(kind: i32, chunk_bytes: u32) -> Option<ChecksumKind> {
         let is_usable = (1..=CHUNK_BYTES_MAX).contains(&chunk_bytes);
         match kind {
@@ -143,7 +143,7 @@ impl ChecksumKind {
         }
     }
 
-    /// Bytes of the checksums of so much data.
+    /// Bytes of the checksums of `data` bytes.
     pub(crate) fn len(self, data: usize) -> usize {
         self.each().map_or(0, |(chunk_bytes, _)| data.div_ceil(chunk_bytes) * SUM_BYTES)
     }
@@ -156,7 +156,7 @@ impl ChecksumKind {
         }
     }
 
-    /// Makes sure that these are the checksums of `data`: the CRC32C of all of it, if that was made, or `None` if they are not.
+    /// Verifies the checksums of `data`. Returns the CRC32C of all of it, if that was computed; `None` on a mismatch.
     fn verify(self, sums: &[u8], data: &[u8]) -> Option<VerifiedData> {
         if let ChecksumKind::Crc32c(chunk_bytes) = self {
             return verify_together(sums, data, chunk_bytes as usize);
@@ -167,7 +167,7 @@ impl ChecksumKind {
         hold.then_some(VerifiedData { crc: None })
     }
 
-    /// Over how many bytes each is, and how it is made.
+    /// Bytes per checksum, and the function.
     fn each(self) -> Option<(usize, CrcFunction)> {
         match self {
             ChecksumKind::None => None,
@@ -177,15 +177,15 @@ impl ChecksumKind {
     }
 }
 
-/// The data are what their checksums say.
+/// Data that match their checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct VerifiedData {
-    /// The CRC32C of all of them, if one was made.
+    /// The CRC32C of all of them, if it was computed.
     crc: Option<u32>,
 }
 
-/// Compares CRC32C. Those of neighbours are put together and compared with one over all their bytes: SIMD is faster the further it goes, by a
-/// third in all. It misses what a checksum misses, one in 2^32.
+/// Verifies CRC32C. Neighbours are combined and compared with one checksum over all their bytes: SIMD is faster on
+/// longer input, by a third in all. It misses what a checksum misses, one in 2^32.
 fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> Option<VerifiedData> {
     let chunks = (TOGETHER_BYTES / chunk_bytes).max(1);
     let is_one = data.len() <= chunks * chunk_bytes;
@@ -203,15 +203,15 @@ fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> Option<Verif
     hold.then_some(VerifiedData { crc: is_one.then_some(all) })
 }
 
-/// Makes a checksum.
+/// Computes a checksum.
 type CrcFunction = fn(&[u8]) -> u32;
 
-/// The CRC32 of Ethernet and gzip. Nothing is kept under it: it is verified when it comes.
+/// The CRC32 of Ethernet and gzip. It is only verified, never cached.
 fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }
 
-/// The two lengths that a packet begins with.
+/// The two lengths at the beginning of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lengths {
     /// Of the header.
@@ -224,7 +224,7 @@ pub(crate) struct Lengths {
 pub(crate) const LENGTHS_BYTES: usize = 6;
 
 impl Lengths {
-    /// Reads them.
+    /// Parses them.
     ///
     /// # Errors
     /// `Length`.
@@ -241,20 +241,20 @@ impl Lengths {
     }
 }
 
-/// A packet that was read: the rest of its bytes are data.
+/// A parsed packet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DataPacket<'b> {
-    /// What it says of itself.
+    /// The header.
     pub(crate) header: PacketHeader,
-    /// Their checksums.
+    /// The checksums.
     pub(crate) sums: &'b [u8],
-    /// Its bytes.
+    /// The data.
     pub(crate) data: &'b [u8],
-    /// Their CRC32C, if it was made.
+    /// The CRC32C of the data, if it was computed.
     pub(crate) crc: Option<u32>,
 }
 
-/// Reads header and body of a packet, and verifies its checksums.
+/// Parses header and body of a packet, and verifies the checksums.
 ///
 /// # Errors
 /// `Malformed`, `Length`, `Checksum`.
@@ -275,7 +275,8 @@ pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: ChecksumKind) -> R
     Ok(DataPacket { header, sums: found, data, crc })
 }
 
-/// The header as Hadoop's own clients write it, all fields in their order: each packet has one. `None`: it is to be read as any message.
+/// The header as Hadoop's own clients encode it, all fields in order: every packet has one. `None`: decode it as a
+/// message.
 fn usual_header(bytes: &[u8]) -> Option<PacketHeader> {
     let bytes: &[u8; 27] = bytes.try_into().ok()?;
     let [9, offset @ .., 17, _, _, _, _, _, _, _, _, 24, last, 37, _, _, _, _, 40, sync] = bytes else { return None };
@@ -294,13 +295,13 @@ fn usual_header(bytes: &[u8]) -> Option<PacketHeader> {
     })
 }
 
-/// Appends what a packet of `data` begins with: all but the data.
+/// Appends the beginning of a packet: all but the data.
 pub(crate) fn put_head(header: &PacketHeader, data: &[u8], sums: ChecksumKind, out: &mut Vec<u8>) {
     put_lengths(header, sums.len(data.len()) + data.len(), out);
     sums.put(data, out);
 }
 
-/// The same of data that is not here, with checksums that are.
+/// The same for data elsewhere in the kernel, with given checksums.
 pub(crate) fn put_head_with(header: &PacketHeader, sums: &[u8], out: &mut Vec<u8>) {
     put_lengths(header, sums.len() + header.data_len as usize, out);
     out.extend_from_slice(sums);
@@ -319,7 +320,7 @@ pub(crate) fn put_packet(header: &PacketHeader, data: &[u8], sums: ChecksumKind,
     out.extend(data);
 }
 
-/// Checksums over more than this nobody makes.
+/// Longer spans do not occur.
 const CHUNK_BYTES_MAX: u32 = 1 << 20;
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) fn refused(status: i32, words: &str) -> BlockOpResponse {
     BlockOpResponse { status, message: Some(words.to_owned()), ..BlockOpResponse::default() }
 }
 
-/// The token is none of this server, or over, or of another block: the client asks for another, and tries again.
+/// Refuses a token that is forged, expired, or of another block: the client requests another, and retries.
 pub(crate) fn forbid(stream: &TcpStream) -> Result<bool, TransferError> {
     respond(stream, &refused(status::ERROR_ACCESS_TOKEN, "the token is not valid for this block"))?;
     Ok(false)

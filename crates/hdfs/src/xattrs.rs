@@ -4,18 +4,18 @@ use frieze_client::{Fs, QUOTA_XATTR, Reason, Target, XattrMode};
 
 use crate::exception::Exception;
 use crate::file_names::{FileNames, ResolvedPath};
-use crate::lease_store::is_note;
+use crate::lease_store::is_lease_record;
 use crate::proto::{self, XAttr, xattr_flag, xattr_namespace};
 use crate::remote_user::CallContext;
 
-/// Those that are asked for by name, or all.
+/// The attributes of the request, or all.
 pub(crate) fn xattrs(
     names: &FileNames,
     context: CallContext<'_>,
     request: &proto::XAttrsRequest,
 ) -> Result<proto::XAttrsResponse, Exception> {
     let path = &request.src;
-    let ResolvedPath { fs, target, .. } = names.look(context, path)?;
+    let ResolvedPath { fs, target, .. } = names.resolve(context, path)?;
     let xattrs = if request.xattrs.is_empty() {
         attribute_names(&fs, &target, path)?
             .into_iter()
@@ -38,18 +38,18 @@ pub(crate) fn xattr_names(
     request: &proto::PathRequest,
 ) -> Result<proto::XAttrsResponse, Exception> {
     let path = &request.path;
-    let ResolvedPath { fs, target, .. } = names.look(context, path)?;
-    let xattrs = attribute_names(&fs, &target, path)?.iter().filter_map(|name| told(name, None)).collect();
+    let ResolvedPath { fs, target, .. } = names.resolve(context, path)?;
+    let xattrs = attribute_names(&fs, &target, path)?.iter().filter_map(|name| in_hadoop(name, None)).collect();
     Ok(proto::XAttrsResponse { xattrs })
 }
 
-/// Sets one.
+/// Sets an attribute.
 pub(crate) fn set_xattr(
     names: &FileNames,
     context: CallContext<'_>,
     request: &proto::SetXAttrRequest,
 ) -> Result<(), Exception> {
-    let target = Target { follow: true, ..names.change(context, &request.src)? };
+    let target = Target { follow: true, ..names.resolve_for_change(context, &request.src)? };
     let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
     let mode = match request.flag.unwrap_or(0) {
         xattr_flag::CREATE => XattrMode::Create,
@@ -61,13 +61,13 @@ pub(crate) fn set_xattr(
     set.map(|_| ()).map_err(|error| failed(error, &request.src))
 }
 
-/// Removes one.
+/// Removes an attribute.
 pub(crate) fn remove_xattr(
     names: &FileNames,
     context: CallContext<'_>,
     request: &proto::SetXAttrRequest,
 ) -> Result<(), Exception> {
-    let target = Target { follow: true, ..names.change(context, &request.src)? };
+    let target = Target { follow: true, ..names.resolve_for_change(context, &request.src)? };
     let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
     let removed = names.fs(context).remove_xattr(&target, &full_name(named)?);
     removed.map(|_| ()).map_err(|error| failed(error, &request.src))
@@ -75,15 +75,15 @@ pub(crate) fn remove_xattr(
 
 fn attribute_names(fs: &Fs, target: &Target, path: &str) -> Result<Vec<Vec<u8>>, Exception> {
     let mut names = fs.list_xattr(target).map_err(|error| Exception::of(error, path))?;
-    // The doors' own: of a copy it would say nothing.
-    names.retain(|name| !is_note(name));
+    // Stored leases are internal.
+    names.retain(|name| !is_lease_record(name));
     Ok(names)
 }
 
-/// One with its value; none if there is none of that name, or no client could say it.
+/// An attribute with its value; `None` if it does not exist, or has no name in Hadoop.
 fn valued(fs: &Fs, target: &Target, name: Vec<u8>, path: &str) -> Result<Option<XAttr>, Exception> {
     match fs.get_xattr(target, &name) {
-        Ok(value) => Ok(told(&name, Some(value))),
+        Ok(value) => Ok(in_hadoop(&name, Some(value))),
         Err(error) if error.reason() == Reason::NoAttribute => Ok(None),
         Err(error) => Err(Exception::of(error, path)),
     }
@@ -97,7 +97,7 @@ fn failed(error: frieze_client::Error, path: &str) -> Exception {
     }
 }
 
-/// As it is called everywhere else.
+/// The full name.
 fn full_name(xattr: &XAttr) -> Result<Vec<u8>, Exception> {
     let prefix = PREFIXES.iter().find(|(namespace, _)| *namespace == xattr.namespace);
     let (_, prefix) =
@@ -105,9 +105,9 @@ fn full_name(xattr: &XAttr) -> Result<Vec<u8>, Exception> {
     Ok([prefix.as_bytes(), xattr.name.as_bytes()].concat())
 }
 
-/// As Hadoop calls it; none for what it has no namespace for.
-fn told(name: &[u8], value: Option<Vec<u8>>) -> Option<XAttr> {
-    // Hadoop has calls of its own for it.
+/// The name in Hadoop; `None` if Hadoop has no such namespace.
+fn in_hadoop(name: &[u8], value: Option<Vec<u8>>) -> Option<XAttr> {
+    // Hadoop has calls of its own for quotas.
     if name == QUOTA_XATTR {
         return None;
     }

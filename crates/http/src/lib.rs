@@ -1,20 +1,22 @@
-//! The WebHDFS door: the calls of Hadoop's file system by HTTP, for curl and whatever has no Hadoop, in the present and in the
-//! past.
+//! The WebHDFS gateway: the calls of Hadoop's file system by HTTP, for curl and other programs without Hadoop, in the
+//! present and in the past.
 //!
 //! ```text
 //! frieze serve --dir /srv/frieze --webhdfs 127.0.0.1:9870
 //! curl -L 'http://127.0.0.1:9870/webhdfs/v1/.at/5m-ago/logs/today?op=OPEN'
 //! ```
 //!
-//! A request comes on a connection that has a thread to itself (`frieze_httpd`), is read ([`web_request`]), is answered by a call of the
-//! HDFS door in the same process ([`ops`]) or by bytes ([`transfers`]), and told in JSON ([`json`], [`reply`]). What a call
-//! does, whom it refuses and what paths and instants mean is the HDFS door's to say: it is the same function.
+//! A request arrives on a connection with its own thread (`frieze_httpd`), is parsed ([`web_request`]), is answered by
+//! a call of the HDFS gateway in the same process ([`ops`]) or by bytes ([`transfers`]), and encoded in JSON ([`json`],
+//! [`reply`]). The HDFS gateway decides what a call does and refuses, and what paths and instants mean: it is the same
+//! function.
 //!
-//! Guarantees: a file is never in memory as a whole; what was sent of one whose client vanished is in it, and it is closed;
-//! who sends garbage, too much, too little or nothing is told so or closed, and costs nobody else anything; a web page that
-//! somebody looks at cannot use this door in his name. ADR 0042 has the decisions.
-//! Leaves to others: HTTP (`hyper`), the calls (`frieze-hdfs`), rights, history and bytes (the server), starting and stopping
-//! (`cli`).
+//! Guarantees: a file is never in memory as a whole; if a client vanishes, the file has the bytes that arrived, and is
+//! closed; a client that sends garbage, too much, too little or nothing gets an error or is disconnected, and affects
+//! no other client; a web page in a browser cannot use this gateway in the name of its reader. ADR 0042 has the
+//! decisions.
+//! Leaves to others: HTTP (`hyper`), the calls (`frieze-hdfs`), rights, history and bytes (the server), starting and
+//! stopping (`cli`).
 
 mod json;
 mod ops;
@@ -44,30 +46,31 @@ use hyper::{HeaderMap, Request};
 use crate::reply::HttpReply;
 use crate::web_request::WebRequest;
 
-/// By which browsers say whether what asks is a page of the same place; `none` is the person at the browser.
+/// By this header browsers tell whether the request comes from a page of the same origin; `none` is the user of the
+/// browser.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Where the door is and whom it believes.
+/// Where the gateway listens, and whose word it takes for a user's name.
 #[derive(Clone, Debug)]
 pub struct WebHdfsOptions {
     /// Where it listens, as `HOST:PORT`.
     pub listen: String,
-    /// Whom it believes.
+    /// Whose word it takes for a user's name.
     pub trust: Trust,
-    /// The places of its connections: those of the server that it is a door of.
+    /// The connection limits of the server that this is a gateway of.
     pub admission: Admission,
 }
 
-/// An open door. Dropped, it is closed.
+/// An open gateway. Dropped, it is closed.
 pub struct WebHdfsGateway {
     acceptor: Acceptor,
 }
 
 impl WebHdfsGateway {
-    /// Opens the door. `calls` gives the calls, and is told where the door listens. Ready when it returns.
+    /// Opens the gateway. `calls` gets the address and returns the calls. It is ready when this returns.
     ///
     /// # Errors
-    /// `Listen`, `Beyond`: choose another address. What `calls` fails with.
+    /// `Listen`, `Beyond`: choose another address. Those of `calls`.
     pub fn open<E: From<Error>>(
         options: &WebHdfsOptions,
         calls: impl FnOnce(SocketAddr) -> Result<Calls, E>,
@@ -88,7 +91,7 @@ impl WebHdfsGateway {
 struct WebHdfsService {
     calls: Calls,
     trust: Trust,
-    /// What this machine is called in the address that it listens on.
+    /// The host in the address that it listens on.
     host: String,
 }
 
@@ -102,7 +105,7 @@ struct Peer {
 
 impl ConnectionHandler for WebHdfsService {
     const NAME: &'static str = "webhdfs";
-    // Each may have a piece of a file in memory on its way in or out.
+    // Each may have a piece of a file in memory.
     const CONNECTIONS_MAX: usize = 512;
 
     fn serve(&self, accepted: AcceptedConnection) {
@@ -156,10 +159,10 @@ impl WebHdfsService {
         }
     }
 
-    /// By which name the client reached this door, which is what it is sent to again.
+    /// The name by which the client reached this gateway, for redirects.
     ///
-    /// A browser on this machine is taken for its user, whatever page asks it to ask: so what comes from a page of somewhere
-    /// else is refused, and so is a name that somebody else's name server may have led here.
+    /// The kernel reports a browser on this machine as its user, whatever page makes the request: so requests from
+    /// pages of other origins are refused, and so is a host name that another name server may have led here.
     fn host_of(&self, peer: Peer, headers: &HeaderMap) -> Result<String, Exception> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let host = match text(HOST) {
@@ -172,18 +175,18 @@ impl WebHdfsService {
         let is_here = name.parse::<IpAddr>().is_ok() || name == "localhost" || name == self.host;
         if self.trust == Trust::Kernel && !is_here {
             return Err(Exception::authorization(format!(
-                "{name} is not what this door is called: ask it by its address, or as localhost"
+                "{name} is not the name of this gateway: use its address, or localhost"
             )));
         }
         let is_foreign = text(ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host.as_str()))
             || text(SEC_FETCH_SITE).is_some_and(|site| !["none", "same-origin"].contains(&site));
         if is_foreign {
-            return Err(Exception::authorization("a web page of another place may not ask this door for anything"));
+            return Err(Exception::authorization("a web page of another origin may not use this gateway"));
         }
         Ok(host)
     }
 
-    /// For whom a request is made.
+    /// The account of a request.
     fn account(&self, peer: Peer, web_request: &WebRequest) -> Result<Account, Exception> {
         if web_request.text("delegation").is_some() {
             return Err(Exception::security("frieze gives no delegation tokens, so it knows none"));
@@ -194,7 +197,7 @@ impl WebHdfsService {
         }
         let own = account(peer.proof, name, self.trust)?;
         match web_request.text("doas") {
-            // What root says of itself it may say of others; anybody else is himself alone.
+            // Root may name others; any other user only itself.
             Some(other) => account(Proof::User(own.caller.uid), Some(other), self.trust),
             None => Ok(own),
         }

@@ -1,4 +1,4 @@
-//! The operations that move no bytes of files: which call of the HDFS door each is, and how its answer is told.
+//! Operations that move no bytes of files: the call of the HDFS gateway behind each, and the encoding of its result.
 
 use bytes::Bytes;
 use frieze_hdfs::proto::{
@@ -23,7 +23,7 @@ use crate::web_request::{WebRequest, invalid};
 /// Answers a request.
 ///
 /// # Errors
-/// Those of the call; `IllegalArgumentException` for an operation that is none, or none of this method.
+/// Those of the call; `IllegalArgumentException` for an unknown operation, or one of another method.
 pub(crate) fn answer(calls: &Calls, user: &RemoteUser, web_request: &WebRequest) -> Result<HttpReply, Exception> {
     let to = OperationContext { calls, user, web_request };
     match web_request.method {
@@ -35,7 +35,7 @@ pub(crate) fn answer(calls: &Calls, user: &RemoteUser, web_request: &WebRequest)
     }
 }
 
-/// Attributes of a file that has to be there.
+/// Attributes of a file that must exist.
 ///
 /// # Errors
 /// `FileNotFoundException` if it is not.
@@ -48,7 +48,7 @@ fn of_existing(calls: &Calls, user: &RemoteUser, method: &str, path: &str) -> Re
     found.fs.ok_or_else(|| absent(path))
 }
 
-/// A request and what it is answered from.
+/// A request and the calls.
 #[derive(Clone, Copy)]
 struct OperationContext<'a> {
     calls: &'a Calls,
@@ -76,7 +76,7 @@ impl OperationContext<'_> {
             }
             "GETHOMEDIRECTORY" => json!({ "Path": self.home() }),
             "GETTRASHROOT" => json!({ "Path": format!("{}/.Trash", self.home()) }),
-            // What is removed is in the past: there is no folder for it.
+            // Removed files are in the past: there is no trash.
             "GETTRASHROOTS" => json!({ "Paths": [] }),
             "GET_BLOCK_LOCATIONS" => json::located_blocks(&self.locations()?.locations.unwrap_or_default()),
             "GETFILEBLOCKLOCATIONS" => json::block_locations(&self.locations()?.locations.unwrap_or_default()),
@@ -101,7 +101,7 @@ impl OperationContext<'_> {
                 let found: GetStoragePolicyResponse = self.ask("getStoragePolicy")?;
                 json!({ "BlockStoragePolicy": json::storage_policy(&found.storage_policy.unwrap_or_default()) })
             }
-            // Whoever is known without a token needs none.
+            // A caller that is known without a token needs none.
             "GETDELEGATIONTOKEN" => self.none_of("getDelegationToken", json!({ "Token": null }))?,
             "GETSNAPSHOTTABLEDIRECTORYLIST" => {
                 let found: GetSnapshottableDirListingResponse =
@@ -125,7 +125,8 @@ impl OperationContext<'_> {
                     self.calls.ask(self.user, "getSnapshotDiffReport", &request)?;
                 json::snapshot_diff(&found.diff_report.unwrap_or_default())
             }
-            // By remote call a client is told that there is no such method, and asks for the whole; here it asks for what it wants.
+            // By remote call this is an unknown method, after which clients request the whole report; here the client
+            // chooses.
             "GETSNAPSHOTDIFFLISTING" => {
                 return Err(Exception::unsupported("getSnapshotDiffReportListing is not supported by frieze"));
             }
@@ -164,7 +165,7 @@ impl OperationContext<'_> {
                 self.done("setPermission", &SetPermissionRequest { src, permission })
             }
             "SETTIMES" => {
-                // Below 0 a time stays as it is: no number of those fits.
+                // A negative time leaves it unchanged: such numbers do not fit.
                 let time =
                     |name| self.web_request.number::<i64>(name).map(|time| time.map_or(u64::MAX, |time| time as u64));
                 let (mtime, atime) = (time("modificationtime")?, time("accesstime")?);
@@ -209,7 +210,7 @@ impl OperationContext<'_> {
             "DISABLEECPOLICY" => self.refused("disableErasureCodingPolicy"),
             "SETECPOLICY" => self.refused("setErasureCodingPolicy"),
             "SETQUOTA" | "SETQUOTABYSTORAGETYPE" => {
-                // What is not said stays as it is.
+                // An absent number leaves the quota unchanged.
                 let number = |name| {
                     let number: Option<i64> = self.web_request.number(name)?;
                     Ok::<u64, Exception>(number.unwrap_or(i64::MAX).cast_unsigned())
@@ -278,12 +279,12 @@ impl OperationContext<'_> {
         self.calls.ask::<()>(self.user, method, request).map(|()| HttpReply::done())
     }
 
-    /// What the HDFS door refuses, in its words.
+    /// An operation that the HDFS gateway refuses, with its exception.
     fn refused(self, method: &str) -> Result<HttpReply, Exception> {
         self.done(method, &())
     }
 
-    /// What the HDFS door answers that there is none of.
+    /// An operation that the HDFS gateway answers as absent.
     fn none_of(self, method: &str, told: Value) -> Result<Value, Exception> {
         self.calls.ask::<()>(self.user, method, &()).map(|()| told)
     }
@@ -296,7 +297,7 @@ impl OperationContext<'_> {
         page(self.calls, self.user, &self.web_request.path, start_after)
     }
 
-    /// The whole of a directory, page by page as it is sent.
+    /// The whole of a directory, sent page by page.
     fn list(self) -> Result<HttpReply, Exception> {
         let first = self.page(b"")?;
         let (calls, user, path) = (self.calls.clone(), self.user.clone(), self.web_request.path.clone());
@@ -319,7 +320,7 @@ impl OperationContext<'_> {
             if let Some(last) = listing.partial_listing.last().filter(|_| listing.remaining_entries > 0) {
                 next = Some(page(&calls, &user, &path, &last.path)?);
             }
-            // A page from which everything has gone since says nothing; a piece of nothing would be the end.
+            // A page whose names were all removed is one space; an empty piece would end the body.
             Ok(Some(if text.is_empty() { Bytes::from_static(b" ") } else { text.into() }))
         }))
     }

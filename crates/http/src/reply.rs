@@ -1,4 +1,4 @@
-//! What is answered to a request: a status, and a body in bounded pieces.
+//! The answer to a request: a status, and a body in bounded pieces.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// What makes the pieces of a body, one after the other.
+/// Makes the pieces of a body.
 type PieceSource = Box<dyn FnMut() -> Result<Option<Bytes>, Exception>>;
 
-/// An answer before it is one of HTTP.
+/// An answer, before it is encoded as HTTP.
 pub(crate) struct HttpReply {
     status: StatusCode,
     location: Option<String>,
@@ -35,37 +35,37 @@ impl HttpReply {
         HttpReply { status, location: None, kind, content }
     }
 
-    /// It is done, and there is nothing to say.
+    /// Success without a body.
     pub(crate) fn done() -> HttpReply {
         HttpReply::new(StatusCode::OK, None, ReplyContent::Whole(Bytes::new()))
     }
 
-    /// It is so.
+    /// A value.
     pub(crate) fn json(value: &Value) -> HttpReply {
         HttpReply::new(StatusCode::OK, Some(JSON), ReplyContent::Whole(value.to_string().into()))
     }
 
-    /// A text of JSON that is made as it is sent.
+    /// JSON that is made while it is sent.
     pub(crate) fn json_pieces(next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> HttpReply {
         HttpReply::new(StatusCode::OK, Some(JSON), ReplyContent::Pieces { left: None, next: Box::new(next) })
     }
 
-    /// So many bytes of a file.
+    /// Bytes of a file.
     pub(crate) fn bytes(len: u64, next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> HttpReply {
         HttpReply::new(StatusCode::OK, Some(BYTES), ReplyContent::Pieces { left: Some(len), next: Box::new(next) })
     }
 
-    /// A file was made: where it is.
+    /// A file was created at this location.
     pub(crate) fn made(location: String) -> HttpReply {
         HttpReply { status: StatusCode::CREATED, location: Some(location), ..HttpReply::done() }
     }
 
-    /// Bytes go to or come from there.
+    /// Bytes are read or written at this location.
     pub(crate) fn redirect(location: String) -> HttpReply {
         HttpReply { status: StatusCode::TEMPORARY_REDIRECT, location: Some(location), ..HttpReply::done() }
     }
 
-    /// Why not.
+    /// An exception.
     pub(crate) fn refused(exception: &Exception) -> HttpReply {
         let Exception { class, message } = exception;
         let name = class.rsplit(['.', '$']).next().unwrap_or(class);
@@ -73,7 +73,7 @@ impl HttpReply {
         HttpReply { status: status_of(class), ..HttpReply::json(&told) }
     }
 
-    /// As an answer of HTTP; the request lasts until it has been sent.
+    /// The HTTP response; the request lasts until it has been sent.
     pub(crate) fn response(self, request: RequestGuard) -> Response<SentBody> {
         let mut response = Response::new(SentBody { content: self.content, _request: request });
         *response.status_mut() = self.status;
@@ -88,7 +88,7 @@ impl HttpReply {
     }
 }
 
-/// The status of an exception, as Hadoop's documentation has it: by what kind of exception it is in Java.
+/// The status of an exception, as Hadoop documents it: by its superclass in Java.
 fn status_of(class: &str) -> StatusCode {
     let is = |known: Exception| known.class == class;
     if is(Exception::not_found("")) {
@@ -102,12 +102,12 @@ fn status_of(class: &str) -> StatusCode {
     {
         StatusCode::BAD_REQUEST
     } else {
-        // All others are kinds of IOException.
+        // All others are subclasses of IOException.
         StatusCode::FORBIDDEN
     }
 }
 
-/// A body that is being sent.
+/// A body while it is sent.
 pub(crate) struct SentBody {
     content: ReplyContent,
     _request: RequestGuard,

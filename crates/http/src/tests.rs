@@ -1,4 +1,4 @@
-//! The door with a server behind it, and a client that speaks HTTP and nothing of Hadoop's.
+//! The gateway with a server behind it, and a client that speaks HTTP and nothing of Hadoop's.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use super::{Error, Trust, WebHdfsGateway, WebHdfsOptions};
 
-/// A server and its door.
+/// A server and its gateway.
 struct WebHdfsFixture {
-    door: WebHdfsGateway,
+    gateway: WebHdfsGateway,
     calls: Calls,
     client: Client,
     server: Server,
@@ -61,18 +61,18 @@ impl WebHdfsFixture {
         let server = Server::start(settings).unwrap();
         let client = || Options { server: server.nearby(), ..Options::default() };
         let mut calls = None;
-        let door = WebHdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), |at| {
+        let gateway = WebHdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), |at| {
             let made = Calls::connect(client(), [7; 32], at, None)?;
             calls = Some(made.clone());
             Ok::<_, Error>(made)
         });
         let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).build();
-        let (door, calls, client) = (door.unwrap(), calls.unwrap(), Client::connect(client()).unwrap());
-        WebHdfsFixture { door, calls, client, server, agent: config.into(), _dir: dir }
+        let (gateway, calls, client) = (gateway.unwrap(), calls.unwrap(), Client::connect(client()).unwrap());
+        WebHdfsFixture { gateway, calls, client, server, agent: config.into(), _dir: dir }
     }
 
     fn url(&self, path_and_query: &str) -> String {
-        format!("http://{}/webhdfs/v1{path_and_query}", self.door.address())
+        format!("http://{}/webhdfs/v1{path_and_query}", self.gateway.address())
     }
 
     fn send(&self, method: &str, url: &str, body: &[u8]) -> WebAnswer {
@@ -124,9 +124,9 @@ impl WebHdfsFixture {
         answer.body
     }
 
-    /// Sends bytes on a connection of their own, and reads until the door ends it.
+    /// Sends bytes on a connection of their own, and reads until the gateway ends it.
     fn raw(&self, bytes: &[u8]) -> String {
-        let mut stream = TcpStream::connect(self.door.address()).unwrap();
+        let mut stream = TcpStream::connect(self.gateway.address()).unwrap();
         stream.write_all(bytes).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
@@ -139,12 +139,12 @@ impl WebHdfsFixture {
     }
 
     fn stop(self) {
-        drop((self.door, self.calls, self.client));
+        drop((self.gateway, self.calls, self.client));
         self.server.stop().unwrap();
     }
 }
 
-/// What the door says to who asks whether he may send a body.
+/// The interim response to a client that asks whether it may send a body.
 const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 fn bytes(len: usize) -> Vec<u8> {
@@ -161,7 +161,7 @@ fn a_file_is_made_read_and_appended_to_in_two_steps() {
     assert_eq!(location, opened.url("/a/b/file?op=CREATE&permission=600&data=true"));
     assert_eq!(opened.refused("GET", "/a/b/file?op=OPEN"), (404, "FileNotFoundException".to_owned()), "not yet");
     let made = opened.send("PUT", &location, &data);
-    let at = opened.door.address();
+    let at = opened.gateway.address();
     assert_eq!((made.status, made.location), (201, Some(format!("webhdfs://{at}/a/b/file"))));
     assert_eq!(opened.read("/a/b/file"), data);
     let part = opened.two_steps("GET", "/a/b/file?op=OPEN&offset=1699999&length=100", b"");
@@ -230,7 +230,7 @@ fn directories_are_listed_whole_and_in_pages() {
 }
 
 #[test]
-fn what_is_asked_of_a_file_is_told_as_hadoop_tells_it() {
+fn answers_about_a_file_are_those_of_hadoop() {
     let opened = WebHdfsFixture::new();
     opened.write("/d/file", b"abc");
     let summary = opened.get("/d?op=GETCONTENTSUMMARY")["ContentSummary"].clone();
@@ -259,7 +259,7 @@ fn what_is_asked_of_a_file_is_told_as_hadoop_tells_it() {
         (&blocks[0]["length"], &blocks[0]["offset"], &blocks[0]["hosts"]),
         (&json!(3), &json!(0), &json!(["127.0.0.1"]))
     );
-    assert_eq!(blocks[0]["names"], json!([opened.door.address().to_string()]));
+    assert_eq!(blocks[0]["names"], json!([opened.gateway.address().to_string()]));
     let none = opened.get("/d/file?op=GETFILEBLOCKLOCATIONS&offset=3");
     assert_eq!(none["BlockLocations"]["BlockLocation"], json!([]));
     let located = opened.get("/d/file?op=GET_BLOCK_LOCATIONS")["LocatedBlocks"].clone();
@@ -274,7 +274,7 @@ fn what_is_asked_of_a_file_is_told_as_hadoop_tells_it() {
 }
 
 #[test]
-fn access_lists_are_changed_and_told() {
+fn access_lists_are_changed_and_listed() {
     let opened = WebHdfsFixture::new();
     opened.write("/d/f", b"one");
     let acl = |path: &str| {
@@ -522,7 +522,7 @@ fn names_that_urls_do_not_like_go_there_and_back() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_told_so() {
+fn wrong_requests_are_refused_with_the_reason() {
     let opened = WebHdfsFixture::new();
     opened.write("/file", b"x");
     let argument = (400, "IllegalArgumentException");
@@ -607,7 +607,7 @@ fn what_is_asked_wrongly_is_told_so() {
 }
 
 #[test]
-fn what_is_no_request_costs_nobody_anything() {
+fn malformed_requests_affect_no_other_client() {
     let opened = WebHdfsFixture::new();
     let head = "GET /webhdfs/v1/?op=LISTSTATUS HTTP/1.1\r\nHost: localhost\r\n";
     for (bytes, begins) in [
@@ -639,8 +639,9 @@ fn what_came_of_a_body_that_breaks_off_is_in_the_file_and_the_file_is_closed() {
     let opened = WebHdfsFixture::new();
     let part = bytes(900_000);
     for ending in ["Content-Length: 2000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"] {
-        let head = "PUT /webhdfs/v1/cut?op=CREATE&overwrite=true&data=true HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n";
-        let mut stream = TcpStream::connect(opened.door.address()).unwrap();
+        let head = "PUT /webhdfs/v1/cut?op=CREATE&overwrite=true&data=true HTTP/1.1\r\nHost: localhost\r\n\
+                    Expect: 100-continue\r\n";
+        let mut stream = TcpStream::connect(opened.gateway.address()).unwrap();
         stream.write_all(format!("{head}{ending}").as_bytes()).unwrap();
         stream.read_exact(&mut [0; GO_ON.len()]).unwrap();
         if ending.contains("chunked") {
@@ -651,7 +652,7 @@ fn what_came_of_a_body_that_breaks_off_is_in_the_file_and_the_file_is_closed() {
         let mut told = String::new();
         stream.read_to_string(&mut told).unwrap();
         assert!(told.is_empty() || told.contains("broke off"), "{told}");
-        // Nobody holds it any more: it can be appended to.
+        // It has no lease any more: it can be appended to.
         assert_eq!(opened.two_steps("POST", "/cut?op=APPEND", b"!").status, 200);
         assert_eq!(opened.read("/cut"), [part.as_slice(), b"!"].concat());
     }
@@ -659,10 +660,11 @@ fn what_came_of_a_body_that_breaks_off_is_in_the_file_and_the_file_is_closed() {
 }
 
 #[test]
-fn a_file_has_one_writer_until_he_is_done_or_gone() {
+fn a_file_has_one_writer_until_it_closes_or_vanishes() {
     let opened = WebHdfsFixture::new();
-    let mut first = TcpStream::connect(opened.door.address()).unwrap();
-    let head = "PUT /webhdfs/v1/file?op=CREATE&data=true HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
+    let mut first = TcpStream::connect(opened.gateway.address()).unwrap();
+    let head = "PUT /webhdfs/v1/file?op=CREATE&data=true HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\
+                Expect: 100-continue\r\n\r\n";
     first.write_all(head.as_bytes()).unwrap();
     // It is asked to go on when the file is open.
     let mut go_on = [0; GO_ON.len()];
@@ -682,8 +684,8 @@ fn a_file_has_one_writer_until_he_is_done_or_gone() {
     assert_eq!(&answer, b"HTTP/1.1 201 Created");
     assert_eq!(opened.read("/file"), b"mine");
     assert_eq!(opened.two_steps("POST", "/file?op=APPEND", b"!").status, 200);
-    // Who overwrites a file takes it from its writer, who is told so.
-    let mut loser = TcpStream::connect(opened.door.address()).unwrap();
+    // A client that overwrites a file takes it from its writer, whose next write is refused.
+    let mut loser = TcpStream::connect(opened.gateway.address()).unwrap();
     loser.write_all(head.replace("/file?", "/taken?").as_bytes()).unwrap();
     loser.read_exact(&mut go_on).unwrap();
     opened.write("/taken", b"new");
@@ -698,7 +700,7 @@ fn a_file_has_one_writer_until_he_is_done_or_gone() {
 #[test]
 fn a_connection_serves_one_request_after_the_other_whatever_they_come_to() {
     let opened = WebHdfsFixture::new();
-    let mut stream = TcpStream::connect(opened.door.address()).unwrap();
+    let mut stream = TcpStream::connect(opened.gateway.address()).unwrap();
     for (web_request, status) in [
         ("GET /webhdfs/v1/none?op=GETFILESTATUS", 404),
         ("PUT /webhdfs/v1/d?op=MKDIRS", 200),
@@ -719,13 +721,13 @@ fn a_connection_serves_one_request_after_the_other_whatever_they_come_to() {
         let mut body = vec![0; len];
         stream.read_exact(&mut body).unwrap();
     }
-    // A door that is closed ends it.
+    // A gateway that is closed ends it.
     opened.stop();
     assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
 }
 
 #[test]
-fn a_name_is_believed_as_at_the_hdfs_door() {
+fn a_user_name_is_believed_as_at_the_hdfs_gateway() {
     let opened = WebHdfsFixture::new();
     let uid = opened.client.hello().uid;
     let own = format!("user.name={uid}");
@@ -737,7 +739,7 @@ fn a_name_is_believed_as_at_the_hdfs_door() {
     assert_eq!(opened.refused("GET", "/?op=LISTSTATUS&delegation=x"), (401, "SecurityException".to_owned()));
     let other = opened.ask("GET", &format!("/own?op=LISTSTATUS&user.name={}", uid + 4711));
     if uid == 0 {
-        // Root may speak for others, who may what they may, and for no further ones.
+        // Root may name others, with their rights, and none beyond.
         assert_eq!(other.refused(), (403, "AccessControlException".to_owned()));
         assert_eq!(opened.refused("GET", "/own?op=LISTSTATUS&doas=4711"), (403, "AccessControlException".to_owned()));
         assert_eq!(opened.refused("GET", "/own/x?op=OPEN&user.name=4711"), (403, "AccessControlException".to_owned()));
@@ -760,7 +762,7 @@ fn a_name_is_believed_as_at_the_hdfs_door() {
 fn a_web_page_of_another_place_asks_for_nothing() {
     let opened = WebHdfsFixture::new();
     opened.write("/file", b"kept");
-    let at = opened.door.address();
+    let at = opened.gateway.address();
     for (header, status) in [
         (format!("Host: {at}"), 200),
         (format!("Host: localhost:{}", at.port()), 200),
@@ -773,7 +775,8 @@ fn a_web_page_of_another_place_asks_for_nothing() {
         (format!("Host: elsewhere.example:{}\r\nOrigin: http://elsewhere.example:{}", at.port(), at.port()), 403),
     ] {
         let request = format!(
-            "POST /webhdfs/v1/file?op=TRUNCATE&newlength=4 HTTP/1.1\r\n{header}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            "POST /webhdfs/v1/file?op=TRUNCATE&newlength=4 HTTP/1.1\r\n{header}\r\nConnection: close\r\n\
+             Content-Length: 0\r\n\r\n"
         );
         let told = opened.raw(request.as_bytes());
         assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{header}: {told}");
@@ -782,11 +785,11 @@ fn a_web_page_of_another_place_asks_for_nothing() {
 }
 
 #[test]
-fn in_safe_mode_nothing_is_changed_through_this_door_either() {
+fn safe_mode_holds_at_this_gateway_too() {
     let opened = WebHdfsFixture::new();
     opened.write("/file", b"x");
     let caller = frieze_client::user_of(opened.client.hello().uid).unwrap();
-    let ip = opened.door.address().ip();
+    let ip = opened.gateway.address().ip();
     let user = RemoteUser { account: Account { name: "operator".to_owned(), caller }, reached: ip, peer: ip };
     let enter = SetSafeModeRequest { action: SAFEMODE_ENTER };
     opened.calls.ask::<frieze_hdfs::proto::ResultResponse>(&user, "setSafeMode", &enter).unwrap();

@@ -1,8 +1,8 @@
 //! Bytes of files: `CREATE`, `APPEND`, `OPEN`, and `GETFILECHECKSUM`, which reads them.
 //!
-//! Each has two steps, as in HDFS: the first is answered with where the bytes are (307, or with `noredirect=true` in JSON), the
-//! second moves them. Both are here; the second has `data=true`. A moving name of an instant is an exact one from the first
-//! step on.
+//! Each has two steps, as in HDFS: the first is answered with the location of the bytes (307, or with `noredirect=true`
+//! in JSON), the second transfers them. Both are here; the second has `data=true`. From the first step on, a moving
+//! instant is an exact one.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,11 +21,11 @@ use crate::ops::existing;
 use crate::reply::HttpReply;
 use crate::web_request::{PREFIX, WebRequest, invalid};
 
-/// Bytes of a file that are read or written at once, and most of it that is in memory.
+/// Bytes read or written at once, and most bytes of a file in memory.
 const PIECE_BYTES: usize = 512 << 10;
-/// Of a file whose writer does not say: what HDFS has.
+/// Default block size, as in HDFS.
 const BLOCK_BYTES: u64 = 128 << 20;
-/// What a path of a URL escapes.
+/// Characters that are escaped in the path of a URL.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -39,7 +39,7 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'%')
     .add(b'\\');
 
-/// What moves bytes.
+/// An operation on bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransferKind {
     Create,
@@ -48,7 +48,7 @@ pub(crate) enum TransferKind {
     Checksum,
 }
 
-/// Which of them a request is.
+/// The operation of a request, if it is one of them.
 pub(crate) fn kind_of(web_request: &WebRequest) -> Option<TransferKind> {
     match (&web_request.method, web_request.op.as_str()) {
         (&Method::PUT, "CREATE") => Some(TransferKind::Create),
@@ -59,7 +59,7 @@ pub(crate) fn kind_of(web_request: &WebRequest) -> Option<TransferKind> {
     }
 }
 
-/// Answers one of them: with the bytes, or with where they are.
+/// Answers one: with the bytes, or with their location.
 pub(crate) async fn answer(
     calls: &Calls,
     user: &RemoteUser,
@@ -88,7 +88,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Where the bytes are: here.
+/// The location of the bytes: this gateway.
 fn first_step(
     calls: &Calls,
     user: &RemoteUser,
@@ -121,7 +121,7 @@ fn create_request(web_request: &WebRequest) -> Result<CreateRequest, Exception> 
             "create" => create_flag::CREATE,
             "overwrite" => create_flag::OVERWRITE,
             "append" => create_flag::APPEND,
-            // Whatever is acknowledged is in the file; what else there is of flags is about disks that are not chosen here.
+            // What is acknowledged is in the file; the other flags select disks, which frieze does not offer.
             "sync_block"
             | "lazy_persist"
             | "new_block"
@@ -145,13 +145,13 @@ fn create_request(web_request: &WebRequest) -> Result<CreateRequest, Exception> 
     })
 }
 
-/// Each transfer is a writer of its own.
+/// Each transfer is a writer with a name of its own.
 fn client_name() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
     format!("WebHDFS_{}", LAST.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
-/// Puts what comes into a file, and closes it. What came of a body that breaks off is in it.
+/// Writes a body into a file, and closes it. If the body breaks off, the file has the bytes that arrived.
 async fn receive(mut writing: WriteHandle, web_request: &WebRequest, mut body: Incoming) -> Result<(), Exception> {
     let mut pending = BytesMut::new();
     let mut received = 0;
@@ -187,7 +187,7 @@ async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> 
         match poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
             None => return Ok(None),
             Some(frame) => {
-                // What comes behind chunks, and is no bytes, is passed over.
+                // Trailers are discarded.
                 if let Ok(piece) = frame?.into_data() {
                     return Ok(Some(piece));
                 }
@@ -211,7 +211,7 @@ fn open(calls: &Calls, user: &RemoteUser, web_request: &WebRequest) -> Result<Ht
     let mut room = BytesMut::new();
     Ok(HttpReply::bytes(len, move || {
         let count = PIECE_BYTES.min((end - at) as usize);
-        // The room of pieces that have been sent is used again.
+        // The memory of sent pieces is reused.
         room.resize(count, 0);
         reading.fill(at, &mut room)?;
         at += count as u64;

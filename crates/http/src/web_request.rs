@@ -1,7 +1,7 @@
-//! A request's path and parameters, as WebHDFS has them.
+//! A request's path and parameters, as WebHDFS defines them.
 //!
-//! Names of parameters are taken in any case; of one that is said twice the first counts; one that is not known is passed over.
-//! What is said and cannot be read is refused, whether it is needed or not.
+//! Names of parameters are case-insensitive; of a repeated one the first counts; an unknown one is ignored. A malformed
+//! value is refused, also if it is not needed.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -11,29 +11,29 @@ use frieze_hdfs::proto::FsPermission;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
-/// What every path begins with.
+/// Prefix of every path.
 pub(crate) const PREFIX: &str = "/webhdfs/v1";
 
 /// A request that names a file.
 #[derive(Debug)]
 pub(crate) struct WebRequest {
-    /// Of HTTP.
+    /// The HTTP method.
     pub(crate) method: Method,
     /// The path of the file system: absolute, without escapes.
     pub(crate) path: String,
-    /// What to do, in capitals.
+    /// The operation, in capitals.
     pub(crate) op: String,
-    /// As the client wrote them, to be sent to again.
+    /// The query as the client wrote it, for redirects.
     pub(crate) raw_query: String,
     params: Vec<(String, String)>,
 }
 
 impl WebRequest {
-    /// Reads them of a URL's path and query.
+    /// Parses the path and the query of a URL.
     ///
     /// # Errors
-    /// `FileNotFoundException` for a path of something else; `IllegalArgumentException` for escapes that are none, and for a
-    /// parameter that cannot be read.
+    /// `FileNotFoundException` for a path without the prefix; `IllegalArgumentException` for malformed escapes and
+    /// values.
     pub(crate) fn read(method: &Method, path: &str, query: &str) -> Result<WebRequest, Exception> {
         let escaped = path.strip_prefix(PREFIX).filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let escaped = escaped
@@ -52,13 +52,13 @@ impl WebRequest {
         Ok(web_request)
     }
 
-    /// A parameter; none if it is not there, or empty.
+    /// A parameter; `None` if it is absent or empty.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let found = self.params.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// All of a name.
+    /// All values of a parameter.
     pub(crate) fn texts<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.params
             .iter()
@@ -66,18 +66,18 @@ impl WebRequest {
             .map(|(_, value)| value.as_str())
     }
 
-    /// One that has to be there.
+    /// A parameter that is required.
     pub(crate) fn required(&self, name: &str) -> Result<&str, Exception> {
         self.text(name).ok_or_else(|| Exception::argument(format!("the parameter {name} is missing, or empty")))
     }
 
-    /// A number; `None` if it is not there, or `null`.
+    /// A number; `None` if it is absent, or `null`.
     pub(crate) fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, Exception> {
         let Some(text) = self.text(name).filter(|text| *text != "null") else { return Ok(None) };
         text.parse().map(Some).map_err(|_| invalid(name, text, "it is no such number"))
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub(crate) fn flag(&self, name: &str, otherwise: bool) -> Result<bool, Exception> {
         match self.text(name) {
             None => Ok(otherwise),
@@ -92,7 +92,7 @@ impl WebRequest {
         Ok(self.mode("permission")?.unwrap_or(otherwise))
     }
 
-    /// The mode without the umask, which counts where a default list decides.
+    /// The mode without the umask, which counts where a default list applies.
     pub(crate) fn unmasked(&self) -> Result<Option<FsPermission>, Exception> {
         Ok(self.mode("unmaskedpermission")?.map(|perm| FsPermission { perm }))
     }
@@ -104,7 +104,7 @@ impl WebRequest {
         bits.map(Some).ok_or_else(|| invalid(name, text, "it is an octal number up to 1777"))
     }
 
-    /// What no operation takes is refused by all.
+    /// Numbers that no operation accepts.
     fn check_numbers(&self) -> Result<(), Exception> {
         let is_size = |size: Option<u64>| size.is_none_or(|size| i64::try_from(size).is_ok());
         for name in ["offset", "length", "newlength", "blocksize"] {
@@ -124,7 +124,7 @@ impl WebRequest {
     }
 }
 
-/// A parameter that cannot be read.
+/// The exception for a malformed value.
 pub(crate) fn invalid(name: &str, value: &str, why: &str) -> Exception {
     let shown: String = value.chars().take(SHOWN_CHARS).collect();
     Exception::argument(format!("Invalid value for webhdfs parameter \"{name}\": {shown}: {why}"))
@@ -143,7 +143,7 @@ fn must_be_escaped_well(text: &str) -> Result<(), Exception> {
     }
 }
 
-/// Of a value that is refused.
+/// Characters of a refused value in its exception.
 const SHOWN_CHARS: usize = 100;
 
 #[cfg(test)]

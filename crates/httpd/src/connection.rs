@@ -1,11 +1,11 @@
 //! A connection: hyper's state machine, its socket and the thread that they have to themselves.
 //!
-//! hyper reads and writes what it is given and says when it waits; it needs no runtime. It waits for the socket alone, so the thread
-//! polls that. Requests are answered on the same thread, which may wait for the server: no other connection waits for it (ADR 0003,
-//! ADR 0042).
+//! hyper reads and writes what it is given and says when it waits; it needs no runtime. It waits for the socket alone,
+//! so the thread polls that. Requests are answered on the same thread, which may wait for the server: no other
+//! connection waits for it (ADR 0003, ADR 0042).
 //!
-//! Guarantees: a connection that exceeds its [`ConnectionLimits`] is closed; a head that is too long is answered 431; an answer is not cut off
-//! by bytes that its client sent without being asked.
+//! Guarantees: a connection that exceeds its [`ConnectionLimits`] is closed; a head that is too long is answered 431;
+//! an answer is not cut off by bytes that its client sent without being asked.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -38,11 +38,13 @@ const DISCARD_MAX: Duration = Duration::from_secs(2);
 /// How often a waiting connection looks whether its server stops.
 const STOP_CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// Serves a connection on this thread until it ends. `answer` gets each request with a guard, which its answer has to keep until it
-/// has been sent. The connection ends within 100 ms after `stopping` is set; without one the caller shuts the socket down.
+/// Serves a connection on this thread until it ends. `answer` gets each request with a guard, which its answer has to
+/// keep until it has been sent. The connection ends within 100 ms after `stopping` is set; without one the caller shuts
+/// the socket down.
 ///
 /// # Errors
-/// The socket's; `TimedOut` for a client that is too slow, and where the server stops; what hyper says of malformed requests.
+/// The socket's; `TimedOut` for a client that is too slow, and where the server stops; what hyper says of malformed
+/// requests.
 pub fn serve<A, F, B>(
     stream: &TcpStream,
     limits: ConnectionLimits,
@@ -77,7 +79,8 @@ where
     let waiter = Waiter { stream, phase: &phase, stopping };
     let ended = waiter.run(&interest, pin!(connection));
     if phase.is_head_too_long() {
-        // To hyper the received bytes are one stream: it does not know that this is a head. The answer fits into the socket's buffer.
+        // To hyper the received bytes are one stream: it does not know that this is a head. The answer fits into the
+        // socket's buffer.
         let mut writer = stream;
         let _sent = uninterrupted(|| writer.write(HEAD_TOO_LONG));
     }
@@ -116,8 +119,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// Ends a connection whose client may still be sending: closed over bytes that were not read it would be reset, and the answer with
-    /// it.
+    /// Ends a connection whose client may still be sending: closed over bytes that were not read it would be reset, and
+    /// the answer with it.
     fn discard(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
         let limit = DISCARD_MAX.min(self.phase.total_left());

@@ -24,8 +24,8 @@ pub struct ConnectionLimits {
 }
 
 impl Default for ConnectionLimits {
-    /// The limits of a gateway whose requests and answers are files. 16 KiB of head: a path of 4,096 bytes, each written as three, and
-    /// some lines.
+    /// The limits of a gateway whose requests and answers are files. 16 KiB of head: a path of 4,096 bytes, each
+    /// written as three, and some lines.
     fn default() -> ConnectionLimits {
         ConnectionLimits {
             head: Duration::from_secs(10),

@@ -1,6 +1,7 @@
 //! One page by HTTP on an address of its own, for programs that read something now and then, and speak nothing else.
 //!
-//! Guarantees: one request a connection, 8 KiB of head, [`TOTAL_MAX`] for everything; a wrong request is answered with how to ask.
+//! Guarantees: one request a connection, 8 KiB of head, [`TOTAL_MAX`] for everything; a wrong request is answered with
+//! how to ask.
 //! Leaves to others: what the page holds, how many connections are served at a time.
 
 use std::cell::RefCell;
@@ -104,8 +105,8 @@ impl PageConnection {
         Origin::of(proof.unwrap_or(Proof::Unproven), self.peer.ip().to_canonical())
     }
 
-    /// Answers a `GET` of `path` with what `page` makes: its content type and its text, or why there is none. Any other request is
-    /// answered with how to ask. Ends early when `stopping` is set.
+    /// Answers a `GET` of `path` with what `page` makes: its content type and its text, or why there is none. Any other
+    /// request is answered with how to ask. Ends early when `stopping` is set.
     ///
     /// # Errors
     /// Those of [`serve`].

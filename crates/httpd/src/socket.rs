@@ -1,4 +1,5 @@
-//! The socket of a connection as hyper reads and writes it, and where the connection is: between two requests, or in one.
+//! The socket of a connection as hyper reads and writes it, and where the connection is: between two requests, or in
+//! one.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -45,7 +46,8 @@ impl RequestPhase {
         RequestGuard(self.clone())
     }
 
-    /// Counts received bytes. The time of a head runs from its first byte; that of the first head from the beginning of the connection.
+    /// Counts received bytes. The time of a head runs from its first byte; that of the first head from the beginning of
+    /// the connection.
     ///
     /// # Errors
     /// `InvalidData` if a head becomes too long.
@@ -117,7 +119,8 @@ impl PollInterest {
         flag(&self.readable, PollFlags::IN) | flag(&self.writable, PollFlags::OUT)
     }
 
-    /// Forgets what the socket is ready for, as a reactor does: hyper sets it again if it still waits. An error ends both waits.
+    /// Forgets what the socket is ready for, as a reactor does: hyper sets it again if it still waits. An error ends
+    /// both waits.
     pub(crate) fn clear(&self, ready: PollFlags) {
         let failed = ready.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
         self.readable.set(self.readable.get() && !(failed || ready.intersects(PollFlags::IN)));

@@ -6,5 +6,5 @@ pub struct HaServiceStateResponse {
     pub state: i32,
 }
 
-/// `HAServiceStateResponse::state`: the one that answers.
+/// `HAServiceStateResponse::state`: this name node is active.
 pub const ACTIVE: i32 = 1;

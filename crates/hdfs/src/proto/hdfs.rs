@@ -151,7 +151,7 @@ pub struct DirectoryListing {
 pub struct BatchedDirectoryListing {
     #[prost(message, repeated, tag = "1")]
     pub partial_listing: Vec<HdfsFileStatus>,
-    /// Which of those asked for.
+    /// Index of the directory in the request.
     #[prost(uint32, required, tag = "2")]
     pub parent_idx: u32,
     #[prost(message, optional, tag = "3")]

@@ -41,7 +41,7 @@ pub struct RpcResponseHeader {
 pub mod rpc_status {
     pub const SUCCESS: i32 = 0;
     pub const ERROR: i32 = 1;
-    /// The connection ends behind it.
+    /// The connection ends after it.
     pub const FATAL: i32 = 2;
 }
 

@@ -59,7 +59,7 @@ fn a_call_is_read_with_its_method_and_parameters() {
 }
 
 #[test]
-fn frames_about_the_connection_are_told_by_their_numbers() {
+fn frames_about_the_connection_have_call_numbers_of_their_own() {
     let context = IpcConnectionContext {
         user_info: Some(UserInformation { effective_user: Some("ann".to_owned()), real_user: None }),
         protocol: None,
@@ -92,7 +92,7 @@ fn answers_are_the_bytes_that_hadoop_clients_read() {
 }
 
 #[test]
-fn who_cannot_be_read_is_told_as_hadoop_tells_it() {
+fn a_malformed_request_is_refused_as_by_hadoop() {
     assert_eq!(refusal(None, &RpcError::NotHadoop), None);
     let said = |error: RpcError| {
         let frame = refusal(None, &error).expect("it is answered");

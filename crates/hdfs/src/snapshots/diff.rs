@@ -12,10 +12,10 @@ use crate::remote_user::CallContext;
 use crate::snapshots::directory::{directory_of, path_of};
 use crate::snapshots::names::instant;
 
-/// Lines of a report of differences at most: it is one answer.
+/// Lines of a report: it is one answer.
 const REPORT_MAX: usize = 200_000;
 
-/// What is different in a directory between two of its snapshots, or one and now, in the words of HDFS.
+/// The differences of a directory between two of its snapshots, or one and the present.
 pub(crate) fn snapshot_diff(
     names: &FileNames,
     context: CallContext<'_>,
@@ -24,7 +24,7 @@ pub(crate) fn snapshot_diff(
     let root = &request.snapshot_root;
     let failed = |error| Exception::of(error, root);
     let fs = names.fs(context);
-    let directory = directory_of(&fs, names.change(context, root)?, root)?;
+    let directory = directory_of(&fs, names.resolve_for_change(context, root)?, root)?;
     let instant = |name: &str| {
         if name.is_empty() {
             return names.client.now().map_err(failed);
@@ -78,22 +78,23 @@ pub(crate) fn snapshot_diff(
     })
 }
 
-/// Where a directory was at each end of an interval.
+/// The path of the directory at each end of the interval.
 struct Roots {
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
-/// A line of a report: its letter, the path, and where that moved to.
+/// A line of a report: its letter, the path, and the target of a rename.
 type DiffLine = (u8, Vec<u8>, Option<Vec<u8>>);
 
-/// Differences in HDFS's words: each directory in which names came or went as changed, and with it what came (`+`), went (`-`), moved
-/// (`R`) or changed (`M`) there; of what came or went as a whole only the topmost. All paths are of the earlier end, but those where
-/// something moved to: where a directory has moved, what changed in it is told below its old name.
+/// Differences in HDFS's form: each directory in which names were created or removed as modified, followed by what was
+/// created (`+`), removed (`-`), renamed (`R`) or modified (`M`) in it; of a tree that was created or removed only its
+/// top. All paths are those of the earlier end, except targets of renames: what changed in a renamed directory is
+/// listed below its old name.
 fn report(differences: &[Difference], roots: &Roots) -> Vec<SnapshotDiffReportEntry> {
     let before = |side: &Side| relative(&side.path, &roots.before);
     let after = |side: &Side| relative(&side.path, &roots.after);
-    // Directories that moved, by where they are now.
+    // Renamed directories, by their later path.
     let mut moved: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let (mut came, mut went) = (BTreeSet::new(), BTreeSet::new());
     for Difference { before: old, after: new, flags, .. } in differences {
@@ -111,7 +112,7 @@ fn report(differences: &[Difference], roots: &Roots) -> Vec<SnapshotDiffReportEn
             }
         }
     }
-    // What a path of the later end is called at the earlier one.
+    // The earlier path of a later one.
     let earlier = |path: &[u8]| {
         let mut way = path;
         while !way.is_empty() {
@@ -123,7 +124,7 @@ fn report(differences: &[Difference], roots: &Roots) -> Vec<SnapshotDiffReportEn
         path.to_vec()
     };
     let is_within = |path: &[u8], whole: &BTreeSet<Vec<u8>>| whole.contains(parent(path)) && !parent(path).is_empty();
-    // By directory; where the directory itself changed first.
+    // By directory.
     let mut lines: BTreeMap<Vec<u8>, Vec<DiffLine>> = BTreeMap::new();
     let mut changed: BTreeSet<Vec<u8>> = BTreeSet::new();
     for Difference { before: old, after: new, flags, .. } in differences {
@@ -152,7 +153,7 @@ fn report(differences: &[Difference], roots: &Roots) -> Vec<SnapshotDiffReportEn
             }
         }
     }
-    // Of a directory that came nothing else is told.
+    // A created directory has no other line.
     changed.retain(|path| !came.contains(path));
     let entry = |label: u8, path: &[u8], target: Option<Vec<u8>>| SnapshotDiffReportEntry {
         fullpath: shown(path),
@@ -176,7 +177,7 @@ fn relative(path: &[u8], root: &[u8]) -> Vec<u8> {
     rest.strip_prefix(b"/").unwrap_or(rest).to_vec()
 }
 
-/// Of a relative path the directory.
+/// The directory of a relative path.
 fn parent(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|&byte| byte == b'/').unwrap_or(0)]
 }
@@ -189,7 +190,7 @@ mod tests {
         Some(Side { path: path.into(), inode, kind: kind as i32, ..Side::default() })
     }
 
-    fn told(differences: &[Difference]) -> Vec<String> {
+    fn lines(differences: &[Difference]) -> Vec<String> {
         let roots = Roots { before: b"/old/d".to_vec(), after: b"/d".to_vec() };
         let line = |entry: &SnapshotDiffReportEntry| {
             let target = entry.target_path.as_ref().map(|path| format!(" -> {}", String::from_utf8_lossy(path)));
@@ -200,10 +201,10 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_as_hdfs_tells_them() {
+    fn differences_are_reported_as_in_hdfs() {
         let (file, directory) = (FileKind::File, FileKind::Directory);
         let of = |before, after, flags| Difference { before, after, flags, ..Difference::default() };
-        let told = told(&[
+        let found = lines(&[
             of(side("/old/d/a", 2, file), side("/d/a", 2, file), flags::CONTENT),
             of(side("/old/d/gone", 3, directory), None, 0),
             of(side("/old/d/gone/x", 4, file), None, 0),
@@ -214,7 +215,7 @@ mod tests {
             of(side("/old/d/same", 9, file), side("/d/same", 10, file), flags::REPLACED | flags::CONTENT),
         ]);
         assert_eq!(
-            told,
+            found,
             [
                 "M ./",
                 "- ./gone",

@@ -7,10 +7,10 @@ use crate::exception::Exception;
 use crate::file_names::FileNames;
 use crate::remote_user::CallContext;
 
-/// A directory of which the caller decides: owner, or who may do everything.
+/// A directory that the caller owns, or may administer.
 pub(crate) fn own_directory(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<(Fs, Attr), Exception> {
     let fs = names.fs(context);
-    let attr = directory_of(&fs, names.change(context, path)?, path)?;
+    let attr = directory_of(&fs, names.resolve_for_change(context, path)?, path)?;
     if !owns(names, context, &attr) {
         return Err(Exception::access_control(format!(
             "Permission denied. user={} is not the owner of inode={path}",
@@ -24,7 +24,7 @@ pub(crate) fn owns(names: &FileNames, context: CallContext<'_>, attr: &Attr) -> 
     [0, names.client.hello().uid, attr.uid].contains(&context.user.account.caller.uid)
 }
 
-/// The path of a directory in a view; `None` if it is not there, or the caller may not look on the way.
+/// The path of a directory in a view; `None` if it does not exist there, or the caller may not list a parent.
 pub(crate) fn path_of(fs: &Fs, directory: u64) -> Result<Option<Vec<u8>>, Error> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut at = directory;
@@ -47,7 +47,7 @@ pub(crate) fn path_of(fs: &Fs, directory: u64) -> Result<Option<Vec<u8>>, Error>
             }
             match page.entries.last().filter(|_| page.more) {
                 Some(last) => after.clone_from(&last.name),
-                // It went, or moved, meanwhile.
+                // It was removed or renamed meanwhile.
                 None => return Ok(None),
             }
         };

@@ -8,28 +8,28 @@ use frieze_hlc::Hlc;
 
 use crate::exception::Exception;
 
-/// How the names of snapshots begin that belong to a directory.
+/// Prefix of the names of snapshots of directories.
 const PREFIX: &str = "hdfs-";
 
-/// What a snapshot of a directory is called in frieze.
+/// The name in frieze of a snapshot of a directory.
 pub(crate) fn own_name(directory: u64, name: &str) -> String {
     format!("{PREFIX}{directory}-{name}")
 }
 
-/// The directory that a snapshot belongs to, and what it is called there.
+/// The directory of a snapshot, and the name of the snapshot there.
 pub(crate) fn owner(name: &str) -> Option<(u64, &str)> {
     let (directory, name) = name.strip_prefix(PREFIX)?.split_once('-')?;
     Some((directory.parse().ok()?, name))
 }
 
-/// The instant of a snapshot that is called so below the `.snapshot` of a directory.
+/// The instant of the snapshot with this name below the `.snapshot` of a directory.
 ///
 /// # Errors
 /// `Refused` with `NotFound` if there is none.
 pub(crate) fn instant(client: &Client, directory: u64, name: &str) -> Result<Hlc, Error> {
     let none = || Error::Refused(Fault::new(Reason::NotFound, format!("there is no snapshot {name}")));
     let resolve = |name: &str| match Instant::parse(name, ZonePolicy::Refuse) {
-        // What is written like an instant, or can be no name, is none of a snapshot.
+        // A name that looks like an instant, or is invalid, is no snapshot's.
         Ok(Instant::Named(_)) => client.resolve(name, ZonePolicy::Refuse),
         _ => Err(none()),
     };
@@ -39,7 +39,8 @@ pub(crate) fn instant(client: &Client, directory: u64, name: &str) -> Result<Hlc
     }
 }
 
-/// The snapshots below the `.snapshot` of a directory by the names they have there: its own, and those of the whole tree. In order.
+/// The snapshots below the `.snapshot` of a directory, by their names there: its own, and those of the whole tree. In
+/// order.
 pub(crate) fn below(snapshots: Vec<Snapshot>, directory: u64) -> BTreeMap<String, Snapshot> {
     let mut all = BTreeMap::new();
     for snapshot in snapshots {
@@ -53,7 +54,7 @@ pub(crate) fn below(snapshots: Vec<Snapshot>, directory: u64) -> BTreeMap<String
     all
 }
 
-/// What can be a name of a snapshot.
+/// Checks the name of a snapshot.
 pub(crate) fn check_name(name: &str) -> Result<(), Exception> {
     if name.is_empty() || [".", ".."].contains(&name) || name.contains(['/', ':', '\0']) {
         return Err(Exception::illegal_argument(format!("Invalid snapshot name: {name}")));
@@ -62,7 +63,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Exception> {
         .map_err(|error| Exception::illegal_argument(format!("Invalid snapshot name: {name}: {error}")))
 }
 
-/// The name of a snapshot that was given none, as HDFS makes it: of the time by UTC.
+/// The default name of a snapshot, as HDFS makes it, in UTC.
 pub(crate) fn unnamed() -> String {
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
     now.strftime("s%Y%m%d-%H%M%S.%3f").to_string()

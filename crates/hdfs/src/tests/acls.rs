@@ -34,7 +34,7 @@ fn status(client: &mut HadoopClient, path: &str) -> HdfsFileStatus {
 }
 
 #[test]
-fn an_access_list_is_set_told_and_taken_away() {
+fn an_access_list_is_set_listed_and_removed() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"x");
@@ -47,7 +47,7 @@ fn an_access_list_is_set_told_and_taken_away() {
     assert_eq!(listed(&mut client, "/d/f"), (0o670, told));
     let found = status(&mut client, "/d/f");
     assert_eq!((found.flags, found.permission.unwrap().perm), (Some(HAS_ACL), 0o670 | ACL_BIT));
-    // Every door has the same list.
+    // Every gateway has the same list.
     let own = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
     let lists = own.fs().access_lists(&frieze_client::Target::path("/d/f")).unwrap();
     let named = |id, permissions| vec![frieze_client::Named { id, permissions }];

@@ -14,7 +14,7 @@ fn open_files(client: &mut HadoopClient, after: i64, path: Option<&str>) -> List
 }
 
 #[test]
-fn files_that_are_being_written_are_told_to_administrators() {
+fn open_files_are_listed_for_administrators() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.call::<ResultResponse>("mkdirs", &mkdirs("/a/b"));
@@ -49,7 +49,7 @@ fn files_that_are_being_written_are_told_to_administrators() {
 }
 
 #[test]
-fn open_files_are_told_a_thousand_at_a_time() {
+fn open_files_are_listed_a_thousand_at_a_time() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     for number in 0..1003 {
@@ -65,7 +65,7 @@ fn open_files_are_told_a_thousand_at_a_time() {
 }
 
 #[test]
-fn files_that_are_known_to_be_damaged_are_told_of_until_they_are_written_anew() {
+fn damaged_files_are_listed_until_they_are_rewritten() {
     let opened = HdfsFixture::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
     let mut client = opened.connect();
     let data = noise(3, 100_000);

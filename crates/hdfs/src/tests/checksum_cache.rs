@@ -17,7 +17,8 @@ impl Dice {
     }
 }
 
-/// Writes a file in packets of so many bytes; `together`: sent one behind the other, else each when the one before is acknowledged.
+/// Writes a file in packets of so many bytes; `together`: sent one behind the other, else each when the one before is
+/// acknowledged.
 fn write(client: &mut super::HadoopClient, path: &str, packets: &[&[u8]], together: bool) -> LocatedBlock {
     client.create(path, "w");
     let block = client.add_block(path, "w", None);
@@ -45,7 +46,7 @@ fn write(client: &mut super::HadoopClient, path: &str, packets: &[&[u8]], togeth
     client.locations(path).blocks.remove(0)
 }
 
-/// A reader who says at the end that all was well.
+/// A reader that reports success at the end.
 fn read_well(block: &LocatedBlock, offset: u64, len: u64) -> Result<(u64, Vec<u8>), transfer::PacketError> {
     let mut transfer = Transfer::connect(block);
     let read = transfer.read_on(block, offset, len).unwrap();
@@ -129,7 +130,7 @@ fn damage_that_a_reader_finds_is_found_by_the_server_at_the_next_read() {
     assert!(read_well(&block, 0, whole).unwrap().1 == data);
     let begins = &data[..4096];
     turn_a_bit(&opened, begins, 5000);
-    // Nobody on the way looked: it is the reader who compares with what the writer sent.
+    // No server verified the bytes on the way: the reader compares them with what the writer sent.
     assert!(matches!(read_well(&block, 0, whole), Err(transfer::PacketError::Checksum { .. })));
     let refused = || {
         let mut transfer = Transfer::connect(&block);
@@ -152,7 +153,7 @@ fn damage_that_a_reader_finds_is_found_by_the_server_at_the_next_read() {
 }
 
 #[test]
-fn who_asks_for_no_checksums_gets_what_the_server_has_verified() {
+fn a_reader_without_checksums_gets_bytes_that_the_server_verified() {
     let opened = HdfsFixture::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
     let mut client = opened.connect();
     let data = noise(5, 8 * 64_512);
@@ -175,7 +176,7 @@ fn who_asks_for_no_checksums_gets_what_the_server_has_verified() {
 }
 
 #[test]
-fn readers_who_take_nothing_are_in_nobodys_way() {
+fn readers_that_read_nothing_do_not_hold_up_others() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let data = noise(8, 8 << 20);
@@ -186,7 +187,7 @@ fn readers_who_take_nothing_are_in_nobodys_way() {
     file.unwrap().write_at(0, &data).unwrap();
     let block = client.locations("/f").blocks.remove(0);
     let whole = data.len() as u64;
-    // More than the door has connections to the server. Half of them are sent what was verified.
+    // More than the gateway has connections to the server. Half of them are sent what was verified.
     let stalled: Vec<Transfer> = (0..connections + 10)
         .map(|number| {
             let mut transfer = Transfer::connect(&block);

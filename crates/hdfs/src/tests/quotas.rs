@@ -68,7 +68,7 @@ fn a_block_is_refused_where_the_space_is_used_up_and_the_file_stays_as_it_was() 
 }
 
 #[test]
-fn a_quota_is_the_operators_to_set_of_a_directory_and_in_whole_numbers() {
+fn operators_alone_set_quotas_of_directories_in_whole_numbers() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"x");

@@ -32,8 +32,8 @@ impl RestartedServer {
     }
 
     fn close(&mut self) {
-        let (door, server) = self.opened.take().unwrap();
-        drop(door);
+        let (gateway, server) = self.opened.take().unwrap();
+        drop(gateway);
         server.stop().unwrap();
     }
 
@@ -47,7 +47,7 @@ impl RestartedServer {
         connect_to(&self.opened.as_ref().unwrap().0, "", 0)
     }
 
-    fn noted(&self) -> usize {
+    fn stored(&self) -> usize {
         std::fs::read_dir(self.dir.path().join("data/hdfs-leases")).unwrap().count()
     }
 }
@@ -89,7 +89,7 @@ fn a_writer_goes_on_when_its_server_is_restarted() {
     let mut transfer = Transfer::write(&second);
     assert_eq!(transfer.put(0, 0, &data[1000..2000], false), status::SUCCESS);
     let mut client = kept.restart();
-    // Nobody else gets the file meanwhile.
+    // No other client gets the file meanwhile.
     let append = AppendRequest { src: "/f".to_owned(), client_name: "other".to_owned(), ..AppendRequest::default() };
     assert_eq!(client.refused("append", &append), "AlreadyBeingCreatedException");
     assert_eq!(
@@ -110,7 +110,7 @@ fn a_writer_goes_on_when_its_server_is_restarted() {
     assert_eq!(transfer.put(3, 0, &data[3000..], true), status::SUCCESS);
     assert!(client.complete("/f", "w", Some(of_len(&third, 1000))));
     assert!(client.read("/f") == data);
-    assert_eq!(kept.noted(), 0, "what is closed is not noted any more");
+    assert_eq!(kept.stored(), 0, "what is closed is not noted any more");
     kept.close();
 }
 
@@ -135,12 +135,12 @@ fn what_was_taken_from_a_writer_stays_taken_over_a_restart() {
         }
     }
     let mut client = kept.restart();
-    assert_eq!(kept.noted(), 4);
+    assert_eq!(kept.stored(), 4);
     let recover = RecoverLeaseRequest { src: "/recovered".to_owned(), client_name: "other".to_owned() };
     assert!(client.call::<ResultResponse>("recoverLease", &recover).result);
     client.call::<ResultResponse>("delete", &DeleteRequest { src: "/removed".to_owned(), recursive: false });
     client.create("/replaced", "other");
-    assert_eq!(kept.noted(), 1, "of another's lease that is young nothing is noted yet");
+    assert_eq!(kept.stored(), 1, "of another's lease that is young nothing is noted yet");
     let mut client = kept.restart();
     let add = |path: &str| AddBlockRequest {
         src: path.to_owned(),

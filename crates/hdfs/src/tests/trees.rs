@@ -7,7 +7,7 @@ fn remove(path: &str) -> DeleteRequest {
 }
 
 #[test]
-fn who_writes_in_a_tree_that_is_removed_writes_no_more() {
+fn writers_in_a_removed_tree_lose_their_leases() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/t/a/b/f", b"four");
@@ -27,7 +27,7 @@ fn who_writes_in_a_tree_that_is_removed_writes_no_more() {
 }
 
 #[test]
-fn a_tree_of_which_something_may_not_be_removed_stays_whole() {
+fn a_tree_that_may_not_be_removed_completely_stays_whole() {
     if !nix::unistd::geteuid().is_root() {
         // There is one user alone.
         return;

@@ -2,7 +2,8 @@ use std::net::TcpListener;
 
 use super::*;
 
-/// Serves one connection, on which every request is read to its end and answered with how long it was; the other end of it.
+/// Serves one connection, on which every request is read to its end and answered with how long it was; the other end of
+/// it.
 fn served(limits: ConnectionLimits) -> (TcpStream, std::thread::JoinHandle<io::Result<()>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -123,13 +123,13 @@ pub struct GetContentSummaryResponse {
 pub struct SetQuotaRequest {
     #[prost(string, required, tag = "1")]
     pub path: String,
-    /// Files and directories; two numbers stand for what they are not.
+    /// Files and directories. [`u64::MAX`] removes the quota, `i64::MAX` leaves it unchanged.
     #[prost(uint64, required, tag = "2")]
     pub namespace_quota: u64,
     /// Bytes.
     #[prost(uint64, required, tag = "3")]
     pub storagespace_quota: u64,
-    /// Of one kind of storage alone.
+    /// For one kind of storage alone.
     #[prost(int32, optional, tag = "4")]
     pub storage_type: Option<i32>,
 }

@@ -24,7 +24,7 @@ pub struct GetFsStatsResponse {
     pub pending_deletion_blocks: Option<u64>,
 }
 
-/// Of blocks that have replicas.
+/// Statistics of replicated blocks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct GetFsReplicatedBlockStatsResponse {
     #[prost(uint64, required, tag = "1")]
@@ -43,7 +43,7 @@ pub struct GetFsReplicatedBlockStatsResponse {
     pub highest_prio_low_redundancy_blocks: Option<u64>,
 }
 
-/// Of blocks that are erasure-coded.
+/// Statistics of erasure-coded blocks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct GetFsEcBlockGroupStatsResponse {
     #[prost(uint64, required, tag = "1")]
@@ -81,7 +81,7 @@ pub struct SetSafeModeRequest {
 /// `SetSafeModeRequest::action`.
 pub const SAFEMODE_ENTER: i32 = 2;
 
-/// See [`SAFEMODE_ENTER`]. Anything else leaves.
+/// See [`SAFEMODE_ENTER`]. Any other number leaves safe mode.
 pub const SAFEMODE_GET: i32 = 3;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -105,7 +105,7 @@ pub mod open_files {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ListOpenFilesRequest {
-    /// Those of larger numbers.
+    /// Files with a larger number follow.
     #[prost(int64, required, tag = "1")]
     pub id: i64,
     #[prost(int32, repeated, packed = "false", tag = "2")]
@@ -149,7 +149,7 @@ pub struct GetStoragePoliciesResponse {
     pub policies: Vec<BlockStoragePolicy>,
 }
 
-/// The end of a list of which the field of that number says whether there is more: of what there is none.
+/// The end of a list whose field 2 says whether more follows: an empty list.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct NoneListed {
     #[prost(bool, required, tag = "2")]

@@ -2,7 +2,7 @@
 
 use crate::proto::hdfs::{SnapshotDiffReport, SnapshotListing, SnapshottableDirectoryListing};
 
-/// `allowSnapshot` and those beside it that name a directory alone are a [`PathRequest`].
+/// `allowSnapshot` and other calls that name a directory alone are a [`PathRequest`](crate::proto::PathRequest).
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CreateSnapshotRequest {
     #[prost(string, required, tag = "1")]

@@ -1,4 +1,4 @@
-//! Doors of a cluster's servers, and who writes a file at which.
+//! The gateways of a cluster's servers, and leases among them.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -7,10 +7,10 @@ use frieze_client::{Client as Native, CreateMode, NodeId, OpenFlags, Target, mon
 
 use super::*;
 use crate::lease_record::LeaseRecord;
-use crate::lease_store::is_note;
+use crate::lease_store::is_lease_record;
 use crate::peer_gateways::session_of;
 
-/// Three servers, each with a door and a directory.
+/// Three servers, each with a gateway and a directory.
 struct ClusterGateways {
     dir: TempDir,
     /// Of the data services: the same everywhere.
@@ -18,7 +18,7 @@ struct ClusterGateways {
     open: Vec<Option<(HdfsGateway, Server)>>,
     /// Where each server listens.
     listen: Vec<String>,
-    /// Who looks at notes: one client, since a server of so little memory takes few connections.
+    /// Reads stored leases: one client, since a server of so little memory accepts few connections.
     looker: std::sync::OnceLock<Native>,
 }
 
@@ -26,13 +26,13 @@ impl ClusterGateways {
     fn new() -> ClusterGateways {
         let data_port = free_everywhere();
         let (dir, looker) = (tempfile::tempdir().unwrap(), std::sync::OnceLock::new());
-        let mut doors = ClusterGateways { dir, data_port, open: Vec::new(), listen: Vec::new(), looker };
+        let mut gateways = ClusterGateways { dir, data_port, open: Vec::new(), listen: Vec::new(), looker };
         for number in 0..3 {
-            doors.listen.push(format!("127.0.1.{}:{}", number + 1, free_everywhere()));
-            doors.open.push(None);
-            doors.start(number);
+            gateways.listen.push(format!("127.0.1.{}:{}", number + 1, free_everywhere()));
+            gateways.open.push(None);
+            gateways.start(number);
         }
-        let client = doors.looker();
+        let client = gateways.looker();
         let begun = mono();
         let is_whole = || {
             let chains = client.cluster(None).unwrap().chains;
@@ -45,7 +45,7 @@ impl ClusterGateways {
             assert!(mono().since_ns(begun) < 60_000_000_000, "the cluster does not become whole");
             std::thread::park_timeout(std::time::Duration::from_millis(1));
         }
-        doors
+        gateways
     }
 
     fn start(&mut self, number: usize) {
@@ -74,13 +74,13 @@ impl ClusterGateways {
             notes: Some(dir.join("hdfs-leases")),
             ..options(&format!("127.0.1.{}:0", number + 1), Trust::Kernel)
         };
-        let door = HdfsGateway::open(&options, server.secret_for(crate::TOKENS), client).unwrap();
-        self.open[number] = Some((door, server));
+        let gateway = HdfsGateway::open(&options, server.secret_for(crate::TOKENS), client).unwrap();
+        self.open[number] = Some((gateway, server));
     }
 
     fn stop(&mut self, number: usize) {
-        let (door, server) = self.open[number].take().unwrap();
-        drop(door);
+        let (gateway, server) = self.open[number].take().unwrap();
+        drop(gateway);
         server.stop().unwrap();
     }
 
@@ -91,7 +91,7 @@ impl ClusterGateways {
     /// How many notes of leases a file has.
     fn notes(&self, path: &str) -> usize {
         let names = self.looker().fs().list_xattr(&Target::path(path)).unwrap();
-        names.iter().filter(|name| is_note(name)).count()
+        names.iter().filter(|name| is_lease_record(name)).count()
     }
 
     /// Waits until the lease on a file is noted.
@@ -107,7 +107,7 @@ impl ClusterGateways {
         self.looker.get_or_init(|| self.native("whoever looks".to_owned()))
     }
 
-    /// A client of no door.
+    /// A client of no gateway.
     fn native(&self, command: String) -> Native {
         let server = self.open.iter().flatten().next().unwrap().1.nearby();
         Native::connect(Options { server, command, ..Options::default() }).unwrap()
@@ -116,14 +116,14 @@ impl ClusterGateways {
 
 impl Drop for ClusterGateways {
     fn drop(&mut self) {
-        for (door, server) in self.open.drain(..).flatten() {
-            drop(door);
+        for (gateway, server) in self.open.drain(..).flatten() {
+            drop(gateway);
             let _ = server.stop();
         }
     }
 }
 
-/// A port that is free at the addresses of all doors. Nobody who asks for any port is given it: those lie above.
+/// A port that is free at the addresses of all gateways. It lies below those that the system gives for port 0.
 fn free_everywhere() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     loop {
@@ -173,9 +173,9 @@ impl HadoopClient {
 }
 
 #[test]
-fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_at_another() {
-    let mut doors = ClusterGateways::new();
-    let (mut here, mut there) = (doors.connect(1), doors.connect(2));
+fn a_file_has_one_writer_at_all_gateways_and_its_lease_is_recovered_at_any() {
+    let mut gateways = ClusterGateways::new();
+    let (mut here, mut there) = (gateways.connect(1), gateways.connect(2));
     here.create("/f", "w");
     let block = here.add_block("/f", "w", None);
     let mut transfer = Transfer::write(&block);
@@ -188,7 +188,7 @@ fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_
     );
     let truncate = TruncateRequest { src: "/f".to_owned(), new_length: 0, client_name: "other".to_owned() };
     assert_eq!(there.refused("truncate", &truncate), "AlreadyBeingCreatedException");
-    // Its writer goes on as if nobody had asked.
+    // The writer continues: a query alone changes nothing.
     assert_eq!(transfer.put(1, 4, b"five", false), status::SUCCESS);
     assert!(recovers(&mut there, "/f"));
     assert!(is_closed(&mut there, "/f"));
@@ -204,7 +204,7 @@ fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_
     assert_eq!(here.read("/f"), b"fourfive!");
     here.call::<AppendResponse>("append", &append("/f", "w"));
     assert!(here.complete("/f", "w", None));
-    // Of two doors at one time at most one lets somebody in.
+    // Of two concurrent claims at two gateways at most one succeeds.
     let (barrier, mut let_in) = (Barrier::new(2), 0);
     for _ in 0..20 {
         let both = std::thread::scope(|scope| {
@@ -229,15 +229,15 @@ fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_
         }
     }
     assert!(let_in > 0);
-    doors.stop(0);
-    doors.start(0);
+    gateways.stop(0);
+    gateways.start(0);
     assert_eq!(here.read("/f"), b"fourfive!");
 }
 
 #[test]
-fn who_had_a_file_before_a_restart_goes_on_unless_somebody_took_it_at_another_door_meanwhile() {
-    let mut doors = ClusterGateways::new();
-    let mut here = doors.connect(1);
+fn a_writer_continues_after_a_restart_unless_its_file_was_taken_at_another_gateway() {
+    let mut gateways = ClusterGateways::new();
+    let mut here = gateways.connect(1);
     let mut blocks = Vec::new();
     let paths = ["/kept", "/recovered", "/appended"];
     for path in paths {
@@ -246,16 +246,16 @@ fn who_had_a_file_before_a_restart_goes_on_unless_somebody_took_it_at_another_do
         assert_eq!(Transfer::write(&block).put(0, 0, b"four", true), status::SUCCESS);
         blocks.push(block);
     }
-    doors.stop(1);
-    let mut there = doors.connect(2);
+    gateways.stop(1);
+    let mut there = gateways.connect(2);
     assert!(!is_closed(&mut there, "/kept"), "its writer is about to go on");
     assert_eq!(there.refused("append", &append("/kept", "other")), "AlreadyBeingCreatedException");
     assert!(recovers(&mut there, "/recovered"));
     assert!(recovers(&mut there, "/appended"));
     there.call::<AppendResponse>("append", &append("/appended", "other"));
     assert!(there.complete("/appended", "other", None));
-    doors.start(1);
-    let mut here = doors.connect(1);
+    gateways.start(1);
+    let mut here = gateways.connect(1);
     for path in ["/recovered", "/appended"] {
         let file_id = here.inode(path);
         let adds = AddBlockRequest { file_id, ..adds(path) };
@@ -270,45 +270,45 @@ fn who_had_a_file_before_a_restart_goes_on_unless_somebody_took_it_at_another_do
     here.call::<AppendResponse>("append", &append("/kept", "w"));
     let block = here.add_block("/kept", "w", None);
     assert_eq!(Transfer::write(&block).put(0, 0, b"six", true), status::SUCCESS);
-    doors.stop(1);
-    doors.start(1);
-    let mut here = doors.connect(1);
+    gateways.stop(1);
+    gateways.start(1);
+    let mut here = gateways.connect(1);
     assert!(here.complete_of("/kept", "w", Some(of_len(&block, 3))));
     assert_eq!(there.read("/kept"), b"fourfivesix");
-    assert_eq!(doors.notes("/kept"), 0);
+    assert_eq!(gateways.notes("/kept"), 0);
 }
 
 #[test]
-fn a_writer_goes_on_at_another_door_and_no_more_at_the_one_it_left() {
-    let mut doors = ClusterGateways::new();
+fn a_writer_continues_at_another_gateway_and_not_at_its_former_one() {
+    let mut gateways = ClusterGateways::new();
     let data = bytes(3000);
-    let (mut here, mut there) = (doors.connect(1), doors.connect(2));
+    let (mut here, mut there) = (gateways.connect(1), gateways.connect(2));
     here.create("/f", "w");
     let first = here.add_block("/f", "w", None);
     let mut transfer = Transfer::write(&first);
     assert_eq!(transfer.put(0, 0, &data[..1000], false), status::SUCCESS);
-    doors.await_note("/f");
-    // Nobody else goes on with it, nor does this one with what is not its own.
+    gateways.await_note("/f");
+    // No other gateway continues it, nor does this one continue others.
     let ask = |holder: &str| UpdateBlockForPipelineRequest { block: first.b.clone(), client_name: holder.to_owned() };
     assert_eq!(there.refused("updateBlockForPipeline", &ask("other")), "LeaseExpiredException");
     assert_eq!(transfer.put(1, 1000, &data[1000..1500], false), status::SUCCESS);
     let (renewed, mut moved) = restart::recover(&mut there, &first, 1500);
     assert_eq!(moved.put(2, 1500, &data[1500..2000], true), status::SUCCESS);
-    assert_eq!(transfer.put(2, 1500, b"late", false), status::ERROR, "the door that it left writes nothing more");
+    assert_eq!(transfer.put(2, 1500, b"late", false), status::ERROR, "the gateway that it left writes nothing more");
     let second = there.add_block("/f", "w", Some(of_len(&renewed, 2000)));
     assert_eq!(Transfer::write(&second).put(0, 0, &data[2000..2500], true), status::SUCCESS);
     // Its server ends for good; the third one goes on.
     drop((here, transfer));
-    doors.stop(2);
-    let mut third = doors.connect(0);
+    gateways.stop(2);
+    let mut third = gateways.connect(0);
     let (renewed, mut moved) = restart::recover(&mut third, &second, 500);
     assert_eq!(moved.put(1, 500, &data[2500..], true), status::SUCCESS);
     assert!(third.complete("/f", "w", Some(of_len(&renewed, 1000))));
     assert!(third.read("/f") == data);
-    assert_eq!(doors.notes("/f"), 0);
-    // Who may write a file may set its attributes, but goes on with nothing that no door has signed.
+    assert_eq!(gateways.notes("/f"), 0);
+    // A user that may write a file may set its attributes, but no gateway continues a lease that none has signed.
     let (file, name) = (Target::path("/f"), b"user.frieze.lease.0000000000000001");
-    let own = doors.native("who forges".to_owned());
+    let own = gateways.native("who forges".to_owned());
     let (inode, holder) = (third.inode("/f").unwrap(), "other of 0".to_owned());
     let forged = LeaseRecord { id: 1, inode, holder, start: Some(0), ..LeaseRecord::default() };
     let token = Token { identifier: forged.encode_to_vec(), password: vec![0; 32], ..Token::default() };
@@ -319,11 +319,11 @@ fn a_writer_goes_on_at_another_door_and_no_more_at_the_one_it_left() {
 }
 
 #[test]
-fn who_recovers_a_lease_ends_it_also_where_its_writer_is_just_about_to_go_on() {
-    let doors = ClusterGateways::new();
-    let (mut here, mut there, mut third) = (doors.connect(0), doors.connect(1), doors.connect(2));
+fn recovering_a_lease_also_ends_a_takeover_in_progress() {
+    let gateways = ClusterGateways::new();
+    let (mut here, mut there, mut third) = (gateways.connect(0), gateways.connect(1), gateways.connect(2));
     // Numbers of its own: calls of one program under one number are one call.
-    let mut beside = HadoopClient { next: 1_000_000, ..doors.connect(1) };
+    let mut beside = HadoopClient { next: 1_000_000, ..gateways.connect(1) };
     let barrier = Barrier::new(2);
     let mut went_on = 0;
     let paths: Vec<String> = (0..60).map(|number| format!("/f{number}")).collect();
@@ -335,7 +335,7 @@ fn who_recovers_a_lease_ends_it_also_where_its_writer_is_just_about_to_go_on() {
         blocks.push(block);
     }
     for (late, (path, block)) in paths.iter().zip(&blocks).enumerate() {
-        doors.await_note(path);
+        gateways.await_note(path);
         let ask = UpdateBlockForPipelineRequest { block: block.b.clone(), client_name: "w".to_owned() };
         let answered = AtomicBool::new(false);
         let (moved, recovered) = std::thread::scope(|scope| {
@@ -351,29 +351,29 @@ fn who_recovers_a_lease_ends_it_also_where_its_writer_is_just_about_to_go_on() {
             for _ in (0..rounds).take_while(|_| !answered.load(Ordering::Acquire)) {
                 std::thread::yield_now();
             }
-            // At a third door, or the very one.
+            // At a third gateway, or the very one.
             let recovered = recovers(if late % 8 < 4 { &mut third } else { &mut beside }, path);
             (moves.join().unwrap(), recovered)
         });
         assert!(recovered);
         went_on += usize::from(moved);
         // Wherever it was when the lease was recovered, and whether it had gone on by then: it is over.
-        for door in [&mut here, &mut there, &mut third] {
-            assert_eq!(door.refused("updateBlockForPipeline", &ask), "LeaseExpiredException", "{path}");
+        for gateway in [&mut here, &mut there, &mut third] {
+            assert_eq!(gateway.refused("updateBlockForPipeline", &ask), "LeaseExpiredException", "{path}");
         }
-        assert_eq!(doors.notes(path), 0, "{path}");
+        assert_eq!(gateways.notes(path), 0, "{path}");
         third.call::<AppendResponse>("append", &append(path, "other"));
     }
     assert!(went_on >= paths.len() / 4, "it goes on where nobody has recovered the lease before");
 }
 
 #[test]
-fn a_file_that_a_silent_door_may_still_write_to_is_not_free_and_not_closed() {
-    let doors = ClusterGateways::new();
-    let mut there = doors.connect(2);
-    for (path, node) in [("/silent", NodeId(9)), ("/before", doors.open[2].as_ref().unwrap().1.node())] {
-        // A session as that server's door had it, and no door.
-        let gone = doors.native(session_of(node));
+fn a_file_that_a_silent_gateway_may_still_write_is_neither_free_nor_closed() {
+    let gateways = ClusterGateways::new();
+    let mut there = gateways.connect(2);
+    for (path, node) in [("/silent", NodeId(9)), ("/before", gateways.open[2].as_ref().unwrap().1.node())] {
+        // A session as that server's gateway had it, and no gateway.
+        let gone = gateways.native(session_of(node));
         let file = gone.fs().create(&Target::path(path), 0o666, CreateMode::Exclusive).unwrap();
         file.write_at(0, b"four").unwrap();
         assert!(!is_closed(&mut there, path));
@@ -390,8 +390,8 @@ fn a_file_that_a_silent_door_may_still_write_to_is_not_free_and_not_closed() {
         assert!(is_closed(&mut there, path));
         there.call::<AppendResponse>("append", &append(path, "other"));
     }
-    // Who writes otherwise than by a door is not held up, and holds up nobody.
-    let own = doors.native("a program".to_owned());
+    // A writer without a gateway is not held up, and holds up no other.
+    let own = gateways.native("a program".to_owned());
     let file = own.fs().create(&Target::path("/own"), 0o666, CreateMode::Exclusive).unwrap();
     file.write_at(0, b"four").unwrap();
     let writers = own.fs().writers(&Target::path("/own")).unwrap();
@@ -404,9 +404,9 @@ fn a_file_that_a_silent_door_may_still_write_to_is_not_free_and_not_closed() {
 }
 
 #[test]
-fn a_question_that_no_door_of_the_cluster_signed_is_not_answered() {
+fn a_query_that_no_gateway_of_the_cluster_signed_gets_no_reply() {
     let opened = HdfsFixture::new();
-    let mut stream = TcpStream::connect(opened.door.data_address()).unwrap();
+    let mut stream = TcpStream::connect(opened.gateway.data_address()).unwrap();
     let token = Token { identifier: vec![8, 1, 16, 2], password: vec![7; 32], ..Token::default() };
     stream.write_all(&[&[0, 28, 120], token.encode_length_delimited_to_vec().as_slice()].concat()).unwrap();
     let mut rest = Vec::new();
