@@ -53,5 +53,5 @@ pub use error::Error;
 pub use link::{Configuration, Forwarded, Message};
 pub use memory::SessionMemory;
 pub use message::{AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, Resumed, WriteDone, WriteRequest};
-pub use replica::{Remembered, RememberedState, Replica, WroteAlone};
+pub use replica::{Remembered, RememberedState, Replica};
 pub use settings::Settings;

@@ -65,12 +65,6 @@ impl Memory {
         }
     }
 
-    /// Remembers what became a record and was committed in one step.
-    pub(crate) fn do_at_once(&mut self, seq: Seq, part: u8, done: WriteDone, remembered_max: u64) {
-        self.put(seq, part, Run::Done(done));
-        self.follow(seq, remembered_max);
-    }
-
     /// Remembers a recovered record.
     pub(crate) fn replay(&mut self, seq: Seq, part: u8, done: WriteDone, remembered_max: u64) {
         if seq >= self.floor {

@@ -1,10 +1,7 @@
 //! The replica: its state, its one `step`, and what can be asked of it.
 
-mod alone;
 mod member;
 mod restart;
-
-pub use alone::WroteAlone;
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -171,11 +171,6 @@ impl Shared {
         Hlc(self.newest.load(Ordering::Relaxed))
     }
 
-    /// True if the server is in this process, and alone.
-    pub(crate) fn is_within(&self) -> bool {
-        self.options.within.is_some() && self.servers.age().is_alone()
-    }
-
     /// An answer carried this stamp: later requests relay it.
     pub(crate) fn saw(&self, stamp: Hlc) {
         self.newest.fetch_max(stamp.0, Ordering::Relaxed);

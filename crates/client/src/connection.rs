@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
-use frieze_hlc::Hlc;
 use frieze_net::{
-    Asked, CRC_BYTES, FrameReader, FrameWriter, Inbox, Limits, Lot, Payload, ServerAddr, Stream, Within, WriteOn,
-    encode_frame, random_nonce,
+    Asked, CRC_BYTES, FrameReader, FrameWriter, Inbox, Limits, Lot, Payload, ServerAddr, Stream, Within, encode_frame,
+    random_nonce,
 };
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -199,14 +198,6 @@ impl Connection {
             Way::Within { asked, .. } => asked.ask(&header, body.clone(), payload),
         }
         Ok(())
-    }
-
-    /// Writes on where the last write of this connection ended, if the server is in this process and that can be done without a request.
-    pub(crate) fn write_on(&mut self, write: &WriteOn<'_>) -> Option<Hlc> {
-        match &mut self.way {
-            Way::Socket { .. } => None,
-            Way::Within { asked, .. } => asked.write_on(write),
-        }
     }
 
     /// Adds a small request to those that [`Connection::send_together`] sends.

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use frieze_base::{ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_net::WriteOn;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
     Answered, Attr, Durability, OpenReply, Read, ReadReply, Reply, Request, RequestBody, Seek, Stat, StatReply, Sync,
@@ -174,60 +173,16 @@ impl File {
     /// `NotOpenFor`; `RecordTooLarge`; `Refused` with `BackwardUserTime` or `NoSpace`; as any call. Of a write of several
     /// pieces some may have happened.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<Hlc, Error> {
-        self.write(offset, data, None)
-    }
-
-    /// As [`File::write_at`], for who has made sure of the bytes by their CRC32C: where the server is in this process it is not made again. It has to
-    /// be that of `data`: what is kept under another is taken for damaged when it is read.
-    ///
-    /// # Errors
-    /// As [`File::write_at`].
-    pub fn write_summed(&self, offset: u64, data: &[u8], crc: u32) -> Result<Hlc, Error> {
-        self.write(offset, data, Some(crc))
-    }
-
-    fn write(&self, offset: u64, data: &[u8], crc: Option<u32>) -> Result<Hlc, Error> {
         self.must_write()?;
         check_range(offset, data.len() as u64)?;
         if data.is_empty() {
             return Ok(self.shared.newest());
-        }
-        if let Some(stamp) = self.write_on(offset, data, crc) {
-            return Ok(stamp);
         }
         let is_one = self.has_user_time() || self.at_one_head(offset, data.len() as u64) == data.len() as u64;
         if data.len() > self.piece_bytes_max() || !is_one {
             return self.write_at_wide(offset, data);
         }
         Ok(Hlc(self.write_once(offset, data, Place::At)?.stamp))
-    }
-
-    /// Writes without a request where the server is in this process and this goes on where the last write ended; else `None`: nothing
-    /// has happened.
-    fn write_on(&self, offset: u64, data: &[u8], crc: Option<u32>) -> Option<Hlc> {
-        let writer = self.writer.as_ref()?;
-        let is_small = data.len() <= WRITE_ON_BYTES_MAX && !self.has_user_time();
-        let is_async = self.durability.load(Ordering::Relaxed) == Durability::Async as i32;
-        if !is_small || !is_async || !self.shared.is_within() || !writer.begin_write(self.chunks_of(offset, data.len()))
-        {
-            return None;
-        }
-        let (seq, acked) = self.shared.sequence.pass()?;
-        let mut place = self.shared.servers.home().take_idle()?;
-        let write = WriteOn {
-            session: self.session,
-            seq,
-            acked,
-            seen: self.shared.newest(),
-            capability: &self.capability,
-            offset,
-            payload: data,
-            crc,
-        };
-        let stamp = place.connection.as_mut().and_then(|connection| connection.write_on(&write));
-        place.give_back();
-        self.shared.saw(stamp?);
-        stamp
     }
 
     /// Appends all of `data` at the end of the file as it is then, atomically and in one piece; at most 4 MiB.
@@ -674,8 +629,6 @@ fn empty_set_attr() -> SetAttr {
 pub(crate) const REQUEST_BYTES: usize = 1 << 20;
 /// A read of so much is worth an answer that comes while it is read.
 const WIDE_BYTES: usize = 256 << 10;
-/// Larger writes are requests: what is saved does not count there.
-const WRITE_ON_BYTES_MAX: usize = 64 << 10;
 /// Number of the last chunk of the largest file.
 const CHUNK_MAX: u32 = u32::MAX - 1;
 /// How often a write asks for its grant again before it believes that it may not.

@@ -118,14 +118,6 @@ impl Writer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).missing(wanted)
     }
 
-    /// Notes that these chunks are written, if they are granted.
-    pub(crate) fn begin_write(&self, chunks: Range<u32>) -> bool {
-        let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_granted = granted.missing(chunks).is_none();
-        granted.is_dirty |= is_granted;
-        is_granted
-    }
-
     /// The server granted `range`.
     pub(crate) fn add(&self, range: Range<u32>) {
         let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -251,14 +243,5 @@ mod tests {
         }
         assert_eq!(writer.missing(0..6), None);
         assert_eq!(writer.0.lock().unwrap().ranges, [0..6, 8..9]);
-    }
-
-    #[test]
-    fn only_what_is_granted_is_written_and_counts_as_written() {
-        let writer = Writer::default();
-        assert!(!writer.begin_write(0..1) && !writer.take_dirty());
-        writer.add(0..2);
-        assert!(!writer.begin_write(1..3) && !writer.take_dirty());
-        assert!(writer.begin_write(1..2) && writer.take_dirty());
     }
 }

@@ -121,14 +121,6 @@ impl Pool {
         }
     }
 
-    /// The idle connection that was used last.
-    pub(crate) fn take_idle(self: &Arc<Pool>) -> Option<Place> {
-        let mut state = self.lock();
-        let connection = state.idle.pop()?;
-        let (pool, generation) = (self.clone(), state.generation);
-        Some(Place { pool, generation, route: Route::Lead, connection: Some(connection), stays: false })
-    }
-
     /// An idle connection on which answers wait that nobody reads.
     pub(crate) fn take_owing(self: &Arc<Pool>) -> Option<Place> {
         let mut state = self.lock();

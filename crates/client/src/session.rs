@@ -43,18 +43,6 @@ impl Sequence {
         Numbered { seq: self.take(), sequence: self.clone() }
     }
 
-    /// The next number for a request that is answered at once and never sent again, and below which number all are answered; `None` as
-    /// for [`Sequence::next`]. It counts as answered already: the server may forget it before it has run, and it is asked anew then.
-    pub(crate) fn pass(&self) -> Option<(Seq, Seq)> {
-        let mut numbers = self.lock();
-        if numbers.behind() >= AHEAD_MAX {
-            return None;
-        }
-        numbers.last += 1;
-        let acked = numbers.unanswered.first().copied().unwrap_or(numbers.last);
-        Some((Seq(numbers.last), Seq(acked)))
-    }
-
     /// The next number, unanswered until [`Sequence::answered`]: for who must not wait.
     pub(crate) fn take(&self) -> Seq {
         self.lock().take()
@@ -152,18 +140,5 @@ mod tests {
             }
         });
         assert!(sequence.next().is_some());
-    }
-
-    #[test]
-    fn a_number_that_is_answered_at_once_waits_for_nobody_and_holds_nobody_up() {
-        let sequence = Arc::new(Sequence::default());
-        assert_eq!(sequence.pass(), Some((Seq(1), Seq(1))));
-        let first = sequence.next().expect("nobody is behind");
-        assert_eq!((first.seq, sequence.acked()), (Seq(2), Seq(2)), "the first is answered");
-        assert_eq!(sequence.pass(), Some((Seq(3), Seq(2))));
-        assert_eq!((0..AHEAD_MAX).filter(|_| sequence.pass().is_some()).count() as u64, AHEAD_MAX - 1);
-        assert_eq!(sequence.pass(), None, "the server would forget the number that is not answered");
-        drop(first);
-        assert!(sequence.pass().is_some());
     }
 }

@@ -91,20 +91,6 @@ pub trait DiskFile: Send + Sync {
     /// to anybody: until it is written it may be as it is, or zeros.
     fn expect_writes(&self, _free: Range<u64>) {}
 
-    /// Keeps all of a small file in memory from now on, so that a write into it is no more than a copy: seen by every read and there
-    /// after the process dies, as any write. The caller has it open alone. False: writes to this file cost what others do.
-    fn hold_pages(&self) -> bool {
-        false
-    }
-
-    /// Shows the first `len` bytes, where they lie if its pages are held. Nobody writes to the file meanwhile.
-    ///
-    /// # Errors
-    /// `InputOutput`: nothing was shown.
-    fn look_at(&self, len: usize, look: &mut dyn FnMut(&[u8])) -> Result<()> {
-        look_at_copy(self, len, look)
-    }
-
     /// Reads from `offset` until `into` is full or the file ends, and returns how many bytes were read.
     ///
     /// # Errors
@@ -181,14 +167,6 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// `InputOutput`.
     fn sync(&self) -> Result<()>;
-}
-
-/// Shows the first `len` bytes of a file as they are read.
-pub(crate) fn look_at_copy(file: &(impl DiskFile + ?Sized), len: usize, look: &mut dyn FnMut(&[u8])) -> Result<()> {
-    let mut bytes = vec![0; len];
-    let found = file.read_at(0, &mut bytes)?;
-    look(&bytes[..found]);
-    Ok(())
 }
 
 /// What space is given back in. Every file system has pages of this size, or parts of them.

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 pub(crate) use hold::Hold;
 
 use crate::cached::{begin_writeback, cached_bytes};
-use crate::device::{PAGE_BYTES, check_name, look_at_copy, pages_within};
+use crate::device::{PAGE_BYTES, check_name, pages_within};
 use crate::window::{Ahead, may_map};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
@@ -288,25 +288,6 @@ impl DiskFile for OpenFile {
         }
     }
 
-    fn hold_pages(&self) -> bool {
-        self.len <= HELD_BYTES_MAX
-            && self
-                .ahead
-                .as_ref()
-                .is_some_and(|ahead| ahead.lock().unwrap_or_else(PoisonError::into_inner).hold(&self.fd, self.len))
-    }
-
-    fn look_at(&self, len: usize, look: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let ahead = self.ahead.as_ref().map(|ahead| ahead.lock().unwrap_or_else(PoisonError::into_inner));
-        match ahead.as_ref().and_then(|ahead| ahead.held()?.get(..len)) {
-            Some(held) => {
-                look(held);
-                Ok(())
-            }
-            None => look_at_copy(self, len, look),
-        }
-    }
-
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         read_all(&self.fd, offset, into, 1).map_err(io(Op::Read, &self.name))
     }
@@ -528,8 +509,6 @@ pub(crate) fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
 
 /// Every direct read ends at a multiple of it, but at the end of the file.
 const SECTOR_BYTES: usize = 512;
-/// Longer files are not held in memory as a whole.
-const HELD_BYTES_MAX: u64 = 1 << 20;
 const MAKING_NAME: &str = ".making";
 const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 

@@ -347,19 +347,6 @@ impl DiskFile for SimHandle {
         if fails { Err(io(Op::Write, &self.name, Errno::IO)) } else { Ok(()) }
     }
 
-    fn hold_pages(&self) -> bool {
-        // They are nowhere else.
-        true
-    }
-
-    fn look_at(&self, len: usize, look: &mut dyn FnMut(&[u8])) -> Result<()> {
-        // In memory no read of it is refused.
-        let mut bytes = vec![0; len.min(self.len as usize)];
-        self.alive(Op::Read)?.file(self.id).read(0, &mut bytes);
-        look(&bytes);
-        Ok(())
-    }
-
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.read_either(offset, into, true)
     }

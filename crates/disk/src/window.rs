@@ -51,8 +51,6 @@ pub(crate) struct Ahead {
     run: u32,
     /// Since the window was taken a sync has made it clean: its pages are taken again, all at once.
     is_clean: bool,
-    /// The window is all of the file, and stays.
-    is_held: bool,
     /// The file can't be mapped.
     is_refused: bool,
 }
@@ -60,34 +58,12 @@ pub(crate) struct Ahead {
 impl Ahead {
     /// What lies in this range is of no use to anybody, and small writes will come one behind the other from its start on.
     pub(crate) fn expect(&mut self, free: Range<u64>) {
-        if self.is_held {
-            return;
-        }
         (self.free, self.window, self.run) = (free, None, 0);
-    }
-
-    /// All of the file is mapped from now on, as long as it is open. False: it can't be.
-    pub(crate) fn hold(&mut self, file: impl AsFd, len: u64) -> bool {
-        if !self.is_held && !self.is_refused {
-            // There are no zeros to be written: what it holds stays.
-            self.window = Window::new(file, 0..len.next_multiple_of(PAGE_BYTES), u64::MAX);
-            self.is_held = self.window.is_some();
-        }
-        self.is_held
-    }
-
-    /// What a file holds of which all is mapped.
-    pub(crate) fn held(&self) -> Option<&[u8]> {
-        self.window.as_ref().filter(|_| self.is_held).map(Window::bytes)
     }
 
     /// Takes a write of `parts`, `len` bytes together, if it is small, and within what was taken ahead or can be. False: nothing was
     /// written, it is to be written by a call.
     pub(crate) fn put(&mut self, file: impl AsFd, offset: u64, parts: &[&[u8]], len: u64) -> bool {
-        if let (true, Some(window)) = (self.is_held, &mut self.window) {
-            window.copy(offset, parts);
-            return true;
-        }
         let goes_on = offset == self.end;
         self.run = if goes_on { self.run.saturating_add(1) } else { 0 };
         self.end = offset + len;
@@ -133,7 +109,7 @@ impl Ahead {
     /// What was written so far has been brought to the medium.
     pub(crate) fn synced(&mut self) {
         self.is_clean = true;
-        if self.run < MANY && !self.is_held {
+        if self.run < MANY {
             self.window = None;
         }
         self.run = 0;
@@ -182,12 +158,6 @@ impl Window {
         let len = (self.end - self.begin) as usize - skipped;
         // SAFETY: the range lies within the mapping, and the advice changes none of its bytes.
         unsafe { rustix::mm::madvise(self.at.as_ptr().add(skipped).cast(), len, Advice::LinuxPopulateWrite) }.is_ok()
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is as long and lives as long as this. Who holds a file's pages is the only one to have it open (`hold_pages`), so it is
-        // written to by `copy` alone, which has this for itself.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), (self.end - self.begin) as usize) }
     }
 
     fn copy(&mut self, offset: u64, parts: &[&[u8]]) {
@@ -350,48 +320,6 @@ mod tests {
             assert!(!write(&write_only, &mut ahead, at * 10, &[7; 10]));
         }
         assert!(ahead.is_refused);
-    }
-
-    #[test]
-    fn a_file_whose_pages_are_held_takes_every_write_as_a_copy_and_is_shown_where_it_lies() {
-        const BYTES: usize = 70_000;
-        let dir = tempfile::tempdir().unwrap();
-        let disk = FileDisk::open(dir.path(), FileDiskSettings::default()).unwrap();
-        let file = disk.create("a", BYTES as u64).unwrap();
-        file.write_at(0, &[b"before"]).unwrap();
-        if !file.hold_pages() {
-            return;
-        }
-        let mut rng = Rng::new(8);
-        let mut wanted = vec![0; BYTES];
-        wanted[..6].copy_from_slice(b"before");
-        for number in 0..400_u32 {
-            let at = rng.below(BYTES as u64 - 1) as usize;
-            let len = rng.between(1, (BYTES - at) as u64 + 1) as usize;
-            wanted[at..at + len].fill(number as u8);
-            file.write_at(at as u64, &[&wanted[at..at + len / 2], &wanted[at + len / 2..at + len]]).unwrap();
-            match number % 50 {
-                7 => file.sync().unwrap(),
-                // Nothing else is made of it.
-                9 => file.expect_writes(0..BYTES as u64),
-                11 => assert!(file.hold_pages(), "as often as one likes"),
-                _ => {}
-            }
-            let mut shown = 0;
-            file.look_at(BYTES, &mut |bytes| {
-                assert!(bytes == wanted, "write {number}");
-                shown += 1;
-            })
-            .unwrap();
-            assert_eq!(shown, 1);
-        }
-        assert!(std::fs::read(dir.path().join("a")).unwrap() == wanted, "others find it in the file");
-        assert!(file.write_at(BYTES as u64 - 1, &[b"ab"]).is_err(), "and no further");
-        file.look_at(5, &mut |bytes| assert_eq!(bytes, &wanted[..5])).unwrap();
-        // Not held, and more than there is.
-        disk.open("a").unwrap().look_at(BYTES + 9, &mut |bytes| assert!(bytes == wanted)).unwrap();
-        let long = disk.create("b", 2 << 20).unwrap();
-        assert!(!long.hold_pages(), "too long");
     }
 
     #[test]

@@ -50,14 +50,6 @@ pub(crate) struct BlockReceiver {
     acks: Acks,
 }
 
-/// Bytes of a packet that have to be written.
-#[derive(Clone, Copy, Default)]
-struct FreshBytes<'b> {
-    bytes: &'b [u8],
-    /// Their CRC32C, if it is known.
-    crc: Option<u32>,
-}
-
 impl BlockReceiver {
     pub(crate) fn begin(
         request: &OpWriteBlock,
@@ -131,7 +123,7 @@ impl BlockReceiver {
             // and in `pending`.
             let stays = reader.buffer().len() == whole && self.pending.is_empty();
             if !stays && !share.try_add(2 * whole) {
-                self.put_or_say(stream, FreshBytes::default(), false)?;
+                self.put_or_say(stream, &[], false)?;
                 self.acknowledge(stream)?;
                 (bytes, self.pending) = (Vec::new(), Vec::new());
                 share.release();
@@ -146,8 +138,7 @@ impl BlockReceiver {
             let taken = transfer::packet(header, body, self.sums).map_err(TransferError::from).and_then(|packet| {
                 let fresh = self.take(&packet.header, packet.data)?;
                 self.sent_sums.add(packet.sums, packet.data.len(), fresh.len());
-                let crc = packet.crc.filter(|_| fresh.len() == packet.data.len());
-                Ok((FreshBytes { bytes: fresh, crc }, packet.header))
+                Ok((fresh, packet.header))
             });
             let (fresh, header) = match taken {
                 Ok(taken) => taken,
@@ -155,12 +146,12 @@ impl BlockReceiver {
             };
             let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
             // Another packet of this length would exceed one write.
-            let waits = is_all || self.pending.len() + 2 * fresh.bytes.len() > WRITE_BYTES_MAX;
+            let waits = is_all || self.pending.len() + 2 * fresh.len() > WRITE_BYTES_MAX;
             let goes_on = !(waits || is_last || syncs || header.seqno == HEARTBEAT);
             // Bytes that are written alone are written from the buffer.
             let alone = if goes_on || !self.pending.is_empty() {
-                self.pending.extend_from_slice(fresh.bytes);
-                FreshBytes::default()
+                self.pending.extend_from_slice(fresh);
+                &[][..]
             } else {
                 fresh
             };
@@ -199,7 +190,7 @@ impl BlockReceiver {
     }
 
     /// Writes what is pending and then `alone`, one of which is empty; on failure sends an error for the first packet.
-    fn put_or_say(&mut self, stream: &TcpStream, alone: FreshBytes<'_>, syncs: bool) -> Result<(), TransferError> {
+    fn put_or_say(&mut self, stream: &TcpStream, alone: &[u8], syncs: bool) -> Result<(), TransferError> {
         let done = self
             .put_pending()
             .and_then(|()| self.put(alone))
@@ -230,15 +221,14 @@ impl BlockReceiver {
     /// Writes what is pending.
     fn put_pending(&mut self) -> Result<(), TransferError> {
         let pending = std::mem::take(&mut self.pending);
-        self.put(FreshBytes { bytes: &pending, crc: None })?;
+        self.put(&pending)?;
         self.pending = pending;
         self.pending.clear();
         Ok(())
     }
 
     /// Writes bytes of the block that end at `received`.
-    fn put(&mut self, came: FreshBytes<'_>) -> Result<(), TransferError> {
-        let FreshBytes { bytes, crc } = came;
+    fn put(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -254,10 +244,7 @@ impl BlockReceiver {
         assert!(begins <= block.received, "what came before has been written");
         let known = (block.received - begins).min(bytes.len() as u64) as usize;
         let (at, bytes) = (self.start + begins + known as u64, &bytes[known..]);
-        let stamp = match crc.filter(|_| known == 0) {
-            Some(crc) => self.lease.file.write_summed(at, bytes, crc)?,
-            None => self.lease.file.write_at(at, bytes)?,
-        };
+        let stamp = self.lease.file.write_at(at, bytes)?;
         block.received = block.received.max(self.received);
         if let Some(sums) = self.sent_sums.of_record(at, bytes.len()) {
             self.cache.put(ChecksumKey { inode: InodeId(self.lease.inode), stamp, start: at }, sums);

@@ -156,15 +156,14 @@ impl ChecksumKind {
         }
     }
 
-    /// Verifies the checksums of `data`. Returns the CRC32C of all of it, if that was computed; `None` on a mismatch.
-    fn verify(self, sums: &[u8], data: &[u8]) -> Option<VerifiedData> {
+    /// True if these are the checksums of `data`.
+    fn verify(self, sums: &[u8], data: &[u8]) -> bool {
         if let ChecksumKind::Crc32c(chunk_bytes) = self {
             return verify_together(sums, data, chunk_bytes as usize);
         }
-        let hold = self.each().is_none_or(|(chunk_bytes, sum)| {
+        self.each().is_none_or(|(chunk_bytes, sum)| {
             data.chunks(chunk_bytes).zip(sums.chunks(SUM_BYTES)).all(|(chunk, found)| sum(chunk).to_be_bytes() == found)
-        });
-        hold.then_some(VerifiedData { crc: None })
+        })
     }
 
     /// Bytes per checksum, and the function.
@@ -177,30 +176,19 @@ impl ChecksumKind {
     }
 }
 
-/// Data that match their checksums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct VerifiedData {
-    /// The CRC32C of all of them, if it was computed.
-    crc: Option<u32>,
-}
-
 /// Verifies CRC32C. Neighbours are combined and compared with one checksum over all their bytes: SIMD is faster on
 /// longer input, by a third in all. It misses what a checksum misses, one in 2^32.
-fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> Option<VerifiedData> {
+fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> bool {
     let chunks = (TOGETHER_BYTES / chunk_bytes).max(1);
-    let is_one = data.len() <= chunks * chunk_bytes;
-    let mut all = 0;
-    let hold = data.chunks(chunks * chunk_bytes).zip(sums.chunks(chunks * SUM_BYTES)).all(|(data, sums)| {
+    data.chunks(chunks * chunk_bytes).zip(sums.chunks(chunks * SUM_BYTES)).all(|(data, sums)| {
         let mut left = data.len();
         let together = sums.chunks_exact(SUM_BYTES).fold(0, |before, sum| {
             let len = left.min(chunk_bytes);
             left -= len;
             crc32c_combine(before, u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]]), len as u64)
         });
-        all = crc32c(data);
-        all == together
-    });
-    hold.then_some(VerifiedData { crc: is_one.then_some(all) })
+        crc32c(data) == together
+    })
 }
 
 /// Computes a checksum.
@@ -250,8 +238,6 @@ pub(crate) struct DataPacket<'b> {
     pub(crate) sums: &'b [u8],
     /// The data.
     pub(crate) data: &'b [u8],
-    /// The CRC32C of the data, if it was computed.
-    pub(crate) crc: Option<u32>,
 }
 
 /// Parses header and body of a packet, and verifies the checksums.
@@ -269,10 +255,10 @@ pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: ChecksumKind) -> R
         return Err(wrong);
     }
     let (found, data) = body.split_at(body.len() - data_len);
-    let Some(VerifiedData { crc }) = sums.verify(found, data) else {
+    if !sums.verify(found, data) {
         return Err(PacketError::Checksum { seqno: header.seqno });
-    };
-    Ok(DataPacket { header, sums: found, data, crc })
+    }
+    Ok(DataPacket { header, sums: found, data })
 }
 
 /// The header as Hadoop's own clients encode it, all fields in order: every packet has one. `None`: decode it as a

@@ -385,12 +385,6 @@ impl MultiLog {
         self.log_bytes
     }
 
-    /// Bytes that records and their part of the footer may still take in the open segment; 0 if none is open.
-    pub fn room(&self) -> u64 {
-        let open = self.segments.last().filter(|segment| segment.state == SegmentState::Open);
-        open.map_or(0, Segment::room)
-    }
-
     /// End of the last published record; segment 0 in an empty log.
     pub fn end(&self) -> LogPosition {
         self.tip.end

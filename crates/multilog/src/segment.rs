@@ -306,11 +306,6 @@ impl Segment {
         }
     }
 
-    /// Bytes that are left for records and for their part of the footer.
-    pub(crate) fn room(&self) -> u64 {
-        self.header.bytes.saturating_sub(self.end + self.entries_bytes + TRAILER_BYTES as u64)
-    }
-
     /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for their
     /// part of the footer.
     pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<Spot>> {

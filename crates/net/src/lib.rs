@@ -36,4 +36,4 @@ pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
 pub use seldom::Seldom;
 pub use stream::{Stream, send_unpaced};
 pub use together::together;
-pub use within::{Asked, Came, Inbox, Lies, Lot, Within, WriteOn};
+pub use within::{Asked, Came, Inbox, Lies, Lot, Within};

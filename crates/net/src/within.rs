@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use frieze_base::{Fault, MonoTime, Seq, SessionId};
+use frieze_base::{Fault, MonoTime};
 use frieze_hlc::Hlc;
 use frieze_wire::FrameHeader;
 use frieze_wire::message::{Reply, RequestBody};
@@ -36,32 +36,6 @@ pub trait Asked: Send + fmt::Debug {
     /// Takes a request, with the beginning of a frame as it would have come in one. Its answer may have come when this returns, and
     /// may come later.
     fn ask(&mut self, header: &FrameHeader, body: RequestBody, payload: &[u8]);
-
-    /// Writes on where the last write of this connection ended. Returns the stamp of it once it has happened; `None` if nothing has,
-    /// and it is to be asked for as any other.
-    fn write_on(&mut self, write: &WriteOn<'_>) -> Option<Hlc>;
-}
-
-/// A write without a frame: of a file, session and capability that the connection has written with before, to be acknowledged when it is
-/// seen by every read.
-#[derive(Clone, Copy, Debug)]
-pub struct WriteOn<'a> {
-    /// Who writes.
-    pub session: SessionId,
-    /// The number of the request, which has not been used before.
-    pub seq: Seq,
-    /// Every number below it has been answered.
-    pub acked: Seq,
-    /// The newest stamp that the client has seen.
-    pub seen: Hlc,
-    /// The right to write.
-    pub capability: &'a [u8],
-    /// Where in the file.
-    pub offset: u64,
-    /// What is written there.
-    pub payload: &'a [u8],
-    /// Its CRC32C, if whoever writes has it.
-    pub crc: Option<u32>,
 }
 
 /// Answers that have come and are not taken yet.

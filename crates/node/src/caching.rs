@@ -171,17 +171,6 @@ impl Caching {
         Publishing(self)
     }
 
-    /// As [`Caching::publish`], if no session but this one caches anything.
-    pub(crate) fn publish_unwatched(&self, by: SessionId, inode: InodeId) -> Option<Publishing<'_>> {
-        self.publishing.store(inode.0, Ordering::SeqCst);
-        let publishing = Publishing(self);
-        if self.is_watched(by) {
-            return None;
-        }
-        self.leave_unnoted(by);
-        Some(publishing)
-    }
-
     /// As [`Caching::publish`], for writes that waited for the disk.
     pub(crate) fn publish_all(&self, writes: impl Iterator<Item = (RequestKey, InodeId)>) -> Publishing<'_> {
         self.publishing.store(MANY, Ordering::SeqCst);

@@ -82,18 +82,6 @@ pub(crate) struct Mint {
 #[derive(Default)]
 pub(crate) struct Shown(Option<([u8; TOKEN_BYTES], Capability)>);
 
-impl Shown {
-    /// True if it is this token, shown by this session, and gives the right to write to this file.
-    pub(crate) fn writes(&self, token: &[u8], session: SessionId, inode: InodeId) -> bool {
-        self.0.as_ref().is_some_and(|(before, capability)| {
-            before == token
-                && capability.bearer == Bearer::Session(session)
-                && capability.inode == inode
-                && capability.write
-        })
-    }
-}
-
 const BODY_BYTES: usize = 35;
 const MAC_BYTES: usize = 16;
 const TOKEN_BYTES: usize = BODY_BYTES + MAC_BYTES;

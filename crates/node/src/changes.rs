@@ -21,7 +21,6 @@ use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_o
 use crate::durability::Ticket;
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, Scratch, chains_of_extent, done, unknown_session};
-use crate::going_on::GoesOn;
 use crate::grants::Key;
 use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::{Seen, layout_of};
@@ -87,9 +86,6 @@ impl Engine {
                 }
             };
         }
-        scratch.goes_on = None;
-        // Before anything is looked at: what changes from now on is noticed by who goes on.
-        let executed = self.meta.executed();
         check!(self.check_changeable());
         check!(check_numbered(header));
         let capability = check!(self.mint.open_shown(
@@ -193,7 +189,7 @@ impl Engine {
             };
             Ok(Placed { spread, user_time, inherited, times_after, above })
         };
-        let ended = self.data.write(
+        self.data.write(
             WriteAsk {
                 session: header.session,
                 seq: header.seq,
@@ -211,9 +207,6 @@ impl Engine {
             },
             reply,
         );
-        if plugin.is_none() && !self.meta.is_member() {
-            scratch.goes_on = ended.map(|ended| GoesOn { executed, ended });
-        }
         Ok(())
     }
 

@@ -7,7 +7,6 @@
 mod barrier;
 mod bounds;
 mod chains;
-mod going_on;
 mod members;
 mod memory;
 mod ordered;
@@ -47,7 +46,6 @@ use crate::meta::Idle;
 use crate::peers::{Ahead, Way};
 pub(crate) use bounds::{Bounds, Lease};
 pub use chains::{ChainEnd, Report};
-pub(crate) use going_on::{Ended, GoOn};
 use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;
 pub(crate) use roles::{Roles, Room};
@@ -196,11 +194,6 @@ pub(crate) struct Appender {
     /// Appends that were refused with `Busy`: their clients ask under other numbers, so their doubles come to nothing too.
     refused: BTreeSet<(SessionId, Seq)>,
     next_group: u64,
-    /// Rises with each who holds it, but for those that only add a record.
-    turn: u64,
-    /// How many writers have been able to go on, and which was the last to.
-    writers: u64,
-    went_on: u64,
 }
 
 impl Appender {
@@ -324,9 +317,6 @@ impl DataPlane {
             acked: BTreeMap::new(),
             refused: BTreeSet::new(),
             next_group: 1,
-            turn: 0,
-            writers: 0,
-            went_on: 0,
         });
         let plane = DataPlane {
             device,
@@ -381,13 +371,6 @@ impl DataPlane {
 
     /// Keeps every write out while it is held: for operations of the namespace that decide what present bytes are.
     pub(crate) fn hold_writes(&self) -> MutexGuard<'_, Appender> {
-        let mut appender = self.hold_appender();
-        appender.turn += 1;
-        appender
-    }
-
-    /// The same for who changes nothing of what a write that goes on relies on.
-    fn hold_appender(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -397,9 +380,8 @@ impl DataPlane {
         let _ = self.caching.set(caching);
     }
 
-    /// Writes, and answers through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers it. Returns where it ended,
-    /// if the next may go on there.
-    pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) -> Option<Ended> {
+    /// Writes, and answers through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers it.
+    pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
         let (mut ahead, mut bytes, mut gone) = (None, None, None);
@@ -409,7 +391,7 @@ impl DataPlane {
             let (crcs, crc) = block_checksums(&payload, block);
             if expected.is_some_and(|expected| crc != expected) {
                 reply(Err(damaged()));
-                return None;
+                return;
             }
             ahead = Some(crcs);
             let chain = ask.layout.chain((offset / ask.layout.chunk_bytes) as u32);
@@ -419,7 +401,7 @@ impl DataPlane {
         // Fetched before others have to wait for it.
         if let Err(fault) = self.device.log_of([ask.inode]).map(drop) {
             reply(Err(fault));
-            return None;
+            return;
         }
         if self.is_shared()
             && let Err(fault) =
@@ -428,25 +410,19 @@ impl DataPlane {
                 }))
         {
             reply(Err(fault));
-            return None;
+            return;
         }
         let mut out = Out::default();
-        let mut appender = self.hold_appender();
+        let mut appender = self.hold_writes();
         let held = self.write_held(&mut appender, ask, (ahead, bytes, gone), reply, &mut out);
-        // One record behind the others, and nothing on its way: nobody who goes on needs to look again.
-        if out.ended.is_none() {
-            appender.turn += 1;
-        }
         drop(appender);
         match held {
             Ok(Some((end, len))) => self.device.begin_flush(end, len),
             Ok(None) => {}
             Err((reply, fault)) => out.done.push((reply, Err(fault))),
         }
-        let ended = out.ended.take();
         // Answered outside of the lock: a reply is a system call.
         self.finish_out(out);
-        ended
     }
 
     /// Returns what was appended last, its end and bytes, if somebody waits until it is durable.
@@ -707,9 +683,6 @@ impl DataPlane {
                 }
                 self.show(appender, tokens.iter().map(|(chain, _)| *chain));
                 follows.into_iter().for_each(|(chain, effects)| self.carry(appender, chain, effects, None, out));
-                if let ([meta], false, Durability::Async) = (&metas[..], shared, durability) {
-                    out.ended = Some(Ended::at(appender, meta, ask.layout.chunk_bytes));
-                }
                 let last = payloads.last().map_or(0, |payload| payload.len() as u64);
                 Ok((durability == Durability::Sync).then_some((position, last)))
             }
@@ -868,8 +841,7 @@ impl DataPlane {
         if at.0 <= self.closed.load(Ordering::Acquire) {
             return Ok(true);
         }
-        // Who writes on is stamped above it.
-        let mut appender = self.hold_appender();
+        let mut appender = self.hold_writes();
         self.clock.close(at)?;
         let moment = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
         let mut effects = Vec::new();

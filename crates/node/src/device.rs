@@ -14,7 +14,6 @@ mod remains;
 mod shelves;
 mod sizes;
 mod spares;
-mod staged;
 mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,8 +89,6 @@ pub(crate) struct Device {
     images: images::ImageStore,
     /// Checksums of what was written or handed on lately.
     known: known::Known,
-    /// Small records that are in the log as soon as somebody looks.
-    staging: staged::Staging,
 }
 
 #[derive(Default)]
@@ -117,8 +114,6 @@ const AHEAD_BYTES_MAX: u64 = 16 << 20;
 impl Device {
     /// The index, for questions.
     pub(crate) fn log(&self) -> Reading<'_, MultiLog> {
-        // What the disk refuses to take is told to who asks for files, appends or flushes.
-        let _settled = self.settle();
         Reading::of(&self.log, &LOG)
     }
 
@@ -147,7 +142,6 @@ impl Device {
         block_crcs: &[Vec<u32>],
     ) -> Result<LogPosition, Fault> {
         self.served.fetch_add(1, Ordering::Relaxed);
-        self.settle()?;
         self.erase_refused()?;
         let (placed, heads) = {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
@@ -345,7 +339,6 @@ impl Device {
     /// # Errors
     /// The disk's. What failed to reach the disk may be lost: the caller must refuse writes from then on.
     pub(crate) fn flush(&self) -> Result<LogPosition, Fault> {
-        self.settle()?;
         self.erase_refused()?;
         // The count before the position: what it counts was published before, so the position covers it.
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
@@ -486,10 +479,6 @@ impl Device {
 
     /// The next append goes into a new segment. The caller keeps writers out meanwhile.
     pub(crate) fn close_open(&self) {
-        // What is staged has room in it.
-        if self.settle().is_err() {
-            return;
-        }
         self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
     }
 

@@ -34,7 +34,6 @@ use crate::data::DataPlane;
 use crate::data::remembered::Remembered;
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
-use crate::going_on::GoesOn;
 use crate::holding::tells_of_now;
 use crate::identity::Identity;
 use crate::locks::Locks;
@@ -133,8 +132,6 @@ pub struct Scratch {
     pub(crate) fetch: Fetch,
     /// The capability that came with the last request.
     pub(crate) shown: Shown,
-    /// Where the last write ended.
-    pub(crate) goes_on: Option<GoesOn>,
     /// What the request may let its session cache.
     pub(crate) asking: Asking,
     /// The answer may go out before all of it is read.

@@ -12,8 +12,6 @@ mod ended;
 mod faults;
 #[path = "engine/forget.rs"]
 mod forget;
-#[path = "engine/going_on.rs"]
-mod going_on;
 #[path = "engine/holes.rs"]
 mod holes;
 #[path = "engine/images.rs"]
@@ -36,6 +34,8 @@ mod rows;
 mod scrub;
 #[path = "engine/snapshots.rs"]
 mod snapshots;
+#[path = "engine/streams.rs"]
+mod streams;
 #[path = "engine/together.rs"]
 mod together;
 

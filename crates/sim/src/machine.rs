@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::{Fault, LogIndex, Rng, SegmentId, crc32c};
+use frieze_base::{Fault, LogIndex, Rng, SegmentId};
 use frieze_disk::{CrashKind, Disk, DiskFile, SimDisk, SimTime};
 use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Metalog, RecoverFrom, SegmentSource};
-use frieze_node::{Conn, Engine, ProcessStats, Responder, Scratch, Seams, Settings, WriteOn};
+use frieze_node::{Conn, Engine, ProcessStats, Responder, Scratch, Seams, Settings};
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::message::{Durability, Hello, Reply, Request, RequestBody, Status, StatusReply, WriteReply};
+use frieze_wire::message::{Hello, Reply, Request, RequestBody, Status, StatusReply};
 use frieze_wire::txn::{Batch, Caller};
 use prost::Message;
 
@@ -76,8 +76,6 @@ pub(crate) struct Machine {
     outbox: Arc<Mutex<Vec<Answer>>>,
     woken: Arc<AtomicBool>,
     scratch: Scratch,
-    /// Writes that went on where the last one ended.
-    pub(crate) went_on: u64,
     probe: (Conn, Arc<Probe>, Arc<dyn Responder>),
 }
 
@@ -115,24 +113,6 @@ impl Responder for Probe {
     }
 }
 
-/// The same write without a frame, and where it goes: one whose payload came whole and whose place is known, that waits for no disk.
-fn write_on<'a>(header: &FrameHeader, body: &'a RequestBody, payload: &'a [u8]) -> Option<(WriteOn<'a>, u64)> {
-    let Some(Request::Write(write)) = &body.request else { return None };
-    let is_whole = payload.len() == header.payload_len as usize && crc32c(payload) == header.payload_crc;
-    let of = WriteOn {
-        session: header.session,
-        seq: header.seq,
-        acked: header.acked,
-        seen: header.hlc,
-        capability: &write.capability,
-        offset: write.offset,
-        payload,
-        crc: header.seq.0.is_multiple_of(2).then_some(header.payload_crc),
-    };
-    let goes_on = is_whole && !write.append && write.durability == Durability::Async as i32;
-    goes_on.then_some((of, write.offset))
-}
-
 impl Machine {
     /// A machine that is off, with an empty disk.
     pub(crate) fn new(hardware: Hardware) -> Machine {
@@ -154,7 +134,6 @@ impl Machine {
             outbox: Arc::default(),
             woken: Arc::default(),
             scratch: Scratch::default(),
-            went_on: 0,
             probe: (Conn::new(Some(Caller::root()), [0; 32]), probe.clone(), probe),
             hardware,
         }
@@ -263,8 +242,7 @@ impl Machine {
         }
     }
 
-    /// Hands a request to the server: a write that may go on where the last one of its connection ended as a door in the server's process
-    /// would, everything else, and what is refused so, as it comes over a socket.
+    /// Hands a request to the server.
     pub(crate) fn handle(&mut self, id: ConnId, header: &FrameHeader, body: RequestBody, payload: &[u8]) {
         let (Some(engine), Some(line)) = (&self.engine, self.conns.get_mut(&id)) else { return };
         let Line { conn, responder, scratch } = line;
@@ -272,13 +250,6 @@ impl Machine {
             Some(broken) => broken.mangle(*header, body, &mut self.rng),
             None => (*header, body),
         };
-        if let Some((write, offset)) = write_on(&header, &body, payload)
-            && let Some(stamp) = engine.write_on(scratch, &write)
-        {
-            self.went_on += 1;
-            let reply = WriteReply { stamp: stamp.0, offset, ..WriteReply::default() };
-            return responder.respond(&header, Ok(Reply::Write(reply)), &[], 0);
-        }
         engine.handle(conn, &header, body, payload.into(), responder, scratch);
     }
 

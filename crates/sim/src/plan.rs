@@ -65,8 +65,6 @@ pub struct Counts {
     pub changes: u64,
     /// Changes that losses of power took.
     pub lost: u64,
-    /// Writes that went on where the last one ended, without a request.
-    pub went_on: u64,
     /// Answers about instants that were remembered.
     pub remembered: u64,
 }

@@ -120,7 +120,6 @@ pub fn run(plan: &Plan) -> Outcome {
     };
     world.counts.changes = world.witness.journal.effects.len() as u64;
     world.counts.lost = world.witness.lost;
-    world.counts.went_on = world.witness.machine.went_on;
     world.counts.remembered = world.witness.memory.len() as u64;
     let trace_hash = world.witness.trace.hash();
     Outcome { violation, trace_hash, trace: world.witness.trace.take_lines(), counts: world.counts }

@@ -74,18 +74,14 @@ fn checksums_over_any_number_of_bytes_are_those_of_the_data_or_are_not() {
             let mut data: Vec<u8> = (0..rng.below(70_000) + 1).map(|_| rng.below(256) as u8).collect();
             let mut found = Vec::new();
             sums.put(&data, &mut found);
-            assert!(
-                sums.verify(&found, &data).is_some_and(|of| of.crc.is_none_or(|crc| crc == crc32c(&data))),
-                "{} bytes, {chunk_bytes} each",
-                data.len()
-            );
+            assert!(sums.verify(&found, &data), "{} bytes, {chunk_bytes} each", data.len());
             let of = if rng.chance(2) { &mut found } else { &mut data };
             let at = rng.below(of.len() as u64) as usize;
             of[at] ^= 1 << rng.below(8);
-            assert!(sums.verify(&found, &data).is_none(), "{} bytes, {chunk_bytes} each", data.len());
+            assert!(!sums.verify(&found, &data), "{} bytes, {chunk_bytes} each", data.len());
         }
     }
-    assert_eq!(SUMS.verify(&[], &[]), Some(VerifiedData { crc: Some(0) }));
+    assert!(SUMS.verify(&[], &[]));
 }
 
 #[test]

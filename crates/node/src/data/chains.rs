@@ -440,7 +440,7 @@ impl DataPlane {
 
     /// What is left to do when the appender is free again.
     pub(super) fn finish_out(&self, out: Out) {
-        let Out { done, waited, reports, supplies, flush, told, ended: _ } = out;
+        let Out { done, waited, reports, supplies, flush, told } = out;
         if told {
             self.way.go();
         }

@@ -10,7 +10,7 @@ use frieze_multilog::LogPosition;
 use super::chains::{Report, WaitReply};
 use super::ordered::Ordered;
 use super::supply::Supply;
-use super::{Ended, WriteReply, Written};
+use super::{WriteReply, Written};
 use crate::peers::Ahead;
 
 /// One chain, as this node has part in it.
@@ -133,8 +133,6 @@ pub(super) struct Out {
     pub(super) flush: Option<(LogPosition, u64)>,
     /// Others were told something: it goes when the appender is free.
     pub(super) told: bool,
-    /// Where the write ended that this is of.
-    pub(super) ended: Option<Ended>,
 }
 
 impl Out {

@@ -160,7 +160,6 @@ impl Device {
             return Err(Fault::new(Reason::Busy, "the index is being written: try again"));
         };
         let _evicting = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.empty_stage()?;
         let before = self.flush()?;
         let shelved = self.tips().get(&chain).map_or(0, |tip| tip.n);
         if shelved > after {

@@ -212,13 +212,8 @@ impl Device {
             known: super::known::Known::default(),
             images,
             flushed: Mutex::default(),
-            staging: super::staged::Staging::default(),
         };
-        let mut end = report.end;
-        if let Some(staged) = device.recover_staged(reach.upto, on_recovered)? {
-            (newest, end) = (newest.max(staged), device.log().end());
-        }
-        Ok(Recovered { device, end, newest, notes })
+        Ok(Recovered { device, end: report.end, newest, notes })
     }
 }
 

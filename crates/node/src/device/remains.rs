@@ -30,7 +30,6 @@ impl Device {
         // Who has these may be waiting for the appender, which the caller holds.
         let Ok(_shelving) = self.shelving.try_lock() else { return Err(busy()) };
         let Ok(_evicting) = self.evicting.try_lock() else { return Err(busy()) };
-        self.empty_stage()?;
         let discarded = keep()?;
         self.tips.lock().unwrap_or_else(PoisonError::into_inner).retain(|chain, _| !chains.contains(chain));
         self.log.write().unwrap_or_else(PoisonError::into_inner).begin_take_out(chains, discarded);

@@ -65,7 +65,6 @@ impl Device {
         &self,
         files: impl IntoIterator<Item = InodeId> + Clone,
     ) -> Result<Reading<'_, MultiLog>, Fault> {
-        self.settle_for_reader()?;
         for _ in 0..TRIES {
             let log = self.log();
             if !files.clone().into_iter().any(|inode| log.is_away(inode)) {

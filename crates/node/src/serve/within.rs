@@ -7,8 +7,7 @@ use std::sync::{Arc, Weak};
 
 use frieze_base::{ChainEpoch, Fault, Reason};
 use frieze_disk::DiskFile;
-use frieze_hlc::Hlc;
-use frieze_net::{Asked, Came, Inbox, Lies, Lot, Within, WriteOn, random_nonce, user_of};
+use frieze_net::{Asked, Came, Inbox, Lies, Lot, Within, random_nonce, user_of};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Reply, RequestBody};
 
@@ -78,20 +77,6 @@ impl Asked for Line {
         let header = FrameHeader { payload_len: payload.len() as u32, ..*header };
         shared.engine.handle(&self.conn, &header, body, brought.unsent(), responder, &mut self.scratch);
         drop(asking);
-    }
-
-    fn write_on(&mut self, write: &WriteOn<'_>) -> Option<Hlc> {
-        let shared = self.shared.upgrade()?;
-        let _asking = Asking::begin(&shared);
-        if shared.stopping.load(Ordering::Acquire) {
-            return None;
-        }
-        let since = shared.door.as_ref().map(|door| (door, frieze_net::mono()));
-        let stamp = shared.engine.write_on(&mut self.scratch, write)?;
-        if let Some((door, since)) = since {
-            door.took("write", since);
-        }
-        Some(stamp)
     }
 }
 

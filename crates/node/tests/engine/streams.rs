@@ -1,12 +1,9 @@
-//! Writes that go on where the last one of their connection ended: they leave what any other write leaves, and everything that a write
-//! is refused for sends them the usual way.
+//! Streams of small writes on one connection: each leaves what any other write leaves, and whatever changes between two of them is
+//! looked at before the second.
 
 use frieze_base::crc32c;
-use frieze_hlc::Hlc;
-use frieze_node::WriteOn;
 use frieze_wire::txn::Grant;
 
-use super::told::Believer;
 use super::*;
 
 impl Served {
@@ -39,29 +36,22 @@ impl Served {
     /// The first write of a stream.
     fn begin(&mut self, capability: &[u8], offset: u64, bytes: &[u8]) -> Scratch {
         let mut scratch = Scratch::default();
-        let id = self.write_by(&mut scratch, capability, Some(offset), Durability::Async, bytes);
-        self.answer(id).expect("answered at once").0.expect("writes");
+        self.on(&mut scratch, capability, offset, bytes).expect("writes");
         scratch
     }
 
-    fn on(&mut self, scratch: &mut Scratch, capability: &[u8], offset: u64, payload: &[u8]) -> Option<u64> {
-        self.seq += 1;
-        let write = WriteOn {
-            session: self.session,
-            seq: Seq(self.seq),
-            acked: Seq(0),
-            seen: Hlc::ZERO,
-            capability,
-            offset,
-            payload,
-            crc: self.seq.is_multiple_of(2).then(|| crc32c(payload)),
-        };
-        self.engine.write_on(scratch, &write).map(|stamp| stamp.0)
+    /// The next write of a stream. Returns its stamp.
+    fn on(&mut self, scratch: &mut Scratch, capability: &[u8], offset: u64, bytes: &[u8]) -> Result<u64, Fault> {
+        let id = self.write_by(scratch, capability, Some(offset), Durability::Async, bytes);
+        match self.answer(id).expect("answered at once").0? {
+            Reply::Write(reply) => Ok(reply.stamp),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
 #[test]
-fn a_stream_is_the_same_file_at_every_instant_whichever_way_it_was_written() {
+fn a_stream_is_the_same_file_at_every_instant() {
     let mut machine = Machine::new();
     let mut served = machine.serve();
     let file = served.make("/f");
@@ -71,10 +61,9 @@ fn a_stream_is_the_same_file_at_every_instant_whichever_way_it_was_written() {
     for number in 1..60_u8 {
         let piece = pattern(usize::from(number) * 13 % 700 + 1, number);
         let at = all.len() as u64;
-        stamps.push(served.on(&mut scratch, &file, at, &piece).expect("it goes on"));
+        stamps.push(served.on(&mut scratch, &file, at, &piece).expect("it writes"));
         all.extend_from_slice(&piece);
         assert_eq!(served.stat("/f", View::NOW).unwrap().attr.size, all.len() as u64, "seen as soon as it is written");
-        // A look at the past in between keeps nobody from going on.
         let before = usize::from(number) - 1;
         assert_eq!(served.at("/f", stamps[before]).unwrap(), all[..ends[before]]);
         ends.push(all.len());
@@ -112,36 +101,29 @@ fn a_stream_is_the_same_file_at_every_instant_whichever_way_it_was_written() {
 }
 
 #[test]
-fn what_is_not_the_next_of_the_same_writer_goes_the_usual_way() {
+fn what_is_wrong_in_the_middle_of_a_stream_is_refused() {
     let machine = Machine::new();
     let mut served = machine.serve();
-    let (file, other) = (served.make("/f"), served.make("/g"));
+    let file = served.make("/f");
     let mut scratch = served.begin(&file, 0, b"one");
-    assert_eq!(served.on(&mut Scratch::default(), &file, 3, b"x"), None, "another connection");
-    assert_eq!(served.on(&mut scratch, &file, 4, b"x"), None, "not where it ended");
-    assert_eq!(served.on(&mut scratch, &file, 2, b"x"), None, "before that");
-    assert_eq!(served.on(&mut scratch, &other, 3, b"x"), None, "another file");
-    assert_eq!(served.on(&mut scratch, &file[1..], 3, b"x"), None, "no capability");
-    assert_eq!(served.on(&mut scratch, &file, 3, b""), None, "nothing");
+    let refused = |written: Result<u64, Fault>| written.expect_err("it is refused").reason;
+    assert_eq!(refused(served.on(&mut scratch, &file[1..], 3, b"x")), Reason::StaleHandle);
+    assert_eq!(refused(served.on(&mut scratch, &file, 3, b"")), Reason::InvalidArgument);
     let session = std::mem::replace(&mut served.session, SessionId(77));
-    assert_eq!(served.on(&mut scratch, &file, 3, b"x"), None, "another session");
+    assert_eq!(refused(served.on(&mut scratch, &file, 3, b"x")), Reason::UnknownSession);
     served.session = session;
+    let stamp = served.on(&mut scratch, &file, 3, b"two").expect("it writes");
     served.seq -= 1;
-    assert!(served.on(&mut scratch, &file, 3, b"two").is_some());
-    served.seq -= 1;
-    assert_eq!(served.on(&mut scratch, &file, 6, b"x"), None, "its number has been used");
+    assert_eq!(served.on(&mut scratch, &file, 3, b"two").expect("a retry"), stamp, "and has run once");
     // Over the end of its chunk, of 64 KiB.
-    let long = pattern(65_529, 3);
-    assert_eq!(served.on(&mut scratch, &file, 6, &pattern(65_531, 3)), None, "into the next chunk");
-    assert!(
-        served.on(&mut scratch, &file, 6, &long).is_some() && served.on(&mut scratch, &file, 65_535, b"e").is_some()
-    );
-    assert_eq!(served.on(&mut scratch, &file, 65_536, b"x"), None, "behind the chunk");
-    assert_eq!(served.read("/f", View::NOW).unwrap(), [b"onetwo", &long[..], b"e"].concat());
+    let long = pattern(65_531, 3);
+    assert_eq!(refused(served.on(&mut scratch, &file, 6, &long)), Reason::Busy, "into a chunk that was not granted");
+    served.on(&mut scratch, &file, 6, &long[..65_530]).expect("up to its end");
+    assert_eq!(served.read("/f", View::NOW).unwrap(), [b"onetwo", &long[..65_530]].concat());
 }
 
 #[test]
-fn what_was_shown_for_a_read_of_another_file_in_between_writes_to_neither() {
+fn a_capability_that_was_shown_for_another_file_writes_to_that_file() {
     let machine = Machine::new();
     let mut served = machine.serve();
     let (file, _) = (served.make("/f"), served.make("/g"));
@@ -156,8 +138,9 @@ fn what_was_shown_for_a_read_of_another_file_in_between_writes_to_neither() {
     let responder: Arc<dyn Responder> = served.answers.clone();
     served.engine.handle(&served.conn, &header, body, [][..].into(), &responder, &mut scratch);
     served.answer(id).expect("answered at once").0.expect("reads");
-    assert_eq!(served.on(&mut scratch, &other, 3, b"x"), None);
+    served.on(&mut scratch, &other, 3, b"x").expect("the right of the second file writes to the second file");
     assert_eq!(served.read("/f", View::NOW).unwrap(), b"one");
+    assert_eq!(served.read("/g", View::NOW).unwrap(), b"\0\0\0x");
 }
 
 #[test]
@@ -166,38 +149,33 @@ fn whatever_happens_in_between_is_looked_at() {
     let mut served = machine.serve();
     let (file, other) = (served.make("/f"), served.make("/g"));
     let mut at = 0;
-    let mut stream = |served: &mut Served, what: &str, between: &mut dyn FnMut(&mut Served), goes_on: bool| {
-        let mut scratch = served.begin(&file, at, b"abc");
-        assert!(served.on(&mut scratch, &file, at + 3, b"def").is_some(), "before {what}");
-        between(served);
-        assert_eq!(served.on(&mut scratch, &file, at + 6, b"ghi").is_some(), goes_on, "after {what}");
-        at += 9;
-    };
-    stream(&mut served, "nothing", &mut |_| {}, true);
-    stream(&mut served, "a read", &mut |served| drop(served.read("/f", View::NOW).unwrap()), true);
-    stream(&mut served, "a transaction", &mut |served| served.mkdir("/d"), false);
-    stream(
-        &mut served,
-        "a write to another file",
-        &mut |served| assert!(served.write(&other, Some(0), b"x").is_ok()),
-        true,
-    );
-    stream(&mut served, "a flush", &mut |served| served.engine.flush().unwrap(), false);
-    let close = |served: &mut Served| drop(served.at("/f", served.engine.newest().0).unwrap());
-    stream(&mut served, "an instant that was closed", &mut |served| close(served), true);
-    let cut = |served: &mut Served| {
+    let mut stream =
+        |served: &mut Served, what: &str, between: &mut dyn FnMut(&mut Served), refused: Option<Reason>| {
+            let mut scratch = served.begin(&file, at, b"abc");
+            served.on(&mut scratch, &file, at + 3, b"def").expect(what);
+            between(served);
+            let written = served.on(&mut scratch, &file, at + 6, b"ghi");
+            assert_eq!(written.err().map(|fault| fault.reason), refused, "after {what}");
+            at += 9;
+        };
+    stream(&mut served, "nothing", &mut |_| {}, None);
+    stream(&mut served, "a read", &mut |served| drop(served.read("/f", View::NOW).unwrap()), None);
+    stream(&mut served, "a transaction", &mut |served| served.mkdir("/d"), None);
+    let write = &mut |served: &mut Served| assert!(served.write(&other, Some(0), b"x").is_ok());
+    stream(&mut served, "a write to another file", write, None);
+    stream(&mut served, "a flush", &mut |served| served.engine.flush().unwrap(), None);
+    let close = &mut |served: &mut Served| drop(served.at("/f", served.engine.newest().0).unwrap());
+    stream(&mut served, "an instant that was closed", close, None);
+    let cut = &mut |served: &mut Served| {
         let cut = SetAttr { target: Target::path("/f"), size: Some(2), ..SetAttr::default() };
         served.txn(Op::SetAttr(cut)).unwrap();
-        let inode = served.stat("/f", View::NOW).unwrap().attr.inode;
-        served.txn(Op::Grant(Grant { inode, first: 0, count: 1 })).unwrap();
     };
-    stream(&mut served, "a truncate", &mut |served| cut(served), false);
-    stream(
-        &mut served,
-        "its removal",
-        &mut |served| drop(served.txn(Op::Remove(Remove { target: Target::path("/f"), directory: false })).unwrap()),
-        false,
-    );
+    stream(&mut served, "a truncate", cut, None);
+    let inode = served.stat("/f", View::NOW).unwrap().attr.inode;
+    served.txn(Op::Grant(Grant { inode, first: 0, count: 1 })).unwrap();
+    let remove = Remove { target: Target::path("/f"), directory: false };
+    let remove = &mut |served: &mut Served| drop(served.txn(Op::Remove(remove.clone())).unwrap());
+    stream(&mut served, "its removal, while it is open", remove, None);
     assert_eq!(served.engine.check_up().found(), 0);
 }
 
@@ -210,7 +188,7 @@ fn streams_go_on_side_by_side_also_in_one_chunk() {
     let mut scratches = streams.map(|(capability, at, byte)| served.begin(capability, at, &[byte]));
     for round in 1..41 {
         for ((capability, at, byte), scratch) in streams.iter().zip(&mut scratches) {
-            assert!(served.on(scratch, capability, at + round, &[*byte]).is_some(), "round {round}");
+            served.on(scratch, capability, at + round, &[*byte]).expect("it writes");
         }
         if round % 7 == 0 {
             served.write(&file, Some(300), b"not a stream").unwrap();
@@ -229,19 +207,7 @@ fn streams_go_on_side_by_side_also_in_one_chunk() {
 }
 
 #[test]
-fn while_somebody_else_caches_anything_every_write_is_looked_at() {
-    let machine = Machine::new();
-    let mut served = machine.serve();
-    let file = served.make("/f");
-    let mut scratch = served.begin(&file, 0, b"one");
-    assert!(served.on(&mut scratch, &file, 3, b"two").is_some());
-    let _believer = Believer::new(&machine, &served.engine);
-    scratch = served.begin(&file, 6, b"three");
-    assert_eq!(served.on(&mut scratch, &file, 11, b"x"), None, "somebody may show what was before");
-}
-
-#[test]
-fn a_device_that_failed_is_not_written_on() {
+fn a_device_that_failed_takes_nothing_more_of_a_stream() {
     let machine = Machine::new();
     let mut served = machine.serve();
     let file = served.make("/f");
@@ -249,22 +215,20 @@ fn a_device_that_failed_is_not_written_on() {
     let mut scratch = served.begin(&file, 0, b"one");
     machine.disk.fail_syncs(1);
     served.engine.flush().unwrap_err();
-    assert_eq!(served.on(&mut scratch, &file, 3, b"x"), None);
-    assert_eq!(served.write(&file, Some(3), b"x").unwrap_err().reason, Reason::InputOutput);
+    assert_eq!(served.on(&mut scratch, &file, 3, b"x").unwrap_err().reason, Reason::InputOutput);
 }
 
 #[test]
-fn what_waits_for_the_disk_or_has_its_place_found_is_gone_on_from_by_nobody() {
+fn a_write_behind_one_that_waits_for_the_disk_waits_for_it() {
     let machine = Machine::new();
     let mut served = machine.serve();
     let file = served.make("/f");
     let mut scratch = Scratch::default();
-    served.write_by(&mut scratch, &file, Some(0), Durability::Sync, b"one");
-    assert_eq!(served.on(&mut scratch, &file, 3, b"x"), None, "it would be seen before the one before it");
+    let first = served.write_by(&mut scratch, &file, Some(0), Durability::Sync, b"one");
+    let second = served.write_by(&mut scratch, &file, Some(3), Durability::Async, b"two");
+    assert!(served.answer(first).is_none());
     served.engine.flush().unwrap();
-    // An append that is alone has a place like any other write.
-    let id = served.write_by(&mut scratch, &file, None, Durability::Async, b"two");
-    served.answer(id).expect("answered at once").0.expect("appends");
-    assert!(served.on(&mut scratch, &file, 6, b"three").is_some());
-    assert_eq!(served.read("/f", View::NOW).unwrap(), b"onetwothree");
+    served.answer(first).expect("it is durable").0.expect("writes");
+    served.answer(second).expect("it is durable").0.expect("writes");
+    assert_eq!(served.read("/f", View::NOW).unwrap(), b"onetwo");
 }
