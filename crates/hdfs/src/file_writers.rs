@@ -174,8 +174,8 @@ fn not_free(found: RemoteWriter, path: &str, wants: &str) -> Exception {
     match found {
         RemoteWriter::Held(holder) => owned(path, wants, &holder),
         RemoteWriter::Unknown(node) => Exception::already_being_created(format!(
-            "Failed to CREATE_FILE {path} for {wants} because it may still be written through server {node}, whose gateway \
-             does not answer or was restarted just now: try again when it answers, or in a minute"
+            "Failed to CREATE_FILE {path} for {wants} because it may still be written through server {node}, whose \
+             gateway does not answer or was restarted just now: try again when it answers, or in a minute"
         )),
         RemoteWriter::Nobody | RemoteWriter::Ended => Exception::already_being_created(format!(
             "Failed to CREATE_FILE {path} for {wants} because others open and leave it all the time: try again"
