@@ -62,7 +62,11 @@ const PLACES: &[Place] = &[
     ),
     place("doors", "frieze-fuse", CLIENTS),
     // It says the calls of the HDFS door in another language.
-    place("doors", "frieze-http", &["frieze-hdfs", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    place(
+        "doors",
+        "frieze-http",
+        &["frieze-hdfs", "frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
     place("doors", "frieze-hdfs", CLIENTS),
     // It counts what the kernel keeps of a server's files.
     place(
@@ -76,6 +80,7 @@ const PLACES: &[Place] = &[
         "frieze-node",
         &[
             "frieze-storage",
+            "frieze-httpd",
             "frieze-net",
             "frieze-disk",
             "frieze-metalog",
@@ -95,6 +100,8 @@ const PLACES: &[Place] = &[
         "frieze-storage",
         &["frieze-disk", "frieze-multilog", "frieze-tier", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
+    // WebHDFS and the page of metrics stand on it.
+    place("drivers", "frieze-httpd", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place("drivers", "frieze-disk", WORDS),
     place("drivers", "frieze-net", WORDS),
     place("cores", "frieze-metalog", WORDS),
