@@ -34,8 +34,8 @@ use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, Meta
 use frieze_wire::txn::{Outcome, Transaction};
 
 use crate::caching::{Caching, Gate};
-use crate::peers::Peers;
 use crate::store::{VersionStore, Versions};
+use frieze_net::Peers;
 use frieze_storage::Device;
 use frieze_storage::Reading;
 use frieze_storage::Standing;
@@ -43,8 +43,8 @@ use frieze_storage::Wake;
 use frieze_storage::{Keeper, NodeClock};
 
 use alone::{Alone, Ran};
+use frieze_net::Idle;
 use member::{Begin, Group};
-pub(crate) use progress::{Idle, idle_until};
 use state::State;
 
 pub use member::MetalogStatus;

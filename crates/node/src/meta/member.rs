@@ -23,7 +23,9 @@ use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 use tracing::info;
 
-use super::progress::{Idle, Progress};
+use frieze_net::Idle;
+
+use super::progress::Progress;
 use super::questions::Questions;
 use super::segments::SegmentFiles;
 use super::slots::{Queue, Slot};
@@ -31,7 +33,7 @@ use super::state::State;
 use super::transfer::{Received, Transfers};
 use super::wires::{self, Incoming, Outgoing};
 use crate::caching::Gate;
-use crate::peers::{PeerPayload, Peers};
+use frieze_net::{PeerPayload, Peers};
 use frieze_storage::Device;
 use frieze_storage::NodeClock;
 use frieze_storage::Wake;

@@ -17,8 +17,8 @@ use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
 use super::member::Group;
 use super::state::State;
 use super::wires::{self, Incoming};
-use crate::peers::{PeerPayload, Peers};
 use crate::store::{Item, StoreView, page_of};
+use frieze_net::{PeerPayload, Peers};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
