@@ -44,9 +44,10 @@ pub enum Error {
         /// From the driver.
         reason: Reason,
     },
-    /// The directory was written by another version of frieze.
+    /// A segment has another format version: another build wrote it.
     #[error(
-        "metalog segment {segment} has format version {found}, this frieze reads {expected}: use the version that wrote it"
+        "metalog segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with the \
+         build that wrote it"
     )]
     WrongVersion {
         /// The segment.
@@ -141,8 +142,8 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// The journal of this member does not hold what it should.
-    #[error("the metalog's journal is damaged at record {record}: {what}")]
+    /// A record of this member's journal cannot be read, or does not follow the one before it.
+    #[error("cannot read record {record} of the metalog's journal: {what}")]
     BadRecord {
         /// The record.
         record: LogIndex,

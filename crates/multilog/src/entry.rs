@@ -4,15 +4,14 @@
 //! byte of it; the same records in the same places give the same bytes.
 //! Leaves to others: the block checksums and the payload that follow, which records belong together (`recover`).
 //!
-//! # The two forms
-//! In segments of format version 1 every head is the fixed header of [`crate::record`], and so is an entry of a footer. In those
-//! of version 2 a record is told as what differs from the record before it in the segment. That is its *entry*: footers hold
-//! entries one after the other, and in the log each has a mark and a checksum before it:
+//! # The bytes
+//! The *entry* of a record says in what it differs from the record before it in the segment. Footers hold entries one after
+//! the other. In the log each entry has a mark and a checksum before it:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 2 | mark: both halves, by exclusive or, of the CRC32C of the segment's id and tag, this place in it, and the stamp of the record before (8 bytes each); 1 where that is 0 |
-//! | 2 | 4 | CRC32C of the segment's id and tag (8 bytes each), of bytes 0..108 of the fixed header that says the same, of the entry and of the block array |
+//! | 2 | 4 | CRC32C of the segment's id and tag (8 bytes each), of the record's fields in full ([`crate::record`]), of the entry and of the block array |
 //! | 6 | | entry |
 //! | | 4 x blocks | CRC32C of each block of the payload |
 //!
@@ -33,15 +32,15 @@
 //! `v` is an integer of seven bits a byte, low bits first, `d` one of either sign as the difference to the record before,
 //! doubled, and less one if it is negative.
 //!
-//! Why the fixed header is in the checksum: an entry says another thing behind another record. What is checked is what it
-//! says. Why the mark: it tells the torn beginning of a record from bytes of an earlier use of the file, which fail it but once
+//! Why the fields in full are in the checksum: behind another record the same entry has another meaning. The checksum covers
+//! the meaning. Why the mark: it tells the torn beginning of a record from bytes of an earlier use of the file, which fail it but once
 //! in 65,535 times, and then the checksum.
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc, InodeId, Seq, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::record::{self, Header, RECORD_HEADER_BYTES, blocks, word};
-use crate::segment::{FIXED_HEADERS, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::record::{FULL_BYTES, blocks, in_full};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::varint::{Bytes, put, put_difference, take, take_difference};
 use crate::{RecordKind, RecordMeta};
 
@@ -142,14 +141,14 @@ impl Cursor {
 
     /// Where a record lies that begins here.
     pub(crate) fn span(&self, header: &SegmentHeader, meta: &RecordMeta, entry: &Entry) -> Span {
-        let place = self.at + head_bytes(header, entry);
+        let place = self.at + head_bytes(entry);
         let data = place + 4 * u64::from(blocks(meta.payload_len(), header.block_bytes));
         Span { start: self.at, place, data, end: data + u64::from(meta.payload_len()) }
     }
 
     /// Goes on behind a record.
     pub(crate) fn pass(&mut self, header: &SegmentHeader, meta: &RecordMeta, entry: &Entry) {
-        if header.version != FIXED_HEADERS && entry.bytes[0] & ALONE != 0 {
+        if entry.bytes[0] & ALONE != 0 {
             self.alone_at = self.at;
         }
         self.at = self.span(header, meta, entry).end;
@@ -158,14 +157,10 @@ impl Cursor {
     }
 
     /// The entry of the record that comes here.
-    pub(crate) fn encode(&self, header: &SegmentHeader, meta: &RecordMeta) -> Entry {
-        if header.version == FIXED_HEADERS {
-            return Entry::of(&Header::encode(meta, self.stamp, header));
-        }
+    pub(crate) fn encode(&self, meta: &RecordMeta) -> Entry {
         let before = self.before.as_ref().filter(|_| self.at - self.alone_at < ALONE_BYTES);
         let alone = before.is_none();
-        let nothing = nothing();
-        let before = before.unwrap_or(&nothing);
+        let before = before.unwrap_or(&RecordMeta::ZERO);
         let who = |meta: &RecordMeta| (meta.session, meta.uid, meta.epoch);
         let place = |meta: &RecordMeta| (meta.chunk, meta.chain);
         let next = |value: u64| value.wrapping_add(1);
@@ -216,19 +211,11 @@ impl Cursor {
 
     /// The record that an entry tells which begins with these bytes, and the stamp of the one before where it tells that too;
     /// `None` if they begin none.
-    pub(crate) fn decode(&self, header: &SegmentHeader, bytes: &[u8]) -> Option<(RecordMeta, Option<Hlc>, Entry)> {
-        if header.version == FIXED_HEADERS {
-            let bytes = bytes.first_chunk::<RECORD_HEADER_BYTES>()?;
-            let Header { meta, previous, block_bytes, .. } = Header::decode(bytes)?;
-            let mut entry = Entry::of(bytes);
-            entry.bytes[record::CRC_AT..RECORD_HEADER_BYTES].fill(0);
-            return (block_bytes == header.block_bytes).then_some((meta, Some(previous), entry));
-        }
+    pub(crate) fn decode(&self, bytes: &[u8]) -> Option<(RecordMeta, Option<Hlc>, Entry)> {
         let rest = &mut &bytes[..bytes.len().min(ENTRY_BYTES_MAX)];
         let (&flags, after) = rest.split_first()?;
         *rest = after;
-        let nothing = nothing();
-        let before = if flags & ALONE == 0 { self.before.as_ref()? } else { &nothing };
+        let before = if flags & ALONE == 0 { self.before.as_ref()? } else { &RecordMeta::ZERO };
         let mut meta = before.clone();
         meta.stamp = Hlc(before.stamp.0.wrapping_add(take(rest)?));
         let previous = match flags & ALONE {
@@ -276,18 +263,9 @@ impl Cursor {
 
     /// What begins here, by the first [`RECORD_HEAD_BYTES_MAX`] bytes, or fewer where the file ends.
     pub(crate) fn read(&self, header: &SegmentHeader, bytes: &[u8]) -> Head {
-        if header.version == FIXED_HEADERS {
-            if bytes.len() < RECORD_HEADER_BYTES || !record::begins_record(bytes, header.id) {
-                return Head::Nothing;
-            }
-            let found = self.decode(header, bytes).and_then(|(meta, previous, entry)| {
-                Some(Found { meta, previous: previous?, entry, crc: word(bytes, record::CRC_AT) })
-            });
-            return found.map_or(Head::Torn, |found| Head::Found(Box::new(found)));
-        }
         match bytes.split_first_chunk::<MARK_AND_CRC_BYTES>() {
             Some((&[a, b, c, d, e, f], rest)) if u16::from_le_bytes([a, b]) == mark(header, self.at, self.stamp) => {
-                match self.decode(header, rest) {
+                match self.decode(rest) {
                     Some((meta, told, entry)) if told.is_none_or(|told| told == self.stamp) => {
                         let crc = u32::from_le_bytes([c, d, e, f]);
                         Head::Found(Box::new(Found { meta, previous: self.stamp, entry, crc }))
@@ -310,19 +288,13 @@ pub(crate) fn head(
     block_crcs: &[u32],
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(RECORD_HEAD_BYTES_MAX + 4 * block_crcs.len());
-    let crc_at = if header.version == FIXED_HEADERS {
-        bytes.extend_from_slice(entry.bytes());
-        record::CRC_AT
-    } else {
-        bytes.extend_from_slice(&mark(header, at, previous).to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(entry.bytes());
-        MARK_BYTES
-    };
+    bytes.extend_from_slice(&mark(header, at, previous).to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(entry.bytes());
     let array_at = bytes.len();
     bytes.extend(block_crcs.iter().flat_map(|crc| crc.to_le_bytes()));
     let crc = checksum(header, meta, previous, entry, &bytes[array_at..]);
-    bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+    bytes[MARK_BYTES..MARK_AND_CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
 
@@ -338,11 +310,9 @@ fn mark(header: &SegmentHeader, at: u64, previous: Hlc) -> u16 {
 /// A record that is told alone and begins at `at`, whatever was before it.
 pub(crate) fn read_alone(header: &SegmentHeader, at: u64, bytes: &[u8]) -> Option<Found> {
     let mut cursor = Cursor::at(at);
-    if header.version != FIXED_HEADERS {
-        let (_, rest) = bytes.split_first_chunk::<MARK_AND_CRC_BYTES>()?;
-        let (_, previous, _) = cursor.decode(header, rest)?;
-        cursor.stamp = previous?;
-    }
+    let (_, rest) = bytes.split_first_chunk::<MARK_AND_CRC_BYTES>()?;
+    let (_, previous, _) = cursor.decode(rest)?;
+    cursor.stamp = previous?;
     match cursor.read(header, bytes) {
         Head::Found(found) => Some(*found),
         Head::Nothing | Head::Torn => None,
@@ -357,52 +327,22 @@ impl Found {
 }
 
 /// Bytes from the start of a record to its block checksums.
-fn head_bytes(header: &SegmentHeader, entry: &Entry) -> u64 {
-    let mark_and_crc = if header.version == FIXED_HEADERS { 0 } else { MARK_AND_CRC_BYTES };
-    (mark_and_crc + entry.bytes().len()) as u64
+fn head_bytes(entry: &Entry) -> u64 {
+    (MARK_AND_CRC_BYTES + entry.bytes().len()) as u64
 }
 
 /// The checksum of a record's head and block array in a segment.
 fn checksum(header: &SegmentHeader, meta: &RecordMeta, previous: Hlc, entry: &Entry, array: &[u8]) -> u32 {
-    let is_fixed = header.version == FIXED_HEADERS;
     // What is short goes together: each update costs as much as a hundred bytes.
-    let mut bytes = [0; 16 + record::CRC_AT];
+    let mut bytes = [0; 16 + FULL_BYTES];
     bytes[..8].copy_from_slice(&header.id.0.to_le_bytes());
     bytes[8..16].copy_from_slice(&header.tag.to_le_bytes());
-    let says = if is_fixed {
-        &entry.bytes()[..record::CRC_AT]
-    } else {
-        &Header::encode(meta, previous, header)[..record::CRC_AT]
-    };
-    bytes[16..].copy_from_slice(says);
+    bytes[16..].copy_from_slice(&in_full(meta, previous, header.id, header.block_bytes));
     let mut crc = Crc::default();
     crc.update(&bytes);
-    if !is_fixed {
-        crc.update(entry.bytes());
-    }
+    crc.update(entry.bytes());
     crc.update(array);
     crc.value()
-}
-
-/// What is told alone differs from this.
-fn nothing() -> RecordMeta {
-    RecordMeta {
-        kind: RecordKind::Write,
-        chain: ChainId(0),
-        epoch: ChainEpoch(0),
-        n: 0,
-        chunk: ChunkId { inode: InodeId(0), index: 0 },
-        version: 0,
-        stamp: Hlc::ZERO,
-        user_time: None,
-        session: SessionId(0),
-        seq: Seq(0),
-        uid: 0,
-        offset: 0,
-        len: 0,
-        part: 0,
-        parts: 1,
-    }
 }
 
 fn end_of(meta: &RecordMeta) -> u64 {
@@ -447,7 +387,7 @@ impl Iterator for Entries<'_> {
 
     /// `None` at the end, and where there is no entry.
     fn next(&mut self) -> Option<Listed> {
-        let (meta, _, entry) = self.cursor.decode(&self.header, self.rest)?;
+        let (meta, _, entry) = self.cursor.decode(self.rest)?;
         self.rest = &self.rest[entry.bytes().len()..];
         let span = self.cursor.span(&self.header, &meta, &entry);
         self.cursor.pass(&self.header, &meta, &entry);

@@ -10,9 +10,10 @@ pub enum Error {
     /// The driver could not list or read segments.
     #[error("cannot read the data log: {0}")]
     Source(Fault),
-    /// A segment was written by another version of the format.
+    /// A segment has another format version: another build wrote it.
     #[error(
-        "segment {segment} has format version {found}, this frieze reads {expected}: use the version that wrote it"
+        "segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with the build \
+         that wrote it"
     )]
     WrongVersion {
         /// The segment.
@@ -20,6 +21,19 @@ pub enum Error {
         /// The version this code reads and writes.
         expected: u8,
         /// The version in the header.
+        found: u8,
+    },
+    /// A shelf has another format version. A restart removes it and makes it anew from the footers of its segments.
+    #[error(
+        "the index of segments {shelf} has format version {found}, this build of frieze reads {expected} only: another \
+         build wrote it"
+    )]
+    ShelfVersion {
+        /// Its name.
+        shelf: ShelfKey,
+        /// The version that this code reads and writes.
+        expected: u8,
+        /// The version in the head.
         found: u8,
     },
     /// A shelf is not what was written: it is made anew from the footers of its segments.
@@ -45,7 +59,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::Source(fault) => fault.reason,
-            Error::WrongVersion { .. } => Reason::WrongVersion,
+            Error::WrongVersion { .. } | Error::ShelfVersion { .. } => Reason::WrongVersion,
             Error::DoubleSegment { .. } | Error::DamagedShelf { .. } => Reason::Corrupt,
         }
     }

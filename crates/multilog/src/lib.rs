@@ -48,5 +48,5 @@ pub use log::{ChainState, MultiLog, Settings, Stats, Tail};
 pub use plan::{Fetched, Imaged, Piece, Source, Stored};
 pub use record::{RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, Cut, CutReason, Recovered, Report, SegmentKey, SegmentSource};
-pub use segment::{FIXED_HEADERS, FORMAT_VERSION, LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};
+pub use segment::{FORMAT_VERSION, LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};
 pub use shelf::{ChainTip, Fetch, Merge, Shelf, ShelfBuilder, ShelfKey, ShelfSink, ShelfSource, check_shelf};

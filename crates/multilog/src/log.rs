@@ -12,7 +12,7 @@ use crate::entry::{self, Entry, Span};
 use crate::index::{File, Place, Touched, Writer, Writers};
 use crate::plan::Planner;
 use crate::record;
-use crate::segment::{self, FORMAT_VERSION, Link, NewSegment, Segment, SegmentHeader, SegmentState};
+use crate::segment::{self, Link, NewSegment, Segment, SegmentHeader, SegmentState};
 use crate::{LogPosition, Piece, Placed, RecordMeta, Seal, Shelf, Spot, UserCut};
 
 /// How a log is laid out.
@@ -25,14 +25,11 @@ pub struct Settings {
     pub block_bytes: u32,
     /// Drawn anew at each start, so that nobody can write bytes that would pass for a record of a coming segment.
     pub seed: u64,
-    /// Format version of the segments that are made: [`crate::FORMAT_VERSION`]. Only for tests of what older servers left is it
-    /// another, such as [`crate::FIXED_HEADERS`].
-    pub version: u8,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { segment_bytes: 64 << 20, block_bytes: 16 << 10, seed: 0, version: FORMAT_VERSION }
+        Settings { segment_bytes: 64 << 20, block_bytes: 16 << 10, seed: 0 }
     }
 }
 
@@ -495,7 +492,6 @@ impl MultiLog {
         let id = self.next_segment;
         self.next_segment = SegmentId(id.0 + 1);
         let header = SegmentHeader {
-            version: self.settings.version,
             id,
             tag: Rng::new(self.settings.seed ^ id.0.rotate_left(32)).next(),
             bytes: self.settings.segment_bytes,

@@ -491,14 +491,9 @@ impl Recovery<'_> {
         self.report.free.extend(self.candidates.values().map(|candidate| candidate.key));
         self.report.free.sort_unstable();
         self.report.end = self.log.end();
-        let version = self.log.settings().version;
         if let Some(open) = self.log.segments.last_mut().filter(|last| last.state == SegmentState::Open) {
             let end = LogPosition { segment: open.header.id, offset: open.end };
             self.report.next = open.footer_at().checked_sub(open.end).map(|free| (end, free));
-            if open.header.version != version {
-                // It gets its footer, and no more records: they would have to be told as they were.
-                open.state = SegmentState::Full;
-            }
         }
         (self.log, self.report)
     }

@@ -6,7 +6,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 4 | magic `FRZS` |
-//! | 4 | 1 | format version: 2, or 1 where records have fixed headers |
+//! | 4 | 1 | format version, 1 |
 //! | 5 | 3 | reserved, 0 |
 //! | 8 | 8 | segment id: rises with each use of a file |
 //! | 16 | 8 | tag: nobody who writes files can guess it |
@@ -18,8 +18,8 @@
 //! | 60 | 4 | CRC32C of bytes 0..60 |
 //!
 //! The footer is written once the segment is full *and durable*, or earlier as a checkpoint of the records that are
-//! durable by then: it vouches for those and for the segments before. It holds each record's entry ([`crate::entry`]; in
-//! format version 1 its header of 112 bytes, checksum 0) in order, then the trailer, the segment's last 128 bytes. Room for
+//! durable by then: it vouches for those and for the segments before. It holds each record's entry ([`crate::entry`])
+//! in order, then the trailer, the segment's last 128 bytes. Room for
 //! it is kept free as records are placed.
 //!
 //! | offset | bytes | field |
@@ -32,7 +32,7 @@
 //! | 88 | 8 | stamp of the last record in the footer |
 //! | 96 | 1 | 1 if no record will follow those of the footer |
 //! | 97 | 7 | reserved, 0 |
-//! | 104 | 8 | length of the entries; 0 in format version 1 |
+//! | 104 | 8 | length of the entries |
 //! | 112 | 12 | reserved, 0 |
 //! | 124 | 4 | CRC32C of bytes 0..124 |
 
@@ -43,7 +43,7 @@ use crate::RecordMeta;
 use crate::chains::Numbers;
 use crate::entry::{Cursor, Entries, Entry, Span};
 use crate::index::reserve_slim;
-use crate::record::{RECORD_HEADER_BYTES, long, word};
+use crate::record::{long, word};
 
 /// Length of a segment's header in bytes; the first record follows it.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
@@ -121,7 +121,6 @@ pub(crate) struct Link {
 /// A segment's header as decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    pub(crate) version: u8,
     pub(crate) id: SegmentId,
     pub(crate) tag: u64,
     pub(crate) bytes: u64,
@@ -144,7 +143,7 @@ impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0u8; SEGMENT_HEADER_BYTES];
         bytes[0..4].copy_from_slice(&HEADER_MAGIC);
-        bytes[4] = self.version;
+        bytes[4] = FORMAT_VERSION;
         bytes[8..16].copy_from_slice(&self.id.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.tag.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.bytes.to_le_bytes());
@@ -166,11 +165,10 @@ impl SegmentHeader {
             return Err(NoHeader::Unreadable);
         }
         let id = SegmentId(long(bytes, 8));
-        if !(FIXED_HEADERS..=FORMAT_VERSION).contains(&bytes[4]) {
+        if bytes[4] != FORMAT_VERSION {
             return Err(NoHeader::WrongVersion { segment: id, found: bytes[4] });
         }
         let header = SegmentHeader {
-            version: bytes[4],
             id,
             tag: long(bytes, 16),
             bytes: long(bytes, 24),
@@ -210,9 +208,7 @@ impl Trailer {
         bytes[80..88].copy_from_slice(&self.records.to_le_bytes());
         bytes[88..96].copy_from_slice(&self.stamp.0.to_le_bytes());
         bytes[96] = u8::from(self.closed);
-        if self.header.version != FIXED_HEADERS {
-            bytes[104..112].copy_from_slice(&self.entries_bytes.to_le_bytes());
-        }
+        bytes[104..112].copy_from_slice(&self.entries_bytes.to_le_bytes());
         let crc = crc32c(&bytes[..124]);
         bytes[124..128].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -224,17 +220,13 @@ impl Trailer {
             return None;
         }
         let header = SegmentHeader::decode(&bytes[..SEGMENT_HEADER_BYTES]).ok()?;
-        let records = long(bytes, 80);
-        let entries_bytes = match header.version {
-            FIXED_HEADERS => records.checked_mul(RECORD_HEADER_BYTES as u64)?,
-            _ => long(bytes, 104),
-        };
+        let entries_bytes = long(bytes, 104);
         let trailer = Trailer {
             header,
             entries_crc: word(bytes, 68),
             entries_bytes,
             end: long(bytes, 72),
-            records,
+            records: long(bytes, 80),
             stamp: Hlc(long(bytes, 88)),
             closed: bytes[96] == 1,
         };
@@ -321,7 +313,7 @@ impl Segment {
         let mut behind: Option<Cursor> = None;
         for (index, meta) in metas.iter().enumerate() {
             let cursor = behind.as_ref().unwrap_or(&self.cursor);
-            let entry = cursor.encode(&self.header, meta);
+            let entry = cursor.encode(meta);
             let span = cursor.span(&self.header, meta, &entry);
             if index + 1 < metas.len() {
                 let mut next = cursor.clone();
@@ -416,9 +408,7 @@ pub(crate) const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 1024;
 /// Below it the checksums would outweigh the data.
 pub(crate) const BLOCK_BYTES_MIN: u32 = 512;
-/// The format version of the segments that are made.
-pub const FORMAT_VERSION: u8 = 2;
-/// The format version of segments whose records have fixed headers: they are read, and made only where the settings say so.
-pub const FIXED_HEADERS: u8 = 1;
+/// The format version of segments.
+pub const FORMAT_VERSION: u8 = 1;
 const HEADER_MAGIC: [u8; 4] = *b"FRZS";
 const TRAILER_MAGIC: [u8; 4] = *b"FRZF";

@@ -19,7 +19,7 @@
 //! | offset | bytes | field of the head |
 //! |---|---|---|
 //! | 0 | 4 | magic `FRZI` |
-//! | 4 | 1 | format version: 2, or 1 where it was made by an older server |
+//! | 4 | 1 | format version, 1 |
 //! | 5 | 3 | reserved, 0 |
 //! | 8 | 8 | id of the first segment |
 //! | 16 | 8 | id of the last |
@@ -33,7 +33,7 @@
 //!
 //! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and entries
 //! ([`piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number of its records (8),
-//! bytes of their entries in the footer (8; not in format version 1), before them their count (v); of each block first inode (v, as difference), length (v), CRC32C (4), before them their count
+//! bytes of their entries in the footer (8), before them their count (v); of each block first inode (v, as difference), length (v), CRC32C (4), before them their count
 //! (v) and the largest inode (v); sessions (count v) with the stamp of their newest record (v, v, by session); chains (count
 //! v) with their last record (chain, epoch, n, stamp, session, seq, each v); the index of time (length v); and what the driver
 //! gave to be kept (the rest).
@@ -54,14 +54,13 @@ pub use build::ShelfBuilder;
 pub use fetch::Fetch;
 pub(crate) use merge::read_contents;
 pub use merge::{Merge, ShelfSink, ShelfSource, check_shelf};
-use piece::Form;
 
-use crate::LogPosition;
 use crate::chains::{Discarded, of_chain};
 use crate::index::Touched;
-use crate::record::{RECORD_HEADER_BYTES, long, word};
+use crate::record::{long, word};
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TRAILER_BYTES};
 use crate::varint::{put, put_difference, take, take_bytes, take_difference, take_word};
+use crate::{Error, LogPosition};
 
 /// Which segments a shelf is about: its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,7 +98,6 @@ pub struct ChainTip {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shelf {
     key: ShelfKey,
-    form: Form,
     segments: usize,
     records: u64,
     last_inode: InodeId,
@@ -175,7 +173,6 @@ pub(crate) struct Contents {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     key: ShelfKey,
-    form: Form,
     blocks_bytes: u64,
     pub(crate) contents_bytes: u64,
     records: u64,
@@ -184,23 +181,26 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// `None` if there is no sound head of this version in these bytes.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Head> {
-        let sound = bytes.len() == HEAD_BYTES && bytes[..4] == MAGIC && crc32c(&bytes[..124]) == word(bytes, 124);
-        let form = match bytes.get(4) {
-            Some(1) => Form::Fixed,
-            Some(2) => Form::Now,
-            _ => return None,
-        };
-        sound.then(|| Head {
-            form,
+    /// Reads the head of a shelf.
+    ///
+    /// # Errors
+    /// `DamagedShelf` if these bytes are no head of `shelf`; `ShelfVersion` if they are one of another format version.
+    pub(crate) fn decode(shelf: ShelfKey, bytes: &[u8]) -> Result<Head, Error> {
+        if bytes.len() != HEAD_BYTES || bytes[..4] != MAGIC || crc32c(&bytes[..124]) != word(bytes, 124) {
+            return Err(Error::DamagedShelf { shelf });
+        }
+        if bytes[4] != FORMAT_VERSION {
+            return Err(Error::ShelfVersion { shelf, expected: FORMAT_VERSION, found: bytes[4] });
+        }
+        let head = Head {
             key: ShelfKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
             blocks_bytes: long(bytes, 24),
             contents_bytes: long(bytes, 32),
             records: long(bytes, 40),
             log_bytes: long(bytes, 48),
             contents_crc: word(bytes, 56),
-        })
+        };
+        if head.key == shelf { Ok(head) } else { Err(Error::DamagedShelf { shelf }) }
     }
 
     pub(crate) fn contents_at(&self) -> u64 {
@@ -232,13 +232,9 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
     let mut contents = Contents { log_bytes: head.log_bytes, ..Contents::default() };
     for _ in 0..take(rest)? {
         let header = SegmentHeader::decode(take_bytes(rest, SEGMENT_HEADER_BYTES)?).ok()?;
-        let facts = take_bytes(rest, 24)?;
-        let records = long(facts, 16);
-        let entries_bytes = match head.form {
-            Form::Fixed => records.checked_mul(RECORD_HEADER_BYTES as u64)?,
-            Form::Now => long(take_bytes(rest, 8)?, 0),
-        };
+        let facts = take_bytes(rest, 32)?;
         let (end, stamp) = (long(facts, 0), Hlc(long(facts, 8)));
+        let (records, entries_bytes) = (long(facts, 16), long(facts, 24));
         // What lies behind the records is for the footer.
         end.checked_add(entries_bytes)?.checked_add(TRAILER_BYTES as u64).filter(|upto| *upto <= header.bytes)?;
         contents.facts.push(Facts { header, end, stamp, records, entries_bytes });
@@ -270,7 +266,6 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
     blocks.shrink_to_fit();
     let shelf = Shelf {
         key: head.key,
-        form: head.form,
         segments: contents.facts.len(),
         records: head.records,
         last_inode,
@@ -336,5 +331,5 @@ impl Contents {
 pub(crate) const HEAD_BYTES: usize = 128;
 /// A block is closed when it has so many bytes: one read of the device, and one search for a small file.
 const BLOCK_BYTES: usize = 16 << 10;
-const FORMAT_VERSION: u8 = 2;
+const FORMAT_VERSION: u8 = 1;
 const MAGIC: [u8; 4] = *b"FRZI";

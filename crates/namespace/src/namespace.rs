@@ -122,7 +122,7 @@ pub struct Session {
     pub host: String,
     /// It may ask to be allowed to cache, and for locks.
     pub keeps: bool,
-    /// It has changed nothing so far. False if that is not known: it was opened by an older server.
+    /// It has changed nothing so far.
     pub unchanging: bool,
 }
 

@@ -116,8 +116,8 @@ pub(crate) struct StoredInode {
     chain_count: u32,
     #[prost(string, tag = "16")]
     plugin: String,
-    #[prost(message, repeated, tag = "17")]
-    horizons: Vec<StoredHorizon>,
+    #[prost(message, optional, tag = "17")]
+    horizon: Option<StoredHorizon>,
     #[prost(message, repeated, tag = "18")]
     grants: Vec<StoredGrant>,
     #[prost(bytes = "vec", tag = "19")]
@@ -176,7 +176,7 @@ pub(crate) struct StoredSession {
     pub(crate) host: String,
     #[prost(bool, tag = "4")]
     pub(crate) keeps: bool,
-    /// It has changed nothing. False of sessions from before this was written.
+    /// It has changed nothing.
     #[prost(bool, tag = "5")]
     pub(crate) unchanging: bool,
     /// When it ended, of one that changed nothing; 0 while it is open. Of others an absent version is the end.
@@ -349,7 +349,7 @@ impl StoredInode {
                 let len = if patch.end == u64::MAX { 0 } else { patch.end - start };
                 match patch.source {
                     PatchSource::Hole if len == 0 => {
-                        stored.horizons.push(StoredHorizon { before: before_it, len: start });
+                        stored.horizon = Some(StoredHorizon { before: before_it, len: start });
                     }
                     PatchSource::Hole => {
                         stored.patches.push(StoredPatch { before: before_it, start, len, ..StoredPatch::default() });
@@ -399,8 +399,7 @@ impl StoredInode {
             plugin: std::mem::take(&mut stored.plugin),
         };
         let mut patches = Vec::new();
-        // An older writer kept every truncate that hid something, oldest first.
-        for horizon in &stored.horizons {
+        if let Some(horizon) = &stored.horizon {
             lay(&mut patches, Patch::truncate(stamp(horizon.before), horizon.len));
         }
         for patch in &stored.patches {

@@ -173,9 +173,6 @@ pub struct Settings {
     /// Permission bits of the root directory when the data directory is made. Default 0755, as of any new file system: its owner, the user
     /// who runs the server, gives others directories of their own.
     pub root_mode: Option<u32>,
-    /// Format version of the segments that are made. Not for operators: tests make directories of older servers with it.
-    #[serde(skip, default = "newest_segment_version")]
-    pub segment_version: u8,
     /// Changes in the whole tree up to which a question about a part of it looks at all of them. Not for operators: tests ask with 0, and
     /// have the same answers.
     #[serde(skip, default = "few_changes")]
@@ -185,10 +182,6 @@ pub struct Settings {
 /// About what it costs to find that a part of the tree is not small.
 fn few_changes() -> usize {
     1 << 10
-}
-
-fn newest_segment_version() -> u8 {
-    frieze_multilog::FORMAT_VERSION
 }
 
 impl Default for Settings {
@@ -236,7 +229,6 @@ impl Default for Settings {
             snapshots_per_user_max: 1000,
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
-            segment_version: newest_segment_version(),
             few_changes: few_changes(),
         }
     }

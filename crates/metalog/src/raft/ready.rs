@@ -113,8 +113,7 @@ impl Member {
                         }
                     }
                     Held::Unknown => {
-                        let what = "a committed entry was written by another version";
-                        return Err(Error::BadRecord { record: LogIndex(entry.index), what });
+                        return Err(Error::BadRecord { record: LogIndex(entry.index), what: record::OTHER_BUILD });
                     }
                 },
                 EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => changes.push(entry),

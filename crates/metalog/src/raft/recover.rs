@@ -196,7 +196,7 @@ impl Found {
         }
         let number = entry.index.0;
         let Some(mut record) = Record::decode(&entry.body) else {
-            self.wrong = Some(Error::BadRecord { record: entry.index, what: "it was written by another version" });
+            self.wrong = Some(Error::BadRecord { record: entry.index, what: record::OTHER_BUILD });
             return;
         };
         self.state.term = record.term;

@@ -31,6 +31,10 @@ impl Recovery<'_> {
                     self.report.free_shelves.push((key, Some("it is damaged")));
                     continue;
                 }
+                Err(Error::ShelfVersion { .. }) => {
+                    self.report.free_shelves.push((key, Some("another build of frieze wrote it")));
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             if !self.fits(&contents.facts, rest) {

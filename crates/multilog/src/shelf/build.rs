@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use frieze_base::{Fault, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
-use super::piece::{self, Form, Placed};
+use super::piece::{self, Placed};
 use super::{BLOCK_BYTES, Block, ChainTip, Contents, Facts, HEAD_BYTES, Head, Shelf, ShelfKey, ShelfSink};
 use crate::chains::{Discarded, is_discarded};
 use crate::entry::{Entries, Listed};
@@ -145,7 +145,6 @@ impl<'a> Writer<'a> {
         let bytes = contents.encode(&self.blocks, self.last_inode);
         let of = |facts: Option<&Facts>| facts.expect("a shelf has segments").header.id;
         let head = Head {
-            form: Form::Now,
             key: ShelfKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
             blocks_bytes: self.offset - HEAD_BYTES as u64,
             contents_bytes: bytes.len() as u64,
@@ -158,7 +157,6 @@ impl<'a> Writer<'a> {
         self.blocks.shrink_to_fit();
         Ok(Shelf {
             key: head.key,
-            form: Form::Now,
             segments: contents.facts.len(),
             records: head.records,
             last_inode: self.last_inode,

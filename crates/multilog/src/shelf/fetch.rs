@@ -4,7 +4,7 @@ use frieze_base::{FastMap, InodeId, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use super::merge::{file_at, pieces_of};
-use super::piece::{self, Form, Placed};
+use super::piece::{self, Placed};
 use super::{Block, Contents, Facts, Shelf, ShelfBuilder, ShelfKey};
 use crate::chains::is_discarded;
 use crate::index::{File, Place, Writer};
@@ -33,7 +33,6 @@ pub struct Fetch {
 #[derive(Debug)]
 struct Read {
     shelf: ShelfKey,
-    form: Form,
     block: Block,
 }
 
@@ -52,7 +51,7 @@ impl Fetch {
     /// # Panics
     /// If nothing was asked for.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let Read { shelf, form, block } = &self.reads[self.taken];
+        let Read { shelf, block } = &self.reads[self.taken];
         let damaged = || Error::DamagedShelf { shelf: *shelf };
         if bytes.len() != block.len as usize || crc32c(bytes) != block.crc {
             return Err(damaged());
@@ -68,7 +67,7 @@ impl Fetch {
                 let mut pieces = Vec::new();
                 pieces_of(&bytes[range], &mut pieces).ok_or_else(damaged)?;
                 for piece in pieces {
-                    piece::decode(inode, piece, *form, &mut self.records).ok_or_else(damaged)?;
+                    piece::decode(inode, piece, &mut self.records).ok_or_else(damaged)?;
                 }
             }
             break;
@@ -107,7 +106,7 @@ impl MultiLog {
     pub fn fetch(&self, inode: InodeId) -> Fetch {
         let reads = self.shelves.iter().filter_map(|shelf| {
             let at = shelf.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
-            (inode <= shelf.last_inode).then(|| Read { shelf: shelf.key, form: shelf.form, block: shelf.blocks[at] })
+            (inode <= shelf.last_inode).then(|| Read { shelf: shelf.key, block: shelf.blocks[at] })
         });
         let (reads, shelved, discards) = (reads.collect(), self.shelved, self.discards);
         let (records, numbers, file) = (Vec::new(), Vec::new(), File::default());

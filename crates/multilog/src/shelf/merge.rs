@@ -1,13 +1,12 @@
 //! Several shelves made one, and reading shelves file by file.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use frieze_base::{Fault, InodeId, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
 use super::build::Writer;
-use super::piece::{self, Form};
+use super::piece;
 use super::{BLOCK_BYTES, Block, ChainTip, Contents, HEAD_BYTES, Head, Shelf, ShelfKey, open};
 use crate::Error;
 use crate::chains::Discarded;
@@ -47,13 +46,12 @@ struct Input {
 /// Reads head and contents of a shelf.
 ///
 /// # Errors
-/// The source's; `DamagedShelf`.
+/// The source's; `DamagedShelf`; `ShelfVersion`.
 pub(crate) fn read_contents(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(Shelf, Contents), Error> {
-    let damaged = Error::DamagedShelf { shelf: key };
     let head = read_exactly(source, key, 0, HEAD_BYTES as u64)?;
-    let head = Head::decode(&head).filter(|head| head.key == key).ok_or_else(|| damaged.clone())?;
+    let head = Head::decode(key, &head)?;
     let contents = read_exactly(source, key, head.contents_at(), head.contents_bytes)?;
-    open(&head, &contents).ok_or(damaged)
+    open(&head, &contents).ok_or(Error::DamagedShelf { shelf: key })
 }
 
 /// Reads all of a shelf as a merge or a fetch would.
@@ -74,7 +72,7 @@ pub fn check_shelf(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(), Er
             pieces_of(&bytes[range], &mut pieces).ok_or_else(damaged)?;
             for piece in pieces {
                 records.clear();
-                piece::decode(inode, piece, shelf.form, &mut records).ok_or_else(damaged)?;
+                piece::decode(inode, piece, &mut records).ok_or_else(damaged)?;
             }
         }
     }
@@ -114,9 +112,8 @@ impl Merge {
         for &key in keys {
             let (shelf, mut own) = read_contents(source, key)?;
             own.leave_out(discarded);
-            // Renewed, a record takes up to five bytes more.
-            blocks_bytes += shelf.blocks_bytes + if shelf.form == Form::Fixed { 5 * shelf.records } else { 0 };
-            contents_bytes += shelf.contents_bytes + 8 * shelf.segments as u64;
+            blocks_bytes += shelf.blocks_bytes;
+            contents_bytes += shelf.contents_bytes;
             contents.facts.extend(own.facts);
             for (session, stamp) in own.sessions {
                 let newest = sessions.entry(session).or_insert(stamp);
@@ -160,20 +157,11 @@ impl Merge {
                 .iter_mut()
                 .filter(|input| input.next.as_ref().is_some_and(|next| next.0 == inode))
                 .collect();
-            let mut pieces: Vec<Cow<'_, [u8]>> = Vec::new();
+            let mut pieces: Vec<&[u8]> = Vec::new();
             for input in &holders {
                 let damaged = || Error::DamagedShelf { shelf: input.shelf.key };
-                let mut own = Vec::new();
-                pieces_of(input.next_bytes(), &mut own).ok_or_else(damaged)?;
-                match input.shelf.form {
-                    Form::Now => pieces.extend(own.into_iter().map(Cow::Borrowed)),
-                    Form::Fixed => {
-                        let renewed = own.into_iter().map(|piece| renew(inode, piece).map(Cow::Owned));
-                        pieces.extend(renewed.collect::<Option<Vec<_>>>().ok_or_else(damaged)?);
-                    }
-                }
+                pieces_of(input.next_bytes(), &mut pieces).ok_or_else(damaged)?;
             }
-            let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
             let joined = join(inode, &pieces);
             let written = match &joined {
                 Some(joined) => writer.add(inode, &[joined]),
@@ -188,15 +176,6 @@ impl Merge {
     }
 }
 
-/// A piece of an older shelf as it is written now.
-fn renew(inode: InodeId, piece: &[u8]) -> Option<Vec<u8>> {
-    let mut records = Vec::new();
-    piece::decode(inode, piece, Form::Fixed, &mut records)?;
-    let mut renewed = Vec::new();
-    piece::encode(records.iter(), &mut renewed);
-    Some(renewed)
-}
-
 /// Small pieces as one, where that is shorter.
 fn join(inode: InodeId, pieces: &[&[u8]]) -> Option<Vec<u8>> {
     let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -205,7 +184,7 @@ fn join(inode: InodeId, pieces: &[&[u8]]) -> Option<Vec<u8>> {
     }
     let mut records = Vec::new();
     for piece in pieces {
-        piece::decode(inode, piece, Form::Now, &mut records)?;
+        piece::decode(inode, piece, &mut records)?;
     }
     let mut joined = Vec::with_capacity(bytes);
     piece::encode(records.iter(), &mut joined);

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{
-    Damage, DamageKind, FIXED_HEADERS, FORMAT_VERSION, Grave, LogPosition, SEGMENT_HEADER_BYTES, SegmentBytes,
-    Settings, Unread,
-};
+use frieze_multilog::{Damage, DamageKind, Grave, LogPosition, SEGMENT_HEADER_BYTES, SegmentBytes, Unread};
 
 use crate::support::{BLOCK_BYTES, Device, settings, with_payload, write_of};
 
@@ -35,11 +32,11 @@ impl SegmentBytes for Bytes<'_> {
 
 /// Six records of five blocks, each of a file of its own; sealed or still open.
 fn device(sealed: bool) -> Device {
-    device_of(6, sealed, FORMAT_VERSION)
+    device_of(6, sealed)
 }
 
-fn device_of(records: u64, sealed: bool, version: u8) -> Device {
-    let mut device = Device::new(Settings { version, ..settings(64 << 10) });
+fn device_of(records: u64, sealed: bool) -> Device {
+    let mut device = Device::new(settings(64 << 10));
     for n in 1..=records {
         device.write(&[with_payload(write_of(n, 0, n * 10, 7, LEN))]);
     }
@@ -80,10 +77,8 @@ fn payload_at(device: &Device, n: u64) -> u64 {
 
 #[test]
 fn a_sound_segment_has_no_damage_open_or_sealed() {
-    for (sealed, version) in
-        [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)]
-    {
-        let device = device_of(6, sealed, version);
+    for sealed in [false, true] {
+        let device = device(sealed);
         assert_eq!(check_with(&device, &BTreeMap::new(), 0..0), (vec![], 6), "sealed: {sealed}");
         assert_eq!(device.log.content(SEGMENT).unwrap().is_sealed(), sealed);
         let (restarted, ..) = device.restarted();
@@ -93,10 +88,8 @@ fn a_sound_segment_has_no_damage_open_or_sealed() {
 
 #[test]
 fn every_flipped_byte_of_what_is_stored_is_found_where_it_is() {
-    for (sealed, version) in
-        [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)]
-    {
-        let mut device = device_of(6, sealed, version);
+    for sealed in [false, true] {
+        let mut device = device(sealed);
         let content = device.log.content(SEGMENT).unwrap();
         let bytes = content.bytes();
         let footer_at = device.log.sealed(SEGMENT).map_or(bytes, |sealed| sealed.footer_at);
@@ -135,28 +128,26 @@ fn damaged_bytes_are_named_by_record_and_block_and_neighbours_are_one() {
 #[test]
 fn without_its_footer_a_segment_is_checked_all_the_same_and_what_is_lost_is_told() {
     // Behind a head that is damaged, records can be told from the next one that is told alone: at most 16 KiB further.
-    for (version, next) in [(FORMAT_VERSION, 8), (FIXED_HEADERS, 3)] {
-        let mut device = device_of(20, true, version);
-        let bytes = device.log.content(SEGMENT).unwrap().bytes();
-        let [second, next_at, tenth] = [2, next, 10].map(|n| record_at(&device, n));
-        let payload = payload_at(&device, 10);
-        assert!(next_at - second <= (16 << 10) && tenth > next_at);
-        // The footer, the head of record 2, and a byte of record 10.
-        device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
-        device.files.of(SEGMENT)[second as usize + 7] ^= 1;
-        device.files.of(SEGMENT)[payload as usize] ^= 1;
-        let (found, records) = check_with(&device, &BTreeMap::new(), 0..0);
-        let told: Vec<_> = found.iter().map(|damage| (damage.kind, damage.at, damage.len)).collect();
-        assert_eq!(
-            told,
-            [
-                (DamageKind::Footer, bytes - 128, 128),
-                (DamageKind::Records, second, next_at - second),
-                (DamageKind::Data, payload, 512),
-            ]
-        );
-        assert_eq!(records, 20 - (next - 2));
-    }
+    let (mut device, next) = (device_of(20, true), 8);
+    let bytes = device.log.content(SEGMENT).unwrap().bytes();
+    let [second, next_at, tenth] = [2, next, 10].map(|n| record_at(&device, n));
+    let payload = payload_at(&device, 10);
+    assert!(next_at - second <= (16 << 10) && tenth > next_at);
+    // The footer, the head of record 2, and a byte of record 10.
+    device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
+    device.files.of(SEGMENT)[second as usize + 7] ^= 1;
+    device.files.of(SEGMENT)[payload as usize] ^= 1;
+    let (found, records) = check_with(&device, &BTreeMap::new(), 0..0);
+    let told: Vec<_> = found.iter().map(|damage| (damage.kind, damage.at, damage.len)).collect();
+    assert_eq!(
+        told,
+        [
+            (DamageKind::Footer, bytes - 128, 128),
+            (DamageKind::Records, second, next_at - second),
+            (DamageKind::Data, payload, 512),
+        ]
+    );
+    assert_eq!(records, 20 - (next - 2));
 }
 
 #[test]

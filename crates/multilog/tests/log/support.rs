@@ -13,7 +13,7 @@ use frieze_multilog::{
 pub(crate) const BLOCK_BYTES: u32 = 512;
 
 pub(crate) fn settings(segment_bytes: u64) -> Settings {
-    Settings { segment_bytes, block_bytes: BLOCK_BYTES, seed: 0x5eed, ..Settings::default() }
+    Settings { segment_bytes, block_bytes: BLOCK_BYTES, seed: 0x5eed }
 }
 
 /// The files of a device.

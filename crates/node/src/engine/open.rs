@@ -53,7 +53,6 @@ impl Engine {
         };
         let log_settings = frieze_multilog::Settings {
             segment_bytes: identity.segment_bytes,
-            version: settings.segment_version,
             seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
             ..frieze_multilog::Settings::default()
         };
