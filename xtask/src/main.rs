@@ -1,11 +1,14 @@
-//! The project's own chores: `cargo xtask deps`, `cargo xtask tidy` and `cargo xtask sim`.
+//! The project's own chores: `cargo xtask deps`, `tidy`, `house` and `sim`.
 //!
-//! Guarantees: `deps` and `tidy` only read; what they find is printed one a line, with the file where there is one; the exit code is 1
-//! if there is anything.
+//! Guarantees: `deps`, `tidy` and `house` only read; what they find is printed one a line, with the file where there is one; the exit
+//! code is 1 if there is anything.
 //! Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
 
 mod arms;
 mod deps;
+mod files;
+mod house;
+mod rooms;
 mod sim;
 mod tidy;
 
@@ -16,7 +19,8 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   deps   check that every arrow between crates points the allowed way, and draw them
-  tidy   check the rules of the house that no compiler knows
+  tidy   check the rules of the house that no compiler knows, its ratchets among them
+  house  count what the ratchets hold, crate by crate; `house CRATE` lists every place in it
   sim    run simulations: `sim one_server --seed 0x5eed --count 100`, `sim list`; with --coverage it tells which arms
          of the cores' matches they did not come to (needs `rustup component add llvm-tools`)";
 
@@ -25,6 +29,7 @@ fn main() -> ExitCode {
     let found = match command.as_deref() {
         Some("deps") => deps::run(&root()),
         Some("tidy") => tidy::run(&root()),
+        Some("house") => house::print(&root(), std::env::args().nth(2).as_deref()),
         Some("sim") => return sim::run(&root(), std::env::args().skip(2)),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");

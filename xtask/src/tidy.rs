@@ -9,11 +9,14 @@
 //! | no `unwrap()` | Rust outside tests |
 //! | no `sleep` | Rust tests |
 //! | a description | every package |
+//! | the ratchets of [`crate::house`] | the workspace |
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use cargo_metadata::MetadataCommand;
+
+use crate::files;
 
 /// Lines of a Rust file beyond which it has to say that it is one idea.
 const LINES_MAX: usize = 1000;
@@ -25,11 +28,6 @@ const UNWRAP: &str = concat!(".unw", "rap()");
 const SLEEP: &str = concat!("sl", "eep");
 /// Where paths of somebody's own machine begin.
 const OWN_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
-/// Folders that hold nothing of ours.
-const SKIPPED: &[&str] = &[".git", "target", "node_modules", "proptest-regressions"];
-/// Files that hold text, by the end of their name.
-const TEXT: &[&str] =
-    &["rs", "md", "toml", "txt", "sh", "py", "yml", "yaml", "json", "html", "css", "js", "Makefile", "run"];
 
 /// A file as the rules see it.
 struct File<'a> {
@@ -41,7 +39,7 @@ struct File<'a> {
 /// Checks the workspace at `root`. Returns what is wrong, a line each.
 pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut paths = Vec::new();
-    collect(root, &mut paths)?;
+    files::collect(root, &mut paths)?;
     paths.sort();
     let mut wrong = Vec::new();
     let mut files = 0;
@@ -52,25 +50,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
         files += 1;
     }
     wrong.extend(descriptions(root)?);
+    wrong.extend(crate::house::check(root)?);
     println!("{files} files read");
     Ok(wrong)
-}
-
-/// Text files below `folder`.
-fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    for entry in std::fs::read_dir(folder).with_context(|| format!("{} cannot be listed", folder.display()))? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if SKIPPED.contains(&name.as_str()) {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            collect(&entry.path(), into)?;
-        } else if TEXT.contains(&name.rsplit('.').next().unwrap_or_default()) {
-            into.push(entry.path());
-        }
-    }
-    Ok(())
 }
 
 fn check(file: &File<'_>) -> Vec<String> {
@@ -243,7 +225,7 @@ mod tests {
     #[test]
     fn the_workspace_is_walked_and_its_packages_are_described() {
         let mut paths = Vec::new();
-        collect(&crate::root(), &mut paths).expect("the workspace can be listed");
+        files::collect(&crate::root(), &mut paths).expect("the workspace can be listed");
         assert!(paths.iter().any(|path| path.ends_with("xtask/src/tidy.rs")));
         assert!(paths.iter().any(|path| path.ends_with("Makefile")));
         assert!(!paths.iter().any(|path| path.iter().any(|part| part == "target")));

@@ -1,0 +1,326 @@
+//! `cargo xtask house`: what the ratchets of the house count, crate by crate.
+//!
+//! Guarantees: `tidy` fails if one of [`RATCHETS`] is passed. A ratchet only tightens: whoever loosens one changes its line here.
+//! Leaves to others: the rules that hold for each line (`tidy`), arrows between crates (`deps`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use syn::visit::Visit;
+
+use crate::rooms::{self, Crate};
+
+/// The most that is allowed of each count.
+pub(crate) struct Ratchets {
+    /// Lines of `crates/node` without tests.
+    pub(crate) node_lines: usize,
+    /// Lines of the largest crate of the server without tests.
+    pub(crate) server_crate_lines: usize,
+    /// Modules of the largest ring inside one crate.
+    pub(crate) ring: usize,
+    /// Types that share their name with another type of the workspace.
+    pub(crate) shared_names: usize,
+    /// Comment lines with a word of [`RIDDLES`].
+    pub(crate) riddles: usize,
+    /// Lines over [`COLUMNS_MAX`] in Rust sources.
+    pub(crate) wide_source: usize,
+    /// Lines over [`COLUMNS_MAX`] in documents, tables and links apart.
+    pub(crate) wide_docs: usize,
+    /// Files over [`FILE_LINES_MAX`] lines without tests, [`LONG_FILES`] apart.
+    pub(crate) long_files: usize,
+}
+
+pub(crate) const RATCHETS: Ratchets = Ratchets {
+    node_lines: 39_158,
+    server_crate_lines: 39_158,
+    ring: 62,
+    shared_names: 878,
+    riddles: 1641,
+    wide_source: 2183,
+    wide_docs: 2245,
+    long_files: 20,
+};
+
+/// Lines of a file without tests beyond which it is split.
+pub(crate) const FILE_LINES_MAX: usize = 600;
+/// Files that a library forces to be one table.
+pub(crate) const LONG_FILES: &[&str] = &["crates/fuse/src/kernel.rs"];
+/// The formatter's width.
+const COLUMNS_MAX: usize = 120;
+/// Subjects that name no thing.
+const RIDDLES: &[&str] = &["who", "whoever", "whom", "nobody", "somebody"];
+/// Crates that a server is built of.
+const SERVER: &[&str] = &["node", "service", "storage", "replication", "metadata", "coherence", "net", "disk"];
+
+/// Counts of one crate, or of a folder of documents.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) lines: usize,
+    pub(crate) rings: Vec<Vec<String>>,
+    pub(crate) arrows: Vec<String>,
+    /// Types, and the file of each.
+    types: Vec<(String, String)>,
+    pub(crate) riddles: Vec<String>,
+    pub(crate) wide: Vec<String>,
+    pub(crate) long: Vec<String>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub(crate) struct House {
+    pub(crate) rooms: BTreeMap<String, Room>,
+    pub(crate) docs_wide: Vec<String>,
+    /// Names of more than one type, with the files of each.
+    pub(crate) shared: BTreeMap<String, Vec<String>>,
+}
+
+impl House {
+    pub(crate) fn read(root: &Path) -> Result<House> {
+        let mut house = House::default();
+        let mut folders = vec![("xtask".to_owned(), root.join("xtask"))];
+        for folder in ["crates", "examples"] {
+            for entry in fs::read_dir(root.join(folder))? {
+                let path = entry?.path();
+                if path.join("Cargo.toml").exists() {
+                    folders.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path));
+                }
+            }
+        }
+        for (name, folder) in folders {
+            house.rooms.insert(name, room(root, &folder)?);
+        }
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for room in house.rooms.values() {
+            for (name, file) in &room.types {
+                names.entry(name.clone()).or_default().push(file.clone());
+            }
+        }
+        names.retain(|_, files| files.len() > 1);
+        house.shared = names;
+        let mut documents = Vec::new();
+        crate::files::collect(root, &mut documents)?;
+        for path in documents.iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
+            let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+            house.docs_wide.extend(wide_in_document(&name, &fs::read_to_string(path)?));
+        }
+        Ok(house)
+    }
+
+    fn shared_count(&self) -> usize {
+        self.shared.values().map(Vec::len).sum()
+    }
+
+    /// Each count beside what is allowed.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, usize, usize)> {
+        let sum = |count: fn(&Room) -> usize| self.rooms.values().map(count).sum::<usize>();
+        let lines = |name: &&str| self.rooms.get(*name).map_or(0, |room| room.lines);
+        let ring = self.rooms.values().flat_map(|room| &room.rings).map(Vec::len).max().unwrap_or(0);
+        vec![
+            ("source lines of crates/node without tests", lines(&"node"), RATCHETS.node_lines),
+            (
+                "source lines of the largest crate of the server",
+                SERVER.iter().map(lines).max().unwrap_or(0),
+                RATCHETS.server_crate_lines,
+            ),
+            ("modules of the largest ring inside one crate", ring, RATCHETS.ring),
+            ("types that share their name with another", self.shared_count(), RATCHETS.shared_names),
+            (
+                "comment lines with who, whoever, whom, nobody, somebody",
+                sum(|room| room.riddles.len()),
+                RATCHETS.riddles,
+            ),
+            ("source lines over 120 columns", sum(|room| room.wide.len()), RATCHETS.wide_source),
+            ("lines of documents over 120 columns", self.docs_wide.len(), RATCHETS.wide_docs),
+            ("files over 600 lines without tests", sum(|room| room.long.len()), RATCHETS.long_files),
+        ]
+    }
+}
+
+/// What passes a ratchet, a line each.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let house = House::read(root)?;
+    let passed = house.counts().into_iter().filter(|(_, count, most)| count > most);
+    let said =
+        passed.map(|(what, count, most)| format!("{what}: {count}, at most {most} (`cargo xtask house` lists them)"));
+    Ok(said.collect())
+}
+
+/// Prints the counts; with the name of a crate, every place that counts there.
+pub(crate) fn print(root: &Path, only: Option<&str>) -> Result<Vec<String>> {
+    let house = House::read(root)?;
+    if let Some(only) = only {
+        let Some(room) = house.rooms.get(only) else {
+            return Ok(vec![format!("{only} is no crate: name one of {:?}", house.rooms.keys().collect::<Vec<_>>())]);
+        };
+        for line in room.riddles.iter().chain(&room.wide).chain(&room.long) {
+            println!("{line}");
+        }
+        for ring in &room.rings {
+            println!("ring of {}: {}", ring.len(), ring.join(" "));
+        }
+        for arrow in &room.arrows {
+            println!("  {arrow}");
+        }
+        let own: BTreeSet<&String> = room.types.iter().map(|(name, _)| name).collect();
+        for (name, files) in house.shared.iter().filter(|(name, _)| own.contains(name)) {
+            println!("type {name}: {}", files.join(" "));
+        }
+        return Ok(Vec::new());
+    }
+    println!(
+        "{:12} {:>7} {:>6} {:>7} {:>8} {:>5} {:>5}",
+        "crate", "lines", "ring", "shared", "who etc", "wide", "long"
+    );
+    for (name, room) in &house.rooms {
+        let ring = room.rings.first().map_or(0, Vec::len);
+        let shared = room.types.iter().filter(|(name, _)| house.shared.contains_key(name)).count();
+        let (riddles, wide, long) = (room.riddles.len(), room.wide.len(), room.long.len());
+        println!("{name:12} {:>7} {ring:>6} {shared:>7} {riddles:>8} {wide:>5} {long:>5}", room.lines);
+    }
+    let types: usize = house.rooms.values().map(|room| room.types.len()).sum();
+    println!("\n{types} types");
+    for (what, count, most) in house.counts() {
+        let most = if most == usize::MAX { "-".to_owned() } else { most.to_string() };
+        println!("{count:>7} of at most {most:>6}: {what}");
+    }
+    Ok(Vec::new())
+}
+
+/// Counts what lies in the crate at `folder`.
+fn room(root: &Path, folder: &Path) -> Result<Room> {
+    let name_of = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
+    let mut room = Room::default();
+    for (_, path) in rooms::sources(folder)? {
+        let text = fs::read_to_string(&path)?;
+        let lines = lines_without_tests(&text);
+        room.lines += lines;
+        let name = name_of(&path);
+        if lines > FILE_LINES_MAX && !LONG_FILES.contains(&name.as_str()) {
+            room.long.push(format!("{name}: {lines} lines"));
+        }
+        let mut types = Types::default();
+        types.visit_file(&syn::parse_file(&text)?);
+        room.types.extend(types.names.into_iter().map(|found| (found, name.clone())));
+    }
+    let read = Crate::read(folder)?;
+    room.rings = read.rings();
+    room.arrows = room.rings.iter().flat_map(|ring| read.arrows_of(ring)).collect();
+    let mut all = Vec::new();
+    crate::files::collect(folder, &mut all)?;
+    all.sort();
+    for path in all.iter().filter(|path| path.extension().is_some_and(|end| end == "rs")) {
+        let (name, text) = (name_of(path), fs::read_to_string(path)?);
+        for (number, line) in text.lines().enumerate() {
+            let at = format!("{name}:{}", number + 1);
+            if line.trim_start().starts_with("//") && has_riddle(line) {
+                room.riddles.push(format!("{at}: {}", line.trim()));
+            }
+            if line.chars().count() > COLUMNS_MAX && !is_table_or_link(line) {
+                room.wide.push(format!("{at}: {} columns", line.chars().count()));
+            }
+        }
+    }
+    Ok(room)
+}
+
+/// Lines of a source, those of its test module left out.
+fn lines_without_tests(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().collect();
+    let module = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod "));
+    match module {
+        Some(at) if lines[at + 1].ends_with('{') => at,
+        _ => lines.len(),
+    }
+}
+
+fn has_riddle(line: &str) -> bool {
+    let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.into_iter().any(|word| RIDDLES.contains(&word.to_lowercase().as_str()))
+}
+
+/// True if a line is a row of a table, or cannot be broken because of an address.
+fn is_table_or_link(line: &str) -> bool {
+    let text = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+    text.starts_with('|') || line.contains("](") || line.contains("://")
+}
+
+/// Lines of a document that are too wide, code blocks included.
+fn wide_in_document(name: &str, text: &str) -> Vec<String> {
+    let wide =
+        text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS_MAX && !is_table_or_link(line));
+    wide.map(|(number, line)| format!("{name}:{}: {} columns", number + 1, line.chars().count())).collect()
+}
+
+/// Names of the types of one file, tests left out.
+#[derive(Default)]
+struct Types {
+    names: Vec<String>,
+}
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !rooms::is_test(&item.attrs) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        if !rooms::is_test(&item.attrs) {
+            self.names.push(item.ident.to_string());
+        }
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        if !rooms::is_test(&item.attrs) {
+            self.names.push(item.ident.to_string());
+        }
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        if !rooms::is_test(&item.attrs) {
+            self.names.push(item.ident.to_string());
+        }
+    }
+
+    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
+        if !rooms::is_test(&item.attrs) {
+            self.names.push(item.ident.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_riddle_is_a_word() {
+        assert!(has_riddle("/// Whoever asks"));
+        assert!(has_riddle("// told by nobody."));
+        assert!(!has_riddle("/// the whole `whoami`"));
+    }
+
+    #[test]
+    fn tables_and_links_may_be_wide() {
+        let long = "x".repeat(COLUMNS_MAX);
+        assert_eq!(wide_in_document("a.md", &format!("{long}\nx{long}\n")), ["a.md:2: 121 columns"]);
+        assert!(wide_in_document("a.md", &format!("| {long} |\n[a]({long})\nhttps://a/{long}\n")).is_empty());
+        assert!(is_table_or_link(&format!("    //! | {long} |")));
+    }
+
+    #[test]
+    fn a_test_module_is_no_line_of_source() {
+        assert_eq!(lines_without_tests("a\nb\n#[cfg(test)]\nmod tests {\n}\n"), 2);
+        assert_eq!(lines_without_tests("a\n#[cfg(test)]\nmod tests;\nb\n"), 4);
+    }
+
+    #[test]
+    fn types_of_tests_do_not_count() {
+        let mut types = Types::default();
+        let text = "struct A; enum B {} trait C {} type D = A; #[cfg(test)] struct E; #[cfg(test)] mod t { struct F; }";
+        types.visit_file(&syn::parse_file(text).expect("it is Rust"));
+        assert_eq!(types.names, ["A", "B", "C", "D"]);
+    }
+}
