@@ -15,61 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainId, InodeId, SegmentId};
 
+use crate::discarded::{Discarded, is_discarded, sorted};
 use crate::entry::Entries;
+use crate::header::LogPosition;
 use crate::log::MultiLog;
+use crate::numbers::{Numbers, note};
+use crate::plan::Stored;
+use crate::record::{RecordKind, RecordMeta};
 use crate::segment::{Segment, SegmentState};
-use crate::{LogPosition, RecordKind, RecordMeta, Stored};
-
-/// Records of a chain that are not the chain's: it took another way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Discarded {
-    /// The chain.
-    pub chain: ChainId,
-    /// Number of the last record that stays.
-    pub after: u64,
-    /// Those that begin before this place; what comes later with these numbers is the chain's. All before it was durable when they
-    /// were discarded, so that nothing else can come to lie there.
-    pub before: LogPosition,
-}
-
-impl Discarded {
-    fn holds(&self, meta: &RecordMeta, at: LogPosition) -> bool {
-        meta.chain == self.chain && meta.n > self.after && at < self.before
-    }
-}
-
-/// True if a record that begins at `at` was discarded. What was discarded is sorted by chain.
-pub(crate) fn is_discarded(discarded: &[Discarded], meta: &RecordMeta, at: LogPosition) -> bool {
-    of_chain(discarded, meta.chain).any(|one| one.holds(meta, at))
-}
-
-/// What was discarded of a chain.
-pub(crate) fn of_chain(discarded: &[Discarded], chain: ChainId) -> impl Iterator<Item = &Discarded> {
-    let from = discarded.partition_point(|one| one.chain < chain);
-    discarded[from..].iter().take_while(move |one| one.chain == chain)
-}
-
-/// Sorted by chain, as [`is_discarded`] needs it.
-pub(crate) fn sorted(mut discarded: Vec<Discarded>) -> Vec<Discarded> {
-    discarded.sort_by_key(|one| one.chain);
-    discarded
-}
-
-/// Which numbers of a chain a segment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers {
-    chain: ChainId,
-    first: u64,
-    last: u64,
-}
-
-/// Notes a record among those of its segment.
-pub(crate) fn note(numbers: &mut Vec<Numbers>, meta: &RecordMeta) {
-    match numbers.iter_mut().find(|known| known.chain == meta.chain) {
-        Some(known) => (known.first, known.last) = (known.first.min(meta.n), known.last.max(meta.n)),
-        None => numbers.push(Numbers { chain: meta.chain, first: meta.n, last: meta.n }),
-    }
-}
 
 /// A record as its chain knows it, and where its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]

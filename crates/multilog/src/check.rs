@@ -14,11 +14,13 @@ use std::collections::BTreeMap;
 use frieze_base::{Crc, Fault, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::chains::{Discarded, is_discarded};
+use crate::discarded::{Discarded, is_discarded};
 use crate::entry::{self, Cursor, ENTRY_BYTES_MAX, Entries, Found, Head, Listed, RECORD_HEAD_BYTES_MAX};
+use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::MultiLog;
-use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentState, TRAILER_BYTES, Trailer};
-use crate::{LogPosition, RecordMeta};
+use crate::record::RecordMeta;
+use crate::segment::{Segment, SegmentState};
+use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// What the log says that a segment holds.
 #[derive(Clone, Debug)]

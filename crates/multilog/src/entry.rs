@@ -39,8 +39,8 @@
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc, InodeId, Seq, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
 
+use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::record::{FULL_BYTES, blocks, in_full};
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::varint::{Bytes, put, put_difference, take, take_difference};
 use crate::{RecordKind, RecordMeta};
 

@@ -2,7 +2,7 @@
 
 use frieze_base::{ErrorKind, Fault, Reason, SegmentId};
 
-use crate::ShelfKey;
+use crate::shelf::ShelfKey;
 
 /// The log could not be recovered. Damage to single records or segments is no error: it is in the report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -48,43 +48,17 @@
 //! Log-structured stores that materialise a page when its chain of deltas grows (Bw-tree, Levandoski et al., 2013;
 //! Umbra's and SQL Server's page versions); ours are made for old states too, since those are read as well.
 
+mod key;
 mod set;
 
 use frieze_base::{ChunkId, Crc, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
+pub(crate) use key::Digest;
+pub use key::{ImageKey, ImagePlace, MadeOf};
 pub use set::Images;
 
 use crate::record::{long, word};
-
-/// Which page an image is of, and as of when: stamp of the newest record in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ImageKey {
-    /// The chunk.
-    pub chunk: ChunkId,
-    /// Which 64 KiB of it.
-    pub page: u32,
-    /// Stamp of the newest record that the image shows.
-    pub stamp: Hlc,
-}
-
-/// Where an image lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ImagePlace {
-    /// Number of the file.
-    pub file: u32,
-    /// Which slot of it.
-    pub slot: u32,
-}
-
-/// What an image was made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MadeOf {
-    /// Tells the page's fragments from any others.
-    pub digest: u64,
-    /// Tells which of them are left out, 0 for none.
-    pub left_out: u32,
-}
 
 /// An image file, as its head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,25 +184,6 @@ impl ImageFile {
         crc.update(&slot.to_le_bytes());
         crc.update(&entry[..60]);
         crc.value()
-    }
-}
-
-/// Tells one list of fragments from another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Digest(u64);
-
-impl Digest {
-    pub(crate) fn new() -> Digest {
-        Digest(0)
-    }
-
-    pub(crate) fn add(&mut self, value: u64) {
-        let mixed = (self.0.rotate_left(29) ^ value).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-
-    pub(crate) fn value(self) -> u64 {
-        self.0
     }
 }
 

@@ -3,11 +3,10 @@
 use frieze_base::{ByteRange, ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
-use crate::Piece;
 use crate::image::{ImageKey, Images, MadeOf};
 use crate::index::{Crowded, Looked, Looking, PAGE_BYTES, Through};
 use crate::log::MultiLog;
-use crate::plan::Planner;
+use crate::plan::{Piece, Planner};
 
 /// What an image to be made consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]

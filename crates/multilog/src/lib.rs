@@ -20,33 +20,41 @@
 //! pages and builds a past state from the log when first asked; we index extents and keep bounded leaves, so the first
 //! read of a past state is as fast as the second (see the `index` module).
 
-mod bury;
 mod chains;
 mod check;
+mod dead;
+mod discarded;
 mod entry;
 mod error;
+mod gc;
+mod header;
 pub mod image;
 mod imaging;
 mod index;
 mod log;
+mod numbers;
 mod plan;
 mod record;
 mod recover;
 mod segment;
 mod shelf;
+mod slim;
+mod trailer;
 mod varint;
 
-pub use bury::{Grave, Lost, Sealed};
-pub use chains::{Discarded, Numbered};
+pub use chains::Numbered;
 pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};
+pub use dead::{Grave, Lost, Sealed};
+pub use discarded::Discarded;
 pub use entry::RECORD_MARK_BYTES;
 pub use error::Error;
+pub use header::{FORMAT_VERSION, LogPosition, SEGMENT_HEADER_BYTES};
 pub use image::{ImageKey, ImagePlace, Images, MadeOf};
 pub use imaging::PlannedImage;
-pub use index::{Crowded, Looked, Looking, Thin, UserCut};
-pub use log::{ChainState, MultiLog, Settings, Stats, Tail};
+pub use index::{Crowded, Looked, Looking, Tail, Thin, UserCut};
+pub use log::{ChainState, MultiLog, Settings, Stats};
 pub use plan::{Fetched, Imaged, Piece, Source, Stored};
 pub use record::{RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, Cut, CutReason, Recovered, Report, SegmentKey, SegmentSource};
-pub use segment::{FORMAT_VERSION, LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};
+pub use segment::{NewSegment, Placed, Seal, Spot};
 pub use shelf::{ChainTip, Fetch, Merge, Shelf, ShelfBuilder, ShelfKey, ShelfSink, ShelfSource, check_shelf};

@@ -6,14 +6,16 @@ use std::ops::RangeInclusive;
 use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::bury::Gone;
-use crate::chains::{self, Discarded};
+use crate::dead::Gone;
+use crate::discarded::Discarded;
 use crate::entry::{self, Entry, Span};
-use crate::index::{File, Place, Touched, Writer, Writers};
-use crate::plan::Planner;
-use crate::record;
-use crate::segment::{self, Link, NewSegment, Segment, SegmentHeader, SegmentState};
-use crate::{LogPosition, Piece, Placed, RecordMeta, Seal, Shelf, Spot, UserCut};
+use crate::header::{self, Link, LogPosition, SegmentHeader};
+use crate::index::{File, Place, Tail, Touched, UserCut, Writer, Writers};
+use crate::numbers;
+use crate::plan::{Piece, Planner};
+use crate::record::{self, RecordMeta};
+use crate::segment::{NewSegment, Placed, Seal, Segment, SegmentState, Spot};
+use crate::shelf::Shelf;
 
 /// How a log is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +42,6 @@ pub struct ChainState {
     pub n: u64,
     /// Largest stamp.
     pub stamp: Hlc,
-}
-
-/// How far an interval's records reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tail {
-    /// The last chunk that a write of the interval reached, and the largest end of such a write in it, in bytes.
-    pub highest: Option<(u32, u32)>,
-    /// Stamp of the newest record of the interval, punches included.
-    pub newest: Option<Hlc>,
 }
 
 /// Sizes of a log.
@@ -120,9 +113,9 @@ impl MultiLog {
     /// # Panics
     /// If the settings cannot hold a record: they are checked where they are read.
     pub fn new(settings: Settings) -> MultiLog {
-        let lengths = segment::SEGMENT_BYTES_MIN..=segment::SEGMENT_BYTES_MAX;
+        let lengths = header::SEGMENT_BYTES_MIN..=header::SEGMENT_BYTES_MAX;
         assert!(lengths.contains(&settings.segment_bytes), "segments of {} bytes", settings.segment_bytes);
-        assert!(settings.block_bytes >= segment::BLOCK_BYTES_MIN, "blocks of {} bytes", settings.block_bytes);
+        assert!(settings.block_bytes >= header::BLOCK_BYTES_MIN, "blocks of {} bytes", settings.block_bytes);
         MultiLog {
             settings,
             segments: Vec::new(),
@@ -469,7 +462,7 @@ impl MultiLog {
         self.log_bytes += end - start;
         segment.add(meta, entry);
         if let Some(numbers) = &mut segment.numbers {
-            chains::note(numbers, meta);
+            numbers::note(numbers, meta);
         }
         self.tip = segment.link();
         self.records += 1;

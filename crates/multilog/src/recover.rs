@@ -17,47 +17,23 @@
 
 mod read;
 mod shelved;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_base::{Fault, Reason, SegmentId, crc32c};
+use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::chains::{Discarded, is_discarded, sorted};
+use crate::discarded::{is_discarded, sorted};
 use crate::entry::{Entries, Entry};
+use crate::error::Error;
+use crate::header::{FORMAT_VERSION, LogPosition, NoHeader};
 use crate::log::{MultiLog, Settings};
-use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState};
-use crate::{ChainTip, Error, LogPosition, RecordMeta, ShelfKey};
+use crate::record::RecordMeta;
+use crate::segment::{Segment, SegmentState};
+use crate::shelf::{ChainTip, ShelfKey};
 use read::{Candidate, Next, Read, Reader};
-
-/// The driver's name of a segment file, such as the number in the file's name. Not the segment id: files are recycled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SegmentKey(pub u64);
-
-/// The segment files as the driver can read them.
-pub trait SegmentSource {
-    /// Every segment file and its length in bytes, in any order.
-    fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault>;
-
-    /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
-    fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
-
-    /// Records that their chains do not have: they are passed over. None where nothing was discarded.
-    fn discarded(&mut self) -> Vec<Discarded> {
-        Vec::new()
-    }
-
-    /// Every shelf file, in any order. None without more ado: segments are enough.
-    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
-        Ok(Vec::new())
-    }
-
-    /// Reads a shelf file as [`SegmentSource::read`] reads a segment.
-    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let _ = (offset, into);
-        Err(Fault::new(Reason::NotFound, format!("there is no shelf {key}")))
-    }
-}
+pub use source::{SegmentKey, SegmentSource};
 
 /// What recovery shows its driver, in this order.
 #[derive(Clone, Copy, Debug)]

@@ -1,61 +1,16 @@
-//! Segments: header, footer, and where a record goes.
+//! Segments in memory: where a record goes, and which footer is due.
 //!
-//! A segment is a file of fixed length: header, records one after the other, free space, footer. The header, 64 bytes,
-//! little-endian:
-//!
-//! | offset | bytes | field |
-//! |---|---|---|
-//! | 0 | 4 | magic `FRZS` |
-//! | 4 | 1 | format version, 1 |
-//! | 5 | 3 | reserved, 0 |
-//! | 8 | 8 | segment id: rises with each use of a file |
-//! | 16 | 8 | tag: nobody who writes files can guess it |
-//! | 24 | 8 | length of the segment |
-//! | 32 | 8 | id of the segment before it in the log, 0 for the first |
-//! | 40 | 8 | end of that segment's last record |
-//! | 48 | 8 | stamp of that record |
-//! | 56 | 4 | bytes in a block of the records |
-//! | 60 | 4 | CRC32C of bytes 0..60 |
-//!
-//! The footer is written once the segment is full *and durable*, or earlier as a checkpoint of the records that are
-//! durable by then: it vouches for those and for the segments before. It holds each record's entry ([`crate::entry`])
-//! in order, then the trailer, the segment's last 128 bytes. Room for
-//! it is kept free as records are placed.
-//!
-//! | offset | bytes | field |
-//! |---|---|---|
-//! | 0 | 64 | the segment's header again: a damaged one is replaced by it |
-//! | 64 | 4 | magic `FRZF` |
-//! | 68 | 4 | CRC32C of the entries in the footer |
-//! | 72 | 8 | end of the last record in the footer |
-//! | 80 | 8 | number of records in the footer |
-//! | 88 | 8 | stamp of the last record in the footer |
-//! | 96 | 1 | 1 if no record will follow those of the footer |
-//! | 97 | 7 | reserved, 0 |
-//! | 104 | 8 | length of the entries |
-//! | 112 | 12 | reserved, 0 |
-//! | 124 | 4 | CRC32C of bytes 0..124 |
+//! Leaves to others: the bytes of headers (`header`) and footers (`trailer`).
 
 use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::RecordMeta;
-use crate::chains::Numbers;
 use crate::entry::{Cursor, Entries, Entry, Span};
-use crate::index::reserve_slim;
-use crate::record::{long, word};
-
-/// Length of a segment's header in bytes; the first record follows it.
-pub const SEGMENT_HEADER_BYTES: usize = 64;
-
-/// A position in the log: the end of a record. Positions of one log compare as the records were written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogPosition {
-    /// The segment.
-    pub segment: SegmentId,
-    /// Bytes from its start.
-    pub offset: u64,
-}
+use crate::header::{Link, LogPosition, SegmentHeader};
+use crate::numbers::Numbers;
+use crate::slim::reserve_slim;
+use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// Where one record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,135 +64,6 @@ pub struct Seal {
     pub offset: u64,
     /// Its bytes; they end where the segment ends.
     pub footer: Vec<u8>,
-}
-
-/// How one segment follows another: which, where it ended, and the stamp of the last record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) end: LogPosition,
-    pub(crate) stamp: Hlc,
-}
-
-/// A segment's header as decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SegmentHeader {
-    pub(crate) id: SegmentId,
-    pub(crate) tag: u64,
-    pub(crate) bytes: u64,
-    pub(crate) previous: Link,
-    pub(crate) block_bytes: u32,
-}
-
-/// Why bytes are no segment header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoHeader {
-    /// Nothing was ever written there.
-    Blank,
-    /// Something else, or a damaged header.
-    Unreadable,
-    /// A sound header of another format version.
-    WrongVersion { segment: SegmentId, found: u8 },
-}
-
-impl SegmentHeader {
-    pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
-        let mut bytes = [0u8; SEGMENT_HEADER_BYTES];
-        bytes[0..4].copy_from_slice(&HEADER_MAGIC);
-        bytes[4] = FORMAT_VERSION;
-        bytes[8..16].copy_from_slice(&self.id.0.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.tag.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.previous.end.segment.0.to_le_bytes());
-        bytes[40..48].copy_from_slice(&self.previous.end.offset.to_le_bytes());
-        bytes[48..56].copy_from_slice(&self.previous.stamp.0.to_le_bytes());
-        bytes[56..60].copy_from_slice(&self.block_bytes.to_le_bytes());
-        let crc = crc32c(&bytes[..60]);
-        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
-        bytes
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, NoHeader> {
-        if bytes.iter().all(|&byte| byte == 0) {
-            return Err(NoHeader::Blank);
-        }
-        if bytes.len() < SEGMENT_HEADER_BYTES || bytes[0..4] != HEADER_MAGIC || crc32c(&bytes[..60]) != word(bytes, 60)
-        {
-            return Err(NoHeader::Unreadable);
-        }
-        let id = SegmentId(long(bytes, 8));
-        if bytes[4] != FORMAT_VERSION {
-            return Err(NoHeader::WrongVersion { segment: id, found: bytes[4] });
-        }
-        let header = SegmentHeader {
-            id,
-            tag: long(bytes, 16),
-            bytes: long(bytes, 24),
-            previous: Link {
-                end: LogPosition { segment: SegmentId(long(bytes, 32)), offset: long(bytes, 40) },
-                stamp: Hlc(long(bytes, 48)),
-            },
-            block_bytes: word(bytes, 56),
-        };
-        let sound = header.previous.end.segment < id
-            && header.block_bytes >= BLOCK_BYTES_MIN
-            && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&header.bytes);
-        if sound { Ok(header) } else { Err(NoHeader::Unreadable) }
-    }
-}
-
-/// A footer's trailer as decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trailer {
-    pub(crate) header: SegmentHeader,
-    pub(crate) entries_crc: u32,
-    pub(crate) entries_bytes: u64,
-    pub(crate) end: u64,
-    pub(crate) records: u64,
-    pub(crate) stamp: Hlc,
-    /// The last footer of the segment.
-    pub(crate) closed: bool,
-}
-
-impl Trailer {
-    pub(crate) fn encode(&self) -> [u8; TRAILER_BYTES] {
-        let mut bytes = [0u8; TRAILER_BYTES];
-        bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&self.header.encode());
-        bytes[64..68].copy_from_slice(&TRAILER_MAGIC);
-        bytes[68..72].copy_from_slice(&self.entries_crc.to_le_bytes());
-        bytes[72..80].copy_from_slice(&self.end.to_le_bytes());
-        bytes[80..88].copy_from_slice(&self.records.to_le_bytes());
-        bytes[88..96].copy_from_slice(&self.stamp.0.to_le_bytes());
-        bytes[96] = u8::from(self.closed);
-        bytes[104..112].copy_from_slice(&self.entries_bytes.to_le_bytes());
-        let crc = crc32c(&bytes[..124]);
-        bytes[124..128].copy_from_slice(&crc.to_le_bytes());
-        bytes
-    }
-
-    /// `None` if there is no sound trailer in these bytes.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Trailer> {
-        if bytes.len() != TRAILER_BYTES || bytes[64..68] != TRAILER_MAGIC || crc32c(&bytes[..124]) != word(bytes, 124) {
-            return None;
-        }
-        let header = SegmentHeader::decode(&bytes[..SEGMENT_HEADER_BYTES]).ok()?;
-        let entries_bytes = long(bytes, 104);
-        let trailer = Trailer {
-            header,
-            entries_crc: word(bytes, 68),
-            entries_bytes,
-            end: long(bytes, 72),
-            records: long(bytes, 80),
-            stamp: Hlc(long(bytes, 88)),
-            closed: bytes[96] == 1,
-        };
-        let footer_bytes = entries_bytes.checked_add(TRAILER_BYTES as u64)?;
-        (trailer.end.checked_add(footer_bytes)? <= header.bytes).then_some(trailer)
-    }
-
-    /// Where the footer begins.
-    pub(crate) fn footer_at(&self) -> u64 {
-        self.header.bytes - TRAILER_BYTES as u64 - self.entries_bytes
-    }
 }
 
 /// Which way a segment has come.
@@ -399,16 +225,3 @@ impl Segment {
         Seal { segment: self.header.id, offset: trailer.footer_at(), footer }
     }
 }
-
-/// Length of the fixed part at the end of a footer in bytes.
-pub(crate) const TRAILER_BYTES: usize = 128;
-/// Positions in a segment are kept as `u32`.
-pub(crate) const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
-/// Room for a header, a small record and a footer.
-pub(crate) const SEGMENT_BYTES_MIN: u64 = 1024;
-/// Below it the checksums would outweigh the data.
-pub(crate) const BLOCK_BYTES_MIN: u32 = 512;
-/// The format version of segments.
-pub const FORMAT_VERSION: u8 = 1;
-const HEADER_MAGIC: [u8; 4] = *b"FRZS";
-const TRAILER_MAGIC: [u8; 4] = *b"FRZF";

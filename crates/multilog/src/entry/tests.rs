@@ -3,7 +3,7 @@
 use frieze_base::{Rng, SegmentId};
 
 use super::*;
-use crate::segment::Link;
+use crate::header::Link;
 
 fn header() -> SegmentHeader {
     let previous = Link { stamp: Hlc(77), ..Link::default() };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use frieze_base::{ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
-use super::{ImageKey, ImagePlace, MadeOf};
+use super::key::{ImageKey, ImagePlace, MadeOf};
 
 /// All images of a device. In memory whole: about 90 bytes an image of 64 KiB.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use frieze_base::{ChainEpoch, ChainId, FastMap, Seq, SessionId};
 use frieze_hlc::UserTime;
 
-use super::{heap_bytes, push_slim, reserve_slim};
 use crate::RecordMeta;
+use crate::slim::{heap_bytes, push_slim, reserve_slim};
 
 /// Who wrote, through which chain: the same for long runs of records, so records keep a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,82 +4,15 @@ use frieze_base::ByteRange;
 use frieze_hlc::Hlc;
 
 use super::archive::{Archive, Archived, Reader};
-use super::imaged::Through;
-use super::page::{Fragment, PAGE_BYTES, Slot};
+use super::image_use::{Crowded, Through};
+use super::page::{Fragment, PAGE_BYTES, Page, Slot};
 use super::peaks::Peaks;
+use super::record::{RECORDS_MAX, Record};
 use super::records::Records;
-use super::reserve_slim;
 use crate::RecordKind;
+use crate::image::{Digest, ImageKey, MadeOf};
 use crate::plan::{Imaged, Planner};
-
-/// Where a record lies on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    /// Which segment, counted from the oldest.
-    pub(crate) slot: u32,
-    /// Offset of the block checksums in it.
-    pub(crate) at: u32,
-    /// Bytes from the start of the record to there.
-    pub(crate) head: u8,
-}
-
-/// Where and when: the part of a record that reads need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) stamp: Hlc,
-    /// Which segment, counted from the oldest; above it the bytes of its head; in the top bits whether the record is a punch,
-    /// and whether it is buried.
-    tagged_slot: u32,
-    /// Offset of the block checksums in the segment.
-    pub(crate) at: u32,
-    /// First byte in the chunk.
-    pub(crate) offset: u32,
-    pub(crate) len: u32,
-}
-
-impl Record {
-    pub(crate) fn new(kind: RecordKind, stamp: Hlc, place: Place, offset: u32, len: u32) -> Record {
-        let Place { slot, at, head } = place;
-        assert!(slot < SLOTS_MAX, "more segments than a record can name");
-        assert!(head <= HEAD_MAX, "a head of {head} bytes");
-        let punch = if kind == RecordKind::Punch { PUNCH } else { 0 };
-        Record { stamp, tagged_slot: slot | u32::from(head) << SLOT_BITS | punch, at, offset, len }
-    }
-
-    pub(crate) fn slot(&self) -> usize {
-        (self.tagged_slot % SLOTS_MAX) as usize
-    }
-
-    /// Bytes from the start of the record to its block checksums.
-    pub(crate) fn head(&self) -> u8 {
-        (self.tagged_slot >> SLOT_BITS) as u8 & HEAD_MAX
-    }
-
-    pub(crate) fn place(&self) -> Place {
-        Place { slot: self.slot() as u32, at: self.at, head: self.head() }
-    }
-
-    pub(super) fn bury(&mut self) {
-        self.tagged_slot |= BURIED;
-    }
-
-    /// True if no read needs its bytes any more: they may be gone.
-    pub(crate) fn is_buried(&self) -> bool {
-        self.tagged_slot & BURIED != 0
-    }
-
-    pub(crate) fn kind(&self) -> RecordKind {
-        if self.tagged_slot & PUNCH == 0 { RecordKind::Write } else { RecordKind::Punch }
-    }
-
-    /// Where the file reaches at least because of this record, in bytes of the chunk; 0 if it extends nothing.
-    pub(super) fn reach(&self) -> u32 {
-        match self.kind() {
-            RecordKind::Write if self.len > 0 => self.offset + self.len,
-            _ => 0,
-        }
-    }
-}
+use crate::slim::reserve_slim;
 
 /// A chunk's history.
 #[derive(Debug, Default)]
@@ -101,7 +34,7 @@ impl Chunk {
     /// Takes in the next record and returns by how much the memory grew.
     pub(super) fn push(&mut self, record: Record, archived: Archived) -> usize {
         let number = self.records.len() as u32;
-        assert!(number < PUNCH, "more records in a chunk than the index can number");
+        assert!(number < RECORDS_MAX, "more records in a chunk than the index can number");
         let mut grown = self.records.push(record) + self.archive.push(archived);
         self.version = self.version.max(archived.version);
         let records = &self.records;
@@ -205,7 +138,8 @@ impl Chunk {
             shown.extend(page.visible(count, (start, last), &of, &mut scratch).filter(|fragment| {
                 fragment.start <= fragment.last && (after == Hlc::ZERO || self.stamp_of(*fragment) > after)
             }));
-            let image = through.as_deref_mut().and_then(|through| through.choose(self, (*number, page), &shown, at));
+            let image =
+                through.as_deref_mut().and_then(|through| self.choose_image(through, (*number, page), &shown, at));
             let leave_out = through.as_ref().is_some_and(|through| through.is_for_image());
             for fragment in &shown {
                 let record = &self.records.get(fragment.record() as usize);
@@ -319,6 +253,75 @@ impl Chunk {
     }
 }
 
+impl Chunk {
+    /// Of how many places of the device these fragments consist that are stamped above `after`. Zeros and what is buried
+    /// take none.
+    pub(super) fn pieces(&self, fragments: &[Fragment], after: Hlc) -> usize {
+        let kept = fragments.iter().filter(|fragment| {
+            let record = self.records.get(fragment.record() as usize);
+            !fragment.is_punch() && record.stamp > after && !record.is_buried()
+        });
+        let mut records: Vec<u32> = kept.map(|fragment| fragment.record()).collect();
+        records.sort_unstable();
+        records.dedup();
+        records.len()
+    }
+
+    /// What a page consists of as of a stamp.
+    pub(super) fn made_of(&self, (number, page): (u32, &Page), stamp: Hlc) -> MadeOf {
+        let (mut all, mut left_out) = (Digest::new(), Digest::new());
+        let of = |record| self.fragment(number, record);
+        for fragment in page.visible(self.count_upto(stamp) as u32, (0, u16::MAX), &of, &mut Vec::new()) {
+            let record = self.records.get(fragment.record() as usize);
+            let place =
+                u64::from(fragment.start) << 32 | u64::from(fragment.last) << 1 | u64::from(fragment.is_punch());
+            let add = |digest: &mut Digest| [record.stamp.0, place].into_iter().for_each(|part| digest.add(part));
+            add(&mut all);
+            if record.is_buried() && !fragment.is_punch() {
+                add(&mut left_out);
+            }
+        }
+        MadeOf { digest: all.value(), left_out: left_out.value() as u32 }
+    }
+
+    pub(super) fn page(&self, number: u32) -> Option<&Page> {
+        match self.pages.get(self.position_of(number))? {
+            (found, Slot::Often(page)) if *found == number => Some(page),
+            _ => None,
+        }
+    }
+
+    /// The image that the fragments of a page are taken from, if they are many.
+    fn choose_image(
+        &self,
+        through: &mut Through<'_>,
+        (number, page): (u32, &Slot),
+        shown: &[Fragment],
+        at: Hlc,
+    ) -> Option<Imaged> {
+        let pieces_max = through.images.pieces_max();
+        let Slot::Often(page) = page else { return None };
+        if shown.len() <= pieces_max || self.pieces(shown, Hlc::ZERO) <= pieces_max {
+            return None;
+        }
+        let made_of = |stamp| self.made_of((number, page), stamp);
+        let found = through.images.newest(through.chunk, number, at, made_of);
+        let left = found.map_or(usize::MAX, |(stamp, _)| self.pieces(shown, stamp) + 1);
+        if let Some(crowded) = through.crowded.as_deref_mut() {
+            if left > pieces_max {
+                let newest = self.newest();
+                crowded.push(Crowded { chunk: through.chunk, page: number, at: at.min(newest) });
+            }
+            if let Some((_, image)) = found {
+                through.images.touch(image);
+            }
+        }
+        let (stamp, image) = found?;
+        let key = ImageKey { chunk: through.chunk, page: number, stamp };
+        Some(Imaged { key, place: image.place, skip: 0 })
+    }
+}
+
 /// Records of a chunk with all that is known of them.
 #[derive(Debug)]
 pub(super) struct Versions<'a> {
@@ -355,10 +358,3 @@ fn part_of_page(range: ByteRange, number: u32) -> (u16, u16) {
     let part = range.intersect(ByteRange::new(page_start, page_start + PAGE_BYTES));
     ((part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16)
 }
-
-const PUNCH: u32 = 1 << 31;
-const BURIED: u32 = 1 << 30;
-/// Eight million segments, of 64 MiB half a pebibyte.
-const SLOT_BITS: u32 = 23;
-const SLOTS_MAX: u32 = 1 << SLOT_BITS;
-const HEAD_MAX: u8 = 127;

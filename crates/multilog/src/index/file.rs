@@ -9,14 +9,23 @@ use frieze_base::{ByteRange, ChunkId, InodeId};
 use frieze_hlc::{Hlc, UserTime};
 
 use super::archive::{Archived, Writer, Writers};
-use super::chunk::{Chunk, Place, Record, Versions};
-use super::imaged::Through;
+use super::chunk::{Chunk, Versions};
+use super::image_use::Through;
+use super::losses::{Loss, Losses};
 use super::marks::Marks;
-use super::thin::{Loss, Losses};
-use super::{heap_bytes, reserve_slim};
+use super::record::{Place, Record};
 use crate::RecordMeta;
-use crate::log::Tail;
 use crate::plan::Planner;
+use crate::slim::{heap_bytes, reserve_slim};
+
+/// How far an interval's records reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// The last chunk that a write of the interval reached, and the largest end of such a write in it, in bytes.
+    pub highest: Option<(u32, u32)>,
+    /// Stamp of the newest record of the interval, punches included.
+    pub newest: Option<Hlc>,
+}
 
 /// A file's history of bytes.
 #[derive(Debug, Default)]

@@ -3,22 +3,11 @@
 use frieze_base::ChunkId;
 use frieze_hlc::Hlc;
 
-use super::File;
 use super::chunk::Chunk;
+use super::file::File;
+use super::image_use::Crowded;
 use super::page::{Fragment, Page, Slot, overlay};
-use crate::image::{Digest, ImageKey, Images, MadeOf};
-use crate::plan::Imaged;
-
-/// A page that is read in more pieces than it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Crowded {
-    /// The chunk.
-    pub chunk: ChunkId,
-    /// Which 64 KiB of it.
-    pub page: u32,
-    /// The instant that was read.
-    pub at: Hlc,
-}
+use crate::image::{ImageKey, Images, MadeOf};
 
 /// Where a look for images goes on within a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,91 +26,6 @@ pub struct Looked {
     pub pieces_most: usize,
     /// There is more to look at, from here on, once those are made.
     pub next: Option<Looking>,
-}
-
-/// A plan that uses images.
-#[derive(Debug)]
-pub(crate) struct Through<'a> {
-    pub(crate) images: &'a Images,
-    pub(crate) chunk: ChunkId,
-    /// Pages that consist of too many pieces all the same are added here. Without it, the plan is of an image to be made:
-    /// nothing of buried records.
-    pub(crate) crowded: Option<&'a mut Vec<Crowded>>,
-}
-
-impl Through<'_> {
-    pub(super) fn is_for_image(&self) -> bool {
-        self.crowded.is_none()
-    }
-
-    /// The image that the fragments of a page are taken from, if they are many.
-    pub(super) fn choose(
-        &mut self,
-        chunk: &Chunk,
-        (number, page): (u32, &Slot),
-        shown: &[Fragment],
-        at: Hlc,
-    ) -> Option<Imaged> {
-        let pieces_max = self.images.pieces_max();
-        let Slot::Often(page) = page else { return None };
-        if shown.len() <= pieces_max || chunk.pieces(shown, Hlc::ZERO) <= pieces_max {
-            return None;
-        }
-        let made_of = |stamp| chunk.made_of((number, page), stamp);
-        let found = self.images.newest(self.chunk, number, at, made_of);
-        let left = found.map_or(usize::MAX, |(stamp, _)| chunk.pieces(shown, stamp) + 1);
-        if let Some(crowded) = self.crowded.as_deref_mut() {
-            if left > pieces_max {
-                let newest = chunk.newest();
-                crowded.push(Crowded { chunk: self.chunk, page: number, at: at.min(newest) });
-            }
-            if let Some((_, image)) = found {
-                self.images.touch(image);
-            }
-        }
-        let (stamp, image) = found?;
-        let key = ImageKey { chunk: self.chunk, page: number, stamp };
-        Some(Imaged { key, place: image.place, skip: 0 })
-    }
-}
-
-impl Chunk {
-    /// Of how many places of the device these fragments consist that are stamped above `after`. Zeros and what is buried
-    /// take none.
-    fn pieces(&self, fragments: &[Fragment], after: Hlc) -> usize {
-        let kept = fragments.iter().filter(|fragment| {
-            let record = self.records.get(fragment.record() as usize);
-            !fragment.is_punch() && record.stamp > after && !record.is_buried()
-        });
-        let mut records: Vec<u32> = kept.map(|fragment| fragment.record()).collect();
-        records.sort_unstable();
-        records.dedup();
-        records.len()
-    }
-
-    /// What a page consists of as of a stamp.
-    fn made_of(&self, (number, page): (u32, &Page), stamp: Hlc) -> MadeOf {
-        let (mut all, mut left_out) = (Digest::new(), Digest::new());
-        let of = |record| self.fragment(number, record);
-        for fragment in page.visible(self.count_upto(stamp) as u32, (0, u16::MAX), &of, &mut Vec::new()) {
-            let record = self.records.get(fragment.record() as usize);
-            let place =
-                u64::from(fragment.start) << 32 | u64::from(fragment.last) << 1 | u64::from(fragment.is_punch());
-            let add = |digest: &mut Digest| [record.stamp.0, place].into_iter().for_each(|part| digest.add(part));
-            add(&mut all);
-            if record.is_buried() && !fragment.is_punch() {
-                add(&mut left_out);
-            }
-        }
-        MadeOf { digest: all.value(), left_out: left_out.value() as u32 }
-    }
-
-    fn page(&self, number: u32) -> Option<&Page> {
-        match self.pages.get(self.position_of(number))? {
-            (found, Slot::Often(page)) if *found == number => Some(page),
-            _ => None,
-        }
-    }
 }
 
 /// One walk along the records of a page.

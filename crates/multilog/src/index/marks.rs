@@ -11,7 +11,18 @@
 
 use frieze_hlc::{Hlc, UserTime};
 
-use super::{UserCut, push_slim};
+use crate::slim::push_slim;
+
+/// A user time, translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserCut {
+    /// Reading at this stamp is reading at that user time; [`Hlc::ZERO`] before the first user time of the file.
+    pub stamp: Hlc,
+    /// Stamp of the next record with a user time: its newest lies above, rows at its beginning may not.
+    pub next: Option<Hlc>,
+    /// True while the file holds no later user time, of those that count: more records may still belong to the answer.
+    pub open: bool,
+}
 
 /// Stamps rise; times may fall.
 #[derive(Debug, Default)]

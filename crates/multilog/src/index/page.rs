@@ -1,6 +1,6 @@
 //! One page of a chunk: 64 KiB whose every past state is a leaf and a few deltas away.
 
-use super::{heap_bytes, push_slim, reserve_slim};
+use crate::slim::{heap_bytes, push_slim, reserve_slim};
 use crate::varint;
 
 /// Bytes in a page: positions within one fit in 16 bits.

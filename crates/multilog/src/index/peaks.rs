@@ -1,6 +1,6 @@
 //! The largest value in any interval of a growing sequence.
 
-use super::{push_slim, reserve_slim};
+use crate::slim::{push_slim, reserve_slim};
 
 /// Maxima of 64 values, of 64 of those, and so on: a question looks at no more than 128 entries a layer. Values
 /// themselves stay with the caller, who passes a way to read them. Nothing is kept for the first 64.

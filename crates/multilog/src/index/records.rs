@@ -6,9 +6,9 @@
 
 use frieze_hlc::Hlc;
 
-use super::chunk::{Place, Record};
-use super::reserve_slim;
+use super::record::{Place, Record};
 use crate::RecordKind;
+use crate::slim::reserve_slim;
 
 /// A growing list of records.
 #[derive(Debug, Default)]

@@ -13,10 +13,11 @@
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
 
-use super::File;
 use super::archive::Archived;
-use super::chunk::{Chunk, Record};
-use super::reserve_slim;
+use super::chunk::Chunk;
+use super::file::File;
+use super::losses::{Loss, Losses};
+use super::record::Record;
 use crate::RecordKind;
 
 /// A chunk on its way to be without most of its buried records: [`crate::MultiLog::thin`], [`Thin::build`] with no lock held,
@@ -50,51 +51,6 @@ impl Thin {
     }
 }
 
-/// When records were written that are not here any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Loss {
-    /// Number of who wrote them; of several, where there are too many to keep apart.
-    pub(crate) writer: Option<u32>,
-    /// Stamp of the first.
-    pub(crate) first: Hlc,
-    /// Stamp of the last.
-    pub(crate) last: Hlc,
-}
-
-/// The losses of a file.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Losses(Vec<Loss>);
-
-impl Losses {
-    /// Those that may be of records stamped in `(after, upto]`.
-    pub(crate) fn within(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = &Loss> {
-        self.0.iter().filter(move |loss| loss.last > after && loss.first <= upto)
-    }
-
-    /// Stamp of the last record of them all; zero of none.
-    pub(super) fn last(&self) -> Hlc {
-        self.0.iter().map(|loss| loss.last).max().unwrap_or_default()
-    }
-
-    /// Notes some, and returns by how much the memory grew.
-    fn add(&mut self, new: Loss) -> usize {
-        if let Some(known) = self.0.iter_mut().find(|known| known.writer == new.writer) {
-            (known.first, known.last) = (known.first.min(new.first), known.last.max(new.last));
-            return 0;
-        }
-        let grown = reserve_slim(&mut self.0, 1);
-        self.0.push(new);
-        if self.0.len() > WRITERS_MAX {
-            // Who has not written for the longest is asked about the least.
-            let named = self.0.iter().enumerate().filter(|(_, loss)| loss.writer.is_some());
-            let oldest = named.min_by_key(|(_, loss)| loss.last).map_or(0, |(at, _)| at);
-            let loss = self.0.swap_remove(oldest);
-            return grown + self.add(Loss { writer: None, ..loss });
-        }
-        grown
-    }
-}
-
 impl File {
     /// Looks for the first chunk from `from` on of which enough is buried, and copies what stays of it. `kept`: the instants
     /// that are asked for up to the last of them, in order, and all after it.
@@ -109,7 +65,7 @@ impl File {
         let Some((_, chunk)) = self.chunks.get_mut(position).filter(|(index, _)| *index == thin.chunk) else { return };
         self.heap_bytes -= chunk.heap_bytes();
         thin.made = chunk.replace(std::mem::take(&mut thin.made), thin.taken);
-        let more: usize = thin.lost.0.drain(..).map(|loss| self.lost.add(loss)).sum();
+        let more: usize = thin.lost.drain().map(|loss| self.lost.add(loss)).sum();
         self.heap_bytes += chunk.heap_bytes() + more as u64;
     }
 }
@@ -156,5 +112,3 @@ impl Chunk {
 
 /// A chunk is made anew if one in so many of its records goes: made anew more often, each record costs more.
 const THIN_PART: usize = 4;
-/// So many writers of records that are gone are kept apart: 24 bytes each, for each file.
-const WRITERS_MAX: usize = 16;

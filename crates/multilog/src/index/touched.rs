@@ -3,7 +3,7 @@
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
 
-use super::{heap_bytes, push_slim, reserve_slim};
+use crate::slim::{heap_bytes, push_slim, reserve_slim};
 use crate::varint;
 
 /// The files of every run of 256 records, each once, sorted and as differences: about a byte or two a record, and one a

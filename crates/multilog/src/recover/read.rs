@@ -2,12 +2,13 @@
 
 use frieze_base::{Fault, crc32c};
 
-use super::{SegmentKey, SegmentSource};
+use super::source::{SegmentKey, SegmentSource};
 use crate::RecordMeta;
 use crate::entry::{Cursor, Entry, Head, RECORD_HEAD_BYTES_MAX, Span};
-use crate::segment::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TRAILER_BYTES, Trailer};
-use crate::shelf::{Contents, read_contents};
-use crate::{Error, Shelf, ShelfKey, ShelfSource};
+use crate::error::Error;
+use crate::header::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::shelf::{Contents, Shelf, ShelfKey, ShelfSource, read_contents};
+use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// A file that holds a segment.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use frieze_base::SegmentId;
 
 use super::{Recovered, Recovery};
-use crate::segment::Link;
-use crate::shelf::Facts;
-use crate::{ChainTip, Error, LogPosition};
+use crate::error::Error;
+use crate::header::{Link, LogPosition};
+use crate::shelf::{ChainTip, Facts};
 
 impl Recovery<'_> {
     /// Takes in as many of the oldest segments of `order`, which names the newest first, as shelves index: returns how many.

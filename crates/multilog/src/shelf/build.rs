@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use frieze_base::{Fault, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
+use super::format::{BLOCK_BYTES, Block, ChainTip, Contents, Facts, HEAD_BYTES, Head, Shelf};
+use super::io::ShelfSink;
+use super::key::ShelfKey;
 use super::piece::{self, Placed};
-use super::{BLOCK_BYTES, Block, ChainTip, Contents, Facts, HEAD_BYTES, Head, Shelf, ShelfKey, ShelfSink};
-use crate::chains::{Discarded, is_discarded};
+use crate::discarded::{Discarded, is_discarded};
 use crate::entry::{Entries, Listed};
+use crate::header::LogPosition;
+use crate::record::RecordMeta;
 use crate::varint::put;
-use crate::{LogPosition, RecordMeta};
 
 /// Collects the records of some segments for a shelf.
 #[derive(Debug, Default)]

@@ -3,14 +3,17 @@
 use frieze_base::{FastMap, InodeId, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
+use super::build::ShelfBuilder;
+use super::format::{Block, Contents, Facts, Shelf};
+use super::key::ShelfKey;
 use super::merge::{file_at, pieces_of};
 use super::piece::{self, Placed};
-use super::{Block, Contents, Facts, Shelf, ShelfBuilder, ShelfKey};
-use crate::chains::is_discarded;
+use crate::discarded::is_discarded;
+use crate::error::Error;
+use crate::header::LogPosition;
 use crate::index::{File, Place, Writer};
 use crate::log::MultiLog;
 use crate::segment::SegmentState;
-use crate::{Error, LogPosition};
 
 /// A file on its way from the shelves to memory: [`MultiLog::fetch`], then [`Fetch::take`] for each read that it asks for,
 /// [`MultiLog::number`], [`Fetch::build`], [`MultiLog::put_back`].

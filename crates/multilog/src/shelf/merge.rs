@@ -2,27 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::{Fault, InodeId, SessionId, crc32c};
+use frieze_base::{InodeId, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
 use super::build::Writer;
+use super::format::{BLOCK_BYTES, Block, ChainTip, Contents, HEAD_BYTES, Head, Shelf, open};
+use super::io::{ShelfSink, ShelfSource};
+use super::key::ShelfKey;
 use super::piece;
-use super::{BLOCK_BYTES, Block, ChainTip, Contents, HEAD_BYTES, Head, Shelf, ShelfKey, open};
-use crate::Error;
-use crate::chains::Discarded;
+use crate::discarded::Discarded;
+use crate::error::Error;
 use crate::varint::{take, take_bytes};
-
-/// Shelves as the driver can read them.
-pub trait ShelfSource {
-    /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
-    ///
-    /// # Errors
-    /// The disk's.
-    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
-}
-
-/// Takes the bytes of a shelf as they are made, each with its offset; not in order.
-pub type ShelfSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;
 
 /// Shelves that follow each other, about to become one.
 #[derive(Debug)]

@@ -8,80 +8,18 @@
 //! and payload, has no meaning any more. So nothing is moved, and a crash at any moment leaves a log that recovery reads like
 //! any other. The index in memory is made anew without most of them ([`MultiLog::thin`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use frieze_base::{InodeId, SegmentId, SessionId, crc32c};
+use frieze_base::{InodeId, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
+use crate::dead::{Grave, Lost, Sealed};
+use crate::header::LogPosition;
 use crate::index::{Record, Thin};
 use crate::log::MultiLog;
-use crate::record::blocks;
-use crate::segment::{SegmentState, TRAILER_BYTES, Trailer};
-use crate::{LogPosition, RecordKind, RecordMeta};
-
-/// Where a record lies: its header and everything up to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Grave {
-    /// The segment.
-    pub segment: SegmentId,
-    /// Its first byte.
-    pub start: u64,
-    /// Where its block checksums begin: by this a plan names it ([`crate::Stored::crcs_offset`]).
-    pub place: u64,
-    /// The first byte after it.
-    pub end: u64,
-    /// Bytes of payload.
-    pub bytes: u32,
-}
-
-/// A segment that takes no more records, all of which its footer names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sealed {
-    /// End of its last record. Nothing lies between here and the footer.
-    pub end: u64,
-    /// Where the footer begins; it ends with the segment.
-    pub footer_at: u64,
-    /// Length of the segment in bytes.
-    pub bytes: u64,
-    /// Stamp of its last record.
-    pub stamp: Hlc,
-}
-
-/// When records were written that are buried and not in memory any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// By whom: session and user. `None` where there were too many to keep apart.
-    pub by: Option<(SessionId, u32)>,
-    /// Stamp of the first of them.
-    pub first: Hlc,
-    /// Stamp of the last.
-    pub last: Hlc,
-}
-
-/// Files of which all is buried, as runs of numbers: first and last.
-#[derive(Debug, Default)]
-pub(crate) struct Gone(BTreeMap<InodeId, InodeId>);
-
-impl Gone {
-    pub(crate) fn holds(&self, id: InodeId) -> bool {
-        self.0.range(..=id).next_back().is_some_and(|(_, last)| *last >= id)
-    }
-
-    fn add(&mut self, id: InodeId) {
-        if self.holds(id) {
-            return;
-        }
-        let before = self.0.range(..id).next_back().filter(|(_, last)| last.0 + 1 == id.0);
-        let first = before.map_or(id, |(first, _)| *first);
-        let last = self.0.remove(&InodeId(id.0.saturating_add(1))).unwrap_or(id);
-        self.0.insert(first, last);
-    }
-
-    /// Memory held, in bytes: about that of its entries in the tree.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.0.len() * 2 * size_of::<(InodeId, InodeId)>()
-    }
-}
+use crate::record::{RecordKind, RecordMeta, blocks};
+use crate::segment::SegmentState;
+use crate::trailer::{TRAILER_BYTES, Trailer};
 
 impl MultiLog {
     /// The records of a file stamped up to `upto` that are not buried and none of `live`: segments and places, as [`Grave::place`].

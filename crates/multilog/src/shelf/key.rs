@@ -1,0 +1,18 @@
+//! The name of a shelf.
+
+use frieze_base::SegmentId;
+
+/// Which segments a shelf is about: its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShelfKey {
+    /// The first.
+    pub first: SegmentId,
+    /// The last.
+    pub last: SegmentId,
+}
+
+impl std::fmt::Display for ShelfKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
