@@ -14,11 +14,11 @@
 //! for `settle_us` (then it is believed) or the old one has come back. A believed clock that lies behind the stamps
 //! already given fences too, until it has caught up to within `max_clock_offset_us`.
 
-use std::fmt;
-
 use frieze_base::MonoTime;
 
-use crate::{Error, Hlc};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::stamp::Hlc;
 
 /// One look at the machine's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,64 +80,6 @@ impl Default for ClockSettings {
             bound_ahead_us: 1_000_000,
             boot_grace_us: 30_000_000,
             future_us_max: 1_000,
-        }
-    }
-}
-
-/// Why a clock is fenced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fence {
-    /// The stamps already given lie ahead of the wall clock: it was set back.
-    Behind {
-        /// How far the wall clock is behind, in microseconds.
-        behind_us: u64,
-        /// How far it may be.
-        max_us: u64,
-    },
-    /// The wall clock jumped against the monotonic clock (it was set, or the machine stood still).
-    Jumped {
-        /// By how much, in microseconds; positive is forward.
-        by_us: i64,
-        /// How long the new time has to hold before it is believed, in microseconds.
-        remaining_us: u64,
-    },
-    /// The error bound of the machine's clock is too large.
-    ErrorTooLarge {
-        /// The bound, in microseconds.
-        error_us: u64,
-        /// The largest that is accepted.
-        max_us: u64,
-    },
-    /// Nothing disciplines the machine's clock.
-    ErrorUnknown,
-}
-
-impl fmt::Display for Fence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Fence::Behind { behind_us, max_us } => write!(
-                f,
-                "the wall clock is {} behind the stamps already given (at most {} are accepted); it recovers when the \
-                 clock has caught up",
-                Micros(behind_us),
-                Micros(max_us)
-            ),
-            Fence::Jumped { by_us, remaining_us } => write!(
-                f,
-                "the wall clock jumped by {}{}; it is believed if it runs evenly for another {}",
-                if by_us < 0 { "-" } else { "+" },
-                Micros(by_us.unsigned_abs()),
-                Micros(remaining_us)
-            ),
-            Fence::ErrorTooLarge { error_us, max_us } => write!(
-                f,
-                "the error bound of the machine's clock is {} (at most {} are accepted): check its time service",
-                Micros(error_us),
-                Micros(max_us)
-            ),
-            Fence::ErrorUnknown => {
-                f.write_str("the machine's clock is not synchronised: start a time service such as chrony")
-            }
         }
     }
 }
@@ -413,19 +355,6 @@ impl Anchor {
     /// What the wall clock shows at `mono` if it runs evenly.
     fn at(self, mono: MonoTime) -> u64 {
         self.wall_us.saturating_add(mono.since_ns(self.mono) / 1000)
-    }
-}
-
-/// A span of time for people: the largest unit that keeps it readable.
-struct Micros(u64);
-
-impl fmt::Display for Micros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            us if us < 1_000 => write!(f, "{us} us"),
-            us if us < 10_000_000 => write!(f, "{} ms", us / 1_000),
-            us => write!(f, "{} s", us / 1_000_000),
-        }
     }
 }
 

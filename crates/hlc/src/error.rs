@@ -2,7 +2,9 @@
 
 use frieze_base::{ErrorKind, Fault, Reason};
 
-use crate::{Fence, Hlc, format_instant};
+use crate::fence::Fence;
+use crate::format::format_instant;
+use crate::stamp::Hlc;
 
 /// Why the clock gave no stamp, or a text is no instant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

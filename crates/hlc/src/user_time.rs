@@ -4,8 +4,10 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
+use crate::error::Error;
+use crate::format::format_unix_ns;
+use crate::stamp::Hlc;
 use crate::written::{Complaint, Written, Zone, ZonePolicy, shortened};
-use crate::{Error, Hlc};
 
 /// Signed nanoseconds since the Unix epoch, found in the data by a time plug-in. Data, not an order of events: no
 /// conversion to [`crate::Hlc`] but by looking up which record carried it.
@@ -80,10 +82,7 @@ impl Hlc {
 impl fmt::Display for UserTime {
     /// RFC 3339 in UTC with as many digits as needed, or bare nanoseconds where no calendar reaches.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_nanosecond(self.0.into()) {
-            Ok(timestamp) => write!(f, "{timestamp}"),
-            Err(_) => write!(f, "{}ns", self.0),
-        }
+        f.write_str(&format_unix_ns(self.0))
     }
 }
 

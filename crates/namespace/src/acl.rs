@@ -10,13 +10,13 @@ use std::borrow::Cow;
 use frieze_base::InodeId;
 use frieze_wire::acl::{ACCESS_ACL_XATTR, Acl, DEFAULT_ACL_XATTR};
 use frieze_wire::message::{FileKind, VersionKind};
-use frieze_wire::txn::{Caller, RemoveXattr, SetAcl, SetXattr};
+use frieze_wire::txn::{RemoveXattr, SetAcl, SetXattr};
 use prost::Message;
 
 use crate::apply::{Done, Run};
 use crate::attributes::check_xattrs_size;
 use crate::error::Error;
-use crate::inode::{Extra, Inode, SET_GID};
+use crate::inode::{Extra, Inode, SET_GID, check_owns};
 use crate::key::Key;
 use crate::namespace::Namespace;
 use crate::stored::StoredXattr;
@@ -164,14 +164,6 @@ pub(crate) fn check_acl(kind: FileKind, name: &[u8], value: &[u8]) -> Result<Opt
         return Err(Error::AccessDenied { what: "only a directory has a default access list".to_owned() });
     }
     Ok(acl)
-}
-
-/// Checks that the caller may change the access lists of an inode.
-pub(crate) fn check_owns(caller: &Caller, inode: &Inode) -> Result<(), Error> {
-    if caller.uid != 0 && caller.uid != inode.uid {
-        return Err(Error::NotPermitted { why: "only the owner changes access lists" });
-    }
-    Ok(())
 }
 
 /// The value that is kept of an extended attribute.

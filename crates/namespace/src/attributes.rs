@@ -8,12 +8,12 @@ use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
 use frieze_wire::txn::{Caller, RemoveXattr, SetAttr, SetXattr, Settle, TimeValue};
 use prost::Message;
 
-use crate::acl::check_owns;
 use crate::apply::{Done, Run};
 use crate::error::{Error, lossy};
-use crate::inode::{Inode, Layout, MAY_WRITE, SET_GID, STICKY, allows, without_set_id};
+use crate::inode::{Inode, Layout, MAY_WRITE, SET_GID, STICKY, allows, check_owns, without_set_id};
 use crate::key::Key;
-use crate::namespace::{Namespace, Xattrs};
+use crate::model::Xattrs;
+use crate::namespace::Namespace;
 use crate::patch::{Patch, lay};
 use crate::stored::StoredXattr;
 

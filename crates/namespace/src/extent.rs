@@ -13,7 +13,7 @@ use frieze_wire::message::FileKind;
 
 use crate::history::History;
 use crate::key::Key;
-use crate::namespace::Entry;
+use crate::stored::read_entry;
 use crate::timeline::changes_of;
 
 /// See the module.
@@ -47,7 +47,7 @@ impl Extent {
             // The names of every instant: those that ended before the interval cost a version, too, and so are counted.
             history.versions(&names, &[], Hlc::ZERO, Hlc::MAX, &mut |_, stamp, value| {
                 read += 1;
-                match value.map(|value| Entry::read(stamp, value)).transpose() {
+                match value.map(|value| read_entry(stamp, value)).transpose() {
                     Ok(Some(entry)) if extent.inodes.insert(entry.inode()) && entry.kind() == FileKind::Directory => {
                         directories.push(entry.inode());
                     }

@@ -319,6 +319,14 @@ pub fn check_access(inode: &Inode, caller: &Caller, mask: u32) -> Result<(), Fau
     Err(Error::AccessDenied { what }.into())
 }
 
+/// Checks that the caller may change the access lists of an inode.
+pub(crate) fn check_owns(caller: &Caller, inode: &Inode) -> Result<(), Error> {
+    if caller.uid != 0 && caller.uid != inode.uid {
+        return Err(Error::NotPermitted { why: "only the owner changes access lists" });
+    }
+    Ok(())
+}
+
 /// The mode after a change of owner or contents by somebody without the right to keep set-id bits. Set-group-id
 /// without group-execute is not a right to run as the group and stays.
 pub(crate) fn without_set_id(mode: u16) -> u16 {

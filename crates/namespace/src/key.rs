@@ -123,14 +123,6 @@ pub fn is_timed(key: &[u8]) -> bool {
     matches!(key.first(), Some(b'E' | b'I' | b'X'))
 }
 
-/// The key and value that say of a version of an entry, itself given as key and value, that its inode has this name;
-/// `None` for any other key. For stores that were made before such keys were.
-pub fn link_of(key: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let Some(Key::Entry(parent, name)) = Key::decode(key) else { return None };
-    let entry = <crate::stored::StoredEntry as prost::Message>::decode(value).ok()?;
-    Some((Key::Link(InodeId(entry.inode), parent, name).encode(), Vec::new()))
-}
-
 /// What a version is about, for whoever caches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cached {

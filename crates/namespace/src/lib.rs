@@ -28,15 +28,20 @@ mod error;
 mod extent;
 mod forget;
 mod history;
+mod horizons;
 mod inode;
 mod key;
+mod load;
 mod memory;
+mod model;
 mod name;
 mod names;
 mod namespace;
 mod newest;
+mod past_session;
 mod patch;
 mod quota;
+mod quotas;
 mod read;
 mod read_set;
 mod sessions;
@@ -53,24 +58,26 @@ pub use edit::EDIT_STEPS_MAX;
 pub use ended::ENDED_SESSIONS_MAX;
 pub use error::Error;
 pub use extent::Extent;
-pub use forget::{
-    FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Owners, Pins, SharedState, VisitAuthors, pack_owners,
-    shared_states, visit_authors,
-};
+pub use forget::{FORGET_INODES_MAX, SharedState, VisitAuthors, pack_owners, shared_states, visit_authors};
 pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
+pub use horizons::{Forgetting, ForgottenInodes, Horizons, Owners, Pins};
 pub use inode::{Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
 pub use key::{
     CONTROL, Cached, ENTRIES, INODES, LINKS, cached_of, erases, inode_between, is_loaded, is_rewritten, is_timed,
-    keeps_versions, link_of,
+    keeps_versions,
 };
+pub use load::LoadedApart;
 pub use memory::MemoryHistory;
+pub use model::{Resolved, Session, Snapshot};
 pub use names::LINKS_MAX;
-pub use namespace::{Counts, LoadedApart, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};
+pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX};
+pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use read::Listed;
 pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
+pub use stored::link_of;
 pub use timeline::{
-    Cause, Changed, EntryVersion, Named, PastSession, Revision, State, Subject, SubjectChange, Transaction, author,
-    changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,
+    Cause, Changed, EntryVersion, Named, Revision, State, Subject, SubjectChange, Transaction, author, changes_of,
+    entry_at, names_at, newest_changes_since, version_of_name, visit_names,
 };

@@ -9,7 +9,8 @@ use crate::apply::{Done, Run};
 use crate::error::{Error, lossy};
 use crate::inode::{Extra, GROUP_EXECUTE, Inode, Layout, MAY_EXECUTE, MAY_WRITE, SET_GID, STICKY, WriteGrant, allows};
 use crate::key::Cached;
-use crate::namespace::{Entry, Namespace};
+use crate::model::Entry;
+use crate::namespace::Namespace;
 use crate::walk::{Last, Place};
 
 /// Most names of one file (`LINK_MAX` of ext4). Subdirectories are not limited.

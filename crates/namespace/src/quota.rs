@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use frieze_base::{FastMap, InodeId};
+use frieze_base::InodeId;
 use frieze_wire::message::FileKind;
 use frieze_wire::quota::{QUOTA_XATTR, Quota, Usage};
 
@@ -26,43 +26,7 @@ use crate::edit::Draft;
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::namespace::Namespace;
-
-/// All directories with a quota, and what is known of their use.
-#[derive(Debug, Default)]
-pub(crate) struct Quotas {
-    limits: BTreeMap<InodeId, Limit>,
-    /// Those whose use is not known: after a restart, and when one was just set.
-    uncounted: Vec<InodeId>,
-    /// What inodes counted for before the transaction that runs.
-    before: FastMap<InodeId, Option<Counted>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    quota: Quota,
-    /// `None` while it is among the uncounted.
-    used: Option<Usage>,
-}
-
-/// What an inode counts for, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counted {
-    home: InodeId,
-    bytes: u64,
-    is_directory: bool,
-}
-
-impl Counted {
-    fn of(inode: &Inode) -> Option<Counted> {
-        let has_name = inode.links > 0 && inode.orphaned().is_none() && inode.parent.0 != 0;
-        let bytes = if inode.kind() == FileKind::File { inode.size } else { 0 };
-        has_name.then_some(Counted { home: inode.parent, bytes, is_directory: inode.is_directory() })
-    }
-
-    fn usage(self) -> Usage {
-        Usage { files: 1, bytes: self.bytes }
-    }
-}
+use crate::quotas::{Counted, Limit};
 
 impl Namespace {
     /// The quota of a directory, and what is used of it; `None` where it has none.

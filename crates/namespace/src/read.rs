@@ -15,8 +15,9 @@ use crate::error::{Error, lossy};
 use crate::history::History;
 use crate::inode::{Inode, MAY_READ};
 use crate::key::Key;
-use crate::namespace::{Entry, Namespace};
-use crate::stored::{StoredInode, StoredXattr, decode};
+use crate::model::Entry;
+use crate::namespace::Namespace;
+use crate::stored::{StoredInode, StoredXattr, decode, read_entry};
 
 /// One entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl Namespace {
             if entries.len() == max {
                 return false;
             }
-            match Entry::read(from, value) {
+            match read_entry(from, value) {
                 Ok(entry) => entries.push(listed(&key[prefix.len()..], entry)),
                 Err(error) => broken = Err(error),
             }

@@ -6,16 +6,20 @@ use frieze_base::{InodeId, Seq, SessionId};
 use frieze_hlc::{Hlc, check_snapshot_name};
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{
-    CloseSession, DeleteSnapshot, Format, Grant, MakeSnapshot, OpenSession, Settle, SettleAll, StopWriting,
+    CloseSession, DeleteSnapshot, EraseSessions, Format, Grant, MakeSnapshot, OpenSession, Settle, SettleAll,
+    StopWriting,
 };
 use prost::Message;
 
 use crate::apply::{Done, Run};
 use crate::attributes::{absorb, file_bytes_max, is_current};
+use crate::ended::ENDED_SESSIONS_MAX;
 use crate::error::Error;
+use crate::history::Change;
 use crate::inode::{Inode, Layout, WriteGrant, without_set_id};
 use crate::key::{Cached, Key};
-use crate::namespace::{Namespace, Session, Snapshot};
+use crate::model::{Session, Snapshot};
+use crate::namespace::Namespace;
 use crate::stored::{StoredFormat, StoredSession, StoredSnapshot};
 
 /// Sessions open at once.
@@ -24,6 +28,8 @@ pub const SESSIONS_MAX: usize = 65_536;
 pub const SNAPSHOTS_MAX: usize = 65_536;
 /// Chunks that one request may ask for.
 pub const GRANT_CHUNKS_MAX: u32 = 16;
+/// Sessions that one transaction erases.
+const ERASED_MAX: usize = 1024;
 /// Ranges that a grant keeps apart; beyond, the two nearest become one. A grant says where data may be, so a larger one
 /// costs a longer search for the end of the file and nothing else.
 const GRANT_RANGES_MAX: usize = 32;
@@ -270,6 +276,51 @@ impl Namespace {
         run.change(Key::Snapshot(op.name.as_bytes()), None);
         Ok(Done::default())
     }
+}
+
+impl Namespace {
+    /// True if a session that changed nothing ended before `before`, and is still listed.
+    pub fn has_ended_before(&self, before: Hlc) -> bool {
+        self.ended.first_end().is_some_and(|ended| ended < before)
+    }
+
+    /// A session has changed something: its number is in versions that stay.
+    pub(crate) fn note_change(&mut self, id: SessionId, changes: &mut Vec<Change>) {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.unchanging) else { return };
+        session.unchanging = false;
+        changes.push(written_again(id, &StoredSession::of(session)));
+    }
+
+    /// A session ends that has changed nothing.
+    pub(crate) fn end_unchanging(&mut self, run: &mut Run<'_>, id: SessionId, session: &Session) {
+        run.changes.push(written_again(id, &StoredSession { ended: run.stamp.0, ..StoredSession::of(session) }));
+        self.ended.insert(id, run.stamp);
+        while self.ended.len() > ENDED_SESSIONS_MAX {
+            run.changes.extend(self.ended.take_first(Hlc::MAX).map(erasure));
+        }
+    }
+
+    pub(crate) fn erase_sessions(&mut self, run: &mut Run<'_>, op: &EraseSessions) -> Result<Done, Error> {
+        let before = Hlc(op.before);
+        if before > run.stamp {
+            return Err(Error::Future { at: before, now: run.stamp });
+        }
+        for _ in 0..ERASED_MAX {
+            let Some(id) = self.ended.take_first(before) else { break };
+            run.changes.push(erasure(id));
+        }
+        Ok(Done::default())
+    }
+}
+
+/// The one version of a session, in the place of what it was.
+fn written_again(id: SessionId, stored: &StoredSession) -> Change {
+    Change { key: Key::Session(id).encode(), stamp: Hlc(id.0), value: Some(stored.encode_to_vec()) }
+}
+
+/// A session's only version goes: see [`crate::erases`].
+fn erasure(id: SessionId) -> Change {
+    Change { key: Key::Session(id).encode(), stamp: Hlc(id.0), value: None }
 }
 
 /// Adds a range to sorted ranges that stay apart.

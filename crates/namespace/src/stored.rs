@@ -12,10 +12,12 @@ use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
 use crate::error::Error;
-use crate::forget::{Forgetting, Pins};
+use crate::horizons::{Forgetting, Pins};
 use crate::inode::{Extra, Inode, Layout, WriteGrant};
-use crate::namespace::Session;
+use crate::key::Key;
+use crate::model::{Entry, Session};
 use crate::patch::{Patch, PatchSource, lay};
+use crate::table::INODE_ID_MAX;
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct StoredEntry {
@@ -309,6 +311,25 @@ impl StoredForgotten {
             uid: self.uid,
         }
     }
+}
+
+/// The entry that a version stamped `from` holds.
+pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<Entry, Error> {
+    let corrupt = Error::Corrupt { what: "directory entry" };
+    let stored: StoredEntry = decode(value, "directory entry")?;
+    let kind = FileKind::try_from(stored.kind).map_err(|_| corrupt.clone())?;
+    if stored.inode > INODE_ID_MAX {
+        return Err(corrupt);
+    }
+    Ok(Entry::new(InodeId(stored.inode), kind, from))
+}
+
+/// The key and value that say of a version of an entry, itself given as key and value, that its inode has this name;
+/// `None` for any other key. For stores that were made before such keys were.
+pub fn link_of(key: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let Some(Key::Entry(parent, name)) = Key::decode(key) else { return None };
+    let entry = StoredEntry::decode(value).ok()?;
+    Some((Key::Link(InodeId(entry.inode), parent, name).encode(), Vec::new()))
 }
 
 impl StoredCause {

@@ -15,7 +15,8 @@ use crate::error::{Error, lossy};
 use crate::history::{History, Newest, VisitChanged, VisitValue, VisitVersion};
 use crate::inode::{Inode, MAY_EXECUTE};
 use crate::key::Cached;
-use crate::namespace::{Entry, Namespace, Resolved};
+use crate::model::{Entry, Resolved};
+use crate::namespace::Namespace;
 use crate::read_set::ReadSet;
 
 /// Whether a symbolic link in the last place is followed.
@@ -51,6 +52,31 @@ pub(crate) struct Walk<'a> {
     pub(crate) caller: &'a Caller,
     /// Hears what of the present is read.
     pub(crate) reads: &'a dyn ReadSet,
+}
+
+impl Namespace {
+    /// Resolves a target at an instant (`None`: now). The right to search is checked on every directory of the walk,
+    /// for the past by its version of then and by its newest. A base that is not the root is checked up to the root.
+    /// The rights on what is found are the caller's to check ([`Namespace::check_access`]).
+    ///
+    /// # Errors
+    /// As `path_resolution(7)`: `NotFound`, `NotDirectory`, `AccessDenied`, `SymlinkLoop`, `NameTooLong`;
+    /// `InvalidArgument` for `..` and NUL; `StaleHandle` for an unknown base; those of the store.
+    ///
+    /// # Cost
+    /// Now: O(log entries) a name, in memory. Then: a read of the history for what changed since.
+    ///
+    /// `reads` hears what of the present is looked at on the way.
+    pub fn resolve(
+        &self,
+        history: &dyn History,
+        target: &Target,
+        at: Option<Hlc>,
+        caller: &Caller,
+        reads: &dyn ReadSet,
+    ) -> Result<Resolved, Fault> {
+        Ok(Walk { namespace: self, history, at, caller, reads }.resolve(target)?)
+    }
 }
 
 impl<'a> Walk<'a> {

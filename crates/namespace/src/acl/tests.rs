@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use frieze_hlc::Hlc;
 use frieze_wire::acl::Named;
+use frieze_wire::txn::Caller;
 use proptest::prelude::*;
 
 use super::*;
