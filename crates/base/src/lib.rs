@@ -9,6 +9,7 @@ mod fast;
 mod ids;
 mod range;
 mod rng;
+pub mod varint;
 
 pub use checksum::{CRC32C_BEHIND, Crc, crc32c, crc32c_combine};
 pub use error::{ErrorKind, Fault, Reason};

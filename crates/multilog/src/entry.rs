@@ -36,12 +36,12 @@
 //! the meaning. Why the mark: it tells the torn beginning of a record from bytes of an earlier use of the file, which fail it but once
 //! in 65,535 times, and then the checksum.
 
+use frieze_base::varint::{ByteSink, put, put_difference, take, take_difference};
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc, InodeId, Seq, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
 
 use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::record::{FULL_BYTES, blocks, in_full};
-use crate::varint::{Bytes, put, put_difference, take, take_difference};
 use crate::{RecordKind, RecordMeta};
 
 /// The most bytes from the start of a record to its block checksums.
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-impl Bytes for Entry {
+impl ByteSink for Entry {
     fn push(&mut self, byte: u8) {
         self.bytes[usize::from(self.len)] = byte;
         self.len += 1;

@@ -40,7 +40,6 @@ mod segment;
 mod shelf;
 mod slim;
 mod trailer;
-mod varint;
 
 pub use chains::Numbered;
 pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};

@@ -1,6 +1,6 @@
 //! What a record said beside where and when: kept for `log`, for footers and for nothing on the hot path, so packed.
 
-use frieze_base::{ChainEpoch, ChainId, FastMap, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, FastMap, Seq, SessionId, varint};
 use frieze_hlc::UserTime;
 
 use crate::RecordMeta;
@@ -127,14 +127,7 @@ impl Archive {
     }
 
     fn put_difference(&mut self, last: u64, value: u64) {
-        let difference = value.wrapping_sub(last) as i64;
-        // Zigzag: small differences of either sign take few bytes.
-        let mut rest = (difference << 1 ^ difference >> 63) as u64;
-        while rest >= 0x80 {
-            self.bytes.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        self.bytes.push(rest as u8);
+        varint::put_difference(&mut self.bytes, last, value);
     }
 }
 
@@ -154,16 +147,10 @@ impl Reader<'_> {
     }
 
     fn difference(&mut self, last: u64) -> u64 {
-        let (mut value, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte();
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                break;
-            }
-            shift += 7;
-        }
-        last.wrapping_add((value >> 1) ^ (value & 1).wrapping_neg())
+        let mut rest = &self.archive.bytes[self.at..];
+        let value = varint::take_difference(&mut rest, last).expect("the archive wrote it whole");
+        self.at = self.archive.bytes.len() - rest.len();
+        value
     }
 }
 

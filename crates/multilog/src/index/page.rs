@@ -1,7 +1,8 @@
 //! One page of a chunk: 64 KiB whose every past state is a leaf and a few deltas away.
 
+use frieze_base::varint;
+
 use crate::slim::{heap_bytes, push_slim, reserve_slim};
-use crate::varint;
 
 /// Bytes in a page: positions within one fit in 16 bits.
 pub(crate) const PAGE_BYTES: u64 = 64 << 10;

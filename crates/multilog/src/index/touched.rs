@@ -1,10 +1,9 @@
 //! Which files the records of an interval touch: the part of the index of time that belongs to a device.
 
-use frieze_base::InodeId;
+use frieze_base::{InodeId, varint};
 use frieze_hlc::Hlc;
 
 use crate::slim::{heap_bytes, push_slim, reserve_slim};
-use crate::varint;
 
 /// The files of every run of 256 records, each once, sorted and as differences: about a byte or two a record, and one a
 /// run where a file is streamed. Records come nearly in the order of their stamps; where a chain brings its history they do

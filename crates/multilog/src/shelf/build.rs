@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use frieze_base::varint::put;
 use frieze_base::{Fault, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
@@ -13,7 +14,6 @@ use crate::discarded::{Discarded, is_discarded};
 use crate::entry::{Entries, Listed};
 use crate::header::LogPosition;
 use crate::record::RecordMeta;
-use crate::varint::put;
 
 /// Collects the records of some segments for a shelf.
 #[derive(Debug, Default)]

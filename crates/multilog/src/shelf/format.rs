@@ -27,6 +27,7 @@
 
 use std::mem::size_of;
 
+use frieze_base::varint::{put, put_difference, take, take_bytes, take_difference, take_u32};
 use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
@@ -38,7 +39,6 @@ use crate::index::Touched;
 use crate::record::{long, word};
 use crate::segment::Segment;
 use crate::trailer::TRAILER_BYTES;
-use crate::varint::{put, put_difference, take, take_bytes, take_difference, take_word};
 
 /// The last record of a chain among those shelved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +206,7 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
     let (mut blocks, mut first, mut offset) = (Vec::new(), 0, HEAD_BYTES as u64);
     for _ in 0..count {
         first = take_difference(rest, first)?;
-        let (len, crc) = (u32::try_from(take(rest)?).ok()?, take_word(rest)?);
+        let (len, crc) = (u32::try_from(take(rest)?).ok()?, take_u32(rest)?);
         blocks.push(Block { first: InodeId(first), offset, len, crc });
         offset += u64::from(len);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use frieze_base::varint::{take, take_bytes};
 use frieze_base::{InodeId, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
@@ -12,7 +13,6 @@ use super::key::ShelfKey;
 use super::piece;
 use crate::discarded::Discarded;
 use crate::error::Error;
-use crate::varint::{take, take_bytes};
 
 /// Shelves that follow each other, about to become one.
 #[derive(Debug)]

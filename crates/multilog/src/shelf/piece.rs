@@ -5,10 +5,10 @@
 //! then, if their flags say so, session, uid and epoch; version; user time; part and parts; chunk index and chain; segment;
 //! length. A piece begins from an entry of zeros.
 
+use frieze_base::varint::{put, put_difference, take, take_bytes, take_difference};
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::varint::{put, put_difference, take, take_bytes, take_difference};
 use crate::{RecordKind, RecordMeta};
 
 /// A record, and where it lies.
