@@ -15,28 +15,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainId, InodeId, SegmentId};
 
-use crate::discarded::{Discarded, is_discarded, sorted};
-use crate::entry::Entries;
+use crate::discarded::{DiscardedRecords, is_discarded, sorted};
+use crate::entry::FooterEntries;
 use crate::header::LogPosition;
 use crate::log::MultiLog;
-use crate::numbers::{Numbers, note};
-use crate::plan::Stored;
+use crate::numbers::{ChainNumbers, note};
+use crate::plan::StoredSpan;
 use crate::record::{RecordKind, RecordMeta};
 use crate::segment::{Segment, SegmentState};
 
 /// A record as its chain knows it, and where its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbered {
+pub struct NumberedRecord {
     /// The record.
     pub meta: RecordMeta,
     /// Its payload; none of a punch.
-    pub stored: Option<Stored>,
+    pub stored: Option<StoredSpan>,
 }
 
 impl MultiLog {
     /// Takes chains out of the log whole: from now on every record of them that is in it counts as discarded, as `discarded` says,
     /// which is all that ever was. What of them is in memory goes by [`MultiLog::take_out`], before a record of them comes again.
-    pub fn begin_take_out(&mut self, chains: &BTreeSet<ChainId>, discarded: Vec<Discarded>) {
+    pub fn begin_take_out(&mut self, chains: &BTreeSet<ChainId>, discarded: Vec<DiscardedRecords>) {
         self.discarded = sorted(discarded);
         self.discards = self.discards.wrapping_add(1);
         for segment in &mut self.segments {
@@ -54,13 +54,13 @@ impl MultiLog {
     /// Less than a microsecond a file, and that of giving back the memory.
     pub fn take_out(&mut self, inodes: &[InodeId], chains: &BTreeSet<ChainId>) {
         for inode in inodes {
-            let may_be_shelved = self.may_be_shelved(*inode);
+            let may_be_indexed = self.may_be_indexed(*inode);
             let Some(file) = self.files.get_mut(inode) else { continue };
             self.files_bytes -= file.heap_bytes();
             file.take_out(&|writer| chains.contains(&self.writers.get(writer).chain));
             self.files_bytes += file.heap_bytes();
             // As one of which nothing was ever read, or which is away.
-            if file.is_empty() && (file.is_partial() || !may_be_shelved) {
+            if file.is_empty() && (file.is_partial() || !may_be_indexed) {
                 self.files_bytes -= file.heap_bytes();
                 self.files.remove(inode);
             }
@@ -75,7 +75,7 @@ impl MultiLog {
     }
 
     /// A segment and what it lists: `footer`, its last one, if it is sealed. `None` if that is not what these bytes are.
-    fn entries_of<'a>(&'a self, id: SegmentId, footer: Option<&'a [u8]>) -> Option<(&'a Segment, Entries<'a>)> {
+    fn entries_of<'a>(&'a self, id: SegmentId, footer: Option<&'a [u8]>) -> Option<(&'a Segment, FooterEntries<'a>)> {
         let at = self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?;
         let segment = &self.segments[at];
         let entries = match footer {
@@ -83,7 +83,7 @@ impl MultiLog {
             None if segment.state == SegmentState::Closed => return None,
             None => &segment.entries,
         };
-        Some((segment, Entries::new(&segment.header, entries)))
+        Some((segment, FooterEntries::new(&segment.header, entries)))
     }
 
     /// Where what was discarded lies in a segment: first bytes and ends, grown together. `footer`: its last one, if it is sealed. `None` if
@@ -124,7 +124,7 @@ impl MultiLog {
         let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
         let header = self.segments[at].header;
         let mut numbers = Vec::new();
-        for listed in Entries::new(&header, entries) {
+        for listed in FooterEntries::new(&header, entries) {
             let begins = LogPosition { segment: id, offset: listed.span.start };
             if !is_discarded(&self.discarded, &listed.meta, begins) {
                 note(&mut numbers, &listed.meta);
@@ -137,7 +137,7 @@ impl MultiLog {
     /// The segments that hold records of `chain` after `after`, in the order of the log, and whether their footer is needed to
     /// list them.
     pub fn segments_with(&self, chain: ChainId, after: u64) -> Vec<(SegmentId, bool)> {
-        let holds = |known: &&Numbers| known.chain == chain && known.last > after;
+        let holds = |known: &&ChainNumbers| known.chain == chain && known.last > after;
         let segments =
             self.segments.iter().filter(|segment| segment.numbers.iter().flatten().any(|known| holds(&known)));
         segments.map(|segment| (segment.header.id, segment.state == SegmentState::Closed)).collect()
@@ -155,14 +155,14 @@ impl MultiLog {
         footer: Option<&[u8]>,
         after: u64,
         max: usize,
-    ) -> Option<Vec<Numbered>> {
+    ) -> Option<Vec<NumberedRecord>> {
         let (segment, entries) = self.entries_of(id, footer)?;
         let of_chain = entries.filter(|listed| {
             let begins = LogPosition { segment: id, offset: listed.span.start };
             listed.meta.chain == chain && listed.meta.n > after && !is_discarded(&self.discarded, &listed.meta, begins)
         });
-        let numbered = of_chain.take(max).map(|listed| Numbered {
-            stored: (listed.meta.kind == RecordKind::Write).then_some(Stored {
+        let numbered = of_chain.take(max).map(|listed| NumberedRecord {
+            stored: (listed.meta.kind == RecordKind::Write).then_some(StoredSpan {
                 segment: id,
                 data_offset: listed.span.data,
                 record_len: listed.meta.len,

@@ -14,8 +14,10 @@ use std::collections::BTreeMap;
 use frieze_base::{Crc, Fault, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::discarded::{Discarded, is_discarded};
-use crate::entry::{self, Cursor, ENTRY_BYTES_MAX, Entries, Found, Head, Listed, RECORD_HEAD_BYTES_MAX};
+use crate::discarded::{DiscardedRecords, is_discarded};
+use crate::entry::{
+    self, ENTRY_BYTES_MAX, FooterEntries, FooterRecord, HeadRead, RECORD_HEAD_BYTES_MAX, ReadHead, RecordCursor,
+};
 use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::MultiLog;
 use crate::record::RecordMeta;
@@ -24,7 +26,7 @@ use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// What the log says that a segment holds.
 #[derive(Clone, Debug)]
-pub struct Content {
+pub struct SegmentContent {
     header: SegmentHeader,
     end: u64,
     records: u64,
@@ -33,7 +35,7 @@ pub struct Content {
     /// Those, where no footer has them yet.
     entries: Option<Vec<u8>>,
     /// Records whose place has no meaning.
-    discarded: Vec<Discarded>,
+    discarded: Vec<DiscardedRecords>,
 }
 
 /// The bytes of the segment that is checked.
@@ -42,13 +44,13 @@ pub trait SegmentBytes {
     /// block of it.
     ///
     /// # Errors
-    /// [`Unread`].
-    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], Unread>;
+    /// [`CheckStop`].
+    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], CheckStop>;
 }
 
 /// Why bytes were not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub enum CheckStop {
     /// The check is to end here.
     Stop,
     /// The device cannot read them: damage like any other.
@@ -95,12 +97,12 @@ pub struct Damage {
 
 /// What a check has looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedSegment {
     /// Records found where they should be, whole or not; buried ones are not counted.
     pub records: u64,
 }
 
-impl Content {
+impl SegmentContent {
     /// Length of the segment in bytes.
     pub fn bytes(&self) -> u64 {
         self.header.bytes
@@ -120,7 +122,7 @@ impl Content {
     /// order of the segment but for the footer, which comes first.
     ///
     /// # Errors
-    /// [`Unread::Stop`] as `source` gave it; nothing else.
+    /// [`CheckStop::Stop`] as `source` gave it; nothing else.
     ///
     /// # Cost
     /// Reads all that is stored, footers twice, and no memory that grows with it.
@@ -129,15 +131,15 @@ impl Content {
         skip: &BTreeMap<u64, u64>,
         source: &mut dyn SegmentBytes,
         out: &mut dyn FnMut(Damage),
-    ) -> Result<Checked, Unread> {
-        let mut check = Check { content: self, skip, source, out, checked: Checked::default() };
+    ) -> Result<CheckedSegment, CheckStop> {
+        let mut check = SegmentCheck { content: self, skip, source, out, checked: CheckedSegment::default() };
         let named = match &self.entries {
-            Some(entries) => Named::Here(entries),
-            None => check.footer()?.map_or(Named::Nowhere, Named::InFooter),
+            Some(entries) => FooterNames::Here(entries),
+            None => check.footer()?.map_or(FooterNames::Nowhere, FooterNames::InFooter),
         };
         check.segment_header()?;
         match named {
-            Named::Nowhere => check.walk()?,
+            FooterNames::Nowhere => check.walk()?,
             named => check.compare(&named)?,
         }
         Ok(check.checked)
@@ -161,16 +163,16 @@ impl MultiLog {
     ///
     /// # Cost
     /// For a segment without its last footer, a copy of its records' headers.
-    pub fn content(&self, id: SegmentId) -> Option<Content> {
+    pub fn content(&self, id: SegmentId) -> Option<SegmentContent> {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
         let entries = (segment.state != SegmentState::Closed).then(|| segment.entries.clone());
         let Segment { header, end, records, entries_bytes, .. } = *segment;
-        Some(Content { header, end, records, entries_bytes, entries, discarded: self.discarded.clone() })
+        Some(SegmentContent { header, end, records, entries_bytes, entries, discarded: self.discarded.clone() })
     }
 }
 
 /// Where the headers of a segment's records are named.
-enum Named<'a> {
+enum FooterNames<'a> {
     Here(&'a [u8]),
     /// In the footer, from this byte of the segment on.
     InFooter(u64),
@@ -178,18 +180,18 @@ enum Named<'a> {
 }
 
 /// One check.
-struct Check<'a> {
-    content: &'a Content,
+struct SegmentCheck<'a> {
+    content: &'a SegmentContent,
     skip: &'a BTreeMap<u64, u64>,
     source: &'a mut dyn SegmentBytes,
     out: &'a mut dyn FnMut(Damage),
-    checked: Checked,
+    checked: CheckedSegment,
 }
 
-impl Check<'_> {
+impl SegmentCheck<'_> {
     /// Where the footer's record headers begin, if the footer is whole.
-    fn footer(&mut self) -> Result<Option<u64>, Unread> {
-        let Content { header, end, records, entries_bytes: entries_len, .. } = *self.content;
+    fn footer(&mut self) -> Result<Option<u64>, CheckStop> {
+        let SegmentContent { header, end, records, entries_bytes: entries_len, .. } = *self.content;
         let trailer_at = header.bytes - TRAILER_BYTES as u64;
         let footer_at = trailer_at - entries_len;
         let trailer = match self.whole(trailer_at, TRAILER_BYTES)? {
@@ -226,7 +228,7 @@ impl Check<'_> {
         Ok(found.is_ok().then_some(footer_at))
     }
 
-    fn segment_header(&mut self) -> Result<(), Unread> {
+    fn segment_header(&mut self) -> Result<(), CheckStop> {
         let expected = self.content.header.encode();
         let unread = match self.whole(0, SEGMENT_HEADER_BYTES)? {
             Ok(bytes) if *bytes == expected => return Ok(()),
@@ -238,23 +240,23 @@ impl Check<'_> {
     }
 
     /// Compares every record with what is named of it.
-    fn compare(&mut self, named: &Named<'_>) -> Result<(), Unread> {
+    fn compare(&mut self, named: &FooterNames<'_>) -> Result<(), CheckStop> {
         let header = self.content.header;
-        let mut cursor = Cursor::new(&header);
+        let mut cursor = RecordCursor::new(&header);
         let mut from = 0;
         for _ in 0..self.content.records {
             let bytes = match named {
-                Named::Here(entries) => {
+                FooterNames::Here(entries) => {
                     let rest = entries.get(from..).unwrap_or_default();
                     rest[..rest.len().min(ENTRY_BYTES_MAX)].to_vec()
                 }
-                Named::InFooter(footer_at) => {
+                FooterNames::InFooter(footer_at) => {
                     let left = (self.content.entries_bytes as usize).saturating_sub(from);
                     self.whole(footer_at + from as u64, left.min(ENTRY_BYTES_MAX))?.unwrap_or_default().to_vec()
                 }
-                Named::Nowhere => Vec::new(),
+                FooterNames::Nowhere => Vec::new(),
             };
-            let mut entries = Entries::from(&header, &bytes, cursor.clone());
+            let mut entries = FooterEntries::from(&header, &bytes, cursor.clone());
             let Some(listed) = entries.next() else {
                 // It was whole a moment ago.
                 self.tell(DamageKind::Records, cursor.at, self.content.end.saturating_sub(cursor.at), None);
@@ -262,7 +264,7 @@ impl Check<'_> {
             };
             from += listed.entry.bytes().len();
             let begins = LogPosition { segment: header.id, offset: listed.span.start };
-            let is_gone = self.is_buried(begins.offset) || is_discarded(&self.content.discarded, &listed.meta, begins);
+            let is_gone = self.is_dead(begins.offset) || is_discarded(&self.content.discarded, &listed.meta, begins);
             if !is_gone {
                 self.record(&listed, cursor.stamp)?;
                 self.checked.records += 1;
@@ -278,12 +280,12 @@ impl Check<'_> {
 
     /// Goes from record to record, where nothing names them; behind a head that is damaged, from the next one that is told
     /// alone.
-    fn walk(&mut self) -> Result<(), Unread> {
+    fn walk(&mut self) -> Result<(), CheckStop> {
         let header = self.content.header;
         let end = self.content.end;
         let mut at = SEGMENT_HEADER_BYTES as u64;
         // What the next record is told by, if the last was whole.
-        let mut behind = Some(Cursor::new(&header));
+        let mut behind = Some(RecordCursor::new(&header));
         let mut lost: Option<(u64, Option<Fault>)> = None;
         while at < end {
             if let Some(buried_end) = self.buried_end(at) {
@@ -295,7 +297,7 @@ impl Check<'_> {
             let found = head.as_deref().ok().and_then(|bytes| {
                 let next = behind.as_ref().filter(|cursor| cursor.at == at).map(|cursor| cursor.read(&header, bytes));
                 match next {
-                    Some(Head::Found(found)) => Some(*found),
+                    Some(HeadRead::Found(found)) => Some(*found),
                     _ => entry::read_alone(&header, at, bytes),
                 }
             });
@@ -310,7 +312,7 @@ impl Check<'_> {
                     }
                     self.record(&listed, previous)?;
                     self.checked.records += 1;
-                    let mut cursor = Cursor::at(listed.span.start);
+                    let mut cursor = RecordCursor::at(listed.span.start);
                     cursor.pass(&header, &listed.meta, &listed.entry);
                     at = cursor.at;
                     behind = Some(cursor);
@@ -332,21 +334,21 @@ impl Check<'_> {
     }
 
     /// A head at `at` whose checksum is right, with the stamp of the record before it.
-    fn sound(&mut self, at: u64, found: Found) -> Result<Option<(Listed, Hlc)>, Unread> {
+    fn sound(&mut self, at: u64, found: ReadHead) -> Result<Option<(FooterRecord, Hlc)>, CheckStop> {
         let segment = self.content.header;
-        let span = Cursor::at(at).span(&segment, &found.meta, &found.entry);
+        let span = RecordCursor::at(at).span(&segment, &found.meta, &found.entry);
         if span.end > self.content.end {
             return Ok(None);
         }
         let Ok(array) = self.whole(span.place, (span.data - span.place) as usize)? else { return Ok(None) };
         let sound = found.is_sound(&segment, array);
-        Ok(sound.then_some((Listed { meta: found.meta, entry: found.entry, span }, found.previous)))
+        Ok(sound.then_some((FooterRecord { meta: found.meta, entry: found.entry, span }, found.previous)))
     }
 
     /// Checks a record that follows one stamped `previous`.
-    fn record(&mut self, listed: &Listed, previous: Hlc) -> Result<(), Unread> {
+    fn record(&mut self, listed: &FooterRecord, previous: Hlc) -> Result<(), CheckStop> {
         let segment = self.content.header;
-        let Listed { meta, entry, span } = listed;
+        let FooterRecord { meta, entry, span } = listed;
         let (payload_len, block_bytes) = (meta.payload_len(), segment.block_bytes);
         let (at, head_len) = (span.start, span.data - span.start);
         let head = match self.whole(at, head_len as usize)? {
@@ -407,7 +409,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn is_buried(&self, at: u64) -> bool {
+    fn is_dead(&self, at: u64) -> bool {
         self.buried_end(at).is_some()
     }
 
@@ -417,12 +419,12 @@ impl Check<'_> {
     }
 
     /// All `len` bytes from `at`, or what the device said; `None` if the file ends before.
-    fn whole(&mut self, at: u64, len: usize) -> Result<Result<&[u8], Option<Fault>>, Unread> {
+    fn whole(&mut self, at: u64, len: usize) -> Result<Result<&[u8], Option<Fault>>, CheckStop> {
         match self.source.bytes(at, len) {
             Ok(bytes) if bytes.len() == len => Ok(Ok(bytes)),
             Ok(_) => Ok(Err(None)),
-            Err(Unread::Failed(fault)) => Ok(Err(Some(fault))),
-            Err(Unread::Stop) => Err(Unread::Stop),
+            Err(CheckStop::Failed(fault)) => Ok(Err(Some(fault))),
+            Err(CheckStop::Stop) => Err(CheckStop::Stop),
         }
     }
 

@@ -8,12 +8,12 @@ use frieze_hlc::Hlc;
 
 /// Where a record lies: its header and everything up to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Grave {
+pub struct DeadRecord {
     /// The segment.
     pub segment: SegmentId,
     /// Its first byte.
     pub start: u64,
-    /// Where its block checksums begin: by this a plan names it ([`crate::Stored::crcs_offset`]).
+    /// Where its block checksums begin: by this a plan names it ([`crate::StoredSpan::crcs_offset`]).
     pub place: u64,
     /// The first byte after it.
     pub end: u64,
@@ -23,7 +23,7 @@ pub struct Grave {
 
 /// A segment that takes no more records, all of which its footer names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedSegment {
     /// End of its last record. Nothing lies between here and the footer.
     pub end: u64,
     /// Where the footer begins; it ends with the segment.
@@ -36,7 +36,7 @@ pub struct Sealed {
 
 /// When records were written that are buried and not in memory any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct DroppedRecords {
     /// By whom: session and user. `None` where there were too many to keep apart.
     pub by: Option<(SessionId, u32)>,
     /// Stamp of the first of them.
@@ -47,9 +47,9 @@ pub struct Lost {
 
 /// Files of which all is buried, as runs of numbers: first and last.
 #[derive(Debug, Default)]
-pub(crate) struct Gone(BTreeMap<InodeId, InodeId>);
+pub(crate) struct DeadFiles(BTreeMap<InodeId, InodeId>);
 
-impl Gone {
+impl DeadFiles {
     pub(crate) fn holds(&self, id: InodeId) -> bool {
         self.0.range(..=id).next_back().is_some_and(|(_, last)| *last >= id)
     }

@@ -51,27 +51,27 @@ pub const RECORD_MARK_BYTES: usize = 8;
 
 /// An entry of a footer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FooterEntry {
     bytes: [u8; ENTRY_BYTES_MAX],
     len: u8,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for FooterEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Entry").field(&self.bytes()).finish()
+        f.debug_tuple("FooterEntry").field(&self.bytes()).finish()
     }
 }
 
-impl ByteSink for Entry {
+impl ByteSink for FooterEntry {
     fn push(&mut self, byte: u8) {
         self.bytes[usize::from(self.len)] = byte;
         self.len += 1;
     }
 }
 
-impl Entry {
-    fn of(bytes: &[u8]) -> Entry {
-        let mut entry = Entry { bytes: [0; ENTRY_BYTES_MAX], len: bytes.len() as u8 };
+impl FooterEntry {
+    fn of(bytes: &[u8]) -> FooterEntry {
+        let mut entry = FooterEntry { bytes: [0; ENTRY_BYTES_MAX], len: bytes.len() as u8 };
         entry.bytes[..bytes.len()].copy_from_slice(bytes);
         entry
     }
@@ -83,7 +83,7 @@ impl Entry {
 
 /// Where a record lies in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct RecordSpan {
     /// Its first byte.
     pub(crate) start: u64,
     /// Where its block checksums begin: what the index keeps of it.
@@ -96,7 +96,7 @@ pub(crate) struct Span {
 
 /// A place between two records of a segment, and what was before it: what the next record is told by.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct RecordCursor {
     /// Offset in the segment.
     pub(crate) at: u64,
     /// Stamp of the record before it in the log.
@@ -109,45 +109,45 @@ pub(crate) struct Cursor {
 
 /// What is found where a record may begin.
 #[derive(Clone, Debug)]
-pub(crate) enum Head {
+pub(crate) enum HeadRead {
     /// No record was begun here.
     Nothing,
     /// One was, and its head is not whole.
     Torn,
-    /// A head; its checksum is for [`Found::is_sound`] to verify.
-    Found(Box<Found>),
+    /// A head; its checksum is for [`ReadHead::is_sound`] to verify.
+    Found(Box<ReadHead>),
 }
 
 /// A head as read.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ReadHead {
     pub(crate) meta: RecordMeta,
     /// Stamp of the record before it.
     pub(crate) previous: Hlc,
-    pub(crate) entry: Entry,
+    pub(crate) entry: FooterEntry,
     crc: u32,
 }
 
-impl Cursor {
+impl RecordCursor {
     /// Before the first record of a segment.
-    pub(crate) fn new(header: &SegmentHeader) -> Cursor {
-        Cursor { at: SEGMENT_HEADER_BYTES as u64, stamp: header.previous.stamp, before: None, alone_at: 0 }
+    pub(crate) fn new(header: &SegmentHeader) -> RecordCursor {
+        RecordCursor { at: SEGMENT_HEADER_BYTES as u64, stamp: header.previous.stamp, before: None, alone_at: 0 }
     }
 
     /// At an offset of the segment, with nothing known of what was before.
-    pub(crate) fn at(at: u64) -> Cursor {
-        Cursor { at, stamp: Hlc::ZERO, before: None, alone_at: 0 }
+    pub(crate) fn at(at: u64) -> RecordCursor {
+        RecordCursor { at, stamp: Hlc::ZERO, before: None, alone_at: 0 }
     }
 
     /// Where a record lies that begins here.
-    pub(crate) fn span(&self, header: &SegmentHeader, meta: &RecordMeta, entry: &Entry) -> Span {
+    pub(crate) fn span(&self, header: &SegmentHeader, meta: &RecordMeta, entry: &FooterEntry) -> RecordSpan {
         let place = self.at + head_bytes(entry);
         let data = place + 4 * u64::from(blocks(meta.payload_len(), header.block_bytes));
-        Span { start: self.at, place, data, end: data + u64::from(meta.payload_len()) }
+        RecordSpan { start: self.at, place, data, end: data + u64::from(meta.payload_len()) }
     }
 
     /// Goes on behind a record.
-    pub(crate) fn pass(&mut self, header: &SegmentHeader, meta: &RecordMeta, entry: &Entry) {
+    pub(crate) fn pass(&mut self, header: &SegmentHeader, meta: &RecordMeta, entry: &FooterEntry) {
         if entry.bytes[0] & ALONE != 0 {
             self.alone_at = self.at;
         }
@@ -157,7 +157,7 @@ impl Cursor {
     }
 
     /// The entry of the record that comes here.
-    pub(crate) fn encode(&self, meta: &RecordMeta) -> Entry {
+    pub(crate) fn encode(&self, meta: &RecordMeta) -> FooterEntry {
         let before = self.before.as_ref().filter(|_| self.at - self.alone_at < ALONE_BYTES);
         let alone = before.is_none();
         let before = before.unwrap_or(&RecordMeta::ZERO);
@@ -173,7 +173,7 @@ impl Cursor {
         flags |= LEN * u8::from(meta.len != before.len);
         flags |= USER_TIME * u8::from(meta.user_time.is_some());
         flags |= KIND * u8::from(kind != (RecordKind::Write, 0, 1));
-        let mut bytes = Entry::of(&[flags]);
+        let mut bytes = FooterEntry::of(&[flags]);
         put(&mut bytes, meta.stamp.0.wrapping_sub(before.stamp.0));
         if alone {
             put(&mut bytes, meta.stamp.0.wrapping_sub(self.stamp.0));
@@ -211,7 +211,7 @@ impl Cursor {
 
     /// The record that an entry tells which begins with these bytes, and the stamp of the one before where it tells that too;
     /// `None` if they begin none.
-    pub(crate) fn decode(&self, bytes: &[u8]) -> Option<(RecordMeta, Option<Hlc>, Entry)> {
+    pub(crate) fn decode(&self, bytes: &[u8]) -> Option<(RecordMeta, Option<Hlc>, FooterEntry)> {
         let rest = &mut &bytes[..bytes.len().min(ENTRY_BYTES_MAX)];
         let (&flags, after) = rest.split_first()?;
         *rest = after;
@@ -258,22 +258,22 @@ impl Cursor {
         }
         let sound = meta.is_sound();
         let len = bytes.len().min(ENTRY_BYTES_MAX) - rest.len();
-        sound.then(|| (meta, previous, Entry::of(&bytes[..len])))
+        sound.then(|| (meta, previous, FooterEntry::of(&bytes[..len])))
     }
 
     /// What begins here, by the first [`RECORD_HEAD_BYTES_MAX`] bytes, or fewer where the file ends.
-    pub(crate) fn read(&self, header: &SegmentHeader, bytes: &[u8]) -> Head {
+    pub(crate) fn read(&self, header: &SegmentHeader, bytes: &[u8]) -> HeadRead {
         match bytes.split_first_chunk::<MARK_AND_CRC_BYTES>() {
             Some((&[a, b, c, d, e, f], rest)) if u16::from_le_bytes([a, b]) == mark(header, self.at, self.stamp) => {
                 match self.decode(rest) {
                     Some((meta, told, entry)) if told.is_none_or(|told| told == self.stamp) => {
                         let crc = u32::from_le_bytes([c, d, e, f]);
-                        Head::Found(Box::new(Found { meta, previous: self.stamp, entry, crc }))
+                        HeadRead::Found(Box::new(ReadHead { meta, previous: self.stamp, entry, crc }))
                     }
-                    _ => Head::Torn,
+                    _ => HeadRead::Torn,
                 }
             }
-            _ => Head::Nothing,
+            _ => HeadRead::Nothing,
         }
     }
 }
@@ -284,7 +284,7 @@ pub(crate) fn head(
     at: u64,
     meta: &RecordMeta,
     previous: Hlc,
-    entry: &Entry,
+    entry: &FooterEntry,
     block_crcs: &[u32],
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(RECORD_HEAD_BYTES_MAX + 4 * block_crcs.len());
@@ -308,18 +308,18 @@ fn mark(header: &SegmentHeader, at: u64, previous: Hlc) -> u16 {
 }
 
 /// A record that is told alone and begins at `at`, whatever was before it.
-pub(crate) fn read_alone(header: &SegmentHeader, at: u64, bytes: &[u8]) -> Option<Found> {
-    let mut cursor = Cursor::at(at);
+pub(crate) fn read_alone(header: &SegmentHeader, at: u64, bytes: &[u8]) -> Option<ReadHead> {
+    let mut cursor = RecordCursor::at(at);
     let (_, rest) = bytes.split_first_chunk::<MARK_AND_CRC_BYTES>()?;
     let (_, previous, _) = cursor.decode(rest)?;
     cursor.stamp = previous?;
     match cursor.read(header, bytes) {
-        Head::Found(found) => Some(*found),
-        Head::Nothing | Head::Torn => None,
+        HeadRead::Found(found) => Some(*found),
+        HeadRead::Nothing | HeadRead::Torn => None,
     }
 }
 
-impl Found {
+impl ReadHead {
     /// True if the checksum fits, with the block checksums that follow the head.
     pub(crate) fn is_sound(&self, header: &SegmentHeader, array: &[u8]) -> bool {
         checksum(header, &self.meta, self.previous, &self.entry, array) == self.crc
@@ -327,12 +327,12 @@ impl Found {
 }
 
 /// Bytes from the start of a record to its block checksums.
-fn head_bytes(entry: &Entry) -> u64 {
+fn head_bytes(entry: &FooterEntry) -> u64 {
     (MARK_AND_CRC_BYTES + entry.bytes().len()) as u64
 }
 
 /// The checksum of a record's head and block array in a segment.
-fn checksum(header: &SegmentHeader, meta: &RecordMeta, previous: Hlc, entry: &Entry, array: &[u8]) -> u32 {
+fn checksum(header: &SegmentHeader, meta: &RecordMeta, previous: Hlc, entry: &FooterEntry, array: &[u8]) -> u32 {
     // What is short goes together: each update costs as much as a hundred bytes.
     let mut bytes = [0; 16 + FULL_BYTES];
     bytes[..8].copy_from_slice(&header.id.0.to_le_bytes());
@@ -350,48 +350,48 @@ fn end_of(meta: &RecordMeta) -> u64 {
 }
 
 /// Records of a segment one after the other, from the entries of a footer.
-pub(crate) struct Entries<'a> {
+pub(crate) struct FooterEntries<'a> {
     header: SegmentHeader,
     rest: &'a [u8],
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
 }
 
 /// A record of a footer.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct FooterRecord {
     pub(crate) meta: RecordMeta,
-    pub(crate) entry: Entry,
-    pub(crate) span: Span,
+    pub(crate) entry: FooterEntry,
+    pub(crate) span: RecordSpan,
 }
 
-impl<'a> Entries<'a> {
+impl<'a> FooterEntries<'a> {
     /// From the first record of a segment on.
-    pub(crate) fn new(header: &SegmentHeader, entries: &'a [u8]) -> Entries<'a> {
-        Entries::from(header, entries, Cursor::new(header))
+    pub(crate) fn new(header: &SegmentHeader, entries: &'a [u8]) -> FooterEntries<'a> {
+        FooterEntries::from(header, entries, RecordCursor::new(header))
     }
 
     /// From the record on that lies behind `cursor`.
-    pub(crate) fn from(header: &SegmentHeader, entries: &'a [u8], cursor: Cursor) -> Entries<'a> {
-        Entries { header: *header, rest: entries, cursor }
+    pub(crate) fn from(header: &SegmentHeader, entries: &'a [u8], cursor: RecordCursor) -> FooterEntries<'a> {
+        FooterEntries { header: *header, rest: entries, cursor }
     }
 
     /// All of them, if they are as many and nothing is left over.
-    pub(crate) fn all(mut self, records: u64) -> Option<Vec<Listed>> {
-        let listed: Option<Vec<Listed>> = (0..records).map(|_| self.next()).collect();
+    pub(crate) fn all(mut self, records: u64) -> Option<Vec<FooterRecord>> {
+        let listed: Option<Vec<FooterRecord>> = (0..records).map(|_| self.next()).collect();
         listed.filter(|_| self.rest.is_empty())
     }
 }
 
-impl Iterator for Entries<'_> {
-    type Item = Listed;
+impl Iterator for FooterEntries<'_> {
+    type Item = FooterRecord;
 
     /// `None` at the end, and where there is no entry.
-    fn next(&mut self) -> Option<Listed> {
+    fn next(&mut self) -> Option<FooterRecord> {
         let (meta, _, entry) = self.cursor.decode(self.rest)?;
         self.rest = &self.rest[entry.bytes().len()..];
         let span = self.cursor.span(&self.header, &meta, &entry);
         self.cursor.pass(&self.header, &meta, &entry);
-        Some(Listed { meta, entry, span })
+        Some(FooterRecord { meta, entry, span })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use frieze_base::{ErrorKind, Fault, Reason, SegmentId};
 
-use crate::shelf::ShelfKey;
+use crate::index_run::IndexRunKey;
 
 /// The log could not be recovered. Damage to single records or segments is no error: it is in the report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,22 +25,22 @@ pub enum Error {
     },
     /// A shelf has another format version. A restart removes it and makes it anew from the footers of its segments.
     #[error(
-        "the index of segments {shelf} has format version {found}, this build of frieze reads {expected} only: another \
+        "the index of segments {run} has format version {found}, this build of frieze reads {expected} only: another \
          build wrote it"
     )]
-    ShelfVersion {
+    IndexRunVersion {
         /// Its name.
-        shelf: ShelfKey,
+        run: IndexRunKey,
         /// The version that this code reads and writes.
         expected: u8,
         /// The version in the head.
         found: u8,
     },
     /// A shelf is not what was written: it is made anew from the footers of its segments.
-    #[error("the index of segments {shelf} is damaged")]
-    DamagedShelf {
+    #[error("the index of segments {run} is damaged")]
+    DamagedIndexRun {
         /// Its name.
-        shelf: ShelfKey,
+        run: IndexRunKey,
     },
     /// Two files claim to be the same segment.
     #[error("files {first} and {second} both hold segment {segment}: one is a copy that does not belong here")]
@@ -59,8 +59,8 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::Source(fault) => fault.reason,
-            Error::WrongVersion { .. } | Error::ShelfVersion { .. } => Reason::WrongVersion,
-            Error::DoubleSegment { .. } | Error::DamagedShelf { .. } => Reason::Corrupt,
+            Error::WrongVersion { .. } | Error::IndexRunVersion { .. } => Reason::WrongVersion,
+            Error::DoubleSegment { .. } | Error::DamagedIndexRun { .. } => Reason::Corrupt,
         }
     }
 

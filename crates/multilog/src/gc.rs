@@ -6,46 +6,46 @@
 //!
 //! A buried record stays in the footer: order, numbers and stamps are as they were. Only its place in the segment, header
 //! and payload, has no meaning any more. So nothing is moved, and a crash at any moment leaves a log that recovery reads like
-//! any other. The index in memory is made anew without most of them ([`MultiLog::thin`]).
+//! any other. The index in memory is made anew without most of them ([`MultiLog::compact`]).
 
 use std::collections::BTreeSet;
 
 use frieze_base::{InodeId, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::dead::{Grave, Lost, Sealed};
+use crate::dead::{DeadRecord, DroppedRecords, SealedSegment};
 use crate::header::LogPosition;
-use crate::index::{Record, Thin};
+use crate::index::{CompactIndex, IndexRecord};
 use crate::log::MultiLog;
 use crate::record::{RecordKind, RecordMeta, blocks};
 use crate::segment::SegmentState;
 use crate::trailer::{TRAILER_BYTES, Trailer};
 
 impl MultiLog {
-    /// The records of a file stamped up to `upto` that are not buried and none of `live`: segments and places, as [`Grave::place`].
+    /// The records of a file stamped up to `upto` that are not buried and none of `live`: segments and places, as [`DeadRecord::place`].
     ///
     /// # Cost
     /// A pass over the file's records in memory.
-    pub fn graves(&self, inode: InodeId, upto: Hlc, live: &BTreeSet<(SegmentId, u64)>) -> Vec<Grave> {
+    pub fn dead_records(&self, inode: InodeId, upto: Hlc, live: &BTreeSet<(SegmentId, u64)>) -> Vec<DeadRecord> {
         let Some(file) = self.file(inode) else { return Vec::new() };
-        let dead = file.kept_upto(upto).map(|record| self.grave_of(&record));
-        dead.filter(|grave| !live.contains(&(grave.segment, grave.place))).collect()
+        let dead = file.kept_upto(upto).map(|record| self.dead_record_of(&record));
+        dead.filter(|dead| !live.contains(&(dead.segment, dead.place))).collect()
     }
 
-    /// Buries records that [`MultiLog::graves`] told. No plan of a read that is still answered may name one. `gone`: with them
+    /// Buries records that [`MultiLog::dead_records`] told. No plan of a read that is still answered may name one. `gone`: with them
     /// all there is of the file is buried, and nothing will be written to it; it may leave memory, and comes back buried.
     ///
     /// # Cost
-    /// As [`MultiLog::graves`].
-    pub fn bury(&mut self, inode: InodeId, upto: Hlc, graves: &[Grave], gone: bool) {
-        assert!(!self.is_away(inode), "inode {inode} is asked for while it is away");
-        let places: BTreeSet<(SegmentId, u64)> = graves.iter().map(|grave| (grave.segment, grave.place)).collect();
+    /// As [`MultiLog::dead_records`].
+    pub fn mark_dead(&mut self, inode: InodeId, upto: Hlc, dead_records: &[DeadRecord], gone: bool) {
+        assert!(!self.is_evicted(inode), "inode {inode} is asked for while it is evicted");
+        let places: BTreeSet<(SegmentId, u64)> = dead_records.iter().map(|dead| (dead.segment, dead.place)).collect();
         let MultiLog { files, segments, .. } = self;
         if gone {
             self.gone.add(inode);
         }
         if let Some(file) = files.get_mut(&inode) {
-            file.bury(upto, gone, &mut |record| {
+            file.mark_dead(upto, gone, &mut |record| {
                 places.contains(&(segments[record.slot()].header.id, u64::from(record.at)))
             });
         }
@@ -55,7 +55,7 @@ impl MultiLog {
     ///
     /// # Panics
     /// If the file is away.
-    pub fn is_buried(&self, meta: &RecordMeta) -> bool {
+    pub fn is_dead(&self, meta: &RecordMeta) -> bool {
         self.file(meta.chunk.inode).is_none_or(|file| !file.keeps(meta.chunk.index, meta.stamp))
     }
 
@@ -68,34 +68,34 @@ impl MultiLog {
     /// `None` if there is none. `kept`: the instants before the last of them, and that one, which are asked for again; those
     /// after it all are.
     ///
-    /// Nothing of the file may be buried or leave memory until [`MultiLog::put_thin`].
+    /// Nothing of the file may be buried or leave memory until [`MultiLog::put_compact_index`].
     ///
     /// # Cost
     /// A pass over the records of the chunk, about 50 ns each.
-    pub fn thin(&self, inode: InodeId, from: u32, kept: &[Hlc]) -> Option<Thin> {
-        self.file(inode)?.thin(inode, from, kept)
+    pub fn compact_index(&self, inode: InodeId, from: u32, kept: &[Hlc]) -> Option<CompactIndex> {
+        self.file(inode)?.compact_index(inode, from, kept)
     }
 
-    /// Puts a chunk in its place that was made anew, and what was there into `thin`: to be dropped with no lock held.
-    pub fn put_thin(&mut self, thin: &mut Thin) {
-        if let Some(file) = self.files.get_mut(&thin.inode) {
+    /// Puts a chunk in its place that was made anew, and what was there into `compact`: to be dropped with no lock held.
+    pub fn put_compact_index(&mut self, compact: &mut CompactIndex) {
+        if let Some(file) = self.files.get_mut(&compact.inode) {
             self.files_bytes -= file.heap_bytes();
-            file.put_thin(thin);
+            file.put_compact_index(compact);
             self.files_bytes += file.heap_bytes();
         }
     }
 
     /// When records of a file were written that are not in memory any more, if some of them may be stamped in `(after, upto]`.
-    pub fn lost(&self, inode: InodeId, after: Hlc, upto: Hlc) -> Vec<Lost> {
-        let lost = self.file(inode).into_iter().flat_map(|file| file.lost_within(after, upto));
+    pub fn dropped_records(&self, inode: InodeId, after: Hlc, upto: Hlc) -> Vec<DroppedRecords> {
+        let lost = self.file(inode).into_iter().flat_map(|file| file.dropped_within(after, upto));
         let by = |writer| {
             let writer = self.writers.get(writer);
             (writer.session, writer.uid)
         };
-        lost.map(|loss| Lost { by: loss.writer.map(by), first: loss.first, last: loss.last }).collect()
+        lost.map(|loss| DroppedRecords { by: loss.writer.map(by), first: loss.first, last: loss.last }).collect()
     }
 
-    fn grave_of(&self, record: &Record) -> Grave {
+    fn dead_record_of(&self, record: &IndexRecord) -> DeadRecord {
         let header = &self.segments[record.slot()].header;
         let bytes = match record.kind() {
             RecordKind::Write => record.len,
@@ -103,7 +103,7 @@ impl MultiLog {
         };
         let place = u64::from(record.at);
         let end = place + 4 * u64::from(blocks(bytes, header.block_bytes)) + u64::from(bytes);
-        Grave { segment: header.id, start: place - u64::from(record.head()), place, end, bytes }
+        DeadRecord { segment: header.id, start: place - u64::from(record.head()), place, end, bytes }
     }
 
     /// Lets the open segment take no more records, so that [`MultiLog::sealable`] gives its footer once it is durable. The
@@ -118,10 +118,10 @@ impl MultiLog {
     }
 
     /// A segment whose last footer was handed out or found. That the footer is whole and durable is for the driver to see
-    /// ([`MultiLog::vouched_by`]) before it gives anything back.
-    pub fn sealed(&self, id: SegmentId) -> Option<Sealed> {
+    /// ([`MultiLog::is_footer_of`]) before it gives anything back.
+    pub fn sealed(&self, id: SegmentId) -> Option<SealedSegment> {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
-        (segment.state == SegmentState::Closed).then_some(Sealed {
+        (segment.state == SegmentState::Closed).then_some(SealedSegment {
             end: segment.end,
             footer_at: segment.footer_at(),
             bytes: segment.header.bytes,
@@ -131,7 +131,7 @@ impl MultiLog {
 
     /// True if these bytes are the last footer of a sealed segment, naming every record of it: recovery will not look at
     /// the records themselves.
-    pub fn vouched_by(&self, id: SegmentId, footer: &[u8]) -> bool {
+    pub fn is_footer_of(&self, id: SegmentId, footer: &[u8]) -> bool {
         self.footer_entries(id, footer).is_some()
     }
 

@@ -36,7 +36,7 @@ pub struct LogPosition {
 
 /// How one segment follows another: which, where it ended, and the stamp of the last record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Link {
+pub(crate) struct SegmentLink {
     pub(crate) end: LogPosition,
     pub(crate) stamp: Hlc,
 }
@@ -47,7 +47,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) id: SegmentId,
     pub(crate) tag: u64,
     pub(crate) bytes: u64,
-    pub(crate) previous: Link,
+    pub(crate) previous: SegmentLink,
     pub(crate) block_bytes: u32,
 }
 
@@ -95,7 +95,7 @@ impl SegmentHeader {
             id,
             tag: long(bytes, 16),
             bytes: long(bytes, 24),
-            previous: Link {
+            previous: SegmentLink {
                 end: LogPosition { segment: SegmentId(long(bytes, 32)), offset: long(bytes, 40) },
                 stamp: Hlc(long(bytes, 48)),
             },

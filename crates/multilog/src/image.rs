@@ -8,7 +8,7 @@
 //!
 //! # The algorithm
 //! A page of 64 KiB that was overwritten in small pieces consists of as many records, each somewhere in the log. The walk
-//! along its records ([`crate::MultiLog::look_for_images`]) counts the *pieces*, the places of the device that it consists
+//! along its records ([`crate::MultiLog::scan_for_images`]) counts the *pieces*, the places of the device that it consists
 //! of after each: where they would be more than `pieces_max`, an image of the page before that record is due. From then on
 //! the page is the image and the records after it, until those are too many again. So images are as few as they can be if
 //! each instant is to be read from the newest image before it. A page of few pieces needs none, and none is used.
@@ -55,7 +55,7 @@ use frieze_base::{ChunkId, Crc, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
 pub(crate) use key::Digest;
-pub use key::{ImageKey, ImagePlace, MadeOf};
+pub use key::{ImageDigest, ImageKey, ImagePlace};
 pub use set::Images;
 
 use crate::record::{long, word};
@@ -71,11 +71,11 @@ pub struct ImageFile {
 
 /// What an entry of the directory says of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum ImageEntry {
     /// Nothing is there.
     Free,
     /// An image.
-    Image(ImageKey, MadeOf),
+    Image(ImageKey, ImageDigest),
     /// The entry is damaged: nothing is known.
     Damaged,
 }
@@ -131,7 +131,7 @@ impl ImageFile {
     ///
     /// # Panics
     /// If they are not a page.
-    pub fn seal(&self, slot: u32, key: &ImageKey, of: &MadeOf, page: &[u8]) -> ([u8; ENTRY_BYTES], Vec<u8>) {
+    pub fn seal(&self, slot: u32, key: &ImageKey, of: &ImageDigest, page: &[u8]) -> ([u8; ENTRY_BYTES], Vec<u8>) {
         assert_eq!(page.len(), PAGE_BYTES, "an image is of a whole page");
         let crcs: Vec<u8> = page.chunks(BLOCK_BYTES).flat_map(|block| crc32c(block).to_le_bytes()).collect();
         let mut entry = [0; ENTRY_BYTES];
@@ -150,16 +150,16 @@ impl ImageFile {
     }
 
     /// Reads an entry of the directory.
-    pub fn entry(&self, slot: u32, bytes: &[u8]) -> Entry {
+    pub fn entry(&self, slot: u32, bytes: &[u8]) -> ImageEntry {
         if bytes.iter().all(|&byte| byte == 0) {
-            return Entry::Free;
+            return ImageEntry::Free;
         }
         if bytes.len() != ENTRY_BYTES || self.checksum(slot, bytes) != word(bytes, 60) {
-            return Entry::Damaged;
+            return ImageEntry::Damaged;
         }
         let chunk = ChunkId { inode: InodeId(long(bytes, 0)), index: word(bytes, 8) };
         let key = ImageKey { chunk, page: word(bytes, 12), stamp: Hlc(long(bytes, 16)) };
-        Entry::Image(key, MadeOf { digest: long(bytes, 24), left_out: word(bytes, 32) })
+        ImageEntry::Image(key, ImageDigest { digest: long(bytes, 24), left_out: word(bytes, 32) })
     }
 
     /// Reads the head of a slot, of which the image `key` is expected. At least [`SLOT_HEAD_USED`] bytes of it are needed.
@@ -167,14 +167,14 @@ impl ImageFile {
         let Some(bytes) = bytes.get(..SLOT_HEAD_USED) else { return SlotHead::Damaged };
         let (entry, crcs) = bytes.split_at(ENTRY_BYTES);
         match self.entry(slot, entry) {
-            Entry::Image(found, _) if found == *key && crc32c(crcs) == word(entry, 36) => {
+            ImageEntry::Image(found, _) if found == *key && crc32c(crcs) == word(entry, 36) => {
                 let mut blocks = [0; BLOCKS];
                 blocks.iter_mut().zip(crcs.as_chunks().0).for_each(|(block, crc)| *block = u32::from_le_bytes(*crc));
                 SlotHead::Image(blocks)
             }
-            Entry::Image(found, _) if found == *key => SlotHead::Damaged,
-            Entry::Image(..) | Entry::Free => SlotHead::Gone,
-            Entry::Damaged => SlotHead::Damaged,
+            ImageEntry::Image(found, _) if found == *key => SlotHead::Damaged,
+            ImageEntry::Image(..) | ImageEntry::Free => SlotHead::Gone,
+            ImageEntry::Damaged => SlotHead::Damaged,
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
 
     const KEY: ImageKey =
         ImageKey { chunk: ChunkId { inode: InodeId(0x0102), index: 3 }, page: 4, stamp: Hlc(0x0506_0708) };
-    const OF: MadeOf = MadeOf { digest: 0x1122_3344_5566_7788, left_out: 9 };
+    const OF: ImageDigest = ImageDigest { digest: 0x1122_3344_5566_7788, left_out: 9 };
 
     #[test]
     fn the_bytes_of_a_file_are_as_they_were_first_written() {
@@ -227,7 +227,7 @@ mod tests {
         let (entry, slot) = file.seal(5, &KEY, &OF, &page);
         let hex: String = entry.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, include_str!("image/entry-1.hex").trim());
-        assert_eq!(file.entry(5, &entry), Entry::Image(KEY, OF));
+        assert_eq!(file.entry(5, &entry), ImageEntry::Image(KEY, OF));
         let SlotHead::Image(crcs) = file.slot_head(5, &KEY, &slot) else { panic!("a sound head") };
         assert_eq!(crcs[3], crc32c(&page[3 * BLOCK_BYTES..][..BLOCK_BYTES]));
         assert_eq!((file.entry_at(1), file.slot_at(0), file.slot_at(1)), (4160, 8192, 8192 + 69_632));
@@ -238,15 +238,15 @@ mod tests {
     fn an_entry_counts_only_where_it_was_written_and_whole() {
         let file = ImageFile { file: 7, slots: 32 };
         let (entry, slot) = file.seal(5, &KEY, &OF, &vec![1; PAGE_BYTES]);
-        assert_eq!(file.entry(6, &entry), Entry::Damaged);
-        assert_eq!(ImageFile { file: 8, ..file }.entry(5, &entry), Entry::Damaged);
-        assert_eq!(file.entry(5, &[0; ENTRY_BYTES]), Entry::Free);
+        assert_eq!(file.entry(6, &entry), ImageEntry::Damaged);
+        assert_eq!(ImageFile { file: 8, ..file }.entry(5, &entry), ImageEntry::Damaged);
+        assert_eq!(file.entry(5, &[0; ENTRY_BYTES]), ImageEntry::Free);
         for at in 0..SLOT_HEAD_USED {
             let mut slot = slot.clone();
             slot[at] ^= 4;
             assert_eq!(file.slot_head(5, &KEY, &slot), SlotHead::Damaged, "byte {at}");
             if at < ENTRY_BYTES {
-                assert_eq!(file.entry(5, &slot[..ENTRY_BYTES]), Entry::Damaged, "byte {at}");
+                assert_eq!(file.entry(5, &slot[..ENTRY_BYTES]), ImageEntry::Damaged, "byte {at}");
             }
         }
         let other = ImageKey { page: 5, ..KEY };

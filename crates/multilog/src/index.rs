@@ -15,10 +15,11 @@
 
 mod archive;
 mod chunk;
+mod compact_index;
+mod dropped;
 mod file;
+mod image_scan;
 mod image_use;
-mod imaged;
-mod losses;
 mod marks;
 mod page;
 mod peaks;
@@ -26,17 +27,16 @@ mod record;
 mod records;
 #[cfg(test)]
 mod tests;
-mod thin;
-mod touched;
+mod time_runs;
 
-pub(crate) use archive::{Writer, Writers};
-pub(crate) use file::File;
-pub use file::Tail;
-pub use image_use::Crowded;
-pub(crate) use image_use::Through;
-pub use imaged::{Looked, Looking};
+pub(crate) use archive::{WriterKey, WriterTable};
+pub use compact_index::CompactIndex;
+pub(crate) use file::FileIndex;
+pub use file::WriteReach;
+pub use image_scan::{ImageScan, ImageScanCursor};
+pub use image_use::FragmentedPage;
+pub(crate) use image_use::ImageUse;
 pub use marks::UserCut;
 pub(crate) use page::PAGE_BYTES;
-pub(crate) use record::{Place, Record};
-pub use thin::Thin;
-pub(crate) use touched::Touched;
+pub(crate) use record::{IndexRecord, RecordPlace};
+pub(crate) use time_runs::TimeRuns;

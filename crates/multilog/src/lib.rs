@@ -29,31 +29,34 @@ mod error;
 mod gc;
 mod header;
 pub mod image;
-mod imaging;
+mod image_plan;
 mod index;
+mod index_run;
 mod log;
 mod numbers;
 mod plan;
 mod record;
 mod recover;
 mod segment;
-mod shelf;
 mod slim;
 mod trailer;
 
-pub use chains::Numbered;
-pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};
-pub use dead::{Grave, Lost, Sealed};
-pub use discarded::Discarded;
+pub use chains::NumberedRecord;
+pub use check::{CheckStop, CheckedSegment, Damage, DamageKind, SegmentBytes, SegmentContent};
+pub use dead::{DeadRecord, DroppedRecords, SealedSegment};
+pub use discarded::DiscardedRecords;
 pub use entry::RECORD_MARK_BYTES;
 pub use error::Error;
 pub use header::{FORMAT_VERSION, LogPosition, SEGMENT_HEADER_BYTES};
-pub use image::{ImageKey, ImagePlace, Images, MadeOf};
-pub use imaging::PlannedImage;
-pub use index::{Crowded, Looked, Looking, Tail, Thin, UserCut};
-pub use log::{ChainState, MultiLog, Settings, Stats};
-pub use plan::{Fetched, Imaged, Piece, Source, Stored};
+pub use image::{ImageDigest, ImageKey, ImagePlace, Images};
+pub use image_plan::PlannedImage;
+pub use index::{CompactIndex, FragmentedPage, ImageScan, ImageScanCursor, UserCut, WriteReach};
+pub use index_run::{
+    ChainTip, IndexFetch, IndexRun, IndexRunBuilder, IndexRunKey, IndexRunMerge, IndexRunSink, IndexRunSource,
+    check_index_run,
+};
+pub use log::{ChainState, LogSettings, LogStats, MultiLog};
+pub use plan::{ExternalSpan, ImageSpan, PieceSource, PlanPiece, StoredSpan};
 pub use record::{RecordKind, RecordMeta, block_crcs};
-pub use recover::{Corruption, Cut, CutReason, Recovered, Report, SegmentKey, SegmentSource};
-pub use segment::{NewSegment, Placed, Seal, Spot};
-pub use shelf::{ChainTip, Fetch, Merge, Shelf, ShelfBuilder, ShelfKey, ShelfSink, ShelfSource, check_shelf};
+pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};
+pub use segment::{NewSegment, PlacedGroup, RecordSpot, Seal};

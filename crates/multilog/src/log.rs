@@ -6,20 +6,20 @@ use std::ops::RangeInclusive;
 use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::dead::Gone;
-use crate::discarded::Discarded;
-use crate::entry::{self, Entry, Span};
-use crate::header::{self, Link, LogPosition, SegmentHeader};
-use crate::index::{File, Place, Tail, Touched, UserCut, Writer, Writers};
+use crate::dead::DeadFiles;
+use crate::discarded::DiscardedRecords;
+use crate::entry::{self, FooterEntry, RecordSpan};
+use crate::header::{self, LogPosition, SegmentHeader, SegmentLink};
+use crate::index::{FileIndex, RecordPlace, TimeRuns, UserCut, WriteReach, WriterKey, WriterTable};
+use crate::index_run::IndexRun;
 use crate::numbers;
-use crate::plan::{Piece, Planner};
+use crate::plan::{PlanPiece, Planner};
 use crate::record::{self, RecordMeta};
-use crate::segment::{NewSegment, Placed, Seal, Segment, SegmentState, Spot};
-use crate::shelf::Shelf;
+use crate::segment::{NewSegment, PlacedGroup, RecordSpot, Seal, Segment, SegmentState};
 
 /// How a log is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct LogSettings {
     /// Length of a segment file in bytes, at most 4 GiB - 1. More: fewer files and footers; less: less to scan after a crash, smaller
     /// files on a small disk. A group of records must fit in one.
     pub segment_bytes: u64,
@@ -29,9 +29,9 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { segment_bytes: 64 << 20, block_bytes: 16 << 10, seed: 0 }
+impl Default for LogSettings {
+    fn default() -> LogSettings {
+        LogSettings { segment_bytes: 64 << 20, block_bytes: 16 << 10, seed: 0 }
     }
 }
 
@@ -46,7 +46,7 @@ pub struct ChainState {
 
 /// Sizes of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct LogStats {
     /// Visible records.
     pub records: u64,
     /// Bytes that they take in segments, headers included.
@@ -58,11 +58,11 @@ pub struct Stats {
     /// Segments in use.
     pub segments: u64,
     /// Shelves in use.
-    pub shelves: u64,
+    pub index_runs: u64,
     /// Records that they index: their files need not be in memory.
-    pub shelved_records: u64,
+    pub run_records: u64,
     /// Bytes that they take on the device.
-    pub shelf_bytes: u64,
+    pub run_bytes: u64,
     /// Files that are in memory, wholly or in part.
     pub files: u64,
 }
@@ -70,20 +70,20 @@ pub struct Stats {
 /// The log of a device.
 #[derive(Debug)]
 pub struct MultiLog {
-    settings: Settings,
+    settings: LogSettings,
     /// In the order of the log; a record names its segment by position.
     pub(crate) segments: Vec<Segment>,
     /// Id of the next segment. Ids are never used twice, so one that is given up is left out.
     pub(crate) next_segment: SegmentId,
     /// End and stamp of the last published record.
-    pub(crate) tip: Link,
+    pub(crate) tip: SegmentLink,
     /// Records placed and not yet published.
     outstanding: usize,
     /// Segments before this position are closed.
     closed: usize,
-    pub(crate) files: FastMap<InodeId, File>,
-    pub(crate) writers: Writers,
-    pub(crate) touched: Touched,
+    pub(crate) files: FastMap<InodeId, FileIndex>,
+    pub(crate) writers: WriterTable,
+    pub(crate) time_runs: TimeRuns,
     /// Stamp of the newest record of every session.
     pub(crate) newest_of: FastMap<SessionId, Hlc>,
     pub(crate) chains: BTreeMap<ChainId, ChainState>,
@@ -92,15 +92,15 @@ pub struct MultiLog {
     /// Memory of all files, the maps of this struct not counted.
     pub(crate) files_bytes: u64,
     /// The index of the oldest segments, oldest first.
-    pub(crate) shelves: Vec<Shelf>,
+    pub(crate) index_runs: Vec<IndexRun>,
     /// Segments before this position are shelved.
-    pub(crate) shelved: usize,
+    pub(crate) indexed: usize,
     /// The largest file on a shelf: larger ones are in memory.
-    pub(crate) shelved_inode: InodeId,
+    pub(crate) indexed_inode: InodeId,
     /// Files of which all is buried.
-    pub(crate) gone: Gone,
+    pub(crate) gone: DeadFiles,
     /// Records in it that their chains do not have, by chain.
-    pub(crate) discarded: Vec<Discarded>,
+    pub(crate) discarded: Vec<DiscardedRecords>,
     /// Counts how often more was discarded.
     pub(crate) discards: u32,
     /// Counts the files that came from the shelves.
@@ -112,7 +112,7 @@ impl MultiLog {
     ///
     /// # Panics
     /// If the settings cannot hold a record: they are checked where they are read.
-    pub fn new(settings: Settings) -> MultiLog {
+    pub fn new(settings: LogSettings) -> MultiLog {
         let lengths = header::SEGMENT_BYTES_MIN..=header::SEGMENT_BYTES_MAX;
         assert!(lengths.contains(&settings.segment_bytes), "segments of {} bytes", settings.segment_bytes);
         assert!(settings.block_bytes >= header::BLOCK_BYTES_MIN, "blocks of {} bytes", settings.block_bytes);
@@ -120,21 +120,21 @@ impl MultiLog {
             settings,
             segments: Vec::new(),
             next_segment: SegmentId(1),
-            tip: Link::default(),
+            tip: SegmentLink::default(),
             outstanding: 0,
             closed: 0,
             files: FastMap::default(),
-            writers: Writers::default(),
-            touched: Touched::default(),
+            writers: WriterTable::default(),
+            time_runs: TimeRuns::default(),
             newest_of: FastMap::default(),
             chains: BTreeMap::new(),
             records: 0,
             log_bytes: 0,
             files_bytes: 0,
-            shelves: Vec::new(),
-            shelved: 0,
-            shelved_inode: InodeId(0),
-            gone: Gone::default(),
+            index_runs: Vec::new(),
+            indexed: 0,
+            indexed_inode: InodeId(0),
+            gone: DeadFiles::default(),
             discarded: Vec::new(),
             discards: 0,
             tick: 0,
@@ -148,20 +148,20 @@ impl MultiLog {
     ///
     /// # Panics
     /// If the group placed before is neither published nor abandoned, or if no segment can hold the group.
-    pub fn place(&mut self, metas: &[RecordMeta]) -> Placed {
+    pub fn place(&mut self, metas: &[RecordMeta]) -> PlacedGroup {
         assert_eq!(self.outstanding, 0, "a group is placed while another is being written");
         assert!(!metas.is_empty(), "a group has at least one record");
         self.outstanding = metas.len();
         let open = self.segments.last().filter(|segment| segment.state == SegmentState::Open);
         if let Some(spots) = open.and_then(|open| open.place(metas)) {
-            return Placed { roll: None, spots };
+            return PlacedGroup { roll: None, spots };
         }
         let roll = Some(self.roll());
         let segment = self.segments.last().expect("one was just made");
         let Some(spots) = segment.place(metas) else {
             panic!("a group of {} records does not fit in a segment of {:?}: {metas:?}", metas.len(), self.settings);
         };
-        Placed { roll, spots }
+        PlacedGroup { roll, spots }
     }
 
     /// The bytes that go before the payload: head and block checksums. `block_crcs` are those of
@@ -169,7 +169,7 @@ impl MultiLog {
     ///
     /// # Panics
     /// If the meta, the checksums and the spot do not belong together.
-    pub fn encode(&self, meta: &RecordMeta, spot: &Spot, block_crcs: &[u32]) -> Vec<u8> {
+    pub fn encode(&self, meta: &RecordMeta, spot: &RecordSpot, block_crcs: &[u32]) -> Vec<u8> {
         let segment = self.segments.last().expect("the spot's segment");
         let SegmentHeader { id, block_bytes, .. } = segment.header;
         assert_eq!(spot.segment, id, "a spot in a segment that is not the open one");
@@ -187,7 +187,7 @@ impl MultiLog {
     ///
     /// # Cost
     /// Less than a microsecond for a record of up to 64 KiB, and about 30 ns for each page of 64 KiB beyond.
-    pub fn publish(&mut self, meta: &RecordMeta, spot: &Spot) {
+    pub fn publish(&mut self, meta: &RecordMeta, spot: &RecordSpot) {
         let end = self.segments.last().map(|segment| (segment.header.id, segment.end));
         assert!(
             self.outstanding > 0 && end == Some((spot.segment, spot.offset)),
@@ -208,7 +208,7 @@ impl MultiLog {
     ///
     /// # Panics
     /// If a record of the group was published.
-    pub fn abandon(&mut self, placed: Placed) {
+    pub fn abandon(&mut self, placed: PlacedGroup) {
         assert_eq!(self.outstanding, placed.spots.len(), "only a whole group that was placed last can be abandoned");
         self.outstanding = 0;
         if placed.roll.is_some() {
@@ -255,7 +255,7 @@ impl MultiLog {
     ///
     /// # Cost
     /// O(log versions + entries of the pages touched), for an old instant as for now; no I/O.
-    pub fn plan(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc, out: &mut Vec<Piece>) {
+    pub fn plan(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc, out: &mut Vec<PlanPiece>) {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
         let mut planner = Planner::new(&self.segments, range.start(), out);
         if let Some(file) = self.file(chunk.inode).filter(|_| !range.is_empty()) {
@@ -278,8 +278,8 @@ impl MultiLog {
     ///
     /// # Cost
     /// O(log records) for each chunk that has any.
-    pub fn newest_in(&self, inode: InodeId, chunks: RangeInclusive<u32>, after: Hlc, upto: Hlc) -> Tail {
-        self.file(inode).map_or(Tail::default(), |file| file.newest_in(chunks, after, upto))
+    pub fn newest_in(&self, inode: InodeId, chunks: RangeInclusive<u32>, after: Hlc, upto: Hlc) -> WriteReach {
+        self.file(inode).map_or(WriteReach::default(), |file| file.newest_in(chunks, after, upto))
     }
 
     /// Bytes among the first `upto` of a chunk that hold data at `at`, where no record of the chunk is hidden.
@@ -310,9 +310,9 @@ impl MultiLog {
     ///
     /// # Cost
     /// The records of the interval, and at most 512 beside them: not those of other files or times.
-    pub fn touched(&self, after: Hlc, upto: Hlc) -> (Vec<InodeId>, u64) {
+    pub fn files_with_records(&self, after: Hlc, upto: Hlc) -> (Vec<InodeId>, u64) {
         let mut files = Vec::new();
-        let looked_at = self.touched.files(after, upto, &mut files);
+        let looked_at = self.time_runs.files(after, upto, &mut files);
         (files, looked_at)
     }
 
@@ -322,13 +322,13 @@ impl MultiLog {
     /// # Cost
     /// One look for every 16,384 records of the interval, and the answer's share of the index of time.
     pub fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
-        self.touched.reach(after, upto, records_max)
+        self.time_runs.reach(after, upto, records_max)
     }
 
     /// As [`MultiLog::reach`], back from `upto`: an instant from which about `records_max` records follow up to `upto`;
     /// `after` if there are no more.
     pub fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
-        self.touched.reach_back(after, upto, records_max)
+        self.time_runs.reach_back(after, upto, records_max)
     }
 
     /// True if a record of the file is stamped in `(after, upto]`.
@@ -346,7 +346,7 @@ impl MultiLog {
     /// # Cost
     /// A pass over the file's records in memory.
     pub fn written_bytes(&self, inode: InodeId) -> u64 {
-        self.file(inode).map_or(0, File::written_bytes)
+        self.file(inode).map_or(0, FileIndex::written_bytes)
     }
 
     /// The stamp at which the file is read to see it at user time `user`, among records stamped in `(after, upto]`. `None`
@@ -387,23 +387,23 @@ impl MultiLog {
     }
 
     /// Sizes.
-    pub fn stats(&self) -> Stats {
-        let entry = (size_of::<(InodeId, File)>() + 1) * 8 / 7;
+    pub fn stats(&self) -> LogStats {
+        let entry = (size_of::<(InodeId, FileIndex)>() + 1) * 8 / 7;
         let footers: usize = self.segments[self.closed..].iter().map(|segment| segment.entries.capacity()).sum();
         let segments = self.segments.capacity() * size_of::<Segment>();
         let sessions = self.newest_of.capacity() * (size_of::<(SessionId, Hlc)>() + 1) * 8 / 7;
-        let who_and_when = sessions + self.writers.heap_bytes() + self.touched.heap_bytes() + self.gone.heap_bytes();
-        let shelves: usize = self.shelves.iter().map(Shelf::heap_bytes).sum();
-        let maps = self.files.capacity() * entry + who_and_when + footers + segments + shelves;
-        Stats {
+        let who_and_when = sessions + self.writers.heap_bytes() + self.time_runs.heap_bytes() + self.gone.heap_bytes();
+        let index_runs: usize = self.index_runs.iter().map(IndexRun::heap_bytes).sum();
+        let maps = self.files.capacity() * entry + who_and_when + footers + segments + index_runs;
+        LogStats {
             records: self.records,
             log_bytes: self.log_bytes,
             index_bytes: self.files_bytes + maps as u64,
             footer_bytes: footers as u64,
             segments: self.segments.len() as u64,
-            shelves: self.shelves.len() as u64,
-            shelved_records: self.shelves.iter().map(Shelf::records).sum(),
-            shelf_bytes: self.shelves.iter().map(Shelf::bytes).sum(),
+            index_runs: self.index_runs.len() as u64,
+            run_records: self.index_runs.iter().map(IndexRun::records).sum(),
+            run_bytes: self.index_runs.iter().map(IndexRun::bytes).sum(),
             files: self.files.len() as u64,
         }
     }
@@ -414,12 +414,12 @@ impl MultiLog {
     }
 
     /// Records in it that their chains do not have, by chain.
-    pub fn discarded(&self) -> &[Discarded] {
+    pub fn discarded(&self) -> &[DiscardedRecords] {
         &self.discarded
     }
 
     /// The settings in effect.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &LogSettings {
         &self.settings
     }
 
@@ -435,30 +435,30 @@ impl MultiLog {
     }
 
     /// True if a shelf may say something of a file.
-    pub(crate) fn may_be_shelved(&self, inode: InodeId) -> bool {
-        self.shelved > 0 && inode <= self.shelved_inode
+    pub(crate) fn may_be_indexed(&self, inode: InodeId) -> bool {
+        self.indexed > 0 && inode <= self.indexed_inode
     }
 
     /// What is known of a file, if there is anything.
     ///
     /// # Panics
     /// If it is away: an answer without what is on the shelves would be a wrong one.
-    pub(crate) fn file(&self, inode: InodeId) -> Option<&File> {
+    pub(crate) fn file(&self, inode: InodeId) -> Option<&FileIndex> {
         let Some(file) = self.files.get(&inode) else {
-            assert!(!self.may_be_shelved(inode), "inode {inode} is asked for while it is away");
+            assert!(!self.may_be_indexed(inode), "inode {inode} is asked for while it is evicted");
             return None;
         };
-        assert!(!file.is_partial(), "inode {inode} is asked for while most of it is away");
+        assert!(!file.is_partial(), "inode {inode} is asked for while most of it is evicted");
         file.touch(self.tick);
         Some(file)
     }
 
     /// Takes in a record that is whole, as the next of the last segment.
-    pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &Entry) {
+    pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &FooterEntry) {
         let slot = self.segments.len() - 1;
         let segment = &mut self.segments[slot];
-        let Span { start, place, end, .. } = segment.cursor.span(&segment.header, meta, entry);
-        let place = Place { slot: slot as u32, at: place as u32, head: (place - start) as u8 };
+        let RecordSpan { start, place, end, .. } = segment.cursor.span(&segment.header, meta, entry);
+        let place = RecordPlace { slot: slot as u32, at: place as u32, head: (place - start) as u8 };
         self.log_bytes += end - start;
         segment.add(meta, entry);
         if let Some(numbers) = &mut segment.numbers {
@@ -466,12 +466,15 @@ impl MultiLog {
         }
         self.tip = segment.link();
         self.records += 1;
-        self.touched.push(meta.chunk.inode, meta.stamp);
+        self.time_runs.push(meta.chunk.inode, meta.stamp);
         let newest = self.newest_of.entry(meta.session).or_default();
         *newest = meta.stamp.max(*newest);
-        let (writer, inode) = (self.writers.number_of(Writer::of(meta)), meta.chunk.inode);
-        let away = self.may_be_shelved(inode);
-        let file = self.files.entry(inode).or_insert_with(|| if away { File::partial() } else { File::default() });
+        let (writer, inode) = (self.writers.number_of(WriterKey::of(meta)), meta.chunk.inode);
+        let evicted = self.may_be_indexed(inode);
+        let file = self
+            .files
+            .entry(inode)
+            .or_insert_with(|| if evicted { FileIndex::partial() } else { FileIndex::default() });
         self.files_bytes += file.push(meta, place, writer) as u64;
         let chain = self.chains.entry(meta.chain).or_default();
         *chain = ChainState { n: chain.n.max(meta.n), stamp: chain.stamp.max(meta.stamp) };
@@ -488,7 +491,7 @@ impl MultiLog {
             id,
             tag: Rng::new(self.settings.seed ^ id.0.rotate_left(32)).next(),
             bytes: self.settings.segment_bytes,
-            previous: self.segments.last().map_or(Link::default(), Segment::link),
+            previous: self.segments.last().map_or(SegmentLink::default(), Segment::link),
             block_bytes: self.settings.block_bytes,
         };
         self.segments.push(Segment::new(header));

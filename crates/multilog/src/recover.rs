@@ -11,12 +11,12 @@
 //! record by record, payloads verified, and the one after it is taken if its header names exactly where the scan ended
 //! and the stamp of the record there. The first thing that does not fit ends the log.
 //!
-//! The oldest of the durable segments need not even be read by their footers: shelves say the same ([`shelved`]).
+//! The oldest of the durable segments need not even be read by their footers: shelves say the same ([`indexed`]).
 //!
 //! Why both: an unverified tail would show torn records, and a scan of everything would take as long as the history is.
 
+mod index_runs;
 mod read;
-mod shelved;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,26 +25,26 @@ use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::discarded::{is_discarded, sorted};
-use crate::entry::{Entries, Entry};
+use crate::entry::{FooterEntries, FooterEntry};
 use crate::error::Error;
 use crate::header::{FORMAT_VERSION, LogPosition, NoHeader};
-use crate::log::{MultiLog, Settings};
+use crate::index_run::{ChainTip, IndexRunKey};
+use crate::log::{LogSettings, MultiLog};
 use crate::record::RecordMeta;
 use crate::segment::{Segment, SegmentState};
-use crate::shelf::{ChainTip, ShelfKey};
-use read::{Candidate, Next, Read, Reader};
-pub use source::{SegmentKey, SegmentSource};
+use read::{NextRecord, RecordRead, SegmentFile, SegmentReader};
+pub use source::{LogSource, SegmentKey};
 
 /// What recovery shows its driver, in this order.
 #[derive(Clone, Copy, Debug)]
-pub enum Recovered<'a> {
+pub enum RecoveredItem<'a> {
     /// Once, if there are shelves: records that are not shown one by one.
-    Shelved {
+    Indexed {
         /// The last record of each chain.
         chains: &'a [ChainTip],
         /// Stamp of the last record.
         newest: Hlc,
-        /// What the driver gave to [`crate::ShelfBuilder::finish`] for the last of them.
+        /// What the driver gave to [`crate::IndexRunBuilder::finish`] for the last of them.
         companion: &'a [u8],
     },
     /// The next record.
@@ -53,13 +53,13 @@ pub enum Recovered<'a> {
 
 /// What recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RecoveryReport {
     /// Records in the recovered log.
     pub records: u64,
     /// Bytes that were read and verified record by record because no footer vouches for them.
     pub scanned_bytes: u64,
     /// Where the log was cut, if something that was begun is missing at its end.
-    pub cut: Option<Cut>,
+    pub cut: Option<LogCut>,
     /// End of the recovered log.
     pub end: LogPosition,
     /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver wipes what is
@@ -73,25 +73,25 @@ pub struct Report {
     /// Files that hold nothing of the log and may be recycled or removed.
     pub free: Vec<SegmentKey>,
     /// Records that were not read: shelves index them.
-    pub shelved_records: u64,
+    pub run_records: u64,
     /// Shelves that are not in use: they may be removed. What is wrong with them, if they were not merged into others.
-    pub free_shelves: Vec<(ShelfKey, Option<&'static str>)>,
+    pub free_index_runs: Vec<(IndexRunKey, Option<&'static str>)>,
 }
 
 /// The end of the log, where it is not a clean one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct LogCut {
     /// The segment.
     pub segment: SegmentId,
     /// Offset of the first byte that is not part of the log.
     pub offset: u64,
     /// What was found there.
-    pub why: CutReason,
+    pub why: LogCutReason,
 }
 
 /// Why a log was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CutReason {
+pub enum LogCutReason {
     /// A record was begun, but its header is not whole.
     TornHeader,
     /// A record's header is whole, its payload is not.
@@ -129,7 +129,7 @@ impl MultiLog {
     /// Rebuilds a log from its segments; `on_record` sees every record in log order, those on shelves left out.
     ///
     /// The log goes on where the recovered one ends. Before anything recovered counts as durable the driver syncs the
-    /// files of [`Report::files`]: after a killed process they may be in the page cache only. Free files are removed or
+    /// files of [`RecoveryReport::files`]: after a killed process they may be in the page cache only. Free files are removed or
     /// recycled before the next recovery.
     ///
     /// # Errors
@@ -139,12 +139,12 @@ impl MultiLog {
     /// # Cost
     /// About a microsecond a record, and reading the segments that have no footer yet.
     pub fn recover(
-        settings: Settings,
-        source: &mut dyn SegmentSource,
+        settings: LogSettings,
+        source: &mut dyn LogSource,
         on_record: &mut dyn FnMut(&RecordMeta),
-    ) -> Result<(MultiLog, Report), Error> {
-        let mut on_recovered = |recovered: Recovered<'_>| {
-            if let Recovered::Record(meta) = recovered {
+    ) -> Result<(MultiLog, RecoveryReport), Error> {
+        let mut on_recovered = |recovered: RecoveredItem<'_>| {
+            if let RecoveredItem::Record(meta) = recovered {
                 on_record(meta);
             }
         };
@@ -158,18 +158,18 @@ impl MultiLog {
     /// # Errors
     /// As [`MultiLog::recover`].
     pub fn recover_upto(
-        settings: Settings,
-        source: &mut dyn SegmentSource,
+        settings: LogSettings,
+        source: &mut dyn LogSource,
         upto: Hlc,
-        on_recovered: &mut dyn FnMut(Recovered<'_>),
-    ) -> Result<(MultiLog, Report), Error> {
+        on_recovered: &mut dyn FnMut(RecoveredItem<'_>),
+    ) -> Result<(MultiLog, RecoveryReport), Error> {
         let mut log = MultiLog::new(settings);
         log.discarded = sorted(source.discarded());
-        let mut recovery = Recovery {
+        let mut recovery = LogRecovery {
             upto,
             log,
-            report: Report::default(),
-            reader: Reader::new(source),
+            report: RecoveryReport::default(),
+            reader: SegmentReader::new(source),
             candidates: BTreeMap::new(),
             damaged: Vec::new(),
             lost_durable: false,
@@ -183,33 +183,33 @@ impl MultiLog {
     }
 }
 
-struct Recovery<'a> {
+struct LogRecovery<'a> {
     /// Records of the tail stamped later are not part of the log.
     upto: Hlc,
     log: MultiLog,
-    report: Report,
-    reader: Reader<'a>,
+    report: RecoveryReport,
+    reader: SegmentReader<'a>,
     /// Segments found and not yet taken into the log.
-    candidates: BTreeMap<SegmentId, Candidate>,
+    candidates: BTreeMap<SegmentId, SegmentFile>,
     /// Files that are not blank and have no readable header.
     damaged: Vec<SegmentKey>,
     /// A segment that was durable cannot be found.
     lost_durable: bool,
     /// Segments whose files are shorter than they were made.
     short: BTreeSet<SegmentId>,
-    on_recovered: &'a mut dyn FnMut(Recovered<'_>),
+    on_recovered: &'a mut dyn FnMut(RecoveredItem<'_>),
 }
 
 /// How a scan treats what does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum RecoveryMode {
     /// It ends the log.
-    Tail,
+    WriteReach,
     /// Up to this offset, where a record of this stamp ends, it is damage: report it and go on if that is possible.
     Durable { end: u64, stamp: Hlc },
 }
 
-impl Recovery<'_> {
+impl LogRecovery<'_> {
     fn find_segments(&mut self) -> Result<(), Error> {
         for (key, len) in self.reader.segments()? {
             let candidate = match self.reader.candidate(key, len)? {
@@ -245,13 +245,13 @@ impl Recovery<'_> {
 
     /// Takes in everything up to the last segment with a footer.
     fn take_durable(&mut self) -> Result<(), Error> {
-        let sealed_before = |candidates: &BTreeMap<SegmentId, Candidate>, id: SegmentId| {
+        let sealed_before = |candidates: &BTreeMap<SegmentId, SegmentFile>, id: SegmentId| {
             candidates.range(..id).rev().find(|(_, candidate)| candidate.trailer.is_some()).map(|(id, _)| *id)
         };
         let mut order = Vec::new();
         let mut next = sealed_before(&self.candidates, SegmentId(u64::MAX));
         while let Some(id) = next {
-            let Candidate { key, header, .. } = self.candidates[&id];
+            let SegmentFile { key, header, .. } = self.candidates[&id];
             order.push(id);
             let before = header.previous.end.segment;
             next = (before != SegmentId(0)).then_some(before);
@@ -266,8 +266,8 @@ impl Recovery<'_> {
                 next = sealed_before(&self.candidates, before);
             }
         }
-        let shelved = self.take_shelves(&order)?;
-        for (at, id) in order.iter().enumerate().rev().skip(shelved) {
+        let indexed = self.take_index_runs(&order)?;
+        for (at, id) in order.iter().enumerate().rev().skip(indexed) {
             let candidate = self.candidates.remove(id).expect("the order holds candidates, each once: links lead down");
             self.open(&candidate);
             let footer = self.take_footer(&candidate)?;
@@ -279,13 +279,13 @@ impl Recovery<'_> {
                 (_, trailer) => trailer.map_or((0, Hlc::ZERO), |trailer| (trailer.end, trailer.stamp)),
             };
             if self.segment().end < end {
-                self.scan(&candidate, Mode::Durable { end, stamp })?;
+                self.scan(&candidate, RecoveryMode::Durable { end, stamp })?;
             } else if footer && (follower.is_some() || closed) {
                 self.segment().close();
             }
             if follower.is_none() && !(footer && closed) {
                 // Records may follow those of the footer: nobody vouches for them.
-                let why = self.scan(&candidate, Mode::Tail)?;
+                let why = self.scan(&candidate, RecoveryMode::WriteReach)?;
                 self.report.cut = self.cut(why);
             }
         }
@@ -293,13 +293,13 @@ impl Recovery<'_> {
     }
 
     /// Takes in a segment by its footer. False if there is none, or it is damaged.
-    fn take_footer(&mut self, candidate: &Candidate) -> Result<bool, Error> {
+    fn take_footer(&mut self, candidate: &SegmentFile) -> Result<bool, Error> {
         let Some(trailer) = candidate.trailer else { return Ok(false) };
         let id = candidate.header.id;
         let (len, offset) = (trailer.entries_bytes as usize, trailer.footer_at());
         let entries = self.reader.bytes(candidate.key, offset, len)?.to_vec();
         let whole = entries.len() == len && crc32c(&entries) == trailer.entries_crc;
-        let listed = Entries::new(&candidate.header, &entries).all(trailer.records).filter(|_| whole);
+        let listed = FooterEntries::new(&candidate.header, &entries).all(trailer.records).filter(|_| whole);
         let Some(listed) = listed else {
             self.corrupt(
                 candidate.key,
@@ -313,7 +313,7 @@ impl Recovery<'_> {
         for listed in listed {
             self.take(candidate.key, &listed.meta, &listed.entry);
         }
-        self.segment().vouch_for_all();
+        self.segment().cover_all();
         Ok(true)
     }
 
@@ -325,27 +325,27 @@ impl Recovery<'_> {
             let next = self.candidates.iter().rev().find(|(_, candidate)| candidate.header.previous == tip);
             let Some(id) = next.map(|(id, _)| *id) else {
                 if self.candidates.values().any(|candidate| candidate.header.previous.end > tip.end) {
-                    self.report.cut = self.cut(Some(CutReason::LostBeforeLaterSegment));
+                    self.report.cut = self.cut(Some(LogCutReason::LostBeforeLaterSegment));
                 }
                 return Ok(());
             };
             let candidate = self.candidates.remove(&id).expect("just found");
             self.open(&candidate);
-            let why = self.scan(&candidate, Mode::Tail)?;
+            let why = self.scan(&candidate, RecoveryMode::WriteReach)?;
             self.report.cut = self.cut(why);
         }
         Ok(())
     }
 
     /// Makes a segment the last of the log.
-    fn open(&mut self, candidate: &Candidate) {
+    fn open(&mut self, candidate: &SegmentFile) {
         if let Some(before) = self.log.segments.last_mut().filter(|before| before.state == SegmentState::Open) {
             before.state = SegmentState::Full;
         }
         self.log.segments.push(Segment::new(candidate.header));
         self.log.tip = self.segment().link();
         self.report.files.insert(candidate.header.id, candidate.key);
-        let Candidate { key, len, header, .. } = *candidate;
+        let SegmentFile { key, len, header, .. } = *candidate;
         if len < header.bytes {
             self.short.insert(header.id);
             let what = format!("the file was cut from {} to {len} bytes; nothing more is written to it", header.bytes);
@@ -358,29 +358,31 @@ impl Recovery<'_> {
         self.log.segments.last_mut().expect("a segment was opened")
     }
 
-    fn cut(&self, why: Option<CutReason>) -> Option<Cut> {
+    fn cut(&self, why: Option<LogCutReason>) -> Option<LogCut> {
         let LogPosition { segment, offset } = self.log.end();
-        why.map(|why| Cut { segment, offset, why })
+        why.map(|why| LogCut { segment, offset, why })
     }
 
     /// Reads the records of the last segment from where it ends. Returns why it stopped if that was not the clean end.
-    fn scan(&mut self, candidate: &Candidate, mode: Mode) -> Result<Option<CutReason>, Error> {
-        let Candidate { key, header: segment, .. } = *candidate;
-        let mut group: Vec<Read> = Vec::new();
+    fn scan(&mut self, candidate: &SegmentFile, mode: RecoveryMode) -> Result<Option<LogCutReason>, Error> {
+        let SegmentFile { key, header: segment, .. } = *candidate;
+        let mut group: Vec<RecordRead> = Vec::new();
         let mut cursor = self.segment().cursor.clone();
         let why = loop {
-            if matches!(mode, Mode::Durable { end, .. } if end == cursor.at) && group.is_empty() {
+            if matches!(mode, RecoveryMode::Durable { end, .. } if end == cursor.at) && group.is_empty() {
                 return Ok(None);
             }
             let (read, whole) = match self.reader.record(key, &segment, &cursor)? {
-                Next::End if group.is_empty() => break None,
-                Next::End => break Some(CutReason::IncompleteGroup),
-                Next::TornHead => break Some(CutReason::TornHeader),
-                Next::TornPayload(_) if mode == Mode::Tail => break Some(CutReason::TornPayload),
-                Next::TornPayload(read) => (read, false),
-                Next::Record(read) => (read, true),
+                NextRecord::End if group.is_empty() => break None,
+                NextRecord::End => break Some(LogCutReason::IncompleteGroup),
+                NextRecord::TornHead => break Some(LogCutReason::TornHeader),
+                NextRecord::TornPayload(_) if mode == RecoveryMode::WriteReach => {
+                    break Some(LogCutReason::TornPayload);
+                }
+                NextRecord::TornPayload(read) => (read, false),
+                NextRecord::Record(read) => (read, true),
             };
-            let Read { meta, entry, span } = &read;
+            let RecordRead { meta, entry, span } = &read;
             if !whole {
                 let what = format!(
                     "{} bytes of chunk {} at offset {} written at {} are damaged",
@@ -393,29 +395,29 @@ impl Recovery<'_> {
             let first = group.first().map_or(meta, |read| &read.meta);
             let follows = if meta.parts == 0 { group.is_empty() } else { usize::from(meta.part) == group.len() };
             if !follows || (meta.parts, meta.stamp) != (first.parts, first.stamp) {
-                break Some(CutReason::IncompleteGroup);
+                break Some(LogCutReason::IncompleteGroup);
             }
             let is_whole = meta.ends_group();
             group.push(read);
             if !is_whole {
                 continue;
             }
-            if mode == Mode::Tail && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
-                break Some(CutReason::Contradiction);
+            if mode == RecoveryMode::WriteReach && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
+                break Some(LogCutReason::Contradiction);
             }
-            if mode == Mode::Tail && group.iter().any(|read| read.meta.stamp > self.upto) {
-                break Some(CutReason::BeyondLimit);
+            if mode == RecoveryMode::WriteReach && group.iter().any(|read| read.meta.stamp > self.upto) {
+                break Some(LogCutReason::BeyondLimit);
             }
-            for Read { meta, entry, .. } in group.drain(..) {
+            for RecordRead { meta, entry, .. } in group.drain(..) {
                 self.take(key, &meta, &entry);
             }
         };
         let tip = self.segment().link();
-        if mode == Mode::Tail && self.candidates.values().any(|next| next.header.previous == tip) {
+        if mode == RecoveryMode::WriteReach && self.candidates.values().any(|next| next.header.previous == tip) {
             // A segment says that this one ended here: what lies behind are bytes of an earlier use, or of what was given up.
             return Ok(None);
         }
-        if let Mode::Durable { end, stamp } = mode {
+        if let RecoveryMode::Durable { end, stamp } = mode {
             let at = self.segment().end;
             self.lose(
                 key,
@@ -432,7 +434,7 @@ impl Recovery<'_> {
     }
 
     /// Takes in a record of the last segment; one that contradicts those before it was durable and is left out.
-    fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &Entry) {
+    fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &FooterEntry) {
         let begins = LogPosition { segment: self.segment().header.id, offset: self.segment().end };
         if is_discarded(&self.log.discarded, meta, begins) {
             let segment = self.segment();
@@ -449,11 +451,11 @@ impl Recovery<'_> {
             return;
         }
         self.log.admit(meta, entry);
-        (self.on_recovered)(Recovered::Record(meta));
+        (self.on_recovered)(RecoveredItem::Record(meta));
         self.report.records += 1;
     }
 
-    fn finish(mut self) -> (MultiLog, Report) {
+    fn finish(mut self) -> (MultiLog, RecoveryReport) {
         for segment in self.log.segments.iter_mut().filter(|segment| self.short.contains(&segment.header.id)) {
             segment.close();
         }

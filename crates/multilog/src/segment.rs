@@ -6,15 +6,15 @@ use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::RecordMeta;
-use crate::entry::{Cursor, Entries, Entry, Span};
-use crate::header::{Link, LogPosition, SegmentHeader};
-use crate::numbers::Numbers;
+use crate::entry::{FooterEntries, FooterEntry, RecordCursor, RecordSpan};
+use crate::header::{LogPosition, SegmentHeader, SegmentLink};
+use crate::numbers::ChainNumbers;
 use crate::slim::reserve_slim;
 use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// Where one record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct RecordSpot {
     /// The segment.
     pub segment: SegmentId,
     /// Offset of the header: the bytes of [`crate::MultiLog::encode`] and then the payload go here.
@@ -24,13 +24,13 @@ pub struct Spot {
     /// The log's end once this record is in.
     pub end: LogPosition,
     /// What it will say in footers.
-    pub(crate) entry: Entry,
+    pub(crate) entry: FooterEntry,
 }
 
-impl Spot {
-    pub(crate) fn new(header: &SegmentHeader, span: &Span, entry: Entry) -> Spot {
+impl RecordSpot {
+    pub(crate) fn new(header: &SegmentHeader, span: &RecordSpan, entry: FooterEntry) -> RecordSpot {
         let end = LogPosition { segment: header.id, offset: span.end };
-        Spot { segment: header.id, offset: span.start, data_offset: span.data, end, entry }
+        RecordSpot { segment: header.id, offset: span.start, data_offset: span.data, end, entry }
     }
 }
 
@@ -48,11 +48,11 @@ pub struct NewSegment {
 
 /// Where a group of records goes: adjacent, in one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedGroup {
     /// A segment to be made first, if the current one is full.
     pub roll: Option<NewSegment>,
     /// One for each record, in order.
-    pub spots: Vec<Spot>,
+    pub spots: Vec<RecordSpot>,
 }
 
 /// A footer to be written: the records it names are durable.
@@ -92,24 +92,24 @@ pub(crate) struct Segment {
     /// How many bytes they take or took.
     pub(crate) entries_bytes: u64,
     /// Behind its last record, until it is closed.
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
     /// Which numbers of which chains it holds, if that is known.
-    pub(crate) numbers: Option<Vec<Numbers>>,
+    pub(crate) numbers: Option<Vec<ChainNumbers>>,
     /// What the newest footer names.
-    vouched: Vouched,
+    covered: FooterCover,
 }
 
 /// The records that a footer names: how many, the bytes of their entries, and the place behind the last.
 #[derive(Clone, Debug)]
-struct Vouched {
+struct FooterCover {
     records: u64,
     entries_bytes: usize,
-    cursor: Cursor,
+    cursor: RecordCursor,
 }
 
 impl Segment {
     pub(crate) fn new(header: SegmentHeader) -> Segment {
-        let cursor = Cursor::new(&header);
+        let cursor = RecordCursor::new(&header);
         Segment {
             header,
             state: SegmentState::Open,
@@ -118,7 +118,7 @@ impl Segment {
             records: 0,
             entries: Vec::new(),
             entries_bytes: 0,
-            vouched: Vouched { records: 0, entries_bytes: 0, cursor: cursor.clone() },
+            covered: FooterCover { records: 0, entries_bytes: 0, cursor: cursor.clone() },
             cursor,
             numbers: Some(Vec::new()),
         }
@@ -131,12 +131,12 @@ impl Segment {
 
     /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for their
     /// part of the footer.
-    pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<Spot>> {
+    pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<RecordSpot>> {
         let mut entries_bytes = self.entries_bytes;
-        let mut spots: Vec<Spot> = Vec::with_capacity(metas.len());
+        let mut spots: Vec<RecordSpot> = Vec::with_capacity(metas.len());
         let mut end = self.cursor.at;
         // Behind all but the last: most groups are one record.
-        let mut behind: Option<Cursor> = None;
+        let mut behind: Option<RecordCursor> = None;
         for (index, meta) in metas.iter().enumerate() {
             let cursor = behind.as_ref().unwrap_or(&self.cursor);
             let entry = cursor.encode(meta);
@@ -148,13 +148,13 @@ impl Segment {
             }
             end = span.end;
             entries_bytes += entry.bytes().len() as u64;
-            spots.push(Spot::new(&self.header, &span, entry));
+            spots.push(RecordSpot::new(&self.header, &span, entry));
         }
         (end + entries_bytes + TRAILER_BYTES as u64 <= self.header.bytes).then_some(spots)
     }
 
     /// Takes in a record that is whole.
-    pub(crate) fn add(&mut self, meta: &RecordMeta, entry: &Entry) {
+    pub(crate) fn add(&mut self, meta: &RecordMeta, entry: &FooterEntry) {
         self.cursor.pass(&self.header, meta, entry);
         self.end = self.cursor.at;
         self.stamp = meta.stamp;
@@ -165,8 +165,8 @@ impl Segment {
     }
 
     /// How the next segment follows this one.
-    pub(crate) fn link(&self) -> Link {
-        Link { end: LogPosition { segment: self.header.id, offset: self.end }, stamp: self.stamp }
+    pub(crate) fn link(&self) -> SegmentLink {
+        SegmentLink { end: LogPosition { segment: self.header.id, offset: self.end }, stamp: self.stamp }
     }
 
     /// Where its footer begins once all records are in.
@@ -176,7 +176,7 @@ impl Segment {
 
     /// Closes the segment and gives its footer.
     pub(crate) fn seal(&mut self) -> Seal {
-        self.vouch_for_all();
+        self.cover_all();
         let seal = self.footer();
         self.close();
         seal
@@ -189,28 +189,28 @@ impl Segment {
     }
 
     /// The footer written last, or the one about to be, names all records.
-    pub(crate) fn vouch_for_all(&mut self) {
+    pub(crate) fn cover_all(&mut self) {
         let (records, entries_bytes) = (self.records, self.entries.len());
-        self.vouched = Vouched { records, entries_bytes, cursor: self.cursor.clone() };
+        self.covered = FooterCover { records, entries_bytes, cursor: self.cursor.clone() };
     }
 
     /// A footer of the records that end by `durable`; `None` if the last footer has them all. Ends with a whole group.
     pub(crate) fn checkpoint(&mut self, durable: u64) -> Option<Seal> {
-        let before = self.vouched.records;
-        let Vouched { mut records, mut entries_bytes, .. } = self.vouched;
-        let mut new = Entries::from(&self.header, &self.entries[entries_bytes..], self.vouched.cursor.clone());
+        let before = self.covered.records;
+        let FooterCover { mut records, mut entries_bytes, .. } = self.covered;
+        let mut new = FooterEntries::from(&self.header, &self.entries[entries_bytes..], self.covered.cursor.clone());
         while let Some(listed) = new.next().filter(|listed| listed.span.end <= durable) {
             records += 1;
             entries_bytes += listed.entry.bytes().len();
             if listed.meta.ends_group() {
-                self.vouched = Vouched { records, entries_bytes, cursor: new.cursor.clone() };
+                self.covered = FooterCover { records, entries_bytes, cursor: new.cursor.clone() };
             }
         }
-        (self.vouched.records > before).then(|| self.footer())
+        (self.covered.records > before).then(|| self.footer())
     }
 
     fn footer(&self) -> Seal {
-        let Vouched { records, entries_bytes, ref cursor } = self.vouched;
+        let FooterCover { records, entries_bytes, ref cursor } = self.covered;
         let entries = &self.entries[..entries_bytes];
         let trailer = Trailer {
             header: self.header,

@@ -24,7 +24,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{ChainTip, Grave, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, Seal, ShelfKey, Spot};
+use frieze_multilog::{
+    ChainTip, DeadRecord, IndexRunKey, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, RecordSpot, Seal,
+};
 
 use frieze_tier::Shares;
 
@@ -55,7 +57,7 @@ const CLOSE_EARLY_PART: u64 = 256;
 /// The log of one device.
 pub(crate) struct Device {
     disk: Arc<dyn Disk>,
-    settings: frieze_multilog::Settings,
+    settings: frieze_multilog::LogSettings,
     budget: Budget,
     log: RwLock<MultiLog>,
     files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
@@ -73,7 +75,7 @@ pub(crate) struct Device {
     refused: Mutex<Option<(SegmentId, u64, Fault)>>,
     /// There has been one.
     has_refused: AtomicBool,
-    shelves: RwLock<BTreeMap<ShelfKey, Arc<dyn DiskFile>>>,
+    shelves: RwLock<BTreeMap<IndexRunKey, Arc<dyn DiskFile>>>,
     /// Held by who makes or replaces shelves.
     shelving: Mutex<()>,
     /// The last record of each chain on them.
@@ -179,7 +181,7 @@ impl Device {
     }
 
     /// What was written will be handed on as a whole more often than in parts: its checksum need not be read back for that.
-    fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
+    fn note_checksums(&self, metas: &[RecordMeta], spots: &[RecordSpot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
         for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
             let len = payload.len() as u64;
             if len >= HANDED_BYTES_MIN {
@@ -217,7 +219,7 @@ impl Device {
 
     fn write_group(
         &self,
-        placed: &frieze_multilog::Placed,
+        placed: &frieze_multilog::PlacedGroup,
         heads: &[Vec<u8>],
         payloads: &[&[u8]],
     ) -> Result<u64, Fault> {
@@ -450,11 +452,11 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub(crate) fn bury(
+    pub(crate) fn mark_dead(
         &self,
         inode: InodeId,
         upto: Hlc,
-        graves: &[Grave],
+        dead_records: &[DeadRecord],
         gone: bool,
         kept: &[Hlc],
     ) -> Result<(), Fault> {
@@ -462,8 +464,8 @@ impl Device {
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
-            if !log.is_away(inode) {
-                log.bury(inode, upto, graves, gone);
+            if !log.is_evicted(inode) {
+                log.mark_dead(inode, upto, dead_records, gone);
                 break;
             }
             drop(log);
@@ -472,9 +474,9 @@ impl Device {
         // Most of the work while no lock is held: writers go on.
         let mut from = 0;
         loop {
-            let Some(mut thin) = self.log().thin(inode, from, kept) else { return Ok(()) };
+            let Some(mut thin) = self.log().compact_index(inode, from, kept) else { return Ok(()) };
             thin.build();
-            self.log.write().unwrap_or_else(PoisonError::into_inner).put_thin(&mut thin);
+            self.log.write().unwrap_or_else(PoisonError::into_inner).put_compact_index(&mut thin);
             from = thin.next_chunk();
         }
     }
@@ -501,7 +503,7 @@ impl Device {
     pub(crate) fn give_back<'a>(
         &self,
         segment: SegmentId,
-        graves: impl Iterator<Item = (&'a u64, &'a u64)>,
+        dead_records: impl Iterator<Item = (&'a u64, &'a u64)>,
     ) -> Result<Option<u64>, Fault> {
         let Some(sealed) = self.log().sealed(segment) else { return Ok(None) };
         let file = self.file(segment)?;
@@ -514,7 +516,7 @@ impl Device {
             return Ok(None);
         }
         let Some(mut runs) = self.log().discarded_in(segment, Some(&footer)) else { return Ok(None) };
-        remains::join(&mut runs, graves);
+        remains::join(&mut runs, dead_records);
         if runs.is_empty() {
             return Ok(Some(0));
         }

@@ -127,8 +127,8 @@ pub struct Scratch {
     /// CRC32C of `payload`.
     pub(crate) payload_crc: u32,
     pub(crate) block: Vec<u8>,
-    pub(crate) pieces: Vec<frieze_multilog::Piece>,
-    pub(crate) crowded: Vec<frieze_multilog::Crowded>,
+    pub(crate) pieces: Vec<frieze_multilog::PlanPiece>,
+    pub(crate) crowded: Vec<frieze_multilog::FragmentedPage>,
     /// What of the answer other servers have.
     pub(crate) fetch: Fetch,
     /// The capability that came with the last request.

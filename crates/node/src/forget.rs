@@ -234,10 +234,10 @@ impl Engine {
             progress.step();
             reply.held_bytes += dead.held_bytes;
             fate.add(&horizons, id, below.born.get(&id).copied().unwrap_or_default(), &dead.held_by_pin);
-            if dead.graves.is_empty() {
+            if dead.dead_records.is_empty() {
                 continue;
             }
-            let (bytes, writes) = (dead.bytes(), dead.graves.len() as u64);
+            let (bytes, writes) = (dead.bytes(), dead.dead_records.len() as u64);
             *(if deleted { &mut reply.deleted_files } else { &mut reply.files }) += 1;
             reply.writes += writes;
             reply.bytes += bytes;
@@ -247,7 +247,7 @@ impl Engine {
                 biggest.truncate(BIGGEST_MAX);
             }
             if !ask.dry_run {
-                self.bury(&mut state, id, &dead)?;
+                self.mark_dead(&mut state, id, &dead)?;
             }
         }
         if !ask.dry_run {
@@ -368,7 +368,7 @@ impl Engine {
             let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
             alone.add(before, forgetting, ForgottenInodes { named, nameless: gone, owners: &owners });
             let held_by_snapshots = through && !self.meta.namespace().horizons().pins(id).is_empty();
-            if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
+            if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.dead_records.is_empty() {
                 wanted.push(id);
             }
         }

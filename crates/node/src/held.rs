@@ -5,7 +5,7 @@
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::Source;
+use frieze_multilog::PieceSource;
 use frieze_namespace::{Changed, Inode, Subject};
 use frieze_wire::message::FileKind;
 
@@ -93,7 +93,7 @@ impl Engine {
         let sources = self.sources(inode, range.start(), range.end())?;
         let mut pieces = Vec::new();
         self.look_through(&[&seen], &[&sources])?.plan(&seen, &sources, range, &mut pieces)?;
-        let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+        let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
         Ok(data.map(|piece| u64::from(piece.len)).sum())
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Grave, Source};
+use frieze_multilog::{DeadRecord, PieceSource};
 use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
 
 use crate::data::REACH_BYTES_MAX;
@@ -86,7 +86,7 @@ impl Progress {
 #[derive(Default)]
 pub(crate) struct State {
     /// Stretches without a record that stays, by their first byte: they grow together.
-    graves: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
+    dead_records: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
     /// Segments in which more was buried than was given back, and how much.
     due: BTreeMap<SegmentId, u64>,
     /// Why space cannot be given back.
@@ -99,7 +99,7 @@ pub(crate) type Needs = BTreeMap<InodeId, BTreeMap<Hlc, Vec<(u64, u64)>>>;
 /// What one inode gives up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dead {
-    pub(crate) graves: Vec<Grave>,
+    pub(crate) dead_records: Vec<DeadRecord>,
     /// Records stamped up to it are looked at.
     pub(crate) upto: Hlc,
     /// Bytes that would be given up but for snapshots and shared ranges.
@@ -115,7 +115,7 @@ pub(crate) struct Dead {
 
 impl Dead {
     pub(crate) fn bytes(&self) -> u64 {
-        self.graves.iter().map(|grave| u64::from(grave.bytes)).sum()
+        self.dead_records.iter().map(|grave| u64::from(grave.bytes)).sum()
     }
 }
 
@@ -147,16 +147,16 @@ impl Reclaim {
     /// Tells whoever asks for the status.
     pub(crate) fn note(&self, state: &State) {
         let len = |runs: &BTreeMap<u64, u64>| runs.iter().map(|(start, end)| end - start).sum::<u64>();
-        self.buried_bytes.store(state.graves.values().map(len).sum(), Ordering::Relaxed);
+        self.buried_bytes.store(state.dead_records.values().map(len).sum(), Ordering::Relaxed);
         self.waiting_bytes.store(state.due.values().sum(), Ordering::Relaxed);
     }
 }
 
 impl State {
-    fn add(&mut self, graves: &[Grave]) {
-        for grave in graves {
+    fn add(&mut self, dead_records: &[DeadRecord]) {
+        for grave in dead_records {
             *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
-            let runs = self.graves.entry(grave.segment).or_default();
+            let runs = self.dead_records.entry(grave.segment).or_default();
             let (mut start, mut end) = (grave.start, grave.end);
             if let Some((&before, &until)) = runs.range(..start).next_back()
                 && until == start
@@ -173,7 +173,7 @@ impl State {
 
     /// Stretches of a segment without a record that stays: first byte and end.
     pub(crate) fn graves_in(&self, segment: SegmentId) -> BTreeMap<u64, u64> {
-        self.graves.get(&segment).cloned().unwrap_or_default()
+        self.dead_records.get(&segment).cloned().unwrap_or_default()
     }
 
     /// Why space cannot be given back, if it cannot.
@@ -248,7 +248,7 @@ impl Engine {
         let pins = horizons.pins(id);
         let is_all = gone && pins.is_empty() && !needs.contains_key(&id);
         let none = BTreeSet::new();
-        if self.data.device().log_of([id])?.graves(id, upto, &none).is_empty() {
+        if self.data.device().log_of([id])?.dead_records(id, upto, &none).is_empty() {
             return Ok(Dead { is_all, ..Dead::default() });
         }
         let mut live = BTreeSet::new();
@@ -256,9 +256,11 @@ impl Engine {
             self.add_places(id, Some(upto), &[(0, u64::MAX)], &mut live)?;
             self.add_places(id, None, &[(0, u64::MAX)], &mut live)?;
         }
-        let free = self.data.device().log_of([id])?.graves(id, upto, &live);
+        let free = self.data.device().log_of([id])?.dead_records(id, upto, &live);
         let mut held_by_pin = BTreeMap::new();
-        let bytes = |graves: &mut dyn Iterator<Item = &Grave>| graves.map(|grave| u64::from(grave.bytes)).sum::<u64>();
+        let bytes = |dead_records: &mut dyn Iterator<Item = &DeadRecord>| {
+            dead_records.map(|grave| u64::from(grave.bytes)).sum::<u64>()
+        };
         for &pin in &pins {
             let mut places = BTreeSet::new();
             self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut places)?;
@@ -271,16 +273,16 @@ impl Engine {
         for (at, ranges) in needs.get(&id).into_iter().flatten() {
             self.add_places(id, Some(*at), ranges, &mut live)?;
         }
-        let graves: Vec<Grave> =
+        let dead_records: Vec<DeadRecord> =
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
-        let held_bytes = bytes(&mut free.iter()) - bytes(&mut graves.iter());
+        let held_bytes = bytes(&mut free.iter()) - bytes(&mut dead_records.iter());
         let mut kept = BTreeSet::new();
         if !gone {
             let shared = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
             kept.extend(shared.chain(pins).filter(|at| *at < upto));
             kept.insert(upto);
         }
-        Ok(Dead { graves, upto, held_bytes, held_by_pin, is_all, kept: kept.into_iter().collect() })
+        Ok(Dead { dead_records, upto, held_bytes, held_by_pin, is_all, kept: kept.into_iter().collect() })
     }
 
     /// Adds where the records lie that ranges of a file show at an instant (`None`: now).
@@ -307,10 +309,10 @@ impl Engine {
     ///
     /// # Errors
     /// Of the device, where the index of the inode has to be fetched.
-    pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
-        if !dead.graves.is_empty() || dead.is_all {
-            self.data.device().bury(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
-            state.add(&dead.graves);
+    pub(crate) fn mark_dead(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
+        if !dead.dead_records.is_empty() || dead.is_all {
+            self.data.device().mark_dead(id, dead.upto, &dead.dead_records, dead.is_all, &dead.kept)?;
+            state.add(&dead.dead_records);
         }
         Ok(())
     }
@@ -334,7 +336,7 @@ impl Engine {
         let due: Vec<SegmentId> = state.due.keys().copied().collect();
         let mut freed = 0;
         for segment in due {
-            match device.give_back(segment, state.graves.get(&segment).into_iter().flatten()) {
+            match device.give_back(segment, state.dead_records.get(&segment).into_iter().flatten()) {
                 Ok(None) => {}
                 Ok(Some(bytes)) => {
                     freed += bytes;
@@ -439,7 +441,7 @@ impl Engine {
         let needs = self.needs(&horizons)?;
         for id in horizons.inodes() {
             let dead = self.dead_of(&horizons, &needs, id)?;
-            self.bury(&mut state, id, &dead)?;
+            self.mark_dead(&mut state, id, &dead)?;
         }
         self.data.device().forget_images(horizons.inodes())?;
         self.reclaim.note(&state);
@@ -466,8 +468,10 @@ impl Look<'_> {
                 pieces.clear();
                 self.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
                 places.extend(pieces.iter().filter_map(|piece| match &piece.source {
-                    Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
-                    Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => None,
+                    PieceSource::Data(stored) => Some((stored.segment, stored.crcs_offset)),
+                    PieceSource::Hole | PieceSource::Punched(_) | PieceSource::Image(_) | PieceSource::External(_) => {
+                        None
+                    }
                 }));
             }
         }

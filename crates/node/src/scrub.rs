@@ -29,7 +29,7 @@ use std::time::Duration;
 use frieze_base::{Fault, MonoTime, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind, RecordMeta, SegmentBytes, Unread};
+use frieze_multilog::{CheckStop, Damage, DamageKind, RecordMeta, SegmentBytes};
 use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
 
@@ -222,13 +222,13 @@ impl Engine {
         self.scrub_reply(true)
     }
 
-    fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
+    fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let hit = self.look_at(Some(run), segment, pause)?;
         let now = self.clock.now();
         let mut state = self.scrub.lock();
         let kept = &mut state.kept;
         if kept.run != run || kept.state() != ScrubState::Running {
-            return Err(Unread::Stop);
+            return Err(CheckStop::Stop);
         }
         let known = kept.damaged();
         for damage in hit.places {
@@ -248,7 +248,12 @@ impl Engine {
     }
 
     /// What is damaged in a segment, looked at twice where it may only have seemed so.
-    fn look_at(&self, run: Option<u64>, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<Hit, Unread> {
+    fn look_at(
+        &self,
+        run: Option<u64>,
+        segment: SegmentId,
+        pause: &dyn Fn(Duration) -> bool,
+    ) -> Result<Hit, CheckStop> {
         let mut hit = self.check_segment(run, segment, pause)?;
         if hit.has_footer() && self.flush().is_ok() {
             // It may have been handed out a moment ago and not be written yet.
@@ -256,8 +261,8 @@ impl Engine {
         }
         if !hit.places.is_empty() {
             // Forgotten meanwhile, and given back: no loss.
-            let graves = self.reclaim.lock().graves_in(segment);
-            hit.places.retain(|damage| !lies_in(&graves, damage));
+            let dead_records = self.reclaim.lock().graves_in(segment);
+            hit.places.retain(|damage| !lies_in(&dead_records, damage));
             // Or discarded.
             let device = self.data.device();
             let discarded = if hit.places.is_empty() { Ok(None) } else { device.discarded_in(segment) };
@@ -276,17 +281,17 @@ impl Engine {
         run: Option<u64>,
         segment: SegmentId,
         pause: &dyn Fn(Duration) -> bool,
-    ) -> Result<Hit, Unread> {
+    ) -> Result<Hit, CheckStop> {
         let device = self.data.device();
         // Before the records are looked at: what is forgotten later is asked for again.
-        let graves = self.reclaim.lock().graves_in(segment);
+        let dead_records = self.reclaim.lock().graves_in(segment);
         let mut hit = Hit::default();
         let Some(content) = device.log().content(segment) else { return Ok(hit) };
         hit.bytes = content.end();
         match device.medium(segment) {
             Ok(file) => {
                 let mut medium = Medium::new(Pace::new(self, run, pause), &*file, content.end());
-                hit.records = content.check(&graves, &mut medium, &mut |damage| hit.add(damage))?.records;
+                hit.records = content.check(&dead_records, &mut medium, &mut |damage| hit.add(damage))?.records;
             }
             Err(fault) => {
                 let (kind, len) = (DamageKind::Records, content.end());
@@ -322,14 +327,14 @@ impl Engine {
     }
 
     /// Compares images with their checksums. One that is damaged is given up, which loses nothing: it is no finding.
-    fn scrub_images(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
+    fn scrub_images(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let device = self.data.device();
         for (number, file) in device.image_files() {
             let mut medium = Medium::new(Pace::new(self, Some(run), pause), &*file, u64::MAX);
             for (image, at) in device.images_in(number) {
                 match medium.bytes(at, IMAGE_SLOT_BYTES) {
-                    Err(Unread::Stop) => return Err(Unread::Stop),
-                    Err(Unread::Failed(fault)) => device.check_image(&image, Err(fault)),
+                    Err(CheckStop::Stop) => return Err(CheckStop::Stop),
+                    Err(CheckStop::Failed(fault)) => device.check_image(&image, Err(fault)),
                     Ok(bytes) => device.check_image(&image, Ok(bytes)),
                 }
             }
@@ -375,7 +380,7 @@ impl Hit {
     }
 }
 
-fn lies_in(graves: &BTreeMap<u64, u64>, damage: &Damage) -> bool {
-    let grave = graves.range(..=damage.at).next_back();
+fn lies_in(dead_records: &BTreeMap<u64, u64>, damage: &Damage) -> bool {
+    let grave = dead_records.range(..=damage.at).next_back();
     grave.is_some_and(|(_, &end)| damage.at + damage.len <= end)
 }

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
+use frieze_multilog::{FragmentedPage, Images, MultiLog, PieceSource, PlanPiece};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
@@ -61,7 +61,7 @@ pub(crate) struct Look<'a> {
 pub(crate) struct ThroughImages<'a> {
     pub(crate) images: &'a Images,
     /// Pages that consist of too many pieces.
-    pub(crate) crowded: &'a mut Vec<Crowded>,
+    pub(crate) crowded: &'a mut Vec<FragmentedPage>,
     /// What of it is elsewhere; `None`: then there is no plan.
     pub(crate) fetch: Option<&'a mut Fetch>,
 }
@@ -124,7 +124,7 @@ impl Look<'_> {
         if self.dirty_of == Some(chain) { Hlc::MAX } else { self.cuts.of(chain) }
     }
 
-    fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
+    fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::WriteReach {
         let log = &self.log;
         let after = seen.inode.size_as_of;
         if let Some((away, _)) = self.elsewhere.of(seen) {
@@ -141,7 +141,7 @@ impl Look<'_> {
             let tail = log.newest_in(seen.id, chunks.clone(), after, Hlc::MAX);
             return self.reach_over(seen, layout, chunks, tail, &|_| Hlc::MAX);
         }
-        let mut tail = frieze_multilog::Tail::default();
+        let mut tail = frieze_multilog::WriteReach::default();
         for chunk in chunks {
             let part = log.newest_in(seen.id, chunk..=chunk, after, self.counted_upto(layout.chain(chunk)));
             tail.highest = tail.highest.max(part.highest.map(|end| layout.end_in_chunk(end)));
@@ -156,14 +156,14 @@ impl Look<'_> {
         seen: &Seen,
         layout: Layout,
         chunks: RangeInclusive<u32>,
-        tail: frieze_multilog::Tail,
+        tail: frieze_multilog::WriteReach,
         upto: &dyn Fn(u32) -> Hlc,
-    ) -> frieze_multilog::Tail {
+    ) -> frieze_multilog::WriteReach {
         let Some((last, _)) = tail.highest.filter(|(last, _)| seen.inode.reaches_over(*last)) else { return tail };
         let below = last.saturating_sub(layout.reach()).max(*chunks.start())..=last;
         let ends = below
             .filter_map(|chunk| self.log.newest_in(seen.id, chunk..=chunk, seen.inode.size_as_of, upto(chunk)).highest);
-        frieze_multilog::Tail { highest: ends.map(|end| layout.end_in_chunk(end)).max(), ..tail }
+        frieze_multilog::WriteReach { highest: ends.map(|end| layout.end_in_chunk(end)).max(), ..tail }
     }
 
     /// The same of those chunks that are here. Of the others there may be records all the same, and not all.
@@ -173,8 +173,8 @@ impl Look<'_> {
         layout: Layout,
         chunks: RangeInclusive<u32>,
         away: &BTreeSet<ChainId>,
-    ) -> frieze_multilog::Tail {
-        let mut tail = frieze_multilog::Tail::default();
+    ) -> frieze_multilog::WriteReach {
+        let mut tail = frieze_multilog::WriteReach::default();
         for chunk in self.log.chunks_in(seen.id, chunks) {
             let chain = layout.chain(chunk);
             if away.contains(&chain) {
@@ -229,7 +229,7 @@ impl Look<'_> {
         seen: &Seen,
         sources: &Sources,
         range: ByteRange,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
     ) -> Result<(), Fault> {
         self.plan_layer(seen.layer(), sources, range, range.start(), &mut None, pieces)
     }
@@ -245,7 +245,7 @@ impl Look<'_> {
         sources: &Sources,
         range: ByteRange,
         through: ThroughImages<'_>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
     ) -> Result<(), Fault> {
         self.plan_layer(seen.layer(), sources, range, range.start(), &mut Some(through), pieces)
     }
@@ -258,7 +258,7 @@ impl Look<'_> {
         range: ByteRange,
         out_at: u64,
         through: &mut Option<ThroughImages<'_>>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
     ) -> Result<(), Fault> {
         let mut own = Vec::new();
         for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
@@ -274,8 +274,8 @@ impl Look<'_> {
             own.clear();
             self.plan_own_through(layer, (start, end), after, through, &mut own)?;
             for piece in own.drain(..) {
-                if piece.source != Source::Hole {
-                    pieces.push(Piece { at: out(piece.at), ..piece });
+                if piece.source != PieceSource::Hole {
+                    pieces.push(PlanPiece { at: out(piece.at), ..piece });
                     continue;
                 }
                 let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
@@ -301,7 +301,7 @@ impl Look<'_> {
             if patch.is_some_and(|patch| shared(patch.source).is_some()) {
                 let mut pieces = Vec::new();
                 self.plan_layer(layer, sources, ByteRange::new(start, end), start, &mut None, &mut pieces)?;
-                let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
                 bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
                 continue;
             }
@@ -311,7 +311,7 @@ impl Look<'_> {
                 if self.is_reached(layer, chunk.index)? {
                     let (mut pieces, first) = (Vec::new(), chunk_start + range.start());
                     self.plan_own(layer, first, first + range.len(), after, &mut pieces)?;
-                    let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                    let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
                     bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
                     continue;
                 }
@@ -340,8 +340,9 @@ impl Look<'_> {
         let every = layer.inode.layout.chain_count as usize;
         let away = chunks.clone().take(every).find(|index| self.check_here(layer, *index).is_err());
         // Nor of one that a record reaches into from such a chunk.
-        let is_away = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
-        let first = layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_away).map(|_| *chunks.start());
+        let is_evicted = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
+        let first =
+            layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_evicted).map(|_| *chunks.start());
         let end = first.or(away).map_or(end, |index| end.min(from.max(u64::from(index) * chunk_bytes)));
         let own = self.log.chunks_in(layer.id, chunks.clone()).next();
         let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes)).min(end);
@@ -382,13 +383,13 @@ impl Look<'_> {
         start: u64,
         end: u64,
         after: Hlc,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
     ) -> Result<(), Fault> {
         self.plan_own_through(layer, (start, end), after, &mut None, pieces)
     }
 
     /// What the records that are here say of it, whether they are all there are or not.
-    pub(crate) fn plan_stored(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
+    pub(crate) fn plan_stored(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<PlanPiece>) {
         for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
             let first = pieces.len();
             self.log.plan(chunk, range, at, after, pieces);
@@ -415,7 +416,7 @@ impl Look<'_> {
         (start, end): (u64, u64),
         after: Hlc,
         through: &mut Option<ThroughImages<'_>>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
     ) -> Result<(), Fault> {
         for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
             let first = pieces.len();
@@ -436,7 +437,7 @@ impl Look<'_> {
         (chunk, range): (ChunkId, ByteRange),
         (at, after): (Hlc, Hlc),
         through: &mut Option<ThroughImages<'_>>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
     ) {
         match through {
             None => self.log.plan(chunk, range, at, after, pieces),
@@ -457,18 +458,19 @@ impl Look<'_> {
         chunk: ChunkId,
         after: Hlc,
         mut whence: Whence<'_, '_>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
         first: usize,
     ) -> Result<(), Fault> {
-        let says_nothing =
-            |piece: &Piece| piece.at < REACH_BYTES_MAX && matches!(piece.source, Source::Hole | Source::Punched(_));
+        let says_nothing = |piece: &PlanPiece| {
+            piece.at < REACH_BYTES_MAX && matches!(piece.source, PieceSource::Hole | PieceSource::Punched(_))
+        };
         if chunk.index == 0 || !layer.inode.reaches_over(chunk.index - 1) || !pieces[first..].iter().any(says_nothing) {
             return Ok(());
         }
         for piece in pieces.split_off(first) {
             let after = match piece.source {
-                Source::Hole => after,
-                Source::Punched(stamp) => after.max(stamp),
+                PieceSource::Hole => after,
+                PieceSource::Punched(stamp) => after.max(stamp),
                 _ => {
                     pieces.push(piece);
                     continue;
@@ -490,9 +492,9 @@ impl Look<'_> {
         &self,
         layer: Layer<'_>,
         (chunk, back): (ChunkId, u32),
-        (piece, after): (Piece, Hlc),
+        (piece, after): (PlanPiece, Hlc),
         whence: &mut Whence<'_, '_>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
     ) -> Result<(), Fault> {
         let layout = layout_of(layer.id, layer.inode);
         let (ahead, reach) = (u64::from(back) * layout.chunk_bytes, layout.chunk_bytes + REACH_BYTES_MAX);
@@ -528,8 +530,8 @@ impl Look<'_> {
         for mut below in found {
             below.at -= ahead;
             match below.source {
-                Source::Hole => {
-                    let rest = Piece { source: piece.source, ..below };
+                PieceSource::Hole => {
+                    let rest = PlanPiece { source: piece.source, ..below };
                     self.plan_before(layer, (chunk, back + 1), (rest, after), whence, pieces)?;
                 }
                 _ => pieces.push(below),
@@ -584,7 +586,7 @@ impl Look<'_> {
         (chunk, range): (ChunkId, ByteRange),
         after: Hlc,
         through: &mut Option<ThroughImages<'_>>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<PlanPiece>,
     ) -> Option<()> {
         let fetch = through.as_mut()?.fetch.as_mut()?;
         // Bytes of now, and of files that are written while they are read, clients ask for where they are.

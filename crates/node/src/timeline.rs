@@ -197,8 +197,9 @@ impl Engine {
         let version = self.meta.namespace().inode(self.meta.versions(), inode, None)?;
         let chunk_bytes = version.chunk_bytes();
         let records = self.records(inode, interval.after, interval.upto, RECORDS_MAX + 1)?;
-        let lost = !self.data.device().log_of([inode])?.lost(inode, interval.after, interval.upto).is_empty()
-            || self.may_be_forgotten_elsewhere(inode, interval.after);
+        let lost =
+            !self.data.device().log_of([inode])?.dropped_records(inode, interval.after, interval.upto).is_empty()
+                || self.may_be_forgotten_elsewhere(inode, interval.after);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,

@@ -25,7 +25,7 @@ pub struct ImagePlace {
 
 /// What an image was made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MadeOf {
+pub struct ImageDigest {
     /// Tells the page's fragments from any others.
     pub digest: u64,
     /// Tells which of them are left out, 0 for none.

@@ -3,36 +3,36 @@
 use frieze_base::ByteRange;
 use frieze_hlc::Hlc;
 
-use super::archive::{Archive, Archived, Reader};
-use super::image_use::{Crowded, Through};
-use super::page::{Fragment, PAGE_BYTES, Page, Slot};
+use super::archive::{ArchiveReader, ArchivedRecord, RecordArchive};
+use super::image_use::{FragmentedPage, ImageUse};
+use super::page::{Fragment, PAGE_BYTES, PageHistory, PageSlot};
 use super::peaks::Peaks;
-use super::record::{RECORDS_MAX, Record};
-use super::records::Records;
+use super::record::{IndexRecord, RECORDS_MAX};
+use super::records::PackedRecords;
 use crate::RecordKind;
-use crate::image::{Digest, ImageKey, MadeOf};
-use crate::plan::{Imaged, Planner};
+use crate::image::{Digest, ImageDigest, ImageKey};
+use crate::plan::{ImageSpan, Planner};
 use crate::slim::reserve_slim;
 
 /// A chunk's history.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
-    pub(super) records: Records,
+    pub(super) records: PackedRecords,
     reaches: Peaks,
-    archive: Archive,
+    archive: RecordArchive,
     /// By page number; pages never touched are not there.
-    pub(super) pages: Vec<(u32, Slot)>,
+    pub(super) pages: Vec<(u32, PageSlot)>,
     version: u64,
     /// Bytes that hold data after the last record.
     live: i64,
-    /// Stamp of the first record there ever was: it may be here no more ([`super::thin`]).
+    /// Stamp of the first record there ever was: it may be here no more ([`super::compact`]).
     first: Option<Hlc>,
     heap_bytes: u64,
 }
 
 impl Chunk {
     /// Takes in the next record and returns by how much the memory grew.
-    pub(super) fn push(&mut self, record: Record, archived: Archived) -> usize {
+    pub(super) fn push(&mut self, record: IndexRecord, archived: ArchivedRecord) -> usize {
         let number = self.records.len() as u32;
         assert!(number < RECORDS_MAX, "more records in a chunk than the index can number");
         let mut grown = self.records.push(record) + self.archive.push(archived);
@@ -54,7 +54,7 @@ impl Chunk {
                 }
                 None => {
                     grown += reserve_slim(&mut self.pages, 1);
-                    self.pages.insert(position, (page, Slot::Once(fragment)));
+                    self.pages.insert(position, (page, PageSlot::Once(fragment)));
                 }
             }
         }
@@ -70,13 +70,13 @@ impl Chunk {
     }
 
     /// Puts in its place a chunk made of its first `taken` records, some of them left out; the others are taken over.
-    pub(super) fn replace(&mut self, mut thin: Chunk, taken: usize) -> Chunk {
+    pub(super) fn replace(&mut self, mut compact: Chunk, taken: usize) -> Chunk {
         assert!(taken <= self.records.len(), "records went from a chunk that was being made anew");
         for (record, archived) in self.versions_of(taken, self.records.len()) {
-            thin.push(record, archived);
+            compact.push(record, archived);
         }
-        (thin.version, thin.live, thin.first) = (self.version, self.live, self.first);
-        std::mem::replace(self, thin)
+        (compact.version, compact.live, compact.first) = (self.version, self.live, self.first);
+        std::mem::replace(self, compact)
     }
 
     /// Bytes that hold data after every record stamped up to `at`, among the first `upto` of the chunk; records stamped
@@ -114,13 +114,13 @@ impl Chunk {
     }
 
     /// Plans `range` as it was after every record stamped up to `at`; those stamped up to `after` are hidden. With
-    /// `through`, pages of many pieces come from images.
+    /// `image_use`, pages of many pieces come from images.
     pub(super) fn plan(
         &self,
         range: ByteRange,
         at: Hlc,
         after: Hlc,
-        mut through: Option<&mut Through<'_>>,
+        mut image_use: Option<&mut ImageUse<'_>>,
         planner: &mut Planner<'_>,
     ) {
         if self.newest() <= after {
@@ -138,9 +138,10 @@ impl Chunk {
             shown.extend(page.visible(count, (start, last), &of, &mut scratch).filter(|fragment| {
                 fragment.start <= fragment.last && (after == Hlc::ZERO || self.stamp_of(*fragment) > after)
             }));
-            let image =
-                through.as_deref_mut().and_then(|through| self.choose_image(through, (*number, page), &shown, at));
-            let leave_out = through.as_ref().is_some_and(|through| through.is_for_image());
+            let image = image_use
+                .as_deref_mut()
+                .and_then(|image_use| self.choose_image(image_use, (*number, page), &shown, at));
+            let leave_out = image_use.as_ref().is_some_and(|image_use| image_use.is_for_image());
             for fragment in &shown {
                 let record = &self.records.get(fragment.record() as usize);
                 let start = page_start + u64::from(fragment.start);
@@ -148,9 +149,9 @@ impl Chunk {
                 match (fragment.is_punch(), &image) {
                     (true, _) => planner.punched(start, end, record.stamp),
                     // A buried record is not shown by an image, should anybody ask for it: its bytes are forgotten.
-                    (false, _) if leave_out && record.is_buried() => planner.hole(end),
-                    (false, Some(image)) if record.stamp <= image.key.stamp && !record.is_buried() => {
-                        planner.image(start, end, Imaged { skip: fragment.start.into(), ..*image });
+                    (false, _) if leave_out && record.is_dead() => planner.hole(end),
+                    (false, Some(image)) if record.stamp <= image.key.stamp && !record.is_dead() => {
+                        planner.image(start, end, ImageSpan { skip: fragment.start.into(), ..*image });
                     }
                     (false, _) => planner.data(start, end, fragment.record(), record),
                 }
@@ -169,25 +170,25 @@ impl Chunk {
     }
 
     /// The records stamped in `(after, upto]`, in order.
-    pub(super) fn versions(&self, after: Hlc, upto: Hlc) -> Versions<'_> {
+    pub(super) fn versions(&self, after: Hlc, upto: Hlc) -> ChunkRecords<'_> {
         let (from, to) = (self.count_upto(after), self.count_upto(upto));
         self.versions_of(from, to.max(from))
     }
 
     /// The records numbered `from..to`.
-    pub(super) fn versions_of(&self, from: usize, to: usize) -> Versions<'_> {
-        Versions { records: &self.records, next: from, to, archive: self.archive.read_from(from as u32) }
+    pub(super) fn versions_of(&self, from: usize, to: usize) -> ChunkRecords<'_> {
+        ChunkRecords { records: &self.records, next: from, to, archive: self.archive.read_from(from as u32) }
     }
 
     /// The records in segments from position `slot` on, in order.
-    pub(super) fn versions_from(&self, slot: usize) -> Versions<'_> {
+    pub(super) fn versions_from(&self, slot: usize) -> ChunkRecords<'_> {
         let from = self.records.partition_point(|record| record.slot() < slot);
         self.versions_of(from, self.records.len())
     }
 
     /// The records stamped up to `upto` that are not buried.
-    pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = Record> {
-        self.records.range(0, self.count_upto(upto)).filter(|record| !record.is_buried())
+    pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = IndexRecord> {
+        self.records.range(0, self.count_upto(upto)).filter(|record| !record.is_dead())
     }
 
     /// True if a record of this stamp is here and not buried.
@@ -195,22 +196,22 @@ impl Chunk {
         let upto = self.count_upto(stamp);
         upto.checked_sub(1)
             .map(|last| self.records.get(last))
-            .is_some_and(|last| last.stamp == stamp && !last.is_buried())
+            .is_some_and(|last| last.stamp == stamp && !last.is_dead())
     }
 
     /// Buries the records stamped up to `upto` that `dead` says to.
-    pub(super) fn bury(&mut self, upto: Hlc, dead: &mut dyn FnMut(&Record) -> bool) {
+    pub(super) fn mark_dead(&mut self, upto: Hlc, dead: &mut dyn FnMut(&IndexRecord) -> bool) {
         for number in 0..self.count_upto(upto) {
             let record = self.records.get(number);
-            if !record.is_buried() && dead(&record) {
-                self.records.bury(number);
+            if !record.is_dead() && dead(&record) {
+                self.records.mark_dead(number);
             }
         }
     }
 
     /// Bytes of all writes that are not buried.
     pub(super) fn written_bytes(&self) -> u64 {
-        let kept = self.records.range(0, self.records.len()).filter(|record| !record.is_buried());
+        let kept = self.records.range(0, self.records.len()).filter(|record| !record.is_dead());
         let writes = kept.filter(|record| record.kind() == RecordKind::Write);
         writes.map(|record| u64::from(record.len)).sum()
     }
@@ -259,7 +260,7 @@ impl Chunk {
     pub(super) fn pieces(&self, fragments: &[Fragment], after: Hlc) -> usize {
         let kept = fragments.iter().filter(|fragment| {
             let record = self.records.get(fragment.record() as usize);
-            !fragment.is_punch() && record.stamp > after && !record.is_buried()
+            !fragment.is_punch() && record.stamp > after && !record.is_dead()
         });
         let mut records: Vec<u32> = kept.map(|fragment| fragment.record()).collect();
         records.sort_unstable();
@@ -268,7 +269,7 @@ impl Chunk {
     }
 
     /// What a page consists of as of a stamp.
-    pub(super) fn made_of(&self, (number, page): (u32, &Page), stamp: Hlc) -> MadeOf {
+    pub(super) fn made_of(&self, (number, page): (u32, &PageHistory), stamp: Hlc) -> ImageDigest {
         let (mut all, mut left_out) = (Digest::new(), Digest::new());
         let of = |record| self.fragment(number, record);
         for fragment in page.visible(self.count_upto(stamp) as u32, (0, u16::MAX), &of, &mut Vec::new()) {
@@ -277,16 +278,16 @@ impl Chunk {
                 u64::from(fragment.start) << 32 | u64::from(fragment.last) << 1 | u64::from(fragment.is_punch());
             let add = |digest: &mut Digest| [record.stamp.0, place].into_iter().for_each(|part| digest.add(part));
             add(&mut all);
-            if record.is_buried() && !fragment.is_punch() {
+            if record.is_dead() && !fragment.is_punch() {
                 add(&mut left_out);
             }
         }
-        MadeOf { digest: all.value(), left_out: left_out.value() as u32 }
+        ImageDigest { digest: all.value(), left_out: left_out.value() as u32 }
     }
 
-    pub(super) fn page(&self, number: u32) -> Option<&Page> {
+    pub(super) fn page(&self, number: u32) -> Option<&PageHistory> {
         match self.pages.get(self.position_of(number))? {
-            (found, Slot::Often(page)) if *found == number => Some(page),
+            (found, PageSlot::Often(page)) if *found == number => Some(page),
             _ => None,
         }
     }
@@ -294,47 +295,47 @@ impl Chunk {
     /// The image that the fragments of a page are taken from, if they are many.
     fn choose_image(
         &self,
-        through: &mut Through<'_>,
-        (number, page): (u32, &Slot),
+        image_use: &mut ImageUse<'_>,
+        (number, page): (u32, &PageSlot),
         shown: &[Fragment],
         at: Hlc,
-    ) -> Option<Imaged> {
-        let pieces_max = through.images.pieces_max();
-        let Slot::Often(page) = page else { return None };
+    ) -> Option<ImageSpan> {
+        let pieces_max = image_use.images.pieces_max();
+        let PageSlot::Often(page) = page else { return None };
         if shown.len() <= pieces_max || self.pieces(shown, Hlc::ZERO) <= pieces_max {
             return None;
         }
         let made_of = |stamp| self.made_of((number, page), stamp);
-        let found = through.images.newest(through.chunk, number, at, made_of);
+        let found = image_use.images.newest(image_use.chunk, number, at, made_of);
         let left = found.map_or(usize::MAX, |(stamp, _)| self.pieces(shown, stamp) + 1);
-        if let Some(crowded) = through.crowded.as_deref_mut() {
+        if let Some(fragmented) = image_use.fragmented.as_deref_mut() {
             if left > pieces_max {
                 let newest = self.newest();
-                crowded.push(Crowded { chunk: through.chunk, page: number, at: at.min(newest) });
+                fragmented.push(FragmentedPage { chunk: image_use.chunk, page: number, at: at.min(newest) });
             }
             if let Some((_, image)) = found {
-                through.images.touch(image);
+                image_use.images.touch(image);
             }
         }
         let (stamp, image) = found?;
-        let key = ImageKey { chunk: through.chunk, page: number, stamp };
-        Some(Imaged { key, place: image.place, skip: 0 })
+        let key = ImageKey { chunk: image_use.chunk, page: number, stamp };
+        Some(ImageSpan { key, place: image.place, skip: 0 })
     }
 }
 
 /// Records of a chunk with all that is known of them.
 #[derive(Debug)]
-pub(super) struct Versions<'a> {
-    records: &'a Records,
+pub(super) struct ChunkRecords<'a> {
+    records: &'a PackedRecords,
     next: usize,
     to: usize,
-    archive: Reader<'a>,
+    archive: ArchiveReader<'a>,
 }
 
-impl Iterator for Versions<'_> {
-    type Item = (Record, Archived);
+impl Iterator for ChunkRecords<'_> {
+    type Item = (IndexRecord, ArchivedRecord);
 
-    fn next(&mut self) -> Option<(Record, Archived)> {
+    fn next(&mut self) -> Option<(IndexRecord, ArchivedRecord)> {
         if self.next == self.to {
             return None;
         }

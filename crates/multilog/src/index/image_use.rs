@@ -7,7 +7,7 @@ use crate::image::Images;
 
 /// A page that is read in more pieces than it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Crowded {
+pub struct FragmentedPage {
     /// The chunk.
     pub chunk: ChunkId,
     /// Which 64 KiB of it.
@@ -18,16 +18,16 @@ pub struct Crowded {
 
 /// A plan that uses images.
 #[derive(Debug)]
-pub(crate) struct Through<'a> {
+pub(crate) struct ImageUse<'a> {
     pub(crate) images: &'a Images,
     pub(crate) chunk: ChunkId,
     /// Pages that consist of too many pieces all the same are added here. Without it, the plan is of an image to be made:
     /// nothing of buried records.
-    pub(crate) crowded: Option<&'a mut Vec<Crowded>>,
+    pub(crate) fragmented: Option<&'a mut Vec<FragmentedPage>>,
 }
 
-impl Through<'_> {
+impl ImageUse<'_> {
     pub(super) fn is_for_image(&self) -> bool {
-        self.crowded.is_none()
+        self.fragmented.is_none()
     }
 }

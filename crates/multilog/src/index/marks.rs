@@ -26,13 +26,13 @@ pub struct UserCut {
 
 /// Stamps rise; times may fall.
 #[derive(Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct UserTimeMarks {
     marks: Vec<(Hlc, UserTime)>,
     /// Stamps of those that lie below the one before.
     falls: Vec<Hlc>,
 }
 
-impl Marks {
+impl UserTimeMarks {
     /// Adds the time of a record, and returns by how much the memory grew.
     pub(super) fn add(&mut self, stamp: Hlc, time: UserTime) -> usize {
         let at = self.marks.partition_point(|(other, _)| *other < stamp);
@@ -152,7 +152,7 @@ mod tests {
                     (Hlc(n * 10), UserTime(time))
                 })
                 .collect();
-            let mut marks = Marks::default();
+            let mut marks = UserTimeMarks::default();
             let mut order: Vec<usize> = (0..all.len()).collect();
             order.sort_by_cached_key(|at| *at as u64 + rng.below(6));
             for at in order {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_table_written_over_has_one_run_more_however_many_rows_it_has() {
-        let mut marks = Marks::default();
+        let mut marks = UserTimeMarks::default();
         for n in 0..1000u64 {
             marks.add(Hlc(n + 1), UserTime((n % 500) as i64));
         }

@@ -6,7 +6,7 @@ use crate::record::RecordKind;
 
 /// Where a record lies on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct RecordPlace {
     /// Which segment, counted from the oldest.
     pub(crate) slot: u32,
     /// Offset of the block checksums in it.
@@ -17,7 +17,7 @@ pub(crate) struct Place {
 
 /// Where and when: the part of a record that reads need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct IndexRecord {
     pub(crate) stamp: Hlc,
     /// Which segment, counted from the oldest; above it the bytes of its head; in the top bits whether the record is a punch,
     /// and whether it is buried.
@@ -29,13 +29,13 @@ pub(crate) struct Record {
     pub(crate) len: u32,
 }
 
-impl Record {
-    pub(crate) fn new(kind: RecordKind, stamp: Hlc, place: Place, offset: u32, len: u32) -> Record {
-        let Place { slot, at, head } = place;
+impl IndexRecord {
+    pub(crate) fn new(kind: RecordKind, stamp: Hlc, place: RecordPlace, offset: u32, len: u32) -> IndexRecord {
+        let RecordPlace { slot, at, head } = place;
         assert!(slot < SLOTS_MAX, "more segments than a record can name");
         assert!(head <= HEAD_MAX, "a head of {head} bytes");
         let punch = if kind == RecordKind::Punch { PUNCH } else { 0 };
-        Record { stamp, tagged_slot: slot | u32::from(head) << SLOT_BITS | punch, at, offset, len }
+        IndexRecord { stamp, tagged_slot: slot | u32::from(head) << SLOT_BITS | punch, at, offset, len }
     }
 
     pub(crate) fn slot(&self) -> usize {
@@ -47,17 +47,17 @@ impl Record {
         (self.tagged_slot >> SLOT_BITS) as u8 & HEAD_MAX
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place { slot: self.slot() as u32, at: self.at, head: self.head() }
+    pub(crate) fn place(&self) -> RecordPlace {
+        RecordPlace { slot: self.slot() as u32, at: self.at, head: self.head() }
     }
 
-    pub(super) fn bury(&mut self) {
-        self.tagged_slot |= BURIED;
+    pub(super) fn mark_dead(&mut self) {
+        self.tagged_slot |= DEAD;
     }
 
     /// True if no read needs its bytes any more: they may be gone.
-    pub(crate) fn is_buried(&self) -> bool {
-        self.tagged_slot & BURIED != 0
+    pub(crate) fn is_dead(&self) -> bool {
+        self.tagged_slot & DEAD != 0
     }
 
     pub(crate) fn kind(&self) -> RecordKind {
@@ -76,7 +76,7 @@ impl Record {
 /// Records of a chunk are numbered below this.
 pub(super) const RECORDS_MAX: u32 = 1 << 31;
 const PUNCH: u32 = 1 << 31;
-const BURIED: u32 = 1 << 30;
+const DEAD: u32 = 1 << 30;
 /// Eight million segments, of 64 MiB half a pebibyte.
 const SLOT_BITS: u32 = 23;
 const SLOTS_MAX: u32 = 1 << SLOT_BITS;

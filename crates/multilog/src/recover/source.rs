@@ -2,15 +2,15 @@
 
 use frieze_base::{Fault, Reason};
 
-use crate::discarded::Discarded;
-use crate::shelf::ShelfKey;
+use crate::discarded::DiscardedRecords;
+use crate::index_run::IndexRunKey;
 
 /// The driver's name of a segment file, such as the number in the file's name. Not the segment id: files are recycled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentKey(pub u64);
 
 /// The segment files as the driver can read them.
-pub trait SegmentSource {
+pub trait LogSource {
     /// Every segment file and its length in bytes, in any order.
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault>;
 
@@ -18,18 +18,18 @@ pub trait SegmentSource {
     fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
 
     /// Records that their chains do not have: they are passed over. None where nothing was discarded.
-    fn discarded(&mut self) -> Vec<Discarded> {
+    fn discarded(&mut self) -> Vec<DiscardedRecords> {
         Vec::new()
     }
 
     /// Every shelf file, in any order. None without more ado: segments are enough.
-    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
+    fn index_runs(&mut self) -> Result<Vec<IndexRunKey>, Fault> {
         Ok(Vec::new())
     }
 
-    /// Reads a shelf file as [`SegmentSource::read`] reads a segment.
-    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+    /// Reads a shelf file as [`LogSource::read`] reads a segment.
+    fn read_index_run(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let _ = (offset, into);
-        Err(Fault::new(Reason::NotFound, format!("there is no shelf {key}")))
+        Err(Fault::new(Reason::NotFound, format!("there is no index_run {key}")))
     }
 }

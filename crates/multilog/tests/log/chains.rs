@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, SegmentId};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{Discarded, Numbered, RecordMeta, ShelfKey};
+use frieze_multilog::{DiscardedRecords, IndexRunKey, NumberedRecord, RecordMeta};
 
 use super::support::{Device, payload_of, settings, with_payload, write_of};
 
@@ -28,7 +28,7 @@ fn read(device: &mut Device, chain: u32, at: u64) -> Vec<u8> {
 }
 
 /// The records of a chain after `after`, as they are found by their numbers.
-fn listed(device: &mut Device, chain: u32, after: u64) -> Vec<Numbered> {
+fn listed(device: &mut Device, chain: u32, after: u64) -> Vec<NumberedRecord> {
     let chain = ChainId(chain);
     let footer = |device: &Device, id: SegmentId| {
         let sealed = device.log.sealed(id).expect("a closed segment");
@@ -38,7 +38,7 @@ fn listed(device: &mut Device, chain: u32, after: u64) -> Vec<Numbered> {
         let footer = footer(device, id);
         assert!(device.log.list(id, &footer));
     }
-    let mut found: Vec<Numbered> = Vec::new();
+    let mut found: Vec<NumberedRecord> = Vec::new();
     for (id, is_closed) in device.log.segments_with(chain, after) {
         let footer = is_closed.then(|| footer(device, id));
         let last = found.last().map_or(after, |last| last.meta.n);
@@ -69,9 +69,9 @@ fn a_chain_may_bring_its_history_after_what_is_newer() {
                 }
                 assert_eq!(read(device, chain, upto), expect, "chain {chain} at {upto}");
             }
-            let (files, _) = device.log.touched(Hlc(upto - 30), Hlc(upto));
+            let (files, _) = device.log.files_with_records(Hlc(upto - 30), Hlc(upto));
             let inside = all.iter().filter(|meta| meta.stamp > Hlc(upto - 30) && meta.stamp <= Hlc(upto));
-            assert!(inside.clone().all(|meta| files.contains(&meta.chunk.inode)), "touched up to {upto}");
+            assert!(inside.clone().all(|meta| files.contains(&meta.chunk.inode)), "time_runs up to {upto}");
         }
         let cut = device.log.by_user_time(InodeId(101), UserTime(-90), Hlc::ZERO, Hlc::MAX).expect("user times");
         assert_eq!(cut.stamp, Hlc(5100), "user times are in the order of the stamps");
@@ -90,7 +90,7 @@ fn a_chain_may_bring_its_history_after_what_is_newer() {
     let (mut restarted, report, _) = device.restarted();
     assert_eq!((report.cut, report.corrupt.len()), (None, 0));
     check(&mut restarted);
-    assert!(device.shelve(2, b"") > 1 && device.shelve(1, b"") > 0);
+    assert!(device.make_index_run(2, b"") > 1 && device.make_index_run(1, b"") > 0);
     let (mut restarted, _, _) = device.restarted();
     check(&mut restarted);
 }
@@ -105,7 +105,7 @@ fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
         put(&mut device, &lost[n]);
         put(&mut device, &other[n]);
     }
-    device.files.discarded = vec![Discarded { chain: ChainId(1), after: 12, before: device.log.end() }];
+    device.files.discarded = vec![DiscardedRecords { chain: ChainId(1), after: 12, before: device.log.end() }];
     let (mut device, report, seen) = device.restarted();
     assert_eq!((report.cut, report.corrupt.len()), (None, 0));
     let kept: Vec<&RecordMeta> = lost[..12].iter().collect();
@@ -126,7 +126,7 @@ fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
     };
     check(&mut device);
     check(&mut device.restarted().0);
-    assert!(device.shelve(100, b"") > 3);
+    assert!(device.make_index_run(100, b"") > 3);
     let (mut device, _, _) = device.restarted();
     check(&mut device);
 }
@@ -164,9 +164,9 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
             put(&mut device, &gone[2 * n + 1]);
             put(&mut device, &other[n]);
         }
-        while before > 0 && device.shelve(before, b"") > 0 {}
+        while before > 0 && device.make_index_run(before, b"") > 0 {}
         let chains = BTreeSet::from([ChainId(1)]);
-        let out = vec![Discarded { chain: ChainId(1), after: 0, before: device.log.end() }];
+        let out = vec![DiscardedRecords { chain: ChainId(1), after: 0, before: device.log.end() }];
         device.files.discarded = out.clone();
         device.fetch(InodeId(102));
         device.log.begin_take_out(&chains, out);
@@ -199,11 +199,11 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
         let back = &gone[..30];
         back.iter().for_each(|meta| put(&mut device, meta));
         check(&mut device, back);
-        while after > 0 && device.shelve(after, b"") > 0 {}
+        while after > 0 && device.make_index_run(after, b"") > 0 {}
         check(&mut device, back);
-        let keys: Vec<ShelfKey> = device.log.shelves().map(|shelf| shelf.key()).collect();
+        let keys: Vec<IndexRunKey> = device.log.index_runs().map(|index_run| index_run.key()).collect();
         if keys.len() > 1 {
-            device.merge(&keys, false).expect("sound shelves");
+            device.merge(&keys, false).expect("sound index_runs");
         }
         check(&mut device, back);
         let (mut device, report, _) = device.restarted();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind, Grave, LogPosition, SEGMENT_HEADER_BYTES, SegmentBytes, Unread};
+use frieze_multilog::{CheckStop, Damage, DamageKind, DeadRecord, LogPosition, SEGMENT_HEADER_BYTES, SegmentBytes};
 
 use crate::support::{BLOCK_BYTES, Device, settings, with_payload, write_of};
 
@@ -20,10 +20,10 @@ struct Bytes<'a> {
 }
 
 impl SegmentBytes for Bytes<'_> {
-    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], Unread> {
-        self.left = self.left.checked_sub(1).ok_or(Unread::Stop)?;
+    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], CheckStop> {
+        self.left = self.left.checked_sub(1).ok_or(CheckStop::Stop)?;
         if offset < self.unreadable.end && offset + len as u64 > self.unreadable.start {
-            return Err(Unread::Failed(Fault::new(Reason::InputOutput, "the device says no")));
+            return Err(CheckStop::Failed(Fault::new(Reason::InputOutput, "the device says no")));
         }
         let from = (offset as usize).min(self.file.len());
         Ok(&self.file[from..self.file.len().min(from + len)])
@@ -61,8 +61,8 @@ fn check(device: &Device) -> Vec<Damage> {
 }
 
 /// Where the `n`-th record of [`device`] lies, from 1.
-fn lies(device: &Device, n: u64) -> Grave {
-    device.log.graves(InodeId(n), Hlc::MAX, &Default::default())[0]
+fn lies(device: &Device, n: u64) -> DeadRecord {
+    device.log.dead_records(InodeId(n), Hlc::MAX, &Default::default())[0]
 }
 
 /// Where it begins.
@@ -93,7 +93,7 @@ fn every_flipped_byte_of_what_is_stored_is_found_where_it_is() {
         let content = device.log.content(SEGMENT).unwrap();
         let bytes = content.bytes();
         let footer_at = device.log.sealed(SEGMENT).map_or(bytes, |sealed| sealed.footer_at);
-        let heads: Vec<Grave> = (1..=6).map(|n| lies(&device, n)).collect();
+        let heads: Vec<DeadRecord> = (1..=6).map(|n| lies(&device, n)).collect();
         let stored = (0..content.end()).chain(if sealed { footer_at..bytes } else { 0..0 });
         for at in stored.step_by(7) {
             device.files.of(SEGMENT)[at as usize] ^= 0x20;
@@ -156,12 +156,12 @@ fn what_was_given_back_is_not_missed() {
         let mut device = device(true);
         let (from, upto) = (record_at(&device, 2), record_at(&device, 4));
         device.files.of(SEGMENT)[from as usize..upto as usize].fill(0);
-        let buried = BTreeMap::from([(from, upto)]);
+        let dead = BTreeMap::from([(from, upto)]);
         if !footer {
             let bytes = device.log.content(SEGMENT).unwrap().bytes();
             device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
         }
-        let (found, records) = check_with(&device, &buried, 0..0);
+        let (found, records) = check_with(&device, &dead, 0..0);
         // Without the footer, nothing says what those behind them are told by.
         let kinds: Vec<DamageKind> = found.iter().map(|damage| damage.kind).collect();
         let expect = if footer { (vec![], 4) } else { (vec![DamageKind::Footer, DamageKind::Records], 1) };
@@ -201,7 +201,7 @@ fn a_check_ends_when_it_is_told_to() {
     let content = device.log.content(SEGMENT).unwrap();
     let file = &device.files.bytes[&device.files.keys[&SEGMENT]];
     let mut source = Bytes { file, unreadable: 0..0, left: 4 };
-    assert_eq!(content.check(&BTreeMap::new(), &mut source, &mut |_| {}), Err(Unread::Stop));
+    assert_eq!(content.check(&BTreeMap::new(), &mut source, &mut |_| {}), Err(CheckStop::Stop));
 }
 
 #[test]

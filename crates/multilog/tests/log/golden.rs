@@ -59,14 +59,14 @@ fn a_closed_segment_says_so_in_byte_96_of_its_trailer() {
     let end = device.log.end();
     let open = device.log.checkpoint(end).expect("two records").footer;
     assert_eq!(open[open.len() - 128 + 96], 0, "the footer of a segment that goes on");
-    assert!(!device.log.vouched_by(SegmentId(1), &open));
+    assert!(!device.log.is_footer_of(SegmentId(1), &open));
     assert_eq!(device.log.close_open(), Some(end));
     let seals = device.log.sealable(end);
     let [seal] = seals.as_slice() else { panic!("{seals:?}") };
     let (entries, trailer) = seal.footer.split_at(seal.footer.len() - 128);
     same(trailer, CLOSED);
     assert_eq!((entries, trailer.len()), (&open[..open.len() - 128], 128));
-    assert!(device.log.vouched_by(SegmentId(1), &seal.footer), "its records are not looked at any more");
+    assert!(device.log.is_footer_of(SegmentId(1), &seal.footer), "its records are not scan at any more");
     // Recovery goes on behind it in a new segment, and reads it by its footer alone, whatever is left of the records.
     device.files.put(SegmentId(1), seal.offset, &seal.footer);
     device.files.put(SegmentId(1), 64, &[0; 832]);
@@ -113,7 +113,7 @@ fn stored_bytes_are_those_of_format_version_1() {
     let seal = device.log.checkpoint(end).expect("two records");
     let footer_at = seal.offset as usize;
     assert_eq!(footer_at + seal.footer.len(), 4096);
-    let unheaded = device.log.graves(InodeId(0x77), Hlc::MAX, &Default::default());
+    let unheaded = device.log.dead_records(InodeId(0x77), Hlc::MAX, &Default::default());
     let [write, punch] = unheaded.as_slice() else { panic!("{unheaded:?}") };
     assert_eq!((write.start, write.end, punch.end), (64, punch.start, end.offset));
     let payload = write.place as usize + 8;

@@ -3,7 +3,7 @@
 use crate::support::{Device, payload_of, settings, with_payload, write_of};
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{RecordKind, RecordMeta, Source, Tail};
+use frieze_multilog::{PieceSource, RecordKind, RecordMeta, WriteReach};
 use proptest::prelude::*;
 
 const CHUNK_BYTES: u32 = 300 << 10;
@@ -50,10 +50,10 @@ impl Model {
         self.records.iter().filter(within)
     }
 
-    fn newest_in(&self, inode: InodeId, chunks: std::ops::RangeInclusive<u32>, after: Hlc, upto: Hlc) -> Tail {
+    fn newest_in(&self, inode: InodeId, chunks: std::ops::RangeInclusive<u32>, after: Hlc, upto: Hlc) -> WriteReach {
         let found = || self.of(inode, after, upto).filter(|record| chunks.contains(&record.chunk.index));
         let writes = found().filter(|record| record.kind == RecordKind::Write && record.len > 0);
-        Tail {
+        WriteReach {
             highest: writes.map(|record| (record.chunk.index, record.offset + record.len)).max(),
             newest: found().map(|record| record.stamp).max(),
         }
@@ -161,7 +161,7 @@ pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: 
         }
         let mut pieces = Vec::new();
         device.log.plan(chunk, ByteRange::new(0, upto), at, after, &mut pieces);
-        let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+        let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
         assert_eq!(data.map(|piece| u64::from(piece.len)).sum::<u64>(), live);
         let whole = device.log.data_in(chunk, ByteRange::new(0, upto), at, after);
         let below = device.log.data_in(chunk, ByteRange::new(0, start.min(upto)), at, after);

@@ -2,7 +2,7 @@
 
 use frieze_base::{ByteRange, ChunkId, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{CutReason, Error, LogPosition, MultiLog, RecordMeta, Recovered, SegmentKey};
+use frieze_multilog::{Error, LogCutReason, LogPosition, MultiLog, RecordMeta, RecoveredItem, SegmentKey};
 
 use crate::support::{Device, Files, payload_of, recover, settings, with_payload, write_of};
 
@@ -27,9 +27,9 @@ fn stamps(records: &[RecordMeta]) -> Vec<u64> {
 
 /// Where record `stamp` lies: its first byte, and its length.
 fn lies(device: &Device, stamp: u64) -> (u64, u64) {
-    let graves = device.log.graves(InodeId(1), Hlc::MAX, &Default::default());
-    let grave = graves[stamp as usize - 1];
-    (grave.start, grave.end - grave.start)
+    let dead_records = device.log.dead_records(InodeId(1), Hlc::MAX, &Default::default());
+    let dead = dead_records[stamp as usize - 1];
+    (dead.start, dead.end - dead.start)
 }
 
 /// The bytes of record `stamp` as the device reads them at `at`.
@@ -234,7 +234,10 @@ fn a_group_is_recovered_wholly_or_not_at_all() {
         let (again, report, seen) = recover(files, settings(SEGMENT_BYTES));
         assert_eq!(seen.len(), if stop == to { 4 } else { 2 }, "torn at byte {}", stop - from);
         if stop == placed.spots[1].offset as usize {
-            assert_eq!(report.cut.map(|cut| (cut.offset, cut.why)), Some((before.offset, CutReason::IncompleteGroup)));
+            assert_eq!(
+                report.cut.map(|cut| (cut.offset, cut.why)),
+                Some((before.offset, LogCutReason::IncompleteGroup))
+            );
         }
         let tail = again.log.newest_in(InodeId(1), 0..=9, Hlc(2), Hlc::MAX);
         assert_eq!(tail.highest, (stop == to).then_some((1, 300)));
@@ -247,14 +250,14 @@ fn a_log_recovered_up_to_a_stamp_ends_before_the_next_record_unless_a_footer_vou
     let upto = |mut files: Files, limit| {
         let mut seen = Vec::new();
         let recovered = MultiLog::recover_upto(settings(SEGMENT_BYTES), &mut files, Hlc(limit), &mut |recovered| {
-            let Recovered::Record(meta) = recovered else { panic!("there are no shelves") };
+            let RecoveredItem::Record(meta) = recovered else { panic!("there are no index_runs") };
             seen.push(meta.stamp.0);
         });
         let (log, report) = recovered.expect("readable files");
         assert_eq!(log.end(), report.end);
         (seen, report.cut.map(|cut| cut.why))
     };
-    assert_eq!(upto(device.files.clone(), 3), (vec![1, 2, 3], Some(CutReason::BeyondLimit)));
+    assert_eq!(upto(device.files.clone(), 3), (vec![1, 2, 3], Some(LogCutReason::BeyondLimit)));
     assert_eq!(upto(device.files.clone(), 5), (vec![1, 2, 3, 4, 5], None));
     let seal = device.log.checkpoint(device.log.end()).expect("something to vouch for");
     device.files.seal(&seal);
@@ -375,7 +378,7 @@ fn records_of_a_chunk_out_of_order_end_the_log() {
     device.files.put(at.segment, at.offset, &bytes);
     let (_, report, seen) = device.restarted();
     assert_eq!(seen.len(), 4);
-    assert_eq!(report.cut.map(|cut| cut.why), Some(CutReason::Contradiction));
+    assert_eq!(report.cut.map(|cut| cut.why), Some(LogCutReason::Contradiction));
 }
 
 #[test]

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, SegmentId, Seq, SessionId, crc32c};
 use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
-use frieze_multilog::{LogPosition, RecordKind, RecordMeta, Recovered};
+use frieze_multilog::{LogPosition, RecordKind, RecordMeta, RecoveredItem};
 
 use super::{Device, block_checksums, known, write_surely};
 use crate::data::Few;
@@ -256,7 +256,7 @@ impl Device {
     pub(super) fn recover_staged(
         &self,
         upto: Hlc,
-        on_recovered: &mut dyn FnMut(Recovered<'_>),
+        on_recovered: &mut dyn FnMut(RecoveredItem<'_>),
     ) -> Result<Option<Hlc>, Fault> {
         let is_there = self.disk.list()?.iter().any(|name| name == NAME);
         let file = match is_there {
@@ -284,7 +284,7 @@ impl Device {
             if meta.n == last + 1 {
                 let (crcs, _) = block_checksums(payload, self.block_bytes());
                 self.append(slice::from_ref(&meta), &[payload], &[crcs])?;
-                on_recovered(Recovered::Record(&meta));
+                on_recovered(RecoveredItem::Record(&meta));
                 newest = Some(meta.stamp);
             }
             rest = &rest[HEAD_BYTES + payload.len()..];

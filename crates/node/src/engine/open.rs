@@ -7,7 +7,7 @@ use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
 use frieze_metalog::DataEnd;
-use frieze_multilog::Recovered;
+use frieze_multilog::RecoveredItem;
 use frieze_wire::txn::{self, Caller, Op, Transaction};
 
 use super::{Engine, Seams};
@@ -51,10 +51,10 @@ impl Engine {
                 (new_identity(&settings, &seams.entropy), file, true)
             }
         };
-        let log_settings = frieze_multilog::Settings {
+        let log_settings = frieze_multilog::LogSettings {
             segment_bytes: identity.segment_bytes,
             seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
-            ..frieze_multilog::Settings::default()
+            ..frieze_multilog::LogSettings::default()
         };
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
@@ -251,7 +251,7 @@ struct Recovery<'a> {
     settings: &'a Settings,
     identity: &'a Identity,
     keeper: &'a Arc<Keeper>,
-    log_settings: frieze_multilog::Settings,
+    log_settings: frieze_multilog::LogSettings,
     /// The machine went down with the server: the ends of the logs may not fit together.
     went_down: bool,
     /// No stamp above it was given.
@@ -304,8 +304,8 @@ impl Recovery<'_> {
         let recovered =
             Device::recover(disk.clone(), log_settings, budget, &reach, &self.roles.discarded(), &mut |recovered| {
                 let meta = match recovered {
-                    Recovered::Record(meta) => meta,
-                    Recovered::Shelved { chains: tips, companion, .. } => {
+                    RecoveredItem::Record(meta) => meta,
+                    RecoveredItem::Indexed { chains: tips, companion, .. } => {
                         // Footers vouched for all of that, and are written once the metadata before them is durable: nothing
                         // of it depends on what was lost.
                         refused = data::resume(&mut chains, tips, companion).err();

@@ -9,7 +9,7 @@ use frieze_base::{
 use frieze_chain::Configuration;
 use frieze_disk::{CrashKind, Disk, SimDisk, SimTime, StateFile};
 use frieze_hlc::{Clock, ClockSettings, Hlc};
-use frieze_multilog::{LogPosition, Recovered};
+use frieze_multilog::{LogPosition, RecoveredItem};
 use frieze_wire::message::Durability;
 use frieze_wire::peer::Told;
 use prost::Message as _;
@@ -98,11 +98,11 @@ impl Node {
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let roles = Roles::load(disk.clone()).expect("readable roles");
         let mut chains = new_chains(CHAINS, self.id, &roles);
-        let log = frieze_multilog::Settings {
+        let log = frieze_multilog::LogSettings {
             segment_bytes: 64 << 10,
             block_bytes: 512,
             seed: u64::from(self.id.0) << 32 | self.lives,
-            ..frieze_multilog::Settings::default()
+            ..frieze_multilog::LogSettings::default()
         };
         let budget = Budget {
             reserve_bytes: 0,
@@ -119,8 +119,8 @@ impl Node {
         };
         let recovered =
             Device::recover(disk.clone(), log, budget, &reach, &roles.discarded(), &mut |recovered| match recovered {
-                Recovered::Record(meta) => assert_eq!(replay(&mut chains, meta), Ok(0), "no record is missing"),
-                Recovered::Shelved { chains: tips, companion, .. } => {
+                RecoveredItem::Record(meta) => assert_eq!(replay(&mut chains, meta), Ok(0), "no record is missing"),
+                RecoveredItem::Indexed { chains: tips, companion, .. } => {
                     resume(&mut chains, tips, companion).expect("what was kept");
                 }
             })

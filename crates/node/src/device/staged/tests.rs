@@ -1,7 +1,7 @@
 use frieze_base::{ByteRange, Rng};
 use frieze_disk::{CrashKind, Disk, SimDisk};
 
-use frieze_multilog::Discarded;
+use frieze_multilog::DiscardedRecords;
 
 use super::*;
 use crate::device::{Budget, ImageBudget, Reach};
@@ -37,11 +37,11 @@ fn open(disk: &SimDisk, upto: Hlc) -> (Device, u64) {
 fn recover(
     disk: &SimDisk,
     upto: Hlc,
-    discarded: &[Discarded],
+    discarded: &[DiscardedRecords],
     see: &mut dyn FnMut(&RecordMeta),
 ) -> crate::device::recover::Recovered {
     let settings = Settings::default();
-    let log = frieze_multilog::Settings { segment_bytes: SEGMENT_BYTES, ..frieze_multilog::Settings::default() };
+    let log = frieze_multilog::LogSettings { segment_bytes: SEGMENT_BYTES, ..frieze_multilog::LogSettings::default() };
     let budget = Budget {
         reserve_bytes: 0,
         index_bytes_max: settings.index_bytes_max,
@@ -51,8 +51,8 @@ fn recover(
     };
     let reach = Reach { upto, durable: LogPosition::default(), footers_from: SegmentId(0), serve_damaged: false };
     Device::recover(Arc::new(disk.clone()), log, budget, &reach, discarded, &mut |recovered| match recovered {
-        Recovered::Record(meta) => see(meta),
-        Recovered::Shelved { .. } => panic!("nothing is shelved"),
+        RecoveredItem::Record(meta) => see(meta),
+        RecoveredItem::Indexed { .. } => panic!("nothing is shelved"),
     })
     .unwrap()
 }

@@ -3,35 +3,35 @@
 use frieze_base::{ByteRange, ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
-use crate::image::{ImageKey, Images, MadeOf};
-use crate::index::{Crowded, Looked, Looking, PAGE_BYTES, Through};
+use crate::image::{ImageDigest, ImageKey, Images};
+use crate::index::{FragmentedPage, ImageScan, ImageScanCursor, ImageUse, PAGE_BYTES};
 use crate::log::MultiLog;
-use crate::plan::{Piece, Planner};
+use crate::plan::{PlanPiece, Planner};
 
 /// What an image to be made consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedImage {
     /// The page: nothing of it from buried records.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<PlanPiece>,
     /// Where the first of them begins in the chunk, in bytes.
     pub start: u64,
     /// Tells later whether it is what the index says.
-    pub of: MadeOf,
+    pub of: ImageDigest,
 }
 
 impl MultiLog {
     /// As [`MultiLog::plan`], to be read: where a page consists of more pieces than it may, those of an image are taken from
-    /// it. Pages that consist of too many all the same are added to `crowded`.
+    /// it. Pages that consist of too many all the same are added to `fragmented`.
     pub fn plan_to_read(
         &self,
         images: &Images,
         chunk: ChunkId,
         range: ByteRange,
         (at, after): (Hlc, Hlc),
-        out: &mut Vec<Piece>,
-        crowded: &mut Vec<Crowded>,
+        out: &mut Vec<PlanPiece>,
+        fragmented: &mut Vec<FragmentedPage>,
     ) {
-        self.plan_through(chunk, range, (at, after), Through { images, chunk, crowded: Some(crowded) }, out);
+        self.plan_through(chunk, range, (at, after), ImageUse { images, chunk, fragmented: Some(fragmented) }, out);
     }
 
     fn plan_through(
@@ -39,13 +39,13 @@ impl MultiLog {
         chunk: ChunkId,
         range: ByteRange,
         (at, after): (Hlc, Hlc),
-        mut through: Through<'_>,
-        out: &mut Vec<Piece>,
+        mut image_use: ImageUse<'_>,
+        out: &mut Vec<PlanPiece>,
     ) {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
         let mut planner = Planner::new(&self.segments, range.start(), out);
         if let Some(file) = self.file(chunk.inode).filter(|_| !range.is_empty()) {
-            file.plan(chunk.index, range, at, after, Some(&mut through), &mut planner);
+            file.plan(chunk.index, range, at, after, Some(&mut image_use), &mut planner);
         }
         planner.hole(range.end());
     }
@@ -57,31 +57,31 @@ impl MultiLog {
         let start = u64::from(key.page) * PAGE_BYTES;
         let range = ByteRange::new(start, start + PAGE_BYTES);
         let mut pieces = Vec::new();
-        let through = Through { images, chunk: key.chunk, crowded: None };
-        self.plan_through(key.chunk, range, (key.stamp, Hlc::ZERO), through, &mut pieces);
+        let image_use = ImageUse { images, chunk: key.chunk, fragmented: None };
+        self.plan_through(key.chunk, range, (key.stamp, Hlc::ZERO), image_use, &mut pieces);
         Some(PlannedImage { pieces, start, of })
     }
 
     /// Looks which images the states need that records of a file stamped in `(after, upto]` made. With `make` false, it only
-    /// counts pieces. A look is short: [`Looked::next`] says where the next one goes on.
+    /// counts pieces. A look is short: [`ImageScan::next`] says where the next one goes on.
     ///
     /// # Cost
     /// About a millisecond at most.
-    pub fn look_for_images(
+    pub fn scan_for_images(
         &self,
         images: &Images,
         inode: InodeId,
         interval: (Hlc, Hlc),
-        looking: Looking,
+        cursor: ImageScanCursor,
         make: bool,
-    ) -> Looked {
+    ) -> ImageScan {
         let file = self.file(inode);
-        file.map_or(Looked::default(), |file| file.look_for_images(images, inode, interval, looking, make))
+        file.map_or(ImageScan::default(), |file| file.scan_for_images(images, inode, interval, cursor, make))
     }
 
     /// The image that a reader was in want of, unless it is there by now.
-    pub fn image_for(&self, images: &Images, crowded: &Crowded) -> Option<ImageKey> {
-        self.file(crowded.chunk.inode)?.image_for(images, crowded)
+    pub fn image_for(&self, images: &Images, fragmented: &FragmentedPage) -> Option<ImageKey> {
+        self.file(fragmented.chunk.inode)?.image_for(images, fragmented)
     }
 
     /// Most pieces that a page consists of at the instants that an image was for which is not there any more; of very many
@@ -93,7 +93,7 @@ impl MultiLog {
     }
 
     /// Images of a file that hold bytes of buried records, and those that the index says nothing of.
-    pub fn images_of_buried(&self, images: &Images, inode: InodeId) -> Vec<ImageKey> {
+    pub fn images_of_dead(&self, images: &Images, inode: InodeId) -> Vec<ImageKey> {
         let Some(file) = self.file(inode) else { return images.of_file(inode).copied().collect() };
         let differs = |key: &&ImageKey| file.made_of(key) != images.made_of(key);
         images.of_file(inode).filter(differs).copied().collect()

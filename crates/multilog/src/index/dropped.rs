@@ -6,7 +6,7 @@ use crate::slim::reserve_slim;
 
 /// When records were written that are not here any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Loss {
+pub(crate) struct DroppedSpan {
     /// Number of who wrote them; of several, where there are too many to keep apart.
     pub(crate) writer: Option<u32>,
     /// Stamp of the first.
@@ -17,11 +17,11 @@ pub(crate) struct Loss {
 
 /// The losses of a file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Losses(Vec<Loss>);
+pub(crate) struct DroppedSpans(Vec<DroppedSpan>);
 
-impl Losses {
+impl DroppedSpans {
     /// Those that may be of records stamped in `(after, upto]`.
-    pub(crate) fn within(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = &Loss> {
+    pub(crate) fn within(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = &DroppedSpan> {
         self.0.iter().filter(move |loss| loss.last > after && loss.first <= upto)
     }
 
@@ -31,12 +31,12 @@ impl Losses {
     }
 
     /// Takes all of them out.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Loss> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = DroppedSpan> {
         self.0.drain(..)
     }
 
     /// Notes some, and returns by how much the memory grew.
-    pub(super) fn add(&mut self, new: Loss) -> usize {
+    pub(super) fn add(&mut self, new: DroppedSpan) -> usize {
         if let Some(known) = self.0.iter_mut().find(|known| known.writer == new.writer) {
             (known.first, known.last) = (known.first.min(new.first), known.last.max(new.last));
             return 0;
@@ -48,7 +48,7 @@ impl Losses {
             let named = self.0.iter().enumerate().filter(|(_, loss)| loss.writer.is_some());
             let oldest = named.min_by_key(|(_, loss)| loss.last).map_or(0, |(at, _)| at);
             let loss = self.0.swap_remove(oldest);
-            return grown + self.add(Loss { writer: None, ..loss });
+            return grown + self.add(DroppedSpan { writer: None, ..loss });
         }
         grown
     }

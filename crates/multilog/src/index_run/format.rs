@@ -31,11 +31,11 @@ use frieze_base::varint::{put, put_difference, take, take_bytes, take_difference
 use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
-use super::key::ShelfKey;
-use crate::discarded::{Discarded, of_chain};
+use super::key::IndexRunKey;
+use crate::discarded::{DiscardedRecords, of_chain};
 use crate::error::Error;
 use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::index::Touched;
+use crate::index::TimeRuns;
 use crate::record::{long, word};
 use crate::segment::Segment;
 use crate::trailer::TRAILER_BYTES;
@@ -59,28 +59,28 @@ pub struct ChainTip {
 
 /// A shelf as it is kept in memory: its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shelf {
-    pub(super) key: ShelfKey,
+pub struct IndexRun {
+    pub(super) key: IndexRunKey,
     pub(super) segments: usize,
     pub(super) records: u64,
     pub(super) last_inode: InodeId,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<RunBlock>,
     pub(super) blocks_bytes: u64,
     pub(super) contents_bytes: u64,
 }
 
 /// Where a block lies, and which is the first file in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct RunBlock {
     pub(super) first: InodeId,
     pub(super) offset: u64,
     pub(super) len: u32,
     pub(super) crc: u32,
 }
 
-impl Shelf {
+impl IndexRun {
     /// Its name.
-    pub fn key(&self) -> ShelfKey {
+    pub fn key(&self) -> IndexRunKey {
         self.key
     }
 
@@ -96,7 +96,7 @@ impl Shelf {
 
     /// Memory held, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.blocks.capacity() * size_of::<Block>()
+        self.blocks.capacity() * size_of::<RunBlock>()
     }
 
     pub(crate) fn segments(&self) -> usize {
@@ -106,7 +106,7 @@ impl Shelf {
 
 /// What a shelf says of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct SegmentFacts {
     pub(crate) header: SegmentHeader,
     pub(crate) end: u64,
     pub(crate) stamp: Hlc,
@@ -114,28 +114,28 @@ pub(crate) struct Facts {
     pub(crate) entries_bytes: u64,
 }
 
-impl Facts {
-    pub(crate) fn of(segment: &Segment) -> Facts {
+impl SegmentFacts {
+    pub(crate) fn of(segment: &Segment) -> SegmentFacts {
         let Segment { header, end, stamp, records, entries_bytes, .. } = *segment;
-        Facts { header, end, stamp, records, entries_bytes }
+        SegmentFacts { header, end, stamp, records, entries_bytes }
     }
 }
 
 /// What a shelf says beside its files.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
-    pub(crate) facts: Vec<Facts>,
+pub(crate) struct RunContents {
+    pub(crate) facts: Vec<SegmentFacts>,
     pub(crate) sessions: Vec<(SessionId, Hlc)>,
     pub(crate) chains: Vec<ChainTip>,
-    pub(crate) touched: Touched,
+    pub(crate) time_runs: TimeRuns,
     pub(crate) companion: Vec<u8>,
     pub(crate) log_bytes: u64,
 }
 
 /// The head as decoded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    pub(super) key: ShelfKey,
+pub(crate) struct RunHead {
+    pub(super) key: IndexRunKey,
     pub(super) blocks_bytes: u64,
     pub(crate) contents_bytes: u64,
     pub(super) records: u64,
@@ -143,27 +143,27 @@ pub(crate) struct Head {
     pub(super) contents_crc: u32,
 }
 
-impl Head {
+impl RunHead {
     /// Reads the head of a shelf.
     ///
     /// # Errors
-    /// `DamagedShelf` if these bytes are no head of `shelf`; `ShelfVersion` if they are one of another format version.
-    pub(crate) fn decode(shelf: ShelfKey, bytes: &[u8]) -> Result<Head, Error> {
+    /// `DamagedIndexRun` if these bytes are no head of `index_run`; `IndexRunVersion` if they are one of another format version.
+    pub(crate) fn decode(index_run: IndexRunKey, bytes: &[u8]) -> Result<RunHead, Error> {
         if bytes.len() != HEAD_BYTES || bytes[..4] != MAGIC || crc32c(&bytes[..124]) != word(bytes, 124) {
-            return Err(Error::DamagedShelf { shelf });
+            return Err(Error::DamagedIndexRun { run: index_run });
         }
         if bytes[4] != FORMAT_VERSION {
-            return Err(Error::ShelfVersion { shelf, expected: FORMAT_VERSION, found: bytes[4] });
+            return Err(Error::IndexRunVersion { run: index_run, expected: FORMAT_VERSION, found: bytes[4] });
         }
-        let head = Head {
-            key: ShelfKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
+        let head = RunHead {
+            key: IndexRunKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
             blocks_bytes: long(bytes, 24),
             contents_bytes: long(bytes, 32),
             records: long(bytes, 40),
             log_bytes: long(bytes, 48),
             contents_crc: word(bytes, 56),
         };
-        if head.key == shelf { Ok(head) } else { Err(Error::DamagedShelf { shelf }) }
+        if head.key == index_run { Ok(head) } else { Err(Error::DamagedIndexRun { run: index_run }) }
     }
 
     pub(crate) fn contents_at(&self) -> u64 {
@@ -187,12 +187,12 @@ impl Head {
 }
 
 /// Reads what a shelf says beside its files; `None` if the bytes are damaged.
-pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
+pub(crate) fn open(head: &RunHead, bytes: &[u8]) -> Option<(IndexRun, RunContents)> {
     if bytes.len() as u64 != head.contents_bytes || crc32c(bytes) != head.contents_crc {
         return None;
     }
     let rest = &mut &*bytes;
-    let mut contents = Contents { log_bytes: head.log_bytes, ..Contents::default() };
+    let mut contents = RunContents { log_bytes: head.log_bytes, ..RunContents::default() };
     for _ in 0..take(rest)? {
         let header = SegmentHeader::decode(take_bytes(rest, SEGMENT_HEADER_BYTES)?).ok()?;
         let facts = take_bytes(rest, 32)?;
@@ -200,14 +200,14 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
         let (records, entries_bytes) = (long(facts, 16), long(facts, 24));
         // What lies behind the records is for the footer.
         end.checked_add(entries_bytes)?.checked_add(TRAILER_BYTES as u64).filter(|upto| *upto <= header.bytes)?;
-        contents.facts.push(Facts { header, end, stamp, records, entries_bytes });
+        contents.facts.push(SegmentFacts { header, end, stamp, records, entries_bytes });
     }
     let (count, last_inode) = (take(rest)?, InodeId(take(rest)?));
     let (mut blocks, mut first, mut offset) = (Vec::new(), 0, HEAD_BYTES as u64);
     for _ in 0..count {
         first = take_difference(rest, first)?;
         let (len, crc) = (u32::try_from(take(rest)?).ok()?, take_u32(rest)?);
-        blocks.push(Block { first: InodeId(first), offset, len, crc });
+        blocks.push(RunBlock { first: InodeId(first), offset, len, crc });
         offset += u64::from(len);
     }
     for _ in 0..take(rest)? {
@@ -223,11 +223,11 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
             seq: Seq(take(rest)?),
         });
     }
-    let touched_bytes = usize::try_from(take(rest)?).ok()?;
-    contents.touched = Touched::decode(take_bytes(rest, touched_bytes)?)?;
+    let time_runs_bytes = usize::try_from(take(rest)?).ok()?;
+    contents.time_runs = TimeRuns::decode(take_bytes(rest, time_runs_bytes)?)?;
     contents.companion = rest.to_vec();
     blocks.shrink_to_fit();
-    let shelf = Shelf {
+    let index_run = IndexRun {
         key: head.key,
         segments: contents.facts.len(),
         records: head.records,
@@ -240,12 +240,12 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
     let sound = offset == head.contents_at()
         && named.is_some_and(|(first, last)| (first.header.id, last.header.id) == (head.key.first, head.key.last))
         && contents.facts.iter().map(|facts| facts.records).sum::<u64>() == head.records;
-    sound.then_some((shelf, contents))
+    sound.then_some((index_run, contents))
 }
 
-impl Contents {
+impl RunContents {
     /// Leaves out the last records of chains that were discarded since the shelf was made. One made later does not name them.
-    pub(crate) fn leave_out(&mut self, discarded: &[Discarded]) {
+    pub(crate) fn leave_out(&mut self, discarded: &[DiscardedRecords]) {
         let Some(end) = self.facts.last().map(|last| LogPosition { segment: last.header.id, offset: last.end }) else {
             return;
         };
@@ -253,10 +253,10 @@ impl Contents {
         self.chains.retain(|tip| !is_gone(tip));
     }
 
-    pub(super) fn encode(&self, blocks: &[Block], last_inode: InodeId) -> Vec<u8> {
+    pub(super) fn encode(&self, blocks: &[RunBlock], last_inode: InodeId) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, self.facts.len() as u64);
-        for Facts { header, end, stamp, records, entries_bytes } in &self.facts {
+        for SegmentFacts { header, end, stamp, records, entries_bytes } in &self.facts {
             bytes.extend_from_slice(&header.encode());
             for value in [*end, stamp.0, *records, *entries_bytes] {
                 bytes.extend_from_slice(&value.to_le_bytes());
@@ -282,9 +282,9 @@ impl Contents {
                 put(&mut bytes, value);
             }
         }
-        let touched = self.touched.encode();
-        put(&mut bytes, touched.len() as u64);
-        bytes.extend_from_slice(&touched);
+        let time_runs = self.time_runs.encode();
+        put(&mut bytes, time_runs.len() as u64);
+        bytes.extend_from_slice(&time_runs);
         bytes.extend_from_slice(&self.companion);
         bytes
     }

@@ -6,25 +6,25 @@ use frieze_base::varint::{take, take_bytes};
 use frieze_base::{InodeId, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
-use super::build::Writer;
-use super::format::{BLOCK_BYTES, Block, ChainTip, Contents, HEAD_BYTES, Head, Shelf, open};
-use super::io::{ShelfSink, ShelfSource};
-use super::key::ShelfKey;
+use super::build::RunWriter;
+use super::format::{BLOCK_BYTES, ChainTip, HEAD_BYTES, IndexRun, RunBlock, RunContents, RunHead, open};
+use super::io::{IndexRunSink, IndexRunSource};
+use super::key::IndexRunKey;
 use super::piece;
-use crate::discarded::Discarded;
+use crate::discarded::DiscardedRecords;
 use crate::error::Error;
 
 /// Shelves that follow each other, about to become one.
 #[derive(Debug)]
-pub struct Merge {
-    inputs: Vec<Input>,
-    contents: Contents,
+pub struct IndexRunMerge {
+    inputs: Vec<MergeInput>,
+    contents: RunContents,
     bytes_max: u64,
 }
 
 #[derive(Debug)]
-struct Input {
-    shelf: Shelf,
+struct MergeInput {
+    index_run: IndexRun,
     /// Blocks read so far.
     blocks: usize,
     block: Vec<u8>,
@@ -36,23 +36,26 @@ struct Input {
 /// Reads head and contents of a shelf.
 ///
 /// # Errors
-/// The source's; `DamagedShelf`; `ShelfVersion`.
-pub(crate) fn read_contents(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(Shelf, Contents), Error> {
+/// The source's; `DamagedIndexRun`; `IndexRunVersion`.
+pub(crate) fn read_contents(
+    source: &mut dyn IndexRunSource,
+    key: IndexRunKey,
+) -> Result<(IndexRun, RunContents), Error> {
     let head = read_exactly(source, key, 0, HEAD_BYTES as u64)?;
-    let head = Head::decode(key, &head)?;
+    let head = RunHead::decode(key, &head)?;
     let contents = read_exactly(source, key, head.contents_at(), head.contents_bytes)?;
-    open(&head, &contents).ok_or(Error::DamagedShelf { shelf: key })
+    open(&head, &contents).ok_or(Error::DamagedIndexRun { run: key })
 }
 
 /// Reads all of a shelf as a merge or a fetch would.
 ///
 /// # Errors
-/// The source's; `DamagedShelf` if a part of it is not what was written.
-pub fn check_shelf(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(), Error> {
-    let damaged = || Error::DamagedShelf { shelf: key };
-    let (shelf, _) = read_contents(source, key)?;
+/// The source's; `DamagedIndexRun` if a part of it is not what was written.
+pub fn check_index_run(source: &mut dyn IndexRunSource, key: IndexRunKey) -> Result<(), Error> {
+    let damaged = || Error::DamagedIndexRun { run: key };
+    let (index_run, _) = read_contents(source, key)?;
     let mut records = Vec::new();
-    for block in &shelf.blocks {
+    for block in &index_run.blocks {
         let bytes = read_block(source, key, block)?;
         let mut at = 0;
         while at < bytes.len() {
@@ -70,7 +73,7 @@ pub fn check_shelf(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(), Er
 }
 
 /// As many bytes as there are, up to `len`.
-fn read_exactly(source: &mut dyn ShelfSource, key: ShelfKey, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+fn read_exactly(source: &mut dyn IndexRunSource, key: IndexRunKey, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
     // A length that rotted must not take all memory: bytes come as far as there are any.
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < len {
@@ -85,42 +88,46 @@ fn read_exactly(source: &mut dyn ShelfSource, key: ShelfKey, offset: u64, len: u
     Ok(bytes)
 }
 
-impl Merge {
+impl IndexRunMerge {
     /// Reads what the shelves say beside their files. `discarded`: what was since they were made.
     ///
     /// # Errors
-    /// The source's; `DamagedShelf` with the one that has to be made anew.
+    /// The source's; `DamagedIndexRun` with the one that has to be made anew.
     ///
     /// # Panics
     /// Without a key.
-    pub fn begin(source: &mut dyn ShelfSource, keys: &[ShelfKey], discarded: &[Discarded]) -> Result<Merge, Error> {
-        assert!(!keys.is_empty(), "a merge of no shelves");
-        let mut contents = Contents::default();
+    pub fn begin(
+        source: &mut dyn IndexRunSource,
+        keys: &[IndexRunKey],
+        discarded: &[DiscardedRecords],
+    ) -> Result<IndexRunMerge, Error> {
+        assert!(!keys.is_empty(), "a merge of no index_runs");
+        let mut contents = RunContents::default();
         let mut sessions: BTreeMap<SessionId, Hlc> = BTreeMap::new();
         let mut chains: BTreeMap<_, ChainTip> = BTreeMap::new();
         let (mut inputs, mut blocks_bytes, mut contents_bytes) = (Vec::new(), 0, 0);
         for &key in keys {
-            let (shelf, mut own) = read_contents(source, key)?;
+            let (index_run, mut own) = read_contents(source, key)?;
             own.leave_out(discarded);
-            blocks_bytes += shelf.blocks_bytes;
-            contents_bytes += shelf.contents_bytes;
+            blocks_bytes += index_run.blocks_bytes;
+            contents_bytes += index_run.contents_bytes;
             contents.facts.extend(own.facts);
             for (session, stamp) in own.sessions {
                 let newest = sessions.entry(session).or_insert(stamp);
                 *newest = stamp.max(*newest);
             }
             chains.extend(own.chains.into_iter().map(|tip| (tip.chain, tip)));
-            contents.touched.append(&own.touched);
+            contents.time_runs.append(&own.time_runs);
             contents.companion = own.companion;
             contents.log_bytes += own.log_bytes;
-            inputs.push(Input { shelf, blocks: 0, block: Vec::new(), at: 0, next: None });
+            inputs.push(MergeInput { index_run, blocks: 0, block: Vec::new(), at: 0, next: None });
         }
         contents.sessions = sessions.into_iter().collect();
         contents.chains = chains.into_values().collect();
         // Blocks are cut anew; what a directory says of one has at most 19 bytes.
         let directory_max = (blocks_bytes / BLOCK_BYTES as u64 + 2) * 24;
         let bytes_max = HEAD_BYTES as u64 + blocks_bytes + contents_bytes + directory_max + 64;
-        Ok(Merge { inputs, contents, bytes_max })
+        Ok(IndexRunMerge { inputs, contents, bytes_max })
     }
 
     /// The most bytes that the shelf will have.
@@ -131,25 +138,25 @@ impl Merge {
     /// Writes the shelf that says what the others say.
     ///
     /// # Errors
-    /// The source's and the sink's; `DamagedShelf` with the one that has to be made anew.
+    /// The source's and the sink's; `DamagedIndexRun` with the one that has to be made anew.
     ///
     /// # Cost
     /// Reads all and writes as much; memory for a block of each, or the largest file.
-    pub fn run(mut self, source: &mut dyn ShelfSource, sink: &mut ShelfSink<'_>) -> Result<Shelf, Error> {
+    pub fn run(mut self, source: &mut dyn IndexRunSource, sink: &mut IndexRunSink<'_>) -> Result<IndexRun, Error> {
         for input in &mut self.inputs {
             input.advance(source)?;
         }
         let mut offered = |offset: u64, bytes: &[u8]| sink(offset, bytes);
-        let mut writer = Writer::new(&mut offered);
+        let mut writer = RunWriter::new(&mut offered);
         while let Some(inode) = self.inputs.iter().filter_map(|input| Some(input.next.as_ref()?.0)).min() {
-            let mut holders: Vec<&mut Input> = self
+            let mut holders: Vec<&mut MergeInput> = self
                 .inputs
                 .iter_mut()
                 .filter(|input| input.next.as_ref().is_some_and(|next| next.0 == inode))
                 .collect();
             let mut pieces: Vec<&[u8]> = Vec::new();
             for input in &holders {
-                let damaged = || Error::DamagedShelf { shelf: input.shelf.key };
+                let damaged = || Error::DamagedIndexRun { run: input.index_run.key };
                 pieces_of(input.next_bytes(), &mut pieces).ok_or_else(damaged)?;
             }
             let joined = join(inode, &pieces);
@@ -200,27 +207,27 @@ pub(super) fn file_at(block: &[u8], at: usize) -> Option<(InodeId, std::ops::Ran
 }
 
 /// Reads a block, checked.
-fn read_block(source: &mut dyn ShelfSource, key: ShelfKey, block: &Block) -> Result<Vec<u8>, Error> {
+fn read_block(source: &mut dyn IndexRunSource, key: IndexRunKey, block: &RunBlock) -> Result<Vec<u8>, Error> {
     let bytes = read_exactly(source, key, block.offset, block.len.into())?;
     let sound = bytes.len() == block.len as usize && crc32c(&bytes) == block.crc;
-    if sound { Ok(bytes) } else { Err(Error::DamagedShelf { shelf: key }) }
+    if sound { Ok(bytes) } else { Err(Error::DamagedIndexRun { run: key }) }
 }
 
-impl Input {
+impl MergeInput {
     fn next_bytes(&self) -> &[u8] {
         self.next.as_ref().map_or(&[], |(_, range)| &self.block[range.clone()])
     }
 
-    fn advance(&mut self, source: &mut dyn ShelfSource) -> Result<(), Error> {
+    fn advance(&mut self, source: &mut dyn IndexRunSource) -> Result<(), Error> {
         if self.at == self.block.len() {
-            let Some(block) = self.shelf.blocks.get(self.blocks) else {
+            let Some(block) = self.index_run.blocks.get(self.blocks) else {
                 self.next = None;
                 return Ok(());
             };
-            self.block = read_block(source, self.shelf.key, block)?;
+            self.block = read_block(source, self.index_run.key, block)?;
             (self.blocks, self.at) = (self.blocks + 1, 0);
         }
-        let next = file_at(&self.block, self.at).ok_or(Error::DamagedShelf { shelf: self.shelf.key })?;
+        let next = file_at(&self.block, self.at).ok_or(Error::DamagedIndexRun { run: self.index_run.key })?;
         self.at = next.1.end;
         self.next = Some(next);
         Ok(())

@@ -4,14 +4,14 @@ use frieze_base::ChunkId;
 use frieze_hlc::Hlc;
 
 use super::chunk::Chunk;
-use super::file::File;
-use super::image_use::Crowded;
-use super::page::{Fragment, Page, Slot, overlay};
-use crate::image::{ImageKey, Images, MadeOf};
+use super::file::FileIndex;
+use super::image_use::FragmentedPage;
+use super::page::{Fragment, PageHistory, PageSlot, overlay};
+use crate::image::{ImageDigest, ImageKey, Images};
 
 /// Where a look for images goes on within a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Looking {
+pub struct ImageScanCursor {
     chunk: u32,
     page: u32,
     record: u32,
@@ -19,20 +19,20 @@ pub struct Looking {
 
 /// What a look for images found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct ImageScan {
     /// Images to be made, in the order in which each makes use of the one before.
     pub due: Vec<ImageKey>,
     /// Most pieces of any page looked at, at any instant, once those are made.
     pub pieces_most: usize,
     /// There is more to look at, from here on, once those are made.
-    pub next: Option<Looking>,
+    pub next: Option<ImageScanCursor>,
 }
 
 /// One walk along the records of a page.
-struct Walk<'a> {
+struct PageWalk<'a> {
     chunk: &'a Chunk,
     number: u32,
-    page: &'a Page,
+    page: &'a PageHistory,
     /// Stamps of the images that it has.
     have: Vec<Hlc>,
     pieces_max: usize,
@@ -41,7 +41,7 @@ struct Walk<'a> {
 }
 
 /// Where a walk ended.
-struct Walked {
+struct PageWalkEnd {
     due: Vec<Hlc>,
     pieces_most: usize,
     /// The record that it did not come to.
@@ -56,9 +56,9 @@ fn lay(fragments: &mut Vec<Fragment>, group: &[Fragment]) {
     }
 }
 
-impl Walk<'_> {
+impl PageWalk<'_> {
     /// Walks over the records numbered `from..to`, `steps_max` of them and a group at most.
-    fn run(&self, from: u32, to: u32, steps_max: usize) -> Walked {
+    fn run(&self, from: u32, to: u32, steps_max: usize) -> PageWalkEnd {
         let deltas = &self.page.deltas;
         let at = |record: u32| deltas.partition_point(|delta| *delta < record);
         let (first, end) = (at(from), at(to));
@@ -67,18 +67,18 @@ impl Walk<'_> {
         let mut last = first.checked_sub(1).map(stamp_of);
         let mut image = last.and_then(|last| self.have.iter().rev().find(|stamp| **stamp <= last)).copied();
         // What comes after the image.
-        let mut young: Vec<Fragment> = Vec::new();
+        let mut unsealed: Vec<Fragment> = Vec::new();
         if last.is_some() {
             let kept = image.map_or(Hlc::ZERO, Hlc::next);
             let shown = self.page.visible(from, (0, u16::MAX), &of, &mut Vec::new()).to_vec();
-            young.extend(shown.into_iter().filter(|fragment| self.chunk.stamp_of(*fragment) >= kept));
+            unsealed.extend(shown.into_iter().filter(|fragment| self.chunk.stamp_of(*fragment) >= kept));
         }
-        let mut walked = Walked { due: Vec::new(), pieces_most: 0, next: None, steps: young.len() };
-        let mut pieces = self.pieces(&young, image, 0);
+        let mut walked = PageWalkEnd { due: Vec::new(), pieces_most: 0, next: None, steps: unsealed.len() };
+        let mut pieces = self.pieces(&unsealed, image, 0);
         if let Some(stamp) = last.filter(|_| self.make && pieces > self.pieces_max) {
             walked.due.push(stamp);
             image = Some(stamp);
-            young.clear();
+            unsealed.clear();
             pieces = 1;
         }
         walked.pieces_most = pieces;
@@ -97,20 +97,20 @@ impl Walk<'_> {
                 upto += 1;
             }
             walked.steps += group.len();
-            lay(&mut young, &group);
+            lay(&mut unsealed, &group);
             let known = if self.make { self.pieces_max.min(walked.pieces_most) } else { walked.pieces_most };
-            pieces = self.pieces(&young, image, known);
+            pieces = self.pieces(&unsealed, image, known);
             if let Some(before) = last.filter(|_| self.make && pieces > self.pieces_max) {
                 walked.due.push(before);
                 image = Some(before);
-                young.clear();
-                lay(&mut young, &group);
-                pieces = self.pieces(&young, image, 0);
+                unsealed.clear();
+                lay(&mut unsealed, &group);
+                pieces = self.pieces(&unsealed, image, 0);
             }
             walked.pieces_most = walked.pieces_most.max(pieces);
             if self.have.binary_search(&stamp).is_ok() {
                 image = Some(stamp);
-                young.clear();
+                unsealed.clear();
             }
             last = Some(stamp);
         }
@@ -118,94 +118,95 @@ impl Walk<'_> {
     }
 
     /// Pieces of a page of an image and what came after it; not counted where they can be no more than `known`.
-    fn pieces(&self, young: &[Fragment], image: Option<Hlc>, known: usize) -> usize {
+    fn pieces(&self, unsealed: &[Fragment], image: Option<Hlc>, known: usize) -> usize {
         let image = usize::from(image.is_some());
-        match young.len() + image <= known {
+        match unsealed.len() + image <= known {
             true => 0,
-            false => self.chunk.pieces(young, Hlc::ZERO) + image,
+            false => self.chunk.pieces(unsealed, Hlc::ZERO) + image,
         }
     }
 }
 
-impl File {
+impl FileIndex {
     /// What a page is made of as of a stamp; `None` if one record or none touched it.
-    pub(crate) fn made_of(&self, key: &ImageKey) -> Option<MadeOf> {
+    pub(crate) fn made_of(&self, key: &ImageKey) -> Option<ImageDigest> {
         let chunk = self.chunk(key.chunk.index)?;
         Some(chunk.made_of((key.page, chunk.page(key.page)?), key.stamp))
     }
 
     /// Looks for the images that the states made by records stamped in `(after, upto]` need.
-    pub(crate) fn look_for_images(
+    pub(crate) fn scan_for_images(
         &self,
         images: &Images,
         id: frieze_base::InodeId,
         (after, upto): (Hlc, Hlc),
-        looking: Looking,
+        cursor: ImageScanCursor,
         make: bool,
-    ) -> Looked {
-        let mut looked = Looked::default();
+    ) -> ImageScan {
+        let mut scan = ImageScan::default();
         let mut left = STEPS_MAX;
-        let place = (looking.chunk, looking.page);
-        for (index, chunk) in &self.chunks[self.position_of(looking.chunk)..] {
+        let place = (cursor.chunk, cursor.page);
+        for (index, chunk) in &self.chunks[self.position_of(cursor.chunk)..] {
             let (from, to) = (chunk.count_upto(after) as u32, chunk.count_upto(upto) as u32);
             if from >= to {
                 continue;
             }
-            let first = if *index == looking.chunk { looking.page } else { 0 };
+            let first = if *index == cursor.chunk { cursor.page } else { 0 };
             let id = ChunkId { inode: id, index: *index };
             for (number, slot) in &chunk.pages[chunk.position_of(first)..] {
-                let next = Looking { chunk: *index, page: *number, record: from };
-                if left == 0 || looked.due.len() >= DUE_MAX {
-                    looked.next = Some(next);
-                    return looked;
+                let next = ImageScanCursor { chunk: *index, page: *number, record: from };
+                if left == 0 || scan.due.len() >= DUE_MAX {
+                    scan.next = Some(next);
+                    return scan;
                 }
                 // One record is one piece.
-                let Slot::Often(page) = slot else {
-                    looked.pieces_most = looked.pieces_most.max(1);
+                let PageSlot::Often(page) = slot else {
+                    scan.pieces_most = scan.pieces_most.max(1);
                     continue;
                 };
-                let from = if (*index, *number) == place { looking.record.max(from) } else { from };
+                let from = if (*index, *number) == place { cursor.record.max(from) } else { from };
                 if page.deltas.last().is_none_or(|newest| *newest < from) {
                     continue;
                 }
                 let have = images.stamps(id, *number).collect();
-                let walk = Walk { chunk, number: *number, page, have, pieces_max: images.pieces_max(), make };
+                let walk = PageWalk { chunk, number: *number, page, have, pieces_max: images.pieces_max(), make };
                 let walked = walk.run(from, to, left);
                 left = left.saturating_sub(walked.steps.max(1));
-                looked.pieces_most = looked.pieces_most.max(walked.pieces_most);
+                scan.pieces_most = scan.pieces_most.max(walked.pieces_most);
                 let key = |stamp| ImageKey { chunk: id, page: *number, stamp };
-                looked.due.extend(walked.due.into_iter().map(key));
+                scan.due.extend(walked.due.into_iter().map(key));
                 if let Some(record) = walked.next {
-                    looked.next = Some(Looking { record, ..next });
-                    return looked;
+                    scan.next = Some(ImageScanCursor { record, ..next });
+                    return scan;
                 }
             }
         }
-        looked
+        scan
     }
 
     /// The image that a read of a page was in want of, if it still is.
-    pub(crate) fn image_for(&self, images: &Images, crowded: &Crowded) -> Option<ImageKey> {
-        let chunk = self.chunk(crowded.chunk.index)?;
-        let page = chunk.page(crowded.page)?;
-        let to = chunk.count_upto(crowded.at) as u32;
+    pub(crate) fn image_for(&self, images: &Images, fragmented: &FragmentedPage) -> Option<ImageKey> {
+        let chunk = self.chunk(fragmented.chunk.index)?;
+        let page = chunk.page(fragmented.page)?;
+        let to = chunk.count_upto(fragmented.at) as u32;
         let end = page.deltas.partition_point(|delta| *delta < to);
-        let have: Vec<Hlc> = images.stamps(crowded.chunk, crowded.page).collect();
-        let newest = have.iter().rev().find(|stamp| **stamp <= crowded.at);
-        let imaged = newest.map_or(0, |stamp| chunk.count_upto(*stamp) as u32);
+        let have: Vec<Hlc> = images.stamps(fragmented.chunk, fragmented.page).collect();
+        let newest = have.iter().rev().find(|stamp| **stamp <= fragmented.at);
+        let image_scan = newest.map_or(0, |stamp| chunk.count_upto(*stamp) as u32);
         // From the image before, or from not so far before that the walk is long.
-        let from = *page.deltas[end.saturating_sub(STEPS_MAX)..end].first()?.max(&imaged);
-        let walk = Walk { chunk, number: crowded.page, page, have, pieces_max: images.pieces_max(), make: true };
+        let from = *page.deltas[end.saturating_sub(STEPS_MAX)..end].first()?.max(&image_scan);
+        let walk = PageWalk { chunk, number: fragmented.page, page, have, pieces_max: images.pieces_max(), make: true };
         let mut walked = walk.run(from, to, usize::MAX);
         let mut due = walked.due.pop();
         while let Some(next) = walked.next {
             // So many are missing that not all of them were told: only the last is wanted.
             let have = due.into_iter().collect();
-            let rest = Walk { chunk, number: crowded.page, page, have, pieces_max: images.pieces_max(), make: true };
+            let rest =
+                PageWalk { chunk, number: fragmented.page, page, have, pieces_max: images.pieces_max(), make: true };
             walked = rest.run(next, to, usize::MAX);
             due = walked.due.pop().or(due);
         }
-        due.map(|stamp| ImageKey { chunk: crowded.chunk, page: crowded.page, stamp })
+        due.map(|stamp| ImageKey { chunk: fragmented.chunk, page: fragmented.page, stamp })
     }
 
     /// Most pieces of a page at the instants in `[from, before)`.
@@ -213,8 +214,14 @@ impl File {
         let Some(chunk_index) = self.chunk(chunk.index) else { return 0 };
         let Some(found) = chunk_index.page(page) else { return 0 };
         let have = images.stamps(chunk, page).collect();
-        let walk =
-            Walk { chunk: chunk_index, number: page, page: found, have, pieces_max: images.pieces_max(), make: false };
+        let walk = PageWalk {
+            chunk: chunk_index,
+            number: page,
+            page: found,
+            have,
+            pieces_max: images.pieces_max(),
+            make: false,
+        };
         let (first, end) = (chunk_index.count_upto(from) as u32, chunk_index.count_upto(before.previous()) as u32);
         walk.run(first, end, STEPS_MAX).pieces_most
     }

@@ -3,59 +3,59 @@
 use frieze_base::{FastMap, InodeId, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use super::build::ShelfBuilder;
-use super::format::{Block, Contents, Facts, Shelf};
-use super::key::ShelfKey;
+use super::build::IndexRunBuilder;
+use super::format::{IndexRun, RunBlock, RunContents, SegmentFacts};
+use super::key::IndexRunKey;
 use super::merge::{file_at, pieces_of};
-use super::piece::{self, Placed};
+use super::piece::{self, RunRecord};
 use crate::discarded::is_discarded;
 use crate::error::Error;
 use crate::header::LogPosition;
-use crate::index::{File, Place, Writer};
+use crate::index::{FileIndex, RecordPlace, WriterKey};
 use crate::log::MultiLog;
 use crate::segment::SegmentState;
 
-/// A file on its way from the shelves to memory: [`MultiLog::fetch`], then [`Fetch::take`] for each read that it asks for,
-/// [`MultiLog::number`], [`Fetch::build`], [`MultiLog::put_back`].
+/// A file on its way from the shelves to memory: [`MultiLog::fetch`], then [`IndexFetch::take`] for each read that it asks for,
+/// [`MultiLog::number`], [`IndexFetch::build`], [`MultiLog::put_back`].
 #[derive(Debug)]
-pub struct Fetch {
+pub struct IndexFetch {
     inode: InodeId,
     /// Segments that were shelved when it began: once there are more, it is begun anew.
-    shelved: usize,
+    indexed: usize,
     /// How often something had been discarded then: the same.
     discards: u32,
-    reads: Vec<Read>,
+    reads: Vec<BlockRead>,
     taken: usize,
-    records: Vec<Placed>,
+    records: Vec<RunRecord>,
     /// For each record the position of its segment and the number of its writer.
     numbers: Vec<(u32, u32)>,
-    file: File,
+    file: FileIndex,
 }
 
 /// The block of a shelf that may hold the file.
 #[derive(Debug)]
-struct Read {
-    shelf: ShelfKey,
-    block: Block,
+struct BlockRead {
+    index_run: IndexRunKey,
+    block: RunBlock,
 }
 
-impl Fetch {
+impl IndexFetch {
     /// The next bytes it needs: of which shelf, from where, how many. `None` if it has all.
-    pub fn next_read(&self) -> Option<(ShelfKey, u64, usize)> {
-        let Read { shelf, block, .. } = self.reads.get(self.taken)?;
-        Some((*shelf, block.offset, block.len as usize))
+    pub fn next_read(&self) -> Option<(IndexRunKey, u64, usize)> {
+        let BlockRead { index_run, block, .. } = self.reads.get(self.taken)?;
+        Some((*index_run, block.offset, block.len as usize))
     }
 
-    /// Takes in what [`Fetch::next_read`] asked for.
+    /// Takes in what [`IndexFetch::next_read`] asked for.
     ///
     /// # Errors
-    /// `DamagedShelf` if it is not what was written.
+    /// `DamagedIndexRun` if it is not what was written.
     ///
     /// # Panics
     /// If nothing was asked for.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let Read { shelf, block } = &self.reads[self.taken];
-        let damaged = || Error::DamagedShelf { shelf: *shelf };
+        let BlockRead { index_run, block } = &self.reads[self.taken];
+        let damaged = || Error::DamagedIndexRun { run: *index_run };
         if bytes.len() != block.len as usize || crc32c(bytes) != block.crc {
             return Err(damaged());
         }
@@ -88,7 +88,7 @@ impl Fetch {
         for (record, &(slot, writer)) in self.records.iter().zip(&self.numbers) {
             // The log left it out too.
             if self.file.refuses(&record.meta).is_none() {
-                let place = Place { slot, at: record.at, head: record.head };
+                let place = RecordPlace { slot, at: record.at, head: record.head };
                 self.file.push(&record.meta, place, writer);
             }
         }
@@ -98,35 +98,35 @@ impl Fetch {
 
 impl MultiLog {
     /// True if records of the file are on shelves only: it has to be fetched before it is asked for.
-    pub fn is_away(&self, inode: InodeId) -> bool {
+    pub fn is_evicted(&self, inode: InodeId) -> bool {
         match self.files.get(&inode) {
             Some(file) => file.is_partial(),
-            None => self.may_be_shelved(inode),
+            None => self.may_be_indexed(inode),
         }
     }
 
     /// Begins to fetch a file that is away.
-    pub fn fetch(&self, inode: InodeId) -> Fetch {
-        let reads = self.shelves.iter().filter_map(|shelf| {
-            let at = shelf.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
-            (inode <= shelf.last_inode).then(|| Read { shelf: shelf.key, block: shelf.blocks[at] })
+    pub fn fetch(&self, inode: InodeId) -> IndexFetch {
+        let reads = self.index_runs.iter().filter_map(|index_run| {
+            let at = index_run.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
+            (inode <= index_run.last_inode).then(|| BlockRead { index_run: index_run.key, block: index_run.blocks[at] })
         });
-        let (reads, shelved, discards) = (reads.collect(), self.shelved, self.discards);
-        let (records, numbers, file) = (Vec::new(), Vec::new(), File::default());
-        Fetch { inode, shelved, discards, reads, taken: 0, records, numbers, file }
+        let (reads, indexed, discards) = (reads.collect(), self.indexed, self.discards);
+        let (records, numbers, file) = (Vec::new(), Vec::new(), FileIndex::default());
+        IndexFetch { inode, indexed, discards, reads, taken: 0, records, numbers, file }
     }
 
     /// Numbers the segments and writers of what was fetched, but for what was discarded since it was shelved. False if it names a
     /// segment that is not in the log.
-    pub fn number(&mut self, fetch: &mut Fetch) -> bool {
-        let begins = |placed: &Placed| LogPosition {
+    pub fn number(&mut self, fetch: &mut IndexFetch) -> bool {
+        let begins = |placed: &RunRecord| LogPosition {
             segment: placed.segment,
             offset: u64::from(placed.at) - u64::from(placed.head),
         };
         fetch.records.retain(|placed| !is_discarded(&self.discarded, &placed.meta, begins(placed)));
         let mut slots: FastMap<SegmentId, u32> = FastMap::default();
         fetch.numbers.clear();
-        for Placed { meta, segment, .. } in &fetch.records {
+        for RunRecord { meta, segment, .. } in &fetch.records {
             let slot = match slots.get(segment) {
                 Some(&slot) => slot,
                 None => {
@@ -137,32 +137,32 @@ impl MultiLog {
                     slot as u32
                 }
             };
-            let writer = self.writers.number_of(Writer::of(meta));
+            let writer = self.writers.number_of(WriterKey::of(meta));
             fetch.numbers.push((slot, writer));
         }
         true
     }
 
     /// Makes a fetched file known. False if it has to be begun anew, since more was shelved, or discarded, meanwhile.
-    pub fn put_back(&mut self, fetch: Fetch) -> bool {
-        if !self.is_away(fetch.inode) {
+    pub fn put_back(&mut self, fetch: IndexFetch) -> bool {
+        if !self.is_evicted(fetch.inode) {
             return true;
         }
-        if (fetch.shelved, fetch.discards) != (self.shelved, self.discards) {
+        if (fetch.indexed, fetch.discards) != (self.indexed, self.discards) {
             return false;
         }
         let mut file = fetch.file;
-        if let Some(young) = self.take_file(fetch.inode) {
-            for (meta, place) in young.records_from(fetch.inode, self.shelved as u32, &self.writers) {
+        if let Some(unsealed) = self.take_file(fetch.inode) {
+            for (meta, place) in unsealed.records_from(fetch.inode, self.indexed as u32, &self.writers) {
                 // As all of it together would have said when it was recovered.
                 if file.refuses(&meta).is_none() {
-                    let writer = self.writers.number_of(Writer::of(&meta));
+                    let writer = self.writers.number_of(WriterKey::of(&meta));
                     file.push(&meta, place, writer);
                 }
             }
         }
         if self.gone.holds(fetch.inode) {
-            file.bury(Hlc::MAX, true, &mut |_| true);
+            file.mark_dead(Hlc::MAX, true, &mut |_| true);
         }
         self.tick = self.tick.wrapping_add(1);
         file.fetched(self.tick);
@@ -179,11 +179,11 @@ impl MultiLog {
     pub fn to_evict(&self, bytes_max: u64) -> Vec<InodeId> {
         let held = self.stats().index_bytes;
         let Some(mut surplus) = held.checked_sub(bytes_max).filter(|surplus| *surplus > 0) else { return Vec::new() };
-        let shelved = self.shelved as u32;
+        let indexed = self.indexed as u32;
         let bonus = (self.files.len() as u32).saturating_mul(8);
-        let entry = (size_of::<(InodeId, File)>() + 1) as u64;
+        let entry = (size_of::<(InodeId, FileIndex)>() + 1) as u64;
         let mut candidates: Vec<(u32, u64, InodeId)> = (self.files.iter())
-            .filter(|(_, file)| file.can_leave(shelved))
+            .filter(|(_, file)| file.can_leave(indexed))
             .map(|(inode, file)| (file.idle(self.tick, bonus), file.heap_bytes() + entry, *inode))
             .collect();
         candidates.sort_unstable_by(|a, b| b.cmp(a));
@@ -201,18 +201,18 @@ impl MultiLog {
     /// Forgets these files but for their young records; they are away from then on. Those with buried records stay.
     pub fn evict(&mut self, inodes: &[InodeId]) {
         for &inode in inodes {
-            let shelved = self.shelved as u32;
-            if !self.files.get(&inode).is_some_and(|file| file.can_leave(shelved)) {
+            let indexed = self.indexed as u32;
+            if !self.files.get(&inode).is_some_and(|file| file.can_leave(indexed)) {
                 continue;
             }
             let Some(file) = self.take_file(inode) else { continue };
-            let young = file.records_from(inode, shelved, &self.writers);
-            if young.is_empty() {
+            let unsealed = file.records_from(inode, indexed, &self.writers);
+            if unsealed.is_empty() {
                 continue;
             }
-            let mut part = File::partial();
-            for (meta, place) in young {
-                let writer = self.writers.number_of(Writer::of(&meta));
+            let mut part = FileIndex::partial();
+            for (meta, place) in unsealed {
+                let writer = self.writers.number_of(WriterKey::of(&meta));
                 part.push(&meta, place, writer);
             }
             self.files_bytes += part.heap_bytes();
@@ -224,49 +224,49 @@ impl MultiLog {
     }
 
     /// Takes a file out of memory.
-    fn take_file(&mut self, inode: InodeId) -> Option<File> {
+    fn take_file(&mut self, inode: InodeId) -> Option<FileIndex> {
         let file = self.files.remove(&inode)?;
         self.files_bytes -= file.heap_bytes();
         Some(file)
     }
 
     /// Sealed segments that are not shelved yet, oldest first. Their footers may still be on their way to the disk.
-    pub fn to_shelve(&self) -> Vec<SegmentId> {
-        let sealed = self.segments[self.shelved..].iter().take_while(|segment| segment.state == SegmentState::Closed);
+    pub fn segments_to_index(&self) -> Vec<SegmentId> {
+        let sealed = self.segments[self.indexed..].iter().take_while(|segment| segment.state == SegmentState::Closed);
         sealed.map(|segment| segment.header.id).collect()
     }
 
     /// The segments of a shelf, oldest first.
-    pub fn segments_of(&self, key: ShelfKey) -> Vec<SegmentId> {
+    pub fn segments_of(&self, key: IndexRunKey) -> Vec<SegmentId> {
         let ids = self.segments.iter().map(|segment| segment.header.id);
         ids.filter(|id| (key.first..=key.last).contains(id)).collect()
     }
 
     /// Adds a segment to a shelf in the making, by its footer as read back from stable storage. False if the footer is not
     /// whole: then nothing was added.
-    pub fn add_to_shelf(&self, id: SegmentId, footer: &[u8], shelf: &mut ShelfBuilder) -> bool {
+    pub fn add_to_index_run(&self, id: SegmentId, footer: &[u8], index_run: &mut IndexRunBuilder) -> bool {
         let Some(entries) = self.footer_entries(id, footer) else { return false };
         let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
-        shelf.add(&Facts::of(&self.segments[at]), entries, &self.discarded)
+        index_run.add(&SegmentFacts::of(&self.segments[at]), entries, &self.discarded)
     }
 
     /// From now on these segments are shelved: they follow what was shelved before, and the shelf is on stable storage.
     ///
     /// # Panics
     /// If they do not.
-    pub fn add_shelf(&mut self, shelf: Shelf) {
-        let first = self.segments.get(self.shelved).map(|segment| segment.header.id);
-        assert_eq!(first, Some(shelf.key.first), "shelves follow each other");
-        let last = self.segments.get(self.shelved + shelf.segments - 1).map(|segment| segment.header.id);
-        assert_eq!(last, Some(shelf.key.last), "a shelf of other segments");
-        self.shelved += shelf.segments;
-        self.shelved_inode = self.shelved_inode.max(shelf.last_inode);
-        self.shelves.push(shelf);
+    pub fn add_index_run(&mut self, index_run: IndexRun) {
+        let first = self.segments.get(self.indexed).map(|segment| segment.header.id);
+        assert_eq!(first, Some(index_run.key.first), "index_runs follow each other");
+        let last = self.segments.get(self.indexed + index_run.segments - 1).map(|segment| segment.header.id);
+        assert_eq!(last, Some(index_run.key.last), "a index_run of other segments");
+        self.indexed += index_run.segments;
+        self.indexed_inode = self.indexed_inode.max(index_run.last_inode);
+        self.index_runs.push(index_run);
     }
 
     /// Shelves that are better made one, as they follow each other; `None` if there is nothing to gain.
-    pub fn to_merge(&self) -> Option<Vec<ShelfKey>> {
-        let sizes: Vec<u64> = self.shelves.iter().map(Shelf::records).collect();
+    pub fn to_merge(&self) -> Option<Vec<IndexRunKey>> {
+        let sizes: Vec<u64> = self.index_runs.iter().map(IndexRun::records).collect();
         let mut from = sizes.len().checked_sub(MERGE_MIN)?;
         let newer = |from: usize| sizes[from + 1..].iter().sum::<u64>();
         if sizes[from] > 2 * newer(from) {
@@ -275,29 +275,33 @@ impl MultiLog {
         while from > 0 && sizes[from - 1] <= sizes[from..].iter().sum() {
             from -= 1;
         }
-        Some(self.shelves[from..].iter().map(Shelf::key).collect())
+        Some(self.index_runs[from..].iter().map(IndexRun::key).collect())
     }
 
     /// Puts shelves that say the same of the same segments in the place of others, all of which follow each other.
     ///
     /// # Panics
     /// If they are not there, or of other segments.
-    pub fn replace_shelves(&mut self, old: &[ShelfKey], new: Vec<Shelf>) {
-        let at = self.shelves.iter().position(|shelf| Some(&shelf.key) == old.first()).expect("shelves that are there");
-        let segments = |shelves: &[Shelf]| shelves.iter().map(Shelf::segments).sum::<usize>();
-        let held: Vec<ShelfKey> = self.shelves[at..at + old.len()].iter().map(Shelf::key).collect();
-        assert_eq!(held, old, "shelves that follow each other");
-        assert_eq!(segments(&self.shelves[at..at + old.len()]), segments(&new), "shelves of other segments");
-        self.shelves.splice(at..at + old.len(), new);
+    pub fn replace_index_runs(&mut self, old: &[IndexRunKey], new: Vec<IndexRun>) {
+        let at = self
+            .index_runs
+            .iter()
+            .position(|index_run| Some(&index_run.key) == old.first())
+            .expect("index_runs that are there");
+        let segments = |index_runs: &[IndexRun]| index_runs.iter().map(IndexRun::segments).sum::<usize>();
+        let held: Vec<IndexRunKey> = self.index_runs[at..at + old.len()].iter().map(IndexRun::key).collect();
+        assert_eq!(held, old, "index_runs that follow each other");
+        assert_eq!(segments(&self.index_runs[at..at + old.len()]), segments(&new), "index_runs of other segments");
+        self.index_runs.splice(at..at + old.len(), new);
     }
 
     /// The shelves in use, oldest first.
-    pub fn shelves(&self) -> impl Iterator<Item = &Shelf> {
-        self.shelves.iter()
+    pub fn index_runs(&self) -> impl Iterator<Item = &IndexRun> {
+        self.index_runs.iter()
     }
 
     /// Takes in what a shelf says, as recovery does: its segments are in the log already.
-    pub(crate) fn take_contents(&mut self, contents: &Contents) {
+    pub(crate) fn take_contents(&mut self, contents: &RunContents) {
         for (session, newest) in &contents.sessions {
             let known = self.newest_of.entry(*session).or_default();
             *known = (*newest).max(*known);
@@ -306,7 +310,7 @@ impl MultiLog {
             let chain = self.chains.entry(tip.chain).or_default();
             (chain.n, chain.stamp) = (chain.n.max(tip.n), chain.stamp.max(tip.stamp));
         }
-        self.touched.append(&contents.touched);
+        self.time_runs.append(&contents.time_runs);
         self.records += contents.facts.iter().map(|facts| facts.records).sum::<u64>();
         self.log_bytes += contents.log_bytes;
     }

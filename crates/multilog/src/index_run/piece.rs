@@ -13,7 +13,7 @@ use crate::{RecordKind, RecordMeta};
 
 /// A record, and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct RunRecord {
     pub(crate) meta: RecordMeta,
     pub(crate) segment: SegmentId,
     /// Offset of its block checksums in the segment.
@@ -23,13 +23,13 @@ pub(crate) struct Placed {
 }
 
 /// What the first entry of a piece differs from.
-fn nothing(inode: InodeId) -> Placed {
+fn nothing(inode: InodeId) -> RunRecord {
     let chunk = ChunkId { inode, index: 0 };
-    Placed { meta: RecordMeta { chunk, ..RecordMeta::ZERO }, segment: SegmentId(0), at: 0, head: 0 }
+    RunRecord { meta: RecordMeta { chunk, ..RecordMeta::ZERO }, segment: SegmentId(0), at: 0, head: 0 }
 }
 
 /// Appends a piece: records of one file in the order of the log.
-pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a Placed>, bytes: &mut Vec<u8>) {
+pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a RunRecord>, bytes: &mut Vec<u8>) {
     let mut last = nothing(InodeId(0));
     let mut user_time = 0;
     for record in records {
@@ -82,7 +82,7 @@ pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a Placed>, bytes: &mut 
 }
 
 /// Reads a piece; `None` if the bytes are none.
-pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], records: &mut Vec<Placed>) -> Option<()> {
+pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], records: &mut Vec<RunRecord>) -> Option<()> {
     let mut last = nothing(inode);
     let mut user_time = 0;
     let bytes = &mut bytes;
@@ -129,7 +129,7 @@ pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], records: &mut Vec<Placed>
             meta.len = u32::try_from(take(bytes)?).ok()?;
         }
         let sound = meta.is_sound();
-        last = Placed { meta: sound.then_some(meta)?, segment, at, head };
+        last = RunRecord { meta: sound.then_some(meta)?, segment, at, head };
         records.push(last.clone());
     }
     Some(())
@@ -163,7 +163,7 @@ mod tests {
             _ => rng.below(max.min(300)),
         };
         let inode = InodeId(77);
-        let records: Vec<Placed> = (0..2000)
+        let records: Vec<RunRecord> = (0..2000)
             .map(|_| {
                 let mut record = nothing(inode);
                 let meta = &mut record.meta;
@@ -199,7 +199,7 @@ mod tests {
     fn an_ordinary_record_takes_few_bytes() {
         let mut record = nothing(InodeId(1));
         let mut rng = Rng::new(1);
-        let records: Vec<Placed> = (0..1000)
+        let records: Vec<RunRecord> = (0..1000)
             .map(|number| {
                 let meta = &mut record.meta;
                 (meta.n, meta.version) = (meta.n + 1 + rng.below(40), meta.version + 1);

@@ -13,28 +13,28 @@
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
 
-use super::archive::Archived;
+use super::archive::ArchivedRecord;
 use super::chunk::Chunk;
-use super::file::File;
-use super::losses::{Loss, Losses};
-use super::record::Record;
+use super::dropped::{DroppedSpan, DroppedSpans};
+use super::file::FileIndex;
+use super::record::IndexRecord;
 use crate::RecordKind;
 
-/// A chunk on its way to be without most of its buried records: [`crate::MultiLog::thin`], [`Thin::build`] with no lock held,
-/// [`crate::MultiLog::put_thin`].
+/// A chunk on its way to be without most of its buried records: [`crate::MultiLog::compact`], [`CompactIndex::build`] with no lock held,
+/// [`crate::MultiLog::put_compact_index`].
 #[derive(Debug)]
-pub struct Thin {
+pub struct CompactIndex {
     pub(crate) inode: InodeId,
     chunk: u32,
     /// So many records the chunk had.
     taken: usize,
     /// Of these, what stays.
-    stays: Vec<(Record, Archived)>,
-    lost: Losses,
+    stays: Vec<(IndexRecord, ArchivedRecord)>,
+    lost: DroppedSpans,
     made: Chunk,
 }
 
-impl Thin {
+impl CompactIndex {
     /// Makes the chunk anew.
     ///
     /// # Cost
@@ -51,21 +51,23 @@ impl Thin {
     }
 }
 
-impl File {
+impl FileIndex {
     /// Looks for the first chunk from `from` on of which enough is buried, and copies what stays of it. `kept`: the instants
     /// that are asked for up to the last of them, in order, and all after it.
-    pub(crate) fn thin(&self, id: InodeId, from: u32, kept: &[Hlc]) -> Option<Thin> {
+    pub(crate) fn compact_index(&self, id: InodeId, from: u32, kept: &[Hlc]) -> Option<CompactIndex> {
         let from = self.chunks.partition_point(|(index, _)| *index < from);
-        self.chunks[from..].iter().find_map(|(index, chunk)| chunk.thin(id, *index, kept))
+        self.chunks[from..].iter().find_map(|(index, chunk)| chunk.compact_index(id, *index, kept))
     }
 
-    /// Puts a chunk in its place that was made anew, and that of before into `thin`.
-    pub(crate) fn put_thin(&mut self, thin: &mut Thin) {
-        let position = self.position_of(thin.chunk);
-        let Some((_, chunk)) = self.chunks.get_mut(position).filter(|(index, _)| *index == thin.chunk) else { return };
+    /// Puts a chunk in its place that was made anew, and that of before into `compact`.
+    pub(crate) fn put_compact_index(&mut self, compact: &mut CompactIndex) {
+        let position = self.position_of(compact.chunk);
+        let Some((_, chunk)) = self.chunks.get_mut(position).filter(|(index, _)| *index == compact.chunk) else {
+            return;
+        };
         self.heap_bytes -= chunk.heap_bytes();
-        thin.made = chunk.replace(std::mem::take(&mut thin.made), thin.taken);
-        let more: usize = thin.lost.drain().map(|loss| self.lost.add(loss)).sum();
+        compact.made = chunk.replace(std::mem::take(&mut compact.made), compact.taken);
+        let more: usize = compact.lost.drain().map(|loss| self.lost.add(loss)).sum();
         self.heap_bytes += chunk.heap_bytes() + more as u64;
     }
 }
@@ -73,7 +75,7 @@ impl File {
 impl Chunk {
     /// Buried writes go. Stays what else is asked of records: the newest up to each instant, and the farthest reach from any
     /// stamp up to each. Punches stay: a plan shows them without naming them.
-    fn thin(&self, inode: InodeId, index: u32, kept: &[Hlc]) -> Option<Thin> {
+    fn compact_index(&self, inode: InodeId, index: u32, kept: &[Hlc]) -> Option<CompactIndex> {
         let upto = *kept.last()?;
         let count = self.count_upto(upto);
         let mut later = kept.len();
@@ -88,27 +90,33 @@ impl Chunk {
             let needed = newest || record.reach() > farthest || record.stamp == upto;
             farthest = farthest.max(record.reach());
             newest = false;
-            goes[number] = !needed && record.is_buried() && record.kind() == RecordKind::Write;
+            goes[number] = !needed && record.is_dead() && record.kind() == RecordKind::Write;
         }
         let going = goes.iter().filter(|goes| **goes).count();
-        if going == 0 || going * THIN_PART < self.records.len() {
+        if going == 0 || going * COMPACT_PART < self.records.len() {
             return None;
         }
         let taken = self.records.len();
-        let mut thin =
-            Thin { inode, chunk: index, taken, stays: Vec::new(), lost: Losses::default(), made: Chunk::default() };
-        thin.stays.reserve_exact(taken - going);
+        let mut compact = CompactIndex {
+            inode,
+            chunk: index,
+            taken,
+            stays: Vec::new(),
+            lost: DroppedSpans::default(),
+            made: Chunk::default(),
+        };
+        compact.stays.reserve_exact(taken - going);
         for (number, (record, archived)) in self.versions_of(0, taken).enumerate() {
             if goes.get(number) == Some(&true) {
                 let stamp = record.stamp;
-                thin.lost.add(Loss { writer: Some(archived.writer), first: stamp, last: stamp });
+                compact.lost.add(DroppedSpan { writer: Some(archived.writer), first: stamp, last: stamp });
             } else {
-                thin.stays.push((record, archived));
+                compact.stays.push((record, archived));
             }
         }
-        Some(thin)
+        Some(compact)
     }
 }
 
 /// A chunk is made anew if one in so many of its records goes: made anew more often, each record costs more.
-const THIN_PART: usize = 4;
+const COMPACT_PART: usize = 4;

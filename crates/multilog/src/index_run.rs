@@ -25,11 +25,11 @@ mod key;
 mod merge;
 mod piece;
 
-pub use build::ShelfBuilder;
-pub use fetch::Fetch;
-pub use format::{ChainTip, Shelf};
-pub(crate) use format::{Contents, Facts};
-pub use io::{ShelfSink, ShelfSource};
-pub use key::ShelfKey;
+pub use build::IndexRunBuilder;
+pub use fetch::IndexFetch;
+pub use format::{ChainTip, IndexRun};
+pub(crate) use format::{RunContents, SegmentFacts};
+pub use io::{IndexRunSink, IndexRunSource};
+pub use key::IndexRunKey;
 pub(crate) use merge::read_contents;
-pub use merge::{Merge, check_shelf};
+pub use merge::{IndexRunMerge, check_index_run};

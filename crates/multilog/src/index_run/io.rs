@@ -2,16 +2,16 @@
 
 use frieze_base::Fault;
 
-use super::key::ShelfKey;
+use super::key::IndexRunKey;
 
 /// Shelves as the driver can read them.
-pub trait ShelfSource {
+pub trait IndexRunSource {
     /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
     ///
     /// # Errors
     /// The disk's.
-    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
+    fn read(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
 }
 
 /// Takes the bytes of a shelf as they are made, each with its offset; not in order.
-pub type ShelfSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;
+pub type IndexRunSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;
