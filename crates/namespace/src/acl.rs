@@ -13,17 +13,17 @@ use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{RemoveXattr, SetAcl, SetXattr};
 use prost::Message;
 
-use crate::apply::{Done, Run};
+use crate::apply::{OpResult, TxnRun};
 use crate::attributes::check_xattrs_size;
 use crate::error::Error;
 use crate::inode::{Extra, Inode, SET_GID, check_owns};
-use crate::key::Key;
+use crate::key::VersionKey;
 use crate::namespace::Namespace;
 use crate::stored::StoredXattr;
 
 /// The access lists of a file: its own, and that of what is made in it.
 #[derive(Debug, Default)]
-struct Lists {
+struct AclChange {
     /// Set to none: the mode stays and says all.
     access: Option<Option<Acl>>,
     /// Set to none: removed.
@@ -31,7 +31,7 @@ struct Lists {
 }
 
 impl Namespace {
-    pub(crate) fn set_acl(&mut self, run: &mut Run<'_>, op: &SetAcl) -> Result<Done, Error> {
+    pub(crate) fn set_acl(&mut self, run: &mut TxnRun<'_>, op: &SetAcl) -> Result<OpResult, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         let superseded = || Error::Superseded { what: format!("the access list of inode {id}") };
         if op.expect_access.as_ref().is_some_and(|expect| *expect != inode.access_list().encode()) {
@@ -45,29 +45,45 @@ impl Namespace {
         let read = |name, bytes: &[u8]| if bytes.is_empty() { Ok(None) } else { check_acl(kind, name, bytes) };
         let access = op.access.as_deref().map(|bytes| read(ACCESS_ACL_XATTR, bytes)).transpose()?;
         let default = op.default_list.as_deref().map(|bytes| read(DEFAULT_ACL_XATTR, bytes)).transpose()?;
-        self.set_lists(run, id, Lists { access, default })
+        self.set_lists(run, id, AclChange { access, default })
     }
 
     /// As Linux sets one: a list without entries removes it.
-    pub(crate) fn set_acl_xattr(&mut self, run: &mut Run<'_>, id: InodeId, op: &SetXattr) -> Result<Done, Error> {
+    pub(crate) fn set_acl_xattr(
+        &mut self,
+        run: &mut TxnRun<'_>,
+        id: InodeId,
+        op: &SetXattr,
+    ) -> Result<OpResult, Error> {
         let acl = check_acl(self.held(id)?.kind(), &op.name, &op.value)?;
         self.set_list(run, id, &op.name, acl)
     }
 
     /// Nothing happens if there is none, as on other file systems.
-    pub(crate) fn remove_acl_xattr(&mut self, run: &mut Run<'_>, id: InodeId, op: &RemoveXattr) -> Result<Done, Error> {
+    pub(crate) fn remove_acl_xattr(
+        &mut self,
+        run: &mut TxnRun<'_>,
+        id: InodeId,
+        op: &RemoveXattr,
+    ) -> Result<OpResult, Error> {
         self.set_list(run, id, &op.name, None)
     }
 
-    fn set_list(&mut self, run: &mut Run<'_>, id: InodeId, name: &[u8], acl: Option<Acl>) -> Result<Done, Error> {
+    fn set_list(
+        &mut self,
+        run: &mut TxnRun<'_>,
+        id: InodeId,
+        name: &[u8],
+        acl: Option<Acl>,
+    ) -> Result<OpResult, Error> {
         let lists = match name == ACCESS_ACL_XATTR {
-            true => Lists { access: Some(acl), ..Lists::default() },
-            false => Lists { default: Some(acl), ..Lists::default() },
+            true => AclChange { access: Some(acl), ..AclChange::default() },
+            false => AclChange { default: Some(acl), ..AclChange::default() },
         };
         self.set_lists(run, id, lists)
     }
 
-    fn set_lists(&mut self, run: &mut Run<'_>, id: InodeId, lists: Lists) -> Result<Done, Error> {
+    fn set_lists(&mut self, run: &mut TxnRun<'_>, id: InodeId, lists: AclChange) -> Result<OpResult, Error> {
         check_owns(run.caller, self.held(id)?)?;
         let mut all = self.xattrs.get(&id).cloned().unwrap_or_default();
         let mut changes = Vec::new();
@@ -100,18 +116,18 @@ impl Namespace {
         for (name, value) in changes {
             self.bind_acl(run, id, name, value.as_deref());
             let stored = value.map(|value| StoredXattr { value, session: run.session.0, uid: run.caller.uid });
-            run.change(Key::Xattr(id, name), stored.map(|stored| stored.encode_to_vec()));
+            run.change(VersionKey::Xattr(id, name), stored.map(|stored| stored.encode_to_vec()));
         }
         match all.is_empty() {
             true => self.xattrs.remove(&id),
             false => self.xattrs.insert(id, all),
         };
         run.tell(id, VersionKind::SetAttr, b"");
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
     /// An extended attribute of an inode has another value or none: if it is an access list, the inode repeats it.
-    pub(crate) fn bind_acl(&mut self, run: &mut Run<'_>, id: InodeId, name: &[u8], value: Option<&[u8]>) {
+    pub(crate) fn bind_acl(&mut self, run: &mut TxnRun<'_>, id: InodeId, name: &[u8], value: Option<&[u8]>) {
         if name == ACCESS_ACL_XATTR {
             let acl = value.and_then(|value| Acl::read(value).ok().flatten());
             self.edit(run, id).extra_mut().acl = acl.as_ref().and_then(blank).map(Box::new);
@@ -141,7 +157,7 @@ impl Namespace {
     }
 
     /// Gives an inode that was just made the attributes of the lists that it has inherited.
-    pub(crate) fn add_inherited(&mut self, run: &mut Run<'_>, parent: InodeId, id: InodeId) {
+    pub(crate) fn add_inherited(&mut self, run: &mut TxnRun<'_>, parent: InodeId, id: InodeId) {
         let Some(inode) = self.inodes.get(id).filter(|inode| inode.has_acl()) else { return };
         let access = inode.acl().map(|acl| (ACCESS_ACL_XATTR, acl.encode()));
         let default = self.xattrs.get(&parent).and_then(|all| all.get(DEFAULT_ACL_XATTR));
@@ -149,7 +165,7 @@ impl Namespace {
         for (name, value) in [access, default].into_iter().flatten() {
             self.xattrs.entry(id).or_default().insert(name.into(), value.as_slice().into());
             let stored = StoredXattr { value, session: run.session.0, uid: run.caller.uid };
-            run.change(Key::Xattr(id, name), Some(stored.encode_to_vec()));
+            run.change(VersionKey::Xattr(id, name), Some(stored.encode_to_vec()));
         }
     }
 }

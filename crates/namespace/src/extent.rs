@@ -3,7 +3,7 @@
 //!
 //! Guarantees: whatever was below the directory at any instant is in it, and every transaction of the interval that changed one of
 //! them; there may be more of both. No more is read than was allowed.
-//! Leaves to others: whether something was within at an instant that is asked about ([`crate::Cut`]).
+//! Leaves to others: whether something was within at an instant that is asked about ([`crate::TreeAt`]).
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::FileKind;
 
-use crate::history::History;
-use crate::key::Key;
+use crate::history::VersionHistory;
+use crate::key::VersionKey;
 use crate::stored::read_entry;
 use crate::timeline::changes_of;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct TreeExtent {
     inodes: BTreeSet<InodeId>,
     /// In order, each once.
     stamps: Vec<Hlc>,
 }
 
-impl Extent {
+impl TreeExtent {
     /// What ever lay below `root`, which is part of it, and the transactions of (`after`, `upto`] that changed any of that; `None` if
     /// more than `max` versions of names and inodes would have to be read.
     ///
@@ -34,16 +34,16 @@ impl Extent {
     /// # Cost
     /// At most `max` versions, whatever there is elsewhere.
     pub fn find(
-        history: &dyn History,
+        history: &dyn VersionHistory,
         root: InodeId,
         after: Hlc,
         upto: Hlc,
         max: usize,
-    ) -> Result<Option<Extent>, Fault> {
-        let mut extent = Extent { inodes: BTreeSet::from([root]), stamps: Vec::new() };
+    ) -> Result<Option<TreeExtent>, Fault> {
+        let mut extent = TreeExtent { inodes: BTreeSet::from([root]), stamps: Vec::new() };
         let (mut read, mut directories, mut broken) = (0, vec![root], Ok(()));
         while let Some(directory) = directories.pop() {
-            let names = Key::Entry(directory, b"").encode();
+            let names = VersionKey::Entry(directory, b"").encode();
             // The names of every instant: those that ended before the interval cost a version, too, and so are counted.
             history.versions(&names, &[], Hlc::ZERO, Hlc::MAX, &mut |_, stamp, value| {
                 read += 1;

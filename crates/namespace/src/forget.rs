@@ -1,6 +1,6 @@
 //! What was given up: instants before which inodes cannot be read any more, and the snapshots that are kept all the same.
 //!
-//! Guarantees: [`Horizons::expired`] is the one place that says whether an inode may be read at an instant; what it has
+//! Guarantees: [`ExpiryHorizons::expired`] is the one place that says whether an inode may be read at an instant; what it has
 //! once refused it refuses for ever; a snapshot that was there when an instant was forgotten keeps what its maker may keep
 //! ([`Pins::hold`]) readable until it is deleted, and that is never readable again after.
 //! Leaves to others: which inodes lie below a path (`node`), giving back the space (`node`, `multilog`).
@@ -17,12 +17,12 @@ use frieze_hlc::Hlc;
 use frieze_wire::forget::{Forgotten, Horizon, OwnedInodes, decode_ids, encode_ids};
 use prost::Message;
 
-use crate::apply::{Done, Run};
+use crate::apply::{OpResult, TxnRun};
 use crate::error::Error;
-use crate::history::{Change, History};
-use crate::horizons::{Forgetting, ForgottenInodes, Horizons, Owners, Pins};
+use crate::history::{KeyVersion, VersionHistory};
+use crate::horizons::{ExpiredInodes, Expiry, ExpiryHorizons, Owners, Pins};
 use crate::inode::Inode;
-use crate::key::Key;
+use crate::key::VersionKey;
 use crate::namespace::Namespace;
 use crate::patch::PatchSource;
 use crate::stored::{StoredForgotten, StoredForgottenInodes, StoredInode, StoredSession, decode};
@@ -34,7 +34,7 @@ pub const FORGET_INODES_MAX: usize = 1 << 20;
 
 impl Namespace {
     /// What was forgotten.
-    pub fn horizons(&self) -> &Horizons {
+    pub fn horizons(&self) -> &ExpiryHorizons {
         &self.horizons
     }
 
@@ -69,7 +69,7 @@ impl Namespace {
         }
     }
 
-    pub(crate) fn forget(&mut self, run: &mut Run<'_>, op: &Horizon) -> Result<Done, Error> {
+    pub(crate) fn forget(&mut self, run: &mut TxnRun<'_>, op: &Horizon) -> Result<OpResult, Error> {
         let before = Hlc(op.before);
         if before > run.stamp {
             return Err(Error::Future { at: before, now: run.stamp });
@@ -96,11 +96,11 @@ impl Namespace {
         };
         let owners = pins.counting(unpack_owners(&op.owners)?);
         let (root, path, uid) = (InodeId(op.root), op.path.clone(), run.caller.uid);
-        let forgetting = Forgetting { before, pins, through: op.with_snapshots, root, path, uid };
+        let forgetting = Expiry { before, pins, through: op.with_snapshots, root, path, uid };
         for session in &op.sessions {
             self.forget_command(run, SessionId(session.id), session.uid);
         }
-        run.change(Key::Forgotten(run.stamp, 0), Some(StoredForgotten::of(&forgetting).encode_to_vec()));
+        run.change(VersionKey::Forgotten(run.stamp, 0), Some(StoredForgotten::of(&forgetting).encode_to_vec()));
         let all = named.iter().map(|id| (*id, false)).chain(nameless.iter().map(|id| (*id, true)));
         let all: Vec<(InodeId, bool)> = all.collect();
         for (page, ids) in (1u32..).zip(all.chunks(PAGE_INODES)) {
@@ -111,9 +111,9 @@ impl Namespace {
                 nameless: pack(true),
                 owners: pack_owners(ids.iter().map(|(id, _)| *id), &owners),
             };
-            run.change(Key::Forgotten(run.stamp, page), Some(stored.encode_to_vec()));
+            run.change(VersionKey::Forgotten(run.stamp, page), Some(stored.encode_to_vec()));
         }
-        let of = ForgottenInodes { named: &named, nameless: &nameless, owners: &owners };
+        let of = ExpiredInodes { named: &named, nameless: &nameless, owners: &owners };
         self.horizons.add(run.stamp, forgetting, of);
         for id in nameless {
             // Nobody is answered about it any more.
@@ -123,31 +123,31 @@ impl Namespace {
                 self.forget_if_done(id);
             }
         }
-        Ok(Done { id: op.root, ..Done::default() })
+        Ok(OpResult { id: op.root, ..OpResult::default() })
     }
 
     /// What a session called itself goes from the one version that says it: that is written anew, in its place, so no instant and no
     /// restart shows it, and tables lose the old bytes when they are merged.
-    fn forget_command(&self, run: &mut Run<'_>, id: SessionId, uid: u32) {
+    fn forget_command(&self, run: &mut TxnRun<'_>, id: SessionId, uid: u32) {
         if self.sessions.contains_key(&id) {
             return;
         }
         // Of one that changed nothing that version says when it ended, too.
         let ended = self.ended.end_of(id).unwrap_or_default().0;
         let stored = StoredSession { uid, unchanging: ended != 0, ended, ..StoredSession::default() };
-        let (key, stamp) = (Key::Session(id).encode(), Hlc(id.0));
-        run.changes.push(Change { key, stamp, value: Some(stored.encode_to_vec()) });
+        let (key, stamp) = (VersionKey::Session(id).encode(), Hlc(id.0));
+        run.changes.push(KeyVersion { key, stamp, value: Some(stored.encode_to_vec()) });
     }
 
     /// A snapshot of `at` is no more that `maker` had made: unless he has made another of the instant, what he alone kept is now
     /// forgotten there too.
-    pub(crate) fn unpin(&mut self, run: &mut Run<'_>, at: Hlc, maker: u32) {
+    pub(crate) fn unpin(&mut self, run: &mut TxnRun<'_>, at: Hlc, maker: u32) {
         if self.snapshots.values().any(|snapshot| (snapshot.at, snapshot.uid) == (at, maker)) {
             return;
         }
         for (stamp, forgetting) in &mut self.horizons.forgettings {
             if forgetting.pins.remove(at, maker) {
-                run.change(Key::Forgotten(*stamp, 0), Some(StoredForgotten::of(forgetting).encode_to_vec()));
+                run.change(VersionKey::Forgotten(*stamp, 0), Some(StoredForgotten::of(forgetting).encode_to_vec()));
             }
         }
     }
@@ -212,13 +212,13 @@ pub struct SharedState {
 ///
 /// # Cost
 /// A pass over all versions of all inodes: about a second for a million.
-pub fn shared_states(history: &dyn History) -> Result<BTreeMap<InodeId, Vec<SharedState>>, Fault> {
+pub fn shared_states(history: &dyn VersionHistory) -> Result<BTreeMap<InodeId, Vec<SharedState>>, Fault> {
     let mut found: BTreeMap<InodeId, Vec<SharedState>> = BTreeMap::new();
     let mut broken = Ok(());
     // The state that the next version of the same inode ends.
     let mut open: Option<InodeId> = None;
     history.versions(b"I", &[], Hlc::ZERO, Hlc::MAX, &mut |key, stamp, value| {
-        let Some(Key::Inode(id)) = Key::decode(key) else {
+        let Some(VersionKey::Inode(id)) = VersionKey::decode(key) else {
             broken = Err(Error::Corrupt { what: "key of an inode" });
             return false;
         };
@@ -263,11 +263,11 @@ pub type VisitAuthors<'a> = dyn FnMut(InodeId, &Inode, &BTreeSet<SessionId>) + '
 ///
 /// # Cost
 /// As [`shared_states`].
-pub fn visit_authors(history: &dyn History, visit: &mut VisitAuthors<'_>) -> Result<(), Fault> {
+pub fn visit_authors(history: &dyn VersionHistory, visit: &mut VisitAuthors<'_>) -> Result<(), Fault> {
     let mut broken = Ok(());
     let mut open: Option<(InodeId, Inode, BTreeSet<SessionId>)> = None;
     history.versions(b"I", &[], Hlc::ZERO, Hlc::MAX, &mut |key, stamp, value| {
-        let Some(Key::Inode(id)) = Key::decode(key) else {
+        let Some(VersionKey::Inode(id)) = VersionKey::decode(key) else {
             broken = Err(Error::Corrupt { what: "key of an inode" });
             return false;
         };

@@ -1,6 +1,6 @@
 //! Which inodes cannot be read any more at which instants, and the snapshots that are kept all the same.
 //!
-//! Guarantees: [`Horizons::expired`] is the one place that says whether an inode may be read at an instant; what it has
+//! Guarantees: [`ExpiryHorizons::expired`] is the one place that says whether an inode may be read at an instant; what it has
 //! once refused it refuses for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +10,11 @@ use frieze_base::InodeId;
 use frieze_hlc::Hlc;
 use frieze_wire::forget::{ANYBODY, Forgotten};
 
-use crate::model::Snapshot;
+use crate::model::NamedInstant;
 
 /// One forgetting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forgetting {
+pub struct Expiry {
     /// Instants before it are not kept.
     pub before: Hlc,
     /// Instants before it that are: those of snapshots. None, if it went through them.
@@ -37,7 +37,7 @@ pub struct Pins(BTreeMap<Hlc, BTreeSet<u32>>);
 
 impl Pins {
     /// Those of snapshots of instants before `before`.
-    pub fn of<'a>(snapshots: impl Iterator<Item = &'a Snapshot>, before: Hlc) -> Pins {
+    pub fn of<'a>(snapshots: impl Iterator<Item = &'a NamedInstant>, before: Hlc) -> Pins {
         let mut pins = Pins::default();
         for snapshot in snapshots.filter(|snapshot| snapshot.at < before) {
             pins.add(snapshot.at, snapshot.uid);
@@ -94,13 +94,13 @@ const SUPERUSER: u32 = 0;
 
 /// What one inode has forgotten. Inodes that were forgotten together, and belong to the same users, share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Lost {
-    by: Vec<By>,
+struct ExpiredState {
+    by: Vec<ExpiryRef>,
 }
 
 /// One forgetting of an inode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct By {
+struct ExpiryRef {
     stamp: Hlc,
     /// It left nothing but pins.
     gone: bool,
@@ -108,7 +108,7 @@ struct By {
     owners: Vec<u32>,
 }
 
-impl Lost {
+impl ExpiredState {
     fn is_gone(&self) -> bool {
         self.by.iter().any(|by| by.gone)
     }
@@ -116,7 +116,7 @@ impl Lost {
 
 /// The inodes that are forgotten together, as a transaction names them.
 #[derive(Clone, Copy, Debug)]
-pub struct ForgottenInodes<'a> {
+pub struct ExpiredInodes<'a> {
     /// Those with a name at the instant.
     pub named: &'a [InodeId],
     /// Those that had lost their last one.
@@ -130,28 +130,28 @@ pub type Owners = BTreeMap<InodeId, BTreeSet<u32>>;
 
 /// All that was forgotten.
 #[derive(Clone, Debug, Default)]
-pub struct Horizons {
+pub struct ExpiryHorizons {
     /// By the stamp of the transaction.
-    pub(crate) forgettings: BTreeMap<Hlc, Forgetting>,
-    inodes: Runs,
+    pub(crate) forgettings: BTreeMap<Hlc, Expiry>,
+    inodes: ExpiryRuns,
 }
 
 /// What inodes have forgotten, those that follow each other and have forgotten the same as one: first, last. Files that come and
 /// go are forgotten together, and for ever.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Runs(BTreeMap<InodeId, (InodeId, Arc<Lost>)>);
+struct ExpiryRuns(BTreeMap<InodeId, (InodeId, Arc<ExpiredState>)>);
 
-impl Runs {
-    fn run_of(&self, id: InodeId) -> Option<(InodeId, InodeId, &Arc<Lost>)> {
+impl ExpiryRuns {
+    fn run_of(&self, id: InodeId) -> Option<(InodeId, InodeId, &Arc<ExpiredState>)> {
         let (&first, (last, lost)) = self.0.range(..=id).next_back()?;
         (*last >= id).then_some((first, *last, lost))
     }
 
-    fn get(&self, id: InodeId) -> Option<&Arc<Lost>> {
+    fn get(&self, id: InodeId) -> Option<&Arc<ExpiredState>> {
         self.run_of(id).map(|(_, _, lost)| lost)
     }
 
-    fn set(&mut self, id: InodeId, lost: Arc<Lost>) {
+    fn set(&mut self, id: InodeId, lost: Arc<ExpiredState>) {
         let (before, after) = (InodeId(id.0.saturating_sub(1)), InodeId(id.0.saturating_add(1)));
         if let Some((first, last, old)) = self.run_of(id).map(|(first, last, old)| (first, last, Arc::clone(old))) {
             self.0.remove(&first);
@@ -175,13 +175,13 @@ impl Runs {
 }
 
 /// Answers alike, however it came to be.
-impl PartialEq for Horizons {
-    fn eq(&self, other: &Horizons) -> bool {
+impl PartialEq for ExpiryHorizons {
+    fn eq(&self, other: &ExpiryHorizons) -> bool {
         self.forgettings == other.forgettings && self.inodes == other.inodes
     }
 }
 
-impl Horizons {
+impl ExpiryHorizons {
     /// True if nothing was ever forgotten.
     pub fn is_empty(&self) -> bool {
         self.inodes.0.is_empty()
@@ -199,7 +199,7 @@ impl Horizons {
         lost.by.iter().any(|by| self.refuses(by, at)).then(|| self.told(lost))
     }
 
-    fn refuses(&self, by: &By, at: Option<Hlc>) -> bool {
+    fn refuses(&self, by: &ExpiryRef, at: Option<Hlc>) -> bool {
         let forgetting = &self.forgettings[&by.stamp];
         let pinned = at.is_some_and(|at| forgetting.pins.hold(at, &by.owners));
         !pinned && (by.gone || at.is_some_and(|at| at < forgetting.before))
@@ -228,23 +228,23 @@ impl Horizons {
     }
 
     /// Every forgetting, by stamp.
-    pub fn forgettings(&self) -> impl Iterator<Item = (Hlc, &Forgetting)> {
+    pub fn forgettings(&self) -> impl Iterator<Item = (Hlc, &Expiry)> {
         self.forgettings.iter().map(|(stamp, forgetting)| (*stamp, forgetting))
     }
 
     /// Notes a forgetting of these inodes, as a transaction at `stamp` does or would do.
-    pub fn add(&mut self, stamp: Hlc, forgetting: Forgetting, of: ForgottenInodes<'_>) {
+    pub fn add(&mut self, stamp: Hlc, forgetting: Expiry, of: ExpiredInodes<'_>) {
         self.forgettings.insert(stamp, forgetting);
         self.add_inodes(stamp, of.named, of.owners, false);
         self.add_inodes(stamp, of.nameless, of.owners, true);
     }
 
     pub(crate) fn add_inodes(&mut self, stamp: Hlc, ids: &[InodeId], owners: &Owners, gone: bool) {
-        let Horizons { forgettings, inodes } = self;
+        let ExpiryHorizons { forgettings, inodes } = self;
         let new = &forgettings[&stamp];
         // By what they had forgotten before, and whose they are.
-        type Alike = (Option<Arc<Lost>>, Vec<u32>);
-        let mut made: BTreeMap<Alike, Arc<Lost>> = BTreeMap::new();
+        type Alike = (Option<Arc<ExpiredState>>, Vec<u32>);
+        let mut made: BTreeMap<Alike, Arc<ExpiredState>> = BTreeMap::new();
         for &id in ids {
             let old = inodes.get(id).cloned();
             if old.as_ref().is_some_and(|lost| lost.is_gone()) && !new.through {
@@ -252,9 +252,9 @@ impl Horizons {
             }
             let owners: Vec<u32> = owners.get(&id).into_iter().flatten().copied().collect();
             let lost = made.entry((old.clone(), owners)).or_insert_with_key(|(before, owners)| {
-                let new_by = By { stamp, gone, owners: owners.clone() };
+                let new_by = ExpiryRef { stamp, gone, owners: owners.clone() };
                 // An older forgetting that refuses nothing that the new one does not is left out.
-                let adds = |by: &&By| {
+                let adds = |by: &&ExpiryRef| {
                     let old = &forgettings[&by.stamp];
                     let reaches = |pin: Hlc| by.gone || pin < old.before;
                     old.before > new.before
@@ -262,14 +262,14 @@ impl Horizons {
                         || new.pins.instants(&new_by.owners).any(|pin| reaches(pin) && !old.pins.hold(pin, &by.owners))
                 };
                 let kept = before.as_deref().map_or(&[][..], |lost| &lost.by);
-                let by: Vec<By> = kept.iter().filter(adds).cloned().collect();
-                Arc::new(Lost { by: by.into_iter().chain([new_by]).collect() })
+                let by: Vec<ExpiryRef> = kept.iter().filter(adds).cloned().collect();
+                Arc::new(ExpiredState { by: by.into_iter().chain([new_by]).collect() })
             });
             inodes.set(id, Arc::clone(lost));
         }
     }
 
-    fn told(&self, lost: &Lost) -> Forgotten {
+    fn told(&self, lost: &ExpiredState) -> Forgotten {
         let newest = lost.by.iter().map(|by| by.stamp).max_by_key(|stamp| self.forgettings[stamp].before);
         let newest = newest.expect("it was forgotten");
         let forgetting = &self.forgettings[&newest];
@@ -286,16 +286,16 @@ mod tests {
     #[test]
     fn runs_say_of_each_inode_what_was_last_set_and_are_as_few_as_can_be() {
         let mut rng = Rng::new(5);
-        let losts: Vec<Arc<Lost>> = (1..4)
-            .map(|stamp| By { stamp: Hlc(stamp), gone: stamp == 3, owners: Vec::new() })
-            .map(|by| Arc::new(Lost { by: vec![by] }))
+        let losts: Vec<Arc<ExpiredState>> = (1..4)
+            .map(|stamp| ExpiryRef { stamp: Hlc(stamp), gone: stamp == 3, owners: Vec::new() })
+            .map(|by| Arc::new(ExpiredState { by: vec![by] }))
             .collect();
         for _ in 0..20 {
-            let (mut runs, mut known) = (Runs::default(), BTreeMap::new());
+            let (mut runs, mut known) = (ExpiryRuns::default(), BTreeMap::new());
             for _ in 0..300 {
                 let (id, lost) = (InodeId(1 + rng.below(40)), rng.choose(&losts));
                 // Equal, though not the same.
-                runs.set(id, Arc::new(Lost::clone(lost)));
+                runs.set(id, Arc::new(ExpiredState::clone(lost)));
                 known.insert(id, Arc::clone(lost));
                 for id in (1..=42).map(InodeId) {
                     assert_eq!(runs.get(id), known.get(&id), "{id}");

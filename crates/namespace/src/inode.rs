@@ -43,7 +43,7 @@ pub struct WriteGrant {
 
 /// How a file's bytes are laid out and what time they tell; inherited from the directory a file is made in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Layout {
+pub struct FileLayout {
     /// Chunk size in bytes, a power of two.
     pub chunk_bytes: u64,
     /// Number of chains that chunks are spread over.
@@ -74,7 +74,7 @@ pub struct Inode {
     /// Directory that holds the (first known) name: the home. Its own id for the root, 0 when unknown.
     pub parent: InodeId,
     /// Chunk size, chains and time plug-in.
-    pub layout: Arc<Layout>,
+    pub layout: Arc<FileLayout>,
     /// Number of names; of a directory 2 and one for each subdirectory; 0 once the last name is gone.
     pub links: u32,
     /// Owner.
@@ -139,10 +139,10 @@ impl Extra {
     }
 }
 
-impl Layout {
+impl FileLayout {
     /// True if they are the same; see [`Extra::is_empty`].
-    pub(crate) fn is(&self, other: &Layout) -> bool {
-        let Layout { chunk_bytes, chain_count, plugin } = self;
+    pub(crate) fn is(&self, other: &FileLayout) -> bool {
+        let FileLayout { chunk_bytes, chain_count, plugin } = self;
         (*chunk_bytes, *chain_count, plugin.len()) == (other.chunk_bytes, other.chain_count, other.plugin.len())
             && (plugin.is_empty() || *plugin == other.plugin)
     }

@@ -9,10 +9,10 @@ use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::{Format, Outcome};
 
 use crate::error::Error;
-use crate::inode::{Inode, Layout};
-use crate::key::Key;
-use crate::model::{Entry, Layouts, Session, Snapshot};
-use crate::name::Name;
+use crate::inode::{FileLayout, Inode};
+use crate::key::VersionKey;
+use crate::model::{DirEntry, FileLayouts, NamedInstant, SessionState};
+use crate::name::EntryName;
 use crate::namespace::Namespace;
 use crate::stored::{
     StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode, read_entry,
@@ -24,31 +24,31 @@ const LOADED_TOGETHER: usize = 4096;
 
 /// What is loaded at a restart apart from the rest of a [`Namespace`], which needs none of it meanwhile: by another thread.
 #[derive(Debug, Default)]
-pub struct LoadedApart {
-    directories: FastMap<InodeId, BTreeMap<Name, Entry>>,
+pub struct LoadedNames {
+    directories: FastMap<InodeId, BTreeMap<EntryName, DirEntry>>,
     /// The directory that comes now, and what of it has come: a map is made at once of all that it is to hold.
     parent: InodeId,
-    names: Vec<(Name, Entry)>,
+    names: Vec<(EntryName, DirEntry)>,
     /// Of [`LOADED_TOGETHER`] each: one list of all would be copied whenever it grows.
     inodes: Vec<Vec<(InodeId, Inode)>>,
-    layouts: Layouts,
+    layouts: FileLayouts,
 }
 
-impl LoadedApart {
+impl LoadedNames {
     /// As [`Namespace::load`], of the key of a directory entry or of an inode.
     ///
     /// # Errors
     /// `Corrupt` if it is another, or cannot be read.
     pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
-        match Key::decode(key) {
-            Some(Key::Entry(parent, name)) => {
+        match VersionKey::decode(key) {
+            Some(VersionKey::Entry(parent, name)) => {
                 if parent != self.parent {
                     self.end_directory();
                     self.parent = parent;
                 }
-                self.names.push((Name::new(name), read_entry(stamp, value)?));
+                self.names.push((EntryName::new(name), read_entry(stamp, value)?));
             }
-            Some(Key::Inode(id)) => {
+            Some(VersionKey::Inode(id)) => {
                 let inode = read_inode(id, stamp, value, &mut self.layouts)?;
                 match self.inodes.last_mut().filter(|together| together.len() < LOADED_TOGETHER) {
                     Some(together) => together.push((id, inode)),
@@ -74,29 +74,29 @@ impl LoadedApart {
 
 impl Namespace {
     /// Takes the newest version of a key at restart, before anything is applied. Keys come in their order, each once;
-    /// those whose newest version is an absence are left out. Directory entries are taken by [`LoadedApart`].
+    /// those whose newest version is an absence are left out. Directory entries are taken by [`LoadedNames`].
     ///
     /// # Errors
     /// `Corrupt` if key or value cannot be read.
     pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
-        match Key::decode(key).ok_or(Error::Corrupt { what: "key" })? {
-            Key::Entry(..) => return Err(Error::Corrupt { what: "key, which is one of an entry" }.into()),
-            Key::Format => {
+        match VersionKey::decode(key).ok_or(Error::Corrupt { what: "key" })? {
+            VersionKey::Entry(..) => return Err(Error::Corrupt { what: "key, which is one of an entry" }.into()),
+            VersionKey::Format => {
                 let stored: StoredFormat = decode(value, "format")?;
                 let StoredFormat { chunk_bytes, chain_count, uid, gid, mode } = stored;
                 self.format = Some(Format { chunk_bytes, chain_count, uid, gid, mode });
             }
-            Key::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
-            Key::Inode(id) => self.load_inode(id, stamp, value)?,
+            VersionKey::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
+            VersionKey::Inode(id) => self.load_inode(id, stamp, value)?,
             // Looked up in the store when somebody asks for a path.
-            Key::Link(..) => {}
-            Key::Snapshot(name) => {
+            VersionKey::Link(..) => {}
+            VersionKey::Snapshot(name) => {
                 let stored: StoredSnapshot = decode(value, "snapshot")?;
                 let name = String::from_utf8(name.to_vec()).map_err(|_| Error::Corrupt { what: "snapshot" })?;
-                let snapshot = Snapshot { name: name.clone(), at: Hlc(stored.at), made: stamp, uid: stored.uid };
+                let snapshot = NamedInstant { name: name.clone(), at: Hlc(stored.at), made: stamp, uid: stored.uid };
                 self.snapshots.insert(name, snapshot);
             }
-            Key::Outcome(session, Seq(seq)) => {
+            VersionKey::Outcome(session, Seq(seq)) => {
                 let stored: StoredOutcome = decode(value, "outcome")?;
                 let replies = self.replies.entry(session).or_default();
                 replies.acked = replies.acked.max(stored.acked);
@@ -104,16 +104,16 @@ impl Namespace {
                 let outcome = Outcome { stamp: stamp.0, id, existed, reason, message, replaced };
                 replies.outcomes.insert(seq, outcome);
             }
-            Key::Session(id) => {
+            VersionKey::Session(id) => {
                 let StoredSession { uid, command, host, keeps, unchanging, ended } = decode(value, "session")?;
                 match ended {
-                    0 => {
-                        drop(self.sessions.insert(id, Session { opened: stamp, uid, command, host, keeps, unchanging }))
-                    }
+                    0 => drop(
+                        self.sessions.insert(id, SessionState { opened: stamp, uid, command, host, keeps, unchanging }),
+                    ),
                     ended => self.ended.insert(id, Hlc(ended)),
                 }
             }
-            Key::Xattr(id, name) => {
+            VersionKey::Xattr(id, name) => {
                 let stored: StoredXattr = decode(value, "extended attribute")?;
                 if self.inodes.get(id).is_some() {
                     self.xattrs.entry(id).or_default().insert(name.into(), stored.value.into());
@@ -128,11 +128,11 @@ impl Namespace {
 
     /// Takes over what was loaded apart: all directory entries, and inodes. Extended attributes are loaded afterwards, for they go with
     /// inodes that stay; what was forgotten before, for it says which do not.
-    pub fn take_apart(&mut self, mut apart: LoadedApart) {
+    pub fn take_apart(&mut self, mut apart: LoadedNames) {
         apart.end_directory();
         self.directories = apart.directories;
         // Their layouts are few, and one copy of each is theirs already: ours takes its place, looked up where it changes.
-        let mut last: Option<(Arc<Layout>, Arc<Layout>)> = None;
+        let mut last: Option<(Arc<FileLayout>, Arc<FileLayout>)> = None;
         for (id, mut inode) in apart.inodes.into_iter().flatten() {
             let known = last.take_if(|(theirs, _)| Arc::ptr_eq(theirs, &inode.layout));
             let (theirs, ours) = known.unwrap_or_else(|| (inode.layout.clone(), self.share((*inode.layout).clone())));
@@ -163,7 +163,7 @@ impl Namespace {
     }
 }
 
-fn read_inode(id: InodeId, stamp: Hlc, value: &[u8], layouts: &mut Layouts) -> Result<Inode, Error> {
+fn read_inode(id: InodeId, stamp: Hlc, value: &[u8], layouts: &mut FileLayouts) -> Result<Inode, Error> {
     if id.0 == 0 || id.0 > INODE_ID_MAX {
         return Err(Error::Corrupt { what: "inode number" });
     }

@@ -8,14 +8,14 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Outcome;
 
-use crate::inode::{Inode, Layout};
+use crate::inode::{FileLayout, Inode};
 
 /// One copy of each layout; those of inodes long gone are dropped when a new one comes.
 #[derive(Debug, Default)]
-pub(crate) struct Layouts {
-    all: BTreeSet<Arc<Layout>>,
+pub(crate) struct FileLayouts {
+    all: BTreeSet<Arc<FileLayout>>,
     /// The one asked for last: most inodes have that of the one before.
-    last: Option<Arc<Layout>>,
+    last: Option<Arc<FileLayout>>,
 }
 
 /// Extended attributes of one inode, by name.
@@ -23,7 +23,7 @@ pub(crate) type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 /// What a name stands for, since when. The kind lives in the top bits of the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct DirEntry {
     packed: u64,
     pub(crate) from: Hlc,
 }
@@ -51,7 +51,7 @@ pub struct Resolved {
 
 /// An open session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionState {
     /// When it was opened; its id too.
     pub opened: Hlc,
     /// The user proven by the server.
@@ -68,7 +68,7 @@ pub struct Session {
 
 /// A named instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct NamedInstant {
     /// Name.
     pub name: String,
     /// The instant.
@@ -79,9 +79,9 @@ pub struct Snapshot {
     pub uid: u32,
 }
 
-impl Layouts {
+impl FileLayouts {
     /// The copy of a layout that all share.
-    pub(crate) fn share(&mut self, layout: Layout) -> Arc<Layout> {
+    pub(crate) fn share(&mut self, layout: FileLayout) -> Arc<FileLayout> {
         if let Some(shared) = self.last.as_ref().filter(|shared| shared.is(&layout)) {
             return Arc::clone(shared);
         }
@@ -100,11 +100,11 @@ impl Layouts {
     }
 }
 
-impl Entry {
+impl DirEntry {
     const KIND_SHIFT: u32 = 56;
 
-    pub(crate) fn new(inode: InodeId, kind: FileKind, from: Hlc) -> Entry {
-        Entry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
+    pub(crate) fn new(inode: InodeId, kind: FileKind, from: Hlc) -> DirEntry {
+        DirEntry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
     }
 
     pub(crate) fn inode(self) -> InodeId {

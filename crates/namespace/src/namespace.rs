@@ -10,15 +10,15 @@ use frieze_wire::txn::{Caller, Format, Outcome};
 
 use crate::ended::EndedSessions;
 use crate::error::Error;
-use crate::history::History;
-use crate::horizons::Horizons;
-use crate::inode::{Inode, Layout, WriteGrant, allows};
-use crate::key::Key;
-use crate::model::{Entry, Layouts, Replies, Session, Snapshot, Xattrs};
-use crate::name::Name;
+use crate::history::VersionHistory;
+use crate::horizons::ExpiryHorizons;
+use crate::inode::{FileLayout, Inode, WriteGrant, allows};
+use crate::key::VersionKey;
+use crate::model::{DirEntry, FileLayouts, NamedInstant, Replies, SessionState, Xattrs};
+use crate::name::EntryName;
 use crate::quotas::Quotas;
 use crate::stored::{StoredInode, read_entry};
-use crate::table::Table;
+use crate::table::InodeTable;
 
 /// Files without a name that stay in memory, so that handles still open can change them: the newest ones. Those with a
 /// write grant stay in any case; all others can still be read, from history. Those forgotten whole do not stay. At about 250 bytes
@@ -27,7 +27,7 @@ pub const ORPHANS_KEPT_MAX: usize = 65_536;
 
 /// Sizes, for `status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct NamespaceCounts {
     /// Inodes with a name.
     pub inodes: u64,
     /// Open sessions.
@@ -39,25 +39,25 @@ pub struct Counts {
 /// Deterministic: the same transactions at the same stamps give the same state, outcomes and changes.
 #[derive(Debug, Default)]
 pub struct Namespace {
-    pub(crate) inodes: Table,
+    pub(crate) inodes: InodeTable,
     /// Directories that hold something.
-    pub(crate) directories: FastMap<InodeId, BTreeMap<Name, Entry>>,
+    pub(crate) directories: FastMap<InodeId, BTreeMap<EntryName, DirEntry>>,
     pub(crate) xattrs: FastMap<InodeId, Xattrs>,
     /// The newest inodes without a name, by when they lost the last.
     pub(crate) orphans: BTreeSet<(Hlc, InodeId)>,
-    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) sessions: BTreeMap<SessionId, SessionState>,
     pub(crate) ended: EndedSessions,
     /// Files that a session has write grants on.
     pub(crate) granted: BTreeMap<SessionId, BTreeSet<InodeId>>,
     pub(crate) replies: BTreeMap<SessionId, Replies>,
-    pub(crate) snapshots: BTreeMap<String, Snapshot>,
-    pub(crate) horizons: Horizons,
+    pub(crate) snapshots: BTreeMap<String, NamedInstant>,
+    pub(crate) horizons: ExpiryHorizons,
     pub(crate) quotas: Quotas,
     pub(crate) format: Option<Format>,
     /// Largest inode id given so far.
     pub(crate) last_id: u64,
     pub(crate) alive: u64,
-    pub(crate) layouts: Layouts,
+    pub(crate) layouts: FileLayouts,
 }
 
 impl Namespace {
@@ -99,12 +99,12 @@ impl Namespace {
     }
 
     /// An open session.
-    pub fn session(&self, id: SessionId) -> Option<&Session> {
+    pub fn session(&self, id: SessionId) -> Option<&SessionState> {
         self.sessions.get(&id)
     }
 
     /// Open sessions in order of id, oldest first.
-    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &SessionState)> {
         self.sessions.iter().map(|(id, session)| (*id, session))
     }
 
@@ -115,18 +115,18 @@ impl Namespace {
     }
 
     /// Named instants in order of name.
-    pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
+    pub fn snapshots(&self) -> impl Iterator<Item = &NamedInstant> {
         self.snapshots.values()
     }
 
     /// Named instants in order of name, after this one.
-    pub fn snapshots_after(&self, name: &str) -> impl Iterator<Item = &Snapshot> {
+    pub fn snapshots_after(&self, name: &str) -> impl Iterator<Item = &NamedInstant> {
         use std::ops::Bound::{Excluded, Unbounded};
         self.snapshots.range::<str, _>((Excluded(name), Unbounded)).map(|(_, snapshot)| snapshot)
     }
 
     /// A named instant.
-    pub fn snapshot(&self, name: &str) -> Option<&Snapshot> {
+    pub fn snapshot(&self, name: &str) -> Option<&NamedInstant> {
         self.snapshots.get(name)
     }
 
@@ -146,22 +146,22 @@ impl Namespace {
     }
 
     /// How much there is.
-    pub fn counts(&self) -> Counts {
-        Counts { inodes: self.alive, sessions: self.sessions.len() as u64 }
+    pub fn counts(&self) -> NamespaceCounts {
+        NamespaceCounts { inodes: self.alive, sessions: self.sessions.len() as u64 }
     }
 
-    pub(crate) fn entry(&self, directory: InodeId, name: &[u8]) -> Option<Entry> {
+    pub(crate) fn entry(&self, directory: InodeId, name: &[u8]) -> Option<DirEntry> {
         self.directories.get(&directory)?.get(name).copied()
     }
 
     /// What a name stood for at an instant, by the history alone.
     pub(crate) fn entry_then(
-        history: &dyn History,
+        history: &dyn VersionHistory,
         directory: InodeId,
         name: &[u8],
         at: Hlc,
-    ) -> Result<Option<Entry>, Error> {
-        match history.newest(&Key::Entry(directory, name).encode(), at)? {
+    ) -> Result<Option<DirEntry>, Error> {
+        match history.newest(&VersionKey::Entry(directory, name).encode(), at)? {
             Some((from, Some(value))) => read_entry(from, &value).map(Some),
             _ => Ok(None),
         }
@@ -170,7 +170,7 @@ impl Namespace {
     /// The version of an inode at an instant: from memory if it is old enough, else from the history.
     pub(crate) fn version<'a>(
         &'a self,
-        history: &dyn History,
+        history: &dyn VersionHistory,
         id: InodeId,
         at: Option<Hlc>,
     ) -> Result<Cow<'a, Inode>, Error> {
@@ -180,7 +180,7 @@ impl Namespace {
             return Ok(Cow::Borrowed(inode));
         }
         let missing = || at.map_or(Error::StaleHandle { inode: id }, |at| Error::NotYetMade { inode: id, at });
-        match history.newest(&Key::Inode(id).encode(), at.unwrap_or(Hlc::MAX))? {
+        match history.newest(&VersionKey::Inode(id).encode(), at.unwrap_or(Hlc::MAX))? {
             Some((from, Some(value))) => Ok(Cow::Owned(StoredInode::read(from, &value, Arc::new)?.0)),
             _ => Err(missing()),
         }
@@ -190,7 +190,7 @@ impl Namespace {
     #[expect(clippy::too_many_arguments, reason = "private; a struct would only rename them at three call sites")]
     pub(crate) fn check_both(
         &self,
-        history: &dyn History,
+        history: &dyn VersionHistory,
         id: InodeId,
         version: &Inode,
         at: Option<Hlc>,
@@ -211,7 +211,7 @@ impl Namespace {
     }
 
     /// One shared copy of a layout.
-    pub(crate) fn share(&mut self, layout: Layout) -> Arc<Layout> {
+    pub(crate) fn share(&mut self, layout: FileLayout) -> Arc<FileLayout> {
         self.layouts.share(layout)
     }
 

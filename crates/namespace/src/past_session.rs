@@ -4,8 +4,8 @@ use frieze_base::{Fault, SessionId};
 use frieze_hlc::Hlc;
 
 use crate::error::Error;
-use crate::history::History;
-use crate::key::Key;
+use crate::history::VersionHistory;
+use crate::key::VersionKey;
 use crate::stored::{StoredSession, decode};
 
 /// A session as history knows it, whether or not it is still open.
@@ -28,8 +28,8 @@ impl PastSession {
     ///
     /// # Errors
     /// `Corrupt`; those of the store.
-    pub fn find(history: &dyn History, id: SessionId) -> Result<Option<PastSession>, Fault> {
-        let key = Key::Session(id).encode();
+    pub fn find(history: &dyn VersionHistory, id: SessionId) -> Result<Option<PastSession>, Fault> {
+        let key = VersionKey::Session(id).encode();
         let mut ended = None;
         let mut found = history.newest(&key, Hlc::MAX)?;
         if let Some((stamp, None)) = found {
@@ -47,12 +47,17 @@ impl PastSession {
     ///
     /// # Cost
     /// All sessions above `after`: about 60 bytes each.
-    pub fn list(history: &dyn History, after: SessionId, since: Hlc, max: usize) -> Result<Vec<PastSession>, Fault> {
-        let above = if after.0 == 0 { Vec::new() } else { Key::Session(after).encode() };
+    pub fn list(
+        history: &dyn VersionHistory,
+        after: SessionId,
+        since: Hlc,
+        max: usize,
+    ) -> Result<Vec<PastSession>, Fault> {
+        let above = if after.0 == 0 { Vec::new() } else { VersionKey::Session(after).encode() };
         let mut found: Vec<PastSession> = Vec::new();
         let mut broken = Ok(());
         history.versions(b"S", &above, Hlc::ZERO, Hlc::MAX, &mut |key, stamp, value| {
-            let Some(Key::Session(id)) = Key::decode(key) else {
+            let Some(VersionKey::Session(id)) = VersionKey::decode(key) else {
                 broken = Err(Error::Corrupt { what: "key of a session" });
                 return false;
             };

@@ -26,7 +26,7 @@ use crate::edit::Draft;
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::namespace::Namespace;
-use crate::quotas::{Counted, Limit};
+use crate::quotas::{QuotaCharge, QuotaLimit};
 
 impl Namespace {
     /// The quota of a directory, and what is used of it; `None` where it has none.
@@ -44,7 +44,7 @@ impl Namespace {
         match text.and_then(|text| Quota::parse(text).ok()).filter(|quota| *quota != Quota::default()) {
             Some(quota) => {
                 let used = self.quotas.limits.get(&id).and_then(|limit| limit.used);
-                self.quotas.limits.insert(id, Limit { quota, used });
+                self.quotas.limits.insert(id, QuotaLimit { quota, used });
                 self.quotas.uncounted.extend(used.is_none().then_some(id));
             }
             None => drop(self.quotas.limits.remove(&id)),
@@ -54,7 +54,7 @@ impl Namespace {
     /// Notes what an inode counts for before this transaction changes it.
     pub(crate) fn count_before(&mut self, id: InodeId) {
         if !self.quotas.limits.is_empty() && !self.quotas.before.contains_key(&id) {
-            let counted = self.inodes.get(id).and_then(Counted::of);
+            let counted = self.inodes.get(id).and_then(QuotaCharge::of);
             self.quotas.before.insert(id, counted);
         }
     }
@@ -86,9 +86,9 @@ impl Namespace {
     /// something as well, and what was above it may have moved too.
     pub(crate) fn count_changes(&mut self, at_once: bool) {
         let before = std::mem::take(&mut self.quotas.before);
-        let changed = before.into_iter().map(|(id, was)| (id, was, self.inodes.get(id).and_then(Counted::of)));
+        let changed = before.into_iter().map(|(id, was)| (id, was, self.inodes.get(id).and_then(QuotaCharge::of)));
         let changed: Vec<_> = changed.filter(|(_, was, is)| was != is).collect();
-        let moved = |was: &Option<Counted>, is: &Option<Counted>| {
+        let moved = |was: &Option<QuotaCharge>, is: &Option<QuotaCharge>| {
             was.zip(*is).is_some_and(|(was, is)| was.is_directory && was.home != is.home)
         };
         if at_once && changed.iter().any(|(_, was, is)| moved(was, is)) {
@@ -127,7 +127,7 @@ impl Namespace {
     }
 
     fn check_limit(&self, directory: InodeId, more: Usage) -> Result<(), Error> {
-        let Limit { quota, used } = self.quotas.limits[&directory];
+        let QuotaLimit { quota, used } = self.quotas.limits[&directory];
         let used = used.unwrap_or_else(|| self.weigh(directory));
         let is_over = |used: u64, more: u64, max: Option<u64>| more > 0 && max.is_some_and(|max| used + more > max);
         if is_over(used.files, more.files, quota.files_max) {
@@ -159,7 +159,7 @@ impl Namespace {
             return Ok(());
         }
         // Of a file with several names the home alone counts it, so it comes and goes with that.
-        let weight = |id: InodeId, place: InodeId| match self.inodes.get(id).and_then(Counted::of) {
+        let weight = |id: InodeId, place: InodeId| match self.inodes.get(id).and_then(QuotaCharge::of) {
             Some(counted) if counted.is_directory => self.weigh(id),
             Some(counted) if counted.home == place => counted.usage(),
             _ => Usage::default(),
@@ -193,7 +193,7 @@ impl Namespace {
         let length = |inode: &Inode| if inode.kind() == FileKind::File { i128::from(inode.size) } else { 0 };
         for (&id, tally) in draft.tallies() {
             let inode = self.drafted(draft, id)?;
-            match (Counted::of(inode), tally.gains.last(), self.names_after(draft, id)?) {
+            match (QuotaCharge::of(inode), tally.gains.last(), self.names_after(draft, id)?) {
                 (None, Some(&home), _) => add(home, 1, length(inode))?,
                 (Some(counted), None, 0) => add(counted.home, -1, -length(inode))?,
                 _ => {}
@@ -201,7 +201,7 @@ impl Namespace {
         }
         for (id, size) in draft.lengths() {
             let inode = self.drafted(draft, id)?;
-            let home = draft.gain_of(id).or(Counted::of(inode).map(|counted| counted.home));
+            let home = draft.gain_of(id).or(QuotaCharge::of(inode).map(|counted| counted.home));
             if let Some(home) = home {
                 add(home, 0, i128::from(size) - length(inode))?;
             }
@@ -214,7 +214,7 @@ impl Namespace {
     }
 
     /// The directories with a quota that count an inode.
-    fn holders(&self, id: InodeId, counted: Counted) -> Vec<InodeId> {
+    fn holders(&self, id: InodeId, counted: QuotaCharge) -> Vec<InodeId> {
         let mut holders = self.above(counted.home);
         if counted.is_directory && id != counted.home && self.quotas.limits.contains_key(&id) {
             holders.push(id);
@@ -269,7 +269,8 @@ impl Namespace {
                     left.push(id);
                     continue;
                 }
-                let Some((inode, counted)) = self.inodes.get(id).and_then(|inode| Some((inode, Counted::of(inode)?)))
+                let Some((inode, counted)) =
+                    self.inodes.get(id).and_then(|inode| Some((inode, QuotaCharge::of(inode)?)))
                 else {
                     continue;
                 };

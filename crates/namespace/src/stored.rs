@@ -12,10 +12,10 @@ use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
 use crate::error::Error;
-use crate::horizons::{Forgetting, Pins};
-use crate::inode::{Extra, Inode, Layout, WriteGrant};
-use crate::key::Key;
-use crate::model::{Entry, Session};
+use crate::horizons::{Expiry, Pins};
+use crate::inode::{Extra, FileLayout, Inode, WriteGrant};
+use crate::key::VersionKey;
+use crate::model::{DirEntry, SessionState};
 use crate::patch::{Patch, PatchSource, lay};
 use crate::table::INODE_ID_MAX;
 
@@ -266,8 +266,8 @@ pub(crate) struct StoredForgottenInodes {
 }
 
 impl StoredSession {
-    pub(crate) fn of(session: &Session) -> StoredSession {
-        let Session { opened: _, uid, command, host, keeps, unchanging } = session;
+    pub(crate) fn of(session: &SessionState) -> StoredSession {
+        let SessionState { opened: _, uid, command, host, keeps, unchanging } = session;
         StoredSession {
             uid: *uid,
             command: command.clone(),
@@ -280,7 +280,7 @@ impl StoredSession {
 }
 
 impl StoredForgotten {
-    pub(crate) fn of(forgetting: &Forgetting) -> StoredForgotten {
+    pub(crate) fn of(forgetting: &Expiry) -> StoredForgotten {
         let mut of: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for (at, maker) in forgetting.pins.all() {
             of.entry(maker).or_default().push(at.0);
@@ -296,13 +296,13 @@ impl StoredForgotten {
         }
     }
 
-    pub(crate) fn read(self) -> Forgetting {
+    pub(crate) fn read(self) -> Expiry {
         let mut pins = Pins::default();
         let of = self.pins_of.into_iter().chain([StoredPins { uid: 0, pins: self.pins }]);
         for StoredPins { uid, pins: instants } in of {
             instants.into_iter().for_each(|at| pins.add(Hlc(at), uid));
         }
-        Forgetting {
+        Expiry {
             before: Hlc(self.before),
             pins,
             through: self.through,
@@ -314,22 +314,22 @@ impl StoredForgotten {
 }
 
 /// The entry that a version stamped `from` holds.
-pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<Entry, Error> {
+pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<DirEntry, Error> {
     let corrupt = Error::Corrupt { what: "directory entry" };
     let stored: StoredEntry = decode(value, "directory entry")?;
     let kind = FileKind::try_from(stored.kind).map_err(|_| corrupt.clone())?;
     if stored.inode > INODE_ID_MAX {
         return Err(corrupt);
     }
-    Ok(Entry::new(InodeId(stored.inode), kind, from))
+    Ok(DirEntry::new(InodeId(stored.inode), kind, from))
 }
 
 /// The key and value that say of a version of an entry, itself given as key and value, that its inode has this name;
 /// `None` for any other key. For stores that were made before such keys were.
 pub fn link_of(key: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let Some(Key::Entry(parent, name)) = Key::decode(key) else { return None };
+    let Some(VersionKey::Entry(parent, name)) = VersionKey::decode(key) else { return None };
     let entry = StoredEntry::decode(value).ok()?;
-    Some((Key::Link(InodeId(entry.inode), parent, name).encode(), Vec::new()))
+    Some((VersionKey::Link(InodeId(entry.inode), parent, name).encode(), Vec::new()))
 }
 
 impl StoredCause {
@@ -405,7 +405,7 @@ impl StoredInode {
     pub(crate) fn read(
         from: Hlc,
         value: &[u8],
-        share: impl FnOnce(Layout) -> Arc<Layout>,
+        share: impl FnOnce(FileLayout) -> Arc<FileLayout>,
     ) -> Result<(Inode, StoredInode), Error> {
         let mut stored: StoredInode = decode(value, "inode")?;
         let corrupt = Error::Corrupt { what: "inode" };
@@ -414,7 +414,7 @@ impl StoredInode {
             return Err(corrupt);
         }
         let (born, mtime_stamp) = (stamp(stored.born_before), stamp(stored.mtime_before));
-        let layout = Layout {
+        let layout = FileLayout {
             chunk_bytes: 1 << stored.chunk_bytes_log2,
             chain_count: stored.chain_count,
             plugin: std::mem::take(&mut stored.plugin),

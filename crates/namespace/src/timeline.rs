@@ -2,7 +2,7 @@
 //!
 //! Guarantees: every version of a name, inode or extended attribute stamped in (after, upto] is in the answer once, with
 //! who made it; what it replaced is there too. The answer for a closed interval is the same for ever.
-//! Leaves to others: which bytes changed (`multilog`), where things lie and who may see them ([`crate::Cut`]).
+//! Leaves to others: which bytes changed (`multilog`), where things lie and who may see them ([`crate::TreeAt`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, VersionKind};
 
 use crate::error::Error;
-use crate::history::History;
+use crate::history::VersionHistory;
 use crate::inode::Inode;
-use crate::key::Key;
+use crate::key::VersionKey;
 use crate::stored::{StoredEntry, StoredInode, StoredXattr, decode, read_entry};
 
 /// What a version is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subject {
+pub enum ChangeSubject {
     /// A name in a directory.
     Entry {
         /// The directory.
@@ -40,7 +40,7 @@ pub enum Subject {
 
 /// What a subject is from one stamp to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SubjectState {
     /// What a name stands for.
     Entry {
         /// The inode.
@@ -56,7 +56,7 @@ pub enum State {
 
 /// Why a version of an inode was made. Bookkeeping has no cause: a grant, a settled length, names in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
+pub struct VersionCause {
     /// What happened.
     pub kind: VersionKind,
     /// Name given or taken; empty for anything else.
@@ -73,18 +73,18 @@ pub struct Revision {
     /// On whose behalf.
     pub uid: u32,
     /// Why; of inodes only.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<VersionCause>,
     /// What it was from then on; `None`: absent.
-    pub state: Option<State>,
+    pub state: Option<SubjectState>,
 }
 
 /// All that happened to a subject in an interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectChange {
     /// What changed.
-    pub subject: Subject,
+    pub subject: ChangeSubject,
     /// What it was at the start of the interval, and since when; `None`: absent.
-    pub before: Option<(Hlc, State)>,
+    pub before: Option<(Hlc, SubjectState)>,
     /// Its versions in the interval, oldest first; at least one. The last is what it was at the end.
     pub revisions: Vec<Revision>,
 }
@@ -102,77 +102,78 @@ pub struct Changed {
 
 /// What one transaction changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transaction {
+pub struct TransactionChanges {
     /// Its stamp.
     pub stamp: Hlc,
     /// The names, inodes and attributes that it made versions of, in order, each once.
-    pub subjects: Vec<Subject>,
+    pub subjects: Vec<ChangeSubject>,
 }
 
 /// A name of an inode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Named {
+pub struct PlaceName {
     /// The directory that holds it.
     pub parent: InodeId,
     /// The name.
     pub name: Vec<u8>,
 }
 
-impl Subject {
-    fn of(key: &[u8]) -> Result<Option<Subject>, Error> {
-        Ok(match Key::decode(key).ok_or(Error::Corrupt { what: "key in the index of time" })? {
-            Key::Entry(parent, name) => Some(Subject::Entry { parent, name: name.to_vec() }),
-            Key::Inode(id) => Some(Subject::Inode(id)),
-            Key::Xattr(inode, name) => Some(Subject::Xattr { inode, name: name.to_vec() }),
+impl ChangeSubject {
+    fn of(key: &[u8]) -> Result<Option<ChangeSubject>, Error> {
+        Ok(match VersionKey::decode(key).ok_or(Error::Corrupt { what: "key in the index of time" })? {
+            VersionKey::Entry(parent, name) => Some(ChangeSubject::Entry { parent, name: name.to_vec() }),
+            VersionKey::Inode(id) => Some(ChangeSubject::Inode(id)),
+            VersionKey::Xattr(inode, name) => Some(ChangeSubject::Xattr { inode, name: name.to_vec() }),
             _ => None,
         })
     }
 
     fn key(&self) -> Vec<u8> {
         match self {
-            Subject::Entry { parent, name } => Key::Entry(*parent, name).encode(),
-            Subject::Inode(id) => Key::Inode(*id).encode(),
-            Subject::Xattr { inode, name } => Key::Xattr(*inode, name).encode(),
+            ChangeSubject::Entry { parent, name } => VersionKey::Entry(*parent, name).encode(),
+            ChangeSubject::Inode(id) => VersionKey::Inode(*id).encode(),
+            ChangeSubject::Xattr { inode, name } => VersionKey::Xattr(*inode, name).encode(),
         }
     }
 
     /// The inode of which every transaction that changes the subject makes a version too.
     pub fn inode(&self) -> InodeId {
         match self {
-            Subject::Entry { parent, .. } => *parent,
-            Subject::Inode(id) => *id,
-            Subject::Xattr { inode, .. } => *inode,
+            ChangeSubject::Entry { parent, .. } => *parent,
+            ChangeSubject::Inode(id) => *id,
+            ChangeSubject::Xattr { inode, .. } => *inode,
         }
     }
 
     /// Reads a stored version.
     fn read(&self, stamp: Hlc, value: &[u8]) -> Result<Revision, Error> {
         Ok(match self {
-            Subject::Entry { .. } => {
+            ChangeSubject::Entry { .. } => {
                 let entry = read_entry(stamp, value)?;
                 let stored: StoredEntry = decode(value, "directory entry")?;
-                let state = State::Entry { inode: entry.inode(), kind: entry.kind() };
+                let state = SubjectState::Entry { inode: entry.inode(), kind: entry.kind() };
                 Revision::new(stamp, stored.session, stored.uid, state)
             }
-            Subject::Inode(_) => {
+            ChangeSubject::Inode(_) => {
                 let (inode, stored) = StoredInode::read(stamp, value, Arc::new)?;
-                let causes = stored.causes.into_iter().map(|cause| Cause { kind: cause.kind(), name: cause.name });
+                let causes =
+                    stored.causes.into_iter().map(|cause| VersionCause { kind: cause.kind(), name: cause.name });
                 let causes = causes.collect();
                 Revision {
                     causes,
-                    ..Revision::new(stamp, stored.session, stored.by_uid, State::Inode(Box::new(inode)))
+                    ..Revision::new(stamp, stored.session, stored.by_uid, SubjectState::Inode(Box::new(inode)))
                 }
             }
-            Subject::Xattr { .. } => {
+            ChangeSubject::Xattr { .. } => {
                 let stored: StoredXattr = decode(value, "extended attribute")?;
-                Revision::new(stamp, stored.session, stored.uid, State::Xattr(stored.value))
+                Revision::new(stamp, stored.session, stored.uid, SubjectState::Xattr(stored.value))
             }
         })
     }
 }
 
 impl Revision {
-    fn new(stamp: Hlc, session: u64, uid: u32, state: State) -> Revision {
+    fn new(stamp: Hlc, session: u64, uid: u32, state: SubjectState) -> Revision {
         Revision { stamp, session: SessionId(session), uid, causes: Vec::new(), state: Some(state) }
     }
 }
@@ -188,20 +189,20 @@ impl Changed {
     /// The interval's entries of the index of time, or those of the transactions that matter; and for each subject that is kept its
     /// versions in the interval and the one before.
     pub fn read(
-        history: &dyn History,
+        history: &dyn VersionHistory,
         after: Hlc,
         upto: Hlc,
         stamps: Option<&[Hlc]>,
         max: usize,
-        keep: &mut dyn FnMut(&Subject) -> Result<bool, Fault>,
+        keep: &mut dyn FnMut(&ChangeSubject) -> Result<bool, Fault>,
     ) -> Result<Changed, Fault> {
         let mut answer = Changed::default();
-        let mut found: BTreeMap<Subject, Vec<Hlc>> = BTreeMap::new();
+        let mut found: BTreeMap<ChangeSubject, Vec<Hlc>> = BTreeMap::new();
         let mut count = 0;
         let mut broken = Ok(());
         let mut look = |stamp: Hlc, key: &[u8]| {
             count += 1;
-            match Subject::of(key) {
+            match ChangeSubject::of(key) {
                 Ok(subject) => {
                     if let Some(subject) = subject {
                         found.entry(subject).or_default().push(stamp);
@@ -241,9 +242,9 @@ impl Changed {
     /// # Errors
     /// Those of the store and of `keep`.
     pub fn by(
-        history: &dyn History,
-        transaction: &Transaction,
-        keep: &mut dyn FnMut(&Subject) -> Result<bool, Fault>,
+        history: &dyn VersionHistory,
+        transaction: &TransactionChanges,
+        keep: &mut dyn FnMut(&ChangeSubject) -> Result<bool, Fault>,
     ) -> Result<Changed, Fault> {
         let mut answer = Changed::default();
         let stamp = transaction.stamp;
@@ -258,8 +259,8 @@ impl Changed {
 
     fn subject(
         &mut self,
-        history: &dyn History,
-        subject: Subject,
+        history: &dyn VersionHistory,
+        subject: ChangeSubject,
         after: Hlc,
         stamps: &[Hlc],
     ) -> Result<SubjectChange, Fault> {
@@ -294,7 +295,7 @@ impl Changed {
     }
 }
 
-impl Transaction {
+impl TransactionChanges {
     /// The transactions of (`after`, `upto`], oldest first, and the instant up to which these are all. They end earlier than
     /// `upto` where there are more than `max` of them or their subjects are more than `subjects_max`; one is always whole.
     /// `upto` has to be closed.
@@ -305,13 +306,13 @@ impl Transaction {
     /// # Cost
     /// The entries of the index of time for them.
     pub fn list(
-        history: &dyn History,
+        history: &dyn VersionHistory,
         after: Hlc,
         upto: Hlc,
         max: usize,
         subjects_max: usize,
-    ) -> Result<(Vec<Transaction>, Hlc), Fault> {
-        let mut found: Vec<Transaction> = Vec::new();
+    ) -> Result<(Vec<TransactionChanges>, Hlc), Fault> {
+        let mut found: Vec<TransactionChanges> = Vec::new();
         let (mut count, mut end, mut broken) = (0, upto, Ok(()));
         history.changed(after, upto, &mut |stamp, key| {
             let is_next = found.last().is_none_or(|last| last.stamp != stamp);
@@ -320,9 +321,9 @@ impl Transaction {
                 return false;
             }
             if is_next {
-                found.push(Transaction { stamp, subjects: Vec::new() });
+                found.push(TransactionChanges { stamp, subjects: Vec::new() });
             }
-            match Subject::of(key) {
+            match ChangeSubject::of(key) {
                 Ok(subject) => {
                     count += 1;
                     found.last_mut().expect("one was just added").subjects.extend(subject);
@@ -332,7 +333,7 @@ impl Transaction {
             broken.is_ok()
         })?;
         broken?;
-        found.iter_mut().for_each(Transaction::sort);
+        found.iter_mut().for_each(TransactionChanges::sort);
         Ok((found, end))
     }
 
@@ -345,7 +346,7 @@ impl Transaction {
     /// # Cost
     /// The entries of the index of time for them.
     pub fn newest_since(
-        history: &dyn History,
+        history: &dyn VersionHistory,
         after: Hlc,
         upto: Hlc,
         max: usize,
@@ -370,7 +371,7 @@ impl Transaction {
     /// The inodes that it made versions of.
     pub fn inodes(&self) -> impl Iterator<Item = InodeId> {
         self.subjects.iter().filter_map(|subject| match subject {
-            Subject::Inode(id) => Some(*id),
+            ChangeSubject::Inode(id) => Some(*id),
             _ => None,
         })
     }
@@ -385,8 +386,8 @@ impl Transaction {
 ///
 /// # Errors
 /// `Corrupt`; those of the store.
-pub fn author(history: &dyn History, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
-    match history.newest(&Key::Inode(id).encode(), stamp)? {
+pub fn author(history: &dyn VersionHistory, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
+    match history.newest(&VersionKey::Inode(id).encode(), stamp)? {
         Some((from, Some(value))) if from == stamp => {
             let stored: StoredInode = decode(&value, "inode")?;
             Ok((SessionId(stored.session), stored.by_uid))
@@ -399,8 +400,13 @@ pub fn author(history: &dyn History, id: InodeId, stamp: Hlc) -> Result<(Session
 ///
 /// # Errors
 /// `Corrupt`; those of the store.
-pub fn entry_at(history: &dyn History, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<InodeId>, Fault> {
-    match history.newest(&Key::Entry(directory, name).encode(), at)? {
+pub fn entry_at(
+    history: &dyn VersionHistory,
+    directory: InodeId,
+    name: &[u8],
+    at: Hlc,
+) -> Result<Option<InodeId>, Fault> {
+    match history.newest(&VersionKey::Entry(directory, name).encode(), at)? {
         Some((from, Some(value))) => Ok(Some(read_entry(from, &value)?.inode())),
         _ => Ok(None),
     }
@@ -413,13 +419,13 @@ pub fn entry_at(history: &dyn History, directory: InodeId, name: &[u8], at: Hlc)
 ///
 /// # Cost
 /// The names that it ever had.
-pub fn names_at(history: &dyn History, id: InodeId, at: Hlc) -> Result<Vec<Named>, Fault> {
+pub fn names_at(history: &dyn VersionHistory, id: InodeId, at: Hlc) -> Result<Vec<PlaceName>, Fault> {
     let mut names = Vec::new();
     let mut broken = Ok(());
-    let all = Key::Link(id, InodeId(0), b"").encode();
+    let all = VersionKey::Link(id, InodeId(0), b"").encode();
     history.scan(&all[..9], &[], at, &mut |key, _, _| {
-        match Key::decode(key) {
-            Some(Key::Link(_, parent, name)) => names.push(Named { parent, name: name.to_vec() }),
+        match VersionKey::decode(key) {
+            Some(VersionKey::Link(_, parent, name)) => names.push(PlaceName { parent, name: name.to_vec() }),
             _ => broken = Err(Error::Corrupt { what: "key of a name" }),
         }
         broken.is_ok()
@@ -449,12 +455,12 @@ impl EntryVersion {
 /// # Errors
 /// `Corrupt`; those of the store.
 pub fn version_of_name(
-    history: &dyn History,
+    history: &dyn VersionHistory,
     parent: InodeId,
     name: &[u8],
     at: Hlc,
 ) -> Result<Option<EntryVersion>, Fault> {
-    let found = history.newest(&Key::Entry(parent, name).encode(), at)?;
+    let found = history.newest(&VersionKey::Entry(parent, name).encode(), at)?;
     Ok(found.map(|(from, value)| EntryVersion::read(from, value.as_deref())).transpose()?)
 }
 
@@ -467,14 +473,14 @@ pub fn version_of_name(
 /// # Cost
 /// The versions of the names visited.
 pub fn visit_names(
-    history: &dyn History,
+    history: &dyn VersionHistory,
     directory: InodeId,
     above: &[u8],
     upto: Hlc,
     visit: &mut dyn FnMut(&[u8], &[EntryVersion]) -> bool,
 ) -> Result<(), Fault> {
-    let prefix = Key::Entry(directory, b"").encode();
-    let after = if above.is_empty() { Vec::new() } else { Key::Entry(directory, above).encode() };
+    let prefix = VersionKey::Entry(directory, b"").encode();
+    let after = if above.is_empty() { Vec::new() } else { VersionKey::Entry(directory, above).encode() };
     let mut name = Vec::new();
     let mut versions = Vec::new();
     let mut broken = Ok(());
@@ -505,16 +511,22 @@ pub fn visit_names(
 ///
 /// # Errors
 /// Those of the store.
-pub fn changes_of(history: &dyn History, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<Hlc>, Fault> {
+pub fn changes_of(
+    history: &dyn VersionHistory,
+    id: InodeId,
+    after: Hlc,
+    upto: Hlc,
+    max: usize,
+) -> Result<Vec<Hlc>, Fault> {
     let mut stamps = Vec::new();
-    history.versions_of(&Key::Inode(id).encode(), after, upto, &mut |_, stamp, _| {
+    history.versions_of(&VersionKey::Inode(id).encode(), after, upto, &mut |_, stamp, _| {
         stamps.push(stamp);
         stamps.len() < max
     })?;
     Ok(stamps)
 }
 
-/// As [`Transaction::newest_since`], of the versions of one inode.
+/// As [`TransactionChanges::newest_since`], of the versions of one inode.
 ///
 /// # Errors
 /// Those of the store.
@@ -522,13 +534,13 @@ pub fn changes_of(history: &dyn History, id: InodeId, after: Hlc, upto: Hlc, max
 /// # Cost
 /// A look-up for each of these versions.
 pub fn newest_changes_since(
-    history: &dyn History,
+    history: &dyn VersionHistory,
     id: InodeId,
     after: Hlc,
     upto: Hlc,
     max: usize,
 ) -> Result<Hlc, Fault> {
-    let (key, mut at) = (Key::Inode(id).encode(), upto);
+    let (key, mut at) = (VersionKey::Inode(id).encode(), upto);
     for _ in 0..max {
         match history.newest(&key, at)? {
             Some((stamp, _)) if stamp > after => at = stamp.previous(),

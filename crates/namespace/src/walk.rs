@@ -12,16 +12,16 @@ use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, Target};
 
 use crate::error::{Error, lossy};
-use crate::history::{History, Newest, VisitChanged, VisitValue, VisitVersion};
+use crate::history::{NewestVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion};
 use crate::inode::{Inode, MAY_EXECUTE};
 use crate::key::Cached;
-use crate::model::{Entry, Resolved};
+use crate::model::{DirEntry, Resolved};
 use crate::namespace::Namespace;
 use crate::read_set::ReadSet;
 
 /// Whether a symbolic link in the last place is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Last {
+pub(crate) enum FinalLink {
     /// Always.
     Follow,
     /// Only if a `/` comes after it.
@@ -32,21 +32,21 @@ pub(crate) enum Last {
 
 /// Where a path ends.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PathEnd {
     /// Directory of the last name; home of the inode where there is no last name.
     pub(crate) parent: InodeId,
     /// Last name; empty if the path ends in the starting directory, the root, `.` or `..`.
     pub(crate) name: Vec<u8>,
     /// What it names.
-    pub(crate) found: Option<Entry>,
+    pub(crate) found: Option<DirEntry>,
     /// True if a `/` follows the last name: it has to be a directory.
     pub(crate) slash: bool,
 }
 
 /// A walk through the tree as it was at one instant, with the rights of one caller.
-pub(crate) struct Walk<'a> {
+pub(crate) struct PathWalk<'a> {
     pub(crate) namespace: &'a Namespace,
-    pub(crate) history: &'a dyn History,
+    pub(crate) history: &'a dyn VersionHistory,
     /// `None`: now.
     pub(crate) at: Option<Hlc>,
     pub(crate) caller: &'a Caller,
@@ -69,19 +69,19 @@ impl Namespace {
     /// `reads` hears what of the present is looked at on the way.
     pub fn resolve(
         &self,
-        history: &dyn History,
+        history: &dyn VersionHistory,
         target: &Target,
         at: Option<Hlc>,
         caller: &Caller,
         reads: &dyn ReadSet,
     ) -> Result<Resolved, Fault> {
-        Ok(Walk { namespace: self, history, at, caller, reads }.resolve(target)?)
+        Ok(PathWalk { namespace: self, history, at, caller, reads }.resolve(target)?)
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> PathWalk<'a> {
     pub(crate) fn resolve(&self, target: &Target) -> Result<Resolved, Error> {
-        let last = if target.follow { Last::Follow } else { Last::Stay };
+        let last = if target.follow { FinalLink::Follow } else { FinalLink::Stay };
         let place = self.place(target, last)?;
         let Some(entry) = place.found else { return Err(Error::not_found(&place.name)) };
         let id = entry.inode();
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
         Ok(Resolved { id, inode, parent: place.parent, name: place.name })
     }
 
-    pub(crate) fn place(&self, target: &Target, last: Last) -> Result<Place, Error> {
+    pub(crate) fn place(&self, target: &Target, last: FinalLink) -> Result<PathEnd, Error> {
         check_path(&target.path)?;
         let mut directory = InodeId(target.base);
         if target.path.first() == Some(&b'/') {
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
                     }
                     self.read(Cached::Names(directory));
                     let found = self.lookup(directory, &here, name)?;
-                    let follows = !is_last || last == Last::Follow || (slash && last == Last::Stay);
+                    let follows = !is_last || last == FinalLink::Follow || (slash && last == FinalLink::Stay);
                     match found {
                         Some(entry) if entry.kind() == FileKind::Symlink && follows => {
                             links += 1;
@@ -149,7 +149,9 @@ impl<'a> Walk<'a> {
                             from = 0;
                             continue;
                         }
-                        found if is_last => return Ok(Place { parent: directory, name: name.to_vec(), found, slash }),
+                        found if is_last => {
+                            return Ok(PathEnd { parent: directory, name: name.to_vec(), found, slash });
+                        }
                         Some(entry) => directory = entry.inode(),
                         None => return Err(Error::not_found(name)),
                     }
@@ -225,7 +227,7 @@ impl<'a> Walk<'a> {
         self.namespace.check_both(self.history, id, directory, self.at, self.caller, MAY_EXECUTE, name)
     }
 
-    fn lookup(&self, directory: InodeId, version: &Inode, name: &[u8]) -> Result<Option<Entry>, Error> {
+    fn lookup(&self, directory: InodeId, version: &Inode, name: &[u8]) -> Result<Option<DirEntry>, Error> {
         let current = self.namespace.entry(directory, name);
         match self.at {
             None => Ok(current),
@@ -239,10 +241,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn end_in(&self, id: InodeId) -> Result<Place, Error> {
+    fn end_in(&self, id: InodeId) -> Result<PathEnd, Error> {
         let inode = self.look(id)?;
-        let found = Some(Entry::new(id, inode.kind(), inode.from));
-        Ok(Place { parent: inode.parent, name: Vec::new(), found, slash: false })
+        let found = Some(DirEntry::new(id, inode.kind(), inode.from));
+        Ok(PathEnd { parent: inode.parent, name: Vec::new(), found, slash: false })
     }
 }
 
@@ -266,10 +268,10 @@ fn check_path(path: &[u8]) -> Result<(), Error> {
 }
 
 /// The history of a walk through the present, which asks none.
-pub(crate) struct Nothing;
+pub(crate) struct NoHistory;
 
-impl History for Nothing {
-    fn newest(&self, _: &[u8], _: Hlc) -> Result<Newest, Fault> {
+impl VersionHistory for NoHistory {
+    fn newest(&self, _: &[u8], _: Hlc) -> Result<NewestVersion, Fault> {
         Ok(None)
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, InodeId, MonoTime, Reason, SessionId};
-use frieze_namespace::{Cached, Change, NoReadSet, ReadSet, cached_of};
+use frieze_namespace::{Cached, KeyVersion, NoReadSet, ReadSet, cached_of};
 use frieze_wire::frame::{FrameHeader, Holds};
 use frieze_wire::holding::RecallsReply;
 use frieze_wire::message::Reply;
@@ -150,7 +150,7 @@ impl Caching {
     }
 
     /// A transaction has just run, and nobody has seen it yet.
-    pub(crate) fn changed(&self, by: RequestKey, changes: &[Change]) {
+    pub(crate) fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
         if changes.is_empty() {
             return;
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use frieze_base::Fault;
 use frieze_disk::{MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
-use frieze_namespace::{CheckCounts, History, check_history};
+use frieze_namespace::{CheckCounts, VersionHistory, check_history};
 use frieze_wire::scrub::ScrubReply;
 
 use crate::engine::Engine;

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{DeadRecord, PieceSource};
-use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
+use frieze_namespace::{ExpiryHorizons, Inode, SharedState, shared_states};
 
 use crate::data::REACH_BYTES_MAX;
 use crate::elsewhere::Elsewhere;
@@ -195,7 +195,7 @@ impl Engine {
     ///
     /// # Cost
     /// A pass over all versions of all inodes.
-    pub(crate) fn needs(&self, horizons: &Horizons) -> Result<Needs, Fault> {
+    pub(crate) fn needs(&self, horizons: &ExpiryHorizons) -> Result<Needs, Fault> {
         let states = shared_states(self.meta.versions())?;
         let mut needs = Needs::new();
         let mut seen: BTreeSet<(InodeId, Hlc)> = BTreeSet::new();
@@ -238,7 +238,7 @@ impl Engine {
     ///
     /// # Cost
     /// A plan of the whole file for each instant that is kept.
-    pub(crate) fn dead_of(&self, horizons: &Horizons, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
+    pub(crate) fn dead_of(&self, horizons: &ExpiryHorizons, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
         let Some(forgotten) = horizons.of(id) else { return Ok(Dead::default()) };
         let gone = horizons.is_gone(id);
         let upto = if gone { Hlc::MAX } else { Hlc(forgotten.before) };

@@ -6,20 +6,20 @@ use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{CheckStop, Damage, DamageKind, DeadRecord, LogPosition, SEGMENT_HEADER_BYTES, SegmentBytes};
 
-use crate::support::{BLOCK_BYTES, Device, settings, with_payload, write_of};
+use crate::support::{BLOCK_BYTES, LogDevice, settings, with_payload, write_of};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const LEN: u32 = 5 * BLOCK_BYTES - 100;
 const FIRST: u64 = SEGMENT_HEADER_BYTES as u64;
 
 /// The bytes of a file, of which some cannot be read.
-struct Bytes<'a> {
+struct CheckedFile<'a> {
     file: &'a [u8],
     unreadable: std::ops::Range<u64>,
     left: usize,
 }
 
-impl SegmentBytes for Bytes<'_> {
+impl SegmentBytes for CheckedFile<'_> {
     fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], CheckStop> {
         self.left = self.left.checked_sub(1).ok_or(CheckStop::Stop)?;
         if offset < self.unreadable.end && offset + len as u64 > self.unreadable.start {
@@ -31,12 +31,12 @@ impl SegmentBytes for Bytes<'_> {
 }
 
 /// Six records of five blocks, each of a file of its own; sealed or still open.
-fn device(sealed: bool) -> Device {
+fn device(sealed: bool) -> LogDevice {
     device_of(6, sealed)
 }
 
-fn device_of(records: u64, sealed: bool) -> Device {
-    let mut device = Device::new(settings(64 << 10));
+fn device_of(records: u64, sealed: bool) -> LogDevice {
+    let mut device = LogDevice::new(settings(64 << 10));
     for n in 1..=records {
         device.write(&[with_payload(write_of(n, 0, n * 10, 7, LEN))]);
     }
@@ -47,31 +47,31 @@ fn device_of(records: u64, sealed: bool) -> Device {
     device
 }
 
-fn check_with(device: &Device, skip: &BTreeMap<u64, u64>, unreadable: std::ops::Range<u64>) -> (Vec<Damage>, u64) {
+fn check_with(device: &LogDevice, skip: &BTreeMap<u64, u64>, unreadable: std::ops::Range<u64>) -> (Vec<Damage>, u64) {
     let content = device.log.content(SEGMENT).expect("it is there");
     let file = &device.files.bytes[&device.files.keys[&SEGMENT]];
     let mut found = Vec::new();
-    let mut source = Bytes { file, unreadable, left: usize::MAX };
+    let mut source = CheckedFile { file, unreadable, left: usize::MAX };
     let checked = content.check(skip, &mut source, &mut |damage| found.push(damage)).expect("nobody stops it");
     (found, checked.records)
 }
 
-fn check(device: &Device) -> Vec<Damage> {
+fn check(device: &LogDevice) -> Vec<Damage> {
     check_with(device, &BTreeMap::new(), 0..0).0
 }
 
 /// Where the `n`-th record of [`device`] lies, from 1.
-fn lies(device: &Device, n: u64) -> DeadRecord {
+fn lies(device: &LogDevice, n: u64) -> DeadRecord {
     device.log.dead_records(InodeId(n), Hlc::MAX, &Default::default())[0]
 }
 
 /// Where it begins.
-fn record_at(device: &Device, n: u64) -> u64 {
+fn record_at(device: &LogDevice, n: u64) -> u64 {
     lies(device, n).start
 }
 
 /// Where its payload begins, behind its head and the checksums of five blocks.
-fn payload_at(device: &Device, n: u64) -> u64 {
+fn payload_at(device: &LogDevice, n: u64) -> u64 {
     lies(device, n).place + 20
 }
 
@@ -200,13 +200,13 @@ fn a_check_ends_when_it_is_told_to() {
     let device = device(true);
     let content = device.log.content(SEGMENT).unwrap();
     let file = &device.files.bytes[&device.files.keys[&SEGMENT]];
-    let mut source = Bytes { file, unreadable: 0..0, left: 4 };
+    let mut source = CheckedFile { file, unreadable: 0..0, left: 4 };
     assert_eq!(content.check(&BTreeMap::new(), &mut source, &mut |_| {}), Err(CheckStop::Stop));
 }
 
 #[test]
 fn segments_follow_each_other_as_in_the_log() {
-    let mut device = Device::new(settings(4 << 10));
+    let mut device = LogDevice::new(settings(4 << 10));
     for n in 1..=9 {
         device.write(&[with_payload(write_of(n, 0, n * 10, 0, 900))]);
     }

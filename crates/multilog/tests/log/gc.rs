@@ -6,7 +6,7 @@ use frieze_base::{ByteRange, ChunkId, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{PieceSource, RecordKind, RecordMeta};
 
-use crate::support::{Device, settings, with_payload, write_of};
+use crate::support::{LogDevice, settings, with_payload, write_of};
 
 const FILE: InodeId = InodeId(1);
 const CHUNK: ChunkId = ChunkId { inode: FILE, index: 0 };
@@ -25,8 +25,8 @@ fn record(rng: &mut Rng, stamp: u64, sessions: u64) -> RecordMeta {
 }
 
 /// Writes, holes, and ever shorter reaches at the end.
-fn device_with(rng: &mut Rng, sessions: u64) -> Device {
-    let mut device = Device::new(settings(4 << 20));
+fn device_with(rng: &mut Rng, sessions: u64) -> LogDevice {
+    let mut device = LogDevice::new(settings(4 << 20));
     for stamp in 1..=RECORDS {
         let mut meta = record(rng, stamp, sessions);
         if stamp == RECORDS / 4 {
@@ -42,15 +42,15 @@ fn device_with(rng: &mut Rng, sessions: u64) -> Device {
 
 /// An instant that is kept, and which records are hidden then.
 #[derive(Clone, Copy)]
-struct Kept {
+struct KeptInstants {
     at: Hlc,
     mask: Hlc,
 }
 
 /// Buries as the server does: what any instant that is kept shows stays. The last is now, the one before it the horizon.
-fn mark_dead(device: &mut Device, kept: &[Kept]) -> usize {
+fn mark_dead(device: &mut LogDevice, kept: &[KeptInstants]) -> usize {
     let mut live: BTreeSet<(SegmentId, u64)> = BTreeSet::new();
-    for Kept { at, mask } in kept {
+    for KeptInstants { at, mask } in kept {
         let mut pieces = Vec::new();
         device.log.plan(CHUNK, ByteRange::new(0, BYTES), *at, *mask, &mut pieces);
         live.extend(pieces.iter().filter_map(|piece| match &piece.source {
@@ -64,7 +64,7 @@ fn mark_dead(device: &mut Device, kept: &[Kept]) -> usize {
     dead_records.len()
 }
 
-fn compact_index(device: &mut Device, kept: &[Kept]) {
+fn compact_index(device: &mut LogDevice, kept: &[KeptInstants]) {
     let kept: Vec<Hlc> = kept[..kept.len() - 1].iter().map(|kept| kept.at).collect();
     let mut from = 0;
     while let Some(mut compact) = device.log.compact_index(FILE, from, &kept) {
@@ -75,7 +75,13 @@ fn compact_index(device: &mut Device, kept: &[Kept]) {
 }
 
 /// What is asked of two devices, one of them without what is buried.
-fn check_same(whole: &Device, compact: &Device, rng: &mut Rng, Kept { at, mask }: Kept, words: &str) {
+fn check_same(
+    whole: &LogDevice,
+    compact: &LogDevice,
+    rng: &mut Rng,
+    KeptInstants { at, mask }: KeptInstants,
+    words: &str,
+) {
     let start = rng.below(BYTES);
     let range = ByteRange::new(start, rng.between(start + 1, BYTES));
     let shown = whole.read_after(CHUNK, range, at, mask).expect("whole records");
@@ -95,7 +101,7 @@ fn check_same(whole: &Device, compact: &Device, rng: &mut Rng, Kept { at, mask }
 }
 
 /// What was written in an interval is told, or that somebody wrote then is.
-fn check_told(whole: &Device, compact: &Device, after: Hlc, upto: Hlc) {
+fn check_told(whole: &LogDevice, compact: &LogDevice, after: Hlc, upto: Hlc) {
     let told = compact.log.versions(FILE, after, upto, usize::MAX);
     let lost = compact.log.dropped_records(FILE, after, upto);
     for record in whole.log.versions(FILE, after, upto, usize::MAX) {
@@ -124,8 +130,8 @@ fn nobody_who_asks_for_an_instant_that_is_kept_can_tell_that_buried_records_left
         let mask_at = |at: Hlc| if at < masks[0] { Hlc::ZERO } else { masks[usize::from(at >= masks[1])] };
         let pin = Hlc(rng.between(RECORDS / 3, RECORDS / 2)).min(horizon.previous());
         let instants = if seed % 2 == 0 { vec![pin, horizon, Hlc::MAX] } else { vec![horizon, Hlc::MAX] };
-        let kept: Vec<Kept> = instants.iter().map(|at| Kept { at: *at, mask: mask_at(*at) }).collect();
-        let held = |device: &Device| device.log.stats().index_bytes - device.log.stats().footer_bytes;
+        let kept: Vec<KeptInstants> = instants.iter().map(|at| KeptInstants { at: *at, mask: mask_at(*at) }).collect();
+        let held = |device: &LogDevice| device.log.stats().index_bytes - device.log.stats().footer_bytes;
         let before = held(&less);
         let dead = mark_dead(&mut whole, &kept);
         assert_eq!(mark_dead(&mut less, &kept), dead);
@@ -139,7 +145,7 @@ fn nobody_who_asks_for_an_instant_that_is_kept_can_tell_that_buried_records_left
             assert_eq!(whole.log.chunk_version(CHUNK), less.log.chunk_version(CHUNK), "{words}");
             for _ in 0..100 {
                 let at = Hlc(rng.between(horizon.0, RECORDS + 30));
-                check_same(&whole, &less, &mut rng, Kept { at, mask: mask_at(at) }, &words);
+                check_same(&whole, &less, &mut rng, KeptInstants { at, mask: mask_at(at) }, &words);
                 for kept in &kept {
                     check_same(&whole, &less, &mut rng, *kept, &words);
                 }
@@ -158,11 +164,11 @@ fn nobody_who_asks_for_an_instant_that_is_kept_can_tell_that_buried_records_left
 
 #[test]
 fn a_change_before_the_horizon_is_known_of_though_the_record_left_memory() {
-    let mut device = Device::new(settings(4 << 20));
+    let mut device = LogDevice::new(settings(4 << 20));
     for stamp in [10, 20, 30, 40, 50] {
         device.write(&[with_payload(write_of(FILE.0, 0, stamp, 0, 700))]);
     }
-    let kept = [Kept { at: Hlc(45), mask: Hlc::ZERO }, Kept { at: Hlc::MAX, mask: Hlc::ZERO }];
+    let kept = [KeptInstants { at: Hlc(45), mask: Hlc::ZERO }, KeptInstants { at: Hlc::MAX, mask: Hlc::ZERO }];
     assert_eq!(mark_dead(&mut device, &kept), 3);
     compact_index(&mut device, &kept);
     let stamps: Vec<Hlc> =
@@ -178,11 +184,11 @@ fn a_change_before_the_horizon_is_known_of_though_the_record_left_memory() {
 
 #[test]
 fn a_chunk_of_which_little_is_buried_is_left_as_it_is() {
-    let mut device = Device::new(settings(4 << 20));
+    let mut device = LogDevice::new(settings(4 << 20));
     for stamp in 1..=100u64 {
         device.write(&[with_payload(write_of(FILE.0, 0, stamp, stamp.saturating_sub(20) as u32 * 1000, 1000))]);
     }
-    let kept = [Kept { at: Hlc(100), mask: Hlc::ZERO }, Kept { at: Hlc::MAX, mask: Hlc::ZERO }];
+    let kept = [KeptInstants { at: Hlc(100), mask: Hlc::ZERO }, KeptInstants { at: Hlc::MAX, mask: Hlc::ZERO }];
     assert_eq!(mark_dead(&mut device, &kept), 19);
     compact_index(&mut device, &kept);
     assert_eq!(device.log.versions(FILE, Hlc::ZERO, Hlc::MAX, 999).len(), 100);
@@ -190,7 +196,7 @@ fn a_chunk_of_which_little_is_buried_is_left_as_it_is() {
 
 #[test]
 fn a_file_of_which_all_is_buried_may_leave_and_come_back() {
-    let mut device = Device::new(settings(32 << 10));
+    let mut device = LogDevice::new(settings(32 << 10));
     for stamp in 1..=400u64 {
         device.write(&[with_payload(write_of(1 + stamp % 4, 0, stamp, stamp as u32 * 100, 700))]);
     }

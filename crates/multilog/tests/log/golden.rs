@@ -4,7 +4,7 @@ use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{RecordKind, RecordMeta};
 
-use crate::support::{Device, Files, recover, settings, write_of};
+use crate::support::{LogDevice, LogFiles, recover, settings, write_of};
 
 /// Compares bytes with lines of 16 in hexadecimal.
 fn same(bytes: &[u8], expect: &str) {
@@ -52,7 +52,7 @@ const CLOSED: &str = "
 
 #[test]
 fn a_closed_segment_says_so_in_byte_96_of_its_trailer() {
-    let mut device = Device::new(settings(4096));
+    let mut device = LogDevice::new(settings(4096));
     for record in records() {
         device.write(&[record]);
     }
@@ -104,7 +104,7 @@ const FOOTER: &str = "
 
 #[test]
 fn stored_bytes_are_those_of_format_version_1() {
-    let mut device = Device::new(settings(4096));
+    let mut device = LogDevice::new(settings(4096));
     for record in records() {
         device.write(&[record]);
     }
@@ -126,7 +126,7 @@ fn stored_bytes_are_those_of_format_version_1() {
 
 #[test]
 fn bytes_of_format_version_1_are_read() {
-    let mut files = Files::default();
+    let mut files = LogFiles::default();
     files.make(SegmentId(1), 4096, &mut Vec::new());
     let mut at = 0;
     for part in [unhex(SEGMENT), unhex(WRITE), vec![0xab; 600], unhex(PUNCH)] {

@@ -11,26 +11,26 @@ use frieze_multilog::{
 };
 use proptest::prelude::*;
 
-use crate::model::{Model, any_op, compare, run};
-use crate::support::{Device, recover, settings, with_payload, write_of};
+use crate::model::{LogModel, any_op, compare, run};
+use crate::support::{LogDevice, recover, settings, with_payload, write_of};
 
 const PAGE: u64 = 64 << 10;
 const NEWEST: u64 = 1 << 40;
 
 /// The images of a device, and their bytes.
-struct StoredSpan {
+struct StoredImages {
     images: Images,
     bytes: BTreeMap<ImagePlace, (ImageKey, ImageDigest, Vec<u8>)>,
     next: u32,
 }
 
-impl StoredSpan {
-    fn new(pieces_max: u32) -> StoredSpan {
-        StoredSpan { images: Images::new(pieces_max), bytes: BTreeMap::new(), next: 0 }
+impl StoredImages {
+    fn new(pieces_max: u32) -> StoredImages {
+        StoredImages { images: Images::new(pieces_max), bytes: BTreeMap::new(), next: 0 }
     }
 
     /// Makes one as the server does: from what can be read now, images included.
-    fn make(&mut self, device: &Device, key: ImageKey) {
+    fn make(&mut self, device: &LogDevice, key: ImageKey) {
         let planned = device.log.plan_image(&self.images, &key).expect("a page");
         let page = self.read(device, &planned.pieces, planned.start);
         let page: Vec<u8> = page.into_iter().map(Option::unwrap_or_default).collect();
@@ -55,7 +55,7 @@ impl StoredSpan {
         }
     }
 
-    fn read(&self, device: &Device, pieces: &[PlanPiece], start: u64) -> Vec<Option<u8>> {
+    fn read(&self, device: &LogDevice, pieces: &[PlanPiece], start: u64) -> Vec<Option<u8>> {
         let mut bytes = Vec::new();
         for piece in pieces {
             assert_eq!(piece.at, start + bytes.len() as u64, "pieces follow each other");
@@ -78,7 +78,7 @@ impl StoredSpan {
     /// The bytes of a range, and of how many places of the device the page of it with most consists.
     fn read_range(
         &self,
-        device: &Device,
+        device: &LogDevice,
         chunk: ChunkId,
         range: ByteRange,
         (at, after): (Hlc, Hlc),
@@ -102,7 +102,7 @@ impl StoredSpan {
     }
 
     /// Looks at everything stamped in the interval, and makes what is due. Returns the most pieces of any page.
-    fn look(&mut self, device: &Device, interval: (Hlc, Hlc), make: bool) -> usize {
+    fn look(&mut self, device: &LogDevice, interval: (Hlc, Hlc), make: bool) -> usize {
         let mut most = 0;
         for inode in (0..=4).map(InodeId) {
             let mut next = Some(ImageScanCursor::default());
@@ -118,7 +118,7 @@ impl StoredSpan {
     }
 
     /// Asks for the same with images and without. Pages that are crowded get images, by chance.
-    fn compare(&mut self, device: &Device, newest: u64, rng: &mut Rng, questions: usize) {
+    fn compare(&mut self, device: &LogDevice, newest: u64, rng: &mut Rng, questions: usize) {
         for _ in 0..questions {
             let chunk = ChunkId { inode: InodeId(rng.between(1, 3)), index: rng.below(4) as u32 };
             let start = rng.below(300 << 10);
@@ -154,7 +154,7 @@ fn small_writes(count: u64, rng: &mut Rng) -> Vec<(RecordMeta, Vec<u8>)> {
     (0..count).map(|number| next(1 + number % 2, rng)).collect()
 }
 
-fn newest_of(model: &Model) -> u64 {
+fn newest_of(model: &LogModel) -> u64 {
     model.records.last().map_or(0, |record| record.stamp.0)
 }
 
@@ -166,9 +166,9 @@ proptest! {
         ops in prop::collection::vec(any_op(), 20..200), seed in any::<u64>(), pieces_max in 2u32..7,
     ) {
         let mut rng = Rng::new(seed);
-        let mut device = Device::new(settings(256 << 10));
-        let mut model = Model::default();
-        let mut stored = StoredSpan::new(pieces_max);
+        let mut device = LogDevice::new(settings(256 << 10));
+        let mut model = LogModel::default();
+        let mut stored = StoredImages::new(pieces_max);
         let mut scan = 0;
         for some in ops.chunks(15) {
             run(some, &mut device, &mut model, &mut rng);
@@ -211,10 +211,10 @@ proptest! {
     #[test]
     fn images_of_records_that_a_loss_of_power_took_are_never_used(seed in any::<u64>(), keep in 40u64..200) {
         let mut rng = Rng::new(seed);
-        let mut device = Device::new(settings(1 << 20));
-        let mut stored = StoredSpan::new(3);
+        let mut device = LogDevice::new(settings(1 << 20));
+        let mut stored = StoredImages::new(3);
         let writes = small_writes(240, &mut rng);
-        let mut kept = Device::new(settings(1 << 20));
+        let mut kept = LogDevice::new(settings(1 << 20));
         for (number, write) in writes.iter().enumerate() {
             device.write(std::slice::from_ref(write));
             if (number as u64) < keep {
@@ -245,23 +245,23 @@ proptest! {
 #[test]
 fn every_record_of_a_page_is_walked_over_once_and_images_are_few() {
     let mut rng = Rng::new(2);
-    let mut device = Device::new(settings(4 << 20));
+    let mut device = LogDevice::new(settings(4 << 20));
     for stamp in 1..=20_000u64 {
         let meta = write_of(1, 0, stamp, rng.below(16) as u32 * 4096, 100);
         device.write(&[with_payload(meta)]);
     }
-    let mut stored = StoredSpan::new(8);
+    let mut stored = StoredImages::new(8);
     // In small steps or at once: the same images.
     for step in 0..20 {
         stored.look(&device, (Hlc(step * 1000), Hlc(step * 1000 + 1000)), true);
     }
     let in_steps: Vec<ImageKey> = stored.images.iter().map(|(key, _)| *key).collect();
-    let mut at_once = StoredSpan::new(8);
+    let mut at_once = StoredImages::new(8);
     assert_eq!(at_once.look(&device, (Hlc::ZERO, Hlc(NEWEST)), true), 8);
     assert_eq!(at_once.images.iter().map(|(key, _)| *key).collect::<Vec<_>>(), in_steps);
     // Of sixteen places, eight others are written in about ten writes.
     assert!((1500..=2100).contains(&in_steps.len()), "{} images", in_steps.len());
-    assert_eq!(StoredSpan::new(8).look(&device, (Hlc::ZERO, Hlc(NEWEST)), false), 16, "without any");
+    assert_eq!(StoredImages::new(8).look(&device, (Hlc::ZERO, Hlc(NEWEST)), false), 16, "without any");
     // One that goes leaves more pieces, as many as are told.
     let gone = in_steps[700];
     at_once.remove(&gone);
@@ -277,11 +277,11 @@ fn every_record_of_a_page_is_walked_over_once_and_images_are_few() {
 #[test]
 fn images_of_what_is_buried_are_named_and_made_without_it() {
     let mut rng = Rng::new(3);
-    let mut device = Device::new(settings(1 << 20));
+    let mut device = LogDevice::new(settings(1 << 20));
     for write in small_writes(300, &mut rng) {
         device.write(&[write]);
     }
-    let mut stored = StoredSpan::new(4);
+    let mut stored = StoredImages::new(4);
     stored.look(&device, (Hlc::ZERO, Hlc(NEWEST)), true);
     let live: BTreeSet<_> = {
         let mut pieces = Vec::new();

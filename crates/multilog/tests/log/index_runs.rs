@@ -5,18 +5,18 @@ use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{Error, IndexRunKey, IndexRunMerge, MultiLog, RecordMeta, RecoveredItem};
 use proptest::prelude::*;
 
-use crate::model::{Model, any_op, compare, run};
-use crate::support::{Device, Files, recover, settings, with_payload, write_of};
+use crate::model::{LogModel, any_op, compare, run};
+use crate::support::{LogDevice, LogFiles, recover, settings, with_payload, write_of};
 
 /// Small, so that a history has many.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
-fn fetch_all(device: &mut Device) {
+fn fetch_all(device: &mut LogDevice) {
     (0..=4).for_each(|inode| device.fetch(InodeId(inode)));
 }
 
 /// One step of what goes on in the background, by chance.
-fn background(device: &mut Device, rng: &mut Rng) {
+fn background(device: &mut LogDevice, rng: &mut Rng) {
     match rng.below(5) {
         0 | 1 => drop(device.make_index_run(rng.between(1, 5) as usize, b"companion")),
         2 => {
@@ -36,14 +36,14 @@ fn background(device: &mut Device, rng: &mut Rng) {
     }
 }
 
-fn evict(device: &mut Device, rng: &mut Rng) {
+fn evict(device: &mut LogDevice, rng: &mut Rng) {
     let candidates = device.log.to_evict(0);
     let some: Vec<InodeId> = candidates.into_iter().filter(|_| !rng.chance(3)).collect();
     device.log.evict(&some);
 }
 
 /// The same answers from a log that never had a shelf.
-fn same(device: &mut Device, plain: &Device, newest: Hlc) {
+fn same(device: &mut LogDevice, plain: &LogDevice, newest: Hlc) {
     fetch_all(device);
     let (log, plain) = (&device.log, &plain.log);
     for inode in (0..=4).map(InodeId) {
@@ -81,7 +81,7 @@ fn same(device: &mut Device, plain: &Device, newest: Hlc) {
 }
 
 /// The device as it comes back from these files, and from its segments alone.
-fn restart(device: &Device, damage: impl FnOnce(&mut Files)) -> (Device, Device) {
+fn restart(device: &LogDevice, damage: impl FnOnce(&mut LogFiles)) -> (LogDevice, LogDevice) {
     let mut files = device.files.clone();
     damage(&mut files);
     let (mut back, report, _) = recover(files.clone(), device.log.settings().clone());
@@ -102,8 +102,8 @@ proptest! {
         ops in prop::collection::vec(any_op(), 20..160), seed in any::<u64>(),
     ) {
         let mut rng = Rng::new(seed);
-        let mut device = Device::new(settings(SEGMENT_BYTES));
-        let mut model = Model::default();
+        let mut device = LogDevice::new(settings(SEGMENT_BYTES));
+        let mut model = LogModel::default();
         for some in ops.chunks(12) {
             run(some, &mut device, &mut model, &mut rng);
             device.seal(device.log.end());
@@ -136,8 +136,8 @@ proptest! {
         ops in prop::collection::vec(any_op(), 40..160), seed in any::<u64>(),
     ) {
         let mut rng = Rng::new(seed);
-        let mut device = Device::new(settings(SEGMENT_BYTES));
-        let mut model = Model::default();
+        let mut device = LogDevice::new(settings(SEGMENT_BYTES));
+        let mut model = LogModel::default();
         for some in ops.chunks(10) {
             run(some, &mut device, &mut model, &mut rng);
             device.seal(device.log.end());
@@ -158,8 +158,8 @@ proptest! {
                     2 => bytes[at..].fill(0),
                     3 => drop(files.index_runs.remove(&key)),
                     4 => {
-                        let mut other = Device::new(frieze_multilog::LogSettings { seed: 7, ..settings(SEGMENT_BYTES) });
-                        run(&ops, &mut other, &mut Model::default(), &mut rng);
+                        let mut other = LogDevice::new(frieze_multilog::LogSettings { seed: 7, ..settings(SEGMENT_BYTES) });
+                        run(&ops, &mut other, &mut LogModel::default(), &mut rng);
                         other.seal(other.log.end());
                         other.make_index_run(3, b"of another");
                         files.index_runs.append(&mut other.files.index_runs);
@@ -187,8 +187,8 @@ proptest! {
 }
 
 /// `count` records of 700 bytes in turn to files 1..=4, all but the last few sealed.
-fn device_with(count: u64) -> Device {
-    let mut device = Device::new(settings(32 << 10));
+fn device_with(count: u64) -> LogDevice {
+    let mut device = LogDevice::new(settings(32 << 10));
     (1..=count).for_each(|stamp| {
         let mut meta = write_of(1 + stamp % 4, 0, stamp, (stamp as u32 % 64) * 700, 700);
         meta.user_time = Some(UserTime(stamp as i64));
@@ -262,7 +262,7 @@ fn memory_of_what_is_shelved_is_given_back_and_buried_records_keep_theirs() {
 
 #[test]
 fn a_file_asked_for_again_survives_a_scan_of_others() {
-    let mut device = Device::new(settings(32 << 10));
+    let mut device = LogDevice::new(settings(32 << 10));
     for stamp in 1..=4000u64 {
         device.write(&[with_payload(write_of(1 + stamp % 400, 0, stamp, 0, 200))]);
     }
@@ -316,8 +316,8 @@ fn a_merge_of_a_damaged_shelf_names_it() {
 }
 
 /// Records enough for two full segments.
-fn device_to_be_shelved(records: u64) -> Device {
-    let mut device = Device::new(settings(4096));
+fn device_to_be_shelved(records: u64) -> LogDevice {
+    let mut device = LogDevice::new(settings(4096));
     for stamp in 1..=records {
         let meta = RecordMeta { user_time: Some(UserTime(-5)), ..write_of(stamp % 3 + 1, 2, stamp * 1000, 700, 300) };
         device.write(&[with_payload(meta)]);

@@ -19,14 +19,14 @@ pub(crate) fn settings(segment_bytes: u64) -> LogSettings {
 
 /// The files of a device.
 #[derive(Clone, Default)]
-pub(crate) struct Files {
+pub(crate) struct LogFiles {
     pub(crate) bytes: BTreeMap<SegmentKey, Vec<u8>>,
     pub(crate) keys: BTreeMap<SegmentId, SegmentKey>,
     pub(crate) index_runs: BTreeMap<IndexRunKey, Vec<u8>>,
     pub(crate) discarded: Vec<DiscardedRecords>,
 }
 
-impl Files {
+impl LogFiles {
     pub(crate) fn of(&mut self, segment: SegmentId) -> &mut Vec<u8> {
         self.bytes.get_mut(&self.keys[&segment]).expect("the file of a segment")
     }
@@ -55,13 +55,13 @@ fn read_from(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
     len
 }
 
-impl IndexRunSource for Files {
+impl IndexRunSource for LogFiles {
     fn read(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         Ok(read_from(&self.index_runs[&key], offset, into))
     }
 }
 
-impl LogSource for Files {
+impl LogSource for LogFiles {
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
         Ok(self.bytes.iter().map(|(key, bytes)| (*key, bytes.len() as u64)).collect())
     }
@@ -84,16 +84,16 @@ impl LogSource for Files {
 }
 
 /// A log and its files.
-pub(crate) struct Device {
+pub(crate) struct LogDevice {
     pub(crate) log: MultiLog,
-    pub(crate) files: Files,
+    pub(crate) files: LogFiles,
     /// Files that may be used again, with whatever they hold.
     pub(crate) free: Vec<SegmentKey>,
 }
 
-impl Device {
-    pub(crate) fn new(settings: LogSettings) -> Device {
-        Device { log: MultiLog::new(settings), files: Files::default(), free: Vec::new() }
+impl LogDevice {
+    pub(crate) fn new(settings: LogSettings) -> LogDevice {
+        LogDevice { log: MultiLog::new(settings), files: LogFiles::default(), free: Vec::new() }
     }
 
     /// Writes a group up to, but without, its publication; returns where its records went.
@@ -209,7 +209,7 @@ impl Device {
     }
 
     /// The same device after a stop, and what recovery said.
-    pub(crate) fn restarted(&self) -> (Device, RecoveryReport, Vec<RecordMeta>) {
+    pub(crate) fn restarted(&self) -> (LogDevice, RecoveryReport, Vec<RecordMeta>) {
         recover(self.files.clone(), self.log.settings().clone())
     }
 
@@ -250,14 +250,14 @@ impl Device {
 }
 
 /// A device recovered from files.
-pub(crate) fn recover(mut files: Files, settings: LogSettings) -> (Device, RecoveryReport, Vec<RecordMeta>) {
+pub(crate) fn recover(mut files: LogFiles, settings: LogSettings) -> (LogDevice, RecoveryReport, Vec<RecordMeta>) {
     let mut seen = Vec::new();
     let (log, report) =
         MultiLog::recover(settings, &mut files, &mut |meta| seen.push(meta.clone())).expect("readable files");
     files.keys = report.files.clone();
     assert_eq!((report.records - report.run_records) as usize, seen.len());
     let free = report.free.clone();
-    (Device { log, files, free }, report, seen)
+    (LogDevice { log, files, free }, report, seen)
 }
 
 /// A write of one session, alone in its group; fields that matter are set by the test.

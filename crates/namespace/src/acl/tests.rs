@@ -6,7 +6,7 @@ use frieze_wire::txn::Caller;
 use proptest::prelude::*;
 
 use super::*;
-use crate::inode::{Layout, allows};
+use crate::inode::{FileLayout, allows};
 
 /// Who an entry of a list is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ fn inode(acl: &Acl, (uid, gid): (u32, u32)) -> Inode {
         size: 0,
         size_as_of: Hlc(1),
         parent: InodeId::ROOT,
-        layout: Arc::new(Layout { chunk_bytes: 4096, chain_count: 1, plugin: String::new() }),
+        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: String::new() }),
         links: 1,
         uid,
         gid,

@@ -6,8 +6,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn layout() -> Arc<Layout> {
-    Arc::new(Layout { chunk_bytes: 64 << 20, chain_count: 8, plugin: String::new() })
+fn layout() -> Arc<FileLayout> {
+    Arc::new(FileLayout { chunk_bytes: 64 << 20, chain_count: 8, plugin: String::new() })
 }
 
 fn fresh() -> Inode {
@@ -45,7 +45,7 @@ fn full() -> Inode {
         size: 1 << 40,
         size_as_of: Hlc(0x0065_c000_0000_0009),
         parent: InodeId(77),
-        layout: Arc::new(Layout { chunk_bytes: 4096, chain_count: 1, plugin: "json:/t".to_owned() }),
+        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: "json:/t".to_owned() }),
         links: 2,
         uid: u32::MAX,
         gid: 0,
@@ -115,11 +115,11 @@ fn what_has_any_field_that_few_inodes_have_is_not_empty() {
     assert!(acl.is_none() && !has_default_acl);
     drop(target);
     some.iter().for_each(|extra| assert!(!extra.is_empty() && *extra != none, "{extra:?}"));
-    let named = |plugin: &str| Layout { plugin: plugin.to_owned(), ..(*layout()).clone() };
+    let named = |plugin: &str| FileLayout { plugin: plugin.to_owned(), ..(*layout()).clone() };
     assert!(named("a").is(&named("a")) && named("").is(&named("")));
     assert!(!named("a").is(&named("b")) && !named("").is(&named("a")) && !named("a").is(&named("")));
-    assert!(!Layout { chain_count: 2, ..named("") }.is(&Layout { chain_count: 3, ..named("") }));
-    assert!(!Layout { chunk_bytes: 1, ..named("") }.is(&Layout { chunk_bytes: 2, ..named("") }));
+    assert!(!FileLayout { chain_count: 2, ..named("") }.is(&FileLayout { chain_count: 3, ..named("") }));
+    assert!(!FileLayout { chunk_bytes: 1, ..named("") }.is(&FileLayout { chunk_bytes: 2, ..named("") }));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use frieze_base::varint::{put, take};
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Change, is_timed};
+use frieze_namespace::{KeyVersion, is_timed};
 
 use super::Item;
 
@@ -23,7 +23,7 @@ pub(super) fn page_key(stamp: Hlc) -> Vec<u8> {
 }
 
 /// The pages of changes that come in order of stamp.
-pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<Item> {
+pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a KeyVersion>) -> Vec<Item> {
     let timed: Vec<(Hlc, &[u8])> =
         changes.filter(|change| is_timed(&change.key)).map(|change| (change.stamp, change.key.as_slice())).collect();
     pages_of(&timed)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::DroppedRecords;
-use frieze_namespace::{Inode, PATCHES_MAX, PatchSource, SNAPSHOTS_MAX, State, SubjectChange};
+use frieze_namespace::{Inode, PATCHES_MAX, PatchSource, SNAPSHOTS_MAX, SubjectChange, SubjectState};
 use frieze_wire::edit::{ActionKind, Share};
 use frieze_wire::message::FileKind;
 
@@ -97,7 +97,7 @@ impl Engine {
             }
         }
         for revision in change.into_iter().flat_map(|change| &change.revisions) {
-            let Some(State::Inode(inode)) = &revision.state else { continue };
+            let Some(SubjectState::Inode(inode)) = &revision.state else { continue };
             let (stamp, by_actor, uid) = (revision.stamp, actor.made(revision), revision.uid);
             let mut add = |kind| events.push(Event { stamp, by_actor, uid, kind });
             for patch in inode.patches().iter().filter(|patch| patch.at == stamp) {
