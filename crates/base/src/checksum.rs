@@ -77,15 +77,15 @@ impl Shift {
 
 /// A CRC32C taken piece by piece.
 #[derive(Debug)]
-pub struct Crc(Digest);
+pub struct Crc32c(Digest);
 
-impl Default for Crc {
+impl Default for Crc32c {
     fn default() -> Self {
-        Crc(Digest::new(CrcAlgorithm::Crc32Iscsi))
+        Crc32c(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 }
 
-impl Crc {
+impl Crc32c {
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn pieces_give_the_checksum_of_the_whole() {
-        let mut crc = Crc::default();
+        let mut crc = Crc32c::default();
         crc.update(b"1234");
         crc.update(b"56789");
         assert_eq!(crc.value(), crc32c(b"123456789"));

@@ -11,7 +11,7 @@ mod range;
 mod rng;
 pub mod varint;
 
-pub use checksum::{CRC32C_BEHIND, Crc, crc32c, crc32c_combine};
+pub use checksum::{CRC32C_BEHIND, Crc32c, crc32c, crc32c_combine};
 pub use error::{ErrorKind, Fault, Reason};
 pub use fast::{FastMap, FastSet, FixedHasher};
 pub use ids::{

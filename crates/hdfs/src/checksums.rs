@@ -4,7 +4,7 @@
 //! block as a whole, which a client combines with those of the others, so that it does not depend on how a file is cut into
 //! blocks. frieze keeps checksums of its own blocks: these are computed from the bytes.
 
-use frieze_base::{Crc, crc32c};
+use frieze_base::{Crc32c, crc32c};
 
 use crate::proto::{BlockChecksumOptions, OpBlockChecksumResponse, block_checksum, checksum};
 use crate::transfer::CHUNK_BYTES;
@@ -35,15 +35,15 @@ pub(crate) struct OfBlock {
     wanted: Wanted,
     md5: md5::Context,
     /// Of all bytes.
-    crc: Crc,
+    crc: Crc32c,
     /// Of the last span, which is not full yet, and how many bytes it has.
-    span: Crc,
+    span: Crc32c,
     span_len: usize,
 }
 
 impl OfBlock {
     pub(crate) fn new(wanted: Wanted) -> OfBlock {
-        OfBlock { wanted, md5: md5::Context::new(), crc: Crc::default(), span: Crc::default(), span_len: 0 }
+        OfBlock { wanted, md5: md5::Context::new(), crc: Crc32c::default(), span: Crc32c::default(), span_len: 0 }
     }
 
     /// Adds the next bytes.
@@ -97,7 +97,7 @@ impl OfBlock {
 
     fn end_span(&mut self) {
         self.md5.consume(self.span.value().to_be_bytes());
-        (self.span, self.span_len) = (Crc::default(), 0);
+        (self.span, self.span_len) = (Crc32c::default(), 0);
     }
 }
 

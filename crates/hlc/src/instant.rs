@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use crate::written::{Complaint, FORMS, Written, Zone, ZonePolicy, shortened};
+use crate::written::{Complaint, FORMS, InstantText, Zone, ZonePolicy, shortened};
 use crate::{Error, Hlc};
 
 /// An instant as it was asked for. [`Instant::resolve`] makes it exact; a server knows the snapshots and `last-whole`.
@@ -62,10 +62,10 @@ impl Instant {
             "last-whole" => return Ok(Instant::LastWhole),
             _ => {}
         }
-        match Written::read(text, zone)? {
-            Some(Written::Stamp(stamp)) => Ok(Instant::System(stamp)),
-            Some(Written::Ago { micros }) => Ok(Instant::Ago { micros }),
-            Some(Written::At { ns }) => {
+        match InstantText::read(text, zone)? {
+            Some(InstantText::Stamp(stamp)) => Ok(Instant::System(stamp)),
+            Some(InstantText::Ago { micros }) => Ok(Instant::Ago { micros }),
+            Some(InstantText::At { ns }) => {
                 if ns < 0 {
                     return Err(Complaint::new("it lies before 1970, when nothing was written", "write a later time"));
                 }

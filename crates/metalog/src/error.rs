@@ -13,10 +13,10 @@ pub enum Error {
     BatchTooLarge {
         /// Its length in bytes.
         len: u64,
-        /// [`crate::Settings::body_bytes_max`].
+        /// [`crate::MetalogSettings::body_bytes_max`].
         max: u64,
     },
-    /// A limit of [`crate::Settings`] is reached.
+    /// A limit of [`crate::MetalogSettings`] is reached.
     #[error("too many {what}: {max} at most; send again later")]
     Overloaded {
         /// What there are too many of.

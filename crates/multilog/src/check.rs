@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::{Crc, Fault, SegmentId, crc32c};
+use frieze_base::{Crc32c, Fault, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::discarded::{DiscardedRecords, is_discarded};
@@ -207,7 +207,7 @@ impl SegmentCheck<'_> {
         match trailer {
             Err(unread) => self.tell(DamageKind::Footer, trailer_at, TRAILER_BYTES as u64, unread),
             Ok(trailer) => {
-                let mut crc = Crc::default();
+                let mut crc = Crc32c::default();
                 let mut at = footer_at;
                 found = loop {
                     if at == trailer_at {

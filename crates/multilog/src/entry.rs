@@ -37,7 +37,7 @@
 //! in 65,535 times, and then the checksum.
 
 use frieze_base::varint::{ByteSink, put, put_difference, take, take_difference};
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc, InodeId, Seq, SessionId, crc32c};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc32c, InodeId, Seq, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
 
 use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -338,7 +338,7 @@ fn checksum(header: &SegmentHeader, meta: &RecordMeta, previous: Hlc, entry: &Fo
     bytes[..8].copy_from_slice(&header.id.0.to_le_bytes());
     bytes[8..16].copy_from_slice(&header.tag.to_le_bytes());
     bytes[16..].copy_from_slice(&in_full(meta, previous, header.id, header.block_bytes));
-    let mut crc = Crc::default();
+    let mut crc = Crc32c::default();
     crc.update(&bytes);
     crc.update(entry.bytes());
     crc.update(array);

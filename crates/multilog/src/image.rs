@@ -51,7 +51,7 @@
 mod key;
 mod set;
 
-use frieze_base::{ChunkId, Crc, InodeId, crc32c};
+use frieze_base::{ChunkId, Crc32c, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
 pub(crate) use key::Digest;
@@ -179,7 +179,7 @@ impl ImageFile {
     }
 
     fn checksum(&self, slot: u32, entry: &[u8]) -> u32 {
-        let mut crc = Crc::default();
+        let mut crc = Crc32c::default();
         crc.update(&self.file.to_le_bytes());
         crc.update(&slot.to_le_bytes());
         crc.update(&entry[..60]);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, MonoTime};
 use frieze_disk::{StateFile, TimeSource};
-use frieze_hlc::{Clock, Error, Health, Hlc, Reading};
+use frieze_hlc::{ClockHealth, ClockReading, Error, Hlc, HybridClock};
 use prost::Message;
 
 use crate::durability::Ticket;
@@ -44,28 +44,31 @@ impl Keeper {
 
 /// The clock that all parts of a server share.
 pub(crate) struct NodeClock {
-    clock: Mutex<Clock>,
+    clock: Mutex<HybridClock>,
     source: Arc<dyn TimeSource>,
     keeper: Arc<Keeper>,
 }
 
 impl NodeClock {
     /// The clock of a server over the machine's time.
-    pub(crate) fn new(clock: Clock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
+    pub(crate) fn new(clock: HybridClock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
         NodeClock { clock: Mutex::new(clock), source, keeper }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Clock> {
+    fn lock(&self) -> MutexGuard<'_, HybridClock> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One look at the machine's clocks.
-    pub(crate) fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> ClockReading {
         self.source.reading()
     }
 
     /// Runs `ask` on the clock, making the bound durable as often as it needs.
-    fn with_bound<T>(&self, mut ask: impl FnMut(&mut Clock, Reading) -> Result<T, Error>) -> Result<T, Fault> {
+    fn with_bound<T>(
+        &self,
+        mut ask: impl FnMut(&mut HybridClock, ClockReading) -> Result<T, Error>,
+    ) -> Result<T, Fault> {
         let mut clock = self.lock();
         loop {
             match ask(&mut clock, self.source.reading()) {
@@ -136,7 +139,7 @@ impl NodeClock {
     }
 
     /// Whether the clock is trusted, and how exact it is.
-    pub(crate) fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> ClockHealth {
         self.lock().health(self.source.reading())
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
 use frieze_net::{PrivateFile, PrivateFileError};
-use frieze_tier::{Shares, TooLittle, Wishes};
+use frieze_tier::{MemoryDemand, Shares, TooLittle};
 use serde::{Deserialize, Serialize};
 
 /// A key that proves a caller where the kernel cannot.
@@ -304,7 +304,7 @@ impl Settings {
     /// `InvalidArgument` if it is not enough, with the least that would do.
     pub fn memory(&self, machine_bytes: u64) -> Result<Shares, Fault> {
         let wish = |bytes: u64| (bytes > 0).then_some(bytes);
-        let wishes = Wishes {
+        let wishes = MemoryDemand {
             total: wish(self.memory_bytes_max),
             machine: machine_bytes,
             index: wish(self.index_bytes_max),

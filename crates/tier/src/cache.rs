@@ -23,7 +23,7 @@ use frieze_base::FastMap;
 
 /// What a cache holds has a weight, in bytes.
 pub trait Weigh: Sized {
-    /// Bytes that it takes now. May change only while the cache is told ([`Cache::touch`]).
+    /// Bytes that it takes now. May change only while the cache is told ([`CachePolicy::touch`]).
     fn weight(&self) -> u64;
 
     /// Takes out what only scans have asked for, so that the rest can stay without it; `None` if that is nothing. Things that
@@ -44,20 +44,20 @@ pub enum Heat {
 
 /// Keys of what is in memory, and what leaves next. The things themselves are kept by whoever asks.
 #[derive(Clone, Debug)]
-pub struct Cache<K, V> {
+pub struct CachePolicy<K, V> {
     bytes_max: u64,
-    entries: FastMap<K, Entry<V>>,
+    entries: FastMap<K, CacheEntry<V>>,
     /// Oldest first. A ticket that is not that of the entry any more is one of something that has left.
-    small: Queue<K>,
-    main: Queue<K>,
+    small: CacheQueue<K>,
+    main: CacheQueue<K>,
     ghosts: FastMap<K, Ghost>,
-    ghost: Queue<K>,
+    ghost: CacheQueue<K>,
     next_ticket: u64,
     stats: CacheStats,
 }
 
 #[derive(Clone, Debug)]
-struct Entry<V> {
+struct CacheEntry<V> {
     value: V,
     weight: u64,
     ticket: u64,
@@ -72,7 +72,7 @@ struct Ghost {
 }
 
 #[derive(Clone, Debug)]
-struct Queue<K> {
+struct CacheQueue<K> {
     keys: VecDeque<(K, u64)>,
     /// Weights of what is in it.
     bytes: u64,
@@ -97,16 +97,16 @@ pub struct CacheStats {
     pub promoted: u64,
 }
 
-impl<K: Copy + Eq + Hash, V: Default + Weigh> Cache<K, V> {
+impl<K: Copy + Eq + Hash, V: Default + Weigh> CachePolicy<K, V> {
     /// An empty cache with room for `bytes_max` bytes.
-    pub fn new(bytes_max: u64) -> Cache<K, V> {
-        Cache {
+    pub fn new(bytes_max: u64) -> CachePolicy<K, V> {
+        CachePolicy {
             bytes_max,
             entries: FastMap::default(),
-            small: Queue::default(),
-            main: Queue::default(),
+            small: CacheQueue::default(),
+            main: CacheQueue::default(),
             ghosts: FastMap::default(),
-            ghost: Queue::default(),
+            ghost: CacheQueue::default(),
             next_ticket: 0,
             stats: CacheStats::default(),
         }
@@ -188,7 +188,7 @@ impl<K: Copy + Eq + Hash, V: Default + Weigh> Cache<K, V> {
         }
         let is_main = ghost.is_some() && heat == Heat::Wanted;
         let ticket = self.ticket();
-        self.entries.insert(key, Entry { value, weight, ticket, frequency: 0, is_main });
+        self.entries.insert(key, CacheEntry { value, weight, ticket, frequency: 0, is_main });
         let queue = if is_main { &mut self.main } else { &mut self.small };
         queue.push(key, ticket, weight);
         self.stats.admitted += 1;
@@ -276,13 +276,13 @@ impl<K: Copy + Eq + Hash, V: Default + Weigh> Cache<K, V> {
     }
 }
 
-impl<K> Default for Queue<K> {
-    fn default() -> Queue<K> {
-        Queue { keys: VecDeque::new(), bytes: 0, count: 0 }
+impl<K> Default for CacheQueue<K> {
+    fn default() -> CacheQueue<K> {
+        CacheQueue { keys: VecDeque::new(), bytes: 0, count: 0 }
     }
 }
 
-impl<K> Queue<K> {
+impl<K> CacheQueue<K> {
     fn push(&mut self, key: K, ticket: u64, weight: u64) {
         self.keys.push_back((key, ticket));
         self.bytes += weight;

@@ -5,17 +5,17 @@
 //! Leaves to others: where bytes are kept and how they get there (`node`, `disk`).
 //!
 //! # The parts
-//! - [`Window`]: the youngest bytes of a log stay, first in, first out, up to a number of bytes.
-//! - [`Cache`]: which parts of everything older stay. One pass over all of history does not push out what is in use.
+//! - [`RecentWindow`]: the youngest bytes of a log stay, first in, first out, up to a number of bytes.
+//! - [`CachePolicy`]: which parts of everything older stay. One pass over all of history does not push out what is in use.
 //! - [`Readers`]: who reads on and on, and how far ahead of him to read.
-//! - [`Wishes::divide`]: one number of bytes for all of a server's memory, divided among those who use it.
+//! - [`MemoryDemand::divide`]: one number of bytes for all of a server's memory, divided among those who use it.
 
 mod budget;
 mod cache;
 mod readers;
 mod window;
 
-pub use budget::{Shares, TooLittle, Wishes};
-pub use cache::{Cache, CacheStats, Heat, Weigh};
+pub use budget::{MemoryDemand, Shares, TooLittle};
+pub use cache::{CachePolicy, CacheStats, Heat, Weigh};
 pub use readers::{Habit, Readers};
-pub use window::Window;
+pub use window::RecentWindow;

@@ -11,7 +11,7 @@ use frieze_base::ByteRange;
 /// Who reads, and the last runs of each. Whoever has not read for longest is forgotten.
 #[derive(Clone, Debug)]
 pub struct Readers<K> {
-    readers: BTreeMap<K, Reader>,
+    readers: BTreeMap<K, ReaderState>,
     /// Oldest first; a ticket that is not that of the reader any more is from before he read again.
     order: VecDeque<(K, u64)>,
     readers_max: usize,
@@ -20,15 +20,15 @@ pub struct Readers<K> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Reader {
+struct ReaderState {
     ticket: u64,
     /// Oldest first.
-    runs: Vec<Run>,
+    runs: Vec<ReadRun>,
 }
 
 /// Reads that continue each other.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct ReadRun {
     start: u64,
     end: u64,
     reads: u32,
@@ -93,12 +93,12 @@ impl<K: Copy + Ord> Readers<K> {
     }
 }
 
-impl Reader {
+impl ReaderState {
     fn observe(&mut self, range: ByteRange, ahead_bytes_max: u64) -> Habit {
         let (start, end) = (range.start(), range.end());
         let mut run = match self.runs.iter().rposition(|run| run.end == start) {
             Some(at) => self.runs.remove(at),
-            None => Run { start, end, reads: 0, ahead_end: end, window: 0 },
+            None => ReadRun { start, end, reads: 0, ahead_end: end, window: 0 },
         };
         run.reads = run.reads.saturating_add(1);
         run.end = end;

@@ -1,6 +1,6 @@
 //! The metalog with several members: a Raft log on the same segments.
 //!
-//! A [`Member`] decides what the Raft library ([`raft`], by TiKV) decides, and what that leaves open: what is on disk and
+//! A [`RaftMember`] decides what the Raft library ([`raft`], by TiKV) decides, and what that leaves open: what is on disk and
 //! when it may be spoken of, when an election begins, which message is too wrong to be looked at, when a new member may count.
 //! It does no I/O: [`MemberInput`]s go in, [`MemberEffect`]s come out.
 //!
@@ -44,12 +44,12 @@ mod survivor;
 #[cfg(test)]
 mod tests;
 
-pub use member::Member;
+pub use member::RaftMember;
 pub use message::{
-    Change, Effect as MemberEffect, EntryKind, Input as MemberInput, Members, PeerEntry, PeerKind, PeerMessage, Role,
+    EntryKind, MemberChange, MemberEffect, MemberInput, Members, PeerEntry, PeerKind, PeerMessage, RaftRole,
     SnapshotMeta,
 };
 pub use record::RECORD_VERSION;
 pub use recover::{MemberFrom, MemberRecovered};
 pub use settings::MemberSettings;
-pub use survivor::{Alone, Survivor};
+pub use survivor::{SoleMember, Survivor};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
-use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
+use frieze_hlc::{ClockSettings, Hlc, HybridClock, format_instant};
 use frieze_metalog::DataEnd;
 use frieze_multilog::RecoveredItem;
 use frieze_wire::txn::{self, Caller, Op, Transaction};
@@ -335,7 +335,8 @@ impl Recovery<'_> {
         let offset_us = self.settings.max_clock_offset.as_micros() as u64;
         let clock_settings =
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
-        let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
+        let clock =
+            Arc::new(NodeClock::new(HybridClock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
         let device = Arc::new(recovered.device);
         let host = MetaHost {
             clock: clock.clone(),
@@ -346,7 +347,9 @@ impl Recovery<'_> {
             seed: self.seed,
             lease: self.settings.lease,
             // Where there is little room for the one log there is little for the other.
-            segment_bytes: frieze_metalog::Settings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
+            segment_bytes: frieze_metalog::MetalogSettings::default()
+                .segment_bytes
+                .min(self.log_settings.segment_bytes / 4),
         };
         let (meta, cuts) = MetaPlane::recover(
             host,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_metalog::Entry;
+use frieze_metalog::LogEntry;
 use frieze_namespace::{CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
@@ -120,7 +120,7 @@ impl State {
     ///
     /// # Errors
     /// `Corrupt` if it cannot be decoded.
-    pub(super) fn follow(&self, entry: &Entry) -> Result<(), Fault> {
+    pub(super) fn follow(&self, entry: &LogEntry) -> Result<(), Fault> {
         let batch = decode(entry)?;
         self.run((entry.index, entry.stamp), &batch, std::iter::repeat::<&dyn ReadSet>(&NoReadSet));
         Ok(())
@@ -279,7 +279,7 @@ fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) 
     failed.map_or(Ok(apart), Err)
 }
 
-fn decode(entry: &Entry) -> Result<Batch, Fault> {
+fn decode(entry: &LogEntry) -> Result<Batch, Fault> {
     Batch::decode(entry.body.as_slice()).map_err(|error| {
         Fault::new(
             Reason::Corrupt,
