@@ -1,12 +1,12 @@
 //! Integers in as few bytes as they need: seven bits a byte, low bits first.
 
 /// Where bytes are appended.
-pub trait ByteSink {
+pub trait VarintSink {
     /// Appends a byte.
     fn push(&mut self, byte: u8);
 }
 
-impl ByteSink for Vec<u8> {
+impl VarintSink for Vec<u8> {
     #[inline]
     fn push(&mut self, byte: u8) {
         Vec::push(self, byte);
@@ -15,7 +15,7 @@ impl ByteSink for Vec<u8> {
 
 /// Appends an integer.
 #[inline]
-pub fn put(bytes: &mut impl ByteSink, value: u64) {
+pub fn put(bytes: &mut impl VarintSink, value: u64) {
     let mut rest = value;
     while rest >= 0x80 {
         bytes.push(rest as u8 | 0x80);
@@ -26,7 +26,7 @@ pub fn put(bytes: &mut impl ByteSink, value: u64) {
 
 /// Appends how far `value` is from `last`: small differences of either sign take few bytes.
 #[inline]
-pub fn put_difference(bytes: &mut impl ByteSink, last: u64, value: u64) {
+pub fn put_difference(bytes: &mut impl VarintSink, last: u64, value: u64) {
     let difference = value.wrapping_sub(last) as i64;
     put(bytes, (difference << 1 ^ difference >> 63) as u64);
 }

@@ -97,7 +97,7 @@ pub struct ClockHealth {
 
 /// The hybrid logical clock of one server. The driver keeps it behind one lock: the serialisation point of stamps.
 #[derive(Clone, Debug)]
-pub struct HybridClock {
+pub struct HlcClock {
     settings: ClockSettings,
     newest: Hlc,
     closed: Hlc,
@@ -122,11 +122,11 @@ struct Jump {
     seen: Anchor,
 }
 
-impl HybridClock {
+impl HlcClock {
     /// The clock of a server whose stamps so far all lie at or below `bound`, the bound read back from stable storage
     /// (or [`Hlc::ZERO`] for a new one). Every stamp lies above it.
-    pub fn new(settings: ClockSettings, bound: Hlc) -> HybridClock {
-        HybridClock { settings, newest: bound, closed: bound, bound, anchor: None, jump: None, started: None }
+    pub fn new(settings: ClockSettings, bound: Hlc) -> HlcClock {
+        HlcClock { settings, newest: bound, closed: bound, bound, anchor: None, jump: None, started: None }
     }
 
     /// A fresh stamp, greater than everything seen. Take it once, at the serialisation point.
@@ -140,7 +140,7 @@ impl HybridClock {
     /// The first of `count` consecutive stamps, all greater than everything seen.
     ///
     /// # Errors
-    /// As [`HybridClock::tick`].
+    /// As [`HlcClock::tick`].
     ///
     /// # Panics
     /// If `count` is 0.
@@ -175,10 +175,10 @@ impl HybridClock {
         Ok(())
     }
 
-    /// As [`HybridClock::observe`], of a stamp that must lie within the bound before anything is done with it.
+    /// As [`HlcClock::observe`], of a stamp that must lie within the bound before anything is done with it.
     ///
     /// # Errors
-    /// As [`HybridClock::observe`]. `BoundNeeded`: make that bound durable, report it, adopt again.
+    /// As [`HlcClock::observe`]. `BoundNeeded`: make that bound durable, report it, adopt again.
     pub fn adopt(&mut self, reading: ClockReading, remote: Hlc) -> Result<(), Error> {
         self.observe(reading, remote)?;
         self.within_bound(remote)
@@ -239,7 +239,7 @@ impl HybridClock {
         self.jump = Some(Jump { since: jump.since, seen });
     }
 
-    /// The bound that [`Error::BoundNeeded`] or [`HybridClock::wants_bound`] asked for is on stable storage.
+    /// The bound that [`Error::BoundNeeded`] or [`HlcClock::wants_bound`] asked for is on stable storage.
     pub fn bound_persisted(&mut self, bound: Hlc) {
         self.bound = self.bound.max(bound);
     }

@@ -13,7 +13,7 @@ pub enum Error {
     #[error("the server's clock is not trusted, so it serves reads only: {0}")]
     Fenced(Fence),
     /// The stamp would lie above the persisted bound. The driver makes this bound durable, reports it with
-    /// [`crate::HybridClock::bound_persisted`] and asks again; the caller of the server never sees this error.
+    /// [`crate::HlcClock::bound_persisted`] and asks again; the caller of the server never sees this error.
     #[error("the clock's bound must be made durable up to {0} first")]
     BoundNeeded(Hlc),
     /// A remote stamp lies too far ahead to be believed; it was not adopted.

@@ -14,7 +14,7 @@ mod stamp;
 mod user_time;
 mod written;
 
-pub use clock::{ClockHealth, ClockReading, ClockSettings, HybridClock, UnknownError};
+pub use clock::{ClockHealth, ClockReading, ClockSettings, HlcClock, UnknownError};
 pub use decimal::{TooLarge, decimal_ns};
 pub use error::Error;
 pub use fence::Fence;

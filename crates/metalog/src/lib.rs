@@ -40,7 +40,7 @@ mod tests;
 pub use error::Error;
 pub use format::{ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, JournalHeader, SEGMENT_HEADER_BYTES};
 pub use log::Metalog;
-pub use message::{DataEnd, LogEntry, MetalogEffect, MetalogInput, NewJournalSegment};
+pub use message::{DataEnd, JournalSegment, LogEntry, MetalogEffect, MetalogInput};
 pub use raft::{
     EntryKind, MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members,
     PeerEntry, PeerKind, PeerMessage, RECORD_VERSION, RaftMember, RaftRole, SnapshotMeta, SoleMember, Survivor,

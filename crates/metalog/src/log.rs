@@ -7,7 +7,7 @@ use frieze_hlc::Hlc;
 
 use crate::error::Error;
 use crate::format::{self, EntryHeader, JournalHeader, SEGMENT_HEADER_BYTES};
-use crate::message::{DataEnd, MetalogEffect, MetalogInput, NewJournalSegment};
+use crate::message::{DataEnd, JournalSegment, MetalogEffect, MetalogInput};
 use crate::settings::MetalogSettings;
 
 /// The metalog with its one member, which is leader and majority at once.
@@ -253,7 +253,7 @@ impl Metalog {
     }
 
     /// Begins a segment whose first entry is `first` and takes `size` bytes.
-    fn roll(&mut self, first: LogIndex, size: usize) -> NewJournalSegment {
+    fn roll(&mut self, first: LogIndex, size: usize) -> JournalSegment {
         let need = (SEGMENT_HEADER_BYTES + size) as u64;
         let fitting = self.spare.iter().position(|spare| spare.bytes >= need);
         let recycled = fitting.and_then(|place| self.spare.remove(place));
@@ -273,7 +273,7 @@ impl Metalog {
         let offset = SEGMENT_HEADER_BYTES as u64;
         self.tail = Some(LogTail { segment, bytes, offset, link: format::link_of(&header) });
         self.held.push_back(NeededSegment { segment, bytes, first });
-        NewJournalSegment { segment, recycle: recycled.map(|spare| spare.segment), bytes, header: header.to_vec() }
+        JournalSegment { segment, recycle: recycled.map(|spare| spare.segment), bytes, header: header.to_vec() }
     }
 
     /// Takes back entry `index` and all after it. The next one takes its place: links keep what these may have left in

@@ -88,7 +88,7 @@ pub enum MetalogInput {
 
 /// A file that the log begins to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewJournalSegment {
+pub struct JournalSegment {
     /// Its id, which names the file.
     pub segment: SegmentId,
     /// The file to rename to it; `None`: create and preallocate one.
@@ -110,7 +110,7 @@ pub enum MetalogEffect {
         /// Its stamp.
         stamp: Hlc,
         /// The segment to make first.
-        roll: Option<NewJournalSegment>,
+        roll: Option<JournalSegment>,
         /// The segment.
         segment: SegmentId,
         /// Bytes from its start.

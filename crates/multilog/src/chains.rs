@@ -15,14 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainId, InodeId, SegmentId};
 
-use crate::discarded::{DiscardedRecords, is_discarded, sorted};
+use crate::discarded::{Discards, is_discarded, sorted};
 use crate::entry::FooterEntries;
 use crate::header::LogPosition;
 use crate::log::MultiLog;
 use crate::numbers::{ChainNumbers, note};
 use crate::plan::StoredSpan;
 use crate::record::{RecordKind, RecordMeta};
-use crate::segment::{Segment, SegmentState};
+use crate::segment::{LogSegment, SegmentState};
 
 /// A record as its chain knows it, and where its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct NumberedRecord {
 impl MultiLog {
     /// Takes chains out of the log whole: from now on every record of them that is in it counts as discarded, as `discarded` says,
     /// which is all that ever was. What of them is in memory goes by [`MultiLog::take_out`], before a record of them comes again.
-    pub fn begin_take_out(&mut self, chains: &BTreeSet<ChainId>, discarded: Vec<DiscardedRecords>) {
+    pub fn begin_take_out(&mut self, chains: &BTreeSet<ChainId>, discarded: Vec<Discards>) {
         self.discarded = sorted(discarded);
         self.discards = self.discards.wrapping_add(1);
         for segment in &mut self.segments {
@@ -75,7 +75,11 @@ impl MultiLog {
     }
 
     /// A segment and what it lists: `footer`, its last one, if it is sealed. `None` if that is not what these bytes are.
-    fn entries_of<'a>(&'a self, id: SegmentId, footer: Option<&'a [u8]>) -> Option<(&'a Segment, FooterEntries<'a>)> {
+    fn entries_of<'a>(
+        &'a self,
+        id: SegmentId,
+        footer: Option<&'a [u8]>,
+    ) -> Option<(&'a LogSegment, FooterEntries<'a>)> {
         let at = self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?;
         let segment = &self.segments[at];
         let entries = match footer {

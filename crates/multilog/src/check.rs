@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use frieze_base::{Crc32c, Fault, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::discarded::{DiscardedRecords, is_discarded};
+use crate::discarded::{Discards, is_discarded};
 use crate::entry::{
     self, ENTRY_BYTES_MAX, FooterEntries, FooterRecord, HeadRead, RECORD_HEAD_BYTES_MAX, ReadHead, RecordCursor,
 };
 use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::MultiLog;
 use crate::record::RecordMeta;
-use crate::segment::{Segment, SegmentState};
+use crate::segment::{LogSegment, SegmentState};
 use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// What the log says that a segment holds.
@@ -35,7 +35,7 @@ pub struct SegmentContent {
     /// Those, where no footer has them yet.
     entries: Option<Vec<u8>>,
     /// Records whose place has no meaning.
-    discarded: Vec<DiscardedRecords>,
+    discarded: Vec<Discards>,
 }
 
 /// The bytes of the segment that is checked.
@@ -166,7 +166,7 @@ impl MultiLog {
     pub fn content(&self, id: SegmentId) -> Option<SegmentContent> {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
         let entries = (segment.state != SegmentState::Closed).then(|| segment.entries.clone());
-        let Segment { header, end, records, entries_bytes, .. } = *segment;
+        let LogSegment { header, end, records, entries_bytes, .. } = *segment;
         Some(SegmentContent { header, end, records, entries_bytes, entries, discarded: self.discarded.clone() })
     }
 }

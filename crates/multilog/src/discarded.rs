@@ -7,7 +7,7 @@ use crate::record::RecordMeta;
 
 /// Records of a chain that are not the chain's: it took another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiscardedRecords {
+pub struct Discards {
     /// The chain.
     pub chain: ChainId,
     /// Number of the last record that stays.
@@ -17,25 +17,25 @@ pub struct DiscardedRecords {
     pub before: LogPosition,
 }
 
-impl DiscardedRecords {
+impl Discards {
     fn holds(&self, meta: &RecordMeta, at: LogPosition) -> bool {
         meta.chain == self.chain && meta.n > self.after && at < self.before
     }
 }
 
 /// True if a record that begins at `at` was discarded. What was discarded is sorted by chain.
-pub(crate) fn is_discarded(discarded: &[DiscardedRecords], meta: &RecordMeta, at: LogPosition) -> bool {
+pub(crate) fn is_discarded(discarded: &[Discards], meta: &RecordMeta, at: LogPosition) -> bool {
     of_chain(discarded, meta.chain).any(|one| one.holds(meta, at))
 }
 
 /// What was discarded of a chain.
-pub(crate) fn of_chain(discarded: &[DiscardedRecords], chain: ChainId) -> impl Iterator<Item = &DiscardedRecords> {
+pub(crate) fn of_chain(discarded: &[Discards], chain: ChainId) -> impl Iterator<Item = &Discards> {
     let from = discarded.partition_point(|one| one.chain < chain);
     discarded[from..].iter().take_while(move |one| one.chain == chain)
 }
 
 /// Sorted by chain, as [`is_discarded`] needs it.
-pub(crate) fn sorted(mut discarded: Vec<DiscardedRecords>) -> Vec<DiscardedRecords> {
+pub(crate) fn sorted(mut discarded: Vec<Discards>) -> Vec<Discards> {
     discarded.sort_by_key(|one| one.chain);
     discarded
 }

@@ -36,7 +36,7 @@
 //! the meaning. Why the mark: it tells the torn beginning of a record from bytes of an earlier use of the file, which fail it but once
 //! in 65,535 times, and then the checksum.
 
-use frieze_base::varint::{ByteSink, put, put_difference, take, take_difference};
+use frieze_base::varint::{VarintSink, put, put_difference, take, take_difference};
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc32c, InodeId, Seq, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
 
@@ -62,7 +62,7 @@ impl std::fmt::Debug for FooterEntry {
     }
 }
 
-impl ByteSink for FooterEntry {
+impl VarintSink for FooterEntry {
     fn push(&mut self, byte: u8) {
         self.bytes[usize::from(self.len)] = byte;
         self.len += 1;

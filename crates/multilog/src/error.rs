@@ -2,7 +2,7 @@
 
 use frieze_base::{ErrorKind, Fault, Reason, SegmentId};
 
-use crate::index_run::IndexRunKey;
+use crate::index_run::RunKey;
 
 /// The log could not be recovered. Damage to single records or segments is no error: it is in the report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum Error {
     )]
     IndexRunVersion {
         /// Its name.
-        run: IndexRunKey,
+        run: RunKey,
         /// The version that this code reads and writes.
         expected: u8,
         /// The version in the head.
@@ -40,7 +40,7 @@ pub enum Error {
     #[error("the index of segments {run} is damaged")]
     DamagedIndexRun {
         /// Its name.
-        run: IndexRunKey,
+        run: RunKey,
     },
     /// Two files claim to be the same segment.
     #[error("files {first} and {second} both hold segment {segment}: one is a copy that does not belong here")]

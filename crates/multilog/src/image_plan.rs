@@ -4,15 +4,15 @@ use frieze_base::{ByteRange, ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
 use crate::image::{ImageDigest, ImageKey, Images};
-use crate::index::{FragmentedPage, ImageScan, ImageScanCursor, ImageUse, PAGE_BYTES};
+use crate::index::{FragmentedPage, ImageScan, ImageUse, PAGE_BYTES, ScanCursor};
 use crate::log::MultiLog;
-use crate::plan::{PlanPiece, Planner};
+use crate::plan::{Piece, Planner};
 
 /// What an image to be made consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedImage {
     /// The page: nothing of it from buried records.
-    pub pieces: Vec<PlanPiece>,
+    pub pieces: Vec<Piece>,
     /// Where the first of them begins in the chunk, in bytes.
     pub start: u64,
     /// Tells later whether it is what the index says.
@@ -28,7 +28,7 @@ impl MultiLog {
         chunk: ChunkId,
         range: ByteRange,
         (at, after): (Hlc, Hlc),
-        out: &mut Vec<PlanPiece>,
+        out: &mut Vec<Piece>,
         fragmented: &mut Vec<FragmentedPage>,
     ) {
         self.plan_through(chunk, range, (at, after), ImageUse { images, chunk, fragmented: Some(fragmented) }, out);
@@ -40,7 +40,7 @@ impl MultiLog {
         range: ByteRange,
         (at, after): (Hlc, Hlc),
         mut image_use: ImageUse<'_>,
-        out: &mut Vec<PlanPiece>,
+        out: &mut Vec<Piece>,
     ) {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
         let mut planner = Planner::new(&self.segments, range.start(), out);
@@ -72,7 +72,7 @@ impl MultiLog {
         images: &Images,
         inode: InodeId,
         interval: (Hlc, Hlc),
-        cursor: ImageScanCursor,
+        cursor: ScanCursor,
         make: bool,
     ) -> ImageScan {
         let file = self.file(inode);

@@ -25,11 +25,11 @@ mod key;
 mod merge;
 mod piece;
 
-pub use build::IndexRunBuilder;
+pub use build::RunBuilder;
 pub use fetch::IndexFetch;
 pub use format::{ChainTip, IndexRun};
 pub(crate) use format::{RunContents, SegmentFacts};
-pub use io::{IndexRunSink, IndexRunSource};
-pub use key::IndexRunKey;
+pub use io::{RunSink, RunSource};
+pub use key::RunKey;
 pub(crate) use merge::read_contents;
-pub use merge::{IndexRunMerge, check_index_run};
+pub use merge::{RunMerge, check_index_run};

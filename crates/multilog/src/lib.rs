@@ -44,19 +44,18 @@ mod trailer;
 pub use chains::NumberedRecord;
 pub use check::{CheckStop, CheckedSegment, Damage, DamageKind, SegmentBytes, SegmentContent};
 pub use dead::{DeadRecord, DroppedRecords, SealedSegment};
-pub use discarded::DiscardedRecords;
+pub use discarded::Discards;
 pub use entry::RECORD_MARK_BYTES;
 pub use error::Error;
 pub use header::{FORMAT_VERSION, LogPosition, SEGMENT_HEADER_BYTES};
 pub use image::{ImageDigest, ImageKey, ImagePlace, Images};
 pub use image_plan::PlannedImage;
-pub use index::{CompactIndex, FragmentedPage, ImageScan, ImageScanCursor, UserCut, WriteReach};
+pub use index::{CompactIndex, FragmentedPage, ImageScan, ScanCursor, Tail, UserCut};
 pub use index_run::{
-    ChainTip, IndexFetch, IndexRun, IndexRunBuilder, IndexRunKey, IndexRunMerge, IndexRunSink, IndexRunSource,
-    check_index_run,
+    ChainTip, IndexFetch, IndexRun, RunBuilder, RunKey, RunMerge, RunSink, RunSource, check_index_run,
 };
 pub use log::{ChainState, LogSettings, LogStats, MultiLog};
-pub use plan::{ExternalSpan, ImageSpan, PieceSource, PlanPiece, StoredSpan};
+pub use plan::{ExternalSpan, ImageSpan, Piece, PieceSource, StoredSpan};
 pub use record::{RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};
-pub use segment::{NewSegment, PlacedGroup, RecordSpot, Seal};
+pub use segment::{NewSegment, PlacedGroup, Seal, Spot};

@@ -7,15 +7,15 @@ use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId,
 use frieze_hlc::{Hlc, UserTime};
 
 use crate::dead::DeadFiles;
-use crate::discarded::DiscardedRecords;
+use crate::discarded::Discards;
 use crate::entry::{self, FooterEntry, RecordSpan};
 use crate::header::{self, LogPosition, SegmentHeader, SegmentLink};
-use crate::index::{FileIndex, RecordPlace, TimeRuns, UserCut, WriteReach, WriterKey, WriterTable};
+use crate::index::{FileIndex, RecordPlace, Tail, TimeRuns, UserCut, WriterKey, WriterTable};
 use crate::index_run::IndexRun;
 use crate::numbers;
-use crate::plan::{PlanPiece, Planner};
+use crate::plan::{Piece, Planner};
 use crate::record::{self, RecordMeta};
-use crate::segment::{NewSegment, PlacedGroup, RecordSpot, Seal, Segment, SegmentState};
+use crate::segment::{LogSegment, NewSegment, PlacedGroup, Seal, SegmentState, Spot};
 
 /// How a log is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct LogStats {
 pub struct MultiLog {
     settings: LogSettings,
     /// In the order of the log; a record names its segment by position.
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<LogSegment>,
     /// Id of the next segment. Ids are never used twice, so one that is given up is left out.
     pub(crate) next_segment: SegmentId,
     /// End and stamp of the last published record.
@@ -100,7 +100,7 @@ pub struct MultiLog {
     /// Files of which all is buried.
     pub(crate) gone: DeadFiles,
     /// Records in it that their chains do not have, by chain.
-    pub(crate) discarded: Vec<DiscardedRecords>,
+    pub(crate) discarded: Vec<Discards>,
     /// Counts how often more was discarded.
     pub(crate) discards: u32,
     /// Counts the files that came from the shelves.
@@ -169,7 +169,7 @@ impl MultiLog {
     ///
     /// # Panics
     /// If the meta, the checksums and the spot do not belong together.
-    pub fn encode(&self, meta: &RecordMeta, spot: &RecordSpot, block_crcs: &[u32]) -> Vec<u8> {
+    pub fn encode(&self, meta: &RecordMeta, spot: &Spot, block_crcs: &[u32]) -> Vec<u8> {
         let segment = self.segments.last().expect("the spot's segment");
         let SegmentHeader { id, block_bytes, .. } = segment.header;
         assert_eq!(spot.segment, id, "a spot in a segment that is not the open one");
@@ -187,7 +187,7 @@ impl MultiLog {
     ///
     /// # Cost
     /// Less than a microsecond for a record of up to 64 KiB, and about 30 ns for each page of 64 KiB beyond.
-    pub fn publish(&mut self, meta: &RecordMeta, spot: &RecordSpot) {
+    pub fn publish(&mut self, meta: &RecordMeta, spot: &Spot) {
         let end = self.segments.last().map(|segment| (segment.header.id, segment.end));
         assert!(
             self.outstanding > 0 && end == Some((spot.segment, spot.offset)),
@@ -255,7 +255,7 @@ impl MultiLog {
     ///
     /// # Cost
     /// O(log versions + entries of the pages touched), for an old instant as for now; no I/O.
-    pub fn plan(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc, out: &mut Vec<PlanPiece>) {
+    pub fn plan(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc, out: &mut Vec<Piece>) {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
         let mut planner = Planner::new(&self.segments, range.start(), out);
         if let Some(file) = self.file(chunk.inode).filter(|_| !range.is_empty()) {
@@ -278,8 +278,8 @@ impl MultiLog {
     ///
     /// # Cost
     /// O(log records) for each chunk that has any.
-    pub fn newest_in(&self, inode: InodeId, chunks: RangeInclusive<u32>, after: Hlc, upto: Hlc) -> WriteReach {
-        self.file(inode).map_or(WriteReach::default(), |file| file.newest_in(chunks, after, upto))
+    pub fn newest_in(&self, inode: InodeId, chunks: RangeInclusive<u32>, after: Hlc, upto: Hlc) -> Tail {
+        self.file(inode).map_or(Tail::default(), |file| file.newest_in(chunks, after, upto))
     }
 
     /// Bytes among the first `upto` of a chunk that hold data at `at`, where no record of the chunk is hidden.
@@ -378,7 +378,7 @@ impl MultiLog {
     /// Bytes that records and their part of the footer may still take in the open segment; 0 if none is open.
     pub fn room(&self) -> u64 {
         let open = self.segments.last().filter(|segment| segment.state == SegmentState::Open);
-        open.map_or(0, Segment::room)
+        open.map_or(0, LogSegment::room)
     }
 
     /// End of the last published record; segment 0 in an empty log.
@@ -390,7 +390,7 @@ impl MultiLog {
     pub fn stats(&self) -> LogStats {
         let entry = (size_of::<(InodeId, FileIndex)>() + 1) * 8 / 7;
         let footers: usize = self.segments[self.closed..].iter().map(|segment| segment.entries.capacity()).sum();
-        let segments = self.segments.capacity() * size_of::<Segment>();
+        let segments = self.segments.capacity() * size_of::<LogSegment>();
         let sessions = self.newest_of.capacity() * (size_of::<(SessionId, Hlc)>() + 1) * 8 / 7;
         let who_and_when = sessions + self.writers.heap_bytes() + self.time_runs.heap_bytes() + self.gone.heap_bytes();
         let index_runs: usize = self.index_runs.iter().map(IndexRun::heap_bytes).sum();
@@ -414,7 +414,7 @@ impl MultiLog {
     }
 
     /// Records in it that their chains do not have, by chain.
-    pub fn discarded(&self) -> &[DiscardedRecords] {
+    pub fn discarded(&self) -> &[Discards] {
         &self.discarded
     }
 
@@ -491,10 +491,10 @@ impl MultiLog {
             id,
             tag: Rng::new(self.settings.seed ^ id.0.rotate_left(32)).next(),
             bytes: self.settings.segment_bytes,
-            previous: self.segments.last().map_or(SegmentLink::default(), Segment::link),
+            previous: self.segments.last().map_or(SegmentLink::default(), LogSegment::link),
             block_bytes: self.settings.block_bytes,
         };
-        self.segments.push(Segment::new(header));
+        self.segments.push(LogSegment::new(header));
         NewSegment { id, bytes: header.bytes, header: header.encode().to_vec() }
     }
 

@@ -6,11 +6,11 @@ use frieze_hlc::Hlc;
 use crate::image::{ImageKey, ImagePlace};
 use crate::index::IndexRecord;
 use crate::record::blocks;
-use crate::segment::Segment;
+use crate::segment::LogSegment;
 
 /// One part of a planned range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlanPiece {
+pub struct Piece {
     /// Offset in the chunk, in bytes.
     pub at: u64,
     /// Length in bytes, never 0.
@@ -19,14 +19,14 @@ pub struct PlanPiece {
     pub source: PieceSource,
 }
 
-impl PlanPiece {
+impl Piece {
     /// First byte behind it.
     pub fn end(&self) -> u64 {
         self.at + u64::from(self.len)
     }
 
     /// The part of it within `start..end`, which it overlaps.
-    pub fn part(&self, start: u64, end: u64) -> PlanPiece {
+    pub fn part(&self, start: u64, end: u64) -> Piece {
         let (from, to) = (self.at.max(start), self.end().min(end));
         let source = match self.source {
             PieceSource::Data(stored) => {
@@ -40,7 +40,7 @@ impl PlanPiece {
             }
             PieceSource::Hole | PieceSource::Punched(_) => self.source,
         };
-        PlanPiece { at: from, len: (to - from) as u32, source }
+        Piece { at: from, len: (to - from) as u32, source }
     }
 }
 
@@ -103,8 +103,8 @@ pub struct StoredSpan {
 /// Builds the plan of one range: data comes in order, what lies between is holes.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
-    segments: &'a [Segment],
-    out: &'a mut Vec<PlanPiece>,
+    segments: &'a [LogSegment],
+    out: &'a mut Vec<Piece>,
     /// Everything before it is planned.
     cursor: u64,
     /// The record of the last piece, if that piece may grow.
@@ -112,7 +112,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub(crate) fn new(segments: &'a [Segment], start: u64, out: &'a mut Vec<PlanPiece>) -> Planner<'a> {
+    pub(crate) fn new(segments: &'a [LogSegment], start: u64, out: &'a mut Vec<Piece>) -> Planner<'a> {
         Planner { segments, out, cursor: start, last_record: None }
     }
 
@@ -139,7 +139,7 @@ impl<'a> Planner<'a> {
             block_bytes: header.block_bytes,
             stamp: record.stamp,
         });
-        self.out.push(PlanPiece { at: start, len, source });
+        self.out.push(Piece { at: start, len, source });
     }
 
     /// Bytes `start..end` are those of an image of their page.
@@ -150,12 +150,12 @@ impl<'a> Planner<'a> {
         self.last_record = None;
         match self.out.last_mut() {
             // Other records of the same image go on.
-            Some(PlanPiece { len: before, source: PieceSource::Image(last), .. })
+            Some(Piece { len: before, source: PieceSource::Image(last), .. })
                 if last.place == image.place && last.skip + *before == image.skip =>
             {
                 *before += len;
             }
-            _ => self.out.push(PlanPiece { at: start, len, source: PieceSource::Image(image) }),
+            _ => self.out.push(Piece { at: start, len, source: PieceSource::Image(image) }),
         }
     }
 
@@ -174,7 +174,7 @@ impl<'a> Planner<'a> {
         while self.cursor < end {
             // A chunk of 4 GiB without a byte needs two pieces.
             let len = (end - self.cursor).min(u32::MAX.into()) as u32;
-            self.out.push(PlanPiece { at: self.cursor, len, source });
+            self.out.push(Piece { at: self.cursor, len, source });
             self.cursor += u64::from(len);
             self.last_record = None;
         }

@@ -28,10 +28,10 @@ use crate::discarded::{is_discarded, sorted};
 use crate::entry::{FooterEntries, FooterEntry};
 use crate::error::Error;
 use crate::header::{FORMAT_VERSION, LogPosition, NoHeader};
-use crate::index_run::{ChainTip, IndexRunKey};
+use crate::index_run::{ChainTip, RunKey};
 use crate::log::{LogSettings, MultiLog};
 use crate::record::RecordMeta;
-use crate::segment::{Segment, SegmentState};
+use crate::segment::{LogSegment, SegmentState};
 use read::{NextRecord, RecordRead, SegmentFile, SegmentReader};
 pub use source::{LogSource, SegmentKey};
 
@@ -44,7 +44,7 @@ pub enum RecoveredItem<'a> {
         chains: &'a [ChainTip],
         /// Stamp of the last record.
         newest: Hlc,
-        /// What the driver gave to [`crate::IndexRunBuilder::finish`] for the last of them.
+        /// What the driver gave to [`crate::RunBuilder::finish`] for the last of them.
         companion: &'a [u8],
     },
     /// The next record.
@@ -75,7 +75,7 @@ pub struct RecoveryReport {
     /// Records that were not read: shelves index them.
     pub run_records: u64,
     /// Shelves that are not in use: they may be removed. What is wrong with them, if they were not merged into others.
-    pub free_index_runs: Vec<(IndexRunKey, Option<&'static str>)>,
+    pub free_index_runs: Vec<(RunKey, Option<&'static str>)>,
 }
 
 /// The end of the log, where it is not a clean one.
@@ -204,7 +204,7 @@ struct LogRecovery<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RecoveryMode {
     /// It ends the log.
-    WriteReach,
+    Tail,
     /// Up to this offset, where a record of this stamp ends, it is damage: report it and go on if that is possible.
     Durable { end: u64, stamp: Hlc },
 }
@@ -285,7 +285,7 @@ impl LogRecovery<'_> {
             }
             if follower.is_none() && !(footer && closed) {
                 // Records may follow those of the footer: nobody vouches for them.
-                let why = self.scan(&candidate, RecoveryMode::WriteReach)?;
+                let why = self.scan(&candidate, RecoveryMode::Tail)?;
                 self.report.cut = self.cut(why);
             }
         }
@@ -320,7 +320,7 @@ impl LogRecovery<'_> {
     /// Takes in what follows the durable part, as far as it is whole.
     fn take_tail(&mut self) -> Result<(), Error> {
         while self.report.cut.is_none() {
-            let tip = self.log.segments.last().map_or_else(Default::default, Segment::link);
+            let tip = self.log.segments.last().map_or_else(Default::default, LogSegment::link);
             // Of several that follow here, all but the last were given up before they held anything.
             let next = self.candidates.iter().rev().find(|(_, candidate)| candidate.header.previous == tip);
             let Some(id) = next.map(|(id, _)| *id) else {
@@ -331,7 +331,7 @@ impl LogRecovery<'_> {
             };
             let candidate = self.candidates.remove(&id).expect("just found");
             self.open(&candidate);
-            let why = self.scan(&candidate, RecoveryMode::WriteReach)?;
+            let why = self.scan(&candidate, RecoveryMode::Tail)?;
             self.report.cut = self.cut(why);
         }
         Ok(())
@@ -342,7 +342,7 @@ impl LogRecovery<'_> {
         if let Some(before) = self.log.segments.last_mut().filter(|before| before.state == SegmentState::Open) {
             before.state = SegmentState::Full;
         }
-        self.log.segments.push(Segment::new(candidate.header));
+        self.log.segments.push(LogSegment::new(candidate.header));
         self.log.tip = self.segment().link();
         self.report.files.insert(candidate.header.id, candidate.key);
         let SegmentFile { key, len, header, .. } = *candidate;
@@ -354,7 +354,7 @@ impl LogRecovery<'_> {
     }
 
     /// The last segment of the log.
-    fn segment(&mut self) -> &mut Segment {
+    fn segment(&mut self) -> &mut LogSegment {
         self.log.segments.last_mut().expect("a segment was opened")
     }
 
@@ -376,7 +376,7 @@ impl LogRecovery<'_> {
                 NextRecord::End if group.is_empty() => break None,
                 NextRecord::End => break Some(LogCutReason::IncompleteGroup),
                 NextRecord::TornHead => break Some(LogCutReason::TornHeader),
-                NextRecord::TornPayload(_) if mode == RecoveryMode::WriteReach => {
+                NextRecord::TornPayload(_) if mode == RecoveryMode::Tail => {
                     break Some(LogCutReason::TornPayload);
                 }
                 NextRecord::TornPayload(read) => (read, false),
@@ -402,10 +402,10 @@ impl LogRecovery<'_> {
             if !is_whole {
                 continue;
             }
-            if mode == RecoveryMode::WriteReach && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
+            if mode == RecoveryMode::Tail && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
                 break Some(LogCutReason::Contradiction);
             }
-            if mode == RecoveryMode::WriteReach && group.iter().any(|read| read.meta.stamp > self.upto) {
+            if mode == RecoveryMode::Tail && group.iter().any(|read| read.meta.stamp > self.upto) {
                 break Some(LogCutReason::BeyondLimit);
             }
             for RecordRead { meta, entry, .. } in group.drain(..) {
@@ -413,7 +413,7 @@ impl LogRecovery<'_> {
             }
         };
         let tip = self.segment().link();
-        if mode == RecoveryMode::WriteReach && self.candidates.values().any(|next| next.header.previous == tip) {
+        if mode == RecoveryMode::Tail && self.candidates.values().any(|next| next.header.previous == tip) {
             // A segment says that this one ended here: what lies behind are bytes of an earlier use, or of what was given up.
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// Where one record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordSpot {
+pub struct Spot {
     /// The segment.
     pub segment: SegmentId,
     /// Offset of the header: the bytes of [`crate::MultiLog::encode`] and then the payload go here.
@@ -27,10 +27,10 @@ pub struct RecordSpot {
     pub(crate) entry: FooterEntry,
 }
 
-impl RecordSpot {
-    pub(crate) fn new(header: &SegmentHeader, span: &RecordSpan, entry: FooterEntry) -> RecordSpot {
+impl Spot {
+    pub(crate) fn new(header: &SegmentHeader, span: &RecordSpan, entry: FooterEntry) -> Spot {
         let end = LogPosition { segment: header.id, offset: span.end };
-        RecordSpot { segment: header.id, offset: span.start, data_offset: span.data, end, entry }
+        Spot { segment: header.id, offset: span.start, data_offset: span.data, end, entry }
     }
 }
 
@@ -52,7 +52,7 @@ pub struct PlacedGroup {
     /// A segment to be made first, if the current one is full.
     pub roll: Option<NewSegment>,
     /// One for each record, in order.
-    pub spots: Vec<RecordSpot>,
+    pub spots: Vec<Spot>,
 }
 
 /// A footer to be written: the records it names are durable.
@@ -79,7 +79,7 @@ pub(crate) enum SegmentState {
 
 /// A segment in use.
 #[derive(Clone, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct LogSegment {
     pub(crate) header: SegmentHeader,
     pub(crate) state: SegmentState,
     /// End of the last published record.
@@ -107,10 +107,10 @@ struct FooterCover {
     cursor: RecordCursor,
 }
 
-impl Segment {
-    pub(crate) fn new(header: SegmentHeader) -> Segment {
+impl LogSegment {
+    pub(crate) fn new(header: SegmentHeader) -> LogSegment {
         let cursor = RecordCursor::new(&header);
-        Segment {
+        LogSegment {
             header,
             state: SegmentState::Open,
             end: cursor.at,
@@ -131,9 +131,9 @@ impl Segment {
 
     /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for their
     /// part of the footer.
-    pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<RecordSpot>> {
+    pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<Spot>> {
         let mut entries_bytes = self.entries_bytes;
-        let mut spots: Vec<RecordSpot> = Vec::with_capacity(metas.len());
+        let mut spots: Vec<Spot> = Vec::with_capacity(metas.len());
         let mut end = self.cursor.at;
         // Behind all but the last: most groups are one record.
         let mut behind: Option<RecordCursor> = None;
@@ -148,7 +148,7 @@ impl Segment {
             }
             end = span.end;
             entries_bytes += entry.bytes().len() as u64;
-            spots.push(RecordSpot::new(&self.header, &span, entry));
+            spots.push(Spot::new(&self.header, &span, entry));
         }
         (end + entries_bytes + TRAILER_BYTES as u64 <= self.header.bytes).then_some(spots)
     }

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::history::KeyVersion;
 use crate::inode::Inode;
 use crate::key::{Cached, VersionKey};
-use crate::model::DirEntry;
+use crate::model::NameEntry;
 use crate::name::EntryName;
 use crate::namespace::Namespace;
 use crate::read_set::{NoReadSet, ReadSet};
@@ -266,7 +266,7 @@ impl Namespace {
         id: InodeId,
         kind: FileKind,
     ) {
-        let entry = DirEntry::new(id, kind, run.stamp);
+        let entry = NameEntry::new(id, kind, run.stamp);
         self.directories.entry(directory).or_default().insert(EntryName::new(name), entry);
         let stored = StoredEntry { inode: id.0, kind: kind as i32, session: run.session.0, uid: run.caller.uid };
         run.change(VersionKey::Entry(directory, name), Some(stored.encode_to_vec()));

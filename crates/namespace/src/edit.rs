@@ -27,7 +27,7 @@ use crate::error::{Error, lossy};
 use crate::history::VersionHistory;
 use crate::inode::{Extra, FileLayout, Inode, MAY_EXECUTE, MAY_WRITE, STICKY, allows};
 use crate::key::VersionKey;
-use crate::model::{DirEntry, Xattrs};
+use crate::model::{NameEntry, Xattrs};
 use crate::names::LINKS_MAX;
 use crate::namespace::Namespace;
 use crate::patch::{PATCHES_MAX, Patch, PatchSource, lay};
@@ -41,7 +41,7 @@ pub const EDIT_STEPS_MAX: usize = 1 << 18;
 struct NameEdit<'a> {
     directory: InodeId,
     name: &'a [u8],
-    old: Option<DirEntry>,
+    old: Option<NameEntry>,
     new: Option<(InodeId, FileKind)>,
 }
 
@@ -233,7 +233,7 @@ impl Namespace {
                     Some((id, self.drafted(draft, id)?.kind()))
                 }
             };
-            if old.map(DirEntry::inode) == new.map(|(id, _)| id) {
+            if old.map(NameEntry::inode) == new.map(|(id, _)| id) {
                 continue;
             }
             if let Some(old) = old {

@@ -1,6 +1,6 @@
 //! What was given up: instants before which inodes cannot be read any more, and the snapshots that are kept all the same.
 //!
-//! Guarantees: [`ExpiryHorizons::expired`] is the one place that says whether an inode may be read at an instant; what it has
+//! Guarantees: [`Expiries::expired`] is the one place that says whether an inode may be read at an instant; what it has
 //! once refused it refuses for ever; a snapshot that was there when an instant was forgotten keeps what its maker may keep
 //! ([`Pins::hold`]) readable until it is deleted, and that is never readable again after.
 //! Leaves to others: which inodes lie below a path (`node`), giving back the space (`node`, `multilog`).
@@ -20,7 +20,7 @@ use prost::Message;
 use crate::apply::{OpResult, TxnRun};
 use crate::error::Error;
 use crate::history::{KeyVersion, VersionHistory};
-use crate::horizons::{ExpiredInodes, Expiry, ExpiryHorizons, Owners, Pins};
+use crate::horizons::{ExpiredInodes, Expiries, Expiry, Owners, Pins};
 use crate::inode::Inode;
 use crate::key::VersionKey;
 use crate::namespace::Namespace;
@@ -34,7 +34,7 @@ pub const FORGET_INODES_MAX: usize = 1 << 20;
 
 impl Namespace {
     /// What was forgotten.
-    pub fn horizons(&self) -> &ExpiryHorizons {
+    pub fn horizons(&self) -> &Expiries {
         &self.horizons
     }
 

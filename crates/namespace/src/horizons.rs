@@ -1,6 +1,6 @@
 //! Which inodes cannot be read any more at which instants, and the snapshots that are kept all the same.
 //!
-//! Guarantees: [`ExpiryHorizons::expired`] is the one place that says whether an inode may be read at an instant; what it has
+//! Guarantees: [`Expiries::expired`] is the one place that says whether an inode may be read at an instant; what it has
 //! once refused it refuses for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,7 +130,7 @@ pub type Owners = BTreeMap<InodeId, BTreeSet<u32>>;
 
 /// All that was forgotten.
 #[derive(Clone, Debug, Default)]
-pub struct ExpiryHorizons {
+pub struct Expiries {
     /// By the stamp of the transaction.
     pub(crate) forgettings: BTreeMap<Hlc, Expiry>,
     inodes: ExpiryRuns,
@@ -175,13 +175,13 @@ impl ExpiryRuns {
 }
 
 /// Answers alike, however it came to be.
-impl PartialEq for ExpiryHorizons {
-    fn eq(&self, other: &ExpiryHorizons) -> bool {
+impl PartialEq for Expiries {
+    fn eq(&self, other: &Expiries) -> bool {
         self.forgettings == other.forgettings && self.inodes == other.inodes
     }
 }
 
-impl ExpiryHorizons {
+impl Expiries {
     /// True if nothing was ever forgotten.
     pub fn is_empty(&self) -> bool {
         self.inodes.0.is_empty()
@@ -240,7 +240,7 @@ impl ExpiryHorizons {
     }
 
     pub(crate) fn add_inodes(&mut self, stamp: Hlc, ids: &[InodeId], owners: &Owners, gone: bool) {
-        let ExpiryHorizons { forgettings, inodes } = self;
+        let Expiries { forgettings, inodes } = self;
         let new = &forgettings[&stamp];
         // By what they had forgotten before, and whose they are.
         type Alike = (Option<Arc<ExpiredState>>, Vec<u32>);

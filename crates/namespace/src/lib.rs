@@ -59,7 +59,7 @@ pub use error::Error;
 pub use extent::TreeExtent;
 pub use forget::{FORGET_INODES_MAX, SharedState, VisitAuthors, pack_owners, shared_states, visit_authors};
 pub use history::{KeyVersion, NewestVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion};
-pub use horizons::{ExpiredInodes, Expiry, ExpiryHorizons, Owners, Pins};
+pub use horizons::{ExpiredInodes, Expiries, Expiry, Owners, Pins};
 pub use inode::{FileLayout, Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
 pub use key::{
     CONTROL, Cached, ENTRIES, INODES, LINKS, cached_of, erases, inode_between, is_loaded, is_rewritten, is_timed,
@@ -77,7 +77,7 @@ pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
 pub use stored::link_of;
 pub use timeline::{
-    ChangeSubject, Changed, EntryVersion, PlaceName, Revision, SubjectChange, SubjectState, TransactionChanges,
-    VersionCause, author, changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,
+    ChangeSubject, Changed, EntryVersion, PlaceName, Revision, SubjectChange, SubjectState, TxnChanges, VersionCause,
+    author, changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,
 };
 pub use tree_at::TreeAt;

@@ -11,7 +11,7 @@ use frieze_wire::txn::{Format, Outcome};
 use crate::error::Error;
 use crate::inode::{FileLayout, Inode};
 use crate::key::VersionKey;
-use crate::model::{DirEntry, FileLayouts, NamedInstant, SessionState};
+use crate::model::{FileLayouts, NameEntry, NamedInstant, SessionState};
 use crate::name::EntryName;
 use crate::namespace::Namespace;
 use crate::stored::{
@@ -25,10 +25,10 @@ const LOADED_TOGETHER: usize = 4096;
 /// What is loaded at a restart apart from the rest of a [`Namespace`], which needs none of it meanwhile: by another thread.
 #[derive(Debug, Default)]
 pub struct LoadedNames {
-    directories: FastMap<InodeId, BTreeMap<EntryName, DirEntry>>,
+    directories: FastMap<InodeId, BTreeMap<EntryName, NameEntry>>,
     /// The directory that comes now, and what of it has come: a map is made at once of all that it is to hold.
     parent: InodeId,
-    names: Vec<(EntryName, DirEntry)>,
+    names: Vec<(EntryName, NameEntry)>,
     /// Of [`LOADED_TOGETHER`] each: one list of all would be copied whenever it grows.
     inodes: Vec<Vec<(InodeId, Inode)>>,
     layouts: FileLayouts,

@@ -23,7 +23,7 @@ pub(crate) type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 /// What a name stands for, since when. The kind lives in the top bits of the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DirEntry {
+pub(crate) struct NameEntry {
     packed: u64,
     pub(crate) from: Hlc,
 }
@@ -100,11 +100,11 @@ impl FileLayouts {
     }
 }
 
-impl DirEntry {
+impl NameEntry {
     const KIND_SHIFT: u32 = 56;
 
-    pub(crate) fn new(inode: InodeId, kind: FileKind, from: Hlc) -> DirEntry {
-        DirEntry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
+    pub(crate) fn new(inode: InodeId, kind: FileKind, from: Hlc) -> NameEntry {
+        NameEntry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
     }
 
     pub(crate) fn inode(self) -> InodeId {

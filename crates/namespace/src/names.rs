@@ -11,7 +11,7 @@ use crate::inode::{
     Extra, FileLayout, GROUP_EXECUTE, Inode, MAY_EXECUTE, MAY_WRITE, SET_GID, STICKY, WriteGrant, allows,
 };
 use crate::key::Cached;
-use crate::model::DirEntry;
+use crate::model::NameEntry;
 use crate::namespace::Namespace;
 use crate::walk::{FinalLink, PathEnd};
 
@@ -102,7 +102,7 @@ impl Namespace {
     }
 
     /// The file that a new one takes a name from.
-    fn check_replaced(&self, run: &TxnRun<'_>, place: &PathEnd, found: DirEntry) -> Result<InodeId, Error> {
+    fn check_replaced(&self, run: &TxnRun<'_>, place: &PathEnd, found: NameEntry) -> Result<InodeId, Error> {
         if found.kind() == FileKind::Directory {
             return Err(Error::is_directory(&place.name));
         }
@@ -260,7 +260,7 @@ impl Namespace {
         mode: RenameFlags,
         from: &PathEnd,
         to: &PathEnd,
-    ) -> Result<(DirEntry, Option<DirEntry>), Error> {
+    ) -> Result<(NameEntry, Option<NameEntry>), Error> {
         let exchange = mode == RenameFlags::Exchange;
         if from.name.is_empty() {
             return Err(Error::Busy { what: "the root directory or `.` has no name to move".to_owned() });
@@ -277,7 +277,7 @@ impl Namespace {
             (RenameFlags::Exchange, None) => return Err(Error::not_found(&to.name)),
             _ => {}
         }
-        let is_directory = |entry: DirEntry| entry.kind() == FileKind::Directory;
+        let is_directory = |entry: NameEntry| entry.kind() == FileKind::Directory;
         let over_directory = to.found.is_some_and(is_directory);
         if !is_directory(moved) && from.slash {
             return Err(Error::not_directory(&from.name));
@@ -328,19 +328,19 @@ impl Namespace {
                 }
             }
         }
-        let replaced = to.found.map(DirEntry::inode).filter(|_| !exchange && over_directory);
+        let replaced = to.found.map(NameEntry::inode).filter(|_| !exchange && over_directory);
         if let Some(replaced) = replaced {
             run.reads.add(Cached::Names(replaced));
         }
         if replaced.is_some_and(|replaced| self.directories.contains_key(&replaced)) {
             return Err(Error::NotEmpty { name: lossy(&to.name) });
         }
-        self.check_room_to_move((moved.inode(), from.parent), (to.found.map(DirEntry::inode), to.parent), exchange)?;
+        self.check_room_to_move((moved.inode(), from.parent), (to.found.map(NameEntry::inode), to.parent), exchange)?;
         Ok((moved, to.found))
     }
 
     /// Gives an inode the name `to` for its name `from`, which the caller clears or gives away.
-    fn move_name(&mut self, run: &mut TxnRun<'_>, entry: DirEntry, from: &PathEnd, to: &PathEnd) {
+    fn move_name(&mut self, run: &mut TxnRun<'_>, entry: NameEntry, from: &PathEnd, to: &PathEnd) {
         let id = entry.inode();
         self.clear_link(run, id, from.parent, &from.name);
         self.set_entry(run, to.parent, &to.name, id, entry.kind());
@@ -413,7 +413,7 @@ impl Namespace {
 }
 
 /// What open without `O_EXCL` makes of a name that is there.
-fn existing(place: &PathEnd, found: DirEntry) -> Result<OpResult, Error> {
+fn existing(place: &PathEnd, found: NameEntry) -> Result<OpResult, Error> {
     match found.kind() {
         FileKind::Directory => Err(Error::is_directory(&place.name)),
         FileKind::Symlink => Err(Error::SymlinkLoop { name: lossy(&place.name) }),

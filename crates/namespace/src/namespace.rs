@@ -11,10 +11,10 @@ use frieze_wire::txn::{Caller, Format, Outcome};
 use crate::ended::EndedSessions;
 use crate::error::Error;
 use crate::history::VersionHistory;
-use crate::horizons::ExpiryHorizons;
+use crate::horizons::Expiries;
 use crate::inode::{FileLayout, Inode, WriteGrant, allows};
 use crate::key::VersionKey;
-use crate::model::{DirEntry, FileLayouts, NamedInstant, Replies, SessionState, Xattrs};
+use crate::model::{FileLayouts, NameEntry, NamedInstant, Replies, SessionState, Xattrs};
 use crate::name::EntryName;
 use crate::quotas::Quotas;
 use crate::stored::{StoredInode, read_entry};
@@ -41,7 +41,7 @@ pub struct NamespaceCounts {
 pub struct Namespace {
     pub(crate) inodes: InodeTable,
     /// Directories that hold something.
-    pub(crate) directories: FastMap<InodeId, BTreeMap<EntryName, DirEntry>>,
+    pub(crate) directories: FastMap<InodeId, BTreeMap<EntryName, NameEntry>>,
     pub(crate) xattrs: FastMap<InodeId, Xattrs>,
     /// The newest inodes without a name, by when they lost the last.
     pub(crate) orphans: BTreeSet<(Hlc, InodeId)>,
@@ -51,7 +51,7 @@ pub struct Namespace {
     pub(crate) granted: BTreeMap<SessionId, BTreeSet<InodeId>>,
     pub(crate) replies: BTreeMap<SessionId, Replies>,
     pub(crate) snapshots: BTreeMap<String, NamedInstant>,
-    pub(crate) horizons: ExpiryHorizons,
+    pub(crate) horizons: Expiries,
     pub(crate) quotas: Quotas,
     pub(crate) format: Option<Format>,
     /// Largest inode id given so far.
@@ -150,7 +150,7 @@ impl Namespace {
         NamespaceCounts { inodes: self.alive, sessions: self.sessions.len() as u64 }
     }
 
-    pub(crate) fn entry(&self, directory: InodeId, name: &[u8]) -> Option<DirEntry> {
+    pub(crate) fn entry(&self, directory: InodeId, name: &[u8]) -> Option<NameEntry> {
         self.directories.get(&directory)?.get(name).copied()
     }
 
@@ -160,7 +160,7 @@ impl Namespace {
         directory: InodeId,
         name: &[u8],
         at: Hlc,
-    ) -> Result<Option<DirEntry>, Error> {
+    ) -> Result<Option<NameEntry>, Error> {
         match history.newest(&VersionKey::Entry(directory, name).encode(), at)? {
             Some((from, Some(value))) => read_entry(from, &value).map(Some),
             _ => Ok(None),

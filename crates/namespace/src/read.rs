@@ -15,7 +15,7 @@ use crate::error::{Error, lossy};
 use crate::history::VersionHistory;
 use crate::inode::{Inode, MAY_READ};
 use crate::key::VersionKey;
-use crate::model::DirEntry;
+use crate::model::NameEntry;
 use crate::namespace::Namespace;
 use crate::stored::{StoredInode, StoredXattr, decode, read_entry};
 
@@ -77,7 +77,7 @@ impl Namespace {
         if !self.version(history, directory, at)?.is_directory() {
             return Err(Error::not_directory(format!("inode {directory}").as_bytes()).into());
         }
-        let listed = |name: &[u8], entry: DirEntry| ListedEntry {
+        let listed = |name: &[u8], entry: NameEntry| ListedEntry {
             name: name.to_vec(),
             inode: entry.inode(),
             kind: entry.kind(),

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::horizons::{Expiry, Pins};
 use crate::inode::{Extra, FileLayout, Inode, WriteGrant};
 use crate::key::VersionKey;
-use crate::model::{DirEntry, SessionState};
+use crate::model::{NameEntry, SessionState};
 use crate::patch::{Patch, PatchSource, lay};
 use crate::table::INODE_ID_MAX;
 
@@ -314,14 +314,14 @@ impl StoredForgotten {
 }
 
 /// The entry that a version stamped `from` holds.
-pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<DirEntry, Error> {
+pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<NameEntry, Error> {
     let corrupt = Error::Corrupt { what: "directory entry" };
     let stored: StoredEntry = decode(value, "directory entry")?;
     let kind = FileKind::try_from(stored.kind).map_err(|_| corrupt.clone())?;
     if stored.inode > INODE_ID_MAX {
         return Err(corrupt);
     }
-    Ok(DirEntry::new(InodeId(stored.inode), kind, from))
+    Ok(NameEntry::new(InodeId(stored.inode), kind, from))
 }
 
 /// The key and value that say of a version of an entry, itself given as key and value, that its inode has this name;

@@ -102,7 +102,7 @@ pub struct Changed {
 
 /// What one transaction changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransactionChanges {
+pub struct TxnChanges {
     /// Its stamp.
     pub stamp: Hlc,
     /// The names, inodes and attributes that it made versions of, in order, each once.
@@ -243,7 +243,7 @@ impl Changed {
     /// Those of the store and of `keep`.
     pub fn by(
         history: &dyn VersionHistory,
-        transaction: &TransactionChanges,
+        transaction: &TxnChanges,
         keep: &mut dyn FnMut(&ChangeSubject) -> Result<bool, Fault>,
     ) -> Result<Changed, Fault> {
         let mut answer = Changed::default();
@@ -295,7 +295,7 @@ impl Changed {
     }
 }
 
-impl TransactionChanges {
+impl TxnChanges {
     /// The transactions of (`after`, `upto`], oldest first, and the instant up to which these are all. They end earlier than
     /// `upto` where there are more than `max` of them or their subjects are more than `subjects_max`; one is always whole.
     /// `upto` has to be closed.
@@ -311,8 +311,8 @@ impl TransactionChanges {
         upto: Hlc,
         max: usize,
         subjects_max: usize,
-    ) -> Result<(Vec<TransactionChanges>, Hlc), Fault> {
-        let mut found: Vec<TransactionChanges> = Vec::new();
+    ) -> Result<(Vec<TxnChanges>, Hlc), Fault> {
+        let mut found: Vec<TxnChanges> = Vec::new();
         let (mut count, mut end, mut broken) = (0, upto, Ok(()));
         history.changed(after, upto, &mut |stamp, key| {
             let is_next = found.last().is_none_or(|last| last.stamp != stamp);
@@ -321,7 +321,7 @@ impl TransactionChanges {
                 return false;
             }
             if is_next {
-                found.push(TransactionChanges { stamp, subjects: Vec::new() });
+                found.push(TxnChanges { stamp, subjects: Vec::new() });
             }
             match ChangeSubject::of(key) {
                 Ok(subject) => {
@@ -333,7 +333,7 @@ impl TransactionChanges {
             broken.is_ok()
         })?;
         broken?;
-        found.iter_mut().for_each(TransactionChanges::sort);
+        found.iter_mut().for_each(TxnChanges::sort);
         Ok((found, end))
     }
 
@@ -526,7 +526,7 @@ pub fn changes_of(
     Ok(stamps)
 }
 
-/// As [`TransactionChanges::newest_since`], of the versions of one inode.
+/// As [`TxnChanges::newest_since`], of the versions of one inode.
 ///
 /// # Errors
 /// Those of the store.

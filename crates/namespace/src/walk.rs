@@ -15,7 +15,7 @@ use crate::error::{Error, lossy};
 use crate::history::{NewestVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion};
 use crate::inode::{Inode, MAY_EXECUTE};
 use crate::key::Cached;
-use crate::model::{DirEntry, Resolved};
+use crate::model::{NameEntry, Resolved};
 use crate::namespace::Namespace;
 use crate::read_set::ReadSet;
 
@@ -38,7 +38,7 @@ pub(crate) struct PathEnd {
     /// Last name; empty if the path ends in the starting directory, the root, `.` or `..`.
     pub(crate) name: Vec<u8>,
     /// What it names.
-    pub(crate) found: Option<DirEntry>,
+    pub(crate) found: Option<NameEntry>,
     /// True if a `/` follows the last name: it has to be a directory.
     pub(crate) slash: bool,
 }
@@ -227,7 +227,7 @@ impl<'a> PathWalk<'a> {
         self.namespace.check_both(self.history, id, directory, self.at, self.caller, MAY_EXECUTE, name)
     }
 
-    fn lookup(&self, directory: InodeId, version: &Inode, name: &[u8]) -> Result<Option<DirEntry>, Error> {
+    fn lookup(&self, directory: InodeId, version: &Inode, name: &[u8]) -> Result<Option<NameEntry>, Error> {
         let current = self.namespace.entry(directory, name);
         match self.at {
             None => Ok(current),
@@ -243,7 +243,7 @@ impl<'a> PathWalk<'a> {
 
     fn end_in(&self, id: InodeId) -> Result<PathEnd, Error> {
         let inode = self.look(id)?;
-        let found = Some(DirEntry::new(id, inode.kind(), inode.from));
+        let found = Some(NameEntry::new(id, inode.kind(), inode.from));
         Ok(PathEnd { parent: inode.parent, name: Vec::new(), found, slash: false })
     }
 }

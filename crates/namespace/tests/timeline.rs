@@ -11,7 +11,7 @@ use common::{NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    ChangeSubject, Changed, SubjectState, TransactionChanges, TreeAt, TreeExtent, VersionHistory, names_at,
+    ChangeSubject, Changed, SubjectState, TreeAt, TreeExtent, TxnChanges, VersionHistory, names_at,
 };
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{Op, RemoveXattr, SetAttr, SetXattr, Target};
@@ -149,7 +149,7 @@ proptest! {
             step(&mut world, &mut rng);
         }
         let (after, upto) = (Hlc(rng.between(start.0, world.stamp.0 + 1)), world.stamp);
-        let (transactions, _) = TransactionChanges::list(&world.history, after, upto, usize::MAX, usize::MAX).unwrap();
+        let (transactions, _) = TxnChanges::list(&world.history, after, upto, usize::MAX, usize::MAX).unwrap();
         let caller = root();
         for id in (1..=world.ns.last_id().0).map(InodeId) {
             let extent = TreeExtent::find(&world.history, id, after, upto, usize::MAX).unwrap().unwrap();

@@ -422,7 +422,7 @@ fn inodes_of(reply: &Reply) -> Vec<InodeId> {
 mod tests {
     use frieze_base::Seq;
     use frieze_disk::{SimDisk, SimTime, StateFile};
-    use frieze_hlc::{ClockSettings, Hlc, HybridClock};
+    use frieze_hlc::{ClockSettings, Hlc, HlcClock};
     use frieze_wire::FrameKind;
 
     use super::*;
@@ -443,7 +443,7 @@ mod tests {
         let time = SimTime::new(1_000_000);
         let file = StateFile::open_or_create(&SimDisk::new(1), "state").unwrap();
         let keeper = Arc::new(Keeper::new(Identity::default(), file));
-        let clock = HybridClock::new(ClockSettings::default(), Hlc::ZERO);
+        let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper));
         let settings = GrantSettings::default();
         let caching = Caching::new(clock, 1, settings, []);

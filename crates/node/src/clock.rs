@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, MonoTime};
 use frieze_disk::{StateFile, TimeSource};
-use frieze_hlc::{ClockHealth, ClockReading, Error, Hlc, HybridClock};
+use frieze_hlc::{ClockHealth, ClockReading, Error, Hlc, HlcClock};
 use prost::Message;
 
 use crate::durability::Ticket;
@@ -44,18 +44,18 @@ impl Keeper {
 
 /// The clock that all parts of a server share.
 pub(crate) struct NodeClock {
-    clock: Mutex<HybridClock>,
+    clock: Mutex<HlcClock>,
     source: Arc<dyn TimeSource>,
     keeper: Arc<Keeper>,
 }
 
 impl NodeClock {
     /// The clock of a server over the machine's time.
-    pub(crate) fn new(clock: HybridClock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
+    pub(crate) fn new(clock: HlcClock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
         NodeClock { clock: Mutex::new(clock), source, keeper }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HybridClock> {
+    fn lock(&self) -> MutexGuard<'_, HlcClock> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,10 +65,7 @@ impl NodeClock {
     }
 
     /// Runs `ask` on the clock, making the bound durable as often as it needs.
-    fn with_bound<T>(
-        &self,
-        mut ask: impl FnMut(&mut HybridClock, ClockReading) -> Result<T, Error>,
-    ) -> Result<T, Fault> {
+    fn with_bound<T>(&self, mut ask: impl FnMut(&mut HlcClock, ClockReading) -> Result<T, Error>) -> Result<T, Fault> {
         let mut clock = self.lock();
         loop {
             match ask(&mut clock, self.source.reading()) {

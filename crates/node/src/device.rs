@@ -24,9 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{
-    ChainTip, DeadRecord, IndexRunKey, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, RecordSpot, Seal,
-};
+use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, RunKey, Seal, Spot};
 
 use frieze_tier::Shares;
 
@@ -75,7 +73,7 @@ pub(crate) struct Device {
     refused: Mutex<Option<(SegmentId, u64, Fault)>>,
     /// There has been one.
     has_refused: AtomicBool,
-    shelves: RwLock<BTreeMap<IndexRunKey, Arc<dyn DiskFile>>>,
+    shelves: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
     /// Held by who makes or replaces shelves.
     shelving: Mutex<()>,
     /// The last record of each chain on them.
@@ -181,7 +179,7 @@ impl Device {
     }
 
     /// What was written will be handed on as a whole more often than in parts: its checksum need not be read back for that.
-    fn note_checksums(&self, metas: &[RecordMeta], spots: &[RecordSpot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
+    fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
         for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
             let len = payload.len() as u64;
             if len >= HANDED_BYTES_MIN {
@@ -456,7 +454,7 @@ impl Device {
         &self,
         inode: InodeId,
         upto: Hlc,
-        dead_records: &[DeadRecord],
+        graves: &[DeadRecord],
         gone: bool,
         kept: &[Hlc],
     ) -> Result<(), Fault> {
@@ -465,7 +463,7 @@ impl Device {
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
             if !log.is_evicted(inode) {
-                log.mark_dead(inode, upto, dead_records, gone);
+                log.mark_dead(inode, upto, graves, gone);
                 break;
             }
             drop(log);
@@ -503,7 +501,7 @@ impl Device {
     pub(crate) fn give_back<'a>(
         &self,
         segment: SegmentId,
-        dead_records: impl Iterator<Item = (&'a u64, &'a u64)>,
+        graves: impl Iterator<Item = (&'a u64, &'a u64)>,
     ) -> Result<Option<u64>, Fault> {
         let Some(sealed) = self.log().sealed(segment) else { return Ok(None) };
         let file = self.file(segment)?;
@@ -516,7 +514,7 @@ impl Device {
             return Ok(None);
         }
         let Some(mut runs) = self.log().discarded_in(segment, Some(&footer)) else { return Ok(None) };
-        remains::join(&mut runs, dead_records);
+        remains::join(&mut runs, graves);
         if runs.is_empty() {
             return Ok(Some(0));
         }

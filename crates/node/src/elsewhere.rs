@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use frieze_base::{ChainId, Fault, InodeId, LogIndex, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::WriteReach;
+use frieze_multilog::Tail;
 use frieze_wire::message::FileKind;
 use frieze_wire::peer::{About, CloseAfter, FileReach, PersistAsk, ReachAsk, TouchedAsk};
 
@@ -43,13 +43,13 @@ pub(crate) struct Elsewhere {
 struct Away {
     chains: Arc<BTreeSet<ChainId>>,
     /// How far it reaches in the chunks of these chains that writers may write.
-    tail: WriteReach,
+    tail: Tail,
 }
 
 impl Elsewhere {
     /// Chains that are not read here, and of which nobody was asked: the file may be longer.
     pub(crate) fn unasked(seen: &Seen, chains: BTreeSet<ChainId>) -> Elsewhere {
-        let away = Away { chains: Arc::new(chains), tail: WriteReach::default() };
+        let away = Away { chains: Arc::new(chains), tail: Tail::default() };
         Elsewhere { files: BTreeMap::from([((seen.id, seen.upto), away)]), complete: None }
     }
 
@@ -60,7 +60,7 @@ impl Elsewhere {
     }
 
     /// The chains of this file that are not read here, and how far it reaches in them; `None` if there is none.
-    pub(crate) fn of(&self, seen: &Seen) -> Option<(&BTreeSet<ChainId>, WriteReach)> {
+    pub(crate) fn of(&self, seen: &Seen) -> Option<(&BTreeSet<ChainId>, Tail)> {
         let away = self.files.get(&(seen.id, seen.upto))?;
         Some((&away.chains, away.tail))
     }
@@ -135,7 +135,7 @@ impl Engine {
             if away.is_empty() {
                 continue;
             }
-            let none = Away { chains: away.clone(), tail: WriteReach::default() };
+            let none = Away { chains: away.clone(), tail: Tail::default() };
             elsewhere.files.insert((seen.id, seen.upto), none);
             let ranges = seen.inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty());
             let runs: Vec<(u32, u32)> = ranges.map(|chunks| (chunks.start, chunks.end - 1)).collect();
@@ -178,15 +178,11 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::reach_elsewhere`].
-    pub(crate) fn whole_reach_elsewhere(
-        &self,
-        layout: Layout,
-        after: Hlc,
-    ) -> Result<(BTreeSet<ChainId>, WriteReach), Fault> {
+    pub(crate) fn whole_reach_elsewhere(&self, layout: Layout, after: Hlc) -> Result<(BTreeSet<ChainId>, Tail), Fault> {
         let away = self.chains_elsewhere(None);
         let (file, chains) = file_of(layout, after, &[(0, u32::MAX)], &away);
         if chains.is_empty() {
-            return Ok((away, WriteReach::default()));
+            return Ok((away, Tail::default()));
         }
         let (tails, _) = self.ask_reach(Counted::All, &[(layout.inode, file, chains)])?;
         Ok((away, tails.get(&layout.inode).copied().unwrap_or_default()))
@@ -208,7 +204,7 @@ impl Engine {
     }
 
     /// How far these files reach where they are elsewhere, and up to which stamp everything was counted.
-    fn ask_reach(&self, counted: Counted, files: &[Asked]) -> Result<(BTreeMap<InodeId, WriteReach>, Hlc), Fault> {
+    fn ask_reach(&self, counted: Counted, files: &[Asked]) -> Result<(BTreeMap<InodeId, Tail>, Hlc), Fault> {
         let all: BTreeSet<ChainId> = files.iter().flat_map(|(_, _, chains)| chains).copied().collect();
         let concerned = |chains: &BTreeSet<ChainId>| -> Vec<&Asked> {
             files.iter().filter(|(_, _, of)| !of.is_disjoint(chains)).collect()
@@ -217,7 +213,7 @@ impl Engine {
             let files = concerned(chains).into_iter().map(|(_, file, _)| file.clone()).collect();
             About::Reach(ReachAsk { files, uncommitted: counted == Counted::All })
         };
-        let (mut tails, mut complete) = (BTreeMap::<InodeId, WriteReach>::new(), Hlc::MAX);
+        let (mut tails, mut complete) = (BTreeMap::<InodeId, Tail>::new(), Hlc::MAX);
         for heard in
             self.ask_members(all, &Inquiry { at: counted.upto().filter(|at| *at != Hlc::MAX), about: &about })?
         {

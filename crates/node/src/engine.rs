@@ -127,7 +127,7 @@ pub struct Scratch {
     /// CRC32C of `payload`.
     pub(crate) payload_crc: u32,
     pub(crate) block: Vec<u8>,
-    pub(crate) pieces: Vec<frieze_multilog::PlanPiece>,
+    pub(crate) pieces: Vec<frieze_multilog::Piece>,
     pub(crate) crowded: Vec<frieze_multilog::FragmentedPage>,
     /// What of the answer other servers have.
     pub(crate) fetch: Fetch,

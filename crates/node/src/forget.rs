@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{
-    ExpiredInodes, Expiry, ExpiryHorizons, FORGET_INODES_MAX, Inode, NoReadSet, Owners, Pins, TreeAt, names_at,
-    pack_owners, visit_names,
+    ExpiredInodes, Expiries, Expiry, FORGET_INODES_MAX, Inode, NoReadSet, Owners, Pins, TreeAt, names_at, pack_owners,
+    visit_names,
 };
 use frieze_wire::forget::{
     ANYBODY, Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, SnapshotLoss, encode_ids,
@@ -117,7 +117,7 @@ struct FateAt {
 
 impl Fate {
     /// Takes in an inode that was made at `born`, and the bytes of it that snapshots hold.
-    fn add(&mut self, horizons: &ExpiryHorizons, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
+    fn add(&mut self, horizons: &Expiries, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
         // What forgot nothing is readable without them.
         let Some(forgotten) = horizons.of(id) else { return };
         let upto = if horizons.is_gone(id) { Hlc::MAX } else { Hlc(forgotten.before) };
@@ -234,10 +234,10 @@ impl Engine {
             progress.step();
             reply.held_bytes += dead.held_bytes;
             fate.add(&horizons, id, below.born.get(&id).copied().unwrap_or_default(), &dead.held_by_pin);
-            if dead.dead_records.is_empty() {
+            if dead.graves.is_empty() {
                 continue;
             }
-            let (bytes, writes) = (dead.bytes(), dead.dead_records.len() as u64);
+            let (bytes, writes) = (dead.bytes(), dead.graves.len() as u64);
             *(if deleted { &mut reply.deleted_files } else { &mut reply.files }) += 1;
             reply.writes += writes;
             reply.bytes += bytes;
@@ -321,7 +321,7 @@ impl Engine {
         (before, now): (Hlc, Hlc),
         through: bool,
         ExpiredInodes { named, nameless, owners }: ExpiredInodes<'_>,
-    ) -> ExpiryHorizons {
+    ) -> Expiries {
         let namespace = self.meta.namespace();
         let pins = if through { Pins::default() } else { Pins::of(namespace.snapshots(), before) };
         let owners = pins.counting(owners.clone());
@@ -362,13 +362,13 @@ impl Engine {
                 continue;
             }
             // As if only this file forgot, and nobody needed anything of it.
-            let mut alone = ExpiryHorizons::default();
+            let mut alone = Expiries::default();
             let forgetting = Expiry { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
             let (ids, owners) = ([id], Owners::new());
             let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
             alone.add(before, forgetting, ExpiredInodes { named, nameless: gone, owners: &owners });
             let held_by_snapshots = through && !self.meta.namespace().horizons().pins(id).is_empty();
-            if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.dead_records.is_empty() {
+            if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
                 wanted.push(id);
             }
         }

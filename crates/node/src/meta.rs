@@ -28,7 +28,7 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_disk::Disk;
 use frieze_hlc::Hlc;
-use frieze_metalog::{DataEnd, MemberChange, MemberSettings};
+use frieze_metalog::{DataEnd, MemberChange, MemberSettings, MetalogSettings};
 use frieze_namespace::Namespace;
 use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 use frieze_wire::txn::{Outcome, Transaction};
@@ -125,10 +125,7 @@ impl MetaPlane {
             return Ok((MetaPlane::recover_member(host, versions)?, Vec::new()));
         }
         let state = State::load(versions)?;
-        let settings = frieze_metalog::MetalogSettings {
-            segment_bytes: host.segment_bytes,
-            ..frieze_metalog::MetalogSettings::default()
-        };
+        let settings = MetalogSettings { segment_bytes: host.segment_bytes, ..MetalogSettings::default() };
         let (alone, notes) = Alone::recover(&host, settings, &state, data_end, reach)?;
         let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
         Ok((MetaPlane { state, alone: Some(alone), group: OnceLock::new(), host, unflushed, idle }, notes))

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{DeadRecord, PieceSource};
-use frieze_namespace::{ExpiryHorizons, Inode, SharedState, shared_states};
+use frieze_namespace::{Expiries, Inode, SharedState, shared_states};
 
 use crate::data::REACH_BYTES_MAX;
 use crate::elsewhere::Elsewhere;
@@ -86,7 +86,7 @@ impl Progress {
 #[derive(Default)]
 pub(crate) struct State {
     /// Stretches without a record that stays, by their first byte: they grow together.
-    dead_records: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
+    graves: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
     /// Segments in which more was buried than was given back, and how much.
     due: BTreeMap<SegmentId, u64>,
     /// Why space cannot be given back.
@@ -99,7 +99,7 @@ pub(crate) type Needs = BTreeMap<InodeId, BTreeMap<Hlc, Vec<(u64, u64)>>>;
 /// What one inode gives up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dead {
-    pub(crate) dead_records: Vec<DeadRecord>,
+    pub(crate) graves: Vec<DeadRecord>,
     /// Records stamped up to it are looked at.
     pub(crate) upto: Hlc,
     /// Bytes that would be given up but for snapshots and shared ranges.
@@ -115,7 +115,7 @@ pub(crate) struct Dead {
 
 impl Dead {
     pub(crate) fn bytes(&self) -> u64 {
-        self.dead_records.iter().map(|grave| u64::from(grave.bytes)).sum()
+        self.graves.iter().map(|grave| u64::from(grave.bytes)).sum()
     }
 }
 
@@ -147,16 +147,16 @@ impl Reclaim {
     /// Tells whoever asks for the status.
     pub(crate) fn note(&self, state: &State) {
         let len = |runs: &BTreeMap<u64, u64>| runs.iter().map(|(start, end)| end - start).sum::<u64>();
-        self.buried_bytes.store(state.dead_records.values().map(len).sum(), Ordering::Relaxed);
+        self.buried_bytes.store(state.graves.values().map(len).sum(), Ordering::Relaxed);
         self.waiting_bytes.store(state.due.values().sum(), Ordering::Relaxed);
     }
 }
 
 impl State {
-    fn add(&mut self, dead_records: &[DeadRecord]) {
-        for grave in dead_records {
+    fn add(&mut self, graves: &[DeadRecord]) {
+        for grave in graves {
             *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
-            let runs = self.dead_records.entry(grave.segment).or_default();
+            let runs = self.graves.entry(grave.segment).or_default();
             let (mut start, mut end) = (grave.start, grave.end);
             if let Some((&before, &until)) = runs.range(..start).next_back()
                 && until == start
@@ -173,7 +173,7 @@ impl State {
 
     /// Stretches of a segment without a record that stays: first byte and end.
     pub(crate) fn graves_in(&self, segment: SegmentId) -> BTreeMap<u64, u64> {
-        self.dead_records.get(&segment).cloned().unwrap_or_default()
+        self.graves.get(&segment).cloned().unwrap_or_default()
     }
 
     /// Why space cannot be given back, if it cannot.
@@ -195,7 +195,7 @@ impl Engine {
     ///
     /// # Cost
     /// A pass over all versions of all inodes.
-    pub(crate) fn needs(&self, horizons: &ExpiryHorizons) -> Result<Needs, Fault> {
+    pub(crate) fn needs(&self, horizons: &Expiries) -> Result<Needs, Fault> {
         let states = shared_states(self.meta.versions())?;
         let mut needs = Needs::new();
         let mut seen: BTreeSet<(InodeId, Hlc)> = BTreeSet::new();
@@ -238,7 +238,7 @@ impl Engine {
     ///
     /// # Cost
     /// A plan of the whole file for each instant that is kept.
-    pub(crate) fn dead_of(&self, horizons: &ExpiryHorizons, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
+    pub(crate) fn dead_of(&self, horizons: &Expiries, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
         let Some(forgotten) = horizons.of(id) else { return Ok(Dead::default()) };
         let gone = horizons.is_gone(id);
         let upto = if gone { Hlc::MAX } else { Hlc(forgotten.before) };
@@ -258,9 +258,8 @@ impl Engine {
         }
         let free = self.data.device().log_of([id])?.dead_records(id, upto, &live);
         let mut held_by_pin = BTreeMap::new();
-        let bytes = |dead_records: &mut dyn Iterator<Item = &DeadRecord>| {
-            dead_records.map(|grave| u64::from(grave.bytes)).sum::<u64>()
-        };
+        let bytes =
+            |graves: &mut dyn Iterator<Item = &DeadRecord>| graves.map(|grave| u64::from(grave.bytes)).sum::<u64>();
         for &pin in &pins {
             let mut places = BTreeSet::new();
             self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut places)?;
@@ -273,16 +272,16 @@ impl Engine {
         for (at, ranges) in needs.get(&id).into_iter().flatten() {
             self.add_places(id, Some(*at), ranges, &mut live)?;
         }
-        let dead_records: Vec<DeadRecord> =
+        let graves: Vec<DeadRecord> =
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
-        let held_bytes = bytes(&mut free.iter()) - bytes(&mut dead_records.iter());
+        let held_bytes = bytes(&mut free.iter()) - bytes(&mut graves.iter());
         let mut kept = BTreeSet::new();
         if !gone {
             let shared = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
             kept.extend(shared.chain(pins).filter(|at| *at < upto));
             kept.insert(upto);
         }
-        Ok(Dead { dead_records, upto, held_bytes, held_by_pin, is_all, kept: kept.into_iter().collect() })
+        Ok(Dead { graves, upto, held_bytes, held_by_pin, is_all, kept: kept.into_iter().collect() })
     }
 
     /// Adds where the records lie that ranges of a file show at an instant (`None`: now).
@@ -310,9 +309,9 @@ impl Engine {
     /// # Errors
     /// Of the device, where the index of the inode has to be fetched.
     pub(crate) fn mark_dead(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
-        if !dead.dead_records.is_empty() || dead.is_all {
-            self.data.device().mark_dead(id, dead.upto, &dead.dead_records, dead.is_all, &dead.kept)?;
-            state.add(&dead.dead_records);
+        if !dead.graves.is_empty() || dead.is_all {
+            self.data.device().mark_dead(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
+            state.add(&dead.graves);
         }
         Ok(())
     }
@@ -336,7 +335,7 @@ impl Engine {
         let due: Vec<SegmentId> = state.due.keys().copied().collect();
         let mut freed = 0;
         for segment in due {
-            match device.give_back(segment, state.dead_records.get(&segment).into_iter().flatten()) {
+            match device.give_back(segment, state.graves.get(&segment).into_iter().flatten()) {
                 Ok(None) => {}
                 Ok(Some(bytes)) => {
                     freed += bytes;

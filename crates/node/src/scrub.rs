@@ -261,8 +261,8 @@ impl Engine {
         }
         if !hit.places.is_empty() {
             // Forgotten meanwhile, and given back: no loss.
-            let dead_records = self.reclaim.lock().graves_in(segment);
-            hit.places.retain(|damage| !lies_in(&dead_records, damage));
+            let graves = self.reclaim.lock().graves_in(segment);
+            hit.places.retain(|damage| !lies_in(&graves, damage));
             // Or discarded.
             let device = self.data.device();
             let discarded = if hit.places.is_empty() { Ok(None) } else { device.discarded_in(segment) };
@@ -284,14 +284,14 @@ impl Engine {
     ) -> Result<Hit, CheckStop> {
         let device = self.data.device();
         // Before the records are looked at: what is forgotten later is asked for again.
-        let dead_records = self.reclaim.lock().graves_in(segment);
+        let graves = self.reclaim.lock().graves_in(segment);
         let mut hit = Hit::default();
         let Some(content) = device.log().content(segment) else { return Ok(hit) };
         hit.bytes = content.end();
         match device.medium(segment) {
             Ok(file) => {
                 let mut medium = Medium::new(Pace::new(self, run, pause), &*file, content.end());
-                hit.records = content.check(&dead_records, &mut medium, &mut |damage| hit.add(damage))?.records;
+                hit.records = content.check(&graves, &mut medium, &mut |damage| hit.add(damage))?.records;
             }
             Err(fault) => {
                 let (kind, len) = (DamageKind::Records, content.end());
@@ -380,7 +380,7 @@ impl Hit {
     }
 }
 
-fn lies_in(dead_records: &BTreeMap<u64, u64>, damage: &Damage) -> bool {
-    let grave = dead_records.range(..=damage.at).next_back();
+fn lies_in(graves: &BTreeMap<u64, u64>, damage: &Damage) -> bool {
+    let grave = graves.range(..=damage.at).next_back();
     grave.is_some_and(|(_, &end)| damage.at + damage.len <= end)
 }

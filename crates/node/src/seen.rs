@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{FragmentedPage, Images, MultiLog, PieceSource, PlanPiece};
+use frieze_multilog::{FragmentedPage, Images, MultiLog, Piece, PieceSource};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
@@ -124,7 +124,7 @@ impl Look<'_> {
         if self.dirty_of == Some(chain) { Hlc::MAX } else { self.cuts.of(chain) }
     }
 
-    fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::WriteReach {
+    fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
         let log = &self.log;
         let after = seen.inode.size_as_of;
         if let Some((away, _)) = self.elsewhere.of(seen) {
@@ -141,7 +141,7 @@ impl Look<'_> {
             let tail = log.newest_in(seen.id, chunks.clone(), after, Hlc::MAX);
             return self.reach_over(seen, layout, chunks, tail, &|_| Hlc::MAX);
         }
-        let mut tail = frieze_multilog::WriteReach::default();
+        let mut tail = frieze_multilog::Tail::default();
         for chunk in chunks {
             let part = log.newest_in(seen.id, chunk..=chunk, after, self.counted_upto(layout.chain(chunk)));
             tail.highest = tail.highest.max(part.highest.map(|end| layout.end_in_chunk(end)));
@@ -156,14 +156,14 @@ impl Look<'_> {
         seen: &Seen,
         layout: Layout,
         chunks: RangeInclusive<u32>,
-        tail: frieze_multilog::WriteReach,
+        tail: frieze_multilog::Tail,
         upto: &dyn Fn(u32) -> Hlc,
-    ) -> frieze_multilog::WriteReach {
+    ) -> frieze_multilog::Tail {
         let Some((last, _)) = tail.highest.filter(|(last, _)| seen.inode.reaches_over(*last)) else { return tail };
         let below = last.saturating_sub(layout.reach()).max(*chunks.start())..=last;
         let ends = below
             .filter_map(|chunk| self.log.newest_in(seen.id, chunk..=chunk, seen.inode.size_as_of, upto(chunk)).highest);
-        frieze_multilog::WriteReach { highest: ends.map(|end| layout.end_in_chunk(end)).max(), ..tail }
+        frieze_multilog::Tail { highest: ends.map(|end| layout.end_in_chunk(end)).max(), ..tail }
     }
 
     /// The same of those chunks that are here. Of the others there may be records all the same, and not all.
@@ -173,8 +173,8 @@ impl Look<'_> {
         layout: Layout,
         chunks: RangeInclusive<u32>,
         away: &BTreeSet<ChainId>,
-    ) -> frieze_multilog::WriteReach {
-        let mut tail = frieze_multilog::WriteReach::default();
+    ) -> frieze_multilog::Tail {
+        let mut tail = frieze_multilog::Tail::default();
         for chunk in self.log.chunks_in(seen.id, chunks) {
             let chain = layout.chain(chunk);
             if away.contains(&chain) {
@@ -229,7 +229,7 @@ impl Look<'_> {
         seen: &Seen,
         sources: &Sources,
         range: ByteRange,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         self.plan_layer(seen.layer(), sources, range, range.start(), &mut None, pieces)
     }
@@ -245,7 +245,7 @@ impl Look<'_> {
         sources: &Sources,
         range: ByteRange,
         through: ThroughImages<'_>,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         self.plan_layer(seen.layer(), sources, range, range.start(), &mut Some(through), pieces)
     }
@@ -258,7 +258,7 @@ impl Look<'_> {
         range: ByteRange,
         out_at: u64,
         through: &mut Option<ThroughImages<'_>>,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         let mut own = Vec::new();
         for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
@@ -275,7 +275,7 @@ impl Look<'_> {
             self.plan_own_through(layer, (start, end), after, through, &mut own)?;
             for piece in own.drain(..) {
                 if piece.source != PieceSource::Hole {
-                    pieces.push(PlanPiece { at: out(piece.at), ..piece });
+                    pieces.push(Piece { at: out(piece.at), ..piece });
                     continue;
                 }
                 let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
@@ -383,13 +383,13 @@ impl Look<'_> {
         start: u64,
         end: u64,
         after: Hlc,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         self.plan_own_through(layer, (start, end), after, &mut None, pieces)
     }
 
     /// What the records that are here say of it, whether they are all there are or not.
-    pub(crate) fn plan_stored(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<PlanPiece>) {
+    pub(crate) fn plan_stored(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
         for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
             let first = pieces.len();
             self.log.plan(chunk, range, at, after, pieces);
@@ -416,7 +416,7 @@ impl Look<'_> {
         (start, end): (u64, u64),
         after: Hlc,
         through: &mut Option<ThroughImages<'_>>,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
             let first = pieces.len();
@@ -437,7 +437,7 @@ impl Look<'_> {
         (chunk, range): (ChunkId, ByteRange),
         (at, after): (Hlc, Hlc),
         through: &mut Option<ThroughImages<'_>>,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
     ) {
         match through {
             None => self.log.plan(chunk, range, at, after, pieces),
@@ -458,10 +458,10 @@ impl Look<'_> {
         chunk: ChunkId,
         after: Hlc,
         mut whence: Whence<'_, '_>,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
         first: usize,
     ) -> Result<(), Fault> {
-        let says_nothing = |piece: &PlanPiece| {
+        let says_nothing = |piece: &Piece| {
             piece.at < REACH_BYTES_MAX && matches!(piece.source, PieceSource::Hole | PieceSource::Punched(_))
         };
         if chunk.index == 0 || !layer.inode.reaches_over(chunk.index - 1) || !pieces[first..].iter().any(says_nothing) {
@@ -492,9 +492,9 @@ impl Look<'_> {
         &self,
         layer: Layer<'_>,
         (chunk, back): (ChunkId, u32),
-        (piece, after): (PlanPiece, Hlc),
+        (piece, after): (Piece, Hlc),
         whence: &mut Whence<'_, '_>,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         let layout = layout_of(layer.id, layer.inode);
         let (ahead, reach) = (u64::from(back) * layout.chunk_bytes, layout.chunk_bytes + REACH_BYTES_MAX);
@@ -531,7 +531,7 @@ impl Look<'_> {
             below.at -= ahead;
             match below.source {
                 PieceSource::Hole => {
-                    let rest = PlanPiece { source: piece.source, ..below };
+                    let rest = Piece { source: piece.source, ..below };
                     self.plan_before(layer, (chunk, back + 1), (rest, after), whence, pieces)?;
                 }
                 _ => pieces.push(below),
@@ -586,7 +586,7 @@ impl Look<'_> {
         (chunk, range): (ChunkId, ByteRange),
         after: Hlc,
         through: &mut Option<ThroughImages<'_>>,
-        pieces: &mut Vec<PlanPiece>,
+        pieces: &mut Vec<Piece>,
     ) -> Option<()> {
         let fetch = through.as_mut()?.fetch.as_mut()?;
         // Bytes of now, and of files that are written while they are read, clients ask for where they are.

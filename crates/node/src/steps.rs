@@ -13,7 +13,7 @@
 //! for what is read and verified here as a whole.
 
 use frieze_base::{Fault, crc32c_combine};
-use frieze_multilog::{PieceSource, PlanPiece, StoredSpan};
+use frieze_multilog::{Piece, PieceSource, StoredSpan};
 use frieze_net::{CRC_BYTES, Part};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
@@ -60,7 +60,7 @@ pub struct Steps<'a> {
     pub(crate) len: usize,
     start: u64,
     device: &'a Device,
-    pieces: &'a [PlanPiece],
+    pieces: &'a [Piece],
     buffer: &'a mut Vec<u8>,
     block: &'a mut Vec<u8>,
     lease: Lease,
@@ -116,7 +116,7 @@ impl<'a> Steps<'a> {
     pub(crate) fn end_with_a_record(&mut self) -> bool {
         let end = self.start + self.len as u64;
         let cut = self.pieces.iter().find(|piece| piece.at < end && piece.end() >= end);
-        let Some(PlanPiece { at, source: PieceSource::Data(stored), .. }) = cut else { return false };
+        let Some(Piece { at, source: PieceSource::Data(stored), .. }) = cut else { return false };
         let is_whole = u64::from(stored.skip) + (end - at) == u64::from(stored.record_len);
         let left = at.saturating_sub(self.start) as usize;
         let leaves_out = !is_whole && left > self.len / 2;
@@ -169,13 +169,13 @@ impl Drop for Steps<'_> {
 
 /// True if a payload of `len` bytes that consists of `pieces` is worth several steps. An image may turn out to be of no use, and
 /// is read before anything is said.
-pub(crate) fn can_step(pieces: &[PlanPiece], len: usize) -> bool {
+pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
     let fits = (LEAST_BYTES..=PAYLOAD_BYTES_MAX as usize - CRC_BYTES).contains(&len);
     fits && !pieces.iter().any(|piece| matches!(piece.source, PieceSource::Image(_) | PieceSource::External(_)))
 }
 
 /// The whole blocks of a record that `at..end` begins with, if they are many, and how many bytes they are.
-fn held_as_wanted(pieces: &[PlanPiece], at: u64, end: u64) -> Option<(StoredSpan, u64)> {
+fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(StoredSpan, u64)> {
     let piece = pieces.get(pieces.partition_point(|piece| piece.end() <= at)).filter(|piece| piece.at <= at)?;
     let PieceSource::Data(stored) = piece.part(at, piece.end().min(end)).source else { return None };
     let block = u64::from(stored.block_bytes);
@@ -186,17 +186,17 @@ fn held_as_wanted(pieces: &[PlanPiece], at: u64, end: u64) -> Option<(StoredSpan
 }
 
 /// Where a step that begins at `at` ends: at the end of a block where it cuts a record, so that no block is read twice.
-fn step_end(pieces: &[PlanPiece], at: u64, end: u64) -> u64 {
+fn step_end(pieces: &[Piece], at: u64, end: u64) -> u64 {
     let wanted = (at + STEP_BYTES as u64).min(end);
     let cuts = pieces.get(pieces.partition_point(|piece| piece.end() <= wanted)).filter(|piece| piece.at < wanted);
-    let Some(PlanPiece { at: begins, source: PieceSource::Data(stored), .. }) = cuts else { return wanted };
+    let Some(Piece { at: begins, source: PieceSource::Data(stored), .. }) = cuts else { return wanted };
     let in_record = u64::from(stored.skip) + (wanted - begins);
     let back = in_record % u64::from(stored.block_bytes);
     if wanted - back > at { wanted - back } else { wanted }
 }
 
 /// The parts of `pieces` within `at..upto`.
-fn cut(pieces: &[PlanPiece], at: u64, upto: u64, into: &mut Vec<PlanPiece>) {
+fn cut(pieces: &[Piece], at: u64, upto: u64, into: &mut Vec<Piece>) {
     let first = pieces.partition_point(|piece| piece.end() <= at);
     into.clear();
     into.extend(pieces[first..].iter().take_while(|piece| piece.at < upto).map(|piece| piece.part(at, upto)));

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
-use frieze_namespace::{Changed, PlaceName, SubjectChange, TransactionChanges, names_at};
+use frieze_namespace::{Changed, PlaceName, SubjectChange, TxnChanges, names_at};
 
 use crate::cuts::CutPair;
 use crate::engine::Engine;
@@ -121,7 +121,7 @@ impl Engine {
     /// Those of the store.
     pub(crate) fn changes_by(
         &self,
-        transaction: &TransactionChanges,
+        transaction: &TxnChanges,
         scope: Scope,
         cuts: &mut CutPair<'_>,
     ) -> Result<Changes, Fault> {

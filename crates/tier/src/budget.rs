@@ -60,9 +60,9 @@ impl MemoryDemand {
     ///
     /// # Examples
     /// ```
-    /// let shares = frieze_tier::Wishes { total: Some(512 << 20), ..Default::default() }.divide()?;
+    /// let shares = frieze_tier::MemoryDemand { total: Some(512 << 20), ..Default::default() }.divide()?;
     /// assert_eq!(shares.index, 128 << 20);
-    /// assert!(frieze_tier::Wishes { total: Some(1 << 20), ..Default::default() }.divide().is_err());
+    /// assert!(frieze_tier::MemoryDemand { total: Some(1 << 20), ..Default::default() }.divide().is_err());
     /// # Ok::<(), frieze_tier::TooLittle>(())
     /// ```
     pub fn divide(&self) -> Result<Shares, TooLittle> {

@@ -23,12 +23,12 @@ pub struct Readers<K> {
 struct ReaderState {
     ticket: u64,
     /// Oldest first.
-    runs: Vec<ReadRun>,
+    runs: Vec<ReadSequence>,
 }
 
 /// Reads that continue each other.
 #[derive(Clone, Copy, Debug)]
-struct ReadRun {
+struct ReadSequence {
     start: u64,
     end: u64,
     reads: u32,
@@ -98,7 +98,7 @@ impl ReaderState {
         let (start, end) = (range.start(), range.end());
         let mut run = match self.runs.iter().rposition(|run| run.end == start) {
             Some(at) => self.runs.remove(at),
-            None => ReadRun { start, end, reads: 0, ahead_end: end, window: 0 },
+            None => ReadSequence { start, end, reads: 0, ahead_end: end, window: 0 },
         };
         run.reads = run.reads.saturating_add(1);
         run.end = end;

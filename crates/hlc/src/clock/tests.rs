@@ -30,18 +30,18 @@ fn settings() -> ClockSettings {
 }
 
 /// A clock that has its bound and has given one stamp.
-fn running(machine: &mut TestMachine) -> HybridClock {
-    let mut clock = HybridClock::new(settings(), Hlc::ZERO);
+fn running(machine: &mut TestMachine) -> HlcClock {
+    let mut clock = HlcClock::new(settings(), Hlc::ZERO);
     tick(&mut clock, machine.advance(1));
     clock
 }
 
 /// Ticks as a driver does: the bound is persisted where it is asked for.
-fn tick(clock: &mut HybridClock, reading: ClockReading) -> Hlc {
+fn tick(clock: &mut HlcClock, reading: ClockReading) -> Hlc {
     try_tick(clock, reading).expect("the clock is trusted")
 }
 
-fn try_tick(clock: &mut HybridClock, reading: ClockReading) -> Result<Hlc, Error> {
+fn try_tick(clock: &mut HlcClock, reading: ClockReading) -> Result<Hlc, Error> {
     match clock.tick(reading) {
         Err(Error::BoundNeeded(bound)) => {
             clock.bound_persisted(bound);
@@ -61,7 +61,7 @@ fn fence(result: Result<Hlc, Error>) -> Fence {
 #[test]
 fn stamps_follow_the_wall_clock_and_rise_by_the_counter_within_a_microsecond() {
     let mut machine = TestMachine::new();
-    let mut clock = HybridClock::new(settings(), Hlc::ZERO);
+    let mut clock = HlcClock::new(settings(), Hlc::ZERO);
     let reading = machine.advance(10);
     let first = tick(&mut clock, reading);
     assert_eq!(first, Hlc::first_of_micros(reading.wall_us));
@@ -103,7 +103,7 @@ fn reading_the_time_ticks_nothing() {
 #[test]
 fn no_stamp_is_given_above_the_bound_until_it_is_persisted() {
     let mut machine = TestMachine::new();
-    let mut clock = HybridClock::new(settings(), Hlc::ZERO);
+    let mut clock = HlcClock::new(settings(), Hlc::ZERO);
     let reading = machine.advance(1);
     let Err(Error::BoundNeeded(bound)) = clock.tick(reading) else { panic!("a new clock has no bound") };
     assert_eq!(bound.micros(), reading.wall_us + 1_000_000);
@@ -144,7 +144,7 @@ fn a_restarted_clock_stamps_above_everything_it_gave_before_even_if_the_wall_clo
     let last = tick(&mut clock, machine.advance(1));
     let bound = clock.bound();
     machine.jump(-300_000);
-    let mut restarted = HybridClock::new(settings(), bound);
+    let mut restarted = HlcClock::new(settings(), bound);
     assert!(restarted.closed() >= last);
     let wait_us = restarted.restart_wait_us(machine.reading);
     assert!((1_200_000..1_400_000).contains(&wait_us), "{wait_us}");
@@ -153,7 +153,7 @@ fn a_restarted_clock_stamps_above_everything_it_gave_before_even_if_the_wall_clo
     assert_eq!(restarted.restart_wait_us(reading), 0);
     assert!(tick(&mut restarted, reading) > bound);
     assert_eq!(
-        HybridClock::new(settings(), Hlc::ZERO).restart_wait_us(reading),
+        HlcClock::new(settings(), Hlc::ZERO).restart_wait_us(reading),
         0,
         "a new server has nothing to wait out"
     );
@@ -343,8 +343,7 @@ fn an_unknown_error_bound_fences_only_where_clocks_have_to_agree() {
     machine.reading.error_us = None;
     let mut alone = running(&mut machine);
     tick(&mut alone, machine.advance(1));
-    let mut one_of_many =
-        HybridClock::new(ClockSettings { unknown_error: UnknownError::Fence, ..settings() }, Hlc::ZERO);
+    let mut one_of_many = HlcClock::new(ClockSettings { unknown_error: UnknownError::Fence, ..settings() }, Hlc::ZERO);
     assert_eq!(fence(try_tick(&mut one_of_many, machine.advance(1))), Fence::ErrorUnknown);
 }
 
@@ -352,7 +351,7 @@ fn an_unknown_error_bound_fences_only_where_clocks_have_to_agree() {
 fn while_the_machine_boots_its_clock_may_be_set_and_be_inexact() {
     let mut machine = TestMachine::new();
     machine.reading.error_us = Some(16_000_000);
-    let mut clock = HybridClock::new(ClockSettings::default(), Hlc::ZERO);
+    let mut clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
     tick(&mut clock, machine.advance(1));
     tick(&mut clock, machine.jump(3_600 * 1_000_000));
     assert!(matches!(fence(try_tick(&mut clock, machine.advance(31 * SECOND_US))), Fence::ErrorTooLarge { .. }));
@@ -382,7 +381,7 @@ fn stamps_rise_and_stay_within_the_bound_whatever_the_clocks_do() {
     for seed in 0..200 {
         let mut rng = frieze_base::Rng::new(seed);
         let mut machine = TestMachine::new();
-        let mut clock = HybridClock::new(settings(), Hlc::ZERO);
+        let mut clock = HlcClock::new(settings(), Hlc::ZERO);
         let mut durable = Hlc::ZERO;
         let mut last = Hlc::ZERO;
         let mut stamps = 0;
@@ -393,7 +392,7 @@ fn stamps_rise_and_stay_within_the_bound_whatever_the_clocks_do() {
                 _ => machine.advance(rng.below(1_000)),
             };
             match rng.below(10) {
-                0 => clock = HybridClock::new(settings(), durable),
+                0 => clock = HlcClock::new(settings(), durable),
                 1 => drop(clock.observe(reading, Hlc::first_of_micros(reading.wall_us + rng.below(SECOND_US)))),
                 2 => {
                     let at = Hlc(clock.now(reading).0 - rng.below(1 << 24));

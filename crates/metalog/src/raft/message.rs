@@ -5,7 +5,7 @@ use frieze_base::{LogIndex, NodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
 
 use crate::error::Error;
-use crate::message::{DataEnd, LogEntry, NewJournalSegment};
+use crate::message::{DataEnd, JournalSegment, LogEntry};
 
 /// Who has a say, as of an entry of the log. Ids rise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,7 +158,7 @@ pub enum MemberEffect {
         /// Number of the record.
         record: LogIndex,
         /// The segment to make first.
-        roll: Option<NewJournalSegment>,
+        roll: Option<JournalSegment>,
         /// The segment.
         segment: SegmentId,
         /// Bytes from its start.

@@ -6,21 +6,21 @@ use frieze_base::{Fault, LogIndex, Reason, Rng, SegmentId};
 use frieze_hlc::Hlc;
 
 use crate::{
-    DataEnd, Error, LogEntry, Mend, Metalog, MetalogCutReason, MetalogEffect, MetalogInput, MetalogSettings,
-    NewJournalSegment, RecoverFrom, RecoveredMetalog, SegmentSource,
+    DataEnd, Error, JournalSegment, LogEntry, Mend, Metalog, MetalogCutReason, MetalogEffect, MetalogInput,
+    MetalogSettings, RecoverFrom, RecoveredMetalog, SegmentSource,
 };
 
 /// Files by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SegmentFiles(pub(super) BTreeMap<SegmentId, Vec<u8>>);
+pub(super) struct MachineFiles(pub(super) BTreeMap<SegmentId, Vec<u8>>);
 
-impl SegmentFiles {
+impl MachineFiles {
     fn write(&mut self, segment: SegmentId, offset: u64, bytes: &[u8]) {
         let file = self.0.get_mut(&segment).expect("the segment has been made");
         file[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn begin(&mut self, new: &NewJournalSegment) {
+    fn begin(&mut self, new: &JournalSegment) {
         let file = match new.recycle {
             Some(old) => self.0.remove(&old).expect("a spare file is there"),
             None => vec![0; new.bytes as usize],
@@ -31,7 +31,7 @@ impl SegmentFiles {
     }
 }
 
-impl SegmentSource for SegmentFiles {
+impl SegmentSource for MachineFiles {
     fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
         Ok(self.0.iter().rev().map(|(segment, bytes)| (*segment, bytes.len() as u64)).collect())
     }
@@ -51,9 +51,9 @@ pub(super) struct MetalogMachine {
     pub(super) log: Metalog,
     pub(super) settings: MetalogSettings,
     /// As programs see them.
-    pub(super) files: SegmentFiles,
+    pub(super) files: MachineFiles,
     /// As they are on stable storage.
-    pub(super) stable: SegmentFiles,
+    pub(super) stable: MachineFiles,
     /// What was proposed and not withdrawn, from entry 1 on.
     pub(super) entries: Vec<LogEntry>,
     pub(super) hlc: u64,
@@ -66,7 +66,7 @@ pub(super) struct MetalogMachine {
 
 struct PendingAppend {
     index: LogIndex,
-    roll: Option<NewJournalSegment>,
+    roll: Option<JournalSegment>,
     segment: SegmentId,
     offset: u64,
     bytes: Vec<u8>,
@@ -78,8 +78,8 @@ impl MetalogMachine {
         MetalogMachine {
             log: Metalog::new(settings.clone()),
             settings,
-            files: SegmentFiles::default(),
-            stable: SegmentFiles::default(),
+            files: MachineFiles::default(),
+            stable: MachineFiles::default(),
             entries: Vec::new(),
             hlc: 1000,
             data_end: DataEnd::default(),

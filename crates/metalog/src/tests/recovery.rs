@@ -2,7 +2,7 @@
 
 use frieze_base::{Fault, LogIndex, Reason, SegmentId};
 
-use super::machine::{MetalogMachine, SegmentFiles, cut};
+use super::machine::{MachineFiles, MetalogMachine, cut};
 use crate::{
     DataEnd, ENTRY_HEADER_BYTES, Error, JournalHeader, Mend, Metalog, MetalogCutReason, MetalogEffect, MetalogInput,
     MetalogSettings, RecoverFrom, SEGMENT_HEADER_BYTES, SegmentSource,
@@ -214,7 +214,7 @@ fn another_format_version_is_refused() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_an_error() {
-    struct UnreadableFiles(SegmentFiles);
+    struct UnreadableFiles(MachineFiles);
     impl SegmentSource for UnreadableFiles {
         fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
             self.0.segments()

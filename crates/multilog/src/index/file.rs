@@ -20,7 +20,7 @@ use crate::slim::{heap_bytes, reserve_slim};
 
 /// How far an interval's records reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteReach {
+pub struct Tail {
     /// The last chunk that a write of the interval reached, and the largest end of such a write in it, in bytes.
     pub highest: Option<(u32, u32)>,
     /// Stamp of the newest record of the interval, punches included.
@@ -171,9 +171,9 @@ impl FileIndex {
     }
 
     /// How far the records stamped in `(after, upto]` reach.
-    pub(crate) fn newest_in(&self, chunks: RangeInclusive<u32>, after: Hlc, upto: Hlc) -> WriteReach {
+    pub(crate) fn newest_in(&self, chunks: RangeInclusive<u32>, after: Hlc, upto: Hlc) -> Tail {
         let from = self.position_of(*chunks.start());
-        let mut tail = WriteReach::default();
+        let mut tail = Tail::default();
         for (index, chunk) in self.chunks[from..].iter().take_while(|(index, _)| chunks.contains(index)) {
             let (reach, newest) = chunk.newest_in(after, upto);
             tail.highest = reach.map(|reach| (*index, reach)).or(tail.highest);

@@ -11,7 +11,7 @@ use crate::image::{ImageDigest, ImageKey, Images};
 
 /// Where a look for images goes on within a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ImageScanCursor {
+pub struct ScanCursor {
     chunk: u32,
     page: u32,
     record: u32,
@@ -25,7 +25,7 @@ pub struct ImageScan {
     /// Most pieces of any page looked at, at any instant, once those are made.
     pub pieces_most: usize,
     /// There is more to look at, from here on, once those are made.
-    pub next: Option<ImageScanCursor>,
+    pub next: Option<ScanCursor>,
 }
 
 /// One walk along the records of a page.
@@ -140,7 +140,7 @@ impl FileIndex {
         images: &Images,
         id: frieze_base::InodeId,
         (after, upto): (Hlc, Hlc),
-        cursor: ImageScanCursor,
+        cursor: ScanCursor,
         make: bool,
     ) -> ImageScan {
         let mut scan = ImageScan::default();
@@ -154,7 +154,7 @@ impl FileIndex {
             let first = if *index == cursor.chunk { cursor.page } else { 0 };
             let id = ChunkId { inode: id, index: *index };
             for (number, slot) in &chunk.pages[chunk.position_of(first)..] {
-                let next = ImageScanCursor { chunk: *index, page: *number, record: from };
+                let next = ScanCursor { chunk: *index, page: *number, record: from };
                 if left == 0 || scan.due.len() >= DUE_MAX {
                     scan.next = Some(next);
                     return scan;
@@ -176,7 +176,7 @@ impl FileIndex {
                 let key = |stamp| ImageKey { chunk: id, page: *number, stamp };
                 scan.due.extend(walked.due.into_iter().map(key));
                 if let Some(record) = walked.next {
-                    scan.next = Some(ImageScanCursor { record, ..next });
+                    scan.next = Some(ScanCursor { record, ..next });
                     return scan;
                 }
             }

@@ -7,24 +7,24 @@ use frieze_base::{Fault, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
 use super::format::{BLOCK_BYTES, ChainTip, HEAD_BYTES, IndexRun, RunBlock, RunContents, RunHead, SegmentFacts};
-use super::io::IndexRunSink;
-use super::key::IndexRunKey;
+use super::io::RunSink;
+use super::key::RunKey;
 use super::piece::{self, RunRecord};
-use crate::discarded::{DiscardedRecords, is_discarded};
+use crate::discarded::{Discards, is_discarded};
 use crate::entry::{FooterEntries, FooterRecord};
 use crate::header::LogPosition;
 use crate::record::RecordMeta;
 
 /// Collects the records of some segments for a shelf.
 #[derive(Debug, Default)]
-pub struct IndexRunBuilder {
+pub struct RunBuilder {
     records: Vec<RunRecord>,
     contents: RunContents,
 }
 
-impl IndexRunBuilder {
+impl RunBuilder {
     /// Takes in the next segment by the entries of its footer, which were checked. False if they are none.
-    pub(crate) fn add(&mut self, facts: &SegmentFacts, entries: &[u8], discarded: &[DiscardedRecords]) -> bool {
+    pub(crate) fn add(&mut self, facts: &SegmentFacts, entries: &[u8], discarded: &[Discards]) -> bool {
         let Some(listed) = FooterEntries::new(&facts.header, entries).all(facts.records) else { return false };
         for FooterRecord { meta, span, .. } in listed {
             self.contents.log_bytes += span.end - span.start;
@@ -101,7 +101,7 @@ pub(super) fn tip_of(meta: &RecordMeta) -> ChainTip {
 
 /// Writes a shelf from its files in order.
 pub(super) struct RunWriter<'a> {
-    sink: &'a mut IndexRunSink<'a>,
+    sink: &'a mut RunSink<'a>,
     blocks: Vec<RunBlock>,
     open: Vec<u8>,
     open_first: InodeId,
@@ -110,7 +110,7 @@ pub(super) struct RunWriter<'a> {
 }
 
 impl<'a> RunWriter<'a> {
-    pub(super) fn new(sink: &'a mut IndexRunSink<'a>) -> RunWriter<'a> {
+    pub(super) fn new(sink: &'a mut RunSink<'a>) -> RunWriter<'a> {
         let (open_first, last_inode) = (InodeId(0), InodeId(0));
         RunWriter { sink, blocks: Vec::new(), open: Vec::new(), open_first, last_inode, offset: HEAD_BYTES as u64 }
     }
@@ -149,7 +149,7 @@ impl<'a> RunWriter<'a> {
         let bytes = contents.encode(&self.blocks, self.last_inode);
         let of = |facts: Option<&SegmentFacts>| facts.expect("a index_run has segments").header.id;
         let head = RunHead {
-            key: IndexRunKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
+            key: RunKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
             blocks_bytes: self.offset - HEAD_BYTES as u64,
             contents_bytes: bytes.len() as u64,
             records: contents.facts.iter().map(|facts| facts.records).sum(),

@@ -3,9 +3,9 @@
 use frieze_base::{FastMap, InodeId, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use super::build::IndexRunBuilder;
+use super::build::RunBuilder;
 use super::format::{IndexRun, RunBlock, RunContents, SegmentFacts};
-use super::key::IndexRunKey;
+use super::key::RunKey;
 use super::merge::{file_at, pieces_of};
 use super::piece::{self, RunRecord};
 use crate::discarded::is_discarded;
@@ -35,13 +35,13 @@ pub struct IndexFetch {
 /// The block of a shelf that may hold the file.
 #[derive(Debug)]
 struct BlockRead {
-    index_run: IndexRunKey,
+    index_run: RunKey,
     block: RunBlock,
 }
 
 impl IndexFetch {
     /// The next bytes it needs: of which shelf, from where, how many. `None` if it has all.
-    pub fn next_read(&self) -> Option<(IndexRunKey, u64, usize)> {
+    pub fn next_read(&self) -> Option<(RunKey, u64, usize)> {
         let BlockRead { index_run, block, .. } = self.reads.get(self.taken)?;
         Some((*index_run, block.offset, block.len as usize))
     }
@@ -237,14 +237,14 @@ impl MultiLog {
     }
 
     /// The segments of a shelf, oldest first.
-    pub fn segments_of(&self, key: IndexRunKey) -> Vec<SegmentId> {
+    pub fn segments_of(&self, key: RunKey) -> Vec<SegmentId> {
         let ids = self.segments.iter().map(|segment| segment.header.id);
         ids.filter(|id| (key.first..=key.last).contains(id)).collect()
     }
 
     /// Adds a segment to a shelf in the making, by its footer as read back from stable storage. False if the footer is not
     /// whole: then nothing was added.
-    pub fn add_to_index_run(&self, id: SegmentId, footer: &[u8], index_run: &mut IndexRunBuilder) -> bool {
+    pub fn add_to_index_run(&self, id: SegmentId, footer: &[u8], index_run: &mut RunBuilder) -> bool {
         let Some(entries) = self.footer_entries(id, footer) else { return false };
         let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
         index_run.add(&SegmentFacts::of(&self.segments[at]), entries, &self.discarded)
@@ -265,7 +265,7 @@ impl MultiLog {
     }
 
     /// Shelves that are better made one, as they follow each other; `None` if there is nothing to gain.
-    pub fn to_merge(&self) -> Option<Vec<IndexRunKey>> {
+    pub fn to_merge(&self) -> Option<Vec<RunKey>> {
         let sizes: Vec<u64> = self.index_runs.iter().map(IndexRun::records).collect();
         let mut from = sizes.len().checked_sub(MERGE_MIN)?;
         let newer = |from: usize| sizes[from + 1..].iter().sum::<u64>();
@@ -282,14 +282,14 @@ impl MultiLog {
     ///
     /// # Panics
     /// If they are not there, or of other segments.
-    pub fn replace_index_runs(&mut self, old: &[IndexRunKey], new: Vec<IndexRun>) {
+    pub fn replace_index_runs(&mut self, old: &[RunKey], new: Vec<IndexRun>) {
         let at = self
             .index_runs
             .iter()
             .position(|index_run| Some(&index_run.key) == old.first())
             .expect("index_runs that are there");
         let segments = |index_runs: &[IndexRun]| index_runs.iter().map(IndexRun::segments).sum::<usize>();
-        let held: Vec<IndexRunKey> = self.index_runs[at..at + old.len()].iter().map(IndexRun::key).collect();
+        let held: Vec<RunKey> = self.index_runs[at..at + old.len()].iter().map(IndexRun::key).collect();
         assert_eq!(held, old, "index_runs that follow each other");
         assert_eq!(segments(&self.index_runs[at..at + old.len()]), segments(&new), "index_runs of other segments");
         self.index_runs.splice(at..at + old.len(), new);

@@ -31,13 +31,13 @@ use frieze_base::varint::{put, put_difference, take, take_bytes, take_difference
 use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
-use super::key::IndexRunKey;
-use crate::discarded::{DiscardedRecords, of_chain};
+use super::key::RunKey;
+use crate::discarded::{Discards, of_chain};
 use crate::error::Error;
 use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::index::TimeRuns;
 use crate::record::{long, word};
-use crate::segment::Segment;
+use crate::segment::LogSegment;
 use crate::trailer::TRAILER_BYTES;
 
 /// The last record of a chain among those shelved.
@@ -60,7 +60,7 @@ pub struct ChainTip {
 /// A shelf as it is kept in memory: its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexRun {
-    pub(super) key: IndexRunKey,
+    pub(super) key: RunKey,
     pub(super) segments: usize,
     pub(super) records: u64,
     pub(super) last_inode: InodeId,
@@ -80,7 +80,7 @@ pub(super) struct RunBlock {
 
 impl IndexRun {
     /// Its name.
-    pub fn key(&self) -> IndexRunKey {
+    pub fn key(&self) -> RunKey {
         self.key
     }
 
@@ -115,8 +115,8 @@ pub(crate) struct SegmentFacts {
 }
 
 impl SegmentFacts {
-    pub(crate) fn of(segment: &Segment) -> SegmentFacts {
-        let Segment { header, end, stamp, records, entries_bytes, .. } = *segment;
+    pub(crate) fn of(segment: &LogSegment) -> SegmentFacts {
+        let LogSegment { header, end, stamp, records, entries_bytes, .. } = *segment;
         SegmentFacts { header, end, stamp, records, entries_bytes }
     }
 }
@@ -135,7 +135,7 @@ pub(crate) struct RunContents {
 /// The head as decoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunHead {
-    pub(super) key: IndexRunKey,
+    pub(super) key: RunKey,
     pub(super) blocks_bytes: u64,
     pub(crate) contents_bytes: u64,
     pub(super) records: u64,
@@ -148,7 +148,7 @@ impl RunHead {
     ///
     /// # Errors
     /// `DamagedIndexRun` if these bytes are no head of `index_run`; `IndexRunVersion` if they are one of another format version.
-    pub(crate) fn decode(index_run: IndexRunKey, bytes: &[u8]) -> Result<RunHead, Error> {
+    pub(crate) fn decode(index_run: RunKey, bytes: &[u8]) -> Result<RunHead, Error> {
         if bytes.len() != HEAD_BYTES || bytes[..4] != MAGIC || crc32c(&bytes[..124]) != word(bytes, 124) {
             return Err(Error::DamagedIndexRun { run: index_run });
         }
@@ -156,7 +156,7 @@ impl RunHead {
             return Err(Error::IndexRunVersion { run: index_run, expected: FORMAT_VERSION, found: bytes[4] });
         }
         let head = RunHead {
-            key: IndexRunKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
+            key: RunKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
             blocks_bytes: long(bytes, 24),
             contents_bytes: long(bytes, 32),
             records: long(bytes, 40),
@@ -245,7 +245,7 @@ pub(crate) fn open(head: &RunHead, bytes: &[u8]) -> Option<(IndexRun, RunContent
 
 impl RunContents {
     /// Leaves out the last records of chains that were discarded since the shelf was made. One made later does not name them.
-    pub(crate) fn leave_out(&mut self, discarded: &[DiscardedRecords]) {
+    pub(crate) fn leave_out(&mut self, discarded: &[Discards]) {
         let Some(end) = self.facts.last().map(|last| LogPosition { segment: last.header.id, offset: last.end }) else {
             return;
         };

@@ -2,16 +2,16 @@
 
 use frieze_base::Fault;
 
-use super::key::IndexRunKey;
+use super::key::RunKey;
 
 /// Shelves as the driver can read them.
-pub trait IndexRunSource {
+pub trait RunSource {
     /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
     ///
     /// # Errors
     /// The disk's.
-    fn read(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
+    fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
 }
 
 /// Takes the bytes of a shelf as they are made, each with its offset; not in order.
-pub type IndexRunSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;
+pub type RunSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;

@@ -4,14 +4,14 @@ use frieze_base::SegmentId;
 
 /// Which segments a shelf is about: its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct IndexRunKey {
+pub struct RunKey {
     /// The first.
     pub first: SegmentId,
     /// The last.
     pub last: SegmentId,
 }
 
-impl std::fmt::Display for IndexRunKey {
+impl std::fmt::Display for RunKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.first, self.last)
     }

@@ -8,15 +8,15 @@ use frieze_hlc::Hlc;
 
 use super::build::RunWriter;
 use super::format::{BLOCK_BYTES, ChainTip, HEAD_BYTES, IndexRun, RunBlock, RunContents, RunHead, open};
-use super::io::{IndexRunSink, IndexRunSource};
-use super::key::IndexRunKey;
+use super::io::{RunSink, RunSource};
+use super::key::RunKey;
 use super::piece;
-use crate::discarded::DiscardedRecords;
+use crate::discarded::Discards;
 use crate::error::Error;
 
 /// Shelves that follow each other, about to become one.
 #[derive(Debug)]
-pub struct IndexRunMerge {
+pub struct RunMerge {
     inputs: Vec<MergeInput>,
     contents: RunContents,
     bytes_max: u64,
@@ -37,10 +37,7 @@ struct MergeInput {
 ///
 /// # Errors
 /// The source's; `DamagedIndexRun`; `IndexRunVersion`.
-pub(crate) fn read_contents(
-    source: &mut dyn IndexRunSource,
-    key: IndexRunKey,
-) -> Result<(IndexRun, RunContents), Error> {
+pub(crate) fn read_contents(source: &mut dyn RunSource, key: RunKey) -> Result<(IndexRun, RunContents), Error> {
     let head = read_exactly(source, key, 0, HEAD_BYTES as u64)?;
     let head = RunHead::decode(key, &head)?;
     let contents = read_exactly(source, key, head.contents_at(), head.contents_bytes)?;
@@ -51,7 +48,7 @@ pub(crate) fn read_contents(
 ///
 /// # Errors
 /// The source's; `DamagedIndexRun` if a part of it is not what was written.
-pub fn check_index_run(source: &mut dyn IndexRunSource, key: IndexRunKey) -> Result<(), Error> {
+pub fn check_index_run(source: &mut dyn RunSource, key: RunKey) -> Result<(), Error> {
     let damaged = || Error::DamagedIndexRun { run: key };
     let (index_run, _) = read_contents(source, key)?;
     let mut records = Vec::new();
@@ -73,7 +70,7 @@ pub fn check_index_run(source: &mut dyn IndexRunSource, key: IndexRunKey) -> Res
 }
 
 /// As many bytes as there are, up to `len`.
-fn read_exactly(source: &mut dyn IndexRunSource, key: IndexRunKey, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+fn read_exactly(source: &mut dyn RunSource, key: RunKey, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
     // A length that rotted must not take all memory: bytes come as far as there are any.
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < len {
@@ -88,7 +85,7 @@ fn read_exactly(source: &mut dyn IndexRunSource, key: IndexRunKey, offset: u64, 
     Ok(bytes)
 }
 
-impl IndexRunMerge {
+impl RunMerge {
     /// Reads what the shelves say beside their files. `discarded`: what was since they were made.
     ///
     /// # Errors
@@ -96,11 +93,7 @@ impl IndexRunMerge {
     ///
     /// # Panics
     /// Without a key.
-    pub fn begin(
-        source: &mut dyn IndexRunSource,
-        keys: &[IndexRunKey],
-        discarded: &[DiscardedRecords],
-    ) -> Result<IndexRunMerge, Error> {
+    pub fn begin(source: &mut dyn RunSource, keys: &[RunKey], discarded: &[Discards]) -> Result<RunMerge, Error> {
         assert!(!keys.is_empty(), "a merge of no index_runs");
         let mut contents = RunContents::default();
         let mut sessions: BTreeMap<SessionId, Hlc> = BTreeMap::new();
@@ -127,7 +120,7 @@ impl IndexRunMerge {
         // Blocks are cut anew; what a directory says of one has at most 19 bytes.
         let directory_max = (blocks_bytes / BLOCK_BYTES as u64 + 2) * 24;
         let bytes_max = HEAD_BYTES as u64 + blocks_bytes + contents_bytes + directory_max + 64;
-        Ok(IndexRunMerge { inputs, contents, bytes_max })
+        Ok(RunMerge { inputs, contents, bytes_max })
     }
 
     /// The most bytes that the shelf will have.
@@ -142,7 +135,7 @@ impl IndexRunMerge {
     ///
     /// # Cost
     /// Reads all and writes as much; memory for a block of each, or the largest file.
-    pub fn run(mut self, source: &mut dyn IndexRunSource, sink: &mut IndexRunSink<'_>) -> Result<IndexRun, Error> {
+    pub fn run(mut self, source: &mut dyn RunSource, sink: &mut RunSink<'_>) -> Result<IndexRun, Error> {
         for input in &mut self.inputs {
             input.advance(source)?;
         }
@@ -207,7 +200,7 @@ pub(super) fn file_at(block: &[u8], at: usize) -> Option<(InodeId, std::ops::Ran
 }
 
 /// Reads a block, checked.
-fn read_block(source: &mut dyn IndexRunSource, key: IndexRunKey, block: &RunBlock) -> Result<Vec<u8>, Error> {
+fn read_block(source: &mut dyn RunSource, key: RunKey, block: &RunBlock) -> Result<Vec<u8>, Error> {
     let bytes = read_exactly(source, key, block.offset, block.len.into())?;
     let sound = bytes.len() == block.len as usize && crc32c(&bytes) == block.crc;
     if sound { Ok(bytes) } else { Err(Error::DamagedIndexRun { run: key }) }
@@ -218,7 +211,7 @@ impl MergeInput {
         self.next.as_ref().map_or(&[], |(_, range)| &self.block[range.clone()])
     }
 
-    fn advance(&mut self, source: &mut dyn IndexRunSource) -> Result<(), Error> {
+    fn advance(&mut self, source: &mut dyn RunSource) -> Result<(), Error> {
         if self.at == self.block.len() {
             let Some(block) = self.index_run.blocks.get(self.blocks) else {
                 self.next = None;

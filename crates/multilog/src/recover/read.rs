@@ -7,7 +7,7 @@ use crate::RecordMeta;
 use crate::entry::{FooterEntry, HeadRead, RECORD_HEAD_BYTES_MAX, RecordCursor, RecordSpan};
 use crate::error::Error;
 use crate::header::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::index_run::{IndexRun, IndexRunKey, IndexRunSource, RunContents, read_contents};
+use crate::index_run::{IndexRun, RunContents, RunKey, RunSource, read_contents};
 use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// A file that holds a segment.
@@ -63,12 +63,12 @@ impl<'a> SegmentReader<'a> {
         Ok(segments)
     }
 
-    pub(super) fn index_runs(&mut self) -> Result<Vec<IndexRunKey>, Error> {
+    pub(super) fn index_runs(&mut self) -> Result<Vec<RunKey>, Error> {
         self.source.index_runs().map_err(Error::Source)
     }
 
     /// What a shelf says beside its files.
-    pub(super) fn index_run(&mut self, key: IndexRunKey) -> Result<(IndexRun, RunContents), Error> {
+    pub(super) fn index_run(&mut self, key: RunKey) -> Result<(IndexRun, RunContents), Error> {
         read_contents(&mut RecoveryRuns(self.source), key)
     }
 
@@ -162,8 +162,8 @@ impl<'a> SegmentReader<'a> {
 /// The shelves beside the segments.
 struct RecoveryRuns<'a>(&'a mut dyn LogSource);
 
-impl IndexRunSource for RecoveryRuns<'_> {
-    fn read(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+impl RunSource for RecoveryRuns<'_> {
+    fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         self.0.read_index_run(key, offset, into)
     }
 }

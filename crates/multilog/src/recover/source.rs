@@ -2,8 +2,8 @@
 
 use frieze_base::{Fault, Reason};
 
-use crate::discarded::DiscardedRecords;
-use crate::index_run::IndexRunKey;
+use crate::discarded::Discards;
+use crate::index_run::RunKey;
 
 /// The driver's name of a segment file, such as the number in the file's name. Not the segment id: files are recycled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,17 +18,17 @@ pub trait LogSource {
     fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
 
     /// Records that their chains do not have: they are passed over. None where nothing was discarded.
-    fn discarded(&mut self) -> Vec<DiscardedRecords> {
+    fn discarded(&mut self) -> Vec<Discards> {
         Vec::new()
     }
 
     /// Every shelf file, in any order. None without more ado: segments are enough.
-    fn index_runs(&mut self) -> Result<Vec<IndexRunKey>, Fault> {
+    fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
         Ok(Vec::new())
     }
 
     /// Reads a shelf file as [`LogSource::read`] reads a segment.
-    fn read_index_run(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+    fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let _ = (offset, into);
         Err(Fault::new(Reason::NotFound, format!("there is no index_run {key}")))
     }

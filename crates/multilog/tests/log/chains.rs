@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, SegmentId};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{DiscardedRecords, IndexRunKey, NumberedRecord, RecordMeta};
+use frieze_multilog::{Discards, NumberedRecord, RecordMeta, RunKey};
 
 use super::support::{LogDevice, payload_of, settings, with_payload, write_of};
 
@@ -105,7 +105,7 @@ fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
         put(&mut device, &lost[n]);
         put(&mut device, &other[n]);
     }
-    device.files.discarded = vec![DiscardedRecords { chain: ChainId(1), after: 12, before: device.log.end() }];
+    device.files.discarded = vec![Discards { chain: ChainId(1), after: 12, before: device.log.end() }];
     let (mut device, report, seen) = device.restarted();
     assert_eq!((report.cut, report.corrupt.len()), (None, 0));
     let kept: Vec<&RecordMeta> = lost[..12].iter().collect();
@@ -166,7 +166,7 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
         }
         while before > 0 && device.make_index_run(before, b"") > 0 {}
         let chains = BTreeSet::from([ChainId(1)]);
-        let out = vec![DiscardedRecords { chain: ChainId(1), after: 0, before: device.log.end() }];
+        let out = vec![Discards { chain: ChainId(1), after: 0, before: device.log.end() }];
         device.files.discarded = out.clone();
         device.fetch(InodeId(102));
         device.log.begin_take_out(&chains, out);
@@ -201,7 +201,7 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
         check(&mut device, back);
         while after > 0 && device.make_index_run(after, b"") > 0 {}
         check(&mut device, back);
-        let keys: Vec<IndexRunKey> = device.log.index_runs().map(|index_run| index_run.key()).collect();
+        let keys: Vec<RunKey> = device.log.index_runs().map(|index_run| index_run.key()).collect();
         if keys.len() > 1 {
             device.merge(&keys, false).expect("sound index_runs");
         }

@@ -4,7 +4,7 @@ use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{RecordKind, RecordMeta};
 
-use crate::support::{LogDevice, LogFiles, recover, settings, write_of};
+use crate::support::{DeviceFiles, LogDevice, recover, settings, write_of};
 
 /// Compares bytes with lines of 16 in hexadecimal.
 fn same(bytes: &[u8], expect: &str) {
@@ -126,7 +126,7 @@ fn stored_bytes_are_those_of_format_version_1() {
 
 #[test]
 fn bytes_of_format_version_1_are_read() {
-    let mut files = LogFiles::default();
+    let mut files = DeviceFiles::default();
     files.make(SegmentId(1), 4096, &mut Vec::new());
     let mut at = 0;
     for part in [unhex(SEGMENT), unhex(WRITE), vec![0xab; 600], unhex(PUNCH)] {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    FragmentedPage, ImageDigest, ImageKey, ImagePlace, ImageScanCursor, Images, MultiLog, PieceSource, PlanPiece,
-    RecordKind, RecordMeta,
+    FragmentedPage, ImageDigest, ImageKey, ImagePlace, Images, MultiLog, Piece, PieceSource, RecordKind, RecordMeta,
+    ScanCursor,
 };
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ impl StoredImages {
         }
     }
 
-    fn read(&self, device: &LogDevice, pieces: &[PlanPiece], start: u64) -> Vec<Option<u8>> {
+    fn read(&self, device: &LogDevice, pieces: &[Piece], start: u64) -> Vec<Option<u8>> {
         let mut bytes = Vec::new();
         for piece in pieces {
             assert_eq!(piece.at, start + bytes.len() as u64, "pieces follow each other");
@@ -105,7 +105,7 @@ impl StoredImages {
     fn look(&mut self, device: &LogDevice, interval: (Hlc, Hlc), make: bool) -> usize {
         let mut most = 0;
         for inode in (0..=4).map(InodeId) {
-            let mut next = Some(ImageScanCursor::default());
+            let mut next = Some(ScanCursor::default());
             while let Some(cursor) = next {
                 let scan = device.log.scan_for_images(&self.images, inode, interval, cursor, make);
                 assert!(make || scan.due.is_empty());

@@ -2,11 +2,11 @@
 
 use frieze_base::{ChunkId, InodeId, Rng, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{Error, IndexRunKey, IndexRunMerge, MultiLog, RecordMeta, RecoveredItem};
+use frieze_multilog::{Error, MultiLog, RecordMeta, RecoveredItem, RunKey, RunMerge};
 use proptest::prelude::*;
 
 use crate::model::{LogModel, any_op, compare, run};
-use crate::support::{LogDevice, LogFiles, recover, settings, with_payload, write_of};
+use crate::support::{DeviceFiles, LogDevice, recover, settings, with_payload, write_of};
 
 /// Small, so that a history has many.
 const SEGMENT_BYTES: u64 = 256 << 10;
@@ -20,7 +20,7 @@ fn background(device: &mut LogDevice, rng: &mut Rng) {
     match rng.below(5) {
         0 | 1 => drop(device.make_index_run(rng.between(1, 5) as usize, b"companion")),
         2 => {
-            let keys: Vec<IndexRunKey> = device.log.index_runs().map(|index_run| index_run.key()).collect();
+            let keys: Vec<RunKey> = device.log.index_runs().map(|index_run| index_run.key()).collect();
             if keys.len() >= 2 {
                 let from = rng.below(keys.len() as u64 - 1) as usize;
                 let to = rng.between(from as u64 + 2, keys.len() as u64) as usize;
@@ -81,7 +81,7 @@ fn same(device: &mut LogDevice, plain: &LogDevice, newest: Hlc) {
 }
 
 /// The device as it comes back from these files, and from its segments alone.
-fn restart(device: &LogDevice, damage: impl FnOnce(&mut LogFiles)) -> (LogDevice, LogDevice) {
+fn restart(device: &LogDevice, damage: impl FnOnce(&mut DeviceFiles)) -> (LogDevice, LogDevice) {
     let mut files = device.files.clone();
     damage(&mut files);
     let (mut back, report, _) = recover(files.clone(), device.log.settings().clone());
@@ -147,7 +147,7 @@ proptest! {
         for _ in 0..6 {
             let kind = rng.below(6);
             let (mut back, plain) = restart(&device, |files| {
-                let keys: Vec<IndexRunKey> = files.index_runs.keys().copied().collect();
+                let keys: Vec<RunKey> = files.index_runs.keys().copied().collect();
                 let Some(&key) = keys.get(rng.below(keys.len().max(1) as u64) as usize) else { return };
                 let bytes = files.index_runs.get_mut(&key).expect("just listed");
                 let at = rng.below(bytes.len() as u64) as usize;
@@ -305,13 +305,13 @@ fn shelves_of_like_size_become_one() {
 fn a_merge_of_a_damaged_shelf_names_it() {
     let mut device = device_with(1000);
     while device.make_index_run(2, b"") > 0 {}
-    let keys: Vec<IndexRunKey> = device.log.index_runs().map(|index_run| index_run.key()).collect();
+    let keys: Vec<RunKey> = device.log.index_runs().map(|index_run| index_run.key()).collect();
     // In the blocks, which begin behind the head.
     device.files.index_runs.get_mut(&keys[1]).expect("a index_run")[200] ^= 4;
     let found = device.merge(&keys, true);
     assert_eq!(found, Err(Error::DamagedIndexRun { run: keys[1] }));
     device.files.index_runs.get_mut(&keys[2]).expect("a index_run")[10] ^= 4;
-    let found = IndexRunMerge::begin(&mut device.files, &keys, &[]).map(drop);
+    let found = RunMerge::begin(&mut device.files, &keys, &[]).map(drop);
     assert_eq!(found, Err(Error::DamagedIndexRun { run: keys[2] }));
 }
 
@@ -343,7 +343,7 @@ fn a_shelf_of_another_format_version_is_refused_by_name_and_made_anew() {
     index_run[4] += 1;
     let crc = crc32c(&index_run[..124]);
     index_run[124..128].copy_from_slice(&crc.to_le_bytes());
-    let error = IndexRunMerge::begin(&mut device.files, &[key], &[]).map(drop).expect_err("another version");
+    let error = RunMerge::begin(&mut device.files, &[key], &[]).map(drop).expect_err("another version");
     assert_eq!(error, Error::IndexRunVersion { run: key, expected: 1, found: 2 });
     assert!(error.to_string().contains("format version 2, this build of frieze reads 1"), "{error}");
     let (mut device, report, _) = device.restarted();

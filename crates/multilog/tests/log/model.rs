@@ -3,7 +3,7 @@
 use crate::support::{LogDevice, payload_of, settings, with_payload, write_of};
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{PieceSource, RecordKind, RecordMeta, WriteReach};
+use frieze_multilog::{PieceSource, RecordKind, RecordMeta, Tail};
 use proptest::prelude::*;
 
 const CHUNK_BYTES: u32 = 300 << 10;
@@ -50,10 +50,10 @@ impl LogModel {
         self.records.iter().filter(within)
     }
 
-    fn newest_in(&self, inode: InodeId, chunks: std::ops::RangeInclusive<u32>, after: Hlc, upto: Hlc) -> WriteReach {
+    fn newest_in(&self, inode: InodeId, chunks: std::ops::RangeInclusive<u32>, after: Hlc, upto: Hlc) -> Tail {
         let found = || self.of(inode, after, upto).filter(|record| chunks.contains(&record.chunk.index));
         let writes = found().filter(|record| record.kind == RecordKind::Write && record.len > 0);
-        WriteReach {
+        Tail {
             highest: writes.map(|record| (record.chunk.index, record.offset + record.len)).max(),
             newest: found().map(|record| record.stamp).max(),
         }

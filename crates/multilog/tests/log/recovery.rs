@@ -4,7 +4,7 @@ use frieze_base::{ByteRange, ChunkId, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::{Error, LogCutReason, LogPosition, MultiLog, RecordMeta, RecoveredItem, SegmentKey};
 
-use crate::support::{LogDevice, LogFiles, payload_of, recover, settings, with_payload, write_of};
+use crate::support::{DeviceFiles, LogDevice, payload_of, recover, settings, with_payload, write_of};
 
 const SEGMENT_BYTES: u64 = 32 << 10;
 
@@ -41,7 +41,7 @@ fn shown(device: &LogDevice, stamp: u64, at: Hlc) -> Option<Vec<u8>> {
 
 #[test]
 fn an_empty_device_recovers_as_an_empty_log() {
-    let (device, report, _) = recover(LogFiles::default(), settings(SEGMENT_BYTES));
+    let (device, report, _) = recover(DeviceFiles::default(), settings(SEGMENT_BYTES));
     assert_eq!((report.records, report.cut, report.end), (0, None, LogPosition::default()));
     assert_eq!(device.log.end(), LogPosition::default());
 }
@@ -247,7 +247,7 @@ fn a_group_is_recovered_wholly_or_not_at_all() {
 #[test]
 fn a_log_recovered_up_to_a_stamp_ends_before_the_next_record_unless_a_footer_vouches_for_it() {
     let mut device = device_with(5);
-    let upto = |mut files: LogFiles, limit| {
+    let upto = |mut files: DeviceFiles, limit| {
         let mut seen = Vec::new();
         let recovered = MultiLog::recover_upto(settings(SEGMENT_BYTES), &mut files, Hlc(limit), &mut |recovered| {
             let RecoveredItem::Record(meta) = recovered else { panic!("there are no index_runs") };
@@ -384,8 +384,9 @@ fn records_of_a_chunk_out_of_order_end_the_log() {
 #[test]
 fn another_format_version_and_a_copied_file_are_refused_with_reasons() {
     let device = device_with(3);
-    let open =
-        |mut files: LogFiles| MultiLog::recover(settings(SEGMENT_BYTES), &mut files, &mut |_| {}).expect_err("refused");
+    let open = |mut files: DeviceFiles| {
+        MultiLog::recover(settings(SEGMENT_BYTES), &mut files, &mut |_| {}).expect_err("refused")
+    };
     let mut newer = device.files.clone();
     let header = newer.bytes.get_mut(&SegmentKey(1)).expect("the first file");
     header[4] = 2;

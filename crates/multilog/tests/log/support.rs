@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    DiscardedRecords, Error, IndexRun, IndexRunBuilder, IndexRunKey, IndexRunMerge, IndexRunSource, LogPosition,
-    LogSettings, LogSource, MultiLog, PieceSource, PlanPiece, RecordKind, RecordMeta, RecoveryReport, Seal, SegmentKey,
-    block_crcs,
+    Discards, Error, IndexRun, LogPosition, LogSettings, LogSource, MultiLog, Piece, PieceSource, RecordKind,
+    RecordMeta, RecoveryReport, RunBuilder, RunKey, RunMerge, RunSource, Seal, SegmentKey, block_crcs,
 };
 
 /// Small blocks, so that small records have several.
@@ -19,14 +18,14 @@ pub(crate) fn settings(segment_bytes: u64) -> LogSettings {
 
 /// The files of a device.
 #[derive(Clone, Default)]
-pub(crate) struct LogFiles {
+pub(crate) struct DeviceFiles {
     pub(crate) bytes: BTreeMap<SegmentKey, Vec<u8>>,
     pub(crate) keys: BTreeMap<SegmentId, SegmentKey>,
-    pub(crate) index_runs: BTreeMap<IndexRunKey, Vec<u8>>,
-    pub(crate) discarded: Vec<DiscardedRecords>,
+    pub(crate) index_runs: BTreeMap<RunKey, Vec<u8>>,
+    pub(crate) discarded: Vec<Discards>,
 }
 
-impl LogFiles {
+impl DeviceFiles {
     pub(crate) fn of(&mut self, segment: SegmentId) -> &mut Vec<u8> {
         self.bytes.get_mut(&self.keys[&segment]).expect("the file of a segment")
     }
@@ -55,13 +54,13 @@ fn read_from(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
     len
 }
 
-impl IndexRunSource for LogFiles {
-    fn read(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+impl RunSource for DeviceFiles {
+    fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         Ok(read_from(&self.index_runs[&key], offset, into))
     }
 }
 
-impl LogSource for LogFiles {
+impl LogSource for DeviceFiles {
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
         Ok(self.bytes.iter().map(|(key, bytes)| (*key, bytes.len() as u64)).collect())
     }
@@ -70,15 +69,15 @@ impl LogSource for LogFiles {
         Ok(read_from(&self.bytes[&key], offset, into))
     }
 
-    fn discarded(&mut self) -> Vec<DiscardedRecords> {
+    fn discarded(&mut self) -> Vec<Discards> {
         self.discarded.clone()
     }
 
-    fn index_runs(&mut self) -> Result<Vec<IndexRunKey>, Fault> {
+    fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
         Ok(self.index_runs.keys().copied().collect())
     }
 
-    fn read_index_run(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+    fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         Ok(read_from(&self.index_runs[&key], offset, into))
     }
 }
@@ -86,14 +85,14 @@ impl LogSource for LogFiles {
 /// A log and its files.
 pub(crate) struct LogDevice {
     pub(crate) log: MultiLog,
-    pub(crate) files: LogFiles,
+    pub(crate) files: DeviceFiles,
     /// Files that may be used again, with whatever they hold.
     pub(crate) free: Vec<SegmentKey>,
 }
 
 impl LogDevice {
     pub(crate) fn new(settings: LogSettings) -> LogDevice {
-        LogDevice { log: MultiLog::new(settings), files: LogFiles::default(), free: Vec::new() }
+        LogDevice { log: MultiLog::new(settings), files: DeviceFiles::default(), free: Vec::new() }
     }
 
     /// Writes a group up to, but without, its publication; returns where its records went.
@@ -131,7 +130,7 @@ impl LogDevice {
 
     /// The bytes of a shelf of these segments; `None` if one has no footer that is whole.
     pub(crate) fn make_shelf(&self, segments: &[SegmentId], companion: &[u8]) -> Option<(IndexRun, Vec<u8>)> {
-        let mut builder = IndexRunBuilder::default();
+        let mut builder = RunBuilder::default();
         for &id in segments {
             let sealed = self.log.sealed(id)?;
             let footer = &self.files.bytes[&self.files.keys[&id]][sealed.footer_at as usize..];
@@ -154,8 +153,8 @@ impl LogDevice {
     }
 
     /// Makes these shelves one; the old ones are kept for `keep`.
-    pub(crate) fn merge(&mut self, keys: &[IndexRunKey], keep: bool) -> Result<(), Error> {
-        let merge = IndexRunMerge::begin(&mut self.files, keys, self.log.discarded())?;
+    pub(crate) fn merge(&mut self, keys: &[RunKey], keep: bool) -> Result<(), Error> {
+        let merge = RunMerge::begin(&mut self.files, keys, self.log.discarded())?;
         let mut bytes = vec![0; merge.bytes_max() as usize];
         let mut sink = |offset: u64, part: &[u8]| {
             bytes[offset as usize..offset as usize + part.len()].copy_from_slice(part);
@@ -194,7 +193,7 @@ impl LogDevice {
     }
 
     /// Makes a shelf anew from the footers of its segments: two, where it has several.
-    pub(crate) fn mend(&mut self, key: IndexRunKey) {
+    pub(crate) fn mend(&mut self, key: RunKey) {
         let segments = self.log.segments_of(key);
         let (first, second) = segments.split_at(segments.len().div_ceil(2));
         let halves = [first, second].into_iter().filter(|half| !half.is_empty());
@@ -238,7 +237,7 @@ impl LogDevice {
         Some(bytes)
     }
 
-    pub(crate) fn stored(&self, piece: &PlanPiece) -> Option<Vec<u8>> {
+    pub(crate) fn stored(&self, piece: &Piece) -> Option<Vec<u8>> {
         let PieceSource::Data(stored) = piece.source else { panic!("only records have these") };
         let file = &self.files.bytes[&self.files.keys[&stored.segment]];
         let data = file.get(stored.data_offset as usize..)?.get(..stored.record_len as usize)?;
@@ -250,7 +249,7 @@ impl LogDevice {
 }
 
 /// A device recovered from files.
-pub(crate) fn recover(mut files: LogFiles, settings: LogSettings) -> (LogDevice, RecoveryReport, Vec<RecordMeta>) {
+pub(crate) fn recover(mut files: DeviceFiles, settings: LogSettings) -> (LogDevice, RecoveryReport, Vec<RecordMeta>) {
     let mut seen = Vec::new();
     let (log, report) =
         MultiLog::recover(settings, &mut files, &mut |meta| seen.push(meta.clone())).expect("readable files");

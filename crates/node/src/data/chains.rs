@@ -20,7 +20,7 @@ use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::{AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replica, RequestId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{DiscardedRecords, RecordKind, RecordMeta, RecoveredItem};
+use frieze_multilog::{Discards, RecordKind, RecordMeta, RecoveredItem};
 use frieze_wire::message::{ChainStatus, Durability};
 use frieze_wire::peer::{Ask, Told};
 
@@ -407,7 +407,7 @@ impl DataPlane {
         let configuration = old.configuration().clone();
         let mut chains: Vec<Replica> = super::fresh(appender.chains.len() as u32, self.me);
         let mut refused = None;
-        let mut keep = |discarded: DiscardedRecords| {
+        let mut keep = |discarded: Discards| {
             self.forget_closed_for_good(chain)?;
             self.roles.discard(discarded)
         };

@@ -13,8 +13,8 @@ use frieze_base::{ChainId, Fault, Reason, SegmentId};
 use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    ChainTip, DiscardedRecords, IndexRunKey, LogSource, MultiLog, NumberedRecord, PieceSource, PlanPiece, RecordKind,
-    RecoveredItem, SegmentKey,
+    ChainTip, Discards, LogSource, MultiLog, NumberedRecord, Piece, PieceSource, RecordKind, RecoveredItem, RunKey,
+    SegmentKey,
 };
 
 use super::shelves::shelf_name;
@@ -23,8 +23,8 @@ use super::{Device, FileKey};
 /// The segments of a device that is in use, to be recovered from where it stands.
 struct Standing<'a> {
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
-    discarded: &'a [DiscardedRecords],
-    shelves: BTreeMap<IndexRunKey, Arc<dyn DiskFile>>,
+    discarded: &'a [Discards],
+    shelves: BTreeMap<RunKey, Arc<dyn DiskFile>>,
 }
 
 impl LogSource for Standing<'_> {
@@ -41,15 +41,15 @@ impl LogSource for Standing<'_> {
         Ok(file.read_at(offset, into)?)
     }
 
-    fn discarded(&mut self) -> Vec<DiscardedRecords> {
+    fn discarded(&mut self) -> Vec<Discards> {
         self.discarded.to_vec()
     }
 
-    fn index_runs(&mut self) -> Result<Vec<IndexRunKey>, Fault> {
+    fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
         Ok(self.shelves.keys().copied().collect())
     }
 
-    fn read_index_run(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+    fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.shelves.get(&key).expect("only shelves that were listed are read");
         Ok(file.read_at(offset, into)?)
     }
@@ -93,7 +93,7 @@ impl Device {
     /// `Corrupt` if it is damaged.
     pub(crate) fn payload_of(&self, record: &NumberedRecord) -> Result<(Bytes, u32), Fault> {
         let Some(stored) = record.stored else { return Ok((Bytes::new(), 0)) };
-        let piece = PlanPiece { at: 0, len: stored.record_len, source: PieceSource::Data(stored) };
+        let piece = Piece { at: 0, len: stored.record_len, source: PieceSource::Data(stored) };
         let (mut bytes, mut scratch) = (vec![0; stored.record_len as usize], Vec::new());
         let crc = self.read_pieces(&[piece], 0, &mut bytes, &mut scratch)?;
         Ok((Bytes::from(bytes), crc))
@@ -153,7 +153,7 @@ impl Device {
         &self,
         chain: ChainId,
         after: u64,
-        keep: &mut dyn FnMut(DiscardedRecords) -> Result<Vec<DiscardedRecords>, Fault>,
+        keep: &mut dyn FnMut(Discards) -> Result<Vec<Discards>, Fault>,
         on_recovered: &mut dyn FnMut(RecoveredItem<'_>),
     ) -> Result<(), Fault> {
         // Who shelves may be waiting for the appender, which the caller holds.
@@ -174,7 +174,7 @@ impl Device {
             drop(shelves);
             self.disk.sync_dir()?;
         }
-        let discarded = keep(DiscardedRecords { chain, after, before })?;
+        let discarded = keep(Discards { chain, after, before })?;
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner).clone();
         let files = files.into_iter().map(|(id, file)| (SegmentKey(id.0), file)).collect();
         let shelves = self.shelves.read().unwrap_or_else(PoisonError::into_inner).clone();

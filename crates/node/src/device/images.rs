@@ -27,7 +27,7 @@ use frieze_multilog::image::{
     BLOCK_BYTES, BLOCKS, ENTRY_BYTES, HEAD_BYTES, ImageEntry, ImageFile, PAGE_BYTES, SLOT_BYTES, SLOT_HEAD_BYTES,
     SLOT_HEAD_USED, SlotHead,
 };
-use frieze_multilog::{FragmentedPage, ImageKey, ImagePlace, ImageSpan, Images, PieceSource, PlanPiece};
+use frieze_multilog::{FragmentedPage, ImageKey, ImagePlace, ImageSpan, Images, Piece, PieceSource};
 use frieze_wire::message::ImageStatus;
 
 use super::Device;
@@ -222,7 +222,7 @@ impl Device {
     ///
     /// # Cost
     /// One read of up to 68 KiB for each image.
-    pub(crate) fn read_images(&self, pieces: &[PlanPiece], out: &mut [u8], scratch: &mut Vec<u8>) -> bool {
+    pub(crate) fn read_images(&self, pieces: &[Piece], out: &mut [u8], scratch: &mut Vec<u8>) -> bool {
         let start = pieces.first().map_or(0, |piece| piece.at);
         let mut rest = pieces;
         while let Some((piece, after)) = rest.split_first() {
@@ -232,7 +232,7 @@ impl Device {
             };
             // A page is read once, with all that is wanted of it.
             let of_page =
-                |piece: &&PlanPiece| !matches!(&piece.source, PieceSource::Image(other) if other.key != image.key);
+                |piece: &&Piece| !matches!(&piece.source, PieceSource::Image(other) if other.key != image.key);
             let count = rest.iter().take_while(of_page).count();
             let (page, after) = rest.split_at(count);
             if !self.read_image(image, page, start, out, scratch) {
@@ -246,7 +246,7 @@ impl Device {
     fn read_image(
         &self,
         image: &ImageSpan,
-        pieces: &[PlanPiece],
+        pieces: &[Piece],
         start: u64,
         out: &mut [u8],
         scratch: &mut Vec<u8>,

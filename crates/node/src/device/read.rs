@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{DiskFile, PAGE_BYTES};
-use frieze_multilog::{PieceSource, PlanPiece, StoredSpan};
+use frieze_multilog::{Piece, PieceSource, StoredSpan};
 use frieze_tier::Heat;
 
 use super::{Device, FileKey, Lease, Span, known};
 
 impl Device {
     /// True if something of `pieces` may have to be read from the disk.
-    pub(crate) fn concerns_tiers(&self, pieces: &[PlanPiece]) -> bool {
+    pub(crate) fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| match &piece.source {
             PieceSource::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
             PieceSource::Hole | PieceSource::Punched(_) | PieceSource::Image(_) | PieceSource::External(_) => false,
@@ -20,7 +20,7 @@ impl Device {
     }
 
     /// Sees to it that `pieces` come into memory, without waiting. To be given back to [`Device::done`] when they are read.
-    pub(crate) fn ready(&self, pieces: &[PlanPiece], heat: Heat) -> Lease {
+    pub(crate) fn ready(&self, pieces: &[Piece], heat: Heat) -> Lease {
         let mut lease = Lease::default();
         let sources = pieces.iter().filter_map(|piece| match &piece.source {
             PieceSource::Data(source) if self.tiers.concerns(source.segment, source.data_offset) => {
@@ -91,7 +91,7 @@ impl Device {
     /// `Corrupt` if a block fails its checksum: the bytes are not returned, the message names segment and offset.
     pub(crate) fn read(
         &self,
-        pieces: &[PlanPiece],
+        pieces: &[Piece],
         start: u64,
         out: &mut [u8],
         scratch: &mut Vec<u8>,
@@ -103,7 +103,7 @@ impl Device {
     /// As [`Device::read`], of nobody who waits.
     pub(super) fn read_pieces(
         &self,
-        pieces: &[PlanPiece],
+        pieces: &[Piece],
         start: u64,
         out: &mut [u8],
         scratch: &mut Vec<u8>,

@@ -8,8 +8,8 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Corruption, DiscardedRecords, IndexRunKey, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES,
-    RecoveryReport, SegmentKey,
+    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES, RecoveryReport, RunKey,
+    SegmentKey,
 };
 
 use super::images::{ImageBudget, ImageStore};
@@ -23,8 +23,8 @@ use crate::scrub::Noticed;
 struct Segments<'a> {
     disk: &'a dyn Disk,
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
-    shelves: BTreeMap<IndexRunKey, Arc<dyn DiskFile>>,
-    discarded: &'a [DiscardedRecords],
+    shelves: BTreeMap<RunKey, Arc<dyn DiskFile>>,
+    discarded: &'a [Discards],
 }
 
 impl LogSource for Segments<'_> {
@@ -43,18 +43,18 @@ impl LogSource for Segments<'_> {
         Ok(file.read_at(offset, into)?)
     }
 
-    fn discarded(&mut self) -> Vec<DiscardedRecords> {
+    fn discarded(&mut self) -> Vec<Discards> {
         self.discarded.to_vec()
     }
 
-    fn index_runs(&mut self) -> Result<Vec<IndexRunKey>, Fault> {
+    fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
         for key in self.disk.list()?.iter().filter_map(|name| shelf_of(name)) {
             self.shelves.insert(key, self.disk.open(&shelf_name(key))?);
         }
         Ok(self.shelves.keys().copied().collect())
     }
 
-    fn read_index_run(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+    fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.shelves.get(&key).expect("only shelves that were listed are read");
         Ok(file.read_at(offset, into)?)
     }
@@ -112,7 +112,7 @@ impl Device {
         settings: frieze_multilog::LogSettings,
         budget: Budget,
         reach: &Reach,
-        discarded: &[DiscardedRecords],
+        discarded: &[Discards],
         on_recovered: &mut dyn FnMut(frieze_multilog::RecoveredItem<'_>),
     ) -> Result<Recovered, Fault> {
         let mut newest = Hlc::ZERO;

@@ -10,9 +10,7 @@ use std::sync::{Arc, PoisonError};
 use frieze_base::{ErrorKind, Fault, InodeId, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{
-    ChainTip, Error, IndexRun, IndexRunBuilder, IndexRunKey, IndexRunMerge, IndexRunSource, MultiLog, check_index_run,
-};
+use frieze_multilog::{ChainTip, Error, IndexRun, MultiLog, RunBuilder, RunKey, RunMerge, RunSource, check_index_run};
 
 use super::{Device, FileKey, Lease, Span};
 use crate::reading::Reading;
@@ -27,15 +25,15 @@ const TRIES: u32 = 4;
 const UNFINISHED: &str = "shelf-unfinished";
 
 /// The name of a shelf's file.
-pub(super) fn shelf_name(key: IndexRunKey) -> String {
+pub(super) fn shelf_name(key: RunKey) -> String {
     format!("shelf-{:016x}-{:016x}", key.first.0, key.last.0)
 }
 
 /// The shelf of that name.
-pub(super) fn shelf_of(name: &str) -> Option<IndexRunKey> {
+pub(super) fn shelf_of(name: &str) -> Option<RunKey> {
     let (first, last) = name.strip_prefix("shelf-")?.split_once('-')?;
     let id = |text: &str| (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten().map(SegmentId);
-    Some(IndexRunKey { first: id(first)?, last: id(last)? })
+    Some(RunKey { first: id(first)?, last: id(last)? })
 }
 
 /// Removes what a crash left of a shelf in the making.
@@ -46,8 +44,8 @@ pub(super) fn remove_unfinished(disk: &dyn Disk) -> Result<(), Fault> {
     Ok(())
 }
 
-impl IndexRunSource for &Device {
-    fn read(&mut self, key: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+impl RunSource for &Device {
+    fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.shelf_file(key).ok_or_else(|| Fault::new(Reason::NotFound, format!("shelf {key} is gone")))?;
         // All of it, once: merged, or looked at.
         self.read_index_run(key, &*file, offset, into, Heat::Scan)
@@ -215,8 +213,8 @@ impl Device {
     }
 
     /// Reads back the footers of some segments, as many of the first as there are whole ones, and as one shelf is made of.
-    fn collect(&self, segments: &[SegmentId]) -> Result<IndexRunBuilder, Fault> {
-        let mut builder = IndexRunBuilder::default();
+    fn collect(&self, segments: &[SegmentId]) -> Result<RunBuilder, Fault> {
+        let mut builder = RunBuilder::default();
         let most = self.budget.shelve_segments.max(SHELVE_SEGMENTS_MAX);
         for &id in segments.iter().take(most) {
             if builder.records() >= SHELVE_RECORDS_MAX {
@@ -264,10 +262,10 @@ impl Device {
     }
 
     /// Makes these shelves one. The caller shelves alone.
-    fn merge(&self, keys: &[IndexRunKey]) -> Result<bool, Fault> {
+    fn merge(&self, keys: &[RunKey]) -> Result<bool, Fault> {
         let mut source = self;
         let discarded = self.log().discarded().to_vec();
-        let merge = match IndexRunMerge::begin(&mut source, keys, &discarded) {
+        let merge = match RunMerge::begin(&mut source, keys, &discarded) {
             Err(Error::DamagedIndexRun { run: shelf }) => return self.mend(shelf).map(|()| true),
             merge => merge?,
         };
@@ -299,7 +297,7 @@ impl Device {
     ///
     /// # Errors
     /// `Corrupt` if a footer is damaged too; the disk's.
-    fn mend(&self, key: IndexRunKey) -> Result<(), Fault> {
+    fn mend(&self, key: RunKey) -> Result<(), Fault> {
         if self.shelf_file(key).is_none() {
             return Ok(());
         }
@@ -330,8 +328,8 @@ impl Device {
     }
 
     /// Uses other shelves of the same segments, and removes those that nobody needs any more.
-    fn replace(&self, old: &[IndexRunKey], new: Vec<IndexRun>) -> Result<(), Fault> {
-        let keys: Vec<IndexRunKey> = new.iter().map(IndexRun::key).collect();
+    fn replace(&self, old: &[RunKey], new: Vec<IndexRun>) -> Result<(), Fault> {
+        let keys: Vec<RunKey> = new.iter().map(IndexRun::key).collect();
         self.log.write().unwrap_or_else(PoisonError::into_inner).replace_index_runs(old, new);
         for key in old.iter().filter(|key| !keys.contains(key)) {
             self.shelves.write().unwrap_or_else(PoisonError::into_inner).remove(key);
@@ -345,9 +343,9 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn damaged_shelves(&self) -> Result<Vec<IndexRunKey>, Fault> {
+    pub(crate) fn damaged_shelves(&self) -> Result<Vec<RunKey>, Fault> {
         let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
-        let keys: Vec<IndexRunKey> = self.log().index_runs().map(IndexRun::key).collect();
+        let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         let mut damaged = Vec::new();
         for key in keys {
             match check_index_run(&mut &*self, key) {
@@ -361,7 +359,7 @@ impl Device {
     /// Reads a part of a shelf, of which only what is asked for again stays in memory.
     fn read_index_run(
         &self,
-        key: IndexRunKey,
+        key: RunKey,
         file: &dyn DiskFile,
         offset: u64,
         into: &mut [u8],
@@ -384,7 +382,7 @@ impl Device {
     /// The disk's, where a shelf cannot be written.
     pub(crate) fn check_shelves(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckedShelves, Fault> {
         let mut checked = CheckedShelves::default();
-        let keys: Vec<IndexRunKey> = self.log().index_runs().map(IndexRun::key).collect();
+        let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         for key in keys {
             let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
             // Merged meanwhile: what it became is looked at by the next scrub.
@@ -407,7 +405,7 @@ impl Device {
         Ok(checked)
     }
 
-    pub(super) fn shelf_file(&self, key: IndexRunKey) -> Option<Arc<dyn DiskFile>> {
+    pub(super) fn shelf_file(&self, key: RunKey) -> Option<Arc<dyn DiskFile>> {
         self.shelves.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
@@ -423,7 +421,7 @@ pub(crate) struct CheckedShelves {
     /// Damaged and made anew.
     pub(crate) mended: u64,
     /// Damaged, and their footers too.
-    pub(crate) lost: Vec<(IndexRunKey, Fault)>,
+    pub(crate) lost: Vec<(RunKey, Fault)>,
 }
 
 /// A shelf's file, past the copies in memory.
@@ -433,8 +431,8 @@ struct ShelfOnMedium<'a> {
     stopped: bool,
 }
 
-impl IndexRunSource for ShelfOnMedium<'_> {
-    fn read(&mut self, _: IndexRunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+impl RunSource for ShelfOnMedium<'_> {
+    fn read(&mut self, _: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let read = self.file.read_medium_at(offset, into)?;
         self.stopped |= !(self.pace)(into.len() as u64);
         if self.stopped { Err(Reason::Unavailable.into()) } else { Ok(read) }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ByteRange, InodeId, SegmentId};
 use frieze_disk::{DiskFile, PAGE_BYTES};
-use frieze_multilog::{IndexRunKey, LogPosition};
+use frieze_multilog::{LogPosition, RunKey};
 use frieze_tier::{CachePolicy, Habit, Heat, Readers, RecentWindow, Shares};
 
 use frames::{FRAME_BYTES, Inherited, PAGES, Pages, pages_of};
@@ -31,7 +31,7 @@ use frames::{FRAME_BYTES, Inherited, PAGES, Pages, pages_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileKey {
     Segment(SegmentId),
-    Shelf(IndexRunKey),
+    Shelf(RunKey),
 }
 
 /// Bytes of a file that are about to be read.

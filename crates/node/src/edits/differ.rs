@@ -1,7 +1,7 @@
 //! Where the bytes of two states differ, found from where they lie and not from what they are.
 
 use frieze_base::{ByteRange, Fault, Reason};
-use frieze_multilog::{PieceSource, PlanPiece};
+use frieze_multilog::{Piece, PieceSource};
 
 use crate::engine::Engine;
 use crate::seen::Seen;
@@ -58,8 +58,8 @@ fn few(ranges: Vec<ByteRange>) -> Vec<ByteRange> {
 }
 
 /// Both lists cover the same range, from `start` on.
-fn compare(start: u64, a: &[PlanPiece], b: &[PlanPiece]) -> Vec<ByteRange> {
-    let end = |piece: &PlanPiece| piece.at + u64::from(piece.len);
+fn compare(start: u64, a: &[Piece], b: &[Piece]) -> Vec<ByteRange> {
+    let end = |piece: &Piece| piece.at + u64::from(piece.len);
     let mut ranges: Vec<ByteRange> = Vec::new();
     let (mut i, mut j, mut at) = (0, 0, start);
     while let (Some(left), Some(right)) = (a.get(i), b.get(j)) {
@@ -78,7 +78,7 @@ fn compare(start: u64, a: &[PlanPiece], b: &[PlanPiece]) -> Vec<ByteRange> {
 }
 
 /// Where byte `at` lies on the device; `None` for a zero.
-fn place(piece: &PlanPiece, at: u64) -> Option<(u64, u64)> {
+fn place(piece: &Piece, at: u64) -> Option<(u64, u64)> {
     match &piece.source {
         // Of what plans made to be read consist: this is none.
         PieceSource::Image(_) | PieceSource::External(_) => None,

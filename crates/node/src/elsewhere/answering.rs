@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use frieze_base::{ChainId, ChunkId, Fault, InodeId, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::WriteReach;
+use frieze_multilog::Tail;
 use frieze_wire::peer::{About, CloseAfter, FileReach, FileTail, Question, QuestionAnswer, Told, TouchedAsk};
 
 use crate::data::{Gather, Layout};
@@ -123,7 +123,7 @@ impl Engine {
         let inode = InodeId(file.inode);
         let log = self.data.device().log_of([inode])?;
         let cuts = self.data.cuts();
-        let mut tail = WriteReach::default();
+        let mut tail = Tail::default();
         for run in file.chunks.chunks_exact(2) {
             for index in log.chunks_in(inode, run[0]..=run[1]) {
                 let chain = ChunkId { inode, index }.chain(file.chain_count.max(1));

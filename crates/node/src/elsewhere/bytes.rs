@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use frieze_base::{ByteRange, ChainId, ChunkId, ErrorKind, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{ExternalSpan, PieceSource, PlanPiece};
+use frieze_multilog::{ExternalSpan, Piece, PieceSource};
 use frieze_tier::Heat;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::peer::{About, BytesAsk, BytesPart, Holes};
@@ -76,11 +76,11 @@ impl Fetch {
     }
 
     /// Adds the pieces of a part of a chunk, with offsets in the chunk. What is not here is noted.
-    pub(crate) fn plan(&mut self, wanted: Wanted, pieces: &mut Vec<PlanPiece>) {
+    pub(crate) fn plan(&mut self, wanted: Wanted, pieces: &mut Vec<Piece>) {
         let (start, len) = (wanted.range.start(), wanted.range.len() as u32);
         let mut add = |from: u32, to: u32, source: PieceSource| {
             if from < to {
-                pieces.push(PlanPiece { at: start + u64::from(from), len: to - from, source });
+                pieces.push(Piece { at: start + u64::from(from), len: to - from, source });
             }
         };
         let Some(number) = self.arrived.iter().position(|arrived| arrived.wanted == wanted) else {
@@ -98,7 +98,7 @@ impl Fetch {
     }
 
     /// Copies what the pieces have of it to their places in `out`, which they cover from `start` on.
-    pub(crate) fn fill(&self, pieces: &[PlanPiece], start: u64, out: &mut [u8]) {
+    pub(crate) fn fill(&self, pieces: &[Piece], start: u64, out: &mut [u8]) {
         for piece in pieces {
             let PieceSource::External(ExternalSpan { number, skip }) = piece.source else { continue };
             let from = (piece.at - start) as usize;

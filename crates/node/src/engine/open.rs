@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
-use frieze_hlc::{ClockSettings, Hlc, HybridClock, format_instant};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock, format_instant};
 use frieze_metalog::DataEnd;
-use frieze_multilog::RecoveredItem;
+use frieze_metalog::MetalogSettings;
+use frieze_multilog::{LogSettings, RecoveredItem};
 use frieze_wire::txn::{self, Caller, Op, Transaction};
 
 use super::{Engine, Seams};
@@ -51,10 +52,10 @@ impl Engine {
                 (new_identity(&settings, &seams.entropy), file, true)
             }
         };
-        let log_settings = frieze_multilog::LogSettings {
+        let log_settings = LogSettings {
             segment_bytes: identity.segment_bytes,
             seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
-            ..frieze_multilog::LogSettings::default()
+            ..LogSettings::default()
         };
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
@@ -251,7 +252,7 @@ struct Recovery<'a> {
     settings: &'a Settings,
     identity: &'a Identity,
     keeper: &'a Arc<Keeper>,
-    log_settings: frieze_multilog::LogSettings,
+    log_settings: LogSettings,
     /// The machine went down with the server: the ends of the logs may not fit together.
     went_down: bool,
     /// No stamp above it was given.
@@ -335,8 +336,7 @@ impl Recovery<'_> {
         let offset_us = self.settings.max_clock_offset.as_micros() as u64;
         let clock_settings =
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
-        let clock =
-            Arc::new(NodeClock::new(HybridClock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
+        let clock = Arc::new(NodeClock::new(HlcClock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
         let device = Arc::new(recovered.device);
         let host = MetaHost {
             clock: clock.clone(),
@@ -347,9 +347,7 @@ impl Recovery<'_> {
             seed: self.seed,
             lease: self.settings.lease,
             // Where there is little room for the one log there is little for the other.
-            segment_bytes: frieze_metalog::MetalogSettings::default()
-                .segment_bytes
-                .min(self.log_settings.segment_bytes / 4),
+            segment_bytes: MetalogSettings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
         };
         let (meta, cuts) = MetaPlane::recover(
             host,

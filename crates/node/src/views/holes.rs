@@ -5,7 +5,7 @@
 
 use frieze_base::{ByteRange, ChunkId, Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{PieceSource, PlanPiece};
+use frieze_multilog::{Piece, PieceSource};
 use frieze_namespace::PatchSource;
 use frieze_wire::message::{FileKind, Seek};
 
@@ -124,7 +124,7 @@ impl Look<'_> {
     }
 }
 
-fn is_data(piece: &PlanPiece) -> bool {
+fn is_data(piece: &Piece) -> bool {
     matches!(piece.source, PieceSource::Data(_))
 }
 

@@ -1,7 +1,7 @@
 //! Reading bytes: one state of the file, its pieces from memory or the disk, and what is read next on its way.
 
 use frieze_base::{ByteRange, Fault, Reason};
-use frieze_multilog::{FragmentedPage, PlanPiece};
+use frieze_multilog::{FragmentedPage, Piece};
 use frieze_tier::{Habit, Heat};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Read, ReadReply};
@@ -135,7 +135,7 @@ impl Engine {
 
     /// What of `pieces`, which are `range` of a file, is not in memory is asked for, and what `who` reads next, if he reads on
     /// and on. The answer is for [`Device::done`](crate::device::Device::done), when they are read.
-    fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[PlanPiece]) -> Lease {
+    fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> Lease {
         let device = self.data.device();
         // What is young needs nobody to look ahead.
         if !device.concerns_tiers(pieces) {
@@ -157,7 +157,7 @@ impl Engine {
         seen: &Seen,
         start: u64,
         end: u64,
-        out: &mut Vec<PlanPiece>,
+        out: &mut Vec<Piece>,
         crowded: &mut Vec<FragmentedPage>,
         mut fetch: Option<&mut Fetch>,
     ) -> Result<(ByteRange, u64), Fault> {

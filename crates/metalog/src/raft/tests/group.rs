@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use frieze_base::{Fault, LogIndex, NodeId, SegmentId};
 use frieze_hlc::Hlc;
 
-use crate::message::{DataEnd, LogEntry, NewJournalSegment};
+use crate::message::{DataEnd, JournalSegment, LogEntry};
 use crate::raft::{
     MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members, PeerMessage,
     RaftMember, RaftRole, SnapshotMeta,
@@ -30,7 +30,7 @@ impl SegmentSource for MemberFiles {
 }
 
 impl MemberFiles {
-    pub(super) fn write(&mut self, roll: Option<NewJournalSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) {
+    pub(super) fn write(&mut self, roll: Option<JournalSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) {
         if let Some(roll) = roll {
             let mut file = roll.recycle.map_or(Vec::new(), |old| self.0.remove(&old.0).unwrap());
             file.resize(roll.bytes as usize, 0);

@@ -550,17 +550,17 @@ fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
     // Only what is shown from the last but one on is kept; the bytes of the others are given back.
     let kept = stamps[38];
     let device = world.plane(1).device();
-    let dead_records = {
+    let graves = {
         let log = device.log_of([FILE]).unwrap();
         let live = log.dead_records(FILE, kept, &std::collections::BTreeSet::new()).split_off(38);
         log.dead_records(FILE, kept, &live.iter().map(|grave| (grave.segment, grave.place)).collect())
     };
-    assert_eq!(dead_records.len(), 38);
-    device.mark_dead(FILE, kept, &dead_records, false, &[kept]).unwrap();
+    assert_eq!(graves.len(), 38);
+    device.mark_dead(FILE, kept, &graves, false, &[kept]).unwrap();
     let mut given_back = 0;
-    for segment in dead_records.iter().map(|grave| grave.segment).collect::<std::collections::BTreeSet<_>>() {
+    for segment in graves.iter().map(|grave| grave.segment).collect::<std::collections::BTreeSet<_>>() {
         let mut spans: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
-        for grave in dead_records.iter().filter(|grave| grave.segment == segment) {
+        for grave in graves.iter().filter(|grave| grave.segment == segment) {
             // They lie side by side.
             match spans.last_entry().filter(|last| *last.get() == grave.start) {
                 Some(mut last) => *last.get_mut() = grave.end,

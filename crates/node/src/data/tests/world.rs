@@ -8,7 +8,7 @@ use frieze_base::{
 };
 use frieze_chain::Configuration;
 use frieze_disk::{CrashKind, Disk, SimDisk, SimTime, StateFile};
-use frieze_hlc::{ClockSettings, Hlc, HybridClock};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_multilog::{LogPosition, RecoveredItem};
 use frieze_wire::message::Durability;
 use frieze_wire::peer::Told;
@@ -125,7 +125,7 @@ impl Node {
             })
             .expect("a readable log");
         let bound = Hlc(identity.clock_bound).max(recovered.newest);
-        let clock = HybridClock::new(ClockSettings::default(), bound);
+        let clock = HlcClock::new(ClockSettings::default(), bound);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(self.time.clone()), keeper));
         let way = Arc::new(Way::default());
         let own = Arc::new(Mutex::new(Weak::new()));

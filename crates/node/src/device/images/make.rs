@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::image::{ENTRY_BYTES, ImageFile, PAGE_BYTES, SLOT_BYTES, SLOTS_MAX};
-use frieze_multilog::{ImageKey, ImagePlace, ImageScanCursor};
+use frieze_multilog::{ImageKey, ImagePlace, ScanCursor};
 
 use frieze_tier::Heat;
 
@@ -107,7 +107,7 @@ impl Device {
         make: &mut bool,
         go_on: &GoOn<'_>,
     ) -> Result<Option<usize>, Fault> {
-        let (mut looking, mut most) = (ImageScanCursor::default(), 0);
+        let (mut looking, mut most) = (ScanCursor::default(), 0);
         loop {
             let looked = {
                 let log = self.log_of([inode])?;

@@ -1,7 +1,7 @@
 use frieze_base::{ByteRange, Rng};
 use frieze_disk::{CrashKind, Disk, SimDisk};
 
-use frieze_multilog::DiscardedRecords;
+use frieze_multilog::Discards;
 
 use super::*;
 use crate::device::{Budget, ImageBudget, Reach};
@@ -37,7 +37,7 @@ fn open(disk: &SimDisk, upto: Hlc) -> (Device, u64) {
 fn recover(
     disk: &SimDisk,
     upto: Hlc,
-    discarded: &[DiscardedRecords],
+    discarded: &[Discards],
     see: &mut dyn FnMut(&RecordMeta),
 ) -> crate::device::recover::Recovered {
     let settings = Settings::default();
