@@ -33,14 +33,14 @@ pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     shifted ^ crc_b
 }
 
-/// The CRC32C of any bytes that are followed by their own CRC32C, little-endian: what a header can say of a payload before
-/// anybody has looked at it.
+/// The CRC32C of any bytes that are followed by their own CRC32C, little-endian: what a header can say of a payload
+/// before anybody has looked at it.
 pub const CRC32C_BEHIND: u32 = 0x4867_4bc7;
 
 static SHIFTS: OnceLock<Vec<Shift>> = OnceLock::new();
 
-/// What appending 2^k zero bytes does to a checksum. That is linear over the bits of the checksum, so a table for each of
-/// its four bytes holds all of it.
+/// What appending 2^k zero bytes does to a checksum. That is linear over the bits of the checksum, so a table for each
+/// of its four bytes holds all of it.
 struct Shift([[u32; 256]; 4]);
 
 impl Shift {

@@ -28,14 +28,14 @@ pub struct ClockReading {
     /// Monotonic clock, read together with the wall clock.
     pub mono: MonoTime,
     /// How far the wall clock can be from true time, in microseconds, as the kernel estimates it; `None` if nothing
-    /// disciplines the clock, so that nobody knows.
+    /// disciplines the clock, so that it is unknown.
     pub error_us: Option<u64>,
 }
 
 /// What to do while the machine does not know how wrong its clock is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownError {
-    /// Serve: right for one server, whose stamps nobody else's clock has to agree with. The default.
+    /// Serve: right for one server, whose stamps need not agree with another clock. The default.
     #[default]
     Serve,
     /// Fence: right where several servers stamp.
@@ -89,7 +89,7 @@ impl Default for ClockSettings {
 pub struct ClockHealth {
     /// Why no stamps are given; `None` when the clock is trusted.
     pub fenced: Option<Fence>,
-    /// How far the wall clock can be from true time, in microseconds; `None` if nobody knows.
+    /// How far the wall clock can be from true time, in microseconds; `None` if unknown.
     pub error_us: Option<u64>,
     /// How far the newest stamp lies ahead of the wall clock, in microseconds.
     pub ahead_us: u64,

@@ -43,8 +43,8 @@ impl Zone {
     /// UTC.
     pub const UTC: Zone = Zone(TimeZone::UTC);
 
-    /// The zone of a process whose variable `TZ` is this: a name of the database, or rules as POSIX writes them. Without the
-    /// variable, or with a text that is neither: the zone of the machine.
+    /// The zone of a process whose variable `TZ` is this: a name of the database, or rules as POSIX writes them.
+    /// Without the variable, or with a text that is neither: the zone of the machine.
     pub fn of_variable(text: Option<&str>) -> Zone {
         let Some(text) = text else { return Zone(TimeZone::system()) };
         let name = text.strip_prefix(':').unwrap_or(text);
@@ -213,8 +213,9 @@ fn date_time(text: &str, zone: Option<&TimeZone>) -> Result<i128, Complaint> {
     Ok(clamp_leap_second(text, timestamp.as_nanosecond()))
 }
 
-/// `ns`, which a calendar without leap seconds made of the date and time `text`: if that is within a leap second (`23:59:60`), the last
-/// nanosecond of the second before it. So it is earlier than nothing that came before it, and later than nothing that comes after.
+/// `ns`, which a calendar without leap seconds made of the date and time `text`: if that is within a leap second
+/// (`23:59:60`), the last nanosecond of the second before it. So it is earlier than nothing that came before it, and
+/// later than nothing that comes after.
 pub fn clamp_leap_second(text: &str, ns: i128) -> i128 {
     let time = text.split_once(['T', 't', ' ']).map_or("", |(_, time)| time);
     let digits: Vec<u8> = time.bytes().take_while(|byte| *byte == b':' || byte.is_ascii_digit()).collect();

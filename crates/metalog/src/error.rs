@@ -39,15 +39,18 @@ pub enum Error {
         reason: Reason,
     },
     /// The device failed, now or before.
-    #[error("the metalog's device has failed ({}): nothing is changed until the server has been restarted", reason.words())]
+    #[error(
+        "the metalog's device has failed ({}): nothing is changed until the server has been restarted",
+        reason.words()
+    )]
     DeviceFailed {
         /// From the driver.
         reason: Reason,
     },
     /// A segment has another format version: another build wrote it.
     #[error(
-        "metalog segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with the \
-         build that wrote it"
+        "metalog segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with \
+         the build that wrote it"
     )]
     WrongVersion {
         /// The segment.
@@ -75,7 +78,8 @@ pub enum Error {
     },
     /// What was on stable storage cannot be read.
     #[error(
-        "metalog segment {segment} is damaged at byte {offset}: entry {index} was on stable storage and fails its checksum"
+        "metalog segment {segment} is damaged at byte {offset}: entry {index} was on stable storage and fails its \
+         checksum"
     )]
     Damaged {
         /// The segment.
@@ -107,10 +111,13 @@ pub enum Error {
         /// Where the data log ends.
         found: DataEnd,
     },
-    /// Another member leads, or nobody does at the moment.
-    #[error("this member of the metalog does not lead{}", leader.map_or(": there is no leader now".to_owned(), |node| format!(": node {node} does")))]
+    /// Another member leads, or none at the moment.
+    #[error(
+        "this member of the metalog does not lead{}",
+        leader.map_or(": there is no leader now".to_owned(), |node| format!(": node {node} does"))
+    )]
     NotLeader {
-        /// Whom to ask; `None`: try again in a moment.
+        /// The leader to ask; `None`: try again in a moment.
         leader: Option<NodeId>,
     },
     /// This server has been taken out of the metalog's members.
@@ -131,7 +138,7 @@ pub enum Error {
     /// A change of members is under way.
     #[error("the members are being changed: try again in a moment")]
     Changing,
-    /// Nobody answered in time.
+    /// No answer in time.
     #[error("no majority of the metalog's members answered in time: try again")]
     NoAnswer,
     /// A message that no member sends.

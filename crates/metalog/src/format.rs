@@ -34,7 +34,7 @@
 //!
 //! The segment id in the checksum keeps what a recycled file held before from passing for an entry. The link keeps what
 //! a failed append left behind from following the entry that took its place. "Durable up to" tells a torn tail, which
-//! nobody was promised, from damage to what was on stable storage.
+//! was promised to no client, from damage to what was on stable storage.
 
 use frieze_base::{Crc32c, LogIndex, SegmentId, crc32c};
 use frieze_hlc::Hlc;
@@ -208,8 +208,8 @@ pub(crate) fn entry_size(body_len: usize) -> usize {
     (ENTRY_HEADER_BYTES + body_len).next_multiple_of(ALIGNMENT)
 }
 
-/// What the header after this one links to: the checksum at its end. (Not the checksum of all of it: a CRC over bytes that
-/// end with their own CRC is the same for all.)
+/// What the header after this one links to: the checksum at its end. (Not the checksum of all of it: a CRC over bytes
+/// that end with their own CRC is the same for all.)
 pub(crate) fn link_of(header: &[u8]) -> u32 {
     word(header, header.len() - 4)
 }

@@ -125,7 +125,7 @@ impl Metalog {
                 Ok(()) => out.push(self.append(at, &body, count, data_end)),
                 Err(error) => out.push(MetalogEffect::Refused(error.into())),
             },
-            // Whether it will be there after the restart is not known, so that nobody may see it before.
+            // Whether it will be there after the restart is not known, so no reader may see it before.
             MetalogInput::Appended { .. } if self.failed.is_some() => {}
             MetalogInput::Appended { index } => {
                 let entry = self.appending.pop_front().expect("only an entry that was proposed is appended");
@@ -303,8 +303,8 @@ impl Metalog {
         }
     }
 
-    /// Lets go of the segments that hold nothing after `through`. The one that follows must be durable: until then a loss
-    /// of power may take it, and the log would end before what the store holds.
+    /// Lets go of the segments that hold nothing after `through`. The one that follows must be durable: until then a
+    /// loss of power may take it, and the log would end before what the store holds.
     fn truncate(&mut self, through: LogIndex, out: &mut Vec<MetalogEffect>) {
         assert!(through <= self.durable, "entry {through} cannot be let go: the log is durable up to {}", self.durable);
         while self.held.get(1).is_some_and(|next| next.first.0 <= through.0 + 1 && next.first <= self.durable) {

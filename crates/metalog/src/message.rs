@@ -78,8 +78,8 @@ pub enum MetalogInput {
         /// The last of them.
         through: LogIndex,
     },
-    /// No entry will be stamped at or below `at` any more. Answered by [`MetalogEffect::Closed`] when every entry up to `at`
-    /// is committed.
+    /// No entry will be stamped at or below `at` any more. Answered by [`MetalogEffect::Closed`] when every entry up to
+    /// `at` is committed.
     Close {
         /// The instant, inclusive; not above the stamp given to `step`.
         at: Hlc,
@@ -137,11 +137,11 @@ pub enum MetalogEffect {
         /// The last of them.
         index: LogIndex,
     },
-    /// Everybody who waits, for an entry to be committed or durable or for an instant to close, is told this. Whether
+    /// Every waiter, for an entry to be committed or durable or for an instant to close, gets this. Whether
     /// those changes survive is not known.
     Failed(Fault),
-    /// Write zeros over what a withdrawn entry may have left: else it could come back after a crash that comes before the
-    /// next append. If this fails too, report [`MetalogInput::DeviceFailed`].
+    /// Write zeros over what a withdrawn entry may have left: else it could come back after a crash that comes before
+    /// the next append. If this fails too, report [`MetalogInput::DeviceFailed`].
     Erase {
         /// The segment.
         segment: SegmentId,

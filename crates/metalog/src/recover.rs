@@ -193,8 +193,8 @@ struct JournalFiles {
 struct BeyondEnd {
     /// The last segment still holds entries of its own after the end.
     in_segment: bool,
-    /// Bytes in the place of the next header, if anything is in it. What a loss of power left of a header begins as the next one may: of that a
-    /// later loss may leave just the beginning, and what was cut would be whole again.
+    /// Bytes in the place of the next header, if anything is in it. What a loss of power left of a header begins as the
+    /// next one may: of that a later loss may leave just the beginning, and what was cut would be whole again.
     remnant_bytes: u64,
     /// Files with higher ids.
     later: Vec<SegmentId>,
@@ -250,7 +250,8 @@ impl JournalFiles {
         })
     }
 
-    /// The segment that goes on where the walk has come to. Of several (a roll that failed and was done again) the newest.
+    /// The segment that goes on where the walk has come to. Of several (a roll that failed and was done again) the
+    /// newest.
     fn following(&self, walk: &LogWalk) -> Option<JournalFile> {
         let follows = |header: JournalHeader| header.first == walk.next_index && header.link == walk.link;
         let later = self.all.iter().rev().take_while(|file| file.segment > walk.segment);
@@ -396,8 +397,8 @@ impl LogWalk {
         })
     }
 
-    /// What a crash takes was promised to nobody. An entry that the store, or a later entry, says was durable was: then
-    /// this is not the end of the log but damage.
+    /// What a crash takes was promised to no client. An entry that the store, or a later entry, says was durable was:
+    /// then this is not the end of the log but damage.
     fn check_undamaged(&self, claimed: LogIndex, why: Option<(MetalogCutReason, DataEnd)>) -> Result<(), Error> {
         let index = self.next_index;
         if index > claimed.max(self.from.applied) {

@@ -1,15 +1,16 @@
-//! The records of one chain, found by their numbers; and those that a chain does not have, though they lie in the log.
+//! The records of one chain, found by their numbers; and those that lie in the log though their chain discarded them.
 //!
-//! Guarantees: of two records of one chain and number the later one counts; what was discarded is in no plan, no shelf and no
-//! list, whatever is recovered.
-//! Leaves to others: which records a chain has (`chain`), reading footers and keeping what was discarded (`node`).
+//! Guarantees: of two records of one chain and number the later one counts. A discarded record is in no plan, no index
+//! run and no list, whatever is recovered.
+//! Leaves to others: which records a chain has (`chain`), reading footers and keeping the list of what was discarded
+//! (`node`).
 //!
-//! A chain can be taken out whole, where others have it by now: no other record is touched, and what is on disk stays until it is
-//! given back ([`MultiLog::discarded_in`]).
+//! A chain can be removed whole once other servers have it. No other record changes, and the bytes on disk stay until
+//! they are given back ([`MultiLog::discarded_in`]).
 //!
-//! Every segment knows which numbers of which chains it holds: 24 bytes for each chain. Of one that recovery took from a shelf
-//! that is not known until its footer is read. Numbers rise along the log, but where something was discarded, so the search goes
-//! backwards from its end.
+//! Every segment keeps which numbers of which chains it holds: 24 bytes for each chain. For a segment that recovery
+//! took from an index run this is unknown until its footer is read. Numbers rise along the log, except where something
+//! was discarded, so the search goes backwards from its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +35,9 @@ pub struct NumberedRecord {
 }
 
 impl MultiLog {
-    /// Takes chains out of the log whole: from now on every record of them that is in it counts as discarded, as `discarded` says,
-    /// which is all that ever was. What of them is in memory goes by [`MultiLog::take_out`], before a record of them comes again.
+    /// Takes chains out of the log whole: from now on every record of them that is in it counts as discarded, as
+    /// `discarded` says, which is all that ever was. What of them is in memory goes by [`MultiLog::take_out`], before a
+    /// record of them comes again.
     pub fn begin_take_out(&mut self, chains: &BTreeSet<ChainId>, discarded: Vec<Discards>) {
         self.discarded = sorted(discarded);
         self.discards = self.discards.wrapping_add(1);
@@ -47,8 +49,8 @@ impl MultiLog {
         self.chains.retain(|chain, _| !chains.contains(chain));
     }
 
-    /// Takes the chunks of these chains out of files that are in memory. What an interval's files are may be said of one that has no
-    /// record in it any more.
+    /// Takes the chunks of these chains out of files that are in memory. What an interval's files are may be said of
+    /// one that has no record in it any more.
     ///
     /// # Cost
     /// Less than a microsecond a file, and that of giving back the memory.
@@ -59,7 +61,7 @@ impl MultiLog {
             self.files_bytes -= file.heap_bytes();
             file.take_out(&|writer| chains.contains(&self.writers.get(writer).chain));
             self.files_bytes += file.heap_bytes();
-            // As one of which nothing was ever read, or which is away.
+            // As one of which nothing was ever read, or which is evicted.
             if file.is_empty() && (file.is_partial() || !may_be_indexed) {
                 self.files_bytes -= file.heap_bytes();
                 self.files.remove(inode);
@@ -74,7 +76,8 @@ impl MultiLog {
         files
     }
 
-    /// A segment and what it lists: `footer`, its last one, if it is sealed. `None` if that is not what these bytes are.
+    /// A segment and what it lists: `footer`, its last one, if it is sealed. `None` if that is not what these bytes
+    /// are.
     fn entries_of<'a>(
         &'a self,
         id: SegmentId,
@@ -90,8 +93,8 @@ impl MultiLog {
         Some((segment, FooterEntries::new(&segment.header, entries)))
     }
 
-    /// Where what was discarded lies in a segment: first bytes and ends, grown together. `footer`: its last one, if it is sealed. `None` if
-    /// that is not what these bytes are.
+    /// Where what was discarded lies in a segment: first bytes and ends, grown together. `footer`: its last one, if it
+    /// is sealed. `None` if that is not what these bytes are.
     ///
     /// # Cost
     /// About 60 ns for each record of the segment.
@@ -110,8 +113,8 @@ impl MultiLog {
         Some(runs)
     }
 
-    /// A segment whose footer has to be read ([`MultiLog::list`]) before [`MultiLog::segments_with`] can tell where the records
-    /// of `chain` after `after` are; `None` if it can.
+    /// A segment whose footer has to be read ([`MultiLog::list`]) before [`MultiLog::segments_with`] can tell where the
+    /// records of `chain` after `after` are; `None` if it can.
     pub fn unlisted(&self, chain: ChainId, after: u64) -> Option<SegmentId> {
         for segment in self.segments.iter().rev() {
             let Some(numbers) = &segment.numbers else { return Some(segment.header.id) };
@@ -138,8 +141,8 @@ impl MultiLog {
         true
     }
 
-    /// The segments that hold records of `chain` after `after`, in the order of the log, and whether their footer is needed to
-    /// list them.
+    /// The segments that hold records of `chain` after `after`, in the order of the log, and whether their footer is
+    /// needed to list them.
     pub fn segments_with(&self, chain: ChainId, after: u64) -> Vec<(SegmentId, bool)> {
         let holds = |known: &&ChainNumbers| known.chain == chain && known.last > after;
         let segments =
@@ -147,8 +150,8 @@ impl MultiLog {
         segments.map(|segment| (segment.header.id, segment.state == SegmentState::Closed)).collect()
     }
 
-    /// The records of `chain` in a segment after number `after`, in order, at most `max`. `footer`: its last footer, if it is
-    /// closed. `None` if that is not what these bytes are.
+    /// The records of `chain` in a segment after number `after`, in order, at most `max`. `footer`: its last footer, if
+    /// it is closed. `None` if that is not what these bytes are.
     ///
     /// # Cost
     /// About 60 ns for each record of the segment.

@@ -1,13 +1,14 @@
 //! Checking that a segment still holds what was written to it.
 //!
-//! Guarantees: every byte that a record, a header or a footer takes is looked at, buried and discarded records left out; damage is
-//! named as closely as the checksums can tell: the blocks of the record that it hit. Nothing is changed.
+//! Guarantees: the check covers every byte of a record, a header or a footer; dead and discarded records are left out.
+//! Damage is named as closely as the checksums allow: the blocks of the record that it hit. Nothing is changed.
 //! Leaves to others: reading, at which rate, and where space was given back (`node`), names of files (`namespace`).
 //!
 //! # The algorithm
-//! The footer, or for a segment without one the log in memory, says which records lie where. Each is compared with what
-//! lies there: its header byte for byte, its block checksums by the header's checksum, its payload by those. Where no
-//! footer can be read, headers lead from one to the next, and behind a damaged one the next sound one is searched for.
+//! The footer, or for a segment without one the log in memory, says which records lie where. Each is compared with the
+//! bytes there: its header byte for byte, its block checksums by the header's checksum, its payload by those. If no
+//! footer can be read, headers lead from one record to the next; behind a damaged header the next sound one is searched
+//! for.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +41,8 @@ pub struct SegmentContent {
 
 /// The bytes of the segment that is checked.
 pub trait SegmentBytes {
-    /// `len` bytes from `offset`, fewer where the file ends. At most as many as a record's header and checksums take, or a
-    /// block of it.
+    /// `len` bytes from `offset`, fewer where the file ends. At most as many as a record's header and checksums take,
+    /// or a block of it.
     ///
     /// # Errors
     /// [`CheckStop`].
@@ -70,9 +71,10 @@ pub enum DamageKind {
     SegmentHeader = 3,
     /// The footer: the records themselves are read at the next start.
     Footer = 4,
-    /// Records that no footer names: which ones, nobody can tell.
+    /// Records that no footer names: they cannot be listed.
     Records = 5,
-    /// A shelf and a footer below it: the files that it indexes cannot be read. Told by the driver, who reads shelves.
+    /// An index run and a footer below it: the files that it indexes cannot be read. The driver, which reads index
+    /// runs, adds this one.
     Index = 6,
 }
 
@@ -98,7 +100,7 @@ pub struct Damage {
 /// What a check has looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckedSegment {
-    /// Records found where they should be, whole or not; buried ones are not counted.
+    /// Records found where they should be, whole or not; dead ones are not counted.
     pub records: u64,
 }
 
@@ -118,8 +120,8 @@ impl SegmentContent {
         self.entries.is_none()
     }
 
-    /// Checks the segment; `skip` are stretches of buried records: first byte and end. Tells each damage to `out`, in the
-    /// order of the segment but for the footer, which comes first.
+    /// Checks the segment; `skip` are stretches of dead records: first byte and end. Tells each damage to `out`, in
+    /// the order of the segment but for the footer, which comes first.
     ///
     /// # Errors
     /// [`CheckStop::Stop`] as `source` gave it; nothing else.
@@ -278,8 +280,8 @@ impl SegmentCheck<'_> {
         Ok(())
     }
 
-    /// Goes from record to record, where nothing names them; behind a head that is damaged, from the next one that is told
-    /// alone.
+    /// Goes from record to record, where nothing names them; behind a head that is damaged, from the next one that is
+    /// told alone.
     fn walk(&mut self) -> Result<(), CheckStop> {
         let header = self.content.header;
         let end = self.content.end;
@@ -288,8 +290,8 @@ impl SegmentCheck<'_> {
         let mut behind = Some(RecordCursor::new(&header));
         let mut lost: Option<(u64, Option<Fault>)> = None;
         while at < end {
-            if let Some(buried_end) = self.buried_end(at) {
-                at = buried_end;
+            if let Some(dead_end) = self.dead_end(at) {
+                at = dead_end;
                 behind = None;
                 continue;
             }
@@ -410,11 +412,11 @@ impl SegmentCheck<'_> {
     }
 
     fn is_dead(&self, at: u64) -> bool {
-        self.buried_end(at).is_some()
+        self.dead_end(at).is_some()
     }
 
-    /// End of the stretch of buried records that `at` lies in.
-    fn buried_end(&self, at: u64) -> Option<u64> {
+    /// End of the stretch of dead records that `at` lies in.
+    fn dead_end(&self, at: u64) -> Option<u64> {
         self.skip.range(..=at).next_back().map(|(_, &end)| end).filter(|&end| at < end)
     }
 

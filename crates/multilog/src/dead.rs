@@ -34,10 +34,10 @@ pub struct SealedSegment {
     pub stamp: Hlc,
 }
 
-/// When records were written that are buried and not in memory any more.
+/// When records were written that are dead and not in memory any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DroppedRecords {
-    /// By whom: session and user. `None` where there were too many to keep apart.
+    /// Session and user that wrote them. `None` stands for several, where there were too many to keep apart.
     pub by: Option<(SessionId, u32)>,
     /// Stamp of the first of them.
     pub first: Hlc,
@@ -45,7 +45,7 @@ pub struct DroppedRecords {
     pub last: Hlc,
 }
 
-/// Files of which all is buried, as runs of numbers: first and last.
+/// Files of which all is dead, as runs of numbers: first and last.
 #[derive(Debug, Default)]
 pub(crate) struct DeadFiles(BTreeMap<InodeId, InodeId>);
 

@@ -12,8 +12,8 @@ pub struct Discards {
     pub chain: ChainId,
     /// Number of the last record that stays.
     pub after: u64,
-    /// Those that begin before this place; what comes later with these numbers is the chain's. All before it was durable when they
-    /// were discarded, so that nothing else can come to lie there.
+    /// Those that begin before this place; what comes later with these numbers is the chain's. All before it was
+    /// durable when they were discarded, so that nothing else can come to lie there.
     pub before: LogPosition,
 }
 

@@ -1,12 +1,12 @@
-//! What a record says of itself beside its payload, as it lies in the log and in footers.
+//! The fields of a record as differences to the record before it, as they lie in the log and in footers.
 //!
-//! Guarantees: a head is taken for that of a record only if its checksum fits the segment, the record before it and every
-//! byte of it; the same records in the same places give the same bytes.
+//! Guarantees: a head is taken for that of a record only if its checksum fits the segment, the record before it and
+//! every byte of it; the same records in the same places give the same bytes.
 //! Leaves to others: the block checksums and the payload that follow, which records belong together (`recover`).
 //!
 //! # The bytes
-//! The *entry* of a record says in what it differs from the record before it in the segment. Footers hold entries one after
-//! the other. In the log each entry has a mark and a checksum before it:
+//! The *entry* of a record says in what it differs from the record before it in the segment. Footers hold entries one
+//! after the other. In the log each entry has a mark and a checksum before it:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -29,12 +29,12 @@
 //! | d | 64 | user time, from 0; else it has none |
 //! | 3 bytes | 128 | kind, part, parts; else 1, 0, 1 |
 //!
-//! `v` is an integer of seven bits a byte, low bits first, `d` one of either sign as the difference to the record before,
-//! doubled, and less one if it is negative.
+//! `v` is an integer of seven bits a byte, low bits first, `d` one of either sign as the difference to the record
+//! before, doubled, and less one if it is negative.
 //!
-//! Why the fields in full are in the checksum: behind another record the same entry has another meaning. The checksum covers
-//! the meaning. Why the mark: it tells the torn beginning of a record from bytes of an earlier use of the file, which fail it but once
-//! in 65,535 times, and then the checksum.
+//! Why the fields in full are in the checksum: behind another record the same entry has another meaning. The checksum
+//! covers the meaning. Why the mark: it tells the torn beginning of a record from bytes of an earlier use of the file,
+//! which fail it but once in 65,535 times, and then the checksum.
 
 use frieze_base::varint::{VarintSink, put, put_difference, take, take_difference};
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc32c, InodeId, Seq, SessionId, crc32c};
@@ -209,8 +209,8 @@ impl RecordCursor {
         bytes
     }
 
-    /// The record that an entry tells which begins with these bytes, and the stamp of the one before where it tells that too;
-    /// `None` if they begin none.
+    /// The record that an entry tells which begins with these bytes, and the stamp of the one before where it tells
+    /// that too; `None` if they begin none.
     pub(crate) fn decode(&self, bytes: &[u8]) -> Option<(RecordMeta, Option<Hlc>, FooterEntry)> {
         let rest = &mut &bytes[..bytes.len().min(ENTRY_BYTES_MAX)];
         let (&flags, after) = rest.split_first()?;
@@ -399,8 +399,9 @@ impl Iterator for FooterEntries<'_> {
 pub(crate) const ENTRY_BYTES_MAX: usize = 120;
 const MARK_BYTES: usize = 2;
 const MARK_AND_CRC_BYTES: usize = MARK_BYTES + 4;
-/// A record that begins so far behind the last that is told alone is told alone. Less: damage to a head costs fewer records
-/// where the footer is damaged too; more: 16 KiB of writes of 512 bytes are 30, of which the one takes 25 bytes more.
+/// A record that begins so far behind the last that is told alone is told alone. Less: damage to a head costs fewer
+/// records where the footer is damaged too; more: 16 KiB of writes of 512 bytes are 30, of which the one takes 25 bytes
+/// more.
 pub(crate) const ALONE_BYTES: u64 = 16 << 10;
 const ALONE: u8 = 1;
 const WRITER: u8 = 2;

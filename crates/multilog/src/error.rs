@@ -12,8 +12,8 @@ pub enum Error {
     Source(Fault),
     /// A segment has another format version: another build wrote it.
     #[error(
-        "segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with the build \
-         that wrote it"
+        "segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with the \
+         build that wrote it"
     )]
     WrongVersion {
         /// The segment.
@@ -23,7 +23,8 @@ pub enum Error {
         /// The version in the header.
         found: u8,
     },
-    /// A shelf has another format version. A restart removes it and makes it anew from the footers of its segments.
+    /// An index run has another format version. A restart removes it and makes it anew from the footers of its
+    /// segments.
     #[error(
         "the index of segments {run} has format version {found}, this build of frieze reads {expected} only: another \
          build wrote it"
@@ -36,7 +37,7 @@ pub enum Error {
         /// The version in the head.
         found: u8,
     },
-    /// A shelf is not what was written: it is made anew from the footers of its segments.
+    /// An index run is not what was written: it is rebuilt from the footers of its segments.
     #[error("the index of segments {run} is damaged")]
     DamagedIndexRun {
         /// Its name.

@@ -1,12 +1,13 @@
-//! Records that no read needs any more, and where their bytes may be given back.
+//! Marking records dead, and where their bytes may be given back.
 //!
-//! Guarantees: only what the caller names is buried; space is given back only in segments whose last footer vouches for
-//! every record, so that recovery finds all of them without the bytes that are gone.
-//! Leaves to others: which records no read needs (`node`, from horizons, pins and shared ranges), giving back the space.
+//! Guarantees: only what the caller names is marked dead. Space is given back only in segments whose last footer names
+//! every record, so recovery finds all of them without the bytes that are gone.
+//! Leaves to others: which records no read needs (`node`, from horizons, pins and shared ranges), giving back the
+//! space.
 //!
-//! A buried record stays in the footer: order, numbers and stamps are as they were. Only its place in the segment, header
-//! and payload, has no meaning any more. So nothing is moved, and a crash at any moment leaves a log that recovery reads like
-//! any other. The index in memory is made anew without most of them ([`MultiLog::compact`]).
+//! A dead record stays in the footer: order, numbers and stamps are as they were. Only its place in the segment, header
+//! and payload, has no meaning any more. So nothing is moved, and a crash at any moment leaves a log that recovery
+//! reads like any other. The index in memory is rebuilt without most dead records ([`MultiLog::compact_index`]).
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,8 @@ use crate::segment::SegmentState;
 use crate::trailer::{TRAILER_BYTES, Trailer};
 
 impl MultiLog {
-    /// The records of a file stamped up to `upto` that are not buried and none of `live`: segments and places, as [`DeadRecord::place`].
+    /// The records of a file stamped up to `upto` that are not dead and none of `live`: segments and places, as
+    /// [`DeadRecord::place`].
     ///
     /// # Cost
     /// A pass over the file's records in memory.
@@ -32,8 +34,9 @@ impl MultiLog {
         dead.filter(|dead| !live.contains(&(dead.segment, dead.place))).collect()
     }
 
-    /// Buries records that [`MultiLog::dead_records`] told. No plan of a read that is still answered may name one. `gone`: with them
-    /// all there is of the file is buried, and nothing will be written to it; it may leave memory, and comes back buried.
+    /// Marks records dead that [`MultiLog::dead_records`] listed. No plan of a read that is still answered may name
+    /// one. `gone`: with them all there is of the file is dead, and nothing will be written to it; it may leave memory,
+    /// and comes back dead.
     ///
     /// # Cost
     /// As [`MultiLog::dead_records`].
@@ -51,24 +54,24 @@ impl MultiLog {
         }
     }
 
-    /// True if a record that is in the log is buried: no read needs its bytes any more, and they may be gone.
+    /// True if a record that is in the log is dead: no read needs its bytes any more, and they may be gone.
     ///
     /// # Panics
-    /// If the file is away.
+    /// If the file is evicted.
     pub fn is_dead(&self, meta: &RecordMeta) -> bool {
         self.file(meta.chunk.inode).is_none_or(|file| !file.keeps(meta.chunk.index, meta.stamp))
     }
 
-    /// True if all of a file was buried since the start: there is no grave to be told of it.
+    /// True if all of a file was dead since the start: there is no dead record to be told of it.
     pub fn is_gone(&self, inode: InodeId) -> bool {
         self.gone.holds(inode)
     }
 
-    /// Begins to make a chunk of a file anew without its buried records: the first from `from` on of which enough is buried;
-    /// `None` if there is none. `kept`: the instants before the last of them, and that one, which are asked for again; those
-    /// after it all are.
+    /// Begins to make a chunk of a file anew without its dead records: the first from `from` on of which enough is
+    /// dead; `None` if there is none. `kept`: the instants before the last of them, and that one, which are asked for
+    /// again; those after it all are.
     ///
-    /// Nothing of the file may be buried or leave memory until [`MultiLog::put_compact_index`].
+    /// Nothing of the file may be dead or leave memory until [`MultiLog::put_compact_index`].
     ///
     /// # Cost
     /// A pass over the records of the chunk, about 50 ns each.
@@ -76,7 +79,8 @@ impl MultiLog {
         self.file(inode)?.compact_index(inode, from, kept)
     }
 
-    /// Puts a chunk in its place that was made anew, and what was there into `compact`: to be dropped with no lock held.
+    /// Puts a chunk in its place that was rebuilt, and what was there into `compact`: to be dropped with no lock
+    /// held.
     pub fn put_compact_index(&mut self, compact: &mut CompactIndex) {
         if let Some(file) = self.files.get_mut(&compact.inode) {
             self.files_bytes -= file.heap_bytes();
@@ -85,7 +89,8 @@ impl MultiLog {
         }
     }
 
-    /// When records of a file were written that are not in memory any more, if some of them may be stamped in `(after, upto]`.
+    /// When records of a file were written that are not in memory any more, if some of them may be stamped in `(after,
+    /// upto]`.
     pub fn dropped_records(&self, inode: InodeId, after: Hlc, upto: Hlc) -> Vec<DroppedRecords> {
         let lost = self.file(inode).into_iter().flat_map(|file| file.dropped_within(after, upto));
         let by = |writer| {
@@ -106,8 +111,8 @@ impl MultiLog {
         DeadRecord { segment: header.id, start: place - u64::from(record.head()), place, end, bytes }
     }
 
-    /// Lets the open segment take no more records, so that [`MultiLog::sealable`] gives its footer once it is durable. The
-    /// next group goes into a new segment. Nothing happens while a group is placed, or if there is nothing in it.
+    /// Lets the open segment take no more records, so that [`MultiLog::sealable`] gives its footer once it is durable.
+    /// The next group goes into a new segment. Nothing happens while a group is placed, or if there is nothing in it.
     pub fn close_open(&mut self) -> Option<LogPosition> {
         if self.has_outstanding() {
             return None;
@@ -117,8 +122,8 @@ impl MultiLog {
         Some(open.link().end)
     }
 
-    /// A segment whose last footer was handed out or found. That the footer is whole and durable is for the driver to see
-    /// ([`MultiLog::is_footer_of`]) before it gives anything back.
+    /// A segment whose last footer was handed out or found. That the footer is whole and durable is for the driver to
+    /// see ([`MultiLog::is_footer_of`]) before it gives anything back.
     pub fn sealed(&self, id: SegmentId) -> Option<SealedSegment> {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
         (segment.state == SegmentState::Closed).then_some(SealedSegment {
@@ -129,8 +134,8 @@ impl MultiLog {
         })
     }
 
-    /// True if these bytes are the last footer of a sealed segment, naming every record of it: recovery will not look at
-    /// the records themselves.
+    /// True if these bytes are the last footer of a sealed segment, naming every record of it: recovery will not look
+    /// at the records themselves.
     pub fn is_footer_of(&self, id: SegmentId, footer: &[u8]) -> bool {
         self.footer_entries(id, footer).is_some()
     }

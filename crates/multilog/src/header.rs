@@ -9,7 +9,7 @@
 //! | 4 | 1 | format version, 1 |
 //! | 5 | 3 | reserved, 0 |
 //! | 8 | 8 | segment id: rises with each use of a file |
-//! | 16 | 8 | tag: nobody who writes files can guess it |
+//! | 16 | 8 | tag: a random number that no writer of files can guess |
 //! | 24 | 8 | length of the segment |
 //! | 32 | 8 | id of the segment before it in the log, 0 for the first |
 //! | 40 | 8 | end of that segment's last record |

@@ -1,17 +1,18 @@
 //! Images: a page of a chunk as it stood after one record, stored in one place, so that a read at any instant has few
 //! places of the device to go to.
 //!
-//! Guarantees: an image holds bytes and nothing else: what is data, what a hole and what was punched is said by the index;
-//! it is used only where the index says that the page consisted of the very fragments that it was made of; it never holds
-//! bytes of a record that was buried when it was made.
+//! Guarantees: an image holds bytes and nothing else: what is data, what a hole and what was punched is said by the
+//! index; it is used only where the index says that the page consisted of the very fragments that it was made of; it
+//! never holds bytes of a record that was dead when it was made.
 //! Leaves to others: files, reading and writing, how much space there is (`node`).
 //!
 //! # The algorithm
-//! A page of 64 KiB that was overwritten in small pieces consists of as many records, each somewhere in the log. The walk
-//! along its records ([`crate::MultiLog::scan_for_images`]) counts the *pieces*, the places of the device that it consists
-//! of after each: where they would be more than `pieces_max`, an image of the page before that record is due. From then on
-//! the page is the image and the records after it, until those are too many again. So images are as few as they can be if
-//! each instant is to be read from the newest image before it. A page of few pieces needs none, and none is used.
+//! A page of 64 KiB that was overwritten in small pieces consists of as many records, each somewhere in the log. The
+//! walk along its records ([`crate::MultiLog::scan_for_images`]) counts the *pieces*, the places of the device that it
+//! consists of after each: where they would be more than `pieces_max`, an image of the page before that record is due.
+//! From then on the page is the image and the records after it, until those are too many again. So images are as few as
+//! they can be if each instant is to be read from the newest image before it. A page of few pieces needs none, and none
+//! is used.
 //!
 //! # The bytes
 //! An image file is a head (4 KiB), a directory of one entry for each slot, filled up to 4 KiB, and the slots: 4 KiB of
@@ -36,7 +37,7 @@
 //! | 12 | 4 | page: which 64 KiB of the chunk |
 //! | 16 | 8 | stamp of the newest record in it |
 //! | 24 | 8 | digest of the fragments it was made of: for each its record's stamp, first and last byte, and whether it is a punch |
-//! | 32 | 4 | the same of those left out since they are buried, 0 without any |
+//! | 32 | 4 | the same of those left out since they are dead, 0 without any |
 //! | 36 | 4 | CRC32C of the block checksums in the slot's head |
 //! | 40 | 20 | reserved, 0 |
 //! | 60 | 4 | CRC32C of the number of the file and of the slot (4 bytes each) and of bytes 0..60 |
@@ -162,7 +163,8 @@ impl ImageFile {
         ImageEntry::Image(key, ImageDigest { digest: long(bytes, 24), left_out: word(bytes, 32) })
     }
 
-    /// Reads the head of a slot, of which the image `key` is expected. At least [`SLOT_HEAD_USED`] bytes of it are needed.
+    /// Reads the head of a slot, of which the image `key` is expected. At least [`SLOT_HEAD_USED`] bytes of it are
+    /// needed.
     pub fn slot_head(&self, slot: u32, key: &ImageKey, bytes: &[u8]) -> SlotHead {
         let Some(bytes) = bytes.get(..SLOT_HEAD_USED) else { return SlotHead::Damaged };
         let (entry, crcs) = bytes.split_at(ENTRY_BYTES);

@@ -11,7 +11,7 @@ use crate::plan::{Piece, Planner};
 /// What an image to be made consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedImage {
-    /// The page: nothing of it from buried records.
+    /// The page: nothing of it from dead records.
     pub pieces: Vec<Piece>,
     /// Where the first of them begins in the chunk, in bytes.
     pub start: u64,
@@ -20,8 +20,8 @@ pub struct PlannedImage {
 }
 
 impl MultiLog {
-    /// As [`MultiLog::plan`], to be read: where a page consists of more pieces than it may, those of an image are taken from
-    /// it. Pages that consist of too many all the same are added to `fragmented`.
+    /// As [`MultiLog::plan`], to be read: where a page consists of more pieces than it may, those of an image are taken
+    /// from it. Pages that consist of too many all the same are added to `fragmented`.
     pub fn plan_to_read(
         &self,
         images: &Images,
@@ -62,8 +62,8 @@ impl MultiLog {
         Some(PlannedImage { pieces, start, of })
     }
 
-    /// Looks which images the states need that records of a file stamped in `(after, upto]` made. With `make` false, it only
-    /// counts pieces. A look is short: [`ImageScan::next`] says where the next one goes on.
+    /// Looks which images the states need that records of a file stamped in `(after, upto]` made. With `make` false, it
+    /// only counts pieces. A look is short: [`ImageScan::next`] says where the next one goes on.
     ///
     /// # Cost
     /// About a millisecond at most.
@@ -84,22 +84,23 @@ impl MultiLog {
         self.file(fragmented.chunk.inode)?.image_for(images, fragmented)
     }
 
-    /// Most pieces that a page consists of at the instants that an image was for which is not there any more; of very many
-    /// records, at the first of them.
+    /// Most pieces that a page consists of at the instants that an image was for which is not there any more; of very
+    /// many records, at the first of them.
     pub fn pieces_without(&self, images: &Images, gone: &ImageKey) -> usize {
         let before = images.stamps(gone.chunk, gone.page).find(|stamp| *stamp > gone.stamp).unwrap_or(Hlc::MAX);
         let file = self.file(gone.chunk.inode);
         file.map_or(0, |file| file.pieces_between(images, gone.chunk, gone.page, gone.stamp, before))
     }
 
-    /// Images of a file that hold bytes of buried records, and those that the index says nothing of.
+    /// Images of a file that hold bytes of dead records, and those that the index says nothing of.
     pub fn images_of_dead(&self, images: &Images, inode: InodeId) -> Vec<ImageKey> {
         let Some(file) = self.file(inode) else { return images.of_file(inode).copied().collect() };
         let differs = |key: &&ImageKey| file.made_of(key) != images.made_of(key);
         images.of_file(inode).filter(differs).copied().collect()
     }
 
-    /// Stamp of the last record of the segment in which the first record stamped after `after` lies; `None` without one.
+    /// Stamp of the last record of the segment in which the first record stamped after `after` lies; `None` without
+    /// one.
     pub fn end_of_segment_after(&self, after: Hlc) -> Option<Hlc> {
         let at = self.segments.partition_point(|segment| segment.stamp <= after);
         self.segments.get(at).map(|segment| segment.stamp)

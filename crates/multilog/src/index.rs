@@ -10,8 +10,9 @@
 //! by one binary search. The bytes of the chunk are cut into pages. A page keeps *deltas*, one for each record that
 //! touches it, and now and then a *leaf*: the fragments visible before the next delta, sorted by offset. To know the
 //! page at record number `r`, take the last leaf at or before `r` and lay the few deltas up to `r` over it. A new leaf
-//! is due when the deltas since the last are as many as its fragments (at least 16), so leaves cost a fragment a delta however
-//! the page is cut, 3 to 8 bytes, and what the page shows now is always at hand. A delta is only the record's number.
+//! is due when the deltas since the last are as many as its fragments (at least 16), so leaves cost a fragment a delta
+//! however the page is cut, 3 to 8 bytes, and what the page shows now is always at hand. A delta is only the record's
+//! number.
 
 mod archive;
 mod chunk;

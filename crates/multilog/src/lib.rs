@@ -8,9 +8,9 @@
 //! truncates as the namespace knows them (`namespace`).
 //!
 //! # A write
-//! [`MultiLog::place`] says where a group goes; the driver takes the header from [`MultiLog::encode`], writes header and
-//! payload to the page cache, and calls [`MultiLog::publish`]: from then on every plan at or after its stamp sees it.
-//! Place, encode, write and publish happen under one lock of the device, so log order is stamp order.
+//! [`MultiLog::place`] says where a group goes; the driver takes the header from [`MultiLog::encode`], writes header
+//! and payload to the page cache, and calls [`MultiLog::publish`]: from then on every plan at or after its stamp sees
+//! it. Place, encode, write and publish happen under one lock of the device, so log order is stamp order.
 //!
 //! # A read
 //! [`MultiLog::plan`] cuts a range into holes and stored pieces; the driver reads those and checks their block CRCs.

@@ -20,12 +20,12 @@ use crate::segment::{LogSegment, NewSegment, PlacedGroup, Seal, SegmentState, Sp
 /// How a log is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// Length of a segment file in bytes, at most 4 GiB - 1. More: fewer files and footers; less: less to scan after a crash, smaller
-    /// files on a small disk. A group of records must fit in one.
+    /// Length of a segment file in bytes, at most 4 GiB - 1. More: fewer files and footers; less: less to scan after a
+    /// crash, smaller files on a small disk. A group of records must fit in one.
     pub segment_bytes: u64,
     /// Bytes of payload under one checksum. More: less space for checksums; less: a small read verifies less.
     pub block_bytes: u32,
-    /// Drawn anew at each start, so that nobody can write bytes that would pass for a record of a coming segment.
+    /// Drawn anew at each start, so that no payload can pass for a record of a later segment.
     pub seed: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct LogStats {
     pub footer_bytes: u64,
     /// Segments in use.
     pub segments: u64,
-    /// Shelves in use.
+    /// Index runs in use.
     pub index_runs: u64,
     /// Records that they index: their files need not be in memory.
     pub run_records: u64,
@@ -93,17 +93,17 @@ pub struct MultiLog {
     pub(crate) files_bytes: u64,
     /// The index of the oldest segments, oldest first.
     pub(crate) index_runs: Vec<IndexRun>,
-    /// Segments before this position are shelved.
+    /// Segments before this position are indexed.
     pub(crate) indexed: usize,
-    /// The largest file on a shelf: larger ones are in memory.
+    /// The largest file in an index run: larger ones are in memory.
     pub(crate) indexed_inode: InodeId,
-    /// Files of which all is buried.
+    /// Files of which all is dead.
     pub(crate) gone: DeadFiles,
     /// Records in it that their chains do not have, by chain.
     pub(crate) discarded: Vec<Discards>,
     /// Counts how often more was discarded.
     pub(crate) discards: u32,
-    /// Counts the files that came from the shelves.
+    /// Counts the files that came from the index runs.
     pub(crate) tick: u32,
 }
 
@@ -232,10 +232,12 @@ impl MultiLog {
         seals
     }
 
-    /// A footer of the open segment for the records that are durable by `durable`; `None` if the last one named them all.
+    /// A footer of the open segment for the records that are durable by `durable`; `None` if the last one named them
+    /// all.
     ///
-    /// Until a footer vouches for a record, recovery must take damage to it for the torn end of the log. So a driver
-    /// writes one at a clean stop, after the last sync, and once in a while: it costs about 10 bytes a record of the segment.
+    /// Until a footer names a record, recovery must take damage to it for the torn end of the log. So a driver
+    /// writes one at a clean stop, after the last sync, and once in a while: it costs about 10 bytes a record of the
+    /// segment.
     pub fn checkpoint(&mut self, durable: LogPosition) -> Option<Seal> {
         let open = self.segments.last_mut().filter(|open| open.state == SegmentState::Open)?;
         if durable.segment != open.header.id {
@@ -247,8 +249,8 @@ impl MultiLog {
     /// Appends to `out` what a read of `range` of `chunk` at `at` has to fetch: pieces in order that cover the range
     /// exactly.
     ///
-    /// `at` is inclusive; [`Hlc::MAX`] is now. Records stamped up to `after` are hidden, as a truncate or a patch of that
-    /// stamp hides them: where only they lie, the plan has holes.
+    /// `at` is inclusive; [`Hlc::MAX`] is now. Records stamped up to `after` are hidden, as a truncate or a patch of
+    /// that stamp hides them: where only they lie, the plan has holes.
     ///
     /// # Panics
     /// If the range ends beyond 2^32, where no chunk reaches.
@@ -264,8 +266,8 @@ impl MultiLog {
         planner.hole(range.end());
     }
 
-    /// Bytes of `range` of `chunk` that hold data at `at`; records stamped up to `after` are hidden. As many as the pieces with
-    /// data of a [`MultiLog::plan`] have, which is not made.
+    /// Bytes of `range` of `chunk` that hold data at `at`; records stamped up to `after` are hidden. As many as the
+    /// pieces with data of a [`MultiLog::plan`] have, which is not made.
     ///
     /// # Cost
     /// As a plan's, but no memory for it.
@@ -299,14 +301,14 @@ impl MultiLog {
         self.file(inode).into_iter().flat_map(move |file| file.chunks_in(chunks.clone()))
     }
 
-    /// Records of a file stamped in `(after, upto]`, oldest first, those of one stamp by chunk, at most `max`. To go on,
-    /// ask again after the last stamp; a group is in one answer unless `max` cuts it, so leave room for its parts.
+    /// Records of a file stamped in `(after, upto]`, oldest first, those of one stamp by chunk, at most `max`. To go
+    /// on, ask again after the last stamp; a group is in one answer unless `max` cuts it, so leave room for its parts.
     pub fn versions(&self, inode: InodeId, after: Hlc, upto: Hlc, max: usize) -> Vec<RecordMeta> {
         self.file(inode).map_or(Vec::new(), |file| file.versions(inode, after, upto, max, &self.writers))
     }
 
-    /// Files with records stamped in `(after, upto]`, by number, and perhaps some without any ([`MultiLog::has_records`]
-    /// tells), and how many entries of the index of time that took.
+    /// Files with records stamped in `(after, upto]`, by number, and perhaps some without any
+    /// ([`MultiLog::has_records`] tells), and how many entries of the index of time that took.
     ///
     /// # Cost
     /// The records of the interval, and at most 512 beside them: not those of other files or times.
@@ -316,8 +318,8 @@ impl MultiLog {
         (files, looked_at)
     }
 
-    /// An instant in `(after, upto]` up to which about `records_max` records of all files follow `after`; `upto` if there
-    /// are no more. A page of what was written ends there.
+    /// An instant in `(after, upto]` up to which about `records_max` records of all files follow `after`; `upto` if
+    /// there are no more. A page of what was written ends there.
     ///
     /// # Cost
     /// One look for every 16,384 records of the interval, and the answer's share of the index of time.
@@ -341,7 +343,7 @@ impl MultiLog {
         self.newest_of.get(&session).copied()
     }
 
-    /// Bytes that were ever written to a file, those since overwritten or hidden included, those buried not.
+    /// Bytes that were ever written to a file, those since overwritten or hidden included, those dead not.
     ///
     /// # Cost
     /// A pass over the file's records in memory.
@@ -349,8 +351,8 @@ impl MultiLog {
         self.file(inode).map_or(0, FileIndex::written_bytes)
     }
 
-    /// The stamp at which the file is read to see it at user time `user`, among records stamped in `(after, upto]`. `None`
-    /// if none of them has a user time.
+    /// The stamp at which the file is read to see it at user time `user`, among records stamped in `(after, upto]`.
+    /// `None` if none of them has a user time.
     pub fn by_user_time(&self, inode: InodeId, user: UserTime, after: Hlc, upto: Hlc) -> Option<UserCut> {
         self.file(inode)?.marks()?.cut(user, after, upto)
     }
@@ -423,8 +425,8 @@ impl MultiLog {
         &self.settings
     }
 
-    /// True if a record can be the next one: the records of a chunk come in the order of their stamps, those of different chunks
-    /// in any.
+    /// True if a record can be the next one: the records of a chunk come in the order of their stamps, those of
+    /// different chunks in any.
     pub fn accepts(&self, meta: &RecordMeta) -> bool {
         self.refuses(meta).is_none()
     }
@@ -434,7 +436,7 @@ impl MultiLog {
         self.files.get(&meta.chunk.inode).and_then(|file| file.refuses(meta))
     }
 
-    /// True if a shelf may say something of a file.
+    /// True if an index run may say something of a file.
     pub(crate) fn may_be_indexed(&self, inode: InodeId) -> bool {
         self.indexed > 0 && inode <= self.indexed_inode
     }
@@ -442,7 +444,7 @@ impl MultiLog {
     /// What is known of a file, if there is anything.
     ///
     /// # Panics
-    /// If it is away: an answer without what is on the shelves would be a wrong one.
+    /// If it is evicted: an answer without what is on the index runs would be a wrong one.
     pub(crate) fn file(&self, inode: InodeId) -> Option<&FileIndex> {
         let Some(file) = self.files.get(&inode) else {
             assert!(!self.may_be_indexed(inode), "inode {inode} is asked for while it is evicted");
@@ -453,7 +455,7 @@ impl MultiLog {
         Some(file)
     }
 
-    /// Takes in a record that is whole, as the next of the last segment.
+    /// Adds a record that is whole, as the next of the last segment.
     pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &FooterEntry) {
         let slot = self.segments.len() - 1;
         let segment = &mut self.segments[slot];

@@ -56,7 +56,7 @@ pub enum PieceSource {
     /// Bytes of records, as an image of their page has them. Only plans made to be read have these
     /// ([`crate::MultiLog::plan_to_read`]).
     Image(ImageSpan),
-    /// Bytes that are not in this log, and that whoever reads has of his own. No plan of a log has these.
+    /// Bytes that the reader fetched from another server. No plan of a log has these.
     External(ExternalSpan),
 }
 

@@ -1,7 +1,8 @@
 //! What a record says: its fields, and their bytes in full.
 //!
-//! On disk a record is a mark, a checksum, its fields as differences to the record before it ([`crate::entry`]), the block
-//! checksums and the payload. The checksum is over the fields in full, as this table draws them; they are not stored.
+//! On disk a record is a mark, a checksum, its fields as differences to the record before it ([`crate::entry`]), the
+//! block checksums and the payload. The checksum is over the fields in full, as this table draws them; they are not
+//! stored.
 //!
 //! | offset | bytes | field (little-endian) |
 //! |---|---|---|
@@ -27,10 +28,10 @@
 //! | 103 | 1 | parts: records in its group |
 //! | 104 | 4 | bytes in a block |
 //!
-//! The payload has as many bytes as the length says for a write, and none for a punch; the next record follows it. A record
-//! counts only if its checksum fits the segment's id and tag *and* it names the stamp of the record before it. Bytes of an
-//! earlier use of the file, or of records that an earlier recovery cut off, fail one or the other, so a chance alignment
-//! cannot bring them back.
+//! The payload has as many bytes as the length says for a write, and none for a punch; the next record follows it. A
+//! record counts only if its checksum fits the segment's id and tag *and* it names the stamp of the record before it.
+//! Bytes of an earlier use of the file, or of records that an earlier recovery cut off, fail one or the other, so a
+//! chance alignment cannot bring them back.
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
@@ -89,8 +90,8 @@ pub struct RecordMeta {
     pub len: u32,
     /// Which record of its group, from 0.
     pub part: u8,
-    /// Records in its group, which lie one after the other; 1 if it is none. 0: the others are not beside it, as where a chain has
-    /// brought this one by itself.
+    /// Records in its group, which lie one after the other; 1 if it is none. 0: the others are not beside it, as where
+    /// a chain has brought this one by itself.
     pub parts: u8,
 }
 
@@ -148,7 +149,8 @@ pub(crate) fn blocks(payload_len: u32, block_bytes: u32) -> u32 {
     payload_len.div_ceil(block_bytes)
 }
 
-/// The fields of a record in full: what its checksum is over. `previous` is the stamp of the record before it in the log.
+/// The fields of a record in full: what its checksum is over. `previous` is the stamp of the record before it in the
+/// log.
 pub(crate) fn in_full(meta: &RecordMeta, previous: Hlc, segment: SegmentId, block_bytes: u32) -> [u8; FULL_BYTES] {
     let mut bytes = [0u8; FULL_BYTES];
     bytes[0..4].copy_from_slice(&MAGIC);

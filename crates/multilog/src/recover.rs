@@ -1,17 +1,17 @@
 //! Rebuilding the log from its segments after a stop or a crash.
 //!
-//! Guarantees: the result is a prefix of what was published, whole groups only; two recoveries of the same bytes give
-//! the same log; a damaged file costs what it held and nothing else, and is named.
+//! Guarantees: the result is a prefix of what was published, whole groups only. Two recoveries of the same bytes give
+//! the same log. A damaged file costs what it held and nothing else, and is named.
 //! Leaves to others: listing and reading files, keeping or recycling those that are free.
 //!
 //! # The algorithm
 //! A footer names only records that are durable, and all before them are too. So everything up to the last footer was
-//! durable: those segments are found by following each header's link backwards, read by their footers, and what is
-//! unreadable there is *corruption*, reported while the rest goes on. What follows is the *tail*: each segment is scanned
-//! record by record, payloads verified, and the one after it is taken if its header names exactly where the scan ended
-//! and the stamp of the record there. The first thing that does not fit ends the log.
+//! durable: recovery finds those segments by following each header's link backwards and reads them by their footers.
+//! What is unreadable there is *corruption*: it is reported, and the rest is recovered. What follows is the *tail*:
+//! each segment is scanned record by record, payloads verified. The next segment counts if its header names exactly
+//! where the scan ended and the stamp of the record there. The first record that does not fit ends the log.
 //!
-//! The oldest of the durable segments need not even be read by their footers: shelves say the same ([`indexed`]).
+//! The oldest of the durable segments need not even be read by their footers: index runs say the same ([`index_runs`]).
 //!
 //! Why both: an unverified tail would show torn records, and a scan of everything would take as long as the history is.
 
@@ -38,7 +38,7 @@ pub use source::{LogSource, SegmentKey};
 /// What recovery shows its driver, in this order.
 #[derive(Clone, Copy, Debug)]
 pub enum RecoveredItem<'a> {
-    /// Once, if there are shelves: records that are not shown one by one.
+    /// Once, if there are index runs: records that are not shown one by one.
     Indexed {
         /// The last record of each chain.
         chains: &'a [ChainTip],
@@ -56,15 +56,15 @@ pub enum RecoveredItem<'a> {
 pub struct RecoveryReport {
     /// Records in the recovered log.
     pub records: u64,
-    /// Bytes that were read and verified record by record because no footer vouches for them.
+    /// Bytes that were read and verified record by record because no footer names them.
     pub scanned_bytes: u64,
     /// Where the log was cut, if something that was begun is missing at its end.
     pub cut: Option<LogCut>,
     /// End of the recovered log.
     pub end: LogPosition,
-    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver wipes what is
-    /// left of a head there, up to [`crate::RECORD_MARK_BYTES`]: torn once more, the same record sent again could make it
-    /// whole.
+    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver wipes
+    /// what is left of a head there, up to [`crate::RECORD_MARK_BYTES`]: torn once more, the same record sent again
+    /// could make it whole.
     pub next: Option<(LogPosition, u64)>,
     /// Damage that is no torn tail: the rest of the log is there.
     pub corrupt: Vec<Corruption>,
@@ -72,9 +72,10 @@ pub struct RecoveryReport {
     pub files: BTreeMap<SegmentId, SegmentKey>,
     /// Files that hold nothing of the log and may be recycled or removed.
     pub free: Vec<SegmentKey>,
-    /// Records that were not read: shelves index them.
+    /// Records that were not read: index runs index them.
     pub run_records: u64,
-    /// Shelves that are not in use: they may be removed. What is wrong with them, if they were not merged into others.
+    /// Index runs that are not in use: they may be removed. What is wrong with them, if they were not merged into
+    /// others.
     pub free_index_runs: Vec<(RunKey, Option<&'static str>)>,
 }
 
@@ -126,11 +127,11 @@ pub struct Corruption {
 }
 
 impl MultiLog {
-    /// Rebuilds a log from its segments; `on_record` sees every record in log order, those on shelves left out.
+    /// Rebuilds a log from its segments; `on_record` sees every record in log order, those in index runs left out.
     ///
     /// The log goes on where the recovered one ends. Before anything recovered counts as durable the driver syncs the
-    /// files of [`RecoveryReport::files`]: after a killed process they may be in the page cache only. Free files are removed or
-    /// recycled before the next recovery.
+    /// files of [`RecoveryReport::files`]: after a killed process they may be in the page cache only. Free files are
+    /// removed or recycled before the next recovery.
     ///
     /// # Errors
     /// If files cannot be listed or read, are of another format version, or two hold the same segment: nothing was
@@ -151,7 +152,7 @@ impl MultiLog {
         MultiLog::recover_upto(settings, source, Hlc::MAX, &mut on_recovered)
     }
 
-    /// As [`MultiLog::recover`], but ends the log before the first record stamped after `upto` that no footer vouches
+    /// As [`MultiLog::recover`], but ends the log before the first record stamped after `upto` that no footer names it
     /// for: what the driver knows to depend on something that is lost. The driver wipes the header of that record, or
     /// the next recovery finds it again.
     ///
@@ -284,7 +285,7 @@ impl LogRecovery<'_> {
                 self.segment().close();
             }
             if follower.is_none() && !(footer && closed) {
-                // Records may follow those of the footer: nobody vouches for them.
+                // Records may follow those of the footer, and no footer names them.
                 let why = self.scan(&candidate, RecoveryMode::Tail)?;
                 self.report.cut = self.cut(why);
             }
@@ -292,7 +293,7 @@ impl LogRecovery<'_> {
         Ok(())
     }
 
-    /// Takes in a segment by its footer. False if there is none, or it is damaged.
+    /// Adds a segment by its footer. False if there is none, or it is damaged.
     fn take_footer(&mut self, candidate: &SegmentFile) -> Result<bool, Error> {
         let Some(trailer) = candidate.trailer else { return Ok(false) };
         let id = candidate.header.id;
@@ -414,7 +415,8 @@ impl LogRecovery<'_> {
         };
         let tip = self.segment().link();
         if mode == RecoveryMode::Tail && self.candidates.values().any(|next| next.header.previous == tip) {
-            // A segment says that this one ended here: what lies behind are bytes of an earlier use, or of what was given up.
+            // A segment says that this one ended here: what lies behind are bytes of an earlier use, or of what was
+            // given up.
             return Ok(None);
         }
         if let RecoveryMode::Durable { end, stamp } = mode {
@@ -425,7 +427,7 @@ impl LogRecovery<'_> {
                 at,
                 format!("records from here to byte {end} of the segment cannot be read"),
             );
-            // Nothing may follow here, and no footer may vouch for it.
+            // Nothing may follow here, and no footer may name it.
             (self.segment().end, self.segment().stamp) = (end, stamp);
             self.segment().close();
             self.log.tip = self.segment().link();
@@ -433,7 +435,7 @@ impl LogRecovery<'_> {
         Ok(why)
     }
 
-    /// Takes in a record of the last segment; one that contradicts those before it was durable and is left out.
+    /// Adds a record of the last segment; one that contradicts those before it was durable and is left out.
     fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &FooterEntry) {
         let begins = LogPosition { segment: self.segment().header.id, offset: self.segment().end };
         if is_discarded(&self.log.discarded, meta, begins) {

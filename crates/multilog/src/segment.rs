@@ -39,8 +39,8 @@ impl Spot {
 pub struct NewSegment {
     /// Its id, never used before.
     pub id: SegmentId,
-    /// Length of the file in bytes, to be preallocated. Old bytes in a recycled file do no harm, but for the footer of a
-    /// segment that was sealed: overwrite its last 128 bytes and sync before the file is used again.
+    /// Length of the file in bytes, to be preallocated. Old bytes in a recycled file do no harm, but for the footer of
+    /// a segment that was sealed: overwrite its last 128 bytes and sync before the file is used again.
     pub bytes: u64,
     /// Goes to offset 0.
     pub header: Vec<u8>,
@@ -129,8 +129,8 @@ impl LogSegment {
         self.header.bytes.saturating_sub(self.end + self.entries_bytes + TRAILER_BYTES as u64)
     }
 
-    /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for their
-    /// part of the footer.
+    /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for
+    /// their part of the footer.
     pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<Spot>> {
         let mut entries_bytes = self.entries_bytes;
         let mut spots: Vec<Spot> = Vec::with_capacity(metas.len());
@@ -153,7 +153,7 @@ impl LogSegment {
         (end + entries_bytes + TRAILER_BYTES as u64 <= self.header.bytes).then_some(spots)
     }
 
-    /// Takes in a record that is whole.
+    /// Adds a record that is whole.
     pub(crate) fn add(&mut self, meta: &RecordMeta, entry: &FooterEntry) {
         self.cursor.pass(&self.header, meta, entry);
         self.end = self.cursor.at;

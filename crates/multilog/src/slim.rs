@@ -23,8 +23,8 @@ pub(crate) fn push_slim<T>(vec: &mut Vec<T>, item: T) -> usize {
     grown
 }
 
-/// What an allocation of `bytes` takes from the machine, as jemalloc has it: blocks of 8 and 16 bytes, in steps of 16 up to 128, then four
-/// sizes to each doubling; of large ones the pages that are used.
+/// What an allocation of `bytes` takes from the machine, as jemalloc has it: blocks of 8 and 16 bytes, in steps of 16
+/// up to 128, then four sizes to each doubling; of large ones the pages that are used.
 pub(crate) fn heap_bytes(bytes: usize) -> usize {
     match bytes {
         0 => 0,

@@ -1,9 +1,9 @@
 //! The footer of a segment: entries of its records and a trailer.
 //!
 //! The footer is written once the segment is full *and durable*, or earlier as a checkpoint of the records that are
-//! durable by then: it vouches for those and for the segments before. It holds each record's entry ([`crate::entry`])
-//! in order, then the trailer, the segment's last 128 bytes. Room for
-//! it is kept free as records are placed.
+//! durable by then: it names those, and all segments before are durable too. It holds each record's entry
+//! ([`crate::entry`]) in order, then the trailer, the segment's last 128 bytes. Room for it is kept free as records are
+//! placed.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|

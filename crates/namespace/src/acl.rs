@@ -1,9 +1,11 @@
-//! Access lists: set, removed, inherited. Semantics are those of Linux (`acl(5)`, `posix_acl(9)`), the check is in [`crate::inode`].
+//! Access lists: set, removed, inherited. Semantics are those of Linux (`acl(5)`, `posix_acl(9)`), the check is in
+//! [`crate::inode`].
 //!
-//! Guarantees: mode and access list never contradict each other, for each bit is kept once. An access list that says no more than a mode
-//! is a change of the mode and nothing else. One that says more is an extended attribute, with all of the history that these have, whose
-//! entries of owner, mask and others are left blank: these are the mode's, so a chmod changes the mode alone. The inode of each version
-//! repeats it, for a check of rights looks at an inode and nothing else.
+//! Guarantees: mode and access list never contradict each other, for each bit is kept once. An access list that says no
+//! more than a mode is a change of the mode and nothing else. One that says more is an extended attribute, with all of
+//! the history that these have, whose entries of owner, mask and others are left blank: these are the mode's, so a
+//! chmod changes the mode alone. The inode of each version repeats it, for a check of rights looks at an inode and
+//! nothing else.
 
 use std::borrow::Cow;
 
@@ -105,7 +107,7 @@ impl Namespace {
         check_xattrs_size(&all)?;
         let (caller, stamp) = (run.caller, run.stamp);
         let inode = self.edit(run, id);
-        // One that goes leaves the group what the mask left to all whom it named, as on other file systems.
+        // An access list that is removed leaves the group the rights of its mask, as on other file systems.
         if let Some(Some(access)) = &lists.access {
             inode.mode = inode.mode & 0o7000 | access.mode() as u16;
             if caller.uid != 0 && !caller.in_group(inode.gid) {
@@ -136,8 +138,8 @@ impl Namespace {
         }
     }
 
-    /// What an inode that is made in `parent` has of its directory's default list: the mode, and in `extra` that it has lists. The
-    /// attributes are left to [`Namespace::add_inherited`]. Without a default list the umask takes its bits.
+    /// What an inode that is made in `parent` has of its directory's default list: the mode, and in `extra` that it has
+    /// lists. The attributes are left to [`Namespace::add_inherited`]. Without a default list the umask takes its bits.
     pub(crate) fn inherit(
         &self,
         (parent, directory): (InodeId, &Inode),

@@ -1,7 +1,7 @@
 //! Executes transactions: once each, whole or not at all, at a stamp, leaving the versions they made.
 //!
-//! An operation first checks everything, then changes memory and notes which inodes it touched; at the end every touched
-//! inode becomes one version. So a failed operation leaves no trace but its remembered outcome.
+//! An operation first checks everything, then changes memory and notes which inodes it touched; at the end every
+//! touched inode becomes one version. So a failed operation leaves no trace but its remembered outcome.
 
 use frieze_base::{FastMap, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;

@@ -1,4 +1,5 @@
-//! Attributes: mode, owner, length, times, extended attributes. Checks are those of Linux (`setattr_prepare`, `xattr(7)`).
+//! Attributes: mode, owner, length, times, extended attributes. Checks are those of Linux (`setattr_prepare`,
+//! `xattr(7)`).
 
 use frieze_base::{InodeId, NAME_BYTES_MAX};
 use frieze_hlc::Hlc;
@@ -186,7 +187,8 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
     let stamp = Hlc(settled.stamp);
     let before = (inode.size, inode.size_as_of, inode.mtime_ns, inode.mtime_stamp);
     if stamp > inode.size_as_of {
-        // A change may have made it longer since it was measured (see [`extend`]); what makes it shorter says so in `size_as_of`.
+        // A change may have made it longer since it was measured (see [`extend`]); what makes it shorter says so in
+        // `size_as_of`.
         inode.size = if settled.complete.is_some() { settled.size.max(inode.size) } else { settled.size };
         inode.size_as_of = settled.complete.map_or(stamp, |complete| inode.size_as_of.max(Hlc(complete)));
     }
@@ -198,7 +200,8 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
     before != (inode.size, inode.size_as_of, inode.mtime_ns, inode.mtime_stamp)
 }
 
-/// True unless it was measured while writers went on, and the length was settled anew since: what was counted may be hidden now.
+/// True unless it was measured while writers went on, and the length was settled anew since: what was counted may be
+/// hidden now.
 pub(crate) fn is_current(inode: &Inode, settled: &Settle) -> bool {
     settled.complete.is_none() || Hlc(settled.since) == inode.size_as_of
 }

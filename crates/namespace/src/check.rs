@@ -1,8 +1,8 @@
 //! Whether what is stored of names and inodes can be true: for `fsck`.
 //!
-//! Guarantees: every version is read; the tree of an instant is compared with itself from both sides. Nothing is changed,
-//! and memory does not grow with it.
-//! Leaves to others: bytes of files (`multilog`), what a finding means for whoever wants it mended.
+//! Guarantees: every version is read; the tree of an instant is compared with itself from both sides. Nothing is
+//! changed, and memory does not grow with it.
+//! Leaves to others: bytes of files (`multilog`), the repair of a finding.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ pub struct CheckCounts {
     pub names: u64,
 }
 
-/// Reads every version, and compares names and inodes at `at` with each other. What cannot be true is told to `wrong`, a
-/// sentence each.
+/// Reads every version, and compares names and inodes at `at` with each other. What cannot be true is told to `wrong`,
+/// a sentence each.
 ///
 /// # Errors
 /// Those of the history: what lies behind is not looked at.
@@ -205,8 +205,8 @@ impl HistoryCheck<'_> {
         Ok(())
     }
 
-    /// The first key of a letter above `after` that has a value at the instant, and what `read` makes of it. One at a time:
-    /// nothing may be asked of a history while it shows something.
+    /// The first key of a letter above `after` that has a value at the instant, and what `read` makes of it. One at a
+    /// time: nothing may be asked of a history while it shows something.
     fn next<T>(
         &self,
         letter: u8,

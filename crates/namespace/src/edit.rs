@@ -90,8 +90,8 @@ impl Namespace {
         Ok(OpResult::with(first))
     }
 
-    /// Whether an edit would be carried out if it ran now, at `stamp`: everything is checked, rights and quotas included, and nothing
-    /// changed.
+    /// Whether an edit would be carried out if it ran now, at `stamp`: everything is checked, rights and quotas
+    /// included, and nothing changed.
     ///
     /// # Errors
     /// What the transaction would fail with. `Superseded`: plan it again.

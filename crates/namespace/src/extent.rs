@@ -1,8 +1,8 @@
-//! Everything that ever lay below a directory, and when it changed: found from the directory, where that is less than all that changed
-//! in the whole tree.
+//! Everything that ever lay below a directory, and when it changed: found from the directory, where that is less than
+//! all that changed in the whole tree.
 //!
-//! Guarantees: whatever was below the directory at any instant is in it, and every transaction of the interval that changed one of
-//! them; there may be more of both. No more is read than was allowed.
+//! Guarantees: whatever was below the directory at any instant is in it, and every transaction of the interval that
+//! changed one of them; there may be more of both. No more is read than was allowed.
 //! Leaves to others: whether something was within at an instant that is asked about ([`crate::TreeAt`]).
 
 use std::collections::BTreeSet;
@@ -25,8 +25,8 @@ pub struct TreeExtent {
 }
 
 impl TreeExtent {
-    /// What ever lay below `root`, which is part of it, and the transactions of (`after`, `upto`] that changed any of that; `None` if
-    /// more than `max` versions of names and inodes would have to be read.
+    /// What ever lay below `root`, which is part of it, and the transactions of (`after`, `upto`] that changed any of
+    /// that; `None` if more than `max` versions of names and inodes would have to be read.
     ///
     /// # Errors
     /// `Corrupt`; those of the store.

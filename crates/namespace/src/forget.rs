@@ -1,13 +1,14 @@
-//! What was given up: instants before which inodes cannot be read any more, and the snapshots that are kept all the same.
+//! What was given up: instants before which inodes cannot be read any more, and the snapshots that are kept all the
+//! same.
 //!
 //! Guarantees: [`Expiries::expired`] is the one place that says whether an inode may be read at an instant; what it has
-//! once refused it refuses for ever; a snapshot that was there when an instant was forgotten keeps what its maker may keep
-//! ([`Pins::hold`]) readable until it is deleted, and that is never readable again after.
+//! once refused it refuses for ever; a snapshot that was there when an instant was forgotten keeps what its maker may
+//! keep ([`Pins::hold`]) readable until it is deleted, and that is never readable again after.
 //! Leaves to others: which inodes lie below a path (`node`), giving back the space (`node`, `multilog`).
 //!
-//! Versions of names and inodes stay where they are: they are small, and the index of time and the walk through them stay
-//! exact. What goes is bytes. An inode is forgotten as *named* at the instant, and then reads at or after it go on as
-//! before; or as *nameless*, deleted by then, and then nothing of it can be read but what a snapshot shows.
+//! Versions of names and inodes stay where they are: they are small, and the index of time and the walk through them
+//! stay exact. What goes is bytes. An inode is forgotten as *named* at the instant, and then reads at or after it go on
+//! as before; or as *nameless*, deleted by then, and then nothing of it can be read but what a snapshot shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -116,7 +117,7 @@ impl Namespace {
         let of = ExpiredInodes { named: &named, nameless: &nameless, owners: &owners };
         self.horizons.add(run.stamp, forgetting, of);
         for id in nameless {
-            // Nobody is answered about it any more.
+            // No question about it is answered any more.
             let file = self.inodes.get(id).filter(|inode| !inode.is_directory());
             if let Some(since) = file.and_then(Inode::orphaned) {
                 self.orphans.remove(&(since, id));
@@ -126,8 +127,8 @@ impl Namespace {
         Ok(OpResult { id: op.root, ..OpResult::default() })
     }
 
-    /// What a session called itself goes from the one version that says it: that is written anew, in its place, so no instant and no
-    /// restart shows it, and tables lose the old bytes when they are merged.
+    /// What a session called itself goes from the one version that says it: that is written anew, in its place, so no
+    /// instant and no restart shows it, and tables lose the old bytes when they are merged.
     fn forget_command(&self, run: &mut TxnRun<'_>, id: SessionId, uid: u32) {
         if self.sessions.contains_key(&id) {
             return;
@@ -139,8 +140,8 @@ impl Namespace {
         run.changes.push(KeyVersion { key, stamp, value: Some(stored.encode_to_vec()) });
     }
 
-    /// A snapshot of `at` is no more that `maker` had made: unless he has made another of the instant, what he alone kept is now
-    /// forgotten there too.
+    /// A snapshot of `at` is no more that `maker` had made: unless he has made another of the instant, what he alone
+    /// kept is now forgotten there too.
     pub(crate) fn unpin(&mut self, run: &mut TxnRun<'_>, at: Hlc, maker: u32) {
         if self.snapshots.values().any(|snapshot| (snapshot.at, snapshot.uid) == (at, maker)) {
             return;
@@ -255,8 +256,8 @@ pub fn shared_states(history: &dyn VersionHistory) -> Result<BTreeMap<InodeId, V
 /// What is shown of an inode: itself, its newest version's directory, and each session that changed it.
 pub type VisitAuthors<'a> = dyn FnMut(InodeId, &Inode, &BTreeSet<SessionId>) + 'a;
 
-/// Shows of every inode which sessions ever changed it: every change of names, attributes and bytes leaves a version of an inode that
-/// names its session, for bytes that of the grant to write them.
+/// Shows of every inode which sessions ever changed it: every change of names, attributes and bytes leaves a version of
+/// an inode that names its session, for bytes that of the grant to write them.
 ///
 /// # Errors
 /// `Corrupt`; those of the store.

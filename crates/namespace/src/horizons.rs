@@ -25,11 +25,11 @@ pub struct Expiry {
     pub root: InodeId,
     /// Its path.
     pub path: Vec<u8>,
-    /// Who asked.
+    /// The user that asked for it.
     pub uid: u32,
 }
 
-/// Instants of snapshots, and who made a snapshot of each.
+/// Instants of snapshots, and the makers of the snapshots of each.
 ///
 /// A snapshot holds back what its maker may hold back: what belongs to him, and everything if he is the superuser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,12 +68,12 @@ impl Pins {
         self.0.iter().filter(|(_, makers)| may_hold(makers, owners)).map(|(at, _)| *at)
     }
 
-    /// Each instant with each user who made a snapshot of it.
+    /// Each instant with each maker of a snapshot of it.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Hlc, u32)> {
         self.0.iter().flat_map(|(at, makers)| makers.iter().map(|maker| (*at, *maker)))
     }
 
-    /// Of owners those whom it matters to: inodes that nobody's snapshot holds back forget alike, whosever they are.
+    /// Of owners those that have a snapshot: inodes that no snapshot holds back expire alike, whatever their owner.
     pub fn counting(&self, mut owners: Owners) -> Owners {
         let makers: BTreeSet<u32> = self.0.values().flatten().copied().collect();
         let counts = |uid: &u32| makers.contains(uid) || (*uid == ANYBODY && !makers.is_empty());
@@ -104,7 +104,7 @@ struct ExpiryRef {
     stamp: Hlc,
     /// It left nothing but pins.
     gone: bool,
-    /// Users whose snapshots count, beside the superuser's: of those who have made one that was there, in order.
+    /// Users whose snapshots count, beside the superuser's: of those that had made one by then, in order.
     owners: Vec<u32>,
 }
 
@@ -125,7 +125,7 @@ pub struct ExpiredInodes<'a> {
     pub owners: &'a Owners,
 }
 
-/// Users by the inodes that are theirs: of a directory also those who own what had a name in it.
+/// Users by the inodes that are theirs: of a directory also the owners of what had a name in it.
 pub type Owners = BTreeMap<InodeId, BTreeSet<u32>>;
 
 /// All that was forgotten.
@@ -136,8 +136,8 @@ pub struct Expiries {
     inodes: ExpiryRuns,
 }
 
-/// What inodes have forgotten, those that follow each other and have forgotten the same as one: first, last. Files that come and
-/// go are forgotten together, and for ever.
+/// What inodes have forgotten, those that follow each other and have forgotten the same as one: first, last. Files that
+/// come and go are forgotten together, and for ever.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ExpiryRuns(BTreeMap<InodeId, (InodeId, Arc<ExpiredState>)>);
 

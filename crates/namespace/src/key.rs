@@ -84,18 +84,19 @@ pub fn keeps_versions(key: &[u8]) -> bool {
 }
 
 /// True if a restart takes the newest version of this key into memory ([`crate::Namespace::load`]); the names of an
-/// inode are looked up in the store when somebody asks for a path.
+/// inode are looked up in the store when a path is asked for.
 pub fn is_loaded(key: &[u8]) -> bool {
     key.first() != Some(&LINKS)
 }
 
-/// True if an absence of this key with this stamp is no version: the one that was there goes, and leaves nothing. A session is named after
-/// the stamp at which it was opened, so none was ever absent at that stamp.
+/// True if an absence of this key with this stamp is no version: the one that was there goes, and leaves nothing. A
+/// session is named after the stamp at which it was opened, so none was ever absent at that stamp.
 pub fn erases(key: &[u8], stamp: Hlc) -> bool {
     VersionKey::decode(key) == Some(VersionKey::Session(SessionId(stamp.0)))
 }
 
-/// True if a version of this key may be written again, in its place: of sessions, as long as nothing at any instant shows it.
+/// True if a version of this key may be written again, in its place: of sessions, as long as nothing at any instant
+/// shows it.
 pub fn is_rewritten(key: &[u8]) -> bool {
     key.first() == Some(&b'S')
 }
@@ -106,8 +107,9 @@ pub const ENTRIES: u8 = b'E';
 /// First byte of the keys of inodes.
 pub const INODES: u8 = b'I';
 
-/// Between the keys of the first five eighths of the inodes and those of the others, where `last` is the key of the last inode, or
-/// any other if there is none: beside the directory entries, the others are half of what a restart reads.
+/// Between the keys of the first five eighths of the inodes and those of the others, where `last` is the key of the
+/// last inode, or any other if there is none: beside the directory entries, the others are half of what a restart
+/// reads.
 pub fn inode_between(last: &[u8]) -> Vec<u8> {
     match VersionKey::decode(last) {
         Some(VersionKey::Inode(InodeId(last))) => VersionKey::Inode(InodeId(last / 8 * 5)).encode(),
@@ -123,7 +125,7 @@ pub fn is_timed(key: &[u8]) -> bool {
     matches!(key.first(), Some(b'E' | b'I' | b'X'))
 }
 
-/// What a version is about, for whoever caches it.
+/// What a version is about, as clients cache it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cached {
     /// The names of a directory.

@@ -2,13 +2,13 @@
 //!
 //! Guarantees: deterministic; a transaction runs once, whole or not at all; what was true at an instant stays readable,
 //! names since removed or moved included; POSIX semantics and error numbers in the order of checks of Linux.
-//! Leaves to others: ordering and durability (`metalog`), keeping the versions (a [`VersionHistory`]), the bytes of files and
-//! their unsettled length (`multilog`), proving callers and checking capabilities (`node`).
+//! Leaves to others: ordering and durability (`metalog`), keeping the versions (a [`VersionHistory`]), the bytes of
+//! files and their unsettled length (`multilog`), proving callers and checking capabilities (`node`).
 //!
 //! The present is in memory: inodes in pages by id, a sorted map of names for each directory, about 170 bytes a file.
-//! Every change is also a [`KeyVersion`]: a key and its value from a stamp on. The store keeps all of them, so the past is a
-//! lookup of the newest version at or before the instant, and a version in memory that is old enough answers for the
-//! past too. Nothing is ever overwritten, so an answer at t does not change.
+//! Every change is also a [`KeyVersion`]: a key and its value from a stamp on. The store keeps all of them, so the past
+//! is a lookup of the newest version at or before the instant, and a version in memory that is old enough answers for
+//! the past too. Nothing is ever overwritten, so an answer at t does not change.
 //!
 //! Where a request goes: `apply` admits, runs once and remembers; `names`, `attributes` and `sessions` hold the
 //! operations; `walk` resolves paths, now and then; `read` answers questions; `stored` and `key` are the disk format.

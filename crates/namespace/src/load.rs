@@ -22,7 +22,8 @@ use crate::table::INODE_ID_MAX;
 /// Inodes of a list while they are loaded: some 600 KiB.
 const LOADED_TOGETHER: usize = 4096;
 
-/// What is loaded at a restart apart from the rest of a [`Namespace`], which needs none of it meanwhile: by another thread.
+/// What is loaded at a restart apart from the rest of a [`Namespace`], which needs none of it meanwhile: by another
+/// thread.
 #[derive(Debug, Default)]
 pub struct LoadedNames {
     directories: FastMap<InodeId, BTreeMap<EntryName, NameEntry>>,
@@ -88,7 +89,7 @@ impl Namespace {
             }
             VersionKey::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
             VersionKey::Inode(id) => self.load_inode(id, stamp, value)?,
-            // Looked up in the store when somebody asks for a path.
+            // Looked up in the store when a path is asked for.
             VersionKey::Link(..) => {}
             VersionKey::Snapshot(name) => {
                 let stored: StoredSnapshot = decode(value, "snapshot")?;
@@ -126,12 +127,13 @@ impl Namespace {
         Ok(())
     }
 
-    /// Takes over what was loaded apart: all directory entries, and inodes. Extended attributes are loaded afterwards, for they go with
-    /// inodes that stay; what was forgotten before, for it says which do not.
+    /// Takes over what was loaded apart: all directory entries, and inodes. Extended attributes are loaded afterwards,
+    /// for they go with inodes that stay; what was forgotten before, for it says which do not.
     pub fn take_apart(&mut self, mut apart: LoadedNames) {
         apart.end_directory();
         self.directories = apart.directories;
-        // Their layouts are few, and one copy of each is theirs already: ours takes its place, looked up where it changes.
+        // Their layouts are few, and one copy of each is theirs already: ours takes its place, looked up where it
+        // changes.
         let mut last: Option<(Arc<FileLayout>, Arc<FileLayout>)> = None;
         for (id, mut inode) in apart.inodes.into_iter().flatten() {
             let known = last.take_if(|(theirs, _)| Arc::ptr_eq(theirs, &inode.layout));

@@ -75,7 +75,7 @@ pub struct NamedInstant {
     pub at: Hlc,
     /// When it was made.
     pub made: Hlc,
-    /// By whom.
+    /// The user that made it.
     pub uid: u32,
 }
 

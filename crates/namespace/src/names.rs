@@ -57,7 +57,7 @@ impl Namespace {
         let takes_over = replaced.and_then(|id| self.inodes.get(id)).is_some_and(|old| old.links == 1);
         self.check_room(place.parent, Usage { files: u64::from(!takes_over), bytes: 0 }, None)?;
         if !extra.grants.is_empty() {
-            // Said to who opens it, not to who has sent the first bytes.
+            // The open is refused, rather than the write that comes after it.
             self.check_room_to_write(place.parent, 0, 0..1)?;
         }
         let mut inode = Inode {
@@ -107,7 +107,7 @@ impl Namespace {
             return Err(Error::is_directory(&place.name));
         }
         self.check_removal(run, place, found.inode())?;
-        // Whoever may only remove the name does so by removing it.
+        // A caller that may only remove the name uses `remove`.
         if !allows(self.held(found.inode())?, run.caller, MAY_WRITE) {
             return Err(Error::denied("replacing", &place.name));
         }
@@ -286,7 +286,7 @@ impl Namespace {
             return Err(Error::not_directory(&to.name));
         }
         if from.parent != to.parent && (is_directory(moved) || over_directory) {
-            // What lies above what is told by either answer, and known to whoever caches a name on the way.
+            // What lies above what is told by either answer, and known to a client that caches a name on the way.
             run.reads.add_everything();
         }
         if is_directory(moved) && self.is_within(to.parent, moved.inode()) {
@@ -469,7 +469,8 @@ fn special_kind(special: &Special) -> Result<FileKind, Error> {
     }
 }
 
-/// What is made in a set-group-id directory belongs to the directory's group; a directory hands on the bit that its own `has`.
+/// What is made in a set-group-id directory belongs to the directory's group; a directory hands on the bit that its own
+/// `has`.
 fn inherit_group(inode: &mut Inode, gid: u32, has_bit: bool, caller: &Caller) {
     inode.gid = gid;
     let runs_as_group = inode.mode & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE;

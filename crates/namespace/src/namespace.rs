@@ -21,8 +21,8 @@ use crate::stored::{StoredInode, read_entry};
 use crate::table::InodeTable;
 
 /// Files without a name that stay in memory, so that handles still open can change them: the newest ones. Those with a
-/// write grant stay in any case; all others can still be read, from history. Those forgotten whole do not stay. At about 250 bytes
-/// each: 16 MiB.
+/// write grant stay in any case; all others can still be read, from history. Those forgotten whole do not stay. At
+/// about 250 bytes each: 16 MiB.
 pub const ORPHANS_KEPT_MAX: usize = 65_536;
 
 /// Sizes, for `status`.
@@ -215,8 +215,8 @@ impl Namespace {
         self.layouts.share(layout)
     }
 
-    /// An inode without a name stays in memory for a while, unless it is a file that is forgotten whole: then nobody is answered
-    /// about it. The way up from a file that somebody has open may lead through such a directory.
+    /// An inode without a name stays in memory for a while, unless it is a file that is forgotten whole: then no
+    /// question about it is answered. The way up from an open file may lead through such a directory.
     pub(crate) fn keep_orphan(&mut self, since: Hlc, id: InodeId, is_directory: bool) {
         if is_directory || !self.horizons.is_gone(id) {
             self.orphans.insert((since, id));
@@ -244,8 +244,8 @@ impl Namespace {
     }
 }
 
-/// Equal states answer alike for ever. Left out: the pool of shared layouts, which no answer depends on, and quotas, which
-/// follow from attributes, names and lengths.
+/// Equal states answer alike for ever. Left out: the pool of shared layouts, which no answer depends on, and quotas,
+/// which follow from attributes, names and lengths.
 impl PartialEq for Namespace {
     fn eq(&self, other: &Namespace) -> bool {
         self.inodes == other.inodes

@@ -1,7 +1,8 @@
-//! The newest versions as they are in memory, for who keeps them for the next start.
+//! The newest versions as they are in memory, for the image that the next start reads.
 //!
-//! Guarantees: a namespace that is loaded from these, the other keys of the store and [`Namespace::last_id`] is equal to this one.
-//! Leaves to others: who made a version, and why, which the history knows.
+//! Guarantees: a namespace that is loaded from these, the other keys of the store and [`Namespace::last_id`] is equal
+//! to this one.
+//! Leaves to others: the author and the cause of a version, which the history has.
 
 use frieze_base::{InodeId, SessionId};
 use frieze_hlc::Hlc;
@@ -15,7 +16,8 @@ use crate::stored::{StoredEntry, StoredInode};
 type TakeNewest<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
 
 impl Namespace {
-    /// Calls `take` with key, stamp and value of every directory entry, in the order of keys, as [`crate::LoadedNames::load`] takes them.
+    /// Calls `take` with key, stamp and value of every directory entry, in the order of keys, as
+    /// [`crate::LoadedNames::load`] takes them.
     pub fn newest_entries(&self, take: &mut TakeNewest<'_>) {
         let mut parents: Vec<InodeId> = self.directories.keys().copied().collect();
         parents.sort_unstable();

@@ -1,19 +1,22 @@
 //! Quotas of directories: how many files and bytes may lie below one.
 //!
-//! Guarantees: what is counted is a function of the state alone; a change that would bring more than a directory above may hold is
-//! refused whole, with the same words on every replica; where no directory has a quota this costs a comparison.
-//! Leaves to others: bytes that are being written. They count once they are settled, and a writer is asked at each new chunk, so a
-//! quota of bytes is overrun by at most the chunks that writers hold at that moment.
+//! Guarantees: what is counted is a function of the state alone; a change that would bring more than a directory above
+//! may hold is refused whole, with the same words on every replica; where no directory has a quota this costs a
+//! comparison.
+//! Leaves to others: bytes that are being written. They count once they are settled, and a writer is asked at each new
+//! chunk, so a quota of bytes is overrun by at most the chunks that writers hold at that moment.
 //!
 //! Nor is a name kept from going: a file with several counts where its next one is, when the one goes where it counted.
 //!
-//! What counts: every inode with a name, once, in its home and in all directories above; a directory also in itself. Its bytes are
-//! those of a regular file's length, whatever of it are holes, shared or copies on other servers. The quota is an extended attribute
-//! of the directory, so it has versions as all else has; what is used is not stored, and counted anew after a restart.
+//! What counts: every inode with a name, once, in its home and in all directories above; a directory also in itself.
+//! Its bytes are those of a regular file's length, whatever of it are holes, shared or copies on other servers. The
+//! quota is an extended attribute of the directory, so it has versions as all else has; what is used is not stored, and
+//! counted anew after a restart.
 //!
 //! # Source
-//! HDFS's name and space quotas (HdfsQuotaAdminGuide of Hadoop 3.4): a directory counts itself, a quota below what is used is taken,
-//! and what is there stays. Asking at each chunk instead of each write: CephFS's quotas and HDFS's `addBlock`.
+//! HDFS's name and space quotas (HdfsQuotaAdminGuide of Hadoop 3.4): a directory counts itself, a quota below what is
+//! used is taken, and what is there stays. Asking at each chunk instead of each write: CephFS's quotas and HDFS's
+//! `addBlock`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -82,8 +85,8 @@ impl Namespace {
         self.quotas.before.clear();
     }
 
-    /// Counts what a transaction changed. `at_once`: all its names changed at once, so a directory that moved may have gained or lost
-    /// something as well, and what was above it may have moved too.
+    /// Counts what a transaction changed. `at_once`: all its names changed at once, so a directory that moved may have
+    /// gained or lost something as well, and what was above it may have moved too.
     pub(crate) fn count_changes(&mut self, at_once: bool) {
         let before = std::mem::take(&mut self.quotas.before);
         let changed = before.into_iter().map(|(id, was)| (id, was, self.inodes.get(id).and_then(QuotaCharge::of)));
@@ -114,7 +117,8 @@ impl Namespace {
         self.count_quotas();
     }
 
-    /// Refuses what would bring more to a directory than it or one above may hold. `from`: where it comes from, and counts already.
+    /// Refuses what would bring more to a directory than it or one above may hold. `from`: where it comes from, and
+    /// counts already.
     pub(crate) fn check_room(&self, into: InodeId, more: Usage, from: Option<InodeId>) -> Result<(), Error> {
         if self.quotas.limits.is_empty() {
             return Ok(());
@@ -139,7 +143,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Refuses to let a range of a file of `size` bytes be written where nothing is left to write. What is there may be written anew.
+    /// Refuses to let a range of a file of `size` bytes be written where nothing is left to write. What is there may be
+    /// written anew.
     pub(crate) fn check_room_to_write(&self, home: InodeId, size: u64, range: Range<u64>) -> Result<(), Error> {
         if self.quotas.limits.is_empty() || home.0 == 0 || range.end <= size {
             return Ok(());
@@ -177,7 +182,8 @@ impl Namespace {
         }
     }
 
-    /// Refuses an edit that brings more files or bytes than may be there. What a directory that moves takes along is not asked for.
+    /// Refuses an edit that brings more files or bytes than may be there. What a directory that moves takes along is
+    /// not asked for.
     pub(crate) fn check_room_to_edit(&self, draft: &Draft<'_>) -> Result<(), Error> {
         if self.quotas.limits.is_empty() {
             return Ok(());

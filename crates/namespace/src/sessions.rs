@@ -223,7 +223,7 @@ impl Namespace {
         let inode = self.inodes.get_mut(id).expect("just seen");
         let mut changed = absorb(inode, settle);
         if inode.ctime > ctime && caller.uid != 0 {
-            // Written after the mode was set, by somebody without the right to keep these bits.
+            // Written after the mode was set, by a user without the right to keep these bits.
             inode.mode = without_set_id(inode.mode);
         }
         if !keeps {

@@ -1,8 +1,9 @@
 //! What changed in an interval: read from the index of time, so the cost is that of the changes and not of the tree.
 //!
-//! Guarantees: every version of a name, inode or extended attribute stamped in (after, upto] is in the answer once, with
-//! who made it; what it replaced is there too. The answer for a closed interval is the same for ever.
-//! Leaves to others: which bytes changed (`multilog`), where things lie and who may see them ([`crate::TreeAt`]).
+//! Guarantees: every version of a name, inode or extended attribute stamped in (after, upto] is in the answer once,
+//! with its author; what it replaced is there too. The answer for a closed interval is the same for ever.
+//! Leaves to others: which bytes changed (`multilog`), where things lie and which users may see them
+//! ([`crate::TreeAt`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ pub struct VersionCause {
     pub name: Vec<u8>,
 }
 
-/// One version and who made it.
+/// One version and its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// From when on; one stamp is one transaction.
@@ -183,11 +184,12 @@ impl Changed {
     /// be closed. `stamps`: the only transactions of the interval that matter, in order, where they are known.
     ///
     /// # Errors
-    /// `Overloaded` if the interval holds more than `max` changes: ask for a shorter one. Those of the store and of `keep`.
+    /// `Overloaded` if the interval holds more than `max` changes: ask for a shorter one. Those of the store and of
+    /// `keep`.
     ///
     /// # Cost
-    /// The interval's entries of the index of time, or those of the transactions that matter; and for each subject that is kept its
-    /// versions in the interval and the one before.
+    /// The interval's entries of the index of time, or those of the transactions that matter; and for each subject that
+    /// is kept its versions in the interval and the one before.
     pub fn read(
         history: &dyn VersionHistory,
         after: Hlc,
@@ -286,7 +288,7 @@ impl Changed {
         })?;
         broken?;
         self.versions += revisions.len() as u64;
-        // An absence says nothing of who made it; the inode whose name or attribute went has a version that does.
+        // An absence does not say its author; the inode whose name or attribute went has a version that does.
         for revision in revisions.iter_mut().filter(|revision| revision.state.is_none()) {
             self.versions += 1;
             (revision.session, revision.uid) = author(history, subject.inode(), revision.stamp)?;
@@ -296,9 +298,9 @@ impl Changed {
 }
 
 impl TxnChanges {
-    /// The transactions of (`after`, `upto`], oldest first, and the instant up to which these are all. They end earlier than
-    /// `upto` where there are more than `max` of them or their subjects are more than `subjects_max`; one is always whole.
-    /// `upto` has to be closed.
+    /// The transactions of (`after`, `upto`], oldest first, and the instant up to which these are all. They end earlier
+    /// than `upto` where there are more than `max` of them or their subjects are more than `subjects_max`; one is
+    /// always whole. `upto` has to be closed.
     ///
     /// # Errors
     /// `Corrupt`; those of the store.
@@ -337,8 +339,8 @@ impl TxnChanges {
         Ok((found, end))
     }
 
-    /// The instant in [`after`, `upto`) after which the newest transactions of the interval follow: `max` of them, or fewer
-    /// where their subjects are more than `subjects_max`; one at least. `after` if these are all.
+    /// The instant in [`after`, `upto`) after which the newest transactions of the interval follow: `max` of them, or
+    /// fewer where their subjects are more than `subjects_max`; one at least. `after` if these are all.
     ///
     /// # Errors
     /// Those of the store.
@@ -382,7 +384,7 @@ impl TxnChanges {
     }
 }
 
-/// Who made the version of an inode that is stamped exactly `stamp`; (0, 0) if there is none.
+/// The author of the version of an inode that is stamped exactly `stamp`; (0, 0) if there is none.
 ///
 /// # Errors
 /// `Corrupt`; those of the store.

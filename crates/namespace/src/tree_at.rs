@@ -1,8 +1,8 @@
 //! The tree at one instant as one caller may see it: where an inode lies, what it is called, whether that may be told.
 //!
 //! Guarantees: rights of then and of now are both asked (design §12); nothing below a directory that the caller may not
-//! search is shown to him, nor a name in one that he may not read. Each directory on the way up is read once, however many
-//! changes lie below it, also while the cut moves from one transaction to the next ([`TreeAt::advance`]).
+//! search is shown to him, nor a name in one that he may not read. Each directory on the way up is read once, however
+//! many changes lie below it, also while the cut moves from one transaction to the next ([`TreeAt::advance`]).
 //! Leaves to others: closing the instant.
 
 use std::rc::Rc;
@@ -48,7 +48,7 @@ struct PathToRoot {
 }
 
 impl<'a> TreeAt<'a> {
-    /// The tree at `at`, which has to be closed. Everything comes from the history, so nobody is kept from changing names
+    /// The tree at `at`, which has to be closed. Everything comes from the history, so no change of names waits for it
     /// meanwhile.
     pub fn new(history: &'a dyn VersionHistory, at: Hlc, caller: &'a Caller) -> TreeAt<'a> {
         TreeAt {
@@ -62,15 +62,15 @@ impl<'a> TreeAt<'a> {
         }
     }
 
-    /// Moves to `at`, which has to be closed and not before the instant of this cut. `changed`: every inode with a version
-    /// stamped in between, each once.
+    /// Moves to `at`, which has to be closed and not before the instant of this cut. `changed`: every inode with a
+    /// version stamped in between, each once.
     ///
     /// # Errors
     /// Those of the store.
     ///
     /// # Cost
-    /// A version for each directory among `changed` that was looked at; what lies below is forgotten only if the directory
-    /// was moved or its mode, owner or access list changed.
+    /// A version for each directory among `changed` that was looked at; what lies below is forgotten only if the
+    /// directory was moved or its mode, owner or access list changed.
     pub fn advance(&mut self, at: Hlc, changed: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
         assert!(at >= self.at, "a cut moves forwards in time: {at} is before {}", self.at);
         self.at = at;
@@ -251,7 +251,7 @@ impl<'a> TreeAt<'a> {
             match self.parent(here)? {
                 _ if here == InodeId::ROOT => break (true, None),
                 Some(parent) if way.len() < DEPTH_MAX => here = parent,
-                // A directory without a name is come to by nobody.
+                // No path leads to a directory without a name.
                 _ => break (false, None),
             }
         };

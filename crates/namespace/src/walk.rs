@@ -1,8 +1,8 @@
 //! From a path to an inode, now or at any instant.
 //!
 //! One walk serves both. At an instant, the version in memory answers if it is old enough, else the history; and the
-//! right to search a directory is asked of its version of then and of its newest (design §12). A walk through the present
-//! tells what it read, whether it arrives or not: an answer by path tells of every directory on the way.
+//! right to search a directory is asked of its version of then and of its newest (design §12). A walk through the
+//! present tells what it read, whether it arrives or not: an answer by path tells of every directory on the way.
 
 use std::borrow::Cow;
 
@@ -100,7 +100,7 @@ impl<'a> PathWalk<'a> {
             directory = InodeId::ROOT;
         }
         if directory != InodeId::ROOT && self.caller.uid != 0 {
-            // Where it lies is told by a refusal, and known to whoever caches a name that it had before.
+            // Where it lies is told by a refusal, and known to a client that caches a name that it had before.
             self.approach(directory).inspect_err(|_| self.reads.add_everything())?;
         }
         let mut path = Cow::Borrowed(target.path.as_slice());
@@ -167,7 +167,7 @@ impl<'a> PathWalk<'a> {
         self.namespace.version(self.history, id, self.at)
     }
 
-    /// What was does not change: nobody caches it as the present.
+    /// The past does not change, and no client caches it as the present.
     fn read(&self, what: Cached) {
         if self.at.is_none() {
             self.reads.add(what);
@@ -208,8 +208,8 @@ impl<'a> PathWalk<'a> {
         Ok(())
     }
 
-    /// A directory that is passed and not looked into. A file may be open whose directory was removed and forgotten since:
-    /// that holds nobody up now.
+    /// A directory that is passed and not looked into. A file may be open whose directory was removed and forgotten
+    /// since: that no operation of now waits for.
     fn on_the_way(&self, id: InodeId) -> Result<Cow<'a, Inode>, Error> {
         self.read(Cached::Inode(id));
         if self.at.is_some() {

@@ -330,7 +330,8 @@ proptest! {
                 });
                 if let Some((_, (_, was))) = was.filter(|_| is_held) {
                     let most = quota.files_max.unwrap_or(u64::MAX).max(was.files);
-                    prop_assert!(used.files <= most, "{} files of {:?} after {:?}", used.files, quota, &world.log[asked..]);
+                    let log = &world.log[asked..];
+                    prop_assert!(used.files <= most, "{} files of {:?} after {:?}", used.files, quota, log);
                 }
             }
             before = now;

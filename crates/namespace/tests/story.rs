@@ -1,4 +1,4 @@
-//! Stories: who asks what, and what is answered, line by line in `testdata/*.txt`.
+//! Stories: requests and their answers, line by line in `testdata/*.txt`.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p frieze-namespace --test story` writes the answers of today into the files; read the
 //! difference before it is committed. At the end of each story every instant of it is read again, after a replay and

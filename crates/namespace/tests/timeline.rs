@@ -1,5 +1,5 @@
-//! The index of time against walks of the tree: what it says of an interval turns the tree of its start into that of its
-//! end.
+//! The index of time against walks of the tree: what it says of an interval turns the tree of its start into that of
+//! its end.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -168,7 +168,8 @@ proptest! {
             }
         }
         let whole = TreeExtent::find(&world.history, InodeId::ROOT, after, upto, usize::MAX).unwrap().unwrap();
-        prop_assert_eq!(TreeExtent::find(&world.history, InodeId::ROOT, after, upto, whole.inodes().count() / 2).unwrap(), None);
+        let half = whole.inodes().count() / 2;
+        prop_assert_eq!(TreeExtent::find(&world.history, InodeId::ROOT, after, upto, half).unwrap(), None);
     }
 
     #[test]
@@ -287,7 +288,7 @@ fn what_may_be_seen_is_asked_of_the_modes_of_then_and_of_now() {
     // Then everybody might, now only walk through.
     assert_eq!(check(before, shut, &other), (true, false));
     assert_eq!(check(before, inner, &other), (true, true));
-    // Then nobody might.
+    // Then no user might.
     assert_eq!(check(between, shut, &other), (false, false));
     assert_eq!(check(between, inner, &other), (false, false));
     assert_eq!(check(after, shut, &other), (true, false));

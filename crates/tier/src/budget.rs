@@ -1,11 +1,11 @@
-//! One number of bytes for all of a server's memory, divided among those who use it.
+//! One number of bytes for all of a server's memory, divided among its uses.
 
-/// What somebody wants of a server's memory. All numbers are bytes.
+/// The memory that an operator gives a server, and its uses. All numbers are bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryDemand {
     /// Memory for everything; `None`: half of what the machine has, or what the rest of this needs, if that is more.
     pub total: Option<u64>,
-    /// What the machine has; 0 if nobody knows.
+    /// What the machine has; 0 if unknown.
     pub machine: u64,
     /// For the index of what was written when; `None`: a quarter, 1 GiB at most.
     pub index: Option<u64>,
@@ -19,12 +19,13 @@ pub struct MemoryDemand {
     pub connections: Option<u64>,
 }
 
-/// Who may use how much, in bytes. What counts is memory of the process and pages of its files that the kernel keeps.
+/// How much each use may take, in bytes. What counts is memory of the process and pages of its files that the kernel
+/// keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// All of it: the sum of what follows.
     pub total: u64,
-    /// Code, threads, connections, and what nobody else was given.
+    /// Code, threads, connections, and what no other use was given.
     pub program: u64,
     /// How much of `program` is for connections, their threads and buffers.
     pub connections: u64,

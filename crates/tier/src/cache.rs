@@ -1,20 +1,20 @@
 //! Which parts of old history stay in memory.
 //!
 //! # The algorithm
-//! S3-FIFO: three queues, first in, first out. What comes in waits in a *small* queue, a tenth of the room. What was asked for
-//! twice or more while it waited goes on into the *main* queue; the rest leaves, and its key alone is remembered in a *ghost*
-//! queue. What comes back while it is remembered goes to the main queue at once. In the main queue what was asked for since it
-//! came, or since it last came round, goes round again.
+//! S3-FIFO: three queues, first in, first out. What comes in waits in a *small* queue, a tenth of the room. What was
+//! asked for twice or more while it waited goes on into the *main* queue; the rest leaves, and its key alone is
+//! remembered in a *ghost* queue. What comes back while it is remembered goes to the main queue at once. In the main
+//! queue what was asked for since it came, or since it last came round, goes round again.
 //!
-//! So a scan, which asks for everything once, passes through a tenth of the room. Who is known to read on and on
-//! ([`Heat::Scan`]) raises nothing by it: a program that reads a file in small steps asks for the same part many times, and
-//! has no use for it afterwards. What he has added to something that is in use leaves before anything that is.
+//! So a scan, which asks for everything once, passes through a tenth of the room. A reader known to be sequential
+//! ([`Heat::Scan`]) raises nothing by it: a program that reads a file in small steps asks for the same part many times,
+//! and has no use for it afterwards. What he has added to something that is in use leaves before anything that is.
 //!
 //! # Source
-//! Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction (SOSP'23), algorithm 1: small queue of a
-//! tenth, frequencies of two bits, promotion from the third request on. Ours differs in that things have weights that may grow,
-//! in what scans raise, and in that the ghost queue is bounded by the weights of what it remembers. `hdfs-under-hbase` §5
-//! compares LRU by size only; a scan of history flushes an LRU cache of any size that is bounded.
+//! Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction (SOSP'23), algorithm 1: small queue
+//! of a tenth, frequencies of two bits, promotion from the third request on. Ours differs in that things have weights
+//! that may grow, in what scans raise, and in that the ghost queue is bounded by the weights of what it remembers.
+//! `hdfs-under-hbase` §5 compares LRU by size only; a scan of history flushes an LRU cache of any size that is bounded.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -26,8 +26,8 @@ pub trait Weigh: Sized {
     /// Bytes that it takes now. May change only while the cache is told ([`CachePolicy::touch`]).
     fn weight(&self) -> u64;
 
-    /// Takes out what only scans have asked for, so that the rest can stay without it; `None` if that is nothing. Things that
-    /// are one piece need not know of it.
+    /// Takes out what only scans have asked for, so that the rest can stay without it; `None` if that is nothing.
+    /// Things that are one piece need not know of it.
     fn shed(&mut self) -> Option<Self> {
         None
     }
@@ -36,13 +36,13 @@ pub trait Weigh: Sized {
 /// How a request counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heat {
-    /// Somebody wants this part: if he wants it again, it should be there.
+    /// This part is asked for: if it is asked for again, it should be there.
     Wanted,
     /// Part of a pass over a lot, or read ahead: being there is no reason to stay.
     Scan,
 }
 
-/// Keys of what is in memory, and what leaves next. The things themselves are kept by whoever asks.
+/// Keys of what is in memory, and what leaves next. The caller keeps the values.
 #[derive(Clone, Debug)]
 pub struct CachePolicy<K, V> {
     bytes_max: u64,
@@ -112,9 +112,9 @@ impl<K: Copy + Eq + Hash, V: Default + Weigh> CachePolicy<K, V> {
         }
     }
 
-    /// Somebody asks for `key`. `change` is shown what is known of it, or a default, and may change it; it returns true if
-    /// all that was asked for was there already. What is pushed out goes to `out`, whole or the part that was shed: `key`
-    /// itself, if it is heavier than all of the room.
+    /// `key` is asked for. `change` is shown what is known of it, or a default, and may change it; it returns true if
+    /// all that was asked for was there already. What is pushed out goes to `out`, whole or the part that was shed:
+    /// `key` itself, if it is heavier than all of the room.
     ///
     /// # Cost
     /// O(1) amortised.

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 /// The end of a log that stays in memory. Positions are bytes since the log began.
 ///
-/// What was just written is what is read most (FFFS §7: readers follow writers), and it needs no decision to be there: it
-/// is in memory because it was written. So it leaves in the order in which it came, and nothing is remembered of it.
+/// What was just written is what is read most (FFFS §7: readers follow writers), and it needs no decision to be there:
+/// it is in memory because it was written. So it leaves in the order in which it came, and nothing is remembered of it.
 #[derive(Clone, Debug)]
 pub struct RecentWindow {
     bytes_max: u64,
@@ -29,8 +29,8 @@ impl RecentWindow {
         self.edge
     }
 
-    /// The log has grown to `end`, and is on stable storage up to `durable`. Returns what has left the window since the last
-    /// call, if anything has; what is not durable never leaves.
+    /// The log has grown to `end`, and is on stable storage up to `durable`. Returns what has left the window since the
+    /// last call, if anything has; what is not durable never leaves.
     pub fn advance(&mut self, end: u64, durable: u64) -> Option<Range<u64>> {
         let edge = end.saturating_sub(self.bytes_max).min(durable) / self.align * self.align;
         if edge <= self.edge {

@@ -106,8 +106,8 @@ impl RaftJournal {
         self.places_out.clear();
     }
 
-    /// Records up to `record` are on stable storage: lets go of the segments that nothing needs any more. Only those that
-    /// recovery would miss if they were needed: it finds where the journal begins by trying (see `recover`).
+    /// Records up to `record` are on stable storage: lets go of the segments that nothing needs any more. Only those
+    /// that recovery would miss if they were needed: it finds where the journal begins by trying (see `recover`).
     pub(super) fn on_persisted(&mut self, record: LogIndex, out: &mut Vec<MemberEffect>) {
         self.segments.step(Hlc::ZERO, MetalogInput::Persisted { index: record }, &mut self.places_out);
         let durable = self.durable();

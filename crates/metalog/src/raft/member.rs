@@ -105,12 +105,13 @@ impl RaftMember {
         member
     }
 
-    /// Advances the member by one input; `out` receives what the driver has to do, in order. `at` is the node's clock: for
-    /// [`MemberInput::Propose`] and [`MemberInput::Close`] a fresh tick above [`RaftMember::newest`], for `Propose` the first of as many as
-    /// the batch has transactions.
+    /// Advances the member by one input; `out` receives what the driver has to do, in order. `at` is the node's clock:
+    /// for [`MemberInput::Propose`] and [`MemberInput::Close`] a fresh tick above [`RaftMember::newest`], for `Propose`
+    /// the first of as many as the batch has transactions.
     ///
     /// # Panics
-    /// If the driver breaks its part: a proposal whose stamp is not above the log's newest, records completed out of order.
+    /// If the driver breaks its part: a proposal whose stamp is not above the log's newest, records completed out of
+    /// order.
     pub fn step(&mut self, at: Hlc, input: MemberInput, out: &mut Vec<MemberEffect>) {
         if let Some(error) = &self.failed {
             let asks = matches!(
@@ -200,7 +201,7 @@ impl RaftMember {
         self.node.raft.term
     }
 
-    /// Whom it takes for the leader.
+    /// The member that it takes for the leader.
     pub fn leader(&self) -> Option<NodeId> {
         Some(self.node.raft.leader_id).filter(|id| *id != 0).map(peer::node)
     }
@@ -247,13 +248,15 @@ impl RaftMember {
         self.settings.voters_max
     }
 
-    /// The learners that could vote at once: heard lately, and [`MemberSettings::promote_lag`](crate::MemberSettings::promote_lag)
-    /// entries behind at most. Empty unless this member leads, for only a leader knows.
+    /// The learners that could vote at once: heard lately, and
+    /// [`MemberSettings::promote_lag`](crate::MemberSettings::promote_lag) entries behind at most. Empty unless this
+    /// member leads, for only a leader knows.
     pub fn caught_up(&self) -> Vec<NodeId> {
         let raft = &self.node.raft;
         let far = raft.raft_log.last_index().saturating_sub(self.settings.promote_lag);
         let is_near = |learner: &&NodeId| {
-            // A learner that has not answered yet holds nothing, however short the log is; the library takes it for active.
+            // A learner that has not answered yet holds nothing, however short the log is; the library takes it for
+            // active.
             let has_caught_up = |at: &raft::Progress| at.matched > 0 && at.matched >= far;
             let progress = raft.prs().get(learner.0.into());
             progress.is_some_and(|at| at.state != ProgressState::Snapshot && at.recent_active && has_caught_up(at))
@@ -265,13 +268,13 @@ impl RaftMember {
         self.node.raft.state == StateRole::Leader
     }
 
-    /// Refuses whatever is asked of a member that was taken out: nobody would answer it.
+    /// Refuses whatever is asked of a member that was removed: no other would answer it.
     pub(super) fn check_belongs(&self) -> Result<(), Error> {
         let members = self.members();
         if members.contains(self.id) || members.voters.is_empty() { Ok(()) } else { Err(Error::NotMember) }
     }
 
-    /// Refuses what only a leader can take, and says who is.
+    /// Refuses what only a leader can take, and names the leader.
     pub(super) fn check_leads(&self) -> Result<(), Error> {
         self.check_belongs()?;
         if !self.leads() {
@@ -344,8 +347,9 @@ impl RaftMember {
         Ok(())
     }
 
-    /// It does not stand for election before a flush ends. Alone it would lead at once, which is right only when its log is
-    /// durable; and after a state was installed the library counts it as applied only then, and trips over what is not there.
+    /// It does not stand for election before a flush ends. Alone it would lead at once, which is right only when its
+    /// log is durable; and after a state was installed the library counts it as applied only then, and trips over what
+    /// is not there.
     fn waits_for_disk(&self) -> bool {
         let alone = self.members().voters == [self.id];
         self.held_back.iter().any(|held| alone || held.installed.is_some())
@@ -372,8 +376,8 @@ impl RaftMember {
         }
     }
 
-    /// Stands for election soon, and lets others stand, if it was the leader that went. One after the other, so that they do not take
-    /// each other's votes: two ticks are time enough to ask and be answered.
+    /// Stands for election soon, and lets others stand, if it was the leader that went. One after the other, so that
+    /// they do not take each other's votes: two ticks are time enough to ask and be answered.
     fn on_gone(&mut self, peer: NodeId) {
         if self.leader() != Some(peer) || self.node.raft.state != StateRole::Follower {
             return;
@@ -387,7 +391,7 @@ impl RaftMember {
         self.looked.2 = least;
     }
 
-    /// The only one that votes waits for nobody: it stands with its first tick, once what it has is durable.
+    /// The only voter waits for no other: it stands with its first tick, once what it has is durable.
     pub(super) fn lead_soon_if_alone(&mut self) {
         if self.members().voters == [self.id] {
             self.node.raft.election_elapsed = 2 * self.settings.election_ticks as usize;
@@ -445,8 +449,8 @@ impl RaftMember {
         out.push(MemberEffect::Failed(error));
     }
 
-    /// The library draws election timeouts from the thread's own numbers. Here they come from the seed: a new one wherever
-    /// the library may have drawn one, and ours is put in its place whether it has or not.
+    /// The library draws election timeouts from the thread's own numbers. Here they come from the seed: a new one
+    /// wherever the library may have drawn one, and ours is put in its place whether it has or not.
     fn settle_timeout(&mut self) {
         let raft = &self.node.raft;
         let now = (raft.term, raft.state, raft.election_elapsed);

@@ -7,7 +7,7 @@ use frieze_hlc::Hlc;
 use crate::error::Error;
 use crate::message::{DataEnd, JournalSegment, LogEntry};
 
-/// Who has a say, as of an entry of the log. Ids rise.
+/// The members, as of an entry of the log. Ids rise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// Those whose majority commits and elects.
@@ -41,7 +41,7 @@ pub struct SnapshotMeta {
 pub enum MemberChange {
     /// A new member, with an id that no member ever had, as a learner.
     Add(NodeId),
-    /// A learner that has caught up ([`RaftMember::caught_up`](crate::Member::caught_up)) becomes a voter.
+    /// A learner that has caught up ([`RaftMember::caught_up`](crate::RaftMember::caught_up)) becomes a voter.
     Promote(NodeId),
     /// A voter becomes a learner: it goes on getting the log.
     Demote(NodeId),
@@ -67,8 +67,9 @@ pub enum MemberInput {
     Tick,
     /// A message of another member. After one with a snapshot: only when all of the state that it names is here.
     Receive(PeerMessage),
-    /// Put this batch at the end. The stamp given to `step` is a fresh tick, the first of `count` consecutive ones, above
-    /// [`RaftMember::newest`](crate::Member::newest). Answered by [`MemberEffect::Proposed`] or [`MemberEffect::Refused`].
+    /// Put this batch at the end. The stamp given to `step` is a fresh tick, the first of `count` consecutive ones,
+    /// above [`RaftMember::newest`](crate::RaftMember::newest). Answered by [`MemberEffect::Proposed`] or
+    /// [`MemberEffect::Refused`].
     Propose {
         /// The encoded batch.
         body: Vec<u8>,
@@ -77,7 +78,8 @@ pub enum MemberInput {
         /// End of the proposer's data log now.
         data_end: DataEnd,
     },
-    /// The bytes of this record (and of its new segment, if it had one) are whole in the file. Records complete in order.
+    /// The bytes of this record (and of its new segment, if it had one) are whole in the file. Records complete in
+    /// order.
     Appended {
         /// The record.
         record: LogIndex,
@@ -104,14 +106,14 @@ pub enum MemberInput {
         /// The last of them.
         index: LogIndex,
     },
-    /// The store holds every entry up to `through` durably: they need not be kept. A member that lacks some of them gets
-    /// the state instead.
+    /// The store holds every entry up to `through` durably: they need not be kept. A member that lacks some of them
+    /// gets the state instead.
     Truncate {
         /// The last of them.
         through: LogIndex,
     },
-    /// No entry will be stamped at or below `at` any more. Answered by [`MemberEffect::Closed`], [`MemberEffect::NotClosed`] or
-    /// [`MemberEffect::Refused`].
+    /// No entry will be stamped at or below `at` any more. Answered by [`MemberEffect::Closed`],
+    /// [`MemberEffect::NotClosed`] or [`MemberEffect::Refused`].
     Close {
         /// The instant, inclusive; not above the stamp given to `step`.
         at: Hlc,
@@ -134,15 +136,16 @@ pub enum MemberInput {
         /// The member.
         peer: NodeId,
     },
-    /// This member has ended its connection, as a process does that ends: if it leads, nobody need wait until it has been silent for
-    /// long. It may be there all the same; then it, or whoever still hears it, stays with it.
+    /// This member has ended its connection, as a process does that ends: if it leads, an election need not wait until
+    /// it has been silent for long. It may be running all the same; then it stays leader for the members that it still
+    /// reaches.
     Gone {
         /// The member.
         peer: NodeId,
     },
     /// The state that [`MemberEffect::SendSnapshot`] asked for has been sent, or has not.
     SnapshotSent {
-        /// To whom.
+        /// The receiver.
         to: NodeId,
         /// All of it is there.
         whole: bool,
@@ -152,8 +155,9 @@ pub enum MemberInput {
 /// Everything a member can ask of its driver, to be done in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberEffect {
-    /// Write `bytes` at `offset` of `segment`, after making the segment if it is new; then report [`MemberInput::Appended`] or
-    /// [`MemberInput::AppendFailed`], and after a flush, which may cover many, [`MemberInput::Persisted`].
+    /// Write `bytes` at `offset` of `segment`, after making the segment if it is new; then report
+    /// [`MemberInput::Appended`] or [`MemberInput::AppendFailed`], and after a flush, which may cover many,
+    /// [`MemberInput::Persisted`].
     Append {
         /// Number of the record.
         record: LogIndex,
@@ -195,8 +199,8 @@ pub enum MemberEffect {
         /// What to execute.
         entries: Vec<LogEntry>,
     },
-    /// The proposal of this step has this place, if it is ever committed: it is if [`MemberEffect::Committed`] shows an entry
-    /// of this term there; it is not if it shows one of another.
+    /// The proposal of this step has this place, if it is ever committed: it is if [`MemberEffect::Committed`] shows an
+    /// entry of this term there; it is not if it shows one of another.
     Proposed {
         /// The place.
         index: LogIndex,
@@ -224,21 +228,21 @@ pub enum MemberEffect {
         /// So far.
         index: LogIndex,
     },
-    /// Nobody could tell: ask again.
+    /// No answer could be had: ask again.
     ReadFailed {
         /// The question.
         token: u64,
         /// Why.
         error: Error,
     },
-    /// What this member is, and whom it takes for the leader. A new leader's clock goes above
-    /// [`RaftMember::newest`](crate::Member::newest) before it proposes.
+    /// The role of this member, and the member that it takes for the leader. A new leader's clock goes above
+    /// [`RaftMember::newest`](crate::RaftMember::newest) before it proposes.
     Role {
         /// What it is.
         role: RaftRole,
         /// In this term.
         term: u64,
-        /// Whom a client may ask.
+        /// The member that a client may ask.
         leader: Option<NodeId>,
     },
     /// The members from this entry on.
@@ -303,7 +307,7 @@ pub struct PeerEntry {
     pub data: Bytes,
 }
 
-/// What one member says to another. Any of it may be wrong: [`RaftMember::step`](crate::Member::step) checks.
+/// What one member says to another. Any of it may be wrong: [`RaftMember::step`](crate::RaftMember::step) checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerMessage {
     /// What it is about.

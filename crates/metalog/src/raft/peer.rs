@@ -1,7 +1,7 @@
 //! Between our words for what members say and those of the Raft core, and the check of what comes from outside.
 //!
-//! The library ends the process on messages that no honest member sends (a commit beyond the log, an entry in the place of
-//! a committed one). So every message is checked against the log before it gets there: a wrong one is an error.
+//! The library ends the process on messages that no honest member sends (a commit beyond the log, an entry in the place
+//! of a committed one). So every message is checked against the log before it gets there: a wrong one is an error.
 
 use bytes::Bytes;
 use frieze_base::{LogIndex, NodeId};
@@ -12,7 +12,8 @@ use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, E
 use super::message::{EntryKind, MemberChange, Members, PeerEntry, PeerKind, PeerMessage, SnapshotMeta};
 use crate::error::Error;
 
-/// What an entry takes in a message beside its data, roughly: counted so that many empty ones do not make one huge message.
+/// What an entry takes in a message beside its data, roughly: counted so that many empty ones do not make one huge
+/// message.
 pub(super) const ENTRY_OVERHEAD_BYTES: u64 = 32;
 /// A change of members is no longer than this: two numbers.
 const CHANGE_BYTES_MAX: usize = 32;
@@ -201,7 +202,8 @@ pub(super) struct KnownLog<'a> {
     pub(super) term_at: &'a dyn Fn(u64) -> Option<u64>,
 }
 
-/// Refuses what no honest member sends: what the library would end the process for, and what would make it hold too much.
+/// Refuses what no honest member sends: what the library would end the process for, and what would make it hold too
+/// much.
 pub(super) fn check(message: &PeerMessage, seen: &KnownLog<'_>) -> Result<(), Error> {
     let wrong = |what: &'static str| Error::BadMessage { from: message.from, what };
     let require = |right: bool, what: &'static str| if right { Ok(()) } else { Err(wrong(what)) };

@@ -1,8 +1,8 @@
 //! What the library has ready, turned into effects in the order that keeps it safe.
 //!
-//! What a member may not forget is written before anything is said that rests on it: answers and votes are held back until
-//! the record is on stable storage. A leader's entries go to the others beside its own writing; it counts itself only when
-//! that is done.
+//! What a member may not forget is written before anything is said that rests on it: answers and votes are held back
+//! until the record is on stable storage. A leader's entries go to the others beside its own writing; it counts itself
+//! only when that is done.
 
 use frieze_base::LogIndex;
 use raft::eraftpb::{Entry as RaftEntry, EntryType, Message};
@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::message::LogEntry;
 
 impl RaftMember {
-    /// Brings out everything that is ready, until nothing more is. What is committed comes last: a state that is to be sent
-    /// is the one before it.
+    /// Brings out everything that is ready, until nothing more is. What is committed comes last: a state that is to be
+    /// sent is the one before it.
     pub(super) fn settle(&mut self, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
         let mut last = Vec::new();
         loop {

@@ -61,7 +61,7 @@ const STARTS_ANEW: u8 = 2;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct JournalRecord {
     pub(super) term: u64,
-    /// 0 for nobody.
+    /// 0 for none.
     pub(super) vote: u64,
     pub(super) commit: u64,
     pub(super) base: Option<JournalBase>,

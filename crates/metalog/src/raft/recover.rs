@@ -2,8 +2,8 @@
 //!
 //! The journal says by itself where it begins: the newest base names the first record that is needed. Older segments
 //! may still be there, with or without gaps between them, for they go without a sync. So recovery tries the oldest
-//! segment first and, where the records from there on are not whole, the next. A gap among needed records cannot pass for
-//! such a one: the base that is found then needs what is missing.
+//! segment first and, where the records from there on are not whole, the next. A gap among needed records cannot pass
+//! for such a one: the base that is found then needs what is missing.
 
 use std::collections::VecDeque;
 
@@ -45,16 +45,16 @@ pub struct MemberRecovered {
     pub member: RaftMember,
     /// What was found in the journal: its entries are records.
     pub report: MetalogReport,
-    /// What the driver does, in order. It then syncs every segment and the directory before the first step, whether there
-    /// is something to mend or not: what was read counts as being on stable storage.
+    /// What the driver does, in order. It then syncs every segment and the directory before the first step, whether
+    /// there is something to mend or not: what was read counts as being on stable storage.
     pub mend: Vec<Mend>,
     /// What comes first.
     pub effects: Vec<MemberEffect>,
 }
 
 impl RaftMember {
-    /// A founding member of a metalog whose state is `from`: empty, with entry 1 and term 1, or that of a machine that had no
-    /// other members so far, at its last entry. Every founding member is given the same.
+    /// A founding member of a metalog whose state is `from`: empty, with entry 1 and term 1, or that of a machine that
+    /// had no other members so far, at its last entry. Every founding member is given the same.
     ///
     /// # Panics
     /// If `from` has no entry, no term, or does not have `id` among its voters.
@@ -88,11 +88,10 @@ impl RaftMember {
     /// Recovers a member from its journal and the place of its store. It has everything that it ever spoke of.
     ///
     /// # Errors
-    /// `NeverBegun`: there is no record. If the machine knows that no flush of it ever ended, the member never spoke and can
-    /// be begun anew; else it is lost, like what follows.
-    /// `Damaged`, `Truncated`, `BadRecord`, `Missing`, `JournalBehind`: something that was on stable storage is lost. Do not
-    /// serve, and leave the files as they are; the member can be replaced by one with another id. `WrongVersion`, `Source`
-    /// as of [`Metalog::recover`].
+    /// `NeverBegun`: there is no record. If the machine knows that no flush of it ever ended, the member never spoke
+    /// and can be begun anew; else it is lost, like what follows. `Damaged`, `Truncated`, `BadRecord`, `Missing`,
+    /// `JournalBehind`: something that was on stable storage is lost. Do not serve, and leave the files as they are;
+    /// the member can be replaced by one with another id. `WrongVersion`, `Source` as of [`Metalog::recover`].
     pub fn recover(
         settings: MemberSettings,
         from: &MemberFrom,
@@ -332,7 +331,8 @@ fn config(id: NodeId, settings: &MemberSettings, applied: LogIndex) -> Config {
         max_size_per_msg: settings.message_bytes.into(),
         max_inflight_msgs: settings.messages_in_flight,
         max_uncommitted_size: settings.uncommitted_bytes_max.max(settings.message_bytes.into()),
-        // A leader that a majority does not hear stands down; a member that was cut off does not disturb those that go on.
+        // A leader that a majority does not hear stands down; a member that was cut off does not disturb those that go
+        // on.
         check_quorum: true,
         pre_vote: true,
         ..Config::default()

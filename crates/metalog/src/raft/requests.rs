@@ -23,7 +23,7 @@ impl RaftMember {
         if self.closing.len() >= max {
             return Err(Error::Overloaded { what: "instants waiting to close", max: max as u64 });
         }
-        // An entry without transactions: what comes after it is stamped above it, whoever leads then.
+        // An entry without transactions: what comes after it is stamped above it, under any leader.
         if self.newest < instant {
             self.propose(clock, &[], 0, DataEnd::default())?;
         }
@@ -33,7 +33,7 @@ impl RaftMember {
 
     pub(super) fn on_read(&mut self, token: u64) -> Result<(), Error> {
         self.check_belongs()?;
-        // While nobody leads it waits for who will: it is asked again every few ticks.
+        // Without a leader it waits for the next one: it is sent again every few ticks.
         let max = self.settings.reads_max;
         if self.reads.len() >= max {
             return Err(Error::Overloaded { what: "questions about reads", max: max as u64 });

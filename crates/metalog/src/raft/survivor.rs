@@ -1,12 +1,14 @@
 //! A member whose majority is lost for good, made the only one: what its journal holds goes on, without the others.
 //!
-//! Guarantees: every entry of the journal stays, known to be committed or not; the change is one record of the journal, so that
-//! after a crash there is the old member or the new one; the next ordinary recovery executes it.
-//! Leaves to others: whether that is meant, and what is said of what may be lost ([`Survivor::known_stamp`] is where that begins).
+//! Guarantees: every entry of the journal stays, known to be committed or not; the change is one record of the journal,
+//! so that after a crash there is the old member or the new one; the next ordinary recovery executes it.
+//! Leaves to others: whether that is meant, and what is said of what may be lost ([`Survivor::known_stamp`] is where
+//! that begins).
 //!
-//! An entry that is not known to be committed here is kept: a majority may have held it, and somebody may have been answered by it. To
-//! drop it would lose for certain what otherwise may never have been acknowledged. A lost majority may also have put other entries in
-//! its place; those are stamped above the last entry that is known to be committed, like all that this member never received.
+//! An entry that is not known to be committed here is kept: a majority may have held it, and a client may have been
+//! answered by it. To drop it would lose for certain what otherwise may never have been acknowledged. A lost majority
+//! may also have put other entries in its place; those are stamped above the last entry that is known to be committed,
+//! like all that this member never received.
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
@@ -44,7 +46,7 @@ impl Survivor {
     /// Reads the journal of a member that does not run.
     ///
     /// # Errors
-    /// As [`RaftMember::recover`](super::Member::recover).
+    /// As [`RaftMember::recover`](super::RaftMember::recover).
     pub fn read(
         settings: &MemberSettings,
         from: &MemberFrom,
@@ -82,8 +84,8 @@ impl Survivor {
         self.known
     }
 
-    /// Everything committed that is stamped up to this is in the journal, or in the state before it: the log is in the order of its
-    /// stamps. Of what is stamped above, this member cannot vouch.
+    /// Everything committed that is stamped up to this is in the journal, or in the state before it: the log is in the
+    /// order of its stamps. Of what is stamped above, this member cannot vouch.
     pub fn known_stamp(&self) -> Hlc {
         self.known_stamp
     }

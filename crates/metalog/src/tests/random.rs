@@ -1,5 +1,5 @@
-//! Random lives: appends, failures, flushes, truncations, kills and losses of power. What is recovered is always a prefix
-//! of what was proposed and holds what was durable; a kill loses nothing that was appended.
+//! Random lives: appends, failures, flushes, truncations, kills and losses of power. What is recovered is always a
+//! prefix of what was proposed and holds what was durable; a kill loses nothing that was appended.
 
 use frieze_base::{LogIndex, Rng};
 use proptest::prelude::*;

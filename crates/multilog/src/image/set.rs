@@ -13,7 +13,7 @@ use super::key::{ImageDigest, ImageKey, ImagePlace};
 pub struct Images {
     pieces_max: usize,
     all: BTreeMap<ImageKey, Image>,
-    /// Counts the rounds of whoever makes images: what a use is dated by.
+    /// Number of the round of image building: a use is dated by it.
     round: AtomicU32,
     /// Images that were found to be of other records than the index has.
     unfit: AtomicU32,
@@ -55,7 +55,7 @@ impl Images {
         self.all.insert(key, image).map(|before| before.place)
     }
 
-    /// Forgets an image. Returns where it lay.
+    /// Removes an image. Returns where it lay.
     pub fn remove(&mut self, key: &ImageKey) -> Option<ImagePlace> {
         self.all.remove(key).map(|image| image.place)
     }
@@ -104,8 +104,8 @@ impl Images {
         fit.map(|(key, _)| key.stamp)
     }
 
-    /// The newest image of a page with records stamped up to `at` that the index vouches for: `made_of` says what the page
-    /// consists of at a stamp. `None` too where images are as good as gone.
+    /// The newest image of a page with records stamped up to `at` that the index confirms: `made_of` says what the
+    /// page consists of at a stamp. `None` too where images are as good as gone.
     pub(crate) fn newest(
         &self,
         chunk: ChunkId,
@@ -125,7 +125,7 @@ impl Images {
                 }
                 return None;
             }
-            // What is buried is not known yet right after a start, or is about to take the image with it.
+            // What is dead is not known yet right after a start, or is about to take the image with it.
             if found.left_out != image.of.left_out {
                 return None;
             }
@@ -137,7 +137,7 @@ impl Images {
     /// Notes that an image is used by a reader.
     pub(crate) fn touch(&self, image: &Image) {
         let round = self.round.load(Ordering::Relaxed);
-        // Most find what they would write: a line of the cache that nobody writes is everybody's.
+        // Most readers find the value that they would write: a cache line without a writer is shared by all cores.
         if image.used.load(Ordering::Relaxed) != round {
             image.used.store(round, Ordering::Relaxed);
         }
@@ -150,7 +150,7 @@ impl Images {
         }
     }
 
-    /// Up to `max` images that are least useful: first those that nobody read since the start, oldest state first, then
+    /// Up to `max` images that are least useful: first those without a read since the start, oldest state first, then
     /// those not read for the longest. `spare` are left out.
     ///
     /// # Cost
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(images.newest(chunk, 0, Hlc(30), made_of).map(|(stamp, _)| stamp.0), Some(10), "the one before");
         assert_eq!(images.unfit(), [key(1, 0, 20)]);
         assert_eq!(images.unfit(), []);
-        // One from which other records are left out than are buried now may be fit later.
+        // One from which other records are left out than are dead now may be fit later.
         let images = with(&[key(1, 0, 10)]);
         let dead = |stamp: Hlc| ImageDigest { digest: stamp.0, left_out: 5 };
         assert!(images.newest(chunk, 0, Hlc(30), dead).is_none());

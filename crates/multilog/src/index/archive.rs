@@ -6,7 +6,7 @@ use frieze_hlc::UserTime;
 use crate::RecordMeta;
 use crate::slim::{heap_bytes, push_slim, reserve_slim};
 
-/// Who wrote, through which chain: the same for long runs of records, so records keep a number.
+/// Session, user, chain and epoch of a record. Long runs of records have the same, so a record keeps a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WriterKey {
     pub(crate) session: SessionId,
@@ -65,9 +65,9 @@ pub(crate) struct ArchivedRecord {
 /// The archived parts of a chunk's records, as differences from the record before. Every 64th is whole, so that one is
 /// found by reading at most 63 others.
 ///
-/// An entry: flags (1 writer differs, 2 version is not the next, 4 user time, 8 one of several parts, 16 n is not the next, 32
-/// seq is not the next), then as variable length integers what the flags name: n and seq as differences, writer, version as a difference, user time as a
-/// difference to the last one, part and parts.
+/// An entry: flags (1 writer differs, 2 version is not the next, 4 user time, 8 one of several parts, 16 n is not the
+/// next, 32 seq is not the next), then as variable length integers what the flags name: n and seq as differences,
+/// writer, version as a difference, user time as a difference to the last one, part and parts.
 #[derive(Debug, Default)]
 pub(super) struct RecordArchive {
     bytes: Vec<u8>,

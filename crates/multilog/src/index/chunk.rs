@@ -25,13 +25,13 @@ pub(super) struct Chunk {
     version: u64,
     /// Bytes that hold data after the last record.
     live: i64,
-    /// Stamp of the first record there ever was: it may be here no more ([`super::compact`]).
+    /// Stamp of the first record there ever was: it may be here no more ([`super::compact_index`]).
     first: Option<Hlc>,
     heap_bytes: u64,
 }
 
 impl Chunk {
-    /// Takes in the next record and returns by how much the memory grew.
+    /// Adds the next record and returns by how much the memory grew.
     pub(super) fn push(&mut self, record: IndexRecord, archived: ArchivedRecord) -> usize {
         let number = self.records.len() as u32;
         assert!(number < RECORDS_MAX, "more records in a chunk than the index can number");
@@ -148,7 +148,7 @@ impl Chunk {
                 let end = page_start + u64::from(fragment.last) + 1;
                 match (fragment.is_punch(), &image) {
                     (true, _) => planner.punched(start, end, record.stamp),
-                    // A buried record is not shown by an image, should anybody ask for it: its bytes are forgotten.
+                    // A dead record is not shown by an image, should anybody ask for it: its bytes are forgotten.
                     (false, _) if leave_out && record.is_dead() => planner.hole(end),
                     (false, Some(image)) if record.stamp <= image.key.stamp && !record.is_dead() => {
                         planner.image(start, end, ImageSpan { skip: fragment.start.into(), ..*image });
@@ -186,12 +186,12 @@ impl Chunk {
         self.versions_of(from, self.records.len())
     }
 
-    /// The records stamped up to `upto` that are not buried.
+    /// The records stamped up to `upto` that are not dead.
     pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = IndexRecord> {
         self.records.range(0, self.count_upto(upto)).filter(|record| !record.is_dead())
     }
 
-    /// True if a record of this stamp is here and not buried.
+    /// True if a record of this stamp is here and not dead.
     pub(super) fn keeps(&self, stamp: Hlc) -> bool {
         let upto = self.count_upto(stamp);
         upto.checked_sub(1)
@@ -199,7 +199,7 @@ impl Chunk {
             .is_some_and(|last| last.stamp == stamp && !last.is_dead())
     }
 
-    /// Buries the records stamped up to `upto` that `dead` says to.
+    /// Marks the records stamped up to `upto` dead for which `dead` holds.
     pub(super) fn mark_dead(&mut self, upto: Hlc, dead: &mut dyn FnMut(&IndexRecord) -> bool) {
         for number in 0..self.count_upto(upto) {
             let record = self.records.get(number);
@@ -209,7 +209,7 @@ impl Chunk {
         }
     }
 
-    /// Bytes of all writes that are not buried.
+    /// Bytes of all writes that are not dead.
     pub(super) fn written_bytes(&self) -> u64 {
         let kept = self.records.range(0, self.records.len()).filter(|record| !record.is_dead());
         let writes = kept.filter(|record| record.kind() == RecordKind::Write);
@@ -255,8 +255,8 @@ impl Chunk {
 }
 
 impl Chunk {
-    /// Of how many places of the device these fragments consist that are stamped above `after`. Zeros and what is buried
-    /// take none.
+    /// Of how many places of the device these fragments consist that are stamped above `after`. Zeros and what is
+    /// dead take none.
     pub(super) fn pieces(&self, fragments: &[Fragment], after: Hlc) -> usize {
         let kept = fragments.iter().filter(|fragment| {
             let record = self.records.get(fragment.record() as usize);

@@ -1,14 +1,14 @@
-//! Chunks without what no instant shows: what is buried need not be in memory for ever.
+//! Chunks without dead records: what no instant shows need not stay in memory.
 //!
-//! Guarantees: at every instant that is kept, a plan, the end of the file and what was written since any other instant are as
-//! before; of what is not here any more it is known who wrote it and when at the earliest and latest, so that who asks for
-//! an instant that is not kept is refused as before. What is on disk stays as it is.
+//! Guarantees: at every instant that is kept, a plan, the end of the file and the writes since any other instant are as
+//! before. For the records that leave, the writer and the interval of their stamps stay known, so a read at an instant
+//! that is not kept is refused as before. What is on disk stays as it is.
 //! Leaves to others: which instants are kept (`node`).
 //!
 //! # Why a plan is the same
-//! At an instant that is kept a buried write shows nothing: it is covered by later ones, or hidden by a stamp. If what covers it
-//! is buried too, that is covered or hidden in turn; at the end of this stands a write that shows and stays, a punch, which
-//! stays, or a stamp that hides all that is older. So what lay below it does not come to light.
+//! At an instant that is kept, a dead write shows nothing: later records cover it, or a stamp hides it. If what covers
+//! it is dead too, that is covered or hidden in turn. The end of this chain is a write that shows and stays, a punch,
+//! which stays, or a stamp that hides all that is older. So no older record below it becomes visible.
 
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
@@ -20,8 +20,8 @@ use super::file::FileIndex;
 use super::record::IndexRecord;
 use crate::RecordKind;
 
-/// A chunk on its way to be without most of its buried records: [`crate::MultiLog::compact`], [`CompactIndex::build`] with no lock held,
-/// [`crate::MultiLog::put_compact_index`].
+/// A chunk on its way to be without most of its dead records: [`crate::MultiLog::compact_index`],
+/// [`CompactIndex::build`] with no lock held, [`crate::MultiLog::put_compact_index`].
 #[derive(Debug)]
 pub struct CompactIndex {
     pub(crate) inode: InodeId,
@@ -52,14 +52,14 @@ impl CompactIndex {
 }
 
 impl FileIndex {
-    /// Looks for the first chunk from `from` on of which enough is buried, and copies what stays of it. `kept`: the instants
-    /// that are asked for up to the last of them, in order, and all after it.
+    /// Looks for the first chunk from `from` on of which enough is dead, and copies what stays of it. `kept`: the
+    /// instants that are asked for up to the last of them, in order, and all after it.
     pub(crate) fn compact_index(&self, id: InodeId, from: u32, kept: &[Hlc]) -> Option<CompactIndex> {
         let from = self.chunks.partition_point(|(index, _)| *index < from);
         self.chunks[from..].iter().find_map(|(index, chunk)| chunk.compact_index(id, *index, kept))
     }
 
-    /// Puts a chunk in its place that was made anew, and that of before into `compact`.
+    /// Puts a chunk in its place that was rebuilt, and that of before into `compact`.
     pub(crate) fn put_compact_index(&mut self, compact: &mut CompactIndex) {
         let position = self.position_of(compact.chunk);
         let Some((_, chunk)) = self.chunks.get_mut(position).filter(|(index, _)| *index == compact.chunk) else {
@@ -73,8 +73,8 @@ impl FileIndex {
 }
 
 impl Chunk {
-    /// Buried writes go. Stays what else is asked of records: the newest up to each instant, and the farthest reach from any
-    /// stamp up to each. Punches stay: a plan shows them without naming them.
+    /// Dead writes go. Stays what else is asked of records: the newest up to each instant, and the farthest reach
+    /// from any stamp up to each. Punches stay: a plan shows them without naming them.
     fn compact_index(&self, inode: InodeId, index: u32, kept: &[Hlc]) -> Option<CompactIndex> {
         let upto = *kept.last()?;
         let count = self.count_upto(upto);
@@ -118,5 +118,5 @@ impl Chunk {
     }
 }
 
-/// A chunk is made anew if one in so many of its records goes: made anew more often, each record costs more.
+/// A chunk is rebuilt if one in so many of its records goes: rebuilt more often, each record costs more.
 const COMPACT_PART: usize = 4;

@@ -7,7 +7,7 @@ use crate::slim::reserve_slim;
 /// When records were written that are not here any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DroppedSpan {
-    /// Number of who wrote them; of several, where there are too many to keep apart.
+    /// Number of their writer; `None` stands for several, where there are too many to keep apart.
     pub(crate) writer: Option<u32>,
     /// Stamp of the first.
     pub(crate) first: Hlc,
@@ -44,7 +44,7 @@ impl DroppedSpans {
         let grown = reserve_slim(&mut self.0, 1);
         self.0.push(new);
         if self.0.len() > WRITERS_MAX {
-            // Who has not written for the longest is asked about the least.
+            // The writer that has been silent for longest is the least asked about.
             let named = self.0.iter().enumerate().filter(|(_, loss)| loss.writer.is_some());
             let oldest = named.min_by_key(|(_, loss)| loss.last).map_or(0, |(at, _)| at);
             let loss = self.0.swap_remove(oldest);

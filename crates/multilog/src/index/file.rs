@@ -34,19 +34,19 @@ pub(crate) struct FileIndex {
     pub(super) chunks: Vec<(u32, Box<Chunk>)>,
     /// Stamp and user time of every record that has one. Few files have any.
     marks: Option<Box<UserTimeMarks>>,
-    /// When records were written that are not here any more: nobody may ask for an instant up to then.
+    /// When records were written that have left the index: an instant up to then is refused.
     pub(super) lost: DroppedSpans,
     /// Memory of all of that.
     pub(super) heap_bytes: u64,
     /// Position of the segment of its oldest record.
     oldest_slot: u32,
-    /// Only its young records are here: the others are on shelves.
+    /// Only its unsealed records are here: the others are in index runs.
     partial: bool,
-    /// Records of it are buried, which no shelf says.
+    /// Records of it are dead, which no index run says.
     has_dead: bool,
-    /// All of it is buried: nobody asks for it.
+    /// All its records are dead: it is never read.
     is_gone: bool,
-    /// When it came from the shelves, and when it was last asked for, counted in files that came.
+    /// When it came from the index runs, and when it was last asked for, counted in files that came.
     fetched: u32,
     used: AtomicU32,
 }
@@ -60,17 +60,17 @@ impl FileIndex {
         None
     }
 
-    /// A file of which older records are on shelves.
+    /// A file of which older records are in index runs.
     pub(crate) fn partial() -> FileIndex {
         FileIndex { partial: true, ..FileIndex::default() }
     }
 
-    /// True if older records are on shelves: only the young ones are here.
+    /// True if older records are in index runs: only the unsealed ones are here.
     pub(crate) fn is_partial(&self) -> bool {
         self.partial
     }
 
-    /// True if memory can be had from it, with segments before position `indexed` on shelves.
+    /// True if memory can be had from it, with segments before position `indexed` in index runs.
     pub(crate) fn can_leave(&self, indexed: u32) -> bool {
         (self.chunks.is_empty() || self.oldest_slot < indexed) && (!self.has_dead || self.is_gone)
     }
@@ -80,7 +80,7 @@ impl FileIndex {
         self.heap_bytes
     }
 
-    /// It came from the shelves at `tick`.
+    /// It came from the index runs at `tick`.
     pub(crate) fn fetched(&mut self, tick: u32) {
         self.fetched = tick;
         self.used = AtomicU32::new(tick);
@@ -88,13 +88,14 @@ impl FileIndex {
 
     /// It is asked for at `tick`.
     pub(crate) fn touch(&self, tick: u32) {
-        // Most find what they would write: a line of the cache that nobody writes is everybody's.
+        // Most readers find the value that they would write: a cache line without a writer is shared by all cores.
         if self.used.load(Ordering::Relaxed) != tick {
             self.used.store(tick, Ordering::Relaxed);
         }
     }
 
-    /// For how long nobody has asked for it, in files that came meanwhile; `bonus` less if somebody did after it came.
+    /// For how long it has not been asked for, in files fetched meanwhile; `bonus` more if it was never asked for after
+    /// its fetch.
     pub(crate) fn idle(&self, now: u32, bonus: u32) -> u32 {
         let used = self.used.load(Ordering::Relaxed);
         let again = used != self.fetched;
@@ -116,7 +117,7 @@ impl FileIndex {
         found
     }
 
-    /// Takes in the next record and returns by how much the memory grew.
+    /// Adds the next record and returns by how much the memory grew.
     pub(crate) fn push(&mut self, meta: &RecordMeta, place: RecordPlace, writer: u32) -> usize {
         let record = IndexRecord::new(meta.kind, meta.stamp, place, meta.offset, meta.len);
         let archived = ArchivedRecord {
@@ -187,7 +188,8 @@ impl FileIndex {
         self.lost.within(after, upto)
     }
 
-    /// True if a record is stamped in `(after, upto]`. Before the instants that are kept it may be said of one that is near.
+    /// True if a record is stamped in `(after, upto]`. Before the instants that are kept it may be said of one that is
+    /// near.
     pub(crate) fn has_records(&self, after: Hlc, upto: Hlc) -> bool {
         if self.dropped_within(after, upto).next().is_some() {
             return true;
@@ -242,17 +244,18 @@ impl FileIndex {
         self.chunks[from..].iter().map(|(index, _)| *index).take_while(move |index| chunks.contains(index))
     }
 
-    /// The records stamped up to `upto` that are not buried, chunk by chunk.
+    /// The records stamped up to `upto` that are not dead, chunk by chunk.
     pub(crate) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = IndexRecord> {
         self.chunks.iter().flat_map(move |(_, chunk)| chunk.kept_upto(upto))
     }
 
-    /// True if a record of a chunk is here and not buried.
+    /// True if a record of a chunk is here and not dead.
     pub(crate) fn keeps(&self, chunk: u32, stamp: Hlc) -> bool {
         self.chunk(chunk).is_some_and(|chunk| chunk.keeps(stamp))
     }
 
-    /// Buries the records stamped up to `upto` that `dead` says to. `gone`: it is all of them, and nobody asks for any.
+    /// Marks the records stamped up to `upto` dead for which `dead` holds. `gone`: these are all of them, and none is
+    /// read any more.
     pub(crate) fn mark_dead(&mut self, upto: Hlc, gone: bool, dead: &mut dyn FnMut(&IndexRecord) -> bool) {
         self.has_dead = true;
         self.is_gone = gone;
@@ -288,7 +291,7 @@ impl FileIndex {
         self.chunks.is_empty() && self.lost.last() == Hlc::ZERO
     }
 
-    /// Bytes of all writes that are not buried.
+    /// Bytes of all writes that are not dead.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, chunk)| chunk.written_bytes()).sum()
     }

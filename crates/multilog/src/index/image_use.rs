@@ -21,8 +21,8 @@ pub struct FragmentedPage {
 pub(crate) struct ImageUse<'a> {
     pub(crate) images: &'a Images,
     pub(crate) chunk: ChunkId,
-    /// Pages that consist of too many pieces all the same are added here. Without it, the plan is of an image to be made:
-    /// nothing of buried records.
+    /// Pages that consist of too many pieces all the same are added here. Without it, the plan is of an image to be
+    /// made: nothing of dead records.
     pub(crate) fragmented: Option<&'a mut Vec<FragmentedPage>>,
 }
 

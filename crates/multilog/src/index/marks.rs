@@ -1,13 +1,13 @@
 //! User times of one file's records, by stamp.
 //!
 //! Guarantees: the same records give the same marks, in whatever order chains bring them.
-//! Leaves to others: since when the times of a file count (`namespace`, [ADR 59](../../../../docs/adr/0059-begin-user-times-anew.md)): a
-//! question names the stamp after which they do.
+//! Leaves to others: since when the times of a file count (`namespace`, [ADR
+//! 59](../../../../docs/adr/0059-begin-user-times-anew.md)): a question names the stamp after which they do.
 //!
 //! Among the records that count, a record is at or below a user time if it and all before it are. A head refuses a time
-//! below the newest that counts, so within one question times rise, but for the few that two heads stamped at one time. What
-//! is kept is therefore the time of each record, and where times fall: a question looks at one *run* of rising times after the
-//! other, each by binary search. A table that is written over falls once, and its new rows are one run.
+//! below the newest that counts, so within one question times rise, but for the few that two heads stamped at one time.
+//! What is kept is therefore the time of each record, and where times fall: a question looks at one *run* of rising
+//! times after the other, each by binary search. A table that is written over falls once, and its new rows are one run.
 
 use frieze_hlc::{Hlc, UserTime};
 
@@ -55,7 +55,8 @@ impl UserTimeMarks {
         self.falls.retain(|stamp| *stamp <= last);
     }
 
-    /// The stamp at which the file is read for a user time, of records stamped in `(after, upto]`; `None` if there are none.
+    /// The stamp at which the file is read for a user time, of records stamped in `(after, upto]`; `None` if there are
+    /// none.
     pub(crate) fn cut(&self, user: UserTime, after: Hlc, upto: Hlc) -> Option<UserCut> {
         let (from, to) = self.span(after, upto);
         if from == to {

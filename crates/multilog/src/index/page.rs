@@ -72,8 +72,8 @@ impl PageSlot {
         }
     }
 
-    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset. `of` tells what of
-    /// the page a record touched.
+    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset. `of` tells
+    /// what of the page a record touched.
     pub(super) fn visible<'a>(
         &'a self,
         records: u32,
@@ -141,8 +141,8 @@ impl PageHistory {
         (overlay(&mut self.now, fragment), grown)
     }
 
-    /// The fragments that have bytes in `start..=last` after the records numbered below `records`, by offset. `of` tells what
-    /// of the page a record touched.
+    /// The fragments that have bytes in `start..=last` after the records numbered below `records`, by offset. `of`
+    /// tells what of the page a record touched.
     pub(super) fn visible<'a>(
         &'a self,
         records: u32,
@@ -187,9 +187,9 @@ impl PageHistory {
     }
 }
 
-/// Appends the fragments of a leaf, sorted by offset: by how many bits lengths and gaps are shifted, and of each fragment how
-/// many records before the leaf its own is, times 8, plus 1 if it follows without a gap, 2 if it is as long as the one before,
-/// and 4 if it is a punch; then gap and length where that does not say them.
+/// Appends the fragments of a leaf, sorted by offset: by how many bits lengths and gaps are shifted, and of each
+/// fragment how many records before the leaf its own is, times 8, plus 1 if it follows without a gap, 2 if it is as
+/// long as the one before, and 4 if it is a punch; then gap and length where that does not say them.
 fn put_base(bytes: &mut Vec<u8>, leaf: u32, fragments: &[Fragment]) {
     let edges = fragments.iter().fold(0, |edges, fragment| edges | u32::from(fragment.start) | fragment.end());
     let shift = edges.trailing_zeros().min(16);

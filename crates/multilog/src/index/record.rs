@@ -19,8 +19,8 @@ pub(crate) struct RecordPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexRecord {
     pub(crate) stamp: Hlc,
-    /// Which segment, counted from the oldest; above it the bytes of its head; in the top bits whether the record is a punch,
-    /// and whether it is buried.
+    /// Which segment, counted from the oldest; above it the bytes of its head; in the top bits whether the record is a
+    /// punch, and whether it is dead.
     tagged_slot: u32,
     /// Offset of the block checksums in the segment.
     pub(crate) at: u32,

@@ -1,8 +1,9 @@
 //! The records of a chunk, in the order of their stamps, each found by its number without reading others.
 //!
-//! Full blocks of 64 are packed: of every field as many bits as its largest value in the block has, once what the block has in
-//! common is taken off, which is kept once. Stamps and places rise nearly evenly, so of those it is the way from a straight
-//! line. The last few are as they are. A record takes about 10 bytes instead of 24, and is found in about 15 ns.
+//! Full blocks of 64 are packed: of every field as many bits as its largest value in the block has, once what the block
+//! has in common is taken off, which is kept once. Stamps and places rise nearly evenly, so of those it is the way from
+//! a straight line. The last few are as they are. A record takes about 10 bytes instead of 24, and is found in about 15
+//! ns.
 
 use frieze_hlc::Hlc;
 
@@ -39,7 +40,7 @@ struct PackedBlock {
     at_step: u32,
     /// By how many bits offsets and lengths are shifted.
     shifts: [u8; 2],
-    /// Bits of each field, as [`Row`] has them; the last is one more, for what is buried.
+    /// Bits of each field, as [`Row`] has them; the last is one more, for what is dead.
     widths: [u8; FIELDS],
 }
 
@@ -47,7 +48,7 @@ struct PackedBlock {
 type Row = [u64; FIELDS];
 
 impl PackedRecords {
-    /// Takes in the next record and returns by how much the memory grew.
+    /// Adds the next record and returns by how much the memory grew.
     pub(super) fn push(&mut self, record: IndexRecord) -> usize {
         // Where there is a block, there will be another.
         let room = if self.blocks.is_empty() { 1 } else { BLOCK - self.tail.len() };
@@ -127,7 +128,7 @@ impl PackedRecords {
         low
     }
 
-    /// Buries a record.
+    /// Marks a record dead.
     pub(super) fn mark_dead(&mut self, number: usize) {
         match self.blocks.get(number / BLOCK) {
             None => self.tail[number % BLOCK].mark_dead(),

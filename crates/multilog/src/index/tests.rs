@@ -26,7 +26,8 @@ fn write(stamp: u64, offset: u32, len: u32) -> RecordMeta {
     }
 }
 
-/// The most entries that a plan of 64 KiB looks at, over all instants, after many writes of `len` bytes to the first MiB.
+/// The most entries that a plan of 64 KiB looks at, over all instants, after many writes of `len` bytes to the first
+/// MiB.
 fn touched_max(records: u64, len: u64) -> usize {
     let mut rng = Rng::new(11);
     let mut log = MultiLog::new(LogSettings::default());

@@ -6,9 +6,9 @@ use frieze_hlc::Hlc;
 use crate::slim::{heap_bytes, push_slim, reserve_slim};
 
 /// The files of every run of 256 records, each once, sorted and as differences: about a byte or two a record, and one a
-/// run where a file is streamed. Records come nearly in the order of their stamps; where a chain brings its history they do
-/// not, so every run knows the stamps of its first and last, and every 64 runs do, and those that cannot hold any of an
-/// interval are passed over.
+/// run where a file is streamed. Records come nearly in the order of their stamps; where a chain brings its history
+/// they do not, so every run knows the stamps of its first and last, and every 64 runs do, and those that cannot hold
+/// any of an interval are passed over.
 #[derive(Debug, Default)]
 pub(crate) struct TimeRuns {
     runs: Vec<TimeRun>,
@@ -32,7 +32,7 @@ struct TimeRun {
 }
 
 impl TimeRuns {
-    /// Takes in the next record.
+    /// Adds the next record.
     pub(crate) fn push(&mut self, inode: InodeId, stamp: Hlc) {
         if self.open_records == 0 {
             (self.open_first, self.open_last) = (stamp, stamp);
@@ -47,8 +47,8 @@ impl TimeRuns {
         }
     }
 
-    /// Adds to `out` every file with a record stamped in `(after, upto]`, and perhaps some with none: those that share a
-    /// run with one that has. Returns how many entries were looked at.
+    /// Adds to `out` every file with a record stamped in `(after, upto]`, and perhaps some with none: those that share
+    /// a run with one that has. Returns how many entries were looked at.
     pub(crate) fn files(&self, after: Hlc, upto: Hlc, out: &mut Vec<InodeId>) -> u64 {
         if after >= upto {
             return 0;
@@ -79,8 +79,8 @@ impl TimeRuns {
         looked_at
     }
 
-    /// An instant in `(after, upto]` up to which about `records_max` records follow `after`, or more where so many share a
-    /// stretch of time; `upto` if there are no more.
+    /// An instant in `(after, upto]` up to which about `records_max` records follow `after`, or more where so many
+    /// share a stretch of time; `upto` if there are no more.
     pub(crate) fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         let wanted = records_max / RUN as usize + 1;
         let mut spans: Vec<(Hlc, usize)> = self.spans_in(after, upto).map(|(span, (first, _))| (first, span)).collect();
@@ -99,8 +99,8 @@ impl TimeRuns {
         beyond.map_or(upto, |first| first.previous())
     }
 
-    /// As [`TimeRuns::reach`], back from `upto`: an instant not before `after` from which about `records_max` records follow
-    /// up to `upto`; `after` if there are no more.
+    /// As [`TimeRuns::reach`], back from `upto`: an instant not before `after` from which about `records_max` records
+    /// follow up to `upto`; `after` if there are no more.
     pub(crate) fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         let wanted = records_max / RUN as usize + 1;
         let mut spans: Vec<(Hlc, usize)> = self.spans_in(after, upto).map(|(span, (_, last))| (last, span)).collect();
@@ -160,8 +160,8 @@ impl TimeRuns {
         self.files.extend_from_slice(&later.files);
     }
 
-    /// As bytes; what is open is left out. A run says where it begins, and ends where the next begins. Where that is not so, a
-    /// run without files comes between them.
+    /// As bytes; what is open is left out. A run says where it begins, and ends where the next begins. Where that is
+    /// not so, a run without files comes between them.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut told: Vec<(Hlc, u64)> = Vec::with_capacity(self.runs.len() + 1);
         for (number, run) in self.runs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Making a shelf: from footers, or from files that come sorted.
+//! Making an index run: from footers, or from files that come sorted.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::entry::{FooterEntries, FooterRecord};
 use crate::header::LogPosition;
 use crate::record::RecordMeta;
 
-/// Collects the records of some segments for a shelf.
+/// Collects the records of some segments for an index run.
 #[derive(Debug, Default)]
 pub struct RunBuilder {
     records: Vec<RunRecord>,
@@ -23,7 +23,7 @@ pub struct RunBuilder {
 }
 
 impl RunBuilder {
-    /// Takes in the next segment by the entries of its footer, which were checked. False if they are none.
+    /// Adds the next segment by the entries of its footer, which were checked. False if they are none.
     pub(crate) fn add(&mut self, facts: &SegmentFacts, entries: &[u8], discarded: &[Discards]) -> bool {
         let Some(listed) = FooterEntries::new(&facts.header, entries).all(facts.records) else { return false };
         for FooterRecord { meta, span, .. } in listed {
@@ -50,8 +50,8 @@ impl RunBuilder {
         self.records.len()
     }
 
-    /// The shelf and its bytes. `companion` is kept beside them: what the driver wants to find again at a restart that has
-    /// no need of these records. `None` without a segment.
+    /// The index run and its bytes. `companion` is kept beside them: what the driver wants to find again at a restart
+    /// that has no need of these records. `None` without a segment.
     ///
     /// # Cost
     /// Sorts the records: about 200 ns each.
@@ -99,7 +99,7 @@ pub(super) fn tip_of(meta: &RecordMeta) -> ChainTip {
     ChainTip { chain, epoch, n, stamp, session, seq }
 }
 
-/// Writes a shelf from its files in order.
+/// Writes an index run from its files in order.
 pub(super) struct RunWriter<'a> {
     sink: &'a mut RunSink<'a>,
     blocks: Vec<RunBlock>,

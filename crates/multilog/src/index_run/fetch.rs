@@ -1,4 +1,4 @@
-//! What is in memory of the shelved part, and how the rest comes back.
+//! What is in memory of the indexed part, and how the rest comes back.
 
 use frieze_base::{FastMap, InodeId, SegmentId, crc32c};
 use frieze_hlc::Hlc;
@@ -15,12 +15,12 @@ use crate::index::{FileIndex, RecordPlace, WriterKey};
 use crate::log::MultiLog;
 use crate::segment::SegmentState;
 
-/// A file on its way from the shelves to memory: [`MultiLog::fetch`], then [`IndexFetch::take`] for each read that it asks for,
-/// [`MultiLog::number`], [`IndexFetch::build`], [`MultiLog::put_back`].
+/// A file on its way from the index runs to memory: [`MultiLog::fetch`], then [`IndexFetch::take`] for each read that
+/// it asks for, [`MultiLog::number`], [`IndexFetch::build`], [`MultiLog::put_back`].
 #[derive(Debug)]
 pub struct IndexFetch {
     inode: InodeId,
-    /// Segments that were shelved when it began: once there are more, it is begun anew.
+    /// Segments that were indexed when it began: once there are more, it is started again.
     indexed: usize,
     /// How often something had been discarded then: the same.
     discards: u32,
@@ -32,7 +32,7 @@ pub struct IndexFetch {
     file: FileIndex,
 }
 
-/// The block of a shelf that may hold the file.
+/// The block of an index run that may hold the file.
 #[derive(Debug)]
 struct BlockRead {
     index_run: RunKey,
@@ -40,7 +40,7 @@ struct BlockRead {
 }
 
 impl IndexFetch {
-    /// The next bytes it needs: of which shelf, from where, how many. `None` if it has all.
+    /// The next bytes it needs: of which index run, from where, how many. `None` if it has all.
     pub fn next_read(&self) -> Option<(RunKey, u64, usize)> {
         let BlockRead { index_run, block, .. } = self.reads.get(self.taken)?;
         Some((*index_run, block.offset, block.len as usize))
@@ -97,7 +97,7 @@ impl IndexFetch {
 }
 
 impl MultiLog {
-    /// True if records of the file are on shelves only: it has to be fetched before it is asked for.
+    /// True if records of the file are in index runs only: it has to be fetched before it is asked for.
     pub fn is_evicted(&self, inode: InodeId) -> bool {
         match self.files.get(&inode) {
             Some(file) => file.is_partial(),
@@ -105,7 +105,7 @@ impl MultiLog {
         }
     }
 
-    /// Begins to fetch a file that is away.
+    /// Begins to fetch a file that is evicted.
     pub fn fetch(&self, inode: InodeId) -> IndexFetch {
         let reads = self.index_runs.iter().filter_map(|index_run| {
             let at = index_run.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
@@ -116,8 +116,8 @@ impl MultiLog {
         IndexFetch { inode, indexed, discards, reads, taken: 0, records, numbers, file }
     }
 
-    /// Numbers the segments and writers of what was fetched, but for what was discarded since it was shelved. False if it names a
-    /// segment that is not in the log.
+    /// Numbers the segments and writers of what was fetched, but for what was discarded since it was indexed. False if
+    /// it names a segment that is not in the log.
     pub fn number(&mut self, fetch: &mut IndexFetch) -> bool {
         let begins = |placed: &RunRecord| LogPosition {
             segment: placed.segment,
@@ -143,7 +143,8 @@ impl MultiLog {
         true
     }
 
-    /// Makes a fetched file known. False if it has to be begun anew, since more was shelved, or discarded, meanwhile.
+    /// Makes a fetched file known. False if it has to be started again, since more was indexed, or discarded,
+    /// meanwhile.
     pub fn put_back(&mut self, fetch: IndexFetch) -> bool {
         if !self.is_evicted(fetch.inode) {
             return true;
@@ -171,8 +172,8 @@ impl MultiLog {
         true
     }
 
-    /// Files whose memory can be given back until at most `bytes_max` are held, those first that were fetched once and not
-    /// asked for again since, then those not asked for the longest. None if no more is held.
+    /// Files whose memory can be given back until at most `bytes_max` are held, those first that were fetched once and
+    /// not asked for again since, then those not asked for the longest. None if no more is held.
     ///
     /// # Cost
     /// A pass over the files in memory.
@@ -198,7 +199,8 @@ impl MultiLog {
         chosen
     }
 
-    /// Forgets these files but for their young records; they are away from then on. Those with buried records stay.
+    /// Drops these files from memory but for their unsealed records; they are away from then on. Those with dead
+    /// records stay.
     pub fn evict(&mut self, inodes: &[InodeId]) {
         for &inode in inodes {
             let indexed = self.indexed as u32;
@@ -230,27 +232,28 @@ impl MultiLog {
         Some(file)
     }
 
-    /// Sealed segments that are not shelved yet, oldest first. Their footers may still be on their way to the disk.
+    /// Sealed segments that are not indexed yet, oldest first. Their footers may still be on their way to the disk.
     pub fn segments_to_index(&self) -> Vec<SegmentId> {
         let sealed = self.segments[self.indexed..].iter().take_while(|segment| segment.state == SegmentState::Closed);
         sealed.map(|segment| segment.header.id).collect()
     }
 
-    /// The segments of a shelf, oldest first.
+    /// The segments of an index run, oldest first.
     pub fn segments_of(&self, key: RunKey) -> Vec<SegmentId> {
         let ids = self.segments.iter().map(|segment| segment.header.id);
         ids.filter(|id| (key.first..=key.last).contains(id)).collect()
     }
 
-    /// Adds a segment to a shelf in the making, by its footer as read back from stable storage. False if the footer is not
-    /// whole: then nothing was added.
+    /// Adds a segment to an index run in the making, by its footer as read back from stable storage. False if the
+    /// footer is not whole: then nothing was added.
     pub fn add_to_index_run(&self, id: SegmentId, footer: &[u8], index_run: &mut RunBuilder) -> bool {
         let Some(entries) = self.footer_entries(id, footer) else { return false };
         let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
         index_run.add(&SegmentFacts::of(&self.segments[at]), entries, &self.discarded)
     }
 
-    /// From now on these segments are shelved: they follow what was shelved before, and the shelf is on stable storage.
+    /// From now on these segments are indexed: they follow what was indexed before, and the index run is on stable
+    /// storage.
     ///
     /// # Panics
     /// If they do not.
@@ -264,7 +267,7 @@ impl MultiLog {
         self.index_runs.push(index_run);
     }
 
-    /// Shelves that are better made one, as they follow each other; `None` if there is nothing to gain.
+    /// Index runs that are better made one, as they follow each other; `None` if there is nothing to gain.
     pub fn to_merge(&self) -> Option<Vec<RunKey>> {
         let sizes: Vec<u64> = self.index_runs.iter().map(IndexRun::records).collect();
         let mut from = sizes.len().checked_sub(MERGE_MIN)?;
@@ -278,7 +281,7 @@ impl MultiLog {
         Some(self.index_runs[from..].iter().map(IndexRun::key).collect())
     }
 
-    /// Puts shelves that say the same of the same segments in the place of others, all of which follow each other.
+    /// Puts index runs that say the same of the same segments in the place of others, all of which follow each other.
     ///
     /// # Panics
     /// If they are not there, or of other segments.
@@ -295,12 +298,12 @@ impl MultiLog {
         self.index_runs.splice(at..at + old.len(), new);
     }
 
-    /// The shelves in use, oldest first.
+    /// The index runs in use, oldest first.
     pub fn index_runs(&self) -> impl Iterator<Item = &IndexRun> {
         self.index_runs.iter()
     }
 
-    /// Takes in what a shelf says, as recovery does: its segments are in the log already.
+    /// Takes in what an index run says, as recovery does: its segments are in the log already.
     pub(crate) fn take_contents(&mut self, contents: &RunContents) {
         for (session, newest) in &contents.sessions {
             let known = self.newest_of.entry(*session).or_default();
@@ -316,5 +319,6 @@ impl MultiLog {
     }
 }
 
-/// So many shelves of like size become one: fewer write more often what was written before, more have to be searched.
+/// So many index runs of like size become one: fewer write more often what was written before, more have to be
+/// searched.
 const MERGE_MIN: usize = 4;

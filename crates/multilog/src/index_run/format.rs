@@ -1,4 +1,4 @@
-//! A shelf as it is stored and as it is kept in memory.
+//! An index run as it is stored and as it is kept in memory.
 //!
 //! # The bytes
 //! A head of 128 bytes, blocks, contents. All numbers little-endian, `v` a variable-length integer.
@@ -18,12 +18,12 @@
 //! | 60 | 64 | reserved, 0 |
 //! | 124 | 4 | CRC32C of bytes 0..124 |
 //!
-//! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and entries
-//! ([`piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number of its records (8),
-//! bytes of their entries in the footer (8), before them their count (v); of each block first inode (v, as difference), length (v), CRC32C (4), before them their count
-//! (v) and the largest inode (v); sessions (count v) with the stamp of their newest record (v, v, by session); chains (count
-//! v) with their last record (chain, epoch, n, stamp, session, seq, each v); the index of time (length v); and what the driver
-//! gave to be kept (the rest).
+//! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and
+//! entries ([`super::piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number
+//! of its records (8), bytes of their entries in the footer (8), before them their count (v); of each block first inode
+//! (v, as difference), length (v), CRC32C (4), before them their count (v) and the largest inode (v); sessions (count
+//! v) with the stamp of their newest record (v, v, by session); chains (count v) with their last record (chain, epoch,
+//! n, stamp, session, seq, each v); the index of time (length v); and what the driver gave to be kept (the rest).
 
 use std::mem::size_of;
 
@@ -40,7 +40,7 @@ use crate::record::{long, word};
 use crate::segment::LogSegment;
 use crate::trailer::TRAILER_BYTES;
 
-/// The last record of a chain among those shelved.
+/// The last record of a chain among those indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainTip {
     /// The chain.
@@ -51,13 +51,13 @@ pub struct ChainTip {
     pub n: u64,
     /// Stamp.
     pub stamp: Hlc,
-    /// Who wrote it.
+    /// The session that wrote it.
     pub session: SessionId,
     /// The session's number of that request.
     pub seq: Seq,
 }
 
-/// A shelf as it is kept in memory: its directory.
+/// An index run as it is kept in memory: its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexRun {
     pub(super) key: RunKey,
@@ -104,7 +104,7 @@ impl IndexRun {
     }
 }
 
-/// What a shelf says of a segment.
+/// What an index run says of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentFacts {
     pub(crate) header: SegmentHeader,
@@ -121,7 +121,7 @@ impl SegmentFacts {
     }
 }
 
-/// What a shelf says beside its files.
+/// What an index run says beside its files.
 #[derive(Debug, Default)]
 pub(crate) struct RunContents {
     pub(crate) facts: Vec<SegmentFacts>,
@@ -144,10 +144,11 @@ pub(crate) struct RunHead {
 }
 
 impl RunHead {
-    /// Reads the head of a shelf.
+    /// Reads the head of an index run.
     ///
     /// # Errors
-    /// `DamagedIndexRun` if these bytes are no head of `index_run`; `IndexRunVersion` if they are one of another format version.
+    /// `DamagedIndexRun` if these bytes are no head of `index_run`; `IndexRunVersion` if they are one of another format
+    /// version.
     pub(crate) fn decode(index_run: RunKey, bytes: &[u8]) -> Result<RunHead, Error> {
         if bytes.len() != HEAD_BYTES || bytes[..4] != MAGIC || crc32c(&bytes[..124]) != word(bytes, 124) {
             return Err(Error::DamagedIndexRun { run: index_run });
@@ -186,7 +187,7 @@ impl RunHead {
     }
 }
 
-/// Reads what a shelf says beside its files; `None` if the bytes are damaged.
+/// Reads what an index run says beside its files; `None` if the bytes are damaged.
 pub(crate) fn open(head: &RunHead, bytes: &[u8]) -> Option<(IndexRun, RunContents)> {
     if bytes.len() as u64 != head.contents_bytes || crc32c(bytes) != head.contents_crc {
         return None;
@@ -244,7 +245,8 @@ pub(crate) fn open(head: &RunHead, bytes: &[u8]) -> Option<(IndexRun, RunContent
 }
 
 impl RunContents {
-    /// Leaves out the last records of chains that were discarded since the shelf was made. One made later does not name them.
+    /// Leaves out the last records of chains that were discarded since the index run was made. One made later does not
+    /// name them.
     pub(crate) fn leave_out(&mut self, discarded: &[Discards]) {
         let Some(end) = self.facts.last().map(|last| LogPosition { segment: last.header.id, offset: last.end }) else {
             return;

@@ -1,10 +1,10 @@
-//! How a driver reads and writes shelves.
+//! How a driver reads and writes index runs.
 
 use frieze_base::Fault;
 
 use super::key::RunKey;
 
-/// Shelves as the driver can read them.
+/// Index runs as the driver can read them.
 pub trait RunSource {
     /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
     ///
@@ -13,5 +13,5 @@ pub trait RunSource {
     fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
 }
 
-/// Takes the bytes of a shelf as they are made, each with its offset; not in order.
+/// Takes the bytes of an index run as they are made, each with its offset; not in order.
 pub type RunSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;

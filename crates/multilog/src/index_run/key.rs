@@ -1,8 +1,8 @@
-//! The name of a shelf.
+//! The name of an index run.
 
 use frieze_base::SegmentId;
 
-/// Which segments a shelf is about: its name.
+/// Which segments an index run is about: its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunKey {
     /// The first.

@@ -1,4 +1,4 @@
-//! Several shelves made one, and reading shelves file by file.
+//! Several index runs made one, and reading index runs file by file.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::piece;
 use crate::discarded::Discards;
 use crate::error::Error;
 
-/// Shelves that follow each other, about to become one.
+/// Index runs that follow each other, about to become one.
 #[derive(Debug)]
 pub struct RunMerge {
     inputs: Vec<MergeInput>,
@@ -33,7 +33,7 @@ struct MergeInput {
     next: Option<(InodeId, std::ops::Range<usize>)>,
 }
 
-/// Reads head and contents of a shelf.
+/// Reads head and contents of an index run.
 ///
 /// # Errors
 /// The source's; `DamagedIndexRun`; `IndexRunVersion`.
@@ -44,7 +44,7 @@ pub(crate) fn read_contents(source: &mut dyn RunSource, key: RunKey) -> Result<(
     open(&head, &contents).ok_or(Error::DamagedIndexRun { run: key })
 }
 
-/// Reads all of a shelf as a merge or a fetch would.
+/// Reads all of an index run as a merge or a fetch would.
 ///
 /// # Errors
 /// The source's; `DamagedIndexRun` if a part of it is not what was written.
@@ -86,10 +86,10 @@ fn read_exactly(source: &mut dyn RunSource, key: RunKey, offset: u64, len: u64) 
 }
 
 impl RunMerge {
-    /// Reads what the shelves say beside their files. `discarded`: what was since they were made.
+    /// Reads what the index runs say beside their files. `discarded`: what was since they were made.
     ///
     /// # Errors
-    /// The source's; `DamagedIndexRun` with the one that has to be made anew.
+    /// The source's; `DamagedIndexRun` with the one that has to be rebuilt.
     ///
     /// # Panics
     /// Without a key.
@@ -123,15 +123,15 @@ impl RunMerge {
         Ok(RunMerge { inputs, contents, bytes_max })
     }
 
-    /// The most bytes that the shelf will have.
+    /// The most bytes that the index run will have.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Writes the shelf that says what the others say.
+    /// Writes the index run that says what the others say.
     ///
     /// # Errors
-    /// The source's and the sink's; `DamagedIndexRun` with the one that has to be made anew.
+    /// The source's and the sink's; `DamagedIndexRun` with the one that has to be rebuilt.
     ///
     /// # Cost
     /// Reads all and writes as much; memory for a block of each, or the largest file.

@@ -1,9 +1,9 @@
 //! Records of one file in few bytes: each as what differs from the one before.
 //!
-//! An entry: flags (below); then as differences to the last entry n, seq, stamp, the offset (to where the last one ended)
-//! and the place of its block checksums in the segment, and one byte: how many from the start of the record to there;
-//! then, if their flags say so, session, uid and epoch; version; user time; part and parts; chunk index and chain; segment;
-//! length. A piece begins from an entry of zeros.
+//! An entry: flags (below); then as differences to the last entry n, seq, stamp, the offset (to where the last one
+//! ended) and the place of its block checksums in the segment, and one byte: how many from the start of the record to
+//! there; then, if their flags say so, session, uid and epoch; version; user time; part and parts; chunk index and
+//! chain; segment; length. A piece begins from an entry of zeros.
 
 use frieze_base::varint::{put, put_difference, take, take_bytes, take_difference};
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, SegmentId, Seq, SessionId};

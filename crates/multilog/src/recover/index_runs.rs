@@ -1,4 +1,4 @@
-//! Recovery by shelves: the segments that they index are not read.
+//! Recovery by index runs: the segments that they index are not read.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use crate::header::{LogPosition, SegmentLink};
 use crate::index_run::{ChainTip, SegmentFacts};
 
 impl LogRecovery<'_> {
-    /// Takes in as many of the oldest segments of `order`, which names the newest first, as shelves index: returns how many.
+    /// Takes in as many of the oldest segments of `order`, which names the newest first, as index runs index: returns
+    /// how many.
     pub(super) fn take_index_runs(&mut self, order: &[SegmentId]) -> Result<usize, Error> {
         let mut keys = self.reader.index_runs()?;
         // The widest first: what was merged into it may still be there.
@@ -66,7 +67,8 @@ impl LogRecovery<'_> {
         Ok(self.log.indexed)
     }
 
-    /// True if a shelf is about the first of `segments` as they are found, and the last of them is known to be whole.
+    /// True if an index run is about the first of `segments` as they are found, and the last of them is known to be
+    /// whole.
     fn fits(&self, facts: &[SegmentFacts], segments: &[SegmentId]) -> bool {
         facts.len() <= segments.len()
             && facts.iter().zip(segments).enumerate().all(|(at, (facts, id))| {
@@ -77,7 +79,7 @@ impl LogRecovery<'_> {
                     trailer.closed
                         && (trailer.end, trailer.records, trailer.stamp) == (facts.end, facts.records, facts.stamp)
                 });
-                // What a later segment follows, or the last footer says, is what the shelf was made of.
+                // What a later segment follows, or the last footer says, is what the index run was made of.
                 candidate.header == facts.header && follower.map_or(sealed, |follower| follower == link)
             })
     }

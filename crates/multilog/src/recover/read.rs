@@ -67,7 +67,7 @@ impl<'a> SegmentReader<'a> {
         self.source.index_runs().map_err(Error::Source)
     }
 
-    /// What a shelf says beside its files.
+    /// What an index run says beside its files.
     pub(super) fn index_run(&mut self, key: RunKey) -> Result<(IndexRun, RunContents), Error> {
         read_contents(&mut RecoveryRuns(self.source), key)
     }
@@ -159,7 +159,7 @@ impl<'a> SegmentReader<'a> {
     }
 }
 
-/// The shelves beside the segments.
+/// The index runs beside the segments.
 struct RecoveryRuns<'a>(&'a mut dyn LogSource);
 
 impl RunSource for RecoveryRuns<'_> {

@@ -22,12 +22,12 @@ pub trait LogSource {
         Vec::new()
     }
 
-    /// Every shelf file, in any order. None without more ado: segments are enough.
+    /// Every index run file, in any order. None without more ado: segments are enough.
     fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
         Ok(Vec::new())
     }
 
-    /// Reads a shelf file as [`LogSource::read`] reads a segment.
+    /// Reads an index run file as [`LogSource::read`] reads a segment.
     fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let _ = (offset, into);
         Err(Fault::new(Reason::NotFound, format!("there is no index_run {key}")))

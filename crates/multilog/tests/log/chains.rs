@@ -143,7 +143,7 @@ fn a_part_of_a_group_that_came_by_itself_comes_back_by_itself() {
     assert_eq!(found.iter().map(|meta| (meta.part, meta.parts)).collect::<Vec<_>>(), [(1, 0), (1, 0)]);
 }
 
-/// A chain that others have by now, and its return from nothing: whatever of it was on shelves, in memory or merged.
+/// A chain that others have by now, and its return from nothing: whatever of it was in index runs, in memory or merged.
 #[test]
 fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
     for (before, after) in [(0, 0), (4, 0), (0, 4), (4, 4)] {
@@ -195,7 +195,7 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
         };
         check(&mut device, &[]);
         check(&mut device.restarted().0, &[]);
-        // Some of it is supplied again, and shelved and merged with what it was on.
+        // Some of it is supplied again, and indexed and merged with what it was on.
         let back = &gone[..30];
         back.iter().for_each(|meta| put(&mut device, meta));
         check(&mut device, back);

@@ -1,4 +1,4 @@
-//! What is buried leaves memory, and nobody who asks for an instant that is kept can tell.
+//! Dead records leave memory, and every answer for an instant that is kept stays as it was.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,8 @@ struct KeptInstants {
     mask: Hlc,
 }
 
-/// Buries as the server does: what any instant that is kept shows stays. The last is now, the one before it the horizon.
+/// Marks dead what the server would: what any instant that is kept shows stays. The last is now, the one before it the
+/// horizon.
 fn mark_dead(device: &mut LogDevice, kept: &[KeptInstants]) -> usize {
     let mut live: BTreeSet<(SegmentId, u64)> = BTreeSet::new();
     for KeptInstants { at, mask } in kept {
@@ -74,7 +75,7 @@ fn compact_index(device: &mut LogDevice, kept: &[KeptInstants]) {
     }
 }
 
-/// What is asked of two devices, one of them without what is buried.
+/// What is asked of two devices, one of them without what is dead.
 fn check_same(
     whole: &LogDevice,
     compact: &LogDevice,
@@ -100,7 +101,7 @@ fn check_same(
     }
 }
 
-/// What was written in an interval is told, or that somebody wrote then is.
+/// The records of an interval are listed, or a dropped span says that there were some.
 fn check_told(whole: &LogDevice, compact: &LogDevice, after: Hlc, upto: Hlc) {
     let told = compact.log.versions(FILE, after, upto, usize::MAX);
     let lost = compact.log.dropped_records(FILE, after, upto);
@@ -206,7 +207,7 @@ fn a_file_of_which_all_is_buried_may_leave_and_come_back() {
     assert_eq!(dead_records.len(), 100);
     let live = device.log.live_in(CHUNK, 1 << 20, Hlc::MAX, Hlc::ZERO);
     device.log.mark_dead(FILE, Hlc::MAX, &dead_records, true);
-    // Who has it open is told what it held.
+    // An open handle still gets its length.
     assert_eq!(device.log.live_in(CHUNK, 1 << 20, Hlc::MAX, Hlc::ZERO), live);
     device.log.evict(&device.log.to_evict(0));
     assert!(device.log.is_evicted(FILE), "nobody asks for it");

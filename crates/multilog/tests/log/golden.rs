@@ -1,4 +1,5 @@
-//! The bytes on disk, as the tables in `entry`, `record` and `segment` draw them. A change here is a new format version.
+//! The bytes on disk, as the tables in `entry`, `record` and `segment` draw them. A change here is a new format
+//! version.
 
 use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
@@ -38,8 +39,8 @@ fn records() -> Vec<(RecordMeta, Vec<u8>)> {
     vec![(write, vec![0xab; 600]), (punch, Vec::new())]
 }
 
-/// The trailer of a segment after which another follows, or that was closed before: byte 96 says that nothing comes after
-/// the records that it names.
+/// The trailer of a segment after which another follows, or that was closed before: byte 96 says that nothing comes
+/// after the records that it names.
 const CLOSED: &str = "
     46525a53010000000100000000000000
     eac61ecfb8a55a2a0010000000000000

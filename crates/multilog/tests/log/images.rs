@@ -1,5 +1,5 @@
-//! Images change no answer: not by being made, given up, lost, or of records that are not there any more; and where all of
-//! them are made, no page consists of too many pieces at any instant.
+//! Images change no answer: not by being made, given up, lost, or of records that are not there any more; and where all
+//! of them are made, no page consists of too many pieces at any instant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -300,7 +300,7 @@ fn images_of_what_is_buried_are_named_and_made_without_it() {
     let named = device.log.images_of_dead(&stored.images, InodeId(1));
     assert!(named.len() > 5 && named.iter().all(|key| key.stamp < Hlc(1500)), "{named:?}");
     assert_eq!(device.log.images_of_dead(&stored.images, InodeId(2)), []);
-    // Those that are named hold bytes of what is buried, and no other does.
+    // Those that are named hold bytes of what is dead, and no other does.
     let holds = |log: &MultiLog, key: &ImageKey| {
         let mut pieces = Vec::new();
         let page = ByteRange::new(u64::from(key.page) * PAGE, u64::from(key.page + 1) * PAGE);

@@ -1,8 +1,8 @@
-//! Shelves change no answer: not by being made, merged, fetched from, given up, damaged or lost.
+//! Index runs change no answer: not by being made, merged, fetched from, given up, damaged or lost.
 
 use frieze_base::{ChunkId, InodeId, Rng, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{Error, MultiLog, RecordMeta, RecoveredItem, RunKey, RunMerge};
+use frieze_multilog::{Error, LogSettings, MultiLog, RecordMeta, RecoveredItem, RunKey, RunMerge};
 use proptest::prelude::*;
 
 use crate::model::{LogModel, any_op, compare, run};
@@ -42,7 +42,7 @@ fn evict(device: &mut LogDevice, rng: &mut Rng) {
     device.log.evict(&some);
 }
 
-/// The same answers from a log that never had a shelf.
+/// The same answers from a log that never had an index run.
 fn same(device: &mut LogDevice, plain: &LogDevice, newest: Hlc) {
     fetch_all(device);
     let (log, plain) = (&device.log, &plain.log);
@@ -120,7 +120,7 @@ proptest! {
                 evict(&mut device, &mut rng);
             }
             if rng.chance(5) {
-                // A bit rots in a shelf while it is in use: fetching or merging finds it.
+                // A bit rots in an index run while it is in use: fetching or merging finds it.
                 if let Some(bytes) = device.files.index_runs.values_mut().nth(rng.below(3) as usize) {
                     let at = rng.below(bytes.len() as u64) as usize;
                     bytes[at] ^= 1 << rng.below(8);
@@ -158,7 +158,8 @@ proptest! {
                     2 => bytes[at..].fill(0),
                     3 => drop(files.index_runs.remove(&key)),
                     4 => {
-                        let mut other = LogDevice::new(frieze_multilog::LogSettings { seed: 7, ..settings(SEGMENT_BYTES) });
+                        let seven = LogSettings { seed: 7, ..settings(SEGMENT_BYTES) };
+                        let mut other = LogDevice::new(seven);
                         run(&ops, &mut other, &mut LogModel::default(), &mut rng);
                         other.seal(other.log.end());
                         other.make_index_run(3, b"of another");
@@ -284,7 +285,7 @@ fn a_file_asked_for_again_survives_a_scan_of_others() {
 }
 
 #[test]
-fn shelves_of_like_size_become_one() {
+fn index_runs_of_like_size_become_one() {
     let mut device = device_with(8000);
     let mut most = 0;
     while device.make_index_run(1, b"") > 0 {
@@ -327,7 +328,7 @@ fn device_to_be_shelved(records: u64) -> LogDevice {
 }
 
 #[test]
-fn shelved_bytes_are_those_of_format_version_1() {
+fn the_bytes_of_an_index_run_are_those_of_format_version_1() {
     let device = device_to_be_shelved(24);
     let (_, bytes) = device.make_shelf(&device.log.segments_to_index(), b"kept beside").expect("sealed segments");
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

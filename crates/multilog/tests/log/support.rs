@@ -128,7 +128,7 @@ impl LogDevice {
         seals.len()
     }
 
-    /// The bytes of a shelf of these segments; `None` if one has no footer that is whole.
+    /// The bytes of an index run of these segments; `None` if one has no footer that is whole.
     pub(crate) fn make_shelf(&self, segments: &[SegmentId], companion: &[u8]) -> Option<(IndexRun, Vec<u8>)> {
         let mut builder = RunBuilder::default();
         for &id in segments {
@@ -141,7 +141,7 @@ impl LogDevice {
         builder.finish(companion)
     }
 
-    /// Shelves up to `max` sealed segments. Returns how many.
+    /// Index runs up to `max` sealed segments. Returns how many.
     pub(crate) fn make_index_run(&mut self, max: usize, companion: &[u8]) -> usize {
         let mut segments = self.log.segments_to_index();
         segments.truncate(max);
@@ -152,7 +152,7 @@ impl LogDevice {
         segments.len()
     }
 
-    /// Makes these shelves one; the old ones are kept for `keep`.
+    /// Makes these index runs one; the old ones are kept for `keep`.
     pub(crate) fn merge(&mut self, keys: &[RunKey], keep: bool) -> Result<(), Error> {
         let merge = RunMerge::begin(&mut self.files, keys, self.log.discarded())?;
         let mut bytes = vec![0; merge.bytes_max() as usize];
@@ -169,7 +169,7 @@ impl LogDevice {
         Ok(())
     }
 
-    /// Brings a file into memory. Damaged shelves are made anew.
+    /// Brings a file into memory. Damaged index runs are rebuilt.
     pub(crate) fn fetch(&mut self, inode: InodeId) {
         while self.log.is_evicted(inode) {
             let mut fetch = self.log.fetch(inode);
@@ -192,7 +192,7 @@ impl LogDevice {
         }
     }
 
-    /// Makes a shelf anew from the footers of its segments: two, where it has several.
+    /// Makes an index run anew from the footers of its segments: two, where it has several.
     pub(crate) fn mend(&mut self, key: RunKey) {
         let segments = self.log.segments_of(key);
         let (first, second) = segments.split_at(segments.len().div_ceil(2));

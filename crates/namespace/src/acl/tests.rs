@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::inode::{FileLayout, allows};
 
-/// Who an entry of a list is for.
+/// The subject of an entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whom {
     Owner,

@@ -181,7 +181,7 @@ impl RaftGroup {
         self.ticks_but(count, |_| false);
     }
 
-    /// Waits for a leader whom all follow.
+    /// Waits for a leader that all follow.
     pub(super) fn elect(&mut self) -> u32 {
         self.ticks(100);
         self.leader().expect("a hundred ticks are enough")

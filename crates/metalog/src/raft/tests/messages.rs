@@ -1,4 +1,4 @@
-//! Messages that no member sends: refused, and nobody trips over them.
+//! Messages that no member sends: refused, and no member fails on them.
 
 use frieze_base::{LogIndex, NodeId, Rng};
 use frieze_hlc::Hlc;

@@ -181,7 +181,7 @@ fn a_leader_that_only_seemed_to_go_stays() {
     }
     group.ticks(100);
     assert_eq!(group.leader(), Some(leader));
-    // Somebody else who goes is nobody's business.
+    // The departure of another member changes nothing.
     let (one, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
     group.give(one, MemberInput::Gone { peer: NodeId(other) });
     group.ticks_but(4, |_| false);
@@ -373,7 +373,8 @@ fn learners_do_not_count_for_a_majority() {
     let (mut group, leader) = seven();
     group.propose(leader, "a");
     group.deliver();
-    // Three of five voters are away; the two that are left and both learners hold what is proposed, and that is not enough.
+    // Three of five voters are away; the two that are left and both learners hold what is proposed, and that is not
+    // enough.
     let away: Vec<u32> = (1..=5).filter(|id| *id != leader).take(3).collect();
     let is_lost = |message: &PeerMessage| away.contains(&message.to.0) || away.contains(&message.from.0);
     group.propose(leader, "b");
@@ -465,7 +466,7 @@ fn a_leader_that_is_to_go_hands_over_first() {
     assert_ne!(next, leader);
     group.change(MemberChange::Remove(NodeId(leader)));
     assert_eq!(group.ones[&next].member.members().voters.len(), 2);
-    // Who is gone cannot disturb the others, and says so.
+    // A removed member cannot disturb the others, and says so.
     let term = group.ones[&next].member.term();
     group.ticks(100);
     assert_eq!(group.ones[&next].member.term(), term);
