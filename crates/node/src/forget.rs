@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{
-    Cut, FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Inode, NoReadSet, Owners, Pins, names_at,
-    pack_owners, visit_names,
+    ExpiredInodes, Expiries, Expiry, FORGET_INODES_MAX, Inode, NoReadSet, Owners, Pins, TreeAt, names_at, pack_owners,
+    visit_names,
 };
 use frieze_wire::forget::{
     ANYBODY, Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, SnapshotLoss, encode_ids,
@@ -117,7 +117,7 @@ struct FateAt {
 
 impl Fate {
     /// Takes in an inode that was made at `born`, and the bytes of it that snapshots hold.
-    fn add(&mut self, horizons: &Horizons, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
+    fn add(&mut self, horizons: &Expiries, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
         // What forgot nothing is readable without them.
         let Some(forgotten) = horizons.of(id) else { return };
         let upto = if horizons.is_gone(id) { Hlc::MAX } else { Hlc(forgotten.before) };
@@ -196,7 +196,7 @@ impl Engine {
             wanted.iter().filter(|id| below.inodes[id] == nameless).copied().collect()
         };
         let (named, nameless) = (pick(false), pick(true));
-        let of = ForgottenInodes { named: &named, nameless: &nameless, owners: &below.owners };
+        let of = ExpiredInodes { named: &named, nameless: &nameless, owners: &below.owners };
         let through = ask.with_snapshots;
         let sessions = {
             let horizons = self.as_if(found.id, (before, now), through, of);
@@ -247,7 +247,7 @@ impl Engine {
                 biggest.truncate(BIGGEST_MAX);
             }
             if !ask.dry_run {
-                self.bury(&mut state, id, &dead)?;
+                self.mark_dead(&mut state, id, &dead)?;
             }
         }
         if !ask.dry_run {
@@ -275,7 +275,7 @@ impl Engine {
         header: &FrameHeader,
         (root, path, before): (InodeId, &[u8], Hlc),
         (with_snapshots, mut sessions): (bool, Vec<ForgottenSession>),
-        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
+        ExpiredInodes { named, nameless, owners }: ExpiredInodes<'_>,
     ) -> Result<u64, Fault> {
         let mut first = 0;
         let all: Vec<(InodeId, bool)> = {
@@ -320,14 +320,14 @@ impl Engine {
         root: InodeId,
         (before, now): (Hlc, Hlc),
         through: bool,
-        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
-    ) -> Horizons {
+        ExpiredInodes { named, nameless, owners }: ExpiredInodes<'_>,
+    ) -> Expiries {
         let namespace = self.meta.namespace();
         let pins = if through { Pins::default() } else { Pins::of(namespace.snapshots(), before) };
         let owners = pins.counting(owners.clone());
-        let forgetting = Forgetting { before, pins, through, root, path: Vec::new(), uid: 0 };
+        let forgetting = Expiry { before, pins, through, root, path: Vec::new(), uid: 0 };
         let mut horizons = namespace.horizons().clone();
-        horizons.add(now.next(), forgetting, ForgottenInodes { named, nameless, owners: &owners });
+        horizons.add(now.next(), forgetting, ExpiredInodes { named, nameless, owners: &owners });
         horizons
     }
 
@@ -362,11 +362,11 @@ impl Engine {
                 continue;
             }
             // As if only this file forgot, and nobody needed anything of it.
-            let mut alone = Horizons::default();
-            let forgetting = Forgetting { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
+            let mut alone = Expiries::default();
+            let forgetting = Expiry { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
             let (ids, owners) = ([id], Owners::new());
             let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
-            alone.add(before, forgetting, ForgottenInodes { named, nameless: gone, owners: &owners });
+            alone.add(before, forgetting, ExpiredInodes { named, nameless: gone, owners: &owners });
             let held_by_snapshots = through && !self.meta.namespace().horizons().pins(id).is_empty();
             if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
                 wanted.push(id);
@@ -484,7 +484,7 @@ impl Engine {
         }
         let root = Caller::root();
         for at in instants {
-            let mut cut = Cut::new(self.meta.versions(), *at, &root);
+            let mut cut = TreeAt::new(self.meta.versions(), *at, &root);
             if let Some(named) = cut.names(id)?.into_iter().next()
                 && let Some(path) = cut.path(named.parent)?
             {
@@ -516,7 +516,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let Err(fault) = self.check_kept(id, Some(at)) else { return Ok(()) };
         for instant in instants {
-            let mut cut = Cut::new(self.meta.versions(), instant, caller);
+            let mut cut = TreeAt::new(self.meta.versions(), instant, caller);
             if id == InodeId::ROOT {
                 return self.meta.namespace().check_kept_called(id, Some(at), b"/");
             }

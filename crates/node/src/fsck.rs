@@ -12,7 +12,7 @@ use std::time::Duration;
 use frieze_base::Fault;
 use frieze_disk::{MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
-use frieze_namespace::{CheckCounts, History, check_history};
+use frieze_namespace::{CheckCounts, VersionHistory, check_history};
 use frieze_wire::scrub::ScrubReply;
 
 use crate::engine::Engine;
@@ -164,7 +164,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
 
 /// Every file that has records has to have been there.
 fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
-    let (files, _) = engine.data.device().log().touched(Hlc::ZERO, Hlc::MAX);
+    let (files, _) = engine.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
     let history = engine.meta.versions();
     for id in files {
         let key = [&b"I"[..], &id.0.to_be_bytes()].concat();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    Cut, EntryVersion, MAY_READ, Named, NoReadSet, Resolved, author, names_at, version_of_name, visit_names,
+    EntryVersion, MAY_READ, NoReadSet, PlaceName, Resolved, TreeAt, author, names_at, version_of_name, visit_names,
 };
 use frieze_wire::message::FileKind;
 use frieze_wire::timeline::{Deleted, DeletedReply, Gone, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply};
@@ -88,8 +88,8 @@ impl Engine {
         let target = Target { follow: false, ..Target::path(ask.path.clone()) };
         let refused = match self.resolve_at(principal, &target, now) {
             Ok(found) => {
-                let mut cut = Cut::new(self.meta.versions(), now, &principal.caller);
-                let named = Named { parent: found.parent, name: found.name };
+                let mut cut = TreeAt::new(self.meta.versions(), now, &principal.caller);
+                let named = PlaceName { parent: found.parent, name: found.name };
                 let was = self.gone(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
                 return Ok(LastSeenReply { at: 0, was, sessions: Vec::new() });
             }
@@ -105,8 +105,8 @@ impl Engine {
             Err(fault) if fault.reason == Reason::AccessDenied => return Err(refused),
             then => then?,
         };
-        let mut cut = Cut::new(self.meta.versions(), found.at, &principal.caller);
-        let named = Named { parent: then.parent, name: then.name };
+        let mut cut = TreeAt::new(self.meta.versions(), found.at, &principal.caller);
+        let named = PlaceName { parent: then.parent, name: then.name };
         let mut was = self.gone(&mut cut, &named, then.id)?.ok_or(refused)?;
         let (directory, depth, inode) = ended_by;
         let stamp = found.at.next();
@@ -164,8 +164,8 @@ impl Engine {
         })?;
         let mut names = Vec::with_capacity(went.len());
         for (name, inode, stamp) in went {
-            let mut cut = Cut::new(self.meta.versions(), stamp.previous(), &principal.caller);
-            let named = Named { parent: found.id, name };
+            let mut cut = TreeAt::new(self.meta.versions(), stamp.previous(), &principal.caller);
+            let named = PlaceName { parent: found.id, name };
             if let Some(mut was) = self.gone(&mut cut, &named, inode)? {
                 self.ended(&mut was, &principal.caller, found.id, inode, stamp)?;
                 names.push(was);
@@ -176,7 +176,7 @@ impl Engine {
     }
 
     /// A name as it was, if it may be told.
-    fn gone(&self, cut: &mut Cut<'_>, named: &Named, id: InodeId) -> Result<Option<Gone>, Fault> {
+    fn gone(&self, cut: &mut TreeAt<'_>, named: &PlaceName, id: InodeId) -> Result<Option<Gone>, Fault> {
         if [id, named.parent].into_iter().any(|id| self.check_kept(id, Some(cut.at())).is_err()) {
             return Ok(None);
         }
@@ -197,10 +197,10 @@ impl Engine {
         let history = self.meta.versions();
         let (session, uid) = author(history, directory, stamp)?;
         (gone.stamp, gone.session, gone.uid) = (stamp.0, session.0, uid);
-        let before: BTreeSet<Named> = names_at(history, inode, stamp.previous())?.into_iter().collect();
+        let before: BTreeSet<PlaceName> = names_at(history, inode, stamp.previous())?.into_iter().collect();
         let after = names_at(history, inode, stamp)?;
         if let Some(named) = after.iter().find(|named| !before.contains(named)) {
-            let mut cut = Cut::new(history, stamp, caller);
+            let mut cut = TreeAt::new(history, stamp, caller);
             if cut.may_list(named.parent)?
                 && let Some(path) = cut.path(named.parent)?
             {
@@ -253,7 +253,7 @@ impl Engine {
     /// True if this is where an inode is counted: the first of its names, or the last one it had.
     fn belongs(&self, directory: InodeId, name: &[u8], inode: InodeId) -> Result<bool, Fault> {
         let history = self.meta.versions();
-        let is_this = |named: &Named| named.parent == directory && named.name == name;
+        let is_this = |named: &PlaceName| named.parent == directory && named.name == name;
         if let Some(first) = names_at(history, inode, Hlc::MAX)?.first() {
             return Ok(is_this(first));
         }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_disk::Disk;
 use frieze_hlc::Hlc;
-use frieze_metalog::{Change, DataEnd, MemberSettings};
+use frieze_metalog::{DataEnd, MemberChange, MemberSettings, MetalogSettings};
 use frieze_namespace::Namespace;
 use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 use frieze_wire::txn::{Outcome, Transaction};
@@ -125,8 +125,7 @@ impl MetaPlane {
             return Ok((MetaPlane::recover_member(host, versions)?, Vec::new()));
         }
         let state = State::load(versions)?;
-        let settings =
-            frieze_metalog::Settings { segment_bytes: host.segment_bytes, ..frieze_metalog::Settings::default() };
+        let settings = MetalogSettings { segment_bytes: host.segment_bytes, ..MetalogSettings::default() };
         let (alone, notes) = Alone::recover(&host, settings, &state, data_end, reach)?;
         let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
         Ok((MetaPlane { state, alone: Some(alone), group: OnceLock::new(), host, unflushed, idle }, notes))
@@ -325,7 +324,7 @@ impl MetaPlane {
     ///
     /// # Errors
     /// `Elsewhere`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it makes no sense.
-    pub(crate) fn change_members(&self, change: Change) -> Result<(), Fault> {
+    pub(crate) fn change_members(&self, change: MemberChange) -> Result<(), Fault> {
         self.group()?.change(&self.state, change)
     }
 

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    Change, ENTRIES, History, INODES, LINKS, VisitChanged, VisitValue, VisitVersion, erases, inode_between,
+    ENTRIES, INODES, KeyVersion, LINKS, VersionHistory, VisitChanged, VisitValue, VisitVersion, erases, inode_between,
     is_rewritten, is_timed, keeps_versions, link_of,
 };
 
@@ -294,7 +294,7 @@ pub(crate) struct Versions {
 
 #[derive(Default)]
 struct Waiting {
-    batches: VecDeque<(LogIndex, Arc<[Change]>)>,
+    batches: VecDeque<(LogIndex, Arc<[KeyVersion]>)>,
     changes: usize,
 }
 
@@ -315,7 +315,7 @@ impl Versions {
     }
 
     /// Takes the changes of the metalog entry `index` into the overlay: they are readable from now.
-    pub(crate) fn add(&self, index: LogIndex, changes: Vec<Change>) {
+    pub(crate) fn add(&self, index: LogIndex, changes: Vec<KeyVersion>) {
         {
             let mut overlay = self.overlay.write().unwrap_or_else(PoisonError::into_inner);
             for change in changes.iter().filter(|change| keeps_versions(&change.key)) {
@@ -343,7 +343,7 @@ impl Versions {
 
     fn settle_held(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         // They stay in the queue until the store has them, so that the index of time misses none meanwhile.
-        let taken: Vec<(LogIndex, Arc<[Change]>)> = {
+        let taken: Vec<(LogIndex, Arc<[KeyVersion]>)> = {
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.batches.iter().take_while(|(index, _)| *index <= durable).cloned().collect()
         };
@@ -354,7 +354,7 @@ impl Versions {
         // What may be written several times, of which the last counts.
         let mut in_place: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
         let changes = || taken.iter().flat_map(|(_, changes)| changes.iter());
-        for Change { key, stamp, value } in changes() {
+        for KeyVersion { key, stamp, value } in changes() {
             let value = value.as_deref();
             if !keeps_versions(key) {
                 in_place.insert(stored_key(key, Hlc::ZERO), value.map(|value| encode_in_place(*stamp, value)));
@@ -568,7 +568,7 @@ fn load_newest(part: &Part, range: &VisitRange<'_>, load: &mut LoadVersion<'_>) 
     hand_over(&escaped, stamp, &newest)
 }
 
-impl History for Versions {
+impl VersionHistory for Versions {
     fn newest(&self, key: &[u8], at: Hlc) -> Result<Option<(Hlc, Option<Vec<u8>>)>, Fault> {
         let (from, to) = (stored_key(key, Hlc::ZERO), stored_key(key, at));
         let young = {
@@ -743,9 +743,10 @@ impl History for Versions {
 
 impl Versions {
     /// Changes that wait in RAM, of the batches that have some later than `after`, in order of stamp.
-    fn waiting_since(&self, after: Hlc) -> Vec<Arc<[Change]>> {
+    fn waiting_since(&self, after: Hlc) -> Vec<Arc<[KeyVersion]>> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let young = |(_, changes): &&(LogIndex, Arc<[Change]>)| changes.iter().rev().any(|change| change.stamp > after);
+        let young =
+            |(_, changes): &&(LogIndex, Arc<[KeyVersion]>)| changes.iter().rev().any(|change| change.stamp > after);
         waiting.batches.iter().filter(young).map(|(_, changes)| changes.clone()).collect()
     }
 }

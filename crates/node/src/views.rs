@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cached, Cut, Inode, NoReadSet, ReadSet, Resolved, WriteGrant};
+use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved, TreeAt, WriteGrant};
 use frieze_wire::message::{
     Access, Answered, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Now, NowReply, Open, OpenReply,
     PATH_XATTR, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, View,
@@ -328,7 +328,7 @@ impl Engine {
         if id == InodeId::ROOT {
             return Ok(b"/".to_vec());
         }
-        let mut cut = Cut::new(self.meta.versions(), at.unwrap_or(Hlc::MAX), caller);
+        let mut cut = TreeAt::new(self.meta.versions(), at.unwrap_or(Hlc::MAX), caller);
         for named in cut.names(id)? {
             if cut.may_list(named.parent)?
                 && let Some(directory) = cut.path(named.parent)?
@@ -457,7 +457,7 @@ impl Engine {
     }
 
     pub(crate) fn snapshots(&self, ask: &Snapshots) -> Result<SnapshotsReply, Fault> {
-        let of = |snapshot: &frieze_namespace::Snapshot| Snapshot {
+        let of = |snapshot: &frieze_namespace::NamedInstant| Snapshot {
             name: snapshot.name.clone(),
             at: snapshot.at.0,
             made: snapshot.made.0,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, History, Namespace};
+use frieze_namespace::{Namespace, TreeAt, VersionHistory};
 use frieze_wire::edit::NEW;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
@@ -57,7 +57,7 @@ impl Engine {
 /// Paths at several instants: the first that knows one counts. What has no name at any of them is called as it will be,
 /// or else as it was last.
 pub(super) struct Paths<'a> {
-    pub(super) cuts: Vec<Cut<'a>>,
+    pub(super) cuts: Vec<TreeAt<'a>>,
     /// Names that inodes are to get.
     pub(super) coming: BTreeMap<InodeId, NameKey>,
 }
@@ -66,8 +66,8 @@ pub(super) struct Paths<'a> {
 static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
 
 impl<'a> Paths<'a> {
-    pub(super) fn new(history: &'a dyn History, instants: &[Hlc]) -> Paths<'a> {
-        Paths { cuts: instants.iter().map(|&at| Cut::new(history, at, &ROOT)).collect(), coming: BTreeMap::new() }
+    pub(super) fn new(history: &'a dyn VersionHistory, instants: &[Hlc]) -> Paths<'a> {
+        Paths { cuts: instants.iter().map(|&at| TreeAt::new(history, at, &ROOT)).collect(), coming: BTreeMap::new() }
     }
 
     pub(super) fn of(&mut self, directory: InodeId, name: &[u8]) -> Result<Vec<u8>, Fault> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cut, Inode, MAY_READ, PATCHES_MAX, State, Subject};
+use frieze_namespace::{ChangeSubject, Inode, MAY_READ, PATCHES_MAX, SubjectState, TreeAt};
 use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
@@ -58,8 +58,8 @@ struct Names {
 
 /// The tree of then and of now below the path.
 struct Ends<'a> {
-    then: Cut<'a>,
-    now: Cut<'a>,
+    then: TreeAt<'a>,
+    now: TreeAt<'a>,
     /// What the path named then and names now.
     root_then: InodeId,
     root_now: Option<InodeId>,
@@ -142,8 +142,13 @@ impl Engine {
         let Some(root_then) = root_then else {
             return self.plan_removal(plan, ask, own, root_now, &mut paths);
         };
-        let mut span =
-            Ends { then: Cut::new(history, at, &root), now: Cut::new(history, now, &root), root_then, root_now, own };
+        let mut span = Ends {
+            then: TreeAt::new(history, at, &root),
+            now: TreeAt::new(history, now, &root),
+            root_then,
+            root_now,
+            own,
+        };
         let interval = Interval { after: at, upto: now };
         let mut cuts = CutPair::new(history, interval, &root);
         let changes = self.changes(Scope::Within(root_then), interval, &mut cuts)?;
@@ -157,12 +162,12 @@ impl Engine {
         for change in &changes.subjects {
             let last = change.revisions.last().and_then(|revision| revision.state.as_ref());
             let before = change.before.as_ref().map(|(_, state)| state);
-            let inode_of = |state: Option<&State>| match state {
-                Some(State::Entry { inode, .. }) => Some(*inode),
+            let inode_of = |state: Option<&SubjectState>| match state {
+                Some(SubjectState::Entry { inode, .. }) => Some(*inode),
                 _ => None,
             };
             match &change.subject {
-                Subject::Entry { parent, name } => {
+                ChangeSubject::Entry { parent, name } => {
                     let (then, named) = (inode_of(before), inode_of(last));
                     if then == named || !span.held_then(*parent)? {
                         continue;
@@ -175,16 +180,16 @@ impl Engine {
                         (None, None) => {}
                     }
                 }
-                Subject::Inode(id) => {
+                ChangeSubject::Inode(id) => {
                     touched.entry(*id).or_default();
                 }
                 // What may be kept is the operator's to say, whatever the data was.
-                Subject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
-                Subject::Xattr { inode, name } => {
+                ChangeSubject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
+                ChangeSubject::Xattr { inode, name } => {
                     let xattrs = touched.entry(*inode).or_default();
                     if before != last {
                         let value = match before {
-                            Some(State::Xattr(value)) => Some(value.clone()),
+                            Some(SubjectState::Xattr(value)) => Some(value.clone()),
                             _ => None,
                         };
                         xattrs.push(Xattr { name: name.clone(), value });
@@ -273,7 +278,7 @@ impl Engine {
         copied: &BTreeSet<InodeId>,
     ) -> Result<(), Fault> {
         let (at, mut given_back) = (plan.at, Vec::new());
-        let mut sight = Cut::new(self.meta.versions(), plan.now, &principal.caller);
+        let mut sight = TreeAt::new(self.meta.versions(), plan.now, &principal.caller);
         let mut touched = Vec::new();
         for name in wanted {
             // Where the path leads now may be what is copied.
@@ -504,7 +509,7 @@ impl Engine {
 }
 
 /// Where something that was moved out is now, as far as who asks may list it; empty if nowhere.
-fn lives_at(sight: &mut Cut<'_>, paths: &mut Paths<'_>, id: InodeId) -> Result<Vec<u8>, Fault> {
+fn lives_at(sight: &mut TreeAt<'_>, paths: &mut Paths<'_>, id: InodeId) -> Result<Vec<u8>, Fault> {
     for named in sight.names(id)? {
         if sight.may_list(named.parent)? {
             return paths.of(named.parent, &named.name);

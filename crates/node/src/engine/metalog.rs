@@ -7,7 +7,7 @@ use std::time::Duration;
 use frieze_base::{ClusterId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::StateFile;
 use frieze_hlc::{Hlc, format_instant};
-use frieze_metalog::Change;
+use frieze_metalog::MemberChange;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::Request;
 use prost::Message;
@@ -91,7 +91,7 @@ impl Engine {
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a member.
     pub fn add_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Add(node))
+        self.meta.change_members(MemberChange::Add(node))
     }
 
     /// Lets a member of the metalog vote that has caught up, as the leader.
@@ -100,7 +100,7 @@ impl Engine {
     /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member, or as many vote
     /// as may.
     pub fn promote_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Promote(node))
+        self.meta.change_members(MemberChange::Promote(node))
     }
 
     /// Takes a node out of the members of the metalog, for ever.
@@ -108,7 +108,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::add_member`]. A leader that is to go itself hands over and answers `Elsewhere`: ask the next one.
     pub fn remove_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Remove(node))
+        self.meta.change_members(MemberChange::Remove(node))
     }
 
     /// Lets another member lead, if this server does. It has not happened yet when this returns.

@@ -13,7 +13,7 @@
 use std::sync::{Arc, OnceLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason};
-use frieze_metalog::{Error, Member, MemberFrom, MemberSettings, Members, SnapshotMeta};
+use frieze_metalog::{Error, MemberFrom, MemberSettings, Members, RaftMember, SnapshotMeta};
 use frieze_wire::peer::metalog::MetalogState;
 use prost::Message;
 
@@ -53,7 +53,7 @@ impl MetaPlane {
         let meta = SnapshotMeta { index, term, stamp, members };
         let settings = self.host.member_settings();
         let begin = self.begin(&settings, index, ids_above);
-        let (member, effects) = Member::found(id, settings, self.host.seed, meta);
+        let (member, effects) = RaftMember::found(id, settings, self.host.seed, meta);
         let group = Group::begin(begin, member, journal, LogIndex(0), effects, &self.state);
         group.flush(&self.state, None)?;
         let said = self.host.keeper.update(|identity| {
@@ -101,7 +101,7 @@ impl MetaPlane {
         let begin = host.begin(&settings, applied, ids_above, &unflushed, &idle);
         let from = MemberFrom { id, seed: host.seed, applied, installed };
         let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
-        let group = match Member::recover(settings.clone(), &from, &mut journal) {
+        let group = match RaftMember::recover(settings.clone(), &from, &mut journal) {
             Ok(recovered) => {
                 journal.mend(&recovered.mend)?;
                 journal.sync_all()?;
@@ -112,7 +112,7 @@ impl MetaPlane {
             Err(Error::NeverBegun) if standing == Standing::Joining => {
                 let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
                 journal.remove_all()?;
-                let (member, effects) = Member::join(id, settings, host.seed);
+                let (member, effects) = RaftMember::join(id, settings, host.seed);
                 Group::begin(begin, member, journal, LogIndex(0), effects, &state)
             }
             Err(error) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! The metalog of a machine with others: drives a [`Member`] of `frieze_metalog`.
+//! The metalog of a machine with others: drives a [`RaftMember`] of `frieze_metalog`.
 //!
 //! Guarantees: a transaction is answered when its entry is committed, on stable storage at a majority and here, and has been
 //! executed here; entries are executed in the order of the log, the same at every member. Who leads no more answers nothing
@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_metalog::{Change, DataEnd, Entry, Error, Member, MemberEffect, MemberInput, Members, Role};
+use frieze_metalog::{
+    DataEnd, Error, LogEntry, MemberChange, MemberEffect, MemberInput, Members, RaftMember, RaftRole,
+};
 use frieze_wire::peer::Told;
 use frieze_wire::peer::metalog::MetalogClose;
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
@@ -93,7 +95,7 @@ struct Seen {
 }
 
 pub(super) struct Core {
-    pub(super) member: Member,
+    pub(super) member: RaftMember,
     pub(super) journal: SegmentFiles,
     /// The last record written, and the last one on stable storage.
     written: LogIndex,
@@ -186,7 +188,7 @@ impl Group {
     /// Goes on with `member`, whose records up to `persisted` are on stable storage. `first` is to be done first.
     pub(super) fn begin(
         begin: Begin,
-        member: Member,
+        member: RaftMember,
         journal: SegmentFiles,
         persisted: LogIndex,
         first: Vec<MemberEffect>,
@@ -450,7 +452,7 @@ impl Group {
     }
 
     /// Executes committed entries.
-    fn commit(&self, core: &mut Core, state: &State, through: LogIndex, entries: Vec<Entry>) -> Result<(), Fault> {
+    fn commit(&self, core: &mut Core, state: &State, through: LogIndex, entries: Vec<LogEntry>) -> Result<(), Fault> {
         let mut answers = Vec::new();
         let mut last = LogIndex(0);
         for entry in entries {
@@ -490,7 +492,7 @@ impl Group {
         Ok(())
     }
 
-    fn on_role(&self, core: &mut Core, state: &State, role: Role, leader: Option<NodeId>) {
+    fn on_role(&self, core: &mut Core, state: &State, role: RaftRole, leader: Option<NodeId>) {
         let before = self.leader();
         match leader {
             _ if leader == before => {}
@@ -498,7 +500,7 @@ impl Group {
             None => info!("nobody is known to lead the metalog any more"),
         }
         self.seen.leader.store(leader.map_or(0, |leader| leader.0), Ordering::Release);
-        if role == Role::Leader {
+        if role == RaftRole::Leader {
             // The first entry of its term is in its log already.
             core.serves_from.get_or_insert(core.member.last());
             return;
@@ -630,7 +632,7 @@ impl Group {
         }
         let mut core = self.lock();
         core.wanted = core.wanted.max(at);
-        if core.member.role() == Role::Leader {
+        if core.member.role() == RaftRole::Leader {
             return self.close_wanted(&mut core, state);
         }
         let now = self.clock.reading().mono;
@@ -668,7 +670,7 @@ impl Group {
     ///
     /// # Errors
     /// `Elsewhere`: ask the leader. `Busy`: a change is under way. `InvalidArgument`: it makes no sense.
-    pub(super) fn change(&self, state: &State, change: Change) -> Result<(), Fault> {
+    pub(super) fn change(&self, state: &State, change: MemberChange) -> Result<(), Fault> {
         let mut answer = None;
         let input = MemberInput::Change(change);
         self.step(&mut self.lock(), state, self.clock.newest(), input, Asking::Change(&mut answer));
@@ -701,7 +703,7 @@ impl Group {
     /// Lets the member lead that could go on soonest, if this one does and there is one.
     pub(super) fn step_aside(&self, state: &State) {
         let mut core = self.lock();
-        if let Some(to) = core.member.next_leader().filter(|_| core.member.role() == Role::Leader) {
+        if let Some(to) = core.member.next_leader().filter(|_| core.member.role() == RaftRole::Leader) {
             self.feed(&mut core, state, MemberInput::Transfer { to });
         }
     }

@@ -1,7 +1,7 @@
 use super::*;
 
-fn change(key: &[u8], stamp: u64, value: Option<&str>) -> Change {
-    Change { key: key.to_vec(), stamp: Hlc(stamp), value: value.map(|text| text.as_bytes().to_vec()) }
+fn change(key: &[u8], stamp: u64, value: Option<&str>) -> KeyVersion {
+    KeyVersion { key: key.to_vec(), stamp: Hlc(stamp), value: value.map(|text| text.as_bytes().to_vec()) }
 }
 
 fn scan(versions: &Versions, prefix: &[u8], after: &[u8], at: u64) -> Vec<(Vec<u8>, String)> {

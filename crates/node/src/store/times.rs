@@ -5,9 +5,10 @@
 //! Values of a page: for each change the stamp as a difference to the one before (the first: to the key) and the length
 //! of the key, both as variable-length integers, then the key.
 
+use frieze_base::varint::{put, take};
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Change, is_timed};
+use frieze_namespace::{KeyVersion, is_timed};
 
 use super::Item;
 
@@ -22,7 +23,7 @@ pub(super) fn page_key(stamp: Hlc) -> Vec<u8> {
 }
 
 /// The pages of changes that come in order of stamp.
-pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<Item> {
+pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a KeyVersion>) -> Vec<Item> {
     let timed: Vec<(Hlc, &[u8])> =
         changes.filter(|change| is_timed(&change.key)).map(|change| (change.stamp, change.key.as_slice())).collect();
     pages_of(&timed)
@@ -71,27 +72,6 @@ pub(super) fn read(item: &Item, visit: &mut dyn FnMut(Hlc, &[u8]) -> bool) -> Re
         }
     }
     Ok((true, read))
-}
-
-fn put(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn take(from: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = from.split_first()?;
-        *from = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
