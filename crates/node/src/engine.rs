@@ -37,7 +37,7 @@ use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
 use crate::identity::Identity;
 use crate::locks::Locks;
-use crate::meta::{MetaPlane, MetaTold};
+use crate::meta::{Metadata, PeerMetalog};
 use crate::opened::Opened;
 use crate::peers::{NodeKeys, PeerPayload, Peers, Way};
 use crate::questions::Questions;
@@ -155,7 +155,7 @@ pub struct Engine {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) data: DataPlane,
     pub(crate) remembered: Arc<Remembered>,
-    pub(crate) meta: MetaPlane,
+    pub(crate) meta: Metadata,
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
     pub(crate) caching: Arc<Caching>,
@@ -373,11 +373,11 @@ impl Engine {
             }
             Told::Metalog(said) => {
                 self.contact(from);
-                self.meta.told(from, MetaTold::Message(said), payload.bytes())
+                self.meta.told(from, PeerMetalog::Message(said), payload.bytes())
             }
-            Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload.bytes()),
-            Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload.bytes()),
-            Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload.bytes()),
+            Told::MetalogPiece(piece) => self.meta.told(from, PeerMetalog::Piece(piece), payload.bytes()),
+            Told::MetalogHeld(held) => self.meta.told(from, PeerMetalog::Held(held), payload.bytes()),
+            Told::MetalogClose(close) => self.meta.told(from, PeerMetalog::Close(close), payload.bytes()),
             Told::Question(question) => {
                 self.questions.ask(from, question);
                 Ok(())

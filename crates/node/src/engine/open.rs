@@ -21,7 +21,7 @@ use crate::durability::{Durability, Ticket};
 use crate::grants::GrantSettings;
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
 use crate::locks::Locks;
-use crate::meta::{MetaHost, MetaPlane, MetaReach};
+use crate::meta::{MetaHost, Metadata, RecoverUpto};
 use crate::opened::Opened;
 use crate::peers::{NodeKeys, Way};
 use crate::questions::Questions;
@@ -268,7 +268,7 @@ struct Logs {
     clock: Arc<NodeClock>,
     device: Arc<Device>,
     chains: Vec<frieze_chain::Replica>,
-    meta: MetaPlane,
+    meta: Metadata,
     /// Every stamp so far lies at or below it.
     bound: Hlc,
     notes: Vec<String>,
@@ -349,12 +349,12 @@ impl Recovery<'_> {
             // Where there is little room for the one log there is little for the other.
             segment_bytes: frieze_metalog::Settings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
         };
-        let (meta, cuts) = MetaPlane::recover(
+        let (meta, cuts) = Metadata::recover(
             host,
             Versions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
             // What is cut off on purpose may take entries with it.
-            &MetaReach { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
+            &RecoverUpto { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
         )?;
         notes.extend(cuts);
         let newest_record = recovered.newest;
@@ -399,7 +399,7 @@ impl Logs {
 
 /// The identity that the directory has: the log of decisions says what the cluster is called. A crash may have come between a decision to
 /// go on from this server under another name, and that name in the directory.
-fn named_by_the_log(keeper: &Keeper, meta: &MetaPlane) -> Result<Identity, Fault> {
+fn named_by_the_log(keeper: &Keeper, meta: &Metadata) -> Result<Identity, Fault> {
     let mut name = None;
     let before = keeper.with(Identity::cluster_id);
     meta.look_at_control(&mut |state| name = state.former(before).map(|_| state.cluster()));

@@ -22,7 +22,7 @@ const NEWS_MAX: usize = 65_536;
 const LEFT_BYTES: u64 = 512;
 
 /// The namespace, its history, and who has to be told of changes before anybody sees them.
-pub(super) struct State {
+pub(super) struct AppliedState {
     pub(super) namespace: RwLock<Namespace>,
     pub(super) versions: Versions,
     caching: OnceLock<Arc<Caching>>,
@@ -35,19 +35,19 @@ pub(super) struct State {
     executed: AtomicU64,
 }
 
-impl State {
+impl AppliedState {
     /// Loads the namespace from the store under `versions`.
     ///
     /// # Errors
     /// `Corrupt`, and the store's.
-    pub(super) fn load(versions: Versions) -> Result<State, Fault> {
+    pub(super) fn load(versions: Versions) -> Result<AppliedState, Fault> {
         versions.complete()?;
-        let begun = match Begun::by_what_was_left(&versions)? {
+        let begun = match LoadedState::by_what_was_left(&versions)? {
             Some(begun) => begun,
-            None => Begun::by_the_store(&versions)?,
+            None => LoadedState::by_the_store(&versions)?,
         };
-        let Begun { namespace, control } = begun.load(|load| versions.load(&Part::Last, load))?;
-        Ok(State {
+        let LoadedState { namespace, control } = begun.load(|load| versions.load(&Part::Last, load))?;
+        Ok(AppliedState {
             namespace: RwLock::new(namespace),
             versions,
             caching: OnceLock::new(),
@@ -191,9 +191,9 @@ impl State {
     pub(super) fn take_received(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
         // One after the other: all inodes count as first.
         let part = |part: Part| move |load: &mut LoadVersion<'_>| self.versions.load_other(&part, load);
-        let first = Begun::default().load(part(Part::First(vec![INODES + 1])))?;
+        let first = LoadedState::default().load(part(Part::First(vec![INODES + 1])))?;
         let apart = load_apart(part(Part::Apart(vec![INODES + 1])))?;
-        let Begun { namespace: mut other, control } = first.take_apart(apart).load(part(Part::Last))?;
+        let LoadedState { namespace: mut other, control } = first.take_apart(apart).load(part(Part::Last))?;
         other.skip_ids(InodeId(ids_above));
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
         self.versions.take_other(applied, name)?;
@@ -207,19 +207,19 @@ impl State {
 
 /// The namespace, and the nodes and chains, as far as they have been loaded.
 #[derive(Default)]
-struct Begun {
+struct LoadedState {
     namespace: Namespace,
     control: frieze_cluster::State,
 }
 
-impl Begun {
+impl LoadedState {
     /// All but what goes with inodes, from the store.
-    fn by_the_store(versions: &Versions) -> Result<Begun, Fault> {
+    fn by_the_store(versions: &Versions) -> Result<LoadedState, Fault> {
         let inode = versions.inode_between()?;
-        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
+        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(LoadedState::default()));
         versions.read_both(
             &mut || apart = load_apart(|load| versions.load(&Part::Apart(inode.clone()), load)),
-            &mut || first = Begun::default().load(|load| versions.load(&Part::First(inode.clone()), load)),
+            &mut || first = LoadedState::default().load(|load| versions.load(&Part::First(inode.clone()), load)),
         );
         Ok(first?.take_apart(apart?))
     }
@@ -228,10 +228,10 @@ impl Begun {
     ///
     /// # Errors
     /// The store's.
-    fn by_what_was_left(versions: &Versions) -> Result<Option<Begun>, Fault> {
+    fn by_what_was_left(versions: &Versions) -> Result<Option<LoadedState>, Fault> {
         let Some(Left { last_id, mut entries, mut inodes }) = versions.left()? else { return Ok(None) };
-        let before_inodes = Begun::default().load(|load| versions.load(&Part::First(vec![INODES]), load))?;
-        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
+        let before_inodes = LoadedState::default().load(|load| versions.load(&Part::First(vec![INODES]), load))?;
+        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(LoadedState::default()));
         let mut before_inodes = Some(before_inodes);
         versions.read_both(&mut || apart = load_apart(|load| entries(load)), &mut || {
             first = before_inodes.take().unwrap_or_default().load(|load| inodes(load));
@@ -246,7 +246,7 @@ impl Begun {
     }
 
     /// Goes on with what `versions` shows, newest of each key; directory entries are not among it.
-    fn load(mut self, versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<Begun, Fault> {
+    fn load(mut self, versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedState, Fault> {
         let mut failed: Option<Fault> = None;
         versions(&mut |key, stamp, value| {
             if failed.is_some() {
@@ -261,7 +261,7 @@ impl Begun {
         failed.map_or(Ok(self), Err)
     }
 
-    fn take_apart(mut self, apart: LoadedApart) -> Begun {
+    fn take_apart(mut self, apart: LoadedApart) -> LoadedState {
         self.namespace.take_apart(apart);
         self
     }

@@ -23,13 +23,13 @@ use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 use tracing::info;
 
-use super::progress::{Idle, Progress};
-use super::questions::Questions;
+use super::apply_wait::{ApplyWait, Idle};
+use super::codec::{self, RaftReceiver, RaftSender};
+use super::pending_txns::{PendingTxn, TxnQueue};
+use super::read_index::ReadIndexQueue;
 use super::segments::SegmentFiles;
-use super::slots::{Queue, Slot};
-use super::state::State;
-use super::transfer::{Received, Transfers};
-use super::wires::{self, Incoming, Outgoing};
+use super::snapshot_transfer::{ReceivedSnapshot, SnapshotTransfers};
+use super::state::AppliedState;
 use crate::caching::Gate;
 use crate::clock::NodeClock;
 use crate::device::Device;
@@ -55,20 +55,20 @@ const KEPT_BYTES: usize = 64 << 20;
 const KEPT_BYTES_SENDING: usize = 256 << 20;
 
 /// See the module.
-pub(super) struct Group {
+pub(super) struct RaftDriver {
     pub(super) id: NodeId,
     pub(super) clock: Arc<NodeClock>,
     device: Arc<Device>,
     pub(super) way: Arc<dyn Peers>,
-    queue: Queue,
+    queue: TxnQueue,
     pub(super) core: Mutex<Core>,
     /// Held by who flushes the journal.
     flushing: Mutex<()>,
-    seen: Seen,
-    pub(super) progress: Progress,
+    seen: PublishedState,
+    pub(super) progress: ApplyWait,
     /// Wakes who flushes the journal.
     unflushed: Arc<Wake>,
-    pub(super) transfers: Transfers,
+    pub(super) transfers: SnapshotTransfers,
     /// Inode numbers up to it are left out, by every member.
     ids_above: AtomicU64,
     ticked: Mutex<Option<MonoTime>>,
@@ -77,7 +77,7 @@ pub(super) struct Group {
 
 /// What is known without the core's lock.
 #[derive(Default)]
-struct Seen {
+struct PublishedState {
     applied: AtomicU64,
     closed: AtomicU64,
     /// It leads, and holds everything that was committed before.
@@ -99,10 +99,10 @@ pub(super) struct Core {
     /// The last record with an entry that may name data.
     names_data: LogIndex,
     /// Batches on their way, by their place.
-    proposed: BTreeMap<u64, Proposed>,
+    proposed: BTreeMap<u64, ProposedBatch>,
     /// A leader serves once this entry, the first of its term, has been executed.
     serves_from: Option<LogIndex>,
-    questions: Questions,
+    questions: ReadIndexQueue,
     closing: Option<Hlc>,
     /// The newest instant that somebody wants closed.
     wanted: Hlc,
@@ -112,34 +112,34 @@ pub(super) struct Core {
     kept: VecDeque<(LogIndex, usize)>,
     kept_bytes: usize,
     /// A state that has come whole.
-    pub(super) received: Option<Received>,
+    pub(super) received: Option<ReceivedSnapshot>,
     /// Decisions of the control plane that wait for a batch.
     decisions: Vec<frieze_wire::control::Decision>,
     /// The term in which they were made.
     decided_in: u64,
-    outgoing: Outgoing,
-    incoming: BTreeMap<NodeId, Incoming>,
+    outgoing: RaftSender,
+    incoming: BTreeMap<NodeId, RaftReceiver>,
     failed: Option<Fault>,
 }
 
 /// A batch on its way.
-struct Proposed {
+struct ProposedBatch {
     term: u64,
     batch: Batch,
-    slots: Vec<Arc<Slot>>,
+    slots: Vec<Arc<PendingTxn>>,
 }
 
 /// What the member is asked in one input, if it answers at once.
-enum Asking<'a> {
+enum InputReply<'a> {
     Nothing,
-    Batch(Batch, Vec<Arc<Slot>>),
+    Batch(Batch, Vec<Arc<PendingTxn>>),
     Close,
     Read(u64),
     Change(&'a mut Option<Result<(LogIndex, u64), Fault>>),
 }
 
 /// What the server has to know to begin.
-pub(super) struct Begin {
+pub(super) struct DriverSetup {
     pub(super) id: NodeId,
     pub(super) clock: Arc<NodeClock>,
     pub(super) device: Arc<Device>,
@@ -180,16 +180,16 @@ pub struct MetalogStatus {
     pub failed: Option<Fault>,
 }
 
-impl Group {
+impl RaftDriver {
     /// Goes on with `member`, whose records up to `persisted` are on stable storage. `first` is to be done first.
     pub(super) fn begin(
-        begin: Begin,
+        begin: DriverSetup,
         member: Member,
         journal: SegmentFiles,
         persisted: LogIndex,
         first: Vec<MemberEffect>,
-        state: &State,
-    ) -> Group {
+        state: &AppliedState,
+    ) -> RaftDriver {
         let core = Core {
             member,
             journal,
@@ -198,7 +198,7 @@ impl Group {
             names_data: LogIndex(0),
             proposed: BTreeMap::new(),
             serves_from: None,
-            questions: Questions::default(),
+            questions: ReadIndexQueue::default(),
             closing: None,
             wanted: Hlc::ZERO,
             asked_close: None,
@@ -207,22 +207,22 @@ impl Group {
             received: None,
             decisions: Vec::new(),
             decided_in: 0,
-            outgoing: Outgoing::default(),
+            outgoing: RaftSender::default(),
             incoming: BTreeMap::new(),
             failed: None,
         };
-        let group = Group {
+        let group = RaftDriver {
             id: begin.id,
             clock: begin.clock,
             device: begin.device,
             way: begin.way,
-            queue: Queue::default(),
+            queue: TxnQueue::default(),
             core: Mutex::new(core),
             flushing: Mutex::default(),
-            seen: Seen::default(),
-            progress: Progress::new(begin.idle),
+            seen: PublishedState::default(),
+            progress: ApplyWait::new(begin.idle),
             unflushed: begin.unflushed,
-            transfers: Transfers::new(begin.seed),
+            transfers: SnapshotTransfers::new(begin.seed),
             ids_above: AtomicU64::new(begin.ids_above),
             ticked: Mutex::default(),
             tick_ns: begin.tick_us * 1000,
@@ -231,7 +231,7 @@ impl Group {
         {
             let mut core = group.lock();
             let mut inputs = VecDeque::new();
-            group.perform(&mut core, state, first, &mut Asking::Nothing, false, &mut inputs);
+            group.perform(&mut core, state, first, &mut InputReply::Nothing, false, &mut inputs);
             group.run(&mut core, state, inputs);
         }
         group
@@ -241,10 +241,10 @@ impl Group {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See [`super::MetaPlane::execute`].
+    /// See [`super::Metadata::execute`].
     pub(super) fn execute(
         &self,
-        state: &State,
+        state: &AppliedState,
         transaction: Transaction,
         gate: Option<Arc<Gate>>,
     ) -> Result<Outcome, Fault> {
@@ -264,7 +264,7 @@ impl Group {
     }
 
     /// Orders what waits, as far as there is room.
-    fn propose_waiting(&self, core: &mut Core, state: &State) {
+    fn propose_waiting(&self, core: &mut Core, state: &AppliedState) {
         while core.proposed.len() < IN_FLIGHT_MAX {
             let slots = self.queue.take();
             if !self.leads() || core.decided_in != core.member.term() {
@@ -290,7 +290,7 @@ impl Group {
                 Ok(stamp) => {
                     let data_end = if names_data(&batch) { self.data_end() } else { DataEnd::default() };
                     let input = MemberInput::Propose { body: batch.encode_to_vec(), count, data_end };
-                    self.step(core, state, stamp, input, Asking::Batch(batch, slots));
+                    self.step(core, state, stamp, input, InputReply::Batch(batch, slots));
                 }
                 Err(fault) => fail(&slots, &fault),
             }
@@ -301,7 +301,7 @@ impl Group {
     /// become of it.
     pub(super) fn decide(
         &self,
-        state: &State,
+        state: &AppliedState,
         term: u64,
         decisions: impl Iterator<Item = frieze_wire::control::Decision>,
     ) {
@@ -341,7 +341,7 @@ impl Group {
     }
 
     /// Gives the member an input and does what it asks for, and what comes of that.
-    fn step(&self, core: &mut Core, state: &State, at: Hlc, input: MemberInput, mut asking: Asking<'_>) {
+    fn step(&self, core: &mut Core, state: &AppliedState, at: Hlc, input: MemberInput, mut asking: InputReply<'_>) {
         let names = input_names_data(&input);
         let mut effects = Vec::new();
         core.member.step(at, input, &mut effects);
@@ -350,16 +350,16 @@ impl Group {
         self.run(core, state, inputs);
     }
 
-    /// As [`Group::step`], of what needs no fresh stamp.
-    pub(super) fn feed(&self, core: &mut Core, state: &State, input: MemberInput) {
-        self.step(core, state, self.clock.newest(), input, Asking::Nothing);
+    /// As [`RaftDriver::step`], of what needs no fresh stamp.
+    pub(super) fn feed(&self, core: &mut Core, state: &AppliedState, input: MemberInput) {
+        self.step(core, state, self.clock.newest(), input, InputReply::Nothing);
     }
 
-    fn run(&self, core: &mut Core, state: &State, mut inputs: VecDeque<MemberInput>) {
+    fn run(&self, core: &mut Core, state: &AppliedState, mut inputs: VecDeque<MemberInput>) {
         while let Some(input) = inputs.pop_front() {
             let mut effects = Vec::new();
             core.member.step(self.clock.newest(), input, &mut effects);
-            self.perform(core, state, effects, &mut Asking::Nothing, false, &mut inputs);
+            self.perform(core, state, effects, &mut InputReply::Nothing, false, &mut inputs);
         }
         self.show(core, state);
     }
@@ -368,9 +368,9 @@ impl Group {
     fn perform(
         &self,
         core: &mut Core,
-        state: &State,
+        state: &AppliedState,
         effects: Vec<MemberEffect>,
-        asking: &mut Asking<'_>,
+        asking: &mut InputReply<'_>,
         names: bool,
         inputs: &mut VecDeque<MemberInput>,
     ) {
@@ -421,21 +421,21 @@ impl Group {
                         return;
                     }
                 },
-                MemberEffect::Proposed { index, term } => match std::mem::replace(asking, Asking::Nothing) {
-                    Asking::Batch(batch, slots) => {
-                        core.proposed.insert(index.0, Proposed { term, batch, slots });
+                MemberEffect::Proposed { index, term } => match std::mem::replace(asking, InputReply::Nothing) {
+                    InputReply::Batch(batch, slots) => {
+                        core.proposed.insert(index.0, ProposedBatch { term, batch, slots });
                     }
-                    Asking::Change(answer) => *answer = Some(Ok((index, term))),
-                    Asking::Nothing | Asking::Close | Asking::Read(_) => {}
+                    InputReply::Change(answer) => *answer = Some(Ok((index, term))),
+                    InputReply::Nothing | InputReply::Close | InputReply::Read(_) => {}
                 },
-                MemberEffect::Refused(error) => match std::mem::replace(asking, Asking::Nothing) {
-                    Asking::Batch(_, slots) => fail(&slots, &error.into()),
-                    Asking::Change(answer) => *answer = Some(Err(error.into())),
+                MemberEffect::Refused(error) => match std::mem::replace(asking, InputReply::Nothing) {
+                    InputReply::Batch(_, slots) => fail(&slots, &error.into()),
+                    InputReply::Change(answer) => *answer = Some(Err(error.into())),
                     // Who waits asks again.
-                    Asking::Close => (core.closing, core.wanted) = (None, Hlc::ZERO),
-                    Asking::Read(token) => core.questions.answered(token, Err(error.into())),
+                    InputReply::Close => (core.closing, core.wanted) = (None, Hlc::ZERO),
+                    InputReply::Read(token) => core.questions.answered(token, Err(error.into())),
                     // A message that was not taken: its sender says it again.
-                    Asking::Nothing => {}
+                    InputReply::Nothing => {}
                 },
                 MemberEffect::Closed { .. } | MemberEffect::NotClosed { .. } => core.closing = None,
                 MemberEffect::ReadAt { token, index } => core.questions.answered(token, Ok(index)),
@@ -448,13 +448,19 @@ impl Group {
     }
 
     /// Executes committed entries.
-    fn commit(&self, core: &mut Core, state: &State, through: LogIndex, entries: Vec<Entry>) -> Result<(), Fault> {
+    fn commit(
+        &self,
+        core: &mut Core,
+        state: &AppliedState,
+        through: LogIndex,
+        entries: Vec<Entry>,
+    ) -> Result<(), Fault> {
         let mut answers = Vec::new();
         let mut last = LogIndex(0);
         for entry in entries {
             let place = (entry.index, entry.stamp);
             match core.proposed.remove(&entry.index.0).filter(|proposed| proposed.term == entry.term) {
-                Some(Proposed { batch, slots, .. }) => {
+                Some(ProposedBatch { batch, slots, .. }) => {
                     let outcomes = state.run(place, &batch, slots.iter().map(|slot| slot.reads()));
                     answers.extend(slots.into_iter().zip(outcomes));
                 }
@@ -476,19 +482,19 @@ impl Group {
     }
 
     /// Puts the state that was received in the place of the one here.
-    fn install(&self, core: &mut Core, state: &State, meta: &frieze_metalog::SnapshotMeta) -> Result<(), Fault> {
+    fn install(&self, core: &mut Core, state: &AppliedState, meta: &frieze_metalog::SnapshotMeta) -> Result<(), Fault> {
         let received = core.received.take().filter(|received| received.meta == *meta);
-        let Some(Received { ids_above, .. }) = received else {
+        let Some(ReceivedSnapshot { ids_above, .. }) = received else {
             return Err(Fault::new(Reason::Internal, format!("the state after entry {} has not come", meta.index)));
         };
-        state.take_received(meta.index, &wires::state_to_wire(meta, ids_above).encode_to_vec(), ids_above)?;
+        state.take_received(meta.index, &codec::state_to_wire(meta, ids_above).encode_to_vec(), ids_above)?;
         self.ids_above.store(ids_above, Ordering::Release);
         self.seen.applied.store(meta.index.0, Ordering::Release);
         (core.kept, core.kept_bytes) = (VecDeque::new(), 0);
         Ok(())
     }
 
-    fn on_role(&self, core: &mut Core, state: &State, role: Role, leader: Option<NodeId>) {
+    fn on_role(&self, core: &mut Core, state: &AppliedState, role: Role, leader: Option<NodeId>) {
         let before = self.leader();
         match leader {
             _ if leader == before => {}
@@ -539,7 +545,7 @@ impl Group {
     }
 
     /// After an input and all that it brought about: shows where the member is, and goes on with what waits.
-    fn show(&self, core: &mut Core, state: &State) {
+    fn show(&self, core: &mut Core, state: &AppliedState) {
         self.seen.closed.fetch_max(core.member.closed().0, Ordering::AcqRel);
         if core.serves_from.is_some_and(|from| from <= self.applied()) && !self.leads() {
             // What sessions were given to cache by the leader before is not known: they may believe it for a lease. Those that
@@ -563,9 +569,9 @@ impl Group {
     }
 
     /// Asks how far this member has to be. Returns the question's number.
-    fn ask(&self, core: &mut Core, state: &State) -> u64 {
+    fn ask(&self, core: &mut Core, state: &AppliedState) -> u64 {
         let token = core.questions.ask();
-        self.step(core, state, self.clock.newest(), MemberInput::Read { token }, Asking::Read(token));
+        self.step(core, state, self.clock.newest(), MemberInput::Read { token }, InputReply::Read(token));
         token
     }
 
@@ -573,7 +579,7 @@ impl Group {
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: no majority answers, or this server is no member: ask again, or another.
-    pub(super) fn linearizable(&self, state: &State) -> Result<(), Fault> {
+    pub(super) fn linearizable(&self, state: &AppliedState) -> Result<(), Fault> {
         let question = {
             let mut core = self.lock();
             match core.questions.join() {
@@ -589,8 +595,8 @@ impl Group {
         .unwrap_or_else(|| Err(Error::NoAnswer.into()))
     }
 
-    /// See [`super::MetaPlane::close`].
-    pub(super) fn close(&self, state: &State, at: Hlc) -> Result<bool, Fault> {
+    /// See [`super::Metadata::close`].
+    pub(super) fn close(&self, state: &AppliedState, at: Hlc) -> Result<bool, Fault> {
         if at <= self.closed() {
             return Ok(true);
         }
@@ -622,7 +628,7 @@ impl Group {
     }
 
     /// Sees to it that `at` is closed before long, and waits for nothing.
-    pub(super) fn promise(&self, state: &State, at: Hlc) {
+    pub(super) fn promise(&self, state: &AppliedState, at: Hlc) {
         if at <= self.closed() {
             return;
         }
@@ -644,7 +650,7 @@ impl Group {
     }
 
     /// At the leader, one instant after the other: what is wanted meanwhile is the next.
-    fn close_wanted(&self, core: &mut Core, state: &State) {
+    fn close_wanted(&self, core: &mut Core, state: &AppliedState) {
         if core.closing.is_some() || core.wanted <= core.member.closed() || core.serves_from.is_none() {
             return;
         }
@@ -659,17 +665,17 @@ impl Group {
             }
         };
         core.closing = Some(at);
-        self.step(core, state, stamp, MemberInput::Close { at }, Asking::Close);
+        self.step(core, state, stamp, MemberInput::Close { at }, InputReply::Close);
     }
 
     /// Changes the members, or hands over the lead, as the leader. Returns when the change is committed.
     ///
     /// # Errors
     /// `Elsewhere`: ask the leader. `Busy`: a change is under way. `InvalidArgument`: it makes no sense.
-    pub(super) fn change(&self, state: &State, change: Change) -> Result<(), Fault> {
+    pub(super) fn change(&self, state: &AppliedState, change: Change) -> Result<(), Fault> {
         let mut answer = None;
         let input = MemberInput::Change(change);
-        self.step(&mut self.lock(), state, self.clock.newest(), input, Asking::Change(&mut answer));
+        self.step(&mut self.lock(), state, self.clock.newest(), input, InputReply::Change(&mut answer));
         let (index, term) = answer.unwrap_or_else(|| Err(Reason::Internal.into()))?;
         let committed = self.wait(|| {
             let core = self.lock();
@@ -689,15 +695,15 @@ impl Group {
     ///
     /// # Errors
     /// `Elsewhere`: it does not. `InvalidArgument`: the other cannot.
-    pub(super) fn transfer(&self, state: &State, to: NodeId) -> Result<(), Fault> {
+    pub(super) fn transfer(&self, state: &AppliedState, to: NodeId) -> Result<(), Fault> {
         let mut answer = None;
         let input = MemberInput::Transfer { to };
-        self.step(&mut self.lock(), state, self.clock.newest(), input, Asking::Change(&mut answer));
+        self.step(&mut self.lock(), state, self.clock.newest(), input, InputReply::Change(&mut answer));
         answer.map_or(Ok(()), |answer| answer.map(drop))
     }
 
     /// Lets the member lead that could go on soonest, if this one does and there is one.
-    pub(super) fn step_aside(&self, state: &State) {
+    pub(super) fn step_aside(&self, state: &AppliedState) {
         let mut core = self.lock();
         if let Some(to) = core.member.next_leader().filter(|_| core.member.role() == Role::Leader) {
             self.feed(&mut core, state, MemberInput::Transfer { to });
@@ -724,7 +730,7 @@ impl Group {
     /// `BadFrame` for what no member sends.
     pub(super) fn heard(
         &self,
-        state: &State,
+        state: &AppliedState,
         from: NodeId,
         said: frieze_wire::peer::metalog::MetalogMessage,
         payload: &[u8],
@@ -733,7 +739,7 @@ impl Group {
         let message = core.incoming.entry(from).or_default().take((from, self.id), said, payload)?;
         match message {
             // A state comes in pieces, and its message with the last of them.
-            Some(message) if message.snapshot.is_some() => Err(wires::bad(from, "its state is missing")),
+            Some(message) if message.snapshot.is_some() => Err(codec::bad(from, "its state is missing")),
             Some(message) => {
                 self.feed(&mut core, state, MemberInput::Receive(message));
                 Ok(())
@@ -743,12 +749,12 @@ impl Group {
     }
 
     /// Another member has ended its connections.
-    pub(super) fn gone(&self, state: &State, node: NodeId) {
+    pub(super) fn gone(&self, state: &AppliedState, node: NodeId) {
         self.feed(&mut self.lock(), state, MemberInput::Gone { peer: node });
     }
 
     /// Time goes by: to be called more often than a tick of the member is long. Returns how long that is.
-    pub(super) fn beat(&self, state: &State) -> Duration {
+    pub(super) fn beat(&self, state: &AppliedState) -> Duration {
         let now = self.clock.reading().mono;
         {
             let mut ticked = self.ticked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -770,7 +776,7 @@ impl Group {
     ///
     /// # Errors
     /// The disk's.
-    pub(super) fn lead_alone(&self, state: &State) -> Result<(), Fault> {
+    pub(super) fn lead_alone(&self, state: &AppliedState) -> Result<(), Fault> {
         // The longest that an election can be away, and then its entry.
         let ticks = 4 * frieze_metalog::MemberSettings::default().election_ticks;
         for _ in 0..ticks {
@@ -804,7 +810,7 @@ impl Group {
     ///
     /// # Errors
     /// The disk's, now or before: the member is silent.
-    pub(super) fn flush(&self, state: &State, through: Option<LogIndex>) -> Result<(), Fault> {
+    pub(super) fn flush(&self, state: &AppliedState, through: Option<LogIndex>) -> Result<(), Fault> {
         let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let (through, unflushed) = {
             let mut core = self.lock();
@@ -830,12 +836,12 @@ impl Group {
     }
 
     /// The device of the data can no longer keep what it is given: neither can this member.
-    pub(super) fn device_failed(&self, state: &State, reason: Reason) {
+    pub(super) fn device_failed(&self, state: &AppliedState, reason: Reason) {
         self.feed(&mut self.lock(), state, MemberInput::DeviceFailed { reason });
     }
 
     /// The store holds entries up to `through` durably. Some are kept for members that lag.
-    pub(super) fn truncate(&self, state: &State, through: LogIndex) {
+    pub(super) fn truncate(&self, state: &AppliedState, through: LogIndex) {
         let mut core = self.lock();
         let sending = self.transfers.oldest();
         let bytes_max = if sending.is_some() { KEPT_BYTES_SENDING } else { KEPT_BYTES };
@@ -906,7 +912,7 @@ impl Group {
     }
 }
 
-fn fail(slots: &[Arc<Slot>], fault: &Fault) {
+fn fail(slots: &[Arc<PendingTxn>], fault: &Fault) {
     slots.iter().for_each(|slot| slot.finish(Err(fault.clone())));
 }
 

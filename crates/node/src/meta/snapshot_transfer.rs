@@ -14,9 +14,9 @@ use frieze_metalog::{MemberInput, PeerMessage, SnapshotMeta};
 use frieze_wire::peer::Told;
 use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
 
-use super::member::Group;
-use super::state::State;
-use super::wires::{self, Incoming};
+use super::codec::{self, RaftReceiver};
+use super::raft_driver::RaftDriver;
+use super::state::AppliedState;
 use crate::peers::{PeerPayload, Peers};
 use crate::store::{Item, StoreView, page_of};
 
@@ -32,14 +32,14 @@ const AGAIN_TICKS: u32 = 8;
 const PATIENCE_TICKS: u32 = 400;
 
 /// What goes out and what comes in.
-pub(super) struct Transfers {
-    sending: Mutex<BTreeMap<NodeId, Arc<Mutex<Sending>>>>,
-    receiving: Mutex<Receiving>,
+pub(super) struct SnapshotTransfers {
+    sending: Mutex<BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>>,
+    receiving: Mutex<IncomingSnapshot>,
     names: Mutex<Rng>,
 }
 
 /// A state on its way to a member.
-struct Sending {
+struct OutgoingSnapshot {
     to: NodeId,
     transfer: u64,
     index: LogIndex,
@@ -59,7 +59,7 @@ struct Sending {
 
 /// A state that is coming.
 #[derive(Default)]
-struct Receiving {
+struct IncomingSnapshot {
     /// 0: none.
     transfer: u64,
     next: u64,
@@ -67,14 +67,14 @@ struct Receiving {
 }
 
 /// A state that has come.
-pub(super) struct Received {
+pub(super) struct ReceivedSnapshot {
     pub(super) meta: SnapshotMeta,
     pub(super) ids_above: u64,
 }
 
-impl Transfers {
-    pub(super) fn new(seed: u64) -> Transfers {
-        Transfers { sending: Mutex::default(), receiving: Mutex::default(), names: Mutex::new(Rng::new(seed)) }
+impl SnapshotTransfers {
+    pub(super) fn new(seed: u64) -> SnapshotTransfers {
+        SnapshotTransfers { sending: Mutex::default(), receiving: Mutex::default(), names: Mutex::new(Rng::new(seed)) }
     }
 
     /// True if a state may go to this member: in the place of one that is on its way to it, or beside those to others.
@@ -91,11 +91,11 @@ impl Transfers {
     ) {
         // Not 0, which names none.
         let transfer = self.names.lock().unwrap_or_else(PoisonError::into_inner).next() | 1;
-        let sending = Sending {
+        let sending = OutgoingSnapshot {
             to,
             transfer,
             index: meta.index,
-            message: wires::to_wire(message, ids_above).0,
+            message: codec::to_wire(message, ids_above).0,
             view,
             after: Vec::new(),
             at_end: false,
@@ -118,12 +118,12 @@ impl Transfers {
         self.sending().clear();
     }
 
-    fn sending(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Mutex<Sending>>>> {
+    fn sending(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>> {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Sending {
+impl OutgoingSnapshot {
     /// Reads ahead, as far as there is room, and tells what is new.
     fn fill(&mut self, way: &dyn Peers) -> Result<(), Fault> {
         while self.window.len() < WINDOW && !self.at_end {
@@ -143,9 +143,9 @@ impl Sending {
     }
 }
 
-impl Group {
+impl RaftDriver {
     /// Looks after what is on its way: begins, says it again, or gives up.
-    pub(super) fn tick_transfers(&self, state: &State) {
+    pub(super) fn tick_transfers(&self, state: &AppliedState) {
         let all: Vec<_> = self.transfers.sending().values().cloned().collect();
         for one in all {
             let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,7 +165,7 @@ impl Group {
     }
 
     /// A receiver tells how far it is.
-    pub(super) fn heard_held(&self, state: &State, from: NodeId, held: MetalogHeld) {
+    pub(super) fn heard_held(&self, state: &AppliedState, from: NodeId, held: MetalogHeld) {
         let Some(one) = self.transfers.sending().get(&from).cloned() else { return };
         let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
         if held.transfer != sending.transfer || sending.over {
@@ -188,7 +188,7 @@ impl Group {
         }
     }
 
-    fn end_sending(&self, state: &State, mut sending: MutexGuard<'_, Sending>, whole: bool) {
+    fn end_sending(&self, state: &AppliedState, mut sending: MutexGuard<'_, OutgoingSnapshot>, whole: bool) {
         if std::mem::replace(&mut sending.over, true) {
             return;
         }
@@ -196,7 +196,8 @@ impl Group {
         drop(sending);
         {
             let mut all = self.transfers.sending();
-            let same = |one: &Arc<Mutex<Sending>>| one.try_lock().is_ok_and(|sending| sending.transfer == transfer);
+            let same =
+                |one: &Arc<Mutex<OutgoingSnapshot>>| one.try_lock().is_ok_and(|sending| sending.transfer == transfer);
             if !all.get(&to).is_some_and(same) {
                 // Another has taken its place, and will be reported.
                 return;
@@ -212,7 +213,7 @@ impl Group {
     /// `BadFrame` for what no member sends; the store's.
     pub(super) fn heard_piece(
         &self,
-        state: &State,
+        state: &AppliedState,
         from: NodeId,
         piece: MetalogPiece,
         payload: &[u8],
@@ -220,14 +221,14 @@ impl Group {
         let mut receiving = self.transfers.receiving.lock().unwrap_or_else(PoisonError::into_inner);
         if piece.number == 0 && piece.transfer != receiving.transfer && piece.transfer != 0 {
             state.versions.begin_other()?;
-            *receiving = Receiving { transfer: piece.transfer, next: 0, whole: false };
+            *receiving = IncomingSnapshot { transfer: piece.transfer, next: 0, whole: false };
         }
         let known = piece.transfer == receiving.transfer;
         if known && !receiving.whole && piece.number == receiving.next && crc32c(payload) == piece.crc {
-            let items = decode(payload).ok_or_else(|| wires::bad(from, "its piece of a state cannot be read"))?;
+            let items = decode(payload).ok_or_else(|| codec::bad(from, "its piece of a state cannot be read"))?;
             if let Err(fault) = state.versions.put_other(items) {
                 // The sender begins anew.
-                *receiving = Receiving::default();
+                *receiving = IncomingSnapshot::default();
                 return Err(fault);
             }
             receiving.next += 1;
@@ -245,13 +246,13 @@ impl Group {
     }
 
     /// All of a state is here: the member decides whether it takes it.
-    fn received(&self, state: &State, from: NodeId, message: MetalogMessage) -> Result<(), Fault> {
-        let name = message.state.clone().ok_or_else(|| wires::bad(from, "its state has no name"))?;
-        let (meta, ids_above) = wires::state_from_wire(&name);
-        let whole = Incoming::default().take((from, self.id), message, &[])?;
-        let message = whole.ok_or_else(|| wires::bad(from, "its message about a state comes in parts"))?;
+    fn received(&self, state: &AppliedState, from: NodeId, message: MetalogMessage) -> Result<(), Fault> {
+        let name = message.state.clone().ok_or_else(|| codec::bad(from, "its state has no name"))?;
+        let (meta, ids_above) = codec::state_from_wire(&name);
+        let whole = RaftReceiver::default().take((from, self.id), message, &[])?;
+        let message = whole.ok_or_else(|| codec::bad(from, "its message about a state comes in parts"))?;
         let mut core = self.lock();
-        core.received = Some(Received { meta, ids_above });
+        core.received = Some(ReceivedSnapshot { meta, ids_above });
         self.feed(&mut core, state, MemberInput::Receive(message));
         // If it was not taken, it never will be.
         core.received = None;
