@@ -204,10 +204,10 @@ impl Durability {
 
     /// Moves durable versions into the store, and now and then makes it durable so that the metalog can forget them.
     fn hand_over(&self, state: &mut State, meta: &Metadata, index: LogIndex) -> Result<(), Fault> {
-        let settled = meta.versions().settle(index)?;
+        let settled = meta.settle_versions(index)?;
         state.flushes += 1;
         if state.flushes.is_multiple_of(PERSIST_EVERY) && settled > state.persisted {
-            meta.versions().persist()?;
+            meta.persist_versions()?;
             meta.truncate(settled)?;
             state.persisted = settled;
         }
@@ -237,11 +237,11 @@ impl Durability {
         data.device().checkpoint(reached.data)?;
         data.device().flush()?;
         // What was appended since is not durable yet and must not enter the store.
-        let settled = meta.versions().settle(reached.meta)?;
-        meta.versions().persist()?;
+        let settled = meta.settle_versions(reached.meta)?;
+        meta.persist_versions()?;
         meta.truncate(settled)?;
         let has_room = |bytes| data.device().has_room(bytes);
-        if let Err(fault) = meta.versions().rest().and_then(|()| meta.leave(&has_room)) {
+        if let Err(fault) = meta.rest_versions().and_then(|()| meta.leave(&has_room)) {
             tracing::warn!("the next start takes longer: {fault}");
         }
         Ok(())
@@ -252,7 +252,7 @@ impl Durability {
         let ticket = self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket;
         data.device().dirty_bytes() > 0
             || meta.appended() > ticket.meta
-            || meta.versions().waiting() > SETTLE_EVERY
+            || meta.unsettled_versions() > SETTLE_EVERY
             || !self.waiters.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 

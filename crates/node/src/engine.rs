@@ -323,7 +323,7 @@ impl Engine {
     }
 
     fn greeting(&self) -> HelloReply {
-        let chunk_bytes = self.meta.namespace().format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
+        let chunk_bytes = self.meta.format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
         let (cluster, NodeId(node)) = self.keeper.with(|identity| (identity.cluster_id(), identity.node_id()));
         HelloReply {
             software: SOFTWARE.to_owned(),
@@ -414,7 +414,7 @@ impl Engine {
         let principal = conn.principal(named)?;
         self.clock.observe(header.hlc)?;
         if header.session != SessionId(0) && conn.session() != Some(header.session) {
-            let owner = || self.meta.namespace().session(header.session).map(|session| session.uid);
+            let owner = || self.meta.session_user(header.session);
             let known = match owner() {
                 // It may have been opened just now, and another server answered.
                 None if self.meta.is_member() => {

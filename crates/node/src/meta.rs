@@ -12,20 +12,30 @@
 mod apply_wait;
 mod bootstrap;
 mod codec;
+mod facts;
+mod horizons;
 mod host;
 mod metadata;
+mod past;
 mod pending_txns;
 mod raft_driver;
 mod read_index;
+mod reader;
 mod segments;
 mod single;
 mod snapshot_transfer;
 mod state;
 mod survivor;
+mod writers;
 
 pub(crate) use apply_wait::{Idle, idle_until};
+pub(crate) use facts::{
+    ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteRight, WriteTarget,
+};
 pub(crate) use host::{MetaHost, RecoverUpto};
 pub(crate) use metadata::{Metadata, PeerMetalog};
+pub(crate) use past::Past;
 pub use raft_driver::MetalogStatus;
 pub use segments::{SegmentFiles, Unflushed};
 pub(crate) use survivor::{LeftJournal, LeftStore};
+pub(crate) use writers::holds_grant;

@@ -78,7 +78,7 @@ impl Engine {
             keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
         }
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
-        if !logs.meta.is_member() && logs.meta.namespace().format().is_none() {
+        if !logs.meta.is_member() && logs.meta.format().is_none() {
             // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
             recovery.clock_bound = Hlc::ZERO;
             logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), Hlc::MAX)?;
@@ -148,8 +148,8 @@ impl Engine {
         meta.begin_ids();
         let started = clock.reading().mono;
         let cached: Vec<SessionId> = {
-            let namespace = meta.namespace();
-            keeper.with(|identity| identity.may_cache(namespace.sessions().map(|(id, _)| id)))
+            let open = meta.sessions().all;
+            keeper.with(|identity| identity.may_cache(open.into_iter()))
         };
         if keeper.with(|identity| identity.any_may_cache) {
             keeper.update(|identity| identity.set_caching(&cached))?;
@@ -210,7 +210,7 @@ impl Engine {
             socket: OnceLock::new(),
         };
         engine.make_file_system(&seams.owner)?;
-        for (session, _) in engine.meta.namespace().sessions() {
+        for session in engine.meta.sessions().all {
             engine.sessions.found(session, started);
         }
         engine.opened.found(telling);
@@ -222,7 +222,7 @@ impl Engine {
 
     fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
         // A member gets what there is from the others.
-        if self.meta.is_member() || self.meta.namespace().format().is_some() {
+        if self.meta.is_member() || self.meta.format().is_some() {
             return Ok(());
         }
         let mode = self.settings.root_mode.unwrap_or(0o755);
@@ -376,9 +376,7 @@ impl Logs {
     /// Newest stamp up to which nothing can be missing: what a log lost is newer than all that it has. When the file system
     /// was made there was nothing else.
     fn newest_whole(&self) -> Hlc {
-        let namespace = self.meta.namespace();
-        let made = namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born);
-        drop(namespace);
+        let made = self.meta.birth_stamp(frieze_base::InodeId::ROOT).unwrap_or(Hlc::ZERO);
         self.newest_record.min(self.meta.newest()).max(made)
     }
 
@@ -390,10 +388,8 @@ impl Logs {
             return None;
         }
         let newest = self.meta.newest();
-        let namespace = self.meta.namespace();
-        let granted = |session, chunk: ChunkId| namespace.has_grant(session, chunk.inode, chunk.index);
         let mut young = self.tail.iter().filter(|(stamp, _, _)| *stamp > newest);
-        young.find(|(_, session, chunk)| !granted(*session, *chunk)).map(|(stamp, _, _)| *stamp)
+        young.find(|(_, session, chunk)| !self.meta.has_grant(*session, *chunk)).map(|(stamp, _, _)| *stamp)
     }
 }
 

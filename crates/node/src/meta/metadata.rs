@@ -6,7 +6,6 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_metalog::{Change, DataEnd};
-use frieze_namespace::Namespace;
 use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 use frieze_wire::txn::{Outcome, Transaction};
 
@@ -18,7 +17,6 @@ use super::state::AppliedState;
 use crate::caching::{Caching, Gate};
 use crate::durability::Wake;
 use crate::identity::Standing;
-use crate::reading::Reading;
 use crate::store::{VersionStore, Versions};
 
 /// Order and execution of metadata, and answers about it.
@@ -327,6 +325,43 @@ impl Metadata {
         &self.idle
     }
 
+    /// Moves the versions of all entries up to `durable` into the store. Returns how far the store is.
+    ///
+    /// # Errors
+    /// The store's: the versions wait for the next call.
+    pub(crate) fn settle_versions(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+        self.state.versions.settle(durable)
+    }
+
+    /// Makes the store durable up to what was settled.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn persist_versions(&self) -> Result<(), Fault> {
+        self.state.versions.persist()
+    }
+
+    /// Puts the store in order for the next start; see [`VersionStore::rest`]. Nothing may be changed afterwards.
+    ///
+    /// # Errors
+    /// The store's: the next start takes longer.
+    pub(crate) fn rest_versions(&self) -> Result<(), Fault> {
+        self.state.versions.rest()
+    }
+
+    /// Number of versions that wait for their entries to become durable.
+    pub(crate) fn unsettled_versions(&self) -> usize {
+        self.state.versions.waiting()
+    }
+
+    /// Gives back copies of the store's files in the kernel's memory; see [`VersionStore::keep_cached`].
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn keep_versions_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
+        self.state.versions.keep_cached(bytes_max)
+    }
+
     /// Gives back copies of the log in the kernel's memory, if they are more than `bytes_max`. Returns how many bytes there
     /// are; 0 where nobody knows. Nobody reads the log but the next start.
     ///
@@ -361,16 +396,6 @@ impl Metadata {
                 Ok(())
             }
         }
-    }
-
-    /// The namespace as it is now.
-    pub(crate) fn namespace(&self) -> Reading<'_, Namespace> {
-        self.state.read()
-    }
-
-    /// Its history.
-    pub(crate) fn versions(&self) -> &Versions {
-        &self.state.versions
     }
 
     /// Promises that no transaction will be stamped at or below `at` any more, and waits until those that are, are executed
