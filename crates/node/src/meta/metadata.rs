@@ -370,7 +370,7 @@ impl Metadata {
     pub(crate) fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
         let files = match self.order() {
             LogDriver::Single(single) => single.files(),
-            LogDriver::Raft(raft) => raft.lock().journal.files(),
+            LogDriver::Raft(raft) => raft.journal_files(),
         };
         let mut cached = 0;
         for file in &files {

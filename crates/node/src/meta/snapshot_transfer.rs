@@ -10,13 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use frieze_base::{Fault, LogIndex, NodeId, Rng, crc32c};
-use frieze_metalog::{MemberInput, PeerMessage, SnapshotMeta};
+use frieze_metalog::{PeerMessage, SnapshotMeta};
 use frieze_wire::peer::Told;
-use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
+use frieze_wire::peer::metalog::{MetalogMessage, MetalogPiece};
 
-use super::codec::{self, RaftReceiver};
-use super::raft_driver::RaftDriver;
-use super::state::AppliedState;
+use super::codec;
 use crate::peers::{PeerPayload, Peers};
 use crate::store::{Item, StoreView, page_of};
 
@@ -27,43 +25,43 @@ const WINDOW: usize = 8;
 /// States on their way at once, each to another member: a view of the store and [`WINDOW`] pieces in memory for each.
 const STATES_MAX: usize = 4;
 /// Ticks without an answer until what is on its way is sent again.
-const AGAIN_TICKS: u32 = 8;
+pub(super) const AGAIN_TICKS: u32 = 8;
 /// Ticks without an answer until the transfer is given up: 10 s.
-const PATIENCE_TICKS: u32 = 400;
+pub(super) const PATIENCE_TICKS: u32 = 400;
 
 /// What goes out and what comes in.
 pub(super) struct SnapshotTransfers {
-    sending: Mutex<BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>>,
-    receiving: Mutex<IncomingSnapshot>,
-    names: Mutex<Rng>,
+    pub(super) sending: Mutex<BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>>,
+    pub(super) receiving: Mutex<IncomingSnapshot>,
+    pub(super) names: Mutex<Rng>,
 }
 
 /// A state on its way to a member.
-struct OutgoingSnapshot {
-    to: NodeId,
-    transfer: u64,
-    index: LogIndex,
+pub(super) struct OutgoingSnapshot {
+    pub(super) to: NodeId,
+    pub(super) transfer: u64,
+    pub(super) index: LogIndex,
     /// What follows the state, with the last piece.
-    message: MetalogMessage,
-    view: Box<dyn StoreView>,
+    pub(super) message: MetalogMessage,
+    pub(super) view: Box<dyn StoreView>,
     /// The last key that was read.
-    after: Vec<u8>,
-    at_end: bool,
+    pub(super) after: Vec<u8>,
+    pub(super) at_end: bool,
     /// Pieces that the receiver is not known to hold.
-    window: VecDeque<(MetalogPiece, Bytes)>,
-    next: u64,
+    pub(super) window: VecDeque<(MetalogPiece, Bytes)>,
+    pub(super) next: u64,
     /// Since something of it arrived.
-    ticks: u32,
-    over: bool,
+    pub(super) ticks: u32,
+    pub(super) over: bool,
 }
 
 /// A state that is coming.
 #[derive(Default)]
-struct IncomingSnapshot {
+pub(super) struct IncomingSnapshot {
     /// 0: none.
-    transfer: u64,
-    next: u64,
-    whole: bool,
+    pub(super) transfer: u64,
+    pub(super) next: u64,
+    pub(super) whole: bool,
 }
 
 /// A state that has come.
@@ -118,14 +116,14 @@ impl SnapshotTransfers {
         self.sending().clear();
     }
 
-    fn sending(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>> {
+    pub(super) fn sending(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>> {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl OutgoingSnapshot {
     /// Reads ahead, as far as there is room, and tells what is new.
-    fn fill(&mut self, way: &dyn Peers) -> Result<(), Fault> {
+    pub(super) fn fill(&mut self, way: &dyn Peers) -> Result<(), Fault> {
         while self.window.len() < WINDOW && !self.at_end {
             let items = page_of(&*self.view, &self.after, PIECE_BYTES)?;
             match items.last() {
@@ -143,124 +141,7 @@ impl OutgoingSnapshot {
     }
 }
 
-impl RaftDriver {
-    /// Looks after what is on its way: begins, says it again, or gives up.
-    pub(super) fn tick_transfers(&self, state: &AppliedState) {
-        let all: Vec<_> = self.transfers.sending().values().cloned().collect();
-        for one in all {
-            let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
-            sending.ticks += 1;
-            let gone_on = if sending.ticks >= PATIENCE_TICKS {
-                None
-            } else if sending.ticks.is_multiple_of(AGAIN_TICKS) {
-                sending.window.iter().for_each(|(piece, bytes)| tell(&*self.way, sending.to, piece, bytes));
-                sending.fill(&*self.way).ok()
-            } else {
-                Some(())
-            };
-            if gone_on.is_none() {
-                self.end_sending(state, sending, false);
-            }
-        }
-    }
-
-    /// A receiver tells how far it is.
-    pub(super) fn heard_held(&self, state: &AppliedState, from: NodeId, held: MetalogHeld) {
-        let Some(one) = self.transfers.sending().get(&from).cloned() else { return };
-        let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.transfer != sending.transfer || sending.over {
-            return;
-        }
-        let first = sending.window.front().map_or(sending.next, |(piece, _)| piece.number);
-        if held.whole {
-            return self.end_sending(state, sending, true);
-        }
-        if held.next < first || held.next > sending.next {
-            // It has lost what it had.
-            return self.end_sending(state, sending, false);
-        }
-        if held.next > first {
-            sending.ticks = 0;
-            while sending.window.pop_front_if(|(piece, _)| piece.number < held.next).is_some() {}
-            if sending.fill(&*self.way).is_err() {
-                self.end_sending(state, sending, false);
-            }
-        }
-    }
-
-    fn end_sending(&self, state: &AppliedState, mut sending: MutexGuard<'_, OutgoingSnapshot>, whole: bool) {
-        if std::mem::replace(&mut sending.over, true) {
-            return;
-        }
-        let (to, transfer) = (sending.to, sending.transfer);
-        drop(sending);
-        {
-            let mut all = self.transfers.sending();
-            let same =
-                |one: &Arc<Mutex<OutgoingSnapshot>>| one.try_lock().is_ok_and(|sending| sending.transfer == transfer);
-            if !all.get(&to).is_some_and(same) {
-                // Another has taken its place, and will be reported.
-                return;
-            }
-            all.remove(&to);
-        }
-        self.feed(&mut self.lock(), state, MemberInput::SnapshotSent { to, whole });
-    }
-
-    /// A piece of a state comes.
-    ///
-    /// # Errors
-    /// `BadFrame` for what no member sends; the store's.
-    pub(super) fn heard_piece(
-        &self,
-        state: &AppliedState,
-        from: NodeId,
-        piece: MetalogPiece,
-        payload: &[u8],
-    ) -> Result<(), Fault> {
-        let mut receiving = self.transfers.receiving.lock().unwrap_or_else(PoisonError::into_inner);
-        if piece.number == 0 && piece.transfer != receiving.transfer && piece.transfer != 0 {
-            state.versions.begin_other()?;
-            *receiving = IncomingSnapshot { transfer: piece.transfer, next: 0, whole: false };
-        }
-        let known = piece.transfer == receiving.transfer;
-        if known && !receiving.whole && piece.number == receiving.next && crc32c(payload) == piece.crc {
-            let items = decode(payload).ok_or_else(|| codec::bad(from, "its piece of a state cannot be read"))?;
-            if let Err(fault) = state.versions.put_other(items) {
-                // The sender begins anew.
-                *receiving = IncomingSnapshot::default();
-                return Err(fault);
-            }
-            receiving.next += 1;
-            if let Some(message) = piece.message {
-                receiving.whole = true;
-                self.received(state, from, message)?;
-            }
-        }
-        let held = match known {
-            true => MetalogHeld { transfer: piece.transfer, next: receiving.next, whole: receiving.whole },
-            false => MetalogHeld { transfer: piece.transfer, next: 0, whole: false },
-        };
-        self.way.tell(from, Told::MetalogHeld(held), PeerPayload::none());
-        Ok(())
-    }
-
-    /// All of a state is here: the member decides whether it takes it.
-    fn received(&self, state: &AppliedState, from: NodeId, message: MetalogMessage) -> Result<(), Fault> {
-        let name = message.state.clone().ok_or_else(|| codec::bad(from, "its state has no name"))?;
-        let (meta, ids_above) = codec::state_from_wire(&name);
-        let whole = RaftReceiver::default().take((from, self.id), message, &[])?;
-        let message = whole.ok_or_else(|| codec::bad(from, "its message about a state comes in parts"))?;
-        let mut core = self.lock();
-        core.received = Some(ReceivedSnapshot { meta, ids_above });
-        self.feed(&mut core, state, MemberInput::Receive(message));
-        // If it was not taken, it never will be.
-        core.received = None;
-        Ok(())
-    }
-}
-
-fn tell(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &Bytes) {
+pub(super) fn tell(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &Bytes) {
     way.tell(
         to,
         Told::MetalogPiece(piece.clone()),
@@ -279,7 +160,7 @@ fn encode(items: &[Item]) -> Bytes {
     bytes.into()
 }
 
-fn decode(mut bytes: &[u8]) -> Option<Vec<Item>> {
+pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     while !bytes.is_empty() {
         let (lens, rest) = bytes.split_first_chunk::<8>()?;

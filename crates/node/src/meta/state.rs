@@ -98,6 +98,13 @@ impl AppliedState {
         Reading::of(&self.namespace, &NAMESPACE)
     }
 
+    /// The open sessions that may keep something: cache leases and locks.
+    pub(super) fn keeping_sessions(&self) -> Vec<SessionId> {
+        let namespace = self.read();
+        let keeping = namespace.sessions().filter(|(_, session)| session.keeps);
+        keeping.map(|(id, _)| id).collect()
+    }
+
     /// Executes a batch whose transactions are asked for by somebody here: `reads` hear what they read, and the caches of
     /// others are recalled before anybody can see a change.
     pub(super) fn run<'a>(
