@@ -241,7 +241,7 @@ impl Durability {
         meta.persist_versions()?;
         meta.truncate(settled)?;
         let has_room = |bytes| data.device().has_room(bytes);
-        if let Err(fault) = meta.rest_versions().and_then(|()| meta.leave(&has_room)) {
+        if let Err(fault) = meta.rest_versions().and_then(|()| meta.write_clean_start_image(&has_room)) {
             tracing::warn!("the next start takes longer: {fault}");
         }
         Ok(())

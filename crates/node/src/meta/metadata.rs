@@ -166,8 +166,8 @@ impl Metadata {
     ///
     /// # Errors
     /// The disk's: the next start takes longer.
-    pub(crate) fn leave(&self, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
-        self.state.leave(self.appended(), has_room)
+    pub(crate) fn write_clean_start_image(&self, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
+        self.state.write_clean_start_image(self.appended(), has_room)
     }
 
     /// Index of the last entry executed.

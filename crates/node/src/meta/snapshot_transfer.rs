@@ -16,7 +16,7 @@ use frieze_wire::peer::metalog::{MetalogMessage, MetalogPiece};
 
 use super::codec;
 use crate::peers::{PeerPayload, Peers};
-use crate::store::{Item, StoreView, page_of};
+use crate::store::{StoreItem, StoreView, page_of};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
@@ -149,7 +149,7 @@ pub(super) fn tell(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &By
     );
 }
 
-fn encode(items: &[Item]) -> Bytes {
+fn encode(items: &[StoreItem]) -> Bytes {
     let mut bytes = Vec::with_capacity(items.iter().map(|(key, value)| key.len() + value.len() + 8).sum());
     for (key, value) in items {
         bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
@@ -160,7 +160,7 @@ fn encode(items: &[Item]) -> Bytes {
     bytes.into()
 }
 
-pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<Item>> {
+pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<StoreItem>> {
     let mut items = Vec::new();
     while !bytes.is_empty() {
         let (lens, rest) = bytes.split_first_chunk::<8>()?;

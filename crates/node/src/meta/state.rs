@@ -13,7 +13,7 @@ use prost::Message;
 
 use crate::caching::Caching;
 use crate::reading::{NAMESPACE, Reading};
-use crate::store::{Left, LoadVersion, Newest, Part, Versions};
+use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, Versions};
 
 /// What decisions changed and nobody has asked for yet, at most: whoever asks so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;
@@ -46,7 +46,7 @@ impl AppliedState {
             Some(begun) => begun,
             None => LoadedState::by_the_store(&versions)?,
         };
-        let LoadedState { namespace, control } = begun.load(|load| versions.load(&Part::Last, load))?;
+        let LoadedState { namespace, control } = begun.load(|load| versions.load(&LoadPart::Last, load))?;
         Ok(AppliedState {
             namespace: RwLock::new(namespace),
             versions,
@@ -172,13 +172,17 @@ impl AppliedState {
     ///
     /// # Errors
     /// The disk's: the next start reads the store.
-    pub(super) fn leave(&self, applied: LogIndex, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
+    pub(super) fn write_clean_start_image(
+        &self,
+        applied: LogIndex,
+        has_room: &dyn Fn(u64) -> bool,
+    ) -> Result<(), Fault> {
         let namespace = self.read();
         let is_all = self.versions.waiting() == 0 && self.versions.applied()? == applied;
         if !is_all || !has_room(namespace.counts().inodes * LEFT_BYTES) {
             return Ok(());
         }
-        self.versions.leave(&Newest {
+        self.versions.write_clean_start_image(&CurrentVersions {
             last_id: namespace.last_id().0,
             entries: &|take| namespace.newest_entries(take),
             inodes: &|take| namespace.newest_inodes(take),
@@ -197,13 +201,13 @@ impl AppliedState {
     /// `Corrupt`, and the store's: the state is as before.
     pub(super) fn take_received(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
         // One after the other: all inodes count as first.
-        let part = |part: Part| move |load: &mut LoadVersion<'_>| self.versions.load_other(&part, load);
-        let first = LoadedState::default().load(part(Part::First(vec![INODES + 1])))?;
-        let apart = load_apart(part(Part::Apart(vec![INODES + 1])))?;
-        let LoadedState { namespace: mut other, control } = first.take_apart(apart).load(part(Part::Last))?;
+        let part = |part: LoadPart| move |load: &mut LoadVersion<'_>| self.versions.load_snapshot(&part, load);
+        let first = LoadedState::default().load(part(LoadPart::First(vec![INODES + 1])))?;
+        let apart = load_apart(part(LoadPart::Apart(vec![INODES + 1])))?;
+        let LoadedState { namespace: mut other, control } = first.take_apart(apart).load(part(LoadPart::Last))?;
         other.skip_ids(InodeId(ids_above));
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
-        self.versions.take_other(applied, name)?;
+        self.versions.install_snapshot(applied, name)?;
         *self.control.write().unwrap_or_else(PoisonError::into_inner) = control;
         std::mem::swap(&mut *namespace, &mut other);
         // The old one is taken apart when nobody waits for it.
@@ -225,8 +229,8 @@ impl LoadedState {
         let inode = versions.inode_between()?;
         let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(LoadedState::default()));
         versions.read_both(
-            &mut || apart = load_apart(|load| versions.load(&Part::Apart(inode.clone()), load)),
-            &mut || first = LoadedState::default().load(|load| versions.load(&Part::First(inode.clone()), load)),
+            &mut || apart = load_apart(|load| versions.load(&LoadPart::Apart(inode.clone()), load)),
+            &mut || first = LoadedState::default().load(|load| versions.load(&LoadPart::First(inode.clone()), load)),
         );
         Ok(first?.take_apart(apart?))
     }
@@ -236,8 +240,10 @@ impl LoadedState {
     /// # Errors
     /// The store's.
     fn by_what_was_left(versions: &Versions) -> Result<Option<LoadedState>, Fault> {
-        let Some(Left { last_id, mut entries, mut inodes }) = versions.left()? else { return Ok(None) };
-        let before_inodes = LoadedState::default().load(|load| versions.load(&Part::First(vec![INODES]), load))?;
+        let Some(CleanStartImage { last_id, mut entries, mut inodes }) = versions.clean_start_image()? else {
+            return Ok(None);
+        };
+        let before_inodes = LoadedState::default().load(|load| versions.load(&LoadPart::First(vec![INODES]), load))?;
         let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(LoadedState::default()));
         let mut before_inodes = Some(before_inodes);
         versions.read_both(&mut || apart = load_apart(|load| entries(load)), &mut || {

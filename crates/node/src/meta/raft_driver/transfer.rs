@@ -92,13 +92,13 @@ impl RaftDriver {
     ) -> Result<(), Fault> {
         let mut receiving = self.transfers.receiving.lock().unwrap_or_else(PoisonError::into_inner);
         if piece.number == 0 && piece.transfer != receiving.transfer && piece.transfer != 0 {
-            state.versions.begin_other()?;
+            state.versions.begin_snapshot()?;
             *receiving = IncomingSnapshot { transfer: piece.transfer, next: 0, whole: false };
         }
         let known = piece.transfer == receiving.transfer;
         if known && !receiving.whole && piece.number == receiving.next && crc32c(payload) == piece.crc {
             let items = decode(payload).ok_or_else(|| codec::bad(from, "its piece of a state cannot be read"))?;
-            if let Err(fault) = state.versions.put_other(items) {
+            if let Err(fault) = state.versions.put_snapshot(items) {
                 // The sender begins anew.
                 *receiving = IncomingSnapshot::default();
                 return Err(fault);

@@ -9,7 +9,7 @@ use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Change, is_timed};
 
-use super::Item;
+use super::version_store::StoreItem;
 
 /// First byte of the keys of pages. `T` alone says that the index is complete.
 pub(super) const TIMES: u8 = b'T';
@@ -22,15 +22,15 @@ pub(super) fn page_key(stamp: Hlc) -> Vec<u8> {
 }
 
 /// The pages of changes that come in order of stamp.
-pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<Item> {
+pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<StoreItem> {
     let timed: Vec<(Hlc, &[u8])> =
         changes.filter(|change| is_timed(&change.key)).map(|change| (change.stamp, change.key.as_slice())).collect();
     pages_of(&timed)
 }
 
 /// As [`pages`], of stamps and keys.
-pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::new();
+pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<StoreItem> {
+    let mut items: Vec<StoreItem> = Vec::new();
     let mut rest = timed;
     while let Some((first, _)) = rest.first() {
         let mut count = rest.len().min(PAGE_CHANGES);
@@ -53,7 +53,7 @@ pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<Item> {
 }
 
 /// Shows every change of a page to `visit` until it answers false. Returns false if it did, and the changes read.
-pub(super) fn read(item: &Item, visit: &mut dyn FnMut(Hlc, &[u8]) -> bool) -> Result<(bool, u64), Fault> {
+pub(super) fn read(item: &StoreItem, visit: &mut dyn FnMut(Hlc, &[u8]) -> bool) -> Result<(bool, u64), Fault> {
     let corrupt = || Fault::new(Reason::Corrupt, "the namespace's store holds a malformed page of the index of time");
     let first = item.0.get(1..).and_then(|stamp| stamp.try_into().ok()).ok_or_else(corrupt)?;
     let mut stamp = u64::from_be_bytes(first);
@@ -98,7 +98,7 @@ fn take(from: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn all(items: &[Item]) -> Vec<(Hlc, Vec<u8>)> {
+    fn all(items: &[StoreItem]) -> Vec<(Hlc, Vec<u8>)> {
         let mut found = Vec::new();
         for item in items {
             read(item, &mut |stamp, key| {
