@@ -62,7 +62,11 @@ const PLACES: &[Place] = &[
     ),
     place("doors", "frieze-fuse", CLIENTS),
     // It says the calls of the HDFS door in another language.
-    place("doors", "frieze-http", &["frieze-hdfs", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    place(
+        "doors",
+        "frieze-http",
+        &["frieze-hdfs", "frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
     place("doors", "frieze-hdfs", CLIENTS),
     // It counts what the kernel keeps of a server's files.
     place(
@@ -75,6 +79,8 @@ const PLACES: &[Place] = &[
         "servers",
         "frieze-node",
         &[
+            "frieze-storage",
+            "frieze-httpd",
             "frieze-net",
             "frieze-disk",
             "frieze-metalog",
@@ -88,6 +94,14 @@ const PLACES: &[Place] = &[
             "frieze-base",
         ],
     ),
+    // One data directory: it runs the cores that decide where records lie and what of them is in memory.
+    place(
+        "drivers",
+        "frieze-storage",
+        &["frieze-disk", "frieze-multilog", "frieze-tier", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
+    // WebHDFS and the page of metrics stand on it.
+    place("drivers", "frieze-httpd", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place("drivers", "frieze-disk", WORDS),
     place("drivers", "frieze-net", WORDS),
     place("cores", "frieze-metalog", WORDS),

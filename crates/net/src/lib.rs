@@ -15,7 +15,6 @@ mod key;
 mod listener;
 mod low_water;
 mod mono;
-mod page;
 mod private_file;
 mod proof;
 mod seldom;
@@ -32,7 +31,6 @@ pub use frames::{
 pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use listener::Listener;
 pub use mono::mono;
-pub use page::{PageListener, Visitor};
 pub use private_file::{PrivateFile, PrivateFileError};
 pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
 pub use seldom::Seldom;

@@ -21,11 +21,11 @@ use frieze_wire::txn::{Caller, Target};
 
 use crate::capability::{Bearer, Capability, Presenter};
 use crate::engine::{Engine, Scratch};
-use crate::identity::{Identity, Standing};
 use crate::offline;
 use crate::seen::layout_of;
 use crate::session::Principal;
 use crate::survivor::{Copy, Left, LeftChain};
+use frieze_storage::{Identity, Standing};
 
 /// Names of a directory that are asked for at once.
 const PAGE: usize = 1000;

@@ -15,9 +15,9 @@ use frieze_wire::frame::{FrameHeader, Holds};
 use frieze_wire::holding::RecallsReply;
 use frieze_wire::message::Reply;
 
-use crate::clock::NodeClock;
 use crate::engine::Responder;
 use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket, Told};
+use frieze_storage::NodeClock;
 
 /// Who caches, and what waits for it.
 pub(crate) struct Caching {
@@ -415,8 +415,8 @@ mod tests {
     use frieze_wire::FrameKind;
 
     use super::*;
-    use crate::clock::Keeper;
-    use crate::identity::Identity;
+    use frieze_storage::Identity;
+    use frieze_storage::Keeper;
 
     const SOLE: SessionId = SessionId(1);
     const OTHER: SessionId = SessionId(2);

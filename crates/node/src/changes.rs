@@ -18,7 +18,6 @@ use crate::brought::Brought;
 use crate::caching::Asking;
 use crate::capability::{Bearer, Capability, Presenter};
 use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
-use crate::durability::Ticket;
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, Scratch, chains_of_extent, done, unknown_session};
 use crate::grants::Key;
@@ -27,6 +26,7 @@ use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::{Seen, spread_of};
 use crate::session::{Conn, Principal};
 use crate::settling::granted_chains;
+use frieze_storage::Ticket;
 
 /// Chunks that one grant covers at most (protocols §4).
 pub(crate) const GRANT_CHUNKS_MAX: u32 = 16;

@@ -24,9 +24,9 @@ use frieze_net::ServerAddr;
 use frieze_wire::peer::Told;
 use tracing::{debug, warn};
 
-use crate::clock::NodeClock;
 use crate::meta::{Idle, idle_until};
 use crate::peers::{PeerPayload, Peers};
+use frieze_storage::NodeClock;
 
 /// How often time goes by for leases and what depends on them.
 const BEAT: Duration = Duration::from_millis(20);

@@ -39,9 +39,9 @@ use smallvec::SmallVec;
 
 use crate::brought::Brought;
 use crate::caching::Caching;
-use crate::clock::NodeClock;
-use crate::device::{Device, block_checksums};
 use crate::meta::Idle;
+use frieze_storage::NodeClock;
+use frieze_storage::{Device, block_checksums};
 
 use crate::peers::{Ahead, Way};
 pub(crate) use bounds::{Bounds, Lease};

@@ -4,24 +4,14 @@
 //! request is durable; after a failed flush nothing more is accepted and nobody is told that it is durable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
-use frieze_multilog::LogPosition;
 
-use crate::clock::NodeClock;
 use crate::data::DataPlane;
 use crate::meta::Metadata;
-
-/// How far both logs must be durable for a request to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    /// The device log.
-    pub(crate) data: LogPosition,
-    /// The metalog.
-    pub(crate) meta: LogIndex,
-}
+use frieze_storage::{NodeClock, Ticket};
 
 /// Called once when a ticket is covered, or with the fault of the flush that failed.
 pub(crate) type DurableReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
@@ -285,30 +275,4 @@ impl Durability {
 /// A wake-up for nobody: the caller flushes by itself.
 pub fn no_wake() -> Box<dyn Fn() + Send + Sync> {
     Box::new(|| {})
-}
-
-/// Shares a flag between `when_durable` and the thread that flushes.
-#[derive(Default)]
-pub(crate) struct Wake {
-    wanted: Mutex<bool>,
-    changed: std::sync::Condvar,
-}
-
-impl Wake {
-    /// Wakes the flusher.
-    pub(crate) fn wake(self: &Arc<Self>) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*wanted {
-            *wanted = true;
-            self.changed.notify_one();
-        }
-    }
-
-    /// Waits until woken, at most `timeout`. True if woken.
-    pub(crate) fn wait(&self, timeout: std::time::Duration) -> bool {
-        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut wanted, _) =
-            self.changed.wait_timeout_while(wanted, timeout, |wanted| !*wanted).unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *wanted)
-    }
 }

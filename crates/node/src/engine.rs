@@ -28,14 +28,12 @@ pub(crate) use chains::chains_of_extent;
 use crate::brought::Brought;
 use crate::caching::{Asking, Caching};
 use crate::capability::{Mint, Presenter, Shown};
-use crate::clock::{Keeper, NodeClock};
 use crate::control::{Control, ControlTold};
 use crate::data::DataPlane;
 use crate::data::remembered::Remembered;
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
-use crate::identity::Identity;
 use crate::locks::Locks;
 use crate::meta::{Metadata, PeerMetalog};
 use crate::opened::Opened;
@@ -52,6 +50,8 @@ use crate::steps::{Steps, Unread};
 use crate::store::VersionStore;
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_storage::Identity;
+use frieze_storage::{Keeper, NodeClock};
 
 /// What the simulator replaces.
 pub struct Seams {

@@ -16,8 +16,8 @@ use frieze_namespace::CheckCounts;
 use frieze_wire::scrub::ScrubReply;
 
 use crate::engine::Engine;
-use crate::identity::Identity;
 use crate::offline;
+use frieze_storage::Identity;
 
 /// Sentences that are kept; of more it is known how many.
 const WRONG_MAX: usize = 1000;

@@ -28,7 +28,7 @@ const STORE_BYTES: u64 = 96 << 20;
 /// `NotFound`; the disk's.
 pub(crate) fn check_is_one(disk: &dyn Disk, dir: &Path) -> Result<(), Fault> {
     let names = disk.list()?;
-    let is_ours = |name: &String| *name == crate::identity::STATE_FILE || name.starts_with("seg-");
+    let is_ours = |name: &String| *name == frieze_storage::STATE_FILE || name.starts_with("seg-");
     match names.iter().any(is_ours) {
         true => Ok(()),
         false => Err(Fault::new(

@@ -7,7 +7,7 @@ use frieze_base::{ClusterId, NodeId};
 use frieze_net::Key;
 use frieze_wire::peer::Told;
 
-use crate::identity::secret_after;
+use frieze_storage::secret_after;
 
 /// Tells other nodes. Never waits; keeps the order of what one plane tells one node while the connection to it lives; holds a
 /// bounded number of bytes for each and loses what is beyond, and what was under way when a connection breaks.

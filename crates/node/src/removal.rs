@@ -13,7 +13,7 @@ use frieze_base::{Fault, Reason};
 use tracing::{error, warn};
 
 use crate::engine::Engine;
-use crate::identity::Identity;
+use frieze_storage::Identity;
 
 /// What is called, once, with the reason why this server ends.
 pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;

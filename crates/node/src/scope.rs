@@ -9,9 +9,9 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{Cut, Extent, Named, Resolved, Subject};
 
 use crate::cuts::CutPair;
-use crate::device::Device;
 use crate::engine::Engine;
 use crate::timeline::Interval;
+use frieze_storage::Device;
 
 /// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of writes, or
 /// lie outside the scope.

@@ -36,10 +36,8 @@ use prost::Message;
 use self::kept::{FILE, FINDINGS_MAX, Kept, SLOT_BYTES, found, read_kept};
 use self::medium::{Medium, Pace};
 use self::mending::Mends;
-use crate::device::IMAGE_SLOT_BYTES;
 use crate::engine::Engine;
-
-pub(crate) use self::noticed::Noticed;
+use frieze_storage::IMAGE_SLOT_BYTES;
 
 /// How often progress is put on disk, at most: a restart repeats what was read since.
 const KEEP_EVERY_NS: u64 = 10_000_000_000;

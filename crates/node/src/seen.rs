@@ -17,7 +17,7 @@ use crate::data::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
 use crate::meta::ChunkLayout;
-use crate::reading::Reading;
+use frieze_storage::Reading;
 
 /// How many states may lie behind each other under one byte. An edit that would pile up more shares what lies below.
 pub(crate) const DEPTH_MAX: u32 = 16;

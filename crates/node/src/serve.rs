@@ -49,17 +49,17 @@ use self::proving::Proving;
 use self::traffic::Traffic;
 use self::turns::{LINGER, Place, Turns};
 use crate::brought::{Brought, Pool};
-use crate::clock::NodeClock;
 use crate::directory;
-use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
-use crate::identity::Identity;
 use crate::memory::machine_bytes;
 use crate::offline::{STORE_DIRECTORY, boot_id};
 use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
 use crate::steps::Steps;
 use crate::store::LsmStore;
+use frieze_storage::Identity;
+use frieze_storage::NodeClock;
+use frieze_storage::Wake;
 
 /// Stack of a connection's thread: the deepest request (a listing of the past) uses a quarter of it.
 const STACK_BYTES: usize = 512 << 10;

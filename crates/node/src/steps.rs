@@ -17,14 +17,12 @@ use frieze_multilog::{Piece, Source, Stored};
 use frieze_net::{CRC_BYTES, Part};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
-use crate::device::{Device, Held, Lease};
 use crate::engine::Scratch;
+use frieze_storage::{Device, HANDED_BYTES_MIN, Held, Lease};
 
 /// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones are more
 /// calls, and more moments in which the other side is woken (ADR 0016).
 const STEP_BYTES: usize = 512 << 10;
-/// So much of a record at least is handed on by the system: less is sooner read than its checksums are looked up.
-pub(crate) const HANDED_BYTES_MIN: u64 = 32 << 10;
 /// From so many bytes on a payload goes out in steps.
 const LEAST_BYTES: usize = 256 << 10;
 

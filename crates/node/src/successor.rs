@@ -1,7 +1,7 @@
 //! The cluster of this server went on from one server under another identity, and this one is of the identity before.
 //!
 //! A server of the new identity refuses this one's connection and then proves it: the secret of the new identity is a keyed hash of the
-//! old one ([`crate::identity::secret_after`]), so a server with the old secret verifies a proof by the new one, and a stranger at that address cannot give it.
+//! old one ([`frieze_storage::secret_after`]), so a server with the old secret verifies a proof by the new one, and a stranger at that address cannot give it.
 //!
 //! Guarantees: this server ends only if that was proven within [`PROVEN_FOR_NS`], if its own metalog has no entry stamped above the
 //! decision to go on (a majority of the identity before was there afterwards and is not ended by one server that left it), and if for [`LEADERLESS_NS`] it

@@ -31,8 +31,8 @@ use super::told::{What, ask, heard, malformed, to_told};
 use super::waiting::{Gather, no_answer};
 use super::{Appender, DataPlane, memory};
 use crate::brought::Brought;
-use crate::device::block_checksums;
 use crate::peers::{PeerPayload, Peers};
+use frieze_storage::block_checksums;
 
 /// What is handed up: for whoever looks after the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -55,7 +55,7 @@ impl Engine {
     /// # Errors
     /// `Unavailable` if nobody with one of the chains answers; `Elsewhere` if there is nobody; what speaks against the question itself.
     pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<Heard>, Fault> {
-        crate::reading::check_none_held();
+        frieze_storage::check_none_held();
         let now = || self.clock.reading().mono;
         let (began, mut round, mut why) = (now(), 0u32, None);
         let (mut left, mut answers) = (chains, Vec::new());
@@ -103,7 +103,7 @@ impl Engine {
     /// Asks one server about a chain, whether it has a part in it or not. `None` if it refuses, or has not answered within a
     /// [`ROUND`]. Not to be called with a lock in hand.
     pub(crate) fn ask_one(&self, node: NodeId, chain: ChainId, about: &About) -> Option<Answered> {
-        crate::reading::check_none_held();
+        frieze_storage::check_none_held();
         let mut pending = Pending { questions: &self.questions, asked: Vec::new() };
         let ask = Inquiry { at: None, about: &|_| about.clone() };
         pending.asked.push(self.put(node, BTreeSet::from([chain]), &ask));

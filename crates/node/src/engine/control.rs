@@ -24,9 +24,9 @@ use tracing::{debug, warn};
 use super::Engine;
 use crate::control::{Control, ControlTold, Job, Premises, Reign};
 use crate::data::{ChainEnd, Report};
-use crate::identity::Identity;
 use crate::peers::NodeKeys;
 use crate::session::Principal;
+use frieze_storage::Identity;
 
 impl Engine {
     /// This node's part in its cluster, if the server is one of several.

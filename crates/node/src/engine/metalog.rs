@@ -15,11 +15,11 @@ use prost::Message;
 use super::{Engine, Seams};
 use crate::grants::GrantSettings;
 use crate::holding::{is_claim, tells_of_now};
-use crate::identity::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
 use crate::locks::Locks;
 use crate::meta::MetalogStatus;
 use crate::meta::OpenSessions;
 use crate::settings::Settings;
+use frieze_storage::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
 
 /// What a server that joins others is told by them.
 pub struct Joining {

@@ -13,13 +13,10 @@ use frieze_wire::txn::{self, Caller, Op, Transaction};
 use super::{Engine, Seams};
 use crate::caching::Caching;
 use crate::capability::Mint;
-use crate::clock::{Keeper, NodeClock};
 use crate::data::remembered::Remembered;
 use crate::data::{self, DataPlane, Roles};
-use crate::device::{Budget, Device, ImageBudget, Reach};
-use crate::durability::{Durability, Ticket};
+use crate::durability::Durability;
 use crate::grants::GrantSettings;
-use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
 use crate::locks::Locks;
 use crate::meta::{MetaHost, Metadata, RecoverUpto};
 use crate::opened::Opened;
@@ -35,6 +32,10 @@ use crate::settling::{CaughtUp, Ending};
 use crate::store::{VersionStore, Versions};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_storage::Ticket;
+use frieze_storage::{Budget, Device, ImageBudget, Reach};
+use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE};
+use frieze_storage::{Keeper, NodeClock};
 
 impl Engine {
     /// Opens a data directory, making a file system in it if it is new, and recovers what a crash left.

@@ -24,8 +24,8 @@ use super::raft_driver::{DriverSetup, RaftDriver};
 use super::segments::SegmentFiles;
 use super::single;
 use super::state::AppliedState;
-use crate::identity::{FORMAT_VERSION_MEMBER, Standing};
 use crate::store::Versions;
+use frieze_storage::{FORMAT_VERSION_MEMBER, Standing};
 
 /// What the files of a member's journal are called.
 pub(super) const SEGMENT_PREFIX: &str = "raft-";

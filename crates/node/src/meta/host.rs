@@ -10,10 +10,10 @@ use frieze_metalog::MemberSettings;
 
 use super::apply_wait::Idle;
 use super::raft_driver::DriverSetup;
-use crate::clock::{Keeper, NodeClock};
-use crate::device::Device;
-use crate::durability::Wake;
 use crate::peers::Peers;
+use frieze_storage::Device;
+use frieze_storage::Wake;
+use frieze_storage::{Keeper, NodeClock};
 
 /// What the plane stands on.
 pub(crate) struct MetaHost {

@@ -15,9 +15,9 @@ use super::raft_driver::{MetalogStatus, RaftDriver};
 use super::single::{SingleLog, SingleRun};
 use super::state::AppliedState;
 use crate::caching::{Caching, Gate};
-use crate::durability::Wake;
-use crate::identity::Standing;
 use crate::store::{VersionStore, Versions};
+use frieze_storage::Standing;
+use frieze_storage::Wake;
 
 /// Order and execution of metadata, and answers about it.
 pub(crate) struct Metadata {

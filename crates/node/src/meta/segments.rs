@@ -7,7 +7,7 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_metalog::{Mend, NewSegment, SegmentSource};
 
-use crate::device::write_surely;
+use frieze_storage::write_surely;
 
 /// The segments of one log, named `<prefix><16 hex digits>`.
 pub struct SegmentFiles {

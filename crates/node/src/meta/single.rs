@@ -17,8 +17,8 @@ use super::pending_txns::{PendingTxn, TxnQueue};
 use super::segments::SegmentFiles;
 use super::state::AppliedState;
 use crate::caching::Gate;
-use crate::clock::{Keeper, NodeClock};
-use crate::device::{Device, not_whole};
+use frieze_storage::{Device, not_whole};
+use frieze_storage::{Keeper, NodeClock};
 
 /// How far the durable bound of inode numbers is kept ahead: one write of the identity for so many files made.
 const IDS_AHEAD: u64 = 65_536;

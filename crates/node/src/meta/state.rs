@@ -12,8 +12,8 @@ use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
 use crate::caching::Caching;
-use crate::reading::{NAMESPACE, Reading};
 use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, Versions};
+use frieze_storage::{NAMESPACE, Reading};
 
 /// What decisions changed and nobody has asked for yet, at most: whoever asks so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;

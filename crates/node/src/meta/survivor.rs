@@ -13,8 +13,8 @@ use prost::Message;
 use super::bootstrap::SEGMENT_PREFIX;
 use super::codec;
 use super::segments::SegmentFiles;
-use crate::identity::Identity;
 use crate::store::Versions;
+use frieze_storage::Identity;
 
 /// The journal of a member that does not run.
 pub(crate) struct LeftJournal {

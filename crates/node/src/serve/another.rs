@@ -14,8 +14,8 @@ use tracing::warn;
 
 use super::asker::Asker;
 use super::spawn;
-use crate::identity::{Identity, Standing};
 use crate::settings::Settings;
+use frieze_storage::{Identity, Standing};
 
 /// To connect and to answer: a start does not wait longer for all of them together.
 const ANSWERING: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use frieze_base::{Fault, Reason};
 use frieze_disk::FileDisk;
 
 use crate::engine::Engine;
-use crate::identity::{Identity, STATE_FILE, Standing};
+use frieze_storage::{Identity, STATE_FILE, Standing};
 
 /// Refuses a directory that was copied.
 ///

@@ -21,8 +21,8 @@ use frieze_wire::message::{ClusterMap, ClusterMapReply, Join, JoinReply, Reply, 
 use tracing::info;
 
 use super::asker::Asker;
-use crate::durability::Wake;
 use crate::engine::Joining;
+use frieze_storage::Wake;
 
 /// File that names the server until it is a node.
 const TOKEN_FILE: &str = "joining";

@@ -27,10 +27,10 @@ use tracing::{debug, info};
 use super::asker::Asker;
 use super::spawn;
 use super::traffic::Traffic;
-use crate::clock::NodeClock;
 use crate::engine::SOFTWARE;
 use crate::peers::{NodeKeys, PeerPayload, Peers, SentAhead};
 use crate::successor::Successor;
+use frieze_storage::NodeClock;
 
 /// Bytes that wait to be sent to one node; beyond it what is told is lost.
 const WAITING_BYTES_MAX: usize = 64 << 20;

@@ -13,10 +13,10 @@ use frieze_wire::message::{Reply, RequestBody};
 
 use super::{SHARED_BYTES_MIN, Shared, header_of_answer};
 use crate::brought::Brought;
-use crate::clock::NodeClock;
 use crate::engine::{Responder, Scratch};
 use crate::session::Conn;
 use crate::steps::{Portion, Steps};
+use frieze_storage::NodeClock;
 
 /// The server, for whoever is in its process. It may end before them.
 pub(super) struct Here(Weak<Shared>);

@@ -7,12 +7,12 @@ use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Read, ReadReply};
 
 use crate::capability::{Bearer, Presenter};
-use crate::device::{Lease, ReaderKey};
 use crate::elsewhere::Fetch;
 use crate::engine::{Engine, Scratch};
 use crate::holding::is_claim;
 use crate::seen::{DEPTH_MAX, Seen, ThroughImages};
 use crate::steps::{Unread, can_step};
+use frieze_storage::{Lease, ReaderKey};
 
 impl Engine {
     /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps, what
@@ -134,7 +134,7 @@ impl Engine {
     }
 
     /// What of `pieces`, which are `range` of a file, is not in memory is asked for, and what `who` reads next, if he reads on
-    /// and on. The answer is for [`Device::done`](crate::device::Device::done), when they are read.
+    /// and on. The answer is for [`Device::done`](frieze_storage::Device::done), when they are read.
     fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> Lease {
         let device = self.data.device();
         // What is young needs nobody to look ahead.

@@ -14,15 +14,15 @@ use frieze_wire::message::Durability;
 use frieze_wire::peer::Told;
 use prost::Message as _;
 
-use crate::clock::{Keeper, NodeClock};
 use crate::data::bounds::Bounds;
 use crate::data::{
     Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split,
 };
-use crate::device::{Budget, Device, ImageBudget, Reach};
-use crate::identity::{Identity, STATE_FILE};
 use crate::peers::{PeerPayload, Peers, Way};
 use crate::settings::Settings;
+use frieze_storage::{Budget, Device, ImageBudget, Reach};
+use frieze_storage::{Identity, STATE_FILE};
+use frieze_storage::{Keeper, NodeClock};
 
 /// Chains of the test.
 pub(super) const CHAINS: u32 = 2;
@@ -90,7 +90,7 @@ impl Node {
             None => {
                 let identity = Identity { node: self.id.0, ..Identity::default() };
                 let file = StateFile::open_or_create(&*disk, STATE_FILE).expect("a state file");
-                let identity = Identity { format_version: crate::identity::FORMAT_VERSION, ..identity };
+                let identity = Identity { format_version: frieze_storage::FORMAT_VERSION, ..identity };
                 file.write(&identity.encode_to_vec()).expect("a state file");
                 (identity, file)
             }

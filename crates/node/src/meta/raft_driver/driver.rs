@@ -18,10 +18,10 @@ use super::super::read_index::ReadIndexQueue;
 use super::super::segments::SegmentFiles;
 use super::super::snapshot_transfer::{ReceivedSnapshot, SnapshotTransfers};
 use super::super::state::AppliedState;
-use crate::clock::NodeClock;
-use crate::device::Device;
-use crate::durability::Wake;
 use crate::peers::Peers;
+use frieze_storage::Device;
+use frieze_storage::NodeClock;
+use frieze_storage::Wake;
 
 /// How long a read waits for the answer of a majority, or for an instant to close.
 const PATIENCE: Duration = Duration::from_secs(5);

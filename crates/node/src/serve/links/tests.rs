@@ -8,10 +8,10 @@ use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::ChainRecord;
 
 use super::*;
-use crate::clock::Keeper;
-use crate::identity::Identity;
 use crate::peers::Ahead;
 use crate::session::Conn;
+use frieze_storage::Identity;
+use frieze_storage::Keeper;
 
 const SECRET: [u8; 32] = [5; 32];
 
