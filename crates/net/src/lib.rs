@@ -11,10 +11,13 @@ mod diag;
 mod eager;
 mod error;
 mod frames;
+mod idle;
 mod key;
 mod listener;
 mod low_water;
 mod mono;
+mod payload;
+mod peers;
 mod private_file;
 mod proof;
 mod seldom;
@@ -28,9 +31,12 @@ pub use error::Error;
 pub use frames::{
     Begun, CRC_BYTES, FrameReader, FrameWriter, HELLO_BYTES_MAX, Limits, Part, Payload, RESTING_BYTES, encode_frame,
 };
+pub use idle::{Idle, idle_until};
 pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use listener::Listener;
 pub use mono::mono;
+pub use payload::{BufferPool, ReceivedPayload};
+pub use peers::{PeerPayload, Peers, PrefixClaim, SentPrefix, Way};
 pub use private_file::{PrivateFile, PrivateFileError};
 pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
 pub use seldom::Seldom;

@@ -17,6 +17,7 @@ use frieze_wire::message::Reply;
 
 use crate::engine::Responder;
 use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket, Told};
+use frieze_replication::PublishObserver;
 use frieze_storage::NodeClock;
 
 /// Who caches, and what waits for it.
@@ -161,23 +162,6 @@ impl Caching {
         keys.sort_unstable();
         keys.dedup();
         self.change(by, &keys);
-    }
-
-    /// Bytes of a file are about to be seen by everybody: until the guard is dropped, when they are, nobody is granted the
-    /// state before. One thread at a time: the appender is held.
-    pub(crate) fn publish(&self, by: RequestKey, inode: InodeId) -> Publishing<'_> {
-        self.publishing.store(inode.0, Ordering::SeqCst);
-        self.written(by, inode);
-        Publishing(self)
-    }
-
-    /// As [`Caching::publish`], for writes that waited for the disk.
-    pub(crate) fn publish_all(&self, writes: impl Iterator<Item = (RequestKey, InodeId)>) -> Publishing<'_> {
-        self.publishing.store(MANY, Ordering::SeqCst);
-        for (by, inode) in writes {
-            self.written(by, inode);
-        }
-        Publishing(self)
     }
 
     fn written(&self, by: RequestKey, inode: InodeId) {
@@ -343,12 +327,21 @@ impl Caching {
     }
 }
 
-/// Bytes that are being published; see [`Caching::publish`].
-pub(crate) struct Publishing<'a>(&'a Caching);
+impl PublishObserver for Caching {
+    fn publishing(&self, by: RequestKey, inode: InodeId) {
+        self.publishing.store(inode.0, Ordering::SeqCst);
+        self.written(by, inode);
+    }
 
-impl Drop for Publishing<'_> {
-    fn drop(&mut self) {
-        self.0.publishing.store(0, Ordering::SeqCst);
+    fn publishing_all(&self, writes: &mut dyn Iterator<Item = (RequestKey, InodeId)>) {
+        self.publishing.store(MANY, Ordering::SeqCst);
+        for (by, inode) in writes {
+            self.written(by, inode);
+        }
+    }
+
+    fn published(&self) {
+        self.publishing.store(0, Ordering::SeqCst);
     }
 }
 

@@ -14,10 +14,8 @@ use frieze_wire::message::{Durability as When, FileKind, PATH_XATTR, Reply, Txn,
 use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, RemoveXattr, SetXattr, Transaction};
 use frieze_wire::writers::WRITERS_XATTR;
 
-use crate::brought::Brought;
 use crate::caching::Asking;
 use crate::capability::{Bearer, Capability, Presenter};
-use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, Scratch, chains_of_extent, done, unknown_session};
 use crate::grants::Key;
@@ -26,6 +24,8 @@ use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::{Seen, spread_of};
 use crate::session::{Conn, Principal};
 use crate::settling::granted_chains;
+use frieze_net::ReceivedPayload;
+use frieze_replication::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
 use frieze_storage::Ticket;
 
 /// Chunks that one grant covers at most (protocols §4).
@@ -49,7 +49,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         ask: &Write,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
@@ -75,7 +75,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         ask: &Write,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         scratch: &mut Scratch,
         reply: Answer,
     ) -> Result<(), (Answer, Fault)> {

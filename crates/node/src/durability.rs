@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
 
-use crate::data::DataPlane;
 use crate::meta::Metadata;
+use frieze_replication::DataPlane;
 use frieze_storage::{NodeClock, Ticket};
 
 /// Called once when a ticket is covered, or with the fault of the flush that failed.

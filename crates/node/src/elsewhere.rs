@@ -25,9 +25,9 @@ use frieze_wire::peer::{About, CloseAfter, FileReach, PersistAsk, ReachAsk, Touc
 use self::asking::Inquiry;
 pub(crate) use self::bytes::{Fetch, Wanted};
 pub(crate) use self::records::record_in;
-use crate::data::Layout;
 use crate::engine::Engine;
 use crate::seen::{Seen, layout_of, spread_of};
+use frieze_replication::Layout;
 
 /// What other servers say of files, for one look at them.
 #[derive(Clone, Default)]

@@ -25,19 +25,16 @@ use frieze_wire::txn::Caller;
 
 pub(crate) use chains::chains_of_extent;
 
-use crate::brought::Brought;
 use crate::caching::{Asking, Caching};
 use crate::capability::{Mint, Presenter, Shown};
 use crate::control::{Control, ControlTold};
-use crate::data::DataPlane;
-use crate::data::remembered::Remembered;
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
 use crate::locks::Locks;
 use crate::meta::{Metadata, PeerMetalog};
+use crate::node_keys::NodeKeys;
 use crate::opened::Opened;
-use crate::peers::{NodeKeys, PeerPayload, Peers, Way};
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::{Remains, went_meanwhile};
@@ -50,6 +47,10 @@ use crate::steps::{Steps, Unread};
 use crate::store::VersionStore;
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_net::ReceivedPayload;
+use frieze_net::{PeerPayload, Peers, Way};
+use frieze_replication::DataPlane;
+use frieze_replication::Remembered;
 use frieze_storage::Identity;
 use frieze_storage::{Keeper, NodeClock};
 
@@ -241,7 +242,7 @@ impl Engine {
         conn: &Conn,
         header: &FrameHeader,
         body: RequestBody,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
@@ -348,7 +349,13 @@ impl Engine {
     /// # Errors
     /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the message
     /// is lost, and comes again when the clocks are right.
-    pub fn told(&self, from: NodeId, header: &FrameHeader, told: Told, payload: Brought<'_>) -> Result<(), Fault> {
+    pub fn told(
+        &self,
+        from: NodeId,
+        header: &FrameHeader,
+        told: Told,
+        payload: ReceivedPayload<'_>,
+    ) -> Result<(), Fault> {
         self.clock.observe(header.hlc)?;
         match told {
             Told::Alive(_) if payload.is_empty() => {
@@ -441,7 +448,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         request: Request,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) -> Option<Result<Reply, Fault>> {

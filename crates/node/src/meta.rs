@@ -28,7 +28,6 @@ mod state;
 mod survivor;
 mod writers;
 
-pub(crate) use apply_wait::{Idle, idle_until};
 pub(crate) use facts::{
     ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteRight, WriteTarget,
 };

@@ -18,10 +18,12 @@ use frieze_wire::txn::{Grant, Op};
 
 use crate::capability::Presenter;
 use crate::changes::{GRANT_CHUNKS_MAX, check_granted, check_numbered, check_writable};
-use crate::data::{Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole};
 use crate::engine::{Engine, Responder};
 use crate::seen::layout_of;
 use crate::session::Principal;
+use frieze_replication::{
+    Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole,
+};
 
 /// Stretches of a file: first byte, end.
 type Ranges = Vec<(u64, u64)>;

@@ -20,10 +20,10 @@ use frieze_hlc::Hlc;
 use frieze_multilog::{Grave, Source};
 use frieze_namespace::{Horizons, Inode, SharedState};
 
-use crate::data::REACH_BYTES_MAX;
 use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::seen::{Layer, Look, Seen, parts};
+use frieze_replication::REACH_BYTES_MAX;
 
 /// How often looking at everything is put off while edits are under way: ten seconds, as `reclaim` is called.
 const PUT_OFF_MAX: u32 = 20;

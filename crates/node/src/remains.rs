@@ -20,8 +20,8 @@ use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason, SegmentId};
 use frieze_cluster::State;
 use tracing::{debug, info};
 
-use crate::data::Room;
 use crate::engine::Engine;
+use frieze_replication::Room;
 
 /// What there is to give back, as far as it is known.
 #[derive(Default)]

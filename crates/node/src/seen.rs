@@ -13,10 +13,10 @@ use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
-use crate::data::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
 use crate::meta::ChunkLayout;
+use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use frieze_storage::Reading;
 
 /// How many states may lie behind each other under one byte. An edit that would pile up more shares what lies below.

@@ -23,11 +23,11 @@ use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, Settle, StopWriting, T
 use tracing::debug;
 
 use crate::caching::Asking;
-use crate::data::{Appender, Layout, file_bytes_max};
 use crate::engine::{Engine, unknown_session};
 use crate::meta::FileChunks;
 use crate::seen::{Seen, layout_of, spread_of};
 use crate::session::Principal;
+use frieze_replication::{Appender, Layout, file_bytes_max};
 
 /// Files settled in one transaction.
 const SETTLED_MAX: usize = 256;

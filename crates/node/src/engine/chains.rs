@@ -17,11 +17,11 @@ use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
 use crate::capability::Presenter;
-use crate::data::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 use crate::elsewhere::Elsewhere;
 use crate::holding::is_claim;
 use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts, spread_of};
 use crate::settling::{chains_of_grants, granted_chains};
+use frieze_replication::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 
 impl Engine {
     /// Takes configurations of chains, as the control plane has decided them. Durable on return.

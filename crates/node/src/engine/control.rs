@@ -23,9 +23,9 @@ use tracing::{debug, warn};
 
 use super::Engine;
 use crate::control::{Control, ControlTold, Job, Premises, Reign};
-use crate::data::{ChainEnd, Report};
-use crate::peers::NodeKeys;
+use crate::node_keys::NodeKeys;
 use crate::session::Principal;
+use frieze_replication::{ChainEnd, Report};
 use frieze_storage::Identity;
 
 impl Engine {

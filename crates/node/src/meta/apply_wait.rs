@@ -1,35 +1,14 @@
 //! How threads wait for a member to get somewhere.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::MonoTime;
+use frieze_net::Idle;
 
 /// Nobody sleeps longer at once: deadlines and lost messages are looked after in between.
 const REST: Duration = Duration::from_millis(20);
-
-/// What to do instead of sleeping, where one thread runs everything: shared by all that wait for other servers.
-pub(crate) type Idle = Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>;
-
-/// Waits until `look` finds something where one thread runs everything, `patience` at most by the clock `now`.
-pub(crate) fn idle_until<T>(
-    idle: &dyn Fn(),
-    now: &dyn Fn() -> MonoTime,
-    patience: Duration,
-    mut look: impl FnMut() -> Option<T>,
-) -> Option<T> {
-    let began = now();
-    loop {
-        if let Some(found) = look() {
-            return Some(found);
-        }
-        if now().since_ns(began) > patience.as_nanos() as u64 {
-            return None;
-        }
-        idle();
-    }
-}
 
 /// Wakes who waits whenever something has changed.
 pub(super) struct ApplyWait {

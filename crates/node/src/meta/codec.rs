@@ -7,7 +7,7 @@ use frieze_metalog::{EntryKind, Members, PeerEntry, PeerKind, PeerMessage, Snaps
 use frieze_wire::peer::Told;
 use frieze_wire::peer::metalog::{MetalogEntry, MetalogKind, MetalogMembers, MetalogMessage, MetalogState};
 
-use crate::peers::{PeerPayload, Peers};
+use frieze_net::{PeerPayload, Peers};
 
 /// Payload of one part of a message: small beside what a connection holds for a node.
 const PART_BYTES: usize = 1 << 20;

@@ -8,9 +8,9 @@ use frieze_base::LogIndex;
 use frieze_disk::Disk;
 use frieze_metalog::MemberSettings;
 
-use super::apply_wait::Idle;
 use super::raft_driver::DriverSetup;
-use crate::peers::Peers;
+use frieze_net::Idle;
+use frieze_net::Peers;
 use frieze_storage::Device;
 use frieze_storage::Wake;
 use frieze_storage::{Keeper, NodeClock};

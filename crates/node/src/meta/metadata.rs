@@ -9,13 +9,13 @@ use frieze_metalog::{Change, DataEnd};
 use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 use frieze_wire::txn::{Outcome, Transaction};
 
-use super::apply_wait::Idle;
 use super::host::{Mark, MetaHost, RecoverUpto};
 use super::raft_driver::{MetalogStatus, RaftDriver};
 use super::single::{SingleLog, SingleRun};
 use super::state::AppliedState;
 use crate::caching::{Caching, Gate};
 use crate::store::{VersionStore, Versions};
+use frieze_net::Idle;
 use frieze_storage::Standing;
 use frieze_storage::Wake;
 

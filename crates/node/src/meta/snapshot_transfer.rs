@@ -15,8 +15,8 @@ use frieze_wire::peer::Told;
 use frieze_wire::peer::metalog::{MetalogMessage, MetalogPiece};
 
 use super::codec;
-use crate::peers::{PeerPayload, Peers};
 use crate::store::{StoreItem, StoreView, page_of};
+use frieze_net::{PeerPayload, Peers};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;

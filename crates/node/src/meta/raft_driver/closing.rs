@@ -10,7 +10,7 @@ use frieze_wire::peer::metalog::MetalogClose;
 
 use super::super::state::AppliedState;
 use super::driver::{InputReply, RaftCore, RaftDriver};
-use crate::peers::PeerPayload;
+use frieze_net::PeerPayload;
 
 /// How long an instant waits to be closed while no leader is known: an election takes a fraction of it.
 const LEADERLESS: Duration = Duration::from_secs(1);

@@ -11,14 +11,15 @@ use frieze_metalog::{DataEnd, Member, MemberEffect, MemberInput};
 use frieze_wire::peer::metalog::MetalogMessage;
 use frieze_wire::txn::Batch;
 
-use super::super::apply_wait::{ApplyWait, Idle};
+use super::super::apply_wait::ApplyWait;
 use super::super::codec::{self, RaftReceiver, RaftSender};
 use super::super::pending_txns::{PendingTxn, TxnQueue};
 use super::super::read_index::ReadIndexQueue;
 use super::super::segments::SegmentFiles;
 use super::super::snapshot_transfer::{ReceivedSnapshot, SnapshotTransfers};
 use super::super::state::AppliedState;
-use crate::peers::Peers;
+use frieze_net::Idle;
+use frieze_net::Peers;
 use frieze_storage::Device;
 use frieze_storage::NodeClock;
 use frieze_storage::Wake;

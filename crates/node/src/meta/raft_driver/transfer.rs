@@ -13,7 +13,7 @@ use super::super::snapshot_transfer::{
 };
 use super::super::state::AppliedState;
 use super::driver::RaftDriver;
-use crate::peers::PeerPayload;
+use frieze_net::PeerPayload;
 
 impl RaftDriver {
     /// Looks after what is on its way: begins, says it again, or gives up.

@@ -8,8 +8,8 @@ use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::ChainRecord;
 
 use super::*;
-use crate::peers::Ahead;
 use crate::session::Conn;
+use frieze_net::SentPrefix;
 use frieze_storage::Identity;
 use frieze_storage::Keeper;
 
@@ -263,7 +263,7 @@ impl Line {
     }
 
     fn tell_record(&self, bytes: &Bytes, ahead: Arc<Going>) {
-        let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(Ahead::of(ahead)) };
+        let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(SentPrefix::of(ahead)) };
         self.link.put(Told::ChainRecord(ChainRecord { n: 9, ..ChainRecord::default() }), payload);
         self.links.send_some(&self.link);
     }
@@ -330,7 +330,7 @@ fn no_more_goes_ahead_than_may_and_nothing_to_who_takes_none() {
     line.link.close();
     line.link.put(
         Told::Alive(Alive {}),
-        PeerPayload { ahead: going.pop().map(|one| Ahead::of(one)), ..PeerPayload::none() },
+        PeerPayload { ahead: going.pop().map(|one| SentPrefix::of(one)), ..PeerPayload::none() },
     );
     line.link.take(false);
     assert!(set_off().is_none(), "there is no connection");

@@ -10,14 +10,14 @@ use frieze_wire::peer::{
 };
 
 /// What a member was told.
-pub(super) struct Heard {
-    pub(super) chain: ChainId,
-    pub(super) epoch: ChainEpoch,
-    pub(super) what: What,
+pub(crate) struct Heard {
+    pub(crate) chain: ChainId,
+    pub(crate) epoch: ChainEpoch,
+    pub(crate) what: What,
 }
 
 /// For the core, or for the driver.
-pub(super) enum What {
+pub(crate) enum What {
     Message(Message),
     /// A record that leaves a hole: it has no payload.
     Punch(Message),
@@ -30,7 +30,7 @@ pub(super) enum What {
 }
 
 /// A message as it is told. `punch`: it is a record that leaves a hole.
-pub(super) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> Told {
+pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> Told {
     let (chain, epoch) = (chain.0, epoch.0);
     match message {
         Message::Record(record) => Told::ChainRecord(ChainRecord {
@@ -73,7 +73,7 @@ pub(super) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch
 }
 
 /// A question of the driver's, or its answer.
-pub(super) fn ask(chain: ChainId, epoch: ChainEpoch, ask: Ask) -> Told {
+pub(crate) fn ask(chain: ChainId, epoch: ChainEpoch, ask: Ask) -> Told {
     Told::ChainAsk(ChainAsk { chain: chain.0, epoch: epoch.0, ask: Some(ask) })
 }
 
@@ -81,7 +81,7 @@ pub(super) fn ask(chain: ChainId, epoch: ChainEpoch, ask: Ask) -> Told {
 ///
 /// # Errors
 /// `BadFrame` for what no member tells.
-pub(super) fn heard(told: Told, payload_len: usize) -> Result<Option<Heard>, Fault> {
+pub(crate) fn heard(told: Told, payload_len: usize) -> Result<Option<Heard>, Fault> {
     if payload_len > 0 && !matches!(told, Told::ChainRecord(_)) {
         return Err(malformed(format!("{payload_len} bytes beside a message that has none")));
     }
@@ -170,7 +170,7 @@ fn forwarded(record: &ChainRecord, payload_len: usize) -> Result<Forwarded, Faul
     })
 }
 
-pub(super) fn malformed(what: String) -> Fault {
+pub(crate) fn malformed(what: String) -> Fault {
     Fault::new(Reason::BadFrame, format!("malformed frame: {what}"))
 }
 

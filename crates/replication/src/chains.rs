@@ -3,13 +3,13 @@
 //! Guarantees: a configuration is on stable storage before it is taken; the stamps and promises that a message names lie within
 //! the clock's durable bound before they are handed on or acknowledged; a record is hidden before it is published and shown when it
 //! is committed; nothing of a payload is taken that does not match the writer's checksum; what waits for others ends.
-//! Leaves to others: who is a member and whether a lease holds (whoever calls [`DataPlane::configure`] and [`super::Lease::renew`]), bringing
+//! Leaves to others: who is a member and whether a lease holds (whoever calls [`DataPlane::configure`] and [`crate::Lease::renew`]), bringing
 //! messages across ([`crate::peers`]).
 //!
 //! A record's payload goes with it, when it is whole here. It is kept in memory until it is committed, as far as
 //! [`Bounds::flight_bytes_max`] allows, else read back from the log. Everything that is told to another member is told while the
 //! appender is held, so that it goes in the order in which the replica said it; only what a member lacks of the past is read and sent
-//! without it ([`super::supply`]).
+//! without it ([`crate::catch_up`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -24,14 +24,16 @@ use frieze_multilog::{Discarded, RecordKind, RecordMeta, Recovered};
 use frieze_wire::message::{ChainStatus, Durability};
 use frieze_wire::peer::{Ask, Told};
 
-use super::members::{Held, Out, Waiter};
-use super::shown::Sight;
-use super::supply::Supply;
-use super::told::{What, ask, heard, malformed, to_told};
-use super::waiting::{Gather, no_answer};
-use super::{Appender, DataPlane, memory};
-use crate::brought::Brought;
-use crate::peers::{PeerPayload, Peers};
+use crate::catch_up::Supply;
+use crate::chain_state::{Held, Out, Waiter};
+use crate::codec::{What, ask, heard, malformed, to_told};
+use crate::commit_wait::{Gather, no_answer};
+use crate::dedupe_image;
+use crate::observer::Publishing;
+use crate::plane::{Appender, DataPlane};
+use crate::visibility::Sight;
+use frieze_net::ReceivedPayload;
+use frieze_net::{PeerPayload, Peers};
 use frieze_storage::block_checksums;
 
 /// What is handed up: for whoever looks after the cluster.
@@ -106,8 +108,8 @@ pub struct ChainEnd {
 pub(crate) type WaitReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
 
 /// A record that comes with its payload, whose checksums are made.
-pub(super) struct Incoming<'a> {
-    payload: Brought<'a>,
+pub(crate) struct Incoming<'a> {
+    payload: ReceivedPayload<'a>,
     block_crcs: Vec<u32>,
     crc: u32,
     punch: bool,
@@ -119,7 +121,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// The disk's: then none is taken. `InvalidArgument` for a chain that there is not.
-    pub(crate) fn configure(&self, configurations: &[(ChainId, Configuration)]) -> Result<(), Fault> {
+    pub fn configure(&self, configurations: &[(ChainId, Configuration)]) -> Result<(), Fault> {
         let mut appender = self.hold_writes();
         let count = appender.chains.len();
         if let Some((chain, _)) = configurations.iter().find(|(chain, _)| chain.0 as usize >= count) {
@@ -150,7 +152,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `BadFrame` for what no member tells: the connection is to be closed. Others: the message is lost, and comes again.
-    pub(crate) fn told(&self, from: NodeId, told: Told, crc: u32, payload: Brought<'_>) -> Result<bool, Fault> {
+    pub fn told(&self, from: NodeId, told: Told, crc: u32, payload: ReceivedPayload<'_>) -> Result<bool, Fault> {
         let lacks = match &told {
             Told::ChainRecord(record) => Some(record.left_bytes),
             _ => None,
@@ -167,7 +169,7 @@ impl DataPlane {
         let taken = match heard.what {
             What::Message(message) => self.hear(from, chain, heard.epoch, message, false, (crc, payload), &mut out),
             What::Punch(message) => {
-                self.hear(from, chain, heard.epoch, message, true, (0, Brought::from(&[][..])), &mut out)
+                self.hear(from, chain, heard.epoch, message, true, (0, ReceivedPayload::from(&[][..])), &mut out)
             }
             What::Persist(n) => {
                 self.hear_persist(from, chain, heard.epoch, n, &mut out);
@@ -196,7 +198,7 @@ impl DataPlane {
         epoch: ChainEpoch,
         message: Message,
         punch: bool,
-        (crc, payload): (u32, Brought<'_>),
+        (crc, payload): (u32, ReceivedPayload<'_>),
         out: &mut Out,
     ) -> Result<(), Fault> {
         let incoming = match &message {
@@ -206,7 +208,7 @@ impl DataPlane {
                 }
                 let (block_crcs, found) = block_checksums(&payload, self.device.block_bytes());
                 if !punch && found != crc {
-                    return Err(super::damaged());
+                    return Err(crate::plane::damaged());
                 }
                 Some(Incoming { payload, block_crcs, crc: found, punch })
             }
@@ -246,7 +248,7 @@ impl DataPlane {
 
     /// Feeds one replica, and does what it asks for. What follows from the input is shown before anybody is told of it: a writer that
     /// another member answers may read here before this returns.
-    pub(super) fn step(
+    pub(crate) fn step(
         &self,
         appender: &mut Appender,
         chain: ChainId,
@@ -262,7 +264,7 @@ impl DataPlane {
     }
 
     /// Does what a replica asks for, in order. What follows from that is shown, and comes after it. The caller has shown what led to it.
-    pub(super) fn carry(
+    pub(crate) fn carry(
         &self,
         appender: &mut Appender,
         chain: ChainId,
@@ -342,8 +344,10 @@ impl DataPlane {
             return failed(Fault::new(Reason::Corrupt, words), out);
         }
         // It was hidden when the replica asked for this, before it is published: it is shown when it is committed.
-        let _publishing =
-            self.caching.get().map(|caching| caching.publish((record.session, record.seq), record.chunk.inode));
+        let _publishing = self
+            .caching
+            .get()
+            .map(|caching| Publishing::of(&**caching, (record.session, record.seq), record.chunk.inode));
         match self.device.append(&[meta], &[incoming.payload.bytes()], std::slice::from_ref(&incoming.block_crcs)) {
             Ok(end) => {
                 let forwards = appender.chains[chain.0 as usize].successor().is_some();
@@ -365,7 +369,7 @@ impl DataPlane {
     }
 
     /// Keeps what may have to be sent on, or again.
-    pub(super) fn hold(&self, appender: &mut Appender, chain: ChainId, n: u64, held: Held) {
+    pub(crate) fn hold(&self, appender: &mut Appender, chain: ChainId, n: u64, held: Held) {
         let member = &mut appender.members[chain.0 as usize];
         member.hold(n, held, self.bounds.flight_bytes_max);
         self.shown.in_flight[chain.0 as usize].store(member.held_bytes, Ordering::Relaxed);
@@ -405,7 +409,7 @@ impl DataPlane {
     fn discard(&self, appender: &mut Appender, chain: ChainId, after: u64, out: &mut Out) {
         let old = &appender.chains[chain.0 as usize];
         let configuration = old.configuration().clone();
-        let mut chains: Vec<Replica> = super::fresh(appender.chains.len() as u32, self.me);
+        let mut chains: Vec<Replica> = crate::plane::fresh(appender.chains.len() as u32, self.me);
         let mut refused = None;
         let mut keep = |discarded: Discarded| {
             self.forget_closed_for_good(chain)?;
@@ -413,9 +417,11 @@ impl DataPlane {
         };
         let done = self.device.discard(chain, after, &mut keep, &mut |recovered| {
             let shown = match recovered {
-                Recovered::Record(meta) if meta.chain == chain => super::replay(&mut chains, meta).map(drop),
+                Recovered::Record(meta) if meta.chain == chain => crate::plane::replay(&mut chains, meta).map(drop),
                 Recovered::Record(_) => Ok(()),
-                Recovered::Shelved { chains: tips, companion, .. } => memory::resume(&mut chains, tips, companion),
+                Recovered::Shelved { chains: tips, companion, .. } => {
+                    dedupe_image::resume(&mut chains, tips, companion)
+                }
             };
             refused = refused.take().or(shown.err());
         });
@@ -439,7 +445,7 @@ impl DataPlane {
     }
 
     /// What is left to do when the appender is free again.
-    pub(super) fn finish_out(&self, out: Out) {
+    pub(crate) fn finish_out(&self, out: Out) {
         let Out { done, waited, reports, supplies, flush, told } = out;
         if told {
             self.way.go();
@@ -462,11 +468,11 @@ impl DataPlane {
     }
 
     /// Somebody waits for a flush.
-    pub(super) fn hurry(&self) {
+    pub(crate) fn hurry(&self) {
         (self.wake)();
     }
 
-    pub(super) fn report(&self, report: Report) {
+    pub(crate) fn report(&self, report: Report) {
         match self.reports.get() {
             Some(reports) => reports(report),
             None => tracing::warn!("{report:?}"),
@@ -474,7 +480,7 @@ impl DataPlane {
     }
 
     /// Tells that this node takes part in none of its chains any more.
-    pub(super) fn report_failed(&self, reason: Reason) {
+    pub(crate) fn report_failed(&self, reason: Reason) {
         let shared: Vec<ChainId> = {
             let appender = self.hold_writes();
             let chains = appender.chains.iter().zip(&appender.members);
@@ -487,7 +493,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Unavailable` without a lease.
-    pub(crate) fn check_lease(&self) -> Result<(), Fault> {
+    pub fn check_lease(&self) -> Result<(), Fault> {
         if self.is_shared() && !self.lease.holds(self.clock.reading().mono) {
             return Err(no_lease());
         }
@@ -495,7 +501,7 @@ impl DataPlane {
     }
 
     /// True if a chain has its configuration from elsewhere: then a read of now asks first, and needs a lease.
-    pub(crate) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.shown.any_shared.load(Ordering::Relaxed)
     }
 
@@ -555,7 +561,7 @@ impl DataPlane {
         RequestId(WAITER | self.wait_as(appender, chain, gather))
     }
 
-    pub(super) fn wait_as(&self, appender: &mut Appender, chain: ChainId, gather: Arc<Gather>) -> u64 {
+    pub(crate) fn wait_as(&self, appender: &mut Appender, chain: ChainId, gather: Arc<Gather>) -> u64 {
         let id = appender.next_waiter;
         appender.next_waiter += 1;
         let since = self.clock.reading().mono;
@@ -565,7 +571,7 @@ impl DataPlane {
     }
 
     /// A connection with a node broke: what may have been lost with it is said again.
-    pub(crate) fn lost(&self, node: NodeId) {
+    pub fn lost(&self, node: NodeId) {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
         for chain in 0..appender.chains.len() {
@@ -581,7 +587,7 @@ impl DataPlane {
 
     /// Looks after chains of several members: says again what is unanswered for long, promises while somebody reads, ends what
     /// waits too long. To be called about every 20 ms.
-    pub(crate) fn tick(&self) {
+    pub fn tick(&self) {
         if !self.is_shared() {
             return;
         }
@@ -662,23 +668,23 @@ impl DataPlane {
     }
 
     /// The configuration of a chain that is in force here. While the appender is held, it stays.
-    pub(crate) fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
+    pub fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
         ChainEpoch(self.shown.epochs[chain.0 as usize].load(Ordering::SeqCst))
     }
 
     /// True if what is appended to the chain is sent on: a hint, to copy it before others have to wait for that.
-    pub(super) fn forwards(&self, chain: ChainId) -> bool {
+    pub(crate) fn forwards(&self, chain: ChainId) -> bool {
         self.next_of(chain).is_some()
     }
 
     /// Who is sent what is appended to the chain, as far as that can be known without the appender.
-    pub(crate) fn next_of(&self, chain: ChainId) -> Option<NodeId> {
+    pub fn next_of(&self, chain: ChainId) -> Option<NodeId> {
         let successor = self.shown.successors.get(chain.0 as usize)?.load(Ordering::Relaxed);
         (self.is_shared() && successor != 0).then_some(NodeId(successor))
     }
 
     /// True if what is read at `at` of the chains that this node is a member of does not change any more.
-    pub(super) fn is_closed(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> bool {
+    pub(crate) fn is_closed(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> bool {
         match chains {
             Some(chains) => {
                 chains.iter().all(|chain| at.0 <= self.shown.closed[chain.0 as usize].load(Ordering::SeqCst))
@@ -688,7 +694,7 @@ impl DataPlane {
     }
 
     /// The newest instant closed on all of them.
-    pub(super) fn closed_here(&self) -> Hlc {
+    pub(crate) fn closed_here(&self) -> Hlc {
         let chains = (0..self.shown.closed.len()).map(|chain| ChainId(chain as u32));
         let here = chains.filter(|chain| self.shown.sight(*chain) != Sight::Away || self.remembers(*chain));
         let closed = here.map(|chain| self.shown.closed[chain.0 as usize].load(Ordering::SeqCst));
@@ -696,27 +702,27 @@ impl DataPlane {
     }
 
     /// How many chains there are.
-    pub(crate) fn chain_count(&self) -> u32 {
+    pub fn chain_count(&self) -> u32 {
         self.shown.closed.len() as u32
     }
 
     /// True if this node is a member of the chain.
-    pub(crate) fn is_here(&self, chain: ChainId) -> bool {
+    pub fn is_here(&self, chain: ChainId) -> bool {
         self.shown.sight(chain) != Sight::Away
     }
 
     /// True if records went from the log since it was asked last.
-    pub(crate) fn has_discarded(&self) -> bool {
+    pub fn has_discarded(&self) -> bool {
         self.shown.discarded.swap(false, Ordering::AcqRel)
     }
 
     /// Where the log of each chain ends here.
-    pub(crate) fn ends(&self) -> Vec<ChainEnd> {
+    pub fn ends(&self) -> Vec<ChainEnd> {
         ends_of(&self.hold_writes())
     }
 
     /// The same for who must not wait for a write; `None` while there is one.
-    pub(crate) fn ends_now(&self) -> Option<Vec<ChainEnd>> {
+    pub fn ends_now(&self) -> Option<Vec<ChainEnd>> {
         match self.appender.try_lock() {
             Ok(appender) => Some(ends_of(&appender)),
             Err(TryLockError::Poisoned(poisoned)) => Some(ends_of(&poisoned.into_inner())),
@@ -725,12 +731,12 @@ impl DataPlane {
     }
 
     /// What the power took of chains of several members, and nobody has supplied again yet: the stamps before and after it.
-    pub(crate) fn power_took(&self) -> Vec<(ChainId, Hlc, Hlc)> {
+    pub fn power_took(&self) -> Vec<(ChainId, Hlc, Hlc)> {
         self.roles.lost()
     }
 
     /// How the chains are that have their configuration from elsewhere.
-    pub(crate) fn status(&self) -> Vec<ChainStatus> {
+    pub fn status(&self) -> Vec<ChainStatus> {
         if !self.is_shared() {
             return Vec::new();
         }
@@ -759,7 +765,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Unavailable` if others have to be asked.
-    pub(crate) fn check_here(&self, chain: ChainId, at: Option<Hlc>) -> Result<(), Fault> {
+    pub fn check_here(&self, chain: ChainId, at: Option<Hlc>) -> Result<(), Fault> {
         let here = match at {
             None => self.shown.sight(chain) != Sight::Away,
             Some(at) => at.0 <= self.shown.closed[chain.0 as usize].load(Ordering::SeqCst),
@@ -771,7 +777,7 @@ impl DataPlane {
     }
 
     /// Whether a write to these chains can be stamped here.
-    pub(super) fn check_stamps(&self, appender: &Appender, chains: impl Iterator<Item = ChainId>) -> Result<(), Fault> {
+    pub(crate) fn check_stamps(&self, appender: &Appender, chains: impl Iterator<Item = ChainId>) -> Result<(), Fault> {
         for chain in chains {
             let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
             if !member.shared {
@@ -792,7 +798,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Overloaded` if it takes too long: the members behind do not keep up.
-    pub(super) fn await_room(&self, chain: ChainId) -> Result<(), Fault> {
+    pub(crate) fn await_room(&self, chain: ChainId) -> Result<(), Fault> {
         let is_full = || self.shown.in_flight[chain.0 as usize].load(Ordering::Relaxed) >= self.bounds.flight_bytes_max;
         if !is_full() {
             return Ok(());
@@ -810,7 +816,7 @@ impl DataPlane {
         Ok(())
     }
 
-    pub(super) fn tell(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: Ask) {
+    pub(crate) fn tell(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: Ask) {
         self.way.tell(to, ask(chain, epoch, question), PeerPayload::none());
     }
 }
@@ -850,7 +856,7 @@ fn no_lease() -> Fault {
 /// Marks the requests that wait, but are no writes.
 const WAITER: u64 = 1 << 63;
 /// Of a promise that nobody waits for.
-pub(super) const NOBODY: RequestId = RequestId(WAITER | (WAITER - 1));
+pub(crate) const NOBODY: RequestId = RequestId(WAITER | (WAITER - 1));
 /// While a chain was read at an instant so recently, its head promises all the time.
 const READ_RECENTLY: Duration = Duration::from_secs(1);
 

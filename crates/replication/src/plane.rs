@@ -4,24 +4,6 @@
 //! is one group with one stamp, seen wholly or not at all; a retry runs once; a read at a closed instant never changes.
 //! Leaves to others: who may write and where the end of the file is (`engine`), when to flush (`durability`).
 
-mod barrier;
-mod bounds;
-mod chains;
-mod members;
-mod memory;
-mod ordered;
-mod promises;
-mod remains;
-pub(crate) mod remembered;
-mod roles;
-mod shown;
-mod spread;
-mod supply;
-#[cfg(test)]
-mod tests;
-mod told;
-mod waiting;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -35,26 +17,20 @@ use frieze_chain::{
 use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{ChainTip, LogPosition, RecordKind, RecordMeta};
 use frieze_wire::message::Durability;
-use smallvec::SmallVec;
 
-use crate::brought::Brought;
-use crate::caching::Caching;
-use crate::meta::Idle;
+use crate::observer::{PublishObserver, Publishing};
+use frieze_net::Idle;
+use frieze_net::ReceivedPayload;
 use frieze_storage::NodeClock;
-use frieze_storage::{Device, block_checksums};
+use frieze_storage::{Device, Few, block_checksums};
 
-use crate::peers::{Ahead, Way};
-pub(crate) use bounds::{Bounds, Lease};
-pub use chains::{ChainEnd, Report};
-use members::{Held, Member, Out, Waiter};
-pub(crate) use memory::resume;
-pub(crate) use roles::{Roles, Room};
-pub(crate) use shown::Cuts;
-pub(crate) use spread::{
-    HOLE_PARTS_MAX, Layout, REACH_BYTES_MAX, Spread, file_bytes_max, in_one_record, split, split_hole,
-};
-use spread::{Part, fits_one_chunk};
-pub(crate) use waiting::Gather;
+use crate::bounds::{Bounds, Lease};
+use crate::chain_state::{Held, Member, Out, Waiter};
+use crate::chains::Report;
+use crate::config_store::Roles;
+use crate::striping::{Layout, Spread, in_one_record};
+use crate::striping::{Part, fits_one_chunk};
+use frieze_net::{SentPrefix, Way};
 
 /// Retries that wait for one request; one more is told to come later.
 const RETRIES_MAX: usize = 16;
@@ -67,41 +43,41 @@ const FIRST_EPOCH: ChainEpoch = ChainEpoch(1);
 const FIRST_NODE: NodeId = NodeId(1);
 
 /// A write as the engine has checked it.
-pub(crate) struct WriteAsk<'a> {
+pub struct WriteAsk<'a> {
     /// Session, number, and what it has been answered.
-    pub(crate) session: SessionId,
+    pub session: SessionId,
     /// Number of the request.
-    pub(crate) seq: Seq,
+    pub seq: Seq,
     /// Every number below it has been answered.
-    pub(crate) acked: Seq,
+    pub acked: Seq,
     /// Configuration the client knows; 0 for whatever is current.
-    pub(crate) epoch: ChainEpoch,
+    pub epoch: ChainEpoch,
     /// Newest stamp the client has seen.
-    pub(crate) seen: Hlc,
+    pub seen: Hlc,
     /// The file.
-    pub(crate) inode: InodeId,
+    pub inode: InodeId,
     /// Its layout.
-    pub(crate) layout: Layout,
+    pub layout: Layout,
     /// The offset, where it is known before.
-    pub(crate) known_offset: Option<u64>,
+    pub known_offset: Option<u64>,
     /// An append where chains have several members: the file is to end in a chunk of this chain, or nothing is written. So whoever
     /// asks again asks a head of the chain that would have the record.
-    pub(crate) at_end: Option<ChainId>,
+    pub at_end: Option<ChainId>,
     /// Says where the write goes, or why it may not, while no other write can run.
-    pub(crate) place: &'a dyn Fn() -> Result<Placed, Fault>,
+    pub place: &'a dyn Fn() -> Result<Placed, Fault>,
     /// What the range is to hold.
-    pub(crate) content: Content<'a>,
+    pub content: Content<'a>,
     /// On whose behalf.
-    pub(crate) uid: u32,
+    pub uid: u32,
     /// When to answer.
-    pub(crate) durability: Durability,
+    pub durability: Durability,
 }
 
 /// What a write leaves in its range.
 #[derive(Clone, Copy)]
-pub(crate) enum Content<'a> {
+pub enum Content<'a> {
     /// Bytes, and their CRC32C as the client computed it, if they were sent.
-    Bytes(Brought<'a>, Option<u32>),
+    Bytes(ReceivedPayload<'a>, Option<u32>),
     /// Nothing: a hole.
     Hole,
 }
@@ -116,76 +92,76 @@ impl Content<'_> {
 }
 
 /// What is known of a write once its place is.
-pub(crate) struct Placed {
+pub struct Placed {
     /// Where it goes.
-    pub(crate) spread: Spread,
+    pub spread: Spread,
     /// Time of the data, where a plug-in found one: of the record, or of the last row that ends in it.
-    pub(crate) user_time: Option<UserTime>,
+    pub user_time: Option<UserTime>,
     /// Newest time that a file has from its origin, if it has none of its own.
-    pub(crate) inherited: Option<UserTime>,
+    pub inherited: Option<UserTime>,
     /// Times of records stamped up to here do not count.
-    pub(crate) times_after: Hlc,
+    pub times_after: Hlc,
     /// It is stamped above this: other chains have that.
-    pub(crate) above: Hlc,
+    pub above: Hlc,
 }
 
 /// A write has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub struct Written {
     /// Its stamp.
-    pub(crate) stamp: Hlc,
+    pub stamp: Hlc,
     /// Where in the file.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// Up to where in the file it reaches. Of a retry only the end of its first part is known.
-    pub(crate) end: u64,
+    pub end: u64,
 }
 
 /// Called once with the outcome of a write, by whichever thread finds it done.
-pub(crate) type WriteReply = Box<dyn FnOnce(Result<Written, Fault>) + Send>;
+pub type WriteReply = Box<dyn FnOnce(Result<Written, Fault>) + Send>;
 
 /// The chains of one device and the device.
-pub(crate) struct DataPlane {
-    device: Arc<Device>,
-    clock: Arc<NodeClock>,
+pub struct DataPlane {
+    pub(crate) device: Arc<Device>,
+    pub(crate) clock: Arc<NodeClock>,
     epoch: ChainEpoch,
     /// Who this is among the members of chains.
-    me: NodeId,
-    appender: Mutex<Appender>,
+    pub(crate) me: NodeId,
+    pub(crate) appender: Mutex<Appender>,
     /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record. Changed for all
     /// chains of a group at once, by who holds the appender.
-    cuts: RwLock<Vec<Hlc>>,
+    pub(crate) cuts: RwLock<Vec<Hlc>>,
     closed: AtomicU64,
-    caching: OnceLock<Arc<Caching>>,
-    roles: Roles,
-    lease: Lease,
-    bounds: Bounds,
-    pace: supply::Pace,
+    pub(crate) caching: OnceLock<Arc<dyn PublishObserver>>,
+    pub(crate) roles: Roles,
+    pub(crate) lease: Lease,
+    pub(crate) bounds: Bounds,
+    pub(crate) pace: crate::catch_up::Pace,
     /// See [`DataPlane::supplied_bytes`].
-    supplied: AtomicU64,
-    shown: shown::Shown,
+    pub(crate) supplied: AtomicU64,
+    pub(crate) shown: crate::visibility::Shown,
     /// Told when a chain has more room.
-    room: Condvar,
-    room_lock: Mutex<()>,
-    way: Arc<Way>,
+    pub(crate) room: Condvar,
+    pub(crate) room_lock: Mutex<()>,
+    pub(crate) way: Arc<Way>,
     /// What whoever looks after the cluster is told.
-    reports: OnceLock<Box<dyn Fn(Report) + Send + Sync>>,
+    pub(crate) reports: OnceLock<Box<dyn Fn(Report) + Send + Sync>>,
     /// Told when somebody waits for a flush.
-    wake: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     /// What who waits for other members does meanwhile, where one thread runs everything.
-    idle: OnceLock<Idle>,
+    pub(crate) idle: OnceLock<Idle>,
 }
 
 /// What one append at a time may touch.
-pub(crate) struct Appender {
-    chains: Vec<Replica>,
+pub struct Appender {
+    pub(crate) chains: Vec<Replica>,
     /// Beside each chain, what is kept of it as one of several members.
-    members: Vec<Member>,
-    waiters: BTreeMap<u64, Waiter>,
-    next_waiter: u64,
+    pub(crate) members: Vec<Member>,
+    pub(crate) waiters: BTreeMap<u64, Waiter>,
+    pub(crate) next_waiter: u64,
     /// When the other members were last asked for what barriers wait for.
-    barriers_asked: MonoTime,
+    pub(crate) barriers_asked: MonoTime,
     /// When each other node was last heard.
-    heard: BTreeMap<NodeId, MonoTime>,
+    pub(crate) heard: BTreeMap<NodeId, MonoTime>,
     groups: BTreeMap<u64, Group>,
     in_flight: BTreeMap<(SessionId, Seq), u64>,
     /// What each session has acknowledged. A chain forgets what lies below on its own; a late double of an append may
@@ -232,12 +208,9 @@ struct Group {
     replies: Few<WriteReply>,
 }
 
-/// What a write has of each of its parts: most have one.
-pub(crate) type Few<T> = SmallVec<[T; 1]>;
-
 /// Fresh chains of node `me` for recovery to replay into. One that has had its configuration from elsewhere has no part in its
 /// chain until a newer one names it.
-pub(crate) fn new_chains(count: u32, me: NodeId, roles: &Roles) -> Vec<Replica> {
+pub fn new_chains(count: u32, me: NodeId, roles: &Roles) -> Vec<Replica> {
     let configuration = |chain| match roles.epoch(chain) {
         Some(epoch) => Configuration { epoch, ..Configuration::default() },
         None if me == FIRST_NODE => Configuration { epoch: FIRST_EPOCH, members: vec![me], ..Configuration::default() },
@@ -248,7 +221,7 @@ pub(crate) fn new_chains(count: u32, me: NodeId, roles: &Roles) -> Vec<Replica> 
 }
 
 /// Chains without a part in anything.
-fn fresh(count: u32, me: NodeId) -> Vec<Replica> {
+pub(crate) fn fresh(count: u32, me: NodeId) -> Vec<Replica> {
     let settings = frieze_chain::Settings::default();
     let nobody = Configuration::default;
     (0..count).map(|id| Replica::member(ChainId(id), me, nobody(), settings.clone())).collect()
@@ -258,7 +231,7 @@ fn fresh(count: u32, me: NodeId) -> Vec<Replica> {
 ///
 /// # Errors
 /// `Corrupt` if the record cannot follow what the chain holds.
-pub(crate) fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<u64, Fault> {
+pub fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<u64, Fault> {
     let Some(chain) = chains.get_mut(meta.chain.0 as usize) else {
         return Err(Fault::new(
             Reason::Corrupt,
@@ -281,7 +254,7 @@ pub(crate) fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<u64, F
 
 impl DataPlane {
     /// The data plane over a recovered device and its chains.
-    pub(crate) fn new(
+    pub fn new(
         device: Arc<Device>,
         clock: Arc<NodeClock>,
         mut chains: Vec<Replica>,
@@ -302,7 +275,7 @@ impl DataPlane {
             members.push(Member::of(shared));
         }
         let any_shared = members.iter().any(|member| member.shared);
-        let shown = shown::Shown::new(&chains, any_shared);
+        let shown = crate::visibility::Shown::new(&chains, any_shared);
         let cuts = RwLock::new(chains.iter().map(Replica::now_cut).collect());
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
         let appender = Mutex::new(Appender {
@@ -330,7 +303,7 @@ impl DataPlane {
             roles,
             lease: Lease::default(),
             bounds: Bounds::default(),
-            pace: supply::Pace::default(),
+            pace: crate::catch_up::Pace::default(),
             supplied: AtomicU64::new(0),
             shown,
             room: Condvar::new(),
@@ -348,40 +321,40 @@ impl DataPlane {
     }
 
     /// From now on whoever looks after the cluster is told there what happens to chains. Once only.
-    pub(crate) fn report_to(&self, reports: Box<dyn Fn(Report) + Send + Sync>) {
+    pub fn report_to(&self, reports: Box<dyn Fn(Report) + Send + Sync>) {
         // Called once, at the start.
         let _ = self.reports.set(reports);
     }
 
     /// From now on who waits for other members does this meanwhile, if it is anything. Once only.
-    pub(crate) fn wait_by(&self, idle: Idle) {
+    pub fn wait_by(&self, idle: Idle) {
         // Called once, at the start.
         let _ = self.idle.set(idle);
     }
 
     /// The configuration in force.
-    pub(crate) fn epoch(&self) -> ChainEpoch {
+    pub fn epoch(&self) -> ChainEpoch {
         self.epoch
     }
 
     /// The device.
-    pub(crate) fn device(&self) -> &Device {
+    pub fn device(&self) -> &Device {
         &self.device
     }
 
     /// Keeps every write out while it is held: for operations of the namespace that decide what present bytes are.
-    pub(crate) fn hold_writes(&self) -> MutexGuard<'_, Appender> {
+    pub fn hold_writes(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on `caching` is told of every write before anybody sees it.
-    pub(crate) fn watch(&self, caching: Arc<Caching>) {
+    pub fn watch(&self, caching: Arc<dyn PublishObserver>) {
         // Called once, at the start.
         let _ = self.caching.set(caching);
     }
 
     /// Writes, and answers through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers it.
-    pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
+    pub fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
         let (mut ahead, mut bytes, mut gone) = (None, None, None);
@@ -430,7 +403,7 @@ impl DataPlane {
         &self,
         appender: &mut Appender,
         ask: WriteAsk<'_>,
-        (ahead, copied, mut gone): (Option<Vec<u32>>, Option<Bytes>, Option<Ahead>),
+        (ahead, copied, mut gone): (Option<Vec<u32>>, Option<Bytes>, Option<SentPrefix>),
         reply: WriteReply,
         out: &mut Out,
     ) -> Result<Option<(LogPosition, u64)>, (WriteReply, Fault)> {
@@ -519,7 +492,8 @@ impl DataPlane {
             try_or_reply!(self.clock.observe(above));
         }
         // Before it is published: who sees the bytes sees what they recalled.
-        let _publishing = self.caching.get().map(|caching| caching.publish((ask.session, ask.seq), ask.inode));
+        let _publishing =
+            self.caching.get().map(|caching| Publishing::of(&**caching, (ask.session, ask.seq), ask.inode));
         let mut crcs: Few<Vec<u32>> = Few::new();
         match (ahead, ask.content) {
             (Some(ahead), _) => crcs.push(ahead),
@@ -720,7 +694,7 @@ impl DataPlane {
     }
 
     /// Everything up to `through` is durable: answers the `sync` writes it covers.
-    pub(crate) fn persisted(&self, through: LogPosition) {
+    pub fn persisted(&self, through: LogPosition) {
         self.feed_all(|| Input::Persisted { through: LogEnd { segment: through.segment, offset: through.offset } });
         if self.is_shared() {
             self.tell_persisted(&mut self.hold_writes(), through);
@@ -728,14 +702,14 @@ impl DataPlane {
     }
 
     /// The device failed: refuses what waits and everything to come.
-    pub(crate) fn device_failed(&self, reason: Reason) {
+    pub fn device_failed(&self, reason: Reason) {
         self.feed_all(|| Input::DeviceFailed { reason });
         self.report_failed(reason);
     }
 
     /// A session is over: its numbers will not come again. A record of it that is not committed is still remembered, on its chain,
     /// until this is asked again.
-    pub(crate) fn end_session(&self, session: SessionId) {
+    pub fn end_session(&self, session: SessionId) {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
         for chain in 0..appender.chains.len() {
@@ -752,7 +726,7 @@ impl DataPlane {
 
     /// With what an append to the end is refused, early: as [`DataPlane::write`] refuses one. `acked` is what its session has
     /// acknowledged.
-    pub(crate) fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), acked: Seq, fault: Fault) -> Fault {
+    pub fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), acked: Seq, fault: Fault) -> Fault {
         let mut appender = self.hold_writes();
         appender.acknowledge(request.0, acked, request.1);
         self.refuse(&mut appender, chain, request, fault)
@@ -780,21 +754,21 @@ impl DataPlane {
     }
 
     /// The sessions of which something is remembered.
-    pub(crate) fn sessions(&self) -> BTreeSet<SessionId> {
+    pub fn sessions(&self) -> BTreeSet<SessionId> {
         let appender = self.hold_writes();
         let remembered = appender.chains.iter().flat_map(Replica::sessions);
         remembered.chain(appender.acked.keys().copied()).collect()
     }
 
     /// True if a request has made a record here, committed or not.
-    pub(crate) fn has_record(&self, session: SessionId, seq: Seq) -> bool {
+    pub fn has_record(&self, session: SessionId, seq: Seq) -> bool {
         self.hold_writes().has_record(session, seq)
     }
 
     /// What has to be kept of the chains' memory for records up to these, of sessions that live. `None` while one of those
     /// records is not committed.
-    pub(crate) fn keep_memory(&self, tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
-        memory::keep(&self.hold_writes().chains, tips, lives)
+    pub fn keep_memory(&self, tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
+        crate::dedupe_image::keep(&self.hold_writes().chains, tips, lives)
     }
 
     fn feed_all(&self, input: impl Fn() -> Input) {
@@ -810,7 +784,7 @@ impl DataPlane {
             }
             // The disk took its time: others may have cached the files again.
             let waited = appender.groups.values().map(|group| (group.request, group.inode));
-            let _publishing = self.caching.get().map(|caching| caching.publish_all(waited));
+            let _publishing = self.caching.get().map(|caching| Publishing::of_all(&**caching, waited));
             self.show(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
             for (chain, effects) in effects.into_iter().enumerate() {
                 self.carry(&mut appender, ChainId(chain as u32), effects, None, &mut out);
@@ -823,7 +797,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Future` if `at` has not come yet; `NotYetClosed` if records up to it are not committed: flush and ask again.
-    pub(crate) fn close(&self, at: Hlc) -> Result<bool, Fault> {
+    pub fn close(&self, at: Hlc) -> Result<bool, Fault> {
         self.close_of(at, None)
     }
 
@@ -831,7 +805,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// As [`DataPlane::close`]; `Unavailable` if other members do not answer.
-    pub(crate) fn close_of(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<bool, Fault> {
+    pub fn close_of(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<bool, Fault> {
         if self.is_shared() {
             return match self.is_closed(at, chains) {
                 true => Ok(true),
@@ -861,7 +835,7 @@ impl DataPlane {
     }
 
     /// The newest instant closed on every chain.
-    pub(crate) fn closed(&self) -> Hlc {
+    pub fn closed(&self) -> Hlc {
         if self.is_shared() {
             self.closed.fetch_max(self.closed_here().0, Ordering::AcqRel);
         }
@@ -869,13 +843,13 @@ impl DataPlane {
     }
 
     /// The lease.
-    pub(crate) fn lease(&self) -> &Lease {
+    pub fn lease(&self) -> &Lease {
         &self.lease
     }
 }
 
 impl Appender {
-    fn absorb(&mut self, effect: Effect, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {
+    pub(crate) fn absorb(&mut self, effect: Effect, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {
         let Effect::Reply { request, result } = effect else { return };
         let id = request.0 >> 8;
         let Some(group) = self.groups.get_mut(&id) else { return };
@@ -927,6 +901,6 @@ impl Appender {
     }
 }
 
-fn damaged() -> Fault {
+pub(crate) fn damaged() -> Fault {
     Fault::new(Reason::BadFrame, "the payload does not match its checksum: it was damaged on the way; send it again")
 }

@@ -7,87 +7,87 @@ use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId};
 use frieze_hlc::Hlc;
 use frieze_multilog::LogPosition;
 
-use super::chains::{Report, WaitReply};
-use super::ordered::Ordered;
-use super::supply::Supply;
-use super::{WriteReply, Written};
-use crate::peers::Ahead;
+use crate::catch_up::Supply;
+use crate::chains::{Report, WaitReply};
+use crate::close_after::Ordered;
+use crate::plane::{WriteReply, Written};
+use frieze_net::SentPrefix;
 
 /// One chain, as this node has part in it.
 #[derive(Default)]
-pub(super) struct Member {
+pub(crate) struct Member {
     /// Its configuration comes from elsewhere.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
     /// What is not committed, by number: it may have to be sent.
-    pub(super) held: BTreeMap<u64, Held>,
+    pub(crate) held: BTreeMap<u64, Held>,
     /// Bytes of all of that.
-    pub(super) held_bytes: u64,
+    pub(crate) held_bytes: u64,
     /// How much of it is in memory.
     kept_bytes: u64,
     /// The tail has said that everything stamped up to it is committed.
-    pub(super) seen: Hlc,
+    pub(crate) seen: Hlc,
     /// Records of the past that are being sent to who lacks them.
-    pub(super) supply: Option<Supply>,
+    pub(crate) supply: Option<Supply>,
     /// How far it had come, and who is brought up to date by it, and since when it has come no further.
-    pub(super) come: (ChainEpoch, u64, u64, Hlc, u64),
-    pub(super) since: MonoTime,
+    pub(crate) come: (ChainEpoch, u64, u64, Hlc, u64),
+    pub(crate) since: MonoTime,
     /// Since when it has waited without coming further.
-    pub(super) waits_since: MonoTime,
+    pub(crate) waits_since: MonoTime,
     /// The successor that is said to be out of reach.
-    pub(super) silent: Option<NodeId>,
+    pub(crate) silent: Option<NodeId>,
     /// The newest promise that nobody waits for.
-    pub(super) promised: Hlc,
+    pub(crate) promised: Hlc,
     /// When it was read at an instant here.
-    pub(super) read_at: Option<MonoTime>,
+    pub(crate) read_at: Option<MonoTime>,
     /// When its head was asked to promise.
-    pub(super) asked_at: Option<MonoTime>,
+    pub(crate) asked_at: Option<MonoTime>,
     /// Who waits for other members to have it on stable storage.
-    pub(super) barriers: Vec<Barrier>,
+    pub(crate) barriers: Vec<Barrier>,
     /// Who wants to know when it is on stable storage here, and up to which record.
-    pub(super) persisting: BTreeMap<NodeId, (u64, LogPosition)>,
+    pub(crate) persisting: BTreeMap<NodeId, (u64, LogPosition)>,
     /// Changes of metadata that are to be closed.
-    pub(super) ordered: Vec<Ordered>,
+    pub(crate) ordered: Vec<Ordered>,
 }
 
 /// Somebody waits until every member has records on stable storage.
-pub(super) struct Barrier {
-    pub(super) n: u64,
-    pub(super) left: Vec<NodeId>,
-    pub(super) asked: ChainEpoch,
-    pub(super) waiter: u64,
+pub(crate) struct Barrier {
+    pub(crate) n: u64,
+    pub(crate) left: Vec<NodeId>,
+    pub(crate) asked: ChainEpoch,
+    pub(crate) waiter: u64,
 }
 
 /// A record that is not committed.
-pub(super) struct Held {
-    pub(super) punch: bool,
+pub(crate) struct Held {
+    pub(crate) punch: bool,
     /// Its bytes, where they may be asked for and there is room.
-    pub(super) payload: Option<Bytes>,
+    pub(crate) payload: Option<Bytes>,
     /// What of them has gone ahead.
-    pub(super) ahead: Option<Ahead>,
+    pub(crate) ahead: Option<SentPrefix>,
     len: u64,
     /// Their checksum.
-    pub(super) crc: u32,
+    pub(crate) crc: u32,
 }
 
 impl Held {
-    pub(super) fn of(punch: bool, payload: Option<Bytes>, len: usize, crc: u32) -> Held {
+    pub(crate) fn of(punch: bool, payload: Option<Bytes>, len: usize, crc: u32) -> Held {
         Held { punch, payload, ahead: None, len: len as u64, crc }
     }
 
     /// The same, of which some has gone ahead.
-    pub(super) fn behind(self, ahead: Option<Ahead>) -> Held {
+    pub(crate) fn behind(self, ahead: Option<SentPrefix>) -> Held {
         Held { ahead, ..self }
     }
 }
 
 impl Member {
     /// Of a chain that has its configuration from elsewhere, or not.
-    pub(super) fn of(shared: bool) -> Member {
+    pub(crate) fn of(shared: bool) -> Member {
         Member { shared, ..Member::default() }
     }
 
     /// Keeps a record, its bytes as long as no more than `kept_max` are in memory.
-    pub(super) fn hold(&mut self, n: u64, mut held: Held, kept_max: u64) {
+    pub(crate) fn hold(&mut self, n: u64, mut held: Held, kept_max: u64) {
         self.held_bytes += held.len;
         if self.kept_bytes + held.len > kept_max {
             (held.payload, held.ahead) = (None, None);
@@ -97,7 +97,7 @@ impl Member {
     }
 
     /// Lets go of what is committed. True if that was something.
-    pub(super) fn let_go(&mut self, clean: u64) -> bool {
+    pub(crate) fn let_go(&mut self, clean: u64) -> bool {
         let mut any = false;
         while let Some(first) = self.held.first_entry().filter(|first| *first.key() <= clean) {
             let held = first.remove();
@@ -109,34 +109,34 @@ impl Member {
     }
 
     /// The replica starts anew.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         (self.held, self.held_bytes, self.kept_bytes, self.supply) = (BTreeMap::new(), 0, 0, None);
     }
 }
 
 /// Somebody who waits for other members.
-pub(super) struct Waiter {
+pub(crate) struct Waiter {
     #[expect(dead_code, reason = "told in a debugger, and by who looks for what hangs")]
-    pub(super) chain: ChainId,
-    pub(super) since: MonoTime,
-    pub(super) reply: WaitReply,
+    pub(crate) chain: ChainId,
+    pub(crate) since: MonoTime,
+    pub(crate) reply: WaitReply,
 }
 
 /// What is left to do when the appender is free again: answers are system calls, and who is told may ask.
 #[derive(Default)]
-pub(super) struct Out {
-    pub(super) done: Vec<(WriteReply, Result<Written, Fault>)>,
-    pub(super) waited: Vec<(WaitReply, Result<(), Fault>)>,
-    pub(super) reports: Vec<Report>,
-    pub(super) supplies: Vec<ChainId>,
+pub(crate) struct Out {
+    pub(crate) done: Vec<(WriteReply, Result<Written, Fault>)>,
+    pub(crate) waited: Vec<(WaitReply, Result<(), Fault>)>,
+    pub(crate) reports: Vec<Report>,
+    pub(crate) supplies: Vec<ChainId>,
     /// Somebody waits for what was appended up to here, the last so many bytes of it.
-    pub(super) flush: Option<(LogPosition, u64)>,
+    pub(crate) flush: Option<(LogPosition, u64)>,
     /// Others were told something: it goes when the appender is free.
-    pub(super) told: bool,
+    pub(crate) told: bool,
 }
 
 impl Out {
-    pub(super) fn answer(&mut self, waiter: Option<Waiter>, result: Result<(), Fault>) {
+    pub(crate) fn answer(&mut self, waiter: Option<Waiter>, result: Result<(), Fault>) {
         self.waited.extend(waiter.map(|waiter| (waiter.reply, result)));
     }
 }

@@ -7,7 +7,7 @@ use frieze_wire::message::Durability;
 use frieze_wire::peer::{ChainRecord, Told};
 
 use super::world::{CHUNK_BYTES, FILE, LAYOUT, World, bytes_of, outcome};
-use crate::data::Report;
+use crate::Report;
 
 /// A world of three members, in this order.
 fn three() -> World {

@@ -17,13 +17,13 @@ use frieze_chain::Input;
 use frieze_hlc::Hlc;
 use frieze_wire::peer::{Ask, CloseAfter};
 
-use super::chains::{NOBODY, WaitReply};
-use super::members::Out;
-use super::waiting::Gather;
-use super::{Appender, DataPlane};
+use crate::chain_state::Out;
+use crate::chains::{NOBODY, WaitReply};
+use crate::commit_wait::Gather;
+use crate::plane::{Appender, DataPlane};
 
 /// A change that a chain is to close, and who wants to know.
-pub(super) struct Ordered {
+pub(crate) struct Ordered {
     after: CloseAfter,
     who: Who,
     since: MonoTime,
@@ -43,12 +43,12 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Unavailable` if a head does not answer: ask again.
-    pub(crate) fn order(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
+    pub fn order(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
         self.await_reply(self.bounds.wait, |reply| self.order_then(at, entry, chains, reply))
     }
 
     /// The same, and tells `reply` when it is done.
-    pub(crate) fn order_then(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>, reply: WaitReply) {
+    pub fn order_then(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>, reply: WaitReply) {
         if chains.is_empty() {
             return reply(Ok(()));
         }
@@ -73,7 +73,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Elsewhere` if this node does not hold all that was acknowledged.
-    pub(crate) fn complete_upto(&self, chains: &BTreeSet<ChainId>) -> Result<Hlc, Fault> {
+    pub fn complete_upto(&self, chains: &BTreeSet<ChainId>) -> Result<Hlc, Fault> {
         let appender = self.hold_writes();
         let now = self.clock.newest();
         let mut complete = now;
@@ -90,14 +90,14 @@ impl DataPlane {
     }
 
     /// True if these chains stamp nothing at or below `at` any more, as is known here.
-    pub(crate) fn has_closed(&self, at: Hlc, chains: &BTreeSet<ChainId>) -> bool {
+    pub fn has_closed(&self, at: Hlc, chains: &BTreeSet<ChainId>) -> bool {
         let appender = self.hold_writes();
         let remembered = |chain: &ChainId| self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
         chains.iter().all(|chain| appender.chains[chain.0 as usize].closed().0.max(remembered(chain)) >= at.0)
     }
 
     /// Node `from` asks this one, which it takes for the head and which has executed the entry, to close a change.
-    pub(super) fn hear_close_after(
+    pub(crate) fn hear_close_after(
         &self,
         from: NodeId,
         chain: ChainId,
@@ -124,7 +124,7 @@ impl DataPlane {
     }
 
     /// The head has closed a change.
-    pub(super) fn hear_closed_after(&self, chain: ChainId, after: CloseAfter, out: &mut Out) {
+    pub(crate) fn hear_closed_after(&self, chain: ChainId, after: CloseAfter, out: &mut Out) {
         let mut appender = self.hold_writes();
         let Appender { members, waiters, .. } = &mut *appender;
         members[chain.0 as usize].ordered.retain(|asked| match asked.who {
@@ -137,7 +137,7 @@ impl DataPlane {
     }
 
     /// Does what is to be done for the changes that a chain is to close: at its head, or by asking that.
-    pub(super) fn go_on_ordering(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
+    pub(crate) fn go_on_ordering(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
         let now = self.clock.reading().mono;
         let wait_ns = self.bounds.wait.as_nanos() as u64;
         let Appender { chains, members, waiters, .. } = &mut *appender;
@@ -164,7 +164,7 @@ impl DataPlane {
     }
 
     /// Tells who waits for it that the head here has closed a change.
-    pub(super) fn tell_ordered(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
+    pub(crate) fn tell_ordered(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
         let Appender { chains, members, waiters, .. } = &mut *appender;
         let (replica, member) = (&chains[chain.0 as usize], &mut members[chain.0 as usize]);
         if !replica.is_head() || member.ordered.is_empty() {

@@ -9,43 +9,43 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::peers::Ahead;
+use crate::peers::SentPrefix;
 
 /// Bytes beside a request or a message.
 #[derive(Clone, Copy, Debug)]
-pub struct Brought<'a> {
+pub struct ReceivedPayload<'a> {
     bytes: &'a [u8],
     /// They lie in here as a whole, and may be kept by keeping it.
     shared: Option<&'a Bytes>,
     /// What of them has gone to the chain's next member already.
-    ahead: Option<&'a Ahead>,
+    ahead: Option<&'a SentPrefix>,
     /// They came over no connection.
     unsent: bool,
 }
 
-impl<'a> Brought<'a> {
+impl<'a> ReceivedPayload<'a> {
     /// The same, from within this process.
-    pub(crate) fn unsent(self) -> Brought<'a> {
-        Brought { unsent: true, ..self }
+    pub fn unsent(self) -> ReceivedPayload<'a> {
+        ReceivedPayload { unsent: true, ..self }
     }
 
     /// What their CRC32C has to be, if they were sent with `said`: what never left the process was not damaged on its way.
-    pub(crate) fn expected(self, said: u32) -> Option<u32> {
+    pub fn expected(self, said: u32) -> Option<u32> {
         (!self.unsent).then_some(said)
     }
 
     /// The bytes.
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
     /// The same, of which some has gone ahead.
-    pub(crate) fn behind(self, ahead: Option<&'a Ahead>) -> Brought<'a> {
-        Brought { ahead, ..self }
+    pub fn behind(self, ahead: Option<&'a SentPrefix>) -> ReceivedPayload<'a> {
+        ReceivedPayload { ahead, ..self }
     }
 
     /// What of them has gone to the chain's next member already.
-    pub(crate) fn ahead(self) -> Option<Ahead> {
+    pub fn ahead(self) -> Option<SentPrefix> {
         self.ahead.cloned()
     }
 
@@ -53,7 +53,7 @@ impl<'a> Brought<'a> {
     ///
     /// # Panics
     /// If it is none.
-    pub(crate) fn keep(self, part: &[u8]) -> Bytes {
+    pub fn keep(self, part: &[u8]) -> Bytes {
         match self.shared {
             Some(shared) => shared.slice_ref(part),
             None => Bytes::copy_from_slice(part),
@@ -61,19 +61,19 @@ impl<'a> Brought<'a> {
     }
 }
 
-impl<'a> From<&'a [u8]> for Brought<'a> {
-    fn from(bytes: &'a [u8]) -> Brought<'a> {
-        Brought { bytes, shared: None, ahead: None, unsent: false }
+impl<'a> From<&'a [u8]> for ReceivedPayload<'a> {
+    fn from(bytes: &'a [u8]) -> ReceivedPayload<'a> {
+        ReceivedPayload { bytes, shared: None, ahead: None, unsent: false }
     }
 }
 
-impl<'a> From<&'a Bytes> for Brought<'a> {
-    fn from(shared: &'a Bytes) -> Brought<'a> {
-        Brought { bytes: shared, shared: Some(shared), ahead: None, unsent: false }
+impl<'a> From<&'a Bytes> for ReceivedPayload<'a> {
+    fn from(shared: &'a Bytes) -> ReceivedPayload<'a> {
+        ReceivedPayload { bytes: shared, shared: Some(shared), ahead: None, unsent: false }
     }
 }
 
-impl Deref for Brought<'_> {
+impl Deref for ReceivedPayload<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -84,13 +84,13 @@ impl Deref for Brought<'_> {
 /// Buffers that are used again: one of a mebibyte that is made anew takes a fault for each of its pages, which costs more than
 /// what is written into it (a third of what a member of a chain did with each record).
 #[derive(Debug, Default)]
-pub(crate) struct Pool(Mutex<Free>);
+pub struct BufferPool(Mutex<Free>);
 
 #[derive(Debug, Default)]
 struct Free {
     rooms: Vec<Vec<u8>>,
     bytes: usize,
-    /// So many were free all the time since [`Pool::trim`].
+    /// So many were free all the time since [`BufferPool::trim`].
     idle: usize,
 }
 
@@ -98,12 +98,12 @@ struct Free {
 struct Lent {
     room: Vec<u8>,
     len: usize,
-    pool: Arc<Pool>,
+    pool: Arc<BufferPool>,
 }
 
-impl Pool {
+impl BufferPool {
     /// Room for a payload of `len` bytes, the one that was used last if it is not far too large.
-    pub(crate) fn take(&self, len: usize) -> Vec<u8> {
+    pub fn take(&self, len: usize) -> Vec<u8> {
         let mut free = self.free();
         let fits = |room: &Vec<u8>| (len..=len.saturating_mul(SPARE_TIMES)).contains(&room.capacity());
         let Some(at) = free.rooms.iter().rposition(fits) else {
@@ -117,12 +117,12 @@ impl Pool {
     }
 
     /// The first `len` bytes of `room`, to be shared.
-    pub(crate) fn lend(self: &Arc<Pool>, room: Vec<u8>, len: usize) -> Bytes {
+    pub fn lend(self: &Arc<BufferPool>, room: Vec<u8>, len: usize) -> Bytes {
         Bytes::from_owner(Lent { room, len, pool: self.clone() })
     }
 
     /// Gives up what nobody has needed since it was called last.
-    pub(crate) fn trim(&self) {
+    pub fn trim(&self) {
         let mut free = self.free();
         let idle = free.idle;
         let gone: Vec<Vec<u8>> = free.rooms.drain(..idle).collect();
@@ -165,7 +165,7 @@ const FREE_BYTES_MAX: usize = 16 << 20;
 mod tests {
     use super::*;
 
-    fn filled(pool: &Pool, len: usize) -> Vec<u8> {
+    fn filled(pool: &BufferPool, len: usize) -> Vec<u8> {
         let mut room = pool.take(len);
         room.resize(len, 7);
         room
@@ -173,18 +173,18 @@ mod tests {
 
     #[test]
     fn what_came_in_a_buffer_of_its_own_is_kept_without_a_copy() {
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(BufferPool::default());
         let bytes = pool.lend(filled(&pool, 1000), 900);
-        let brought = Brought::from(&bytes);
+        let brought = ReceivedPayload::from(&bytes);
         let part = brought.keep(&brought.bytes()[100..200]);
         assert_eq!((part.len(), part.as_ptr()), (100, bytes[100..].as_ptr()));
-        let copied = Brought::from(&bytes[..]);
+        let copied = ReceivedPayload::from(&bytes[..]);
         assert_ne!(copied.keep(&copied[100..200]).as_ptr(), part.as_ptr());
     }
 
     #[test]
     fn a_buffer_comes_back_when_nobody_holds_any_of_it() {
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(BufferPool::default());
         let bytes = pool.lend(filled(&pool, 1000), 1000);
         let (at, part) = (bytes.as_ptr(), bytes.slice(10..20));
         drop(bytes);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_small_payload_does_not_hold_a_large_buffer() {
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(BufferPool::default());
         drop(pool.lend(filled(&pool, 10_000), 10_000));
         assert!(pool.take(1000).capacity() < 10_000);
         assert!(pool.take(20_000).capacity() >= 20_000);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn free_buffers_are_bounded_and_go_when_nobody_needs_them() {
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(BufferPool::default());
         let lent: Vec<Bytes> = (0..40).map(|_| pool.lend(filled(&pool, 1 << 20), 1)).collect();
         drop(lent);
         let kept = || {

@@ -1,6 +1,6 @@
 //! Records of the past, out of the log, for a member that lacks them.
 //!
-//! Guarantees: they go in the order of their numbers, each as it was stamped; at most [`super::Bounds::supply_bytes`] are on
+//! Guarantees: they go in the order of their numbers, each as it was stamped; at most [`crate::Bounds::supply_bytes`] are on
 //! their way at once, and the next go when those are held; of all that this node supplies no more goes in a second than [`Pace`]
 //! allows.
 
@@ -15,41 +15,41 @@ use frieze_multilog::{Numbered, RecordKind};
 use frieze_wire::message::Durability;
 use frieze_wire::peer::Told;
 
-use super::DataPlane;
-use super::chains::Report;
-use super::told::to_told;
-use crate::peers::{PeerPayload, Peers};
+use crate::chains::Report;
+use crate::codec::to_told;
+use crate::plane::DataPlane;
+use frieze_net::{PeerPayload, Peers};
 
 /// What a member is being sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Supply {
-    pub(super) to: NodeId,
-    pub(super) epoch: ChainEpoch,
+pub(crate) struct Supply {
+    pub(crate) to: NodeId,
+    pub(crate) epoch: ChainEpoch,
     /// Number of the last record that was sent, or that it has.
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
     /// Number of the last one to be sent.
-    pub(super) upto: u64,
+    pub(crate) upto: u64,
     /// Number up to which it has said that it holds them.
-    pub(super) held: u64,
+    pub(crate) held: u64,
     /// Some are being sent just now, or all have been.
-    pub(super) busy: bool,
+    pub(crate) busy: bool,
     /// More go when there is time for them, without being asked for.
-    pub(super) waits: bool,
+    pub(crate) waits: bool,
     /// Number of the last record that could not be read, which was told once; 0 for none. It is tried again whenever who lacks it says
     /// what it holds: it may have been mended.
-    pub(super) damaged: u64,
+    pub(crate) damaged: u64,
     /// Where it was at which moment when it moved last: what was sent, and what is held there.
     moved: Option<(u64, u64, MonoTime)>,
 }
 
 impl Supply {
     /// What follows on record `after` is to go, up to `upto`.
-    pub(super) fn new(to: NodeId, epoch: ChainEpoch, after: u64, upto: u64) -> Supply {
+    pub(crate) fn new(to: NodeId, epoch: ChainEpoch, after: u64, upto: u64) -> Supply {
         Supply { to, epoch, sent: after, upto, held: after, busy: true, waits: false, damaged: 0, moved: None }
     }
 
     /// True if records are on their way and none has arrived for so long, once in that time: they may be lost.
-    pub(super) fn stands_still(&mut self, now: MonoTime, bound: Duration) -> bool {
+    pub(crate) fn stands_still(&mut self, now: MonoTime, bound: Duration) -> bool {
         match self.moved {
             Some((sent, held, since)) if self.is_under_way() && (sent, held) == (self.sent, self.held) => {
                 let is_late = u128::from(now.since_ns(since)) >= bound.as_nanos();
@@ -64,7 +64,7 @@ impl Supply {
     }
 
     /// A member holds every record up to `held`. True if the next are to go now.
-    pub(super) fn heard(&mut self, from: NodeId, epoch: ChainEpoch, held: u64) -> bool {
+    pub(crate) fn heard(&mut self, from: NodeId, epoch: ChainEpoch, held: u64) -> bool {
         if (from, epoch) != (self.to, self.epoch) {
             return false;
         }
@@ -73,12 +73,12 @@ impl Supply {
     }
 
     /// True while records are on their way to who lacks them.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         self.held < self.sent
     }
 
     /// True if more waited for time to pass and are to go now.
-    pub(super) fn goes_on(&mut self, pace: &Pace, now: MonoTime) -> bool {
+    pub(crate) fn goes_on(&mut self, pace: &Pace, now: MonoTime) -> bool {
         self.waits && pace.allows(now) > 0 && self.begin()
     }
 
@@ -92,7 +92,7 @@ impl Supply {
 
 /// How fast others are brought up to date.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Bytes a second; 0 for as fast as it goes.
     rate: AtomicU64,
     /// When it was looked at last, and what may go from then on; below 0 what went too early.
@@ -105,12 +105,12 @@ impl Pace {
     }
 
     /// Bytes a second; 0 for as fast as it goes.
-    pub(super) fn rate(&self) -> u64 {
+    pub(crate) fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 
     /// Bytes that may go now.
-    pub(super) fn allows(&self, now: MonoTime) -> u64 {
+    pub(crate) fn allows(&self, now: MonoTime) -> u64 {
         let rate = self.rate();
         if rate == 0 {
             return u64::MAX;
@@ -131,33 +131,33 @@ impl Pace {
 
 impl DataPlane {
     /// Gives at most so many bytes a second to those that are brought up to date; 0 for as many as it can.
-    pub(crate) fn limit_supplies(&self, bytes_per_s: u64) {
+    pub fn limit_supplies(&self, bytes_per_s: u64) {
         self.pace.limit(bytes_per_s);
     }
 
     /// What was set so.
-    pub(crate) fn supplies_limit(&self) -> u64 {
+    pub fn supplies_limit(&self) -> u64 {
         self.pace.rate()
     }
 
     /// Bytes that were given to such since the process began.
-    pub(crate) fn supplied_bytes(&self) -> u64 {
+    pub fn supplied_bytes(&self) -> u64 {
         self.supplied.load(Ordering::Relaxed)
     }
 
     /// About how many bytes a record takes here.
-    pub(crate) fn mean_record_bytes(&self) -> u64 {
+    pub fn mean_record_bytes(&self) -> u64 {
         let stats = self.device.log().stats();
         stats.log_bytes.checked_div(stats.records).unwrap_or(0)
     }
 
     /// About how many bytes of a chain this node is to be given before it has all; 0 unless it is brought up to date.
-    pub(crate) fn lacks(&self, chain: ChainId) -> u64 {
+    pub fn lacks(&self, chain: ChainId) -> u64 {
         self.shown.lacks[chain.0 as usize].load(Ordering::Relaxed)
     }
 
     /// Sends the next records of a supply.
-    pub(super) fn supply(&self, chain: ChainId) {
+    pub(crate) fn supply(&self, chain: ChainId) {
         let (supply, clean) = {
             let appender = self.hold_writes();
             let Some(supply) = appender.members[chain.0 as usize].supply else { return };

@@ -11,7 +11,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
 use super::world::{CHAINS, CHUNK_BYTES, LAYOUT, Outcome, World, bytes_of, outcome};
-use crate::data::Report;
+use crate::Report;
 
 /// A write and what is known of it.
 struct Asked {

@@ -11,12 +11,12 @@ use frieze_base::{ByteRange, ChainId, ChunkId, Fault, Reason};
 use frieze_chain::Replica;
 use frieze_hlc::Hlc;
 
-use super::remembered::Remembered;
-use super::{Appender, DataPlane};
+use crate::closed_record::Remembered;
+use crate::plane::{Appender, DataPlane};
 
 /// How a read of now may read a chain here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(crate) enum Sight {
     /// At its cut.
     Here = 0,
     /// The tail has to be asked how far that is.
@@ -27,35 +27,35 @@ pub(super) enum Sight {
 
 /// What all threads see of the chains without the appender.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     /// By chain, as [`Sight`].
     sights: Vec<AtomicU8>,
     /// By chain: what is read up to here does not change any more.
-    pub(super) closed: Vec<AtomicU64>,
+    pub(crate) closed: Vec<AtomicU64>,
     /// By chain: the same of before a restart, until a configuration comes; 0 for none.
-    pub(super) remembered: Vec<AtomicU64>,
+    pub(crate) remembered: Vec<AtomicU64>,
     /// Where that is kept; in tests of chains alone nowhere.
-    pub(super) remembered_by: OnceLock<Arc<Remembered>>,
+    pub(crate) remembered_by: OnceLock<Arc<Remembered>>,
     /// By chain: bytes not committed.
-    pub(super) in_flight: Vec<AtomicU64>,
+    pub(crate) in_flight: Vec<AtomicU64>,
     /// By chain: about how many bytes this node is still to be given, as it was told with the last record.
-    pub(super) lacks: Vec<AtomicU64>,
+    pub(crate) lacks: Vec<AtomicU64>,
     /// A chain has its configuration from elsewhere.
-    pub(super) any_shared: AtomicBool,
+    pub(crate) any_shared: AtomicBool,
     /// Records went from the log.
-    pub(super) discarded: AtomicBool,
+    pub(crate) discarded: AtomicBool,
     /// By chain: who is sent what is appended; 0 for nobody.
-    pub(super) successors: Vec<AtomicU32>,
+    pub(crate) successors: Vec<AtomicU32>,
     /// By chain: the configuration in force.
-    pub(super) epochs: Vec<AtomicU64>,
+    pub(crate) epochs: Vec<AtomicU64>,
     /// How often this node has come into a chain, or gone from one.
     turns: AtomicU64,
     /// How often chains were taken out whole.
-    pub(super) went: AtomicU64,
+    pub(crate) went: AtomicU64,
 }
 
 impl Shown {
-    pub(super) fn new(replicas: &[Replica], any_shared: bool) -> Shown {
+    pub(crate) fn new(replicas: &[Replica], any_shared: bool) -> Shown {
         let chains = replicas.len();
         Shown {
             sights: (0..chains).map(|_| AtomicU8::new(Sight::Here as u8)).collect(),
@@ -73,7 +73,7 @@ impl Shown {
         }
     }
 
-    pub(super) fn sight(&self, chain: ChainId) -> Sight {
+    pub(crate) fn sight(&self, chain: ChainId) -> Sight {
         match self.sights[chain.0 as usize].load(Ordering::SeqCst) {
             0 => Sight::Here,
             1 => Sight::Ask,
@@ -84,12 +84,12 @@ impl Shown {
 
 impl DataPlane {
     /// True if a read of now of one of these chains asks.
-    pub(crate) fn has_to_look(&self, mut chains: impl Iterator<Item = ChainId>) -> bool {
+    pub fn has_to_look(&self, mut chains: impl Iterator<Item = ChainId>) -> bool {
         chains.any(|chain| self.shown.sight(chain) != Sight::Here)
     }
 
     /// True if a read of now of these parts of chunks needs not ask: what is on its way through their chains lies beside them.
-    pub(crate) fn is_clean_in(&self, mut parts: impl Iterator<Item = (ChainId, ChunkId, ByteRange)>) -> bool {
+    pub fn is_clean_in(&self, mut parts: impl Iterator<Item = (ChainId, ChunkId, ByteRange)>) -> bool {
         let appender = self.hold_writes();
         parts.all(|(chain, chunk, range)| {
             let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
@@ -99,12 +99,12 @@ impl DataPlane {
 
     /// The instants at which a read of now reads the chains. An answer about several chunks takes them once: a group is
     /// then seen on all its chains or on none.
-    pub(crate) fn cuts(&self) -> Cuts<'_> {
+    pub fn cuts(&self) -> Cuts<'_> {
         Cuts(self.cuts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Shows readers what is committed on these chains now, on all of them at once.
-    pub(super) fn show(&self, appender: &Appender, chains: impl Iterator<Item = ChainId> + Clone) {
+    pub(crate) fn show(&self, appender: &Appender, chains: impl Iterator<Item = ChainId> + Clone) {
         // What the tail has said to be committed is, though it is not known of here yet.
         let cut =
             |chain: ChainId| appender.chains[chain.0 as usize].now_cut().max(appender.members[chain.0 as usize].seen);
@@ -126,7 +126,7 @@ impl DataPlane {
     }
 
     /// Notes how a chain may be read here from now on, for all threads.
-    pub(super) fn note(&self, appender: &Appender, chain: ChainId) {
+    pub(crate) fn note(&self, appender: &Appender, chain: ChainId) {
         let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
         let closed = if replica.is_whole() { replica.closed().min(replica.now_cut()) } else { Hlc::ZERO };
         let remembered = self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
@@ -147,7 +147,7 @@ impl DataPlane {
     }
 
     /// How often this node has come into a chain, or gone from one: for [`DataPlane::check_turns`].
-    pub(crate) fn turns(&self) -> u64 {
+    pub fn turns(&self) -> u64 {
         self.shown.turns.load(Ordering::SeqCst)
     }
 
@@ -156,7 +156,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Unavailable` if it is not: look again.
-    pub(crate) fn check_still(&self, turns: u64) -> Result<(), Fault> {
+    pub fn check_still(&self, turns: u64) -> Result<(), Fault> {
         self.check_lease()?;
         self.check_turns(turns)
     }
@@ -166,7 +166,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Unavailable` if they are not: look again.
-    pub(crate) fn check_turns(&self, turns: u64) -> Result<(), Fault> {
+    pub fn check_turns(&self, turns: u64) -> Result<(), Fault> {
         match self.turns() == turns {
             true => Ok(()),
             false => Err(Fault::new(
@@ -178,11 +178,11 @@ impl DataPlane {
 }
 
 /// Where a read of now reads each chain; they stay while it is held.
-pub(crate) struct Cuts<'a>(RwLockReadGuard<'a, Vec<Hlc>>);
+pub struct Cuts<'a>(RwLockReadGuard<'a, Vec<Hlc>>);
 
 impl Cuts<'_> {
     /// The instant at which a read of now reads chunks of `chain`: `MAX`, or below its first record that is not committed.
-    pub(crate) fn of(&self, chain: ChainId) -> Hlc {
+    pub fn of(&self, chain: ChainId) -> Hlc {
         self.0[chain.0 as usize]
     }
 }

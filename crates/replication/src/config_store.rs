@@ -36,7 +36,7 @@ struct Kept {
 }
 
 /// The record and its file.
-pub(crate) struct Roles {
+pub struct Roles {
     disk: Arc<dyn Disk>,
     inner: Mutex<Inner>,
 }
@@ -60,13 +60,13 @@ struct Known {
 
 /// What was discarded, and up to where its room was given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub struct Room {
     /// Everything discarded in segments up to this one was.
-    pub(crate) upto: SegmentId,
+    pub upto: SegmentId,
     /// Nothing was discarded in a later one than this.
-    pub(crate) end: SegmentId,
+    pub end: SegmentId,
     /// How often something had been discarded then.
-    pub(crate) discards: u64,
+    pub discards: u64,
 }
 
 impl Roles {
@@ -74,7 +74,7 @@ impl Roles {
     ///
     /// # Errors
     /// `Corrupt` if it cannot be read; the disk's.
-    pub(crate) fn load(disk: Arc<dyn Disk>) -> Result<Roles, Fault> {
+    pub fn load(disk: Arc<dyn Disk>) -> Result<Roles, Fault> {
         let mut inner = Inner::default();
         if disk.list()?.iter().any(|name| name == FILE) {
             let file = StateFile::open_or_create_sized(&*disk, FILE, FILE_BYTES)?;
@@ -87,17 +87,17 @@ impl Roles {
     }
 
     /// The newest configuration that this node has taken of a chain; `None` if nobody has ever given it one.
-    pub(crate) fn epoch(&self, chain: ChainId) -> Option<ChainEpoch> {
+    pub fn epoch(&self, chain: ChainId) -> Option<ChainEpoch> {
         self.lock().known.epochs.get(&chain).copied()
     }
 
     /// True if this node has never taken a configuration of any chain.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.lock().known.epochs.is_empty()
     }
 
     /// Every record that was discarded.
-    pub(crate) fn discarded(&self) -> Vec<Discarded> {
+    pub fn discarded(&self) -> Vec<Discarded> {
         self.lock().known.discarded.clone()
     }
 
@@ -105,7 +105,7 @@ impl Roles {
     ///
     /// # Errors
     /// The disk's.
-    pub(super) fn take(&self, taken: &[(ChainId, ChainEpoch, bool)]) -> Result<(), Fault> {
+    pub(crate) fn take(&self, taken: &[(ChainId, ChainEpoch, bool)]) -> Result<(), Fault> {
         self.change(|known| {
             known.epochs.extend(taken.iter().map(|(chain, epoch, _)| (*chain, *epoch)));
             // What a member lacked the chain has supplied again, or it is known to be lost.
@@ -118,7 +118,7 @@ impl Roles {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn lose(&self, lost: &[(ChainId, Hlc, Hlc)]) -> Result<(), Fault> {
+    pub fn lose(&self, lost: &[(ChainId, Hlc, Hlc)]) -> Result<(), Fault> {
         self.change(|known| {
             for &(chain, from, to) in lost {
                 let before = known.lost.entry(chain).or_insert((from, to));
@@ -136,7 +136,7 @@ impl Roles {
     ///
     /// # Errors
     /// The disk's.
-    pub(super) fn discard(&self, discarded: Discarded) -> Result<Vec<Discarded>, Fault> {
+    pub(crate) fn discard(&self, discarded: Discarded) -> Result<Vec<Discarded>, Fault> {
         self.discard_all(&[discarded])
     }
 
@@ -144,7 +144,7 @@ impl Roles {
     ///
     /// # Errors
     /// The disk's.
-    pub(super) fn discard_all(&self, discarded: &[Discarded]) -> Result<Vec<Discarded>, Fault> {
+    pub(crate) fn discard_all(&self, discarded: &[Discarded]) -> Result<Vec<Discarded>, Fault> {
         self.change(|known| discarded.iter().for_each(|one| known.discard(*one)))?;
         Ok(self.discarded())
     }

@@ -5,77 +5,77 @@ use std::ops::RangeInclusive;
 use frieze_base::{ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
-use super::Few;
+use frieze_storage::Few;
 
 /// How a file is spread over chunks and chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// Bytes of a chunk.
-    pub(crate) chunk_bytes: u64,
+    pub chunk_bytes: u64,
     /// Chains in the table.
-    pub(crate) chain_count: u32,
+    pub chain_count: u32,
     /// The file: where it begins in the table is a hash of its number.
-    pub(crate) inode: InodeId,
+    pub inode: InodeId,
 }
 
 impl Layout {
     /// The chain of chunk `index`.
-    pub(crate) fn chain(&self, index: u32) -> ChainId {
+    pub fn chain(&self, index: u32) -> ChainId {
         ChunkId { inode: self.inode, index }.chain(self.chain_count)
     }
 
     /// Over how many chunks behind its own a record may reach.
-    pub(crate) fn reach(&self) -> u32 {
+    pub fn reach(&self) -> u32 {
         REACH_BYTES_MAX.div_ceil(self.chunk_bytes) as u32
     }
 
     /// The chunks before `index` whose records may reach into it, the nearest first.
-    pub(crate) fn reached_by(&self, index: u32) -> impl Iterator<Item = u32> + use<> {
+    pub fn reached_by(&self, index: u32) -> impl Iterator<Item = u32> + use<> {
         (index.saturating_sub(self.reach())..index).rev()
     }
 
     /// The same place of a file, in the chunk that it is the end of: a record may reach over the end of its own.
-    pub(crate) fn end_in_chunk(&self, (chunk, end): (u32, u32)) -> (u32, u32) {
+    pub fn end_in_chunk(&self, (chunk, end): (u32, u32)) -> (u32, u32) {
         let further = u64::from(end.saturating_sub(1)) / self.chunk_bytes;
         (chunk + further as u32, end - (further * self.chunk_bytes) as u32)
     }
 }
 
 /// How a write is spread over chunks.
-pub(crate) struct Spread {
+pub struct Spread {
     /// Its pieces, in order.
-    pub(crate) parts: Few<Part>,
+    pub parts: Few<Part>,
     /// Up to where in the file it reaches.
     pub(crate) end: u64,
 }
 
 /// A piece of a write within one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub struct Part {
     /// Index of the chunk.
-    pub(crate) chunk: u32,
+    pub chunk: u32,
     /// First byte in the chunk.
-    pub(super) offset: u32,
+    pub(crate) offset: u32,
     /// Bytes.
-    pub(super) len: u32,
+    pub(crate) len: u32,
     /// Bytes of the payload before it.
     skip: usize,
 }
 
 impl Part {
     /// Where it begins in the file.
-    pub(super) fn at(&self, layout: Layout) -> u64 {
+    pub(crate) fn at(&self, layout: Layout) -> u64 {
         u64::from(self.chunk) * layout.chunk_bytes + u64::from(self.offset)
     }
 
     /// Its bytes of a payload.
-    pub(super) fn bytes<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn bytes<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
         &payload[self.skip..self.skip + self.len as usize]
     }
 }
 
 /// True if a write touches one chunk only.
-pub(super) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
+pub(crate) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
     offset % layout.chunk_bytes + len as u64 <= layout.chunk_bytes
 }
 
@@ -83,7 +83,7 @@ pub(super) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
 ///
 /// # Errors
 /// `TooLarge` beyond the largest file.
-pub(crate) fn in_one_record(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
+pub fn in_one_record(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
     let end = checked_end(offset, len as u64, layout)?;
     let (chunk, offset) = ((offset / layout.chunk_bytes) as u32, (offset % layout.chunk_bytes) as u32);
     Ok(Spread { parts: Few::from_iter([Part { chunk, offset, len: len as u32, skip: 0 }]), end })
@@ -93,7 +93,7 @@ pub(crate) fn in_one_record(offset: u64, len: usize, layout: Layout) -> Result<S
 ///
 /// # Errors
 /// `TooLarge` beyond the largest file.
-pub(crate) fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
+pub fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
     let end = checked_end(offset, len as u64, layout)?;
     let mut parts = Few::new();
     let mut at = offset;
@@ -116,7 +116,7 @@ pub(crate) fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, F
 ///
 /// # Errors
 /// `TooLarge` if it begins beyond the largest file.
-pub(crate) fn split_hole(
+pub fn split_hole(
     offset: u64,
     len: u64,
     layout: Layout,
@@ -151,12 +151,12 @@ fn checked_end(offset: u64, len: u64, layout: Layout) -> Result<u64, Fault> {
 }
 
 /// Bytes of a record that lie beyond the end of its chunk, at most: there is one before it.
-pub(crate) const REACH_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64 - 1;
+pub const REACH_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64 - 1;
 
 /// Chunks that one request punches: they are one group of records, which is counted in eight bits.
-pub(crate) const HOLE_PARTS_MAX: usize = 128;
+pub const HOLE_PARTS_MAX: usize = 128;
 
 /// Largest file in bytes: chunk indexes are 32 bits, offsets signed 64.
-pub(crate) fn file_bytes_max(chunk_bytes: u64) -> u64 {
+pub fn file_bytes_max(chunk_bytes: u64) -> u64 {
     chunk_bytes.saturating_mul(u64::from(u32::MAX)).min(i64::MAX as u64)
 }

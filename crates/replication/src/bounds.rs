@@ -7,16 +7,16 @@ use frieze_base::MonoTime;
 
 /// Permission to answer for chains of several members, which ends by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Lease(AtomicU64);
+pub struct Lease(AtomicU64);
 
 impl Lease {
     /// From now on it holds until this time; not, if that has passed.
-    pub(crate) fn renew(&self, until: MonoTime) {
+    pub fn renew(&self, until: MonoTime) {
         self.0.store(until.0, Ordering::SeqCst);
     }
 
     /// Nanoseconds for which it holds if it is not renewed.
-    pub(crate) fn left_ns(&self, now: MonoTime) -> u64 {
+    pub fn left_ns(&self, now: MonoTime) -> u64 {
         MonoTime(self.0.load(Ordering::SeqCst)).since_ns(now)
     }
 
@@ -28,7 +28,7 @@ impl Lease {
 
 /// How much waits for others, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// Bytes of one chain's records that are not committed. More: a successor that stands still for a moment holds up fewer
     /// writers. Less: less memory. Beyond it writers wait, and after `wait` they are refused.
     pub(crate) flight_bytes_max: u64,

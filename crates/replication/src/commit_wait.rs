@@ -10,21 +10,21 @@ use std::time::Duration;
 use frieze_base::{ChainId, Fault, Reason};
 use frieze_hlc::Hlc;
 
-use super::DataPlane;
-use super::chains::WaitReply;
-use crate::meta::idle_until;
+use crate::chains::WaitReply;
+use crate::plane::DataPlane;
+use frieze_net::idle_until;
 
 /// Answers when all have.
-pub(crate) struct Gather(Mutex<(usize, Result<(), Fault>, Option<WaitReply>)>);
+pub struct Gather(Mutex<(usize, Result<(), Fault>, Option<WaitReply>)>);
 
 impl Gather {
     /// Answers when [`Gather::one`] was called so many times, with the first fault among them.
-    pub(crate) fn new(count: usize, reply: WaitReply) -> Arc<Gather> {
+    pub fn new(count: usize, reply: WaitReply) -> Arc<Gather> {
         Arc::new(Gather(Mutex::new((count, Ok(()), Some(reply)))))
     }
 
     /// One of them has its result.
-    pub(crate) fn one(&self, result: Result<(), Fault>) {
+    pub fn one(&self, result: Result<(), Fault>) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 -= 1;
         if inner.1.is_ok() {
@@ -45,12 +45,12 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Unavailable` if another server is to be asked, or does not answer.
-    pub(crate) fn look_and_wait(&self, chains: impl Iterator<Item = ChainId>) -> Result<(), Fault> {
+    pub fn look_and_wait(&self, chains: impl Iterator<Item = ChainId>) -> Result<(), Fault> {
         self.await_reply(self.bounds.wait, |reply| self.look(chains, reply))
     }
 
     /// As [`DataPlane::close_shared`], and waits for it.
-    pub(super) fn close_and_wait(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<(), Fault> {
+    pub(crate) fn close_and_wait(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<(), Fault> {
         // What it waits for may be on its way to the disk here.
         self.hurry();
         self.await_reply(self.bounds.wait, |reply| self.close_shared(at, chains, reply))
@@ -60,7 +60,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// As [`DataPlane::look_and_wait`].
-    pub(crate) fn learn(&self, chains: &BTreeSet<ChainId>, at: Option<Hlc>, patience: Duration) -> Result<(), Fault> {
+    pub fn learn(&self, chains: &BTreeSet<ChainId>, at: Option<Hlc>, patience: Duration) -> Result<(), Fault> {
         match at {
             None => self.await_reply(patience, |reply| self.look(chains.iter().copied(), reply)),
             Some(at) if self.is_closed(at, Some(chains)) => Ok(()),
@@ -72,7 +72,7 @@ impl DataPlane {
     }
 
     /// Begins something that answers later, and waits for the answer.
-    pub(super) fn await_reply(&self, patience: Duration, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
+    pub(crate) fn await_reply(&self, patience: Duration, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
         let (done, waiting) = mpsc::sync_channel(1);
         begin(Box::new(move |result| drop(done.send(result))));
         match self.idle.get().and_then(|idle| idle.get()) {
@@ -83,6 +83,6 @@ impl DataPlane {
     }
 }
 
-pub(super) fn no_answer() -> Fault {
+pub(crate) fn no_answer() -> Fault {
     Fault::new(Reason::Unavailable, "the chain's other members do not answer just now: try again")
 }

@@ -11,13 +11,13 @@ use frieze_base::{ChainEpoch, ChainId, Fault};
 use frieze_chain::{Input, Moment, Replica};
 use frieze_multilog::Discarded;
 
-use super::members::Out;
-use super::roles::Room;
-use super::{Appender, DataPlane};
+use crate::chain_state::Out;
+use crate::config_store::Room;
+use crate::plane::{Appender, DataPlane};
 
 impl DataPlane {
     /// The chains that this node has records of and, as far as it knows, no part in, with the configuration that it knows of.
-    pub(crate) fn remains(&self) -> Vec<(ChainId, ChainEpoch)> {
+    pub fn remains(&self) -> Vec<(ChainId, ChainEpoch)> {
         if !self.is_shared() {
             return Vec::new();
         }
@@ -38,7 +38,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `Busy`: try again. The disk's: then they are as before.
-    pub(crate) fn take_out(&self, chains: &[(ChainId, ChainEpoch)]) -> Result<BTreeSet<ChainId>, Fault> {
+    pub fn take_out(&self, chains: &[(ChainId, ChainEpoch)]) -> Result<BTreeSet<ChainId>, Fault> {
         // Nothing else can come to lie before this place, and all that there is of them lies there: who has no part appends nothing.
         let before = self.device.flush()?;
         let mut out = Out::default();
@@ -63,7 +63,7 @@ impl DataPlane {
             return Err(fault);
         }
         let mut fresh: Vec<Option<Replica>> =
-            super::fresh(appender.chains.len() as u32, self.me).into_iter().map(Some).collect();
+            crate::plane::fresh(appender.chains.len() as u32, self.me).into_iter().map(Some).collect();
         let mut follows = Vec::new();
         for chain in &still {
             let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
@@ -83,20 +83,20 @@ impl DataPlane {
     }
 
     /// How often chains were taken out: what was read at an instant while that happened may lack what was theirs.
-    pub(crate) fn went(&self) -> u64 {
+    pub fn went(&self) -> u64 {
         self.shown.went.load(Ordering::SeqCst)
     }
 
     /// What was discarded, and not given back yet.
-    pub(crate) fn room(&self) -> Option<Room> {
+    pub fn room(&self) -> Option<Room> {
         self.roles.room()
     }
 
-    /// See [`super::Roles::gave_back`].
+    /// See [`crate::Roles::gave_back`].
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn gave_back(&self, room: Room, upto: frieze_base::SegmentId) -> Result<(), Fault> {
+    pub fn gave_back(&self, room: Room, upto: frieze_base::SegmentId) -> Result<(), Fault> {
         self.roles.gave_back(room, upto)
     }
 }

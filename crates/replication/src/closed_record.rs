@@ -15,7 +15,7 @@ use frieze_disk::{Disk, StateFile};
 use prost::Message;
 use tracing::warn;
 
-use super::DataPlane;
+use crate::plane::DataPlane;
 
 /// The file that holds the record.
 const FILE: &str = "closed";
@@ -33,7 +33,7 @@ struct Kept {
 }
 
 /// The record and its file, which only a server of a cluster has.
-pub(crate) struct Remembered {
+pub struct Remembered {
     disk: Arc<dyn Disk>,
     inner: Mutex<Inner>,
 }
@@ -58,7 +58,7 @@ impl Remembered {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn load(disk: Arc<dyn Disk>) -> Result<Remembered, Fault> {
+    pub fn load(disk: Arc<dyn Disk>) -> Result<Remembered, Fault> {
         let mut inner = Inner { file: None, kept: Vec::new(), forgotten: 0 };
         if disk.list()?.iter().any(|name| name == FILE) {
             match StateFile::open_or_create_sized(&*disk, FILE, FILE_BYTES).map_err(Fault::from) {
@@ -105,7 +105,7 @@ impl Remembered {
     ///
     /// # Errors
     /// The disk's: what was kept before stays.
-    pub(crate) fn keep(&self, look: impl FnOnce() -> Vec<u64>) -> Result<(), Fault> {
+    pub fn keep(&self, look: impl FnOnce() -> Vec<u64>) -> Result<(), Fault> {
         let forgotten = self.lock().forgotten;
         let mut closed = look();
         closed.truncate(2 * CHAINS_KEPT_MAX);
@@ -132,7 +132,7 @@ impl Remembered {
 impl DataPlane {
     /// Of each chain that is read here: its number, and the newest instant closed on it; empty for a server that is alone. To be taken
     /// before a flush, and kept when that has ended.
-    pub(crate) fn closed_by_chain(&self) -> Vec<u64> {
+    pub fn closed_by_chain(&self) -> Vec<u64> {
         if !self.is_shared() {
             return Vec::new();
         }
@@ -142,13 +142,13 @@ impl DataPlane {
     }
 
     /// The same if all of it is on stable storage now: an idle chain closes instants and writes nothing that would be flushed.
-    pub(crate) fn closed_if_durable(&self) -> Option<Vec<u64>> {
+    pub fn closed_if_durable(&self) -> Option<Vec<u64>> {
         let closed = self.closed_by_chain();
         (self.device.dirty_bytes() == 0).then_some(closed)
     }
 
     /// Of what was closed earlier what still is: not of chains that went since.
-    pub(crate) fn still_closed(&self, earlier: &[u64]) -> Vec<u64> {
+    pub fn still_closed(&self, earlier: &[u64]) -> Vec<u64> {
         let now: BTreeMap<u64, u64> =
             self.closed_by_chain().as_chunks().0.iter().map(|&[chain, upto]| (chain, upto)).collect();
         let still = |&&[chain, closed]: &&[u64; 2]| now.get(&chain).is_some_and(|upto| closed <= *upto);
@@ -156,7 +156,7 @@ impl DataPlane {
     }
 
     /// Takes up what was kept so, at the start, and forgets it there from now on. Once only.
-    pub(crate) fn remember_by(&self, remembered: &Arc<Remembered>) {
+    pub fn remember_by(&self, remembered: &Arc<Remembered>) {
         // Called once, at the start.
         let _ = self.shown.remembered_by.set(remembered.clone());
         let appender = self.hold_writes();
@@ -172,16 +172,16 @@ impl DataPlane {
     }
 
     /// True if this node is a member of the chain, or was one before it was started again and has not been told otherwise.
-    pub(crate) fn is_read_here(&self, chain: ChainId) -> bool {
+    pub fn is_read_here(&self, chain: ChainId) -> bool {
         self.is_here(chain) || self.remembers(chain)
     }
 
-    pub(super) fn remembers(&self, chain: ChainId) -> bool {
+    pub(crate) fn remembers(&self, chain: ChainId) -> bool {
         self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst) > 0
     }
 
     /// A configuration comes: what is read of the chain from now on it says.
-    pub(super) fn forget_closed(&self, chain: ChainId) {
+    pub(crate) fn forget_closed(&self, chain: ChainId) {
         self.shown.remembered[chain.0 as usize].store(0, Ordering::SeqCst);
     }
 
@@ -189,7 +189,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// The disk's: they may not go.
-    pub(super) fn forget_closed_for_good(&self, chain: ChainId) -> Result<(), Fault> {
+    pub(crate) fn forget_closed_for_good(&self, chain: ChainId) -> Result<(), Fault> {
         self.forget_closed(chain);
         self.shown.remembered_by.get().map_or(Ok(()), |remembered| remembered.forget(chain))
     }

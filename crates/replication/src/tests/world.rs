@@ -10,16 +10,14 @@ use frieze_chain::Configuration;
 use frieze_disk::{CrashKind, Disk, SimDisk, SimTime, StateFile};
 use frieze_hlc::{Clock, ClockSettings, Hlc};
 use frieze_multilog::{LogPosition, Recovered};
+use frieze_tier::{Shares, Wishes};
 use frieze_wire::message::Durability;
 use frieze_wire::peer::Told;
 use prost::Message as _;
 
-use crate::data::bounds::Bounds;
-use crate::data::{
-    Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split,
-};
-use crate::peers::{PeerPayload, Peers, Way};
-use crate::settings::Settings;
+use crate::bounds::Bounds;
+use crate::{Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split};
+use frieze_net::{PeerPayload, Peers, Way};
 use frieze_storage::{Budget, Device, ImageBudget, Reach};
 use frieze_storage::{Identity, STATE_FILE};
 use frieze_storage::{Keeper, NodeClock};
@@ -82,7 +80,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn open(&mut self, net: &Arc<Net>, settings: &Settings) {
+    fn open(&mut self, net: &Arc<Net>, shares: &Shares) {
         self.lives += 1;
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let (identity, file) = match Identity::load(&*disk).expect("a readable state") {
@@ -106,10 +104,10 @@ impl Node {
         };
         let budget = Budget {
             reserve_bytes: 0,
-            index_bytes_max: settings.index_bytes_max,
+            index_bytes_max: shares.index,
             shelve_segments: 2,
-            shares: settings.memory(0).expect("memory"),
-            images: ImageBudget { pieces_max: settings.image_pieces_max, percent: 0 },
+            shares: *shares,
+            images: ImageBudget { pieces_max: 16, percent: 0 },
         };
         let reach = Reach {
             upto: Hlc::MAX,
@@ -156,7 +154,7 @@ pub(super) struct World {
     /// No acknowledgement arrives.
     pub(super) without_acks: bool,
     pub(super) configurations: Vec<Configuration>,
-    pub(super) settings: Settings,
+    pub(super) shares: Shares,
     next_seq: u64,
 }
 
@@ -164,7 +162,7 @@ impl World {
     /// Nodes 1 to `count`, on; node 1 has the chains for itself.
     pub(super) fn new(count: u32, seed: u64) -> World {
         let mut rng = Rng::new(seed);
-        let settings = Settings::default().with_memory_divided(0).expect("memory");
+        let shares = Wishes::default().divide().expect("memory");
         let net = Arc::new(Net::default());
         let nodes = (1..=count)
             .map(|id| {
@@ -190,7 +188,7 @@ impl World {
             cut: BTreeSet::new(),
             without_acks: false,
             configurations: vec![alone; CHAINS as usize],
-            settings,
+            shares,
             next_seq: 0,
         };
         for id in 1..=count {
@@ -200,10 +198,10 @@ impl World {
     }
 
     pub(super) fn start(&mut self, id: u32) {
-        let (net, settings) = (self.net.clone(), self.settings.clone());
+        let (net, shares) = (self.net.clone(), self.shares);
         let node = &mut self.nodes[id as usize - 1];
         node.disk.restart();
-        node.open(&net, &settings);
+        node.open(&net, &shares);
     }
 
     /// Bounds of a node, until it is started again.

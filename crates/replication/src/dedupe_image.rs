@@ -45,7 +45,7 @@ const REQUEST: usize = 6;
 
 /// What the chains remember of records up to these, of sessions that live. `None` while one of those records is not
 /// committed.
-pub(super) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
+pub(crate) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
     let mut kept = Kept::default();
     for replica in chains {
         let tip = tips.iter().find(|tip| tip.chain == replica.chain());
@@ -77,7 +77,7 @@ pub(super) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(Session
 ///
 /// # Errors
 /// `Corrupt` if these are not what was kept, or of a chain that this directory has not.
-pub(crate) fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<(), Fault> {
+pub fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<(), Fault> {
     let corrupt = |what: String| Fault::new(Reason::Corrupt, format!("the index of the device log is corrupt: {what}"));
     let count = chains.len();
     let unknown = |chain: u32| corrupt(format!("it tells of chain {chain}, and there are {count}"));

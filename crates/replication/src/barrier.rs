@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
 use frieze_wire::peer::Ask;
 
-use super::chains::WaitReply;
-use super::members::{Barrier, Out, Waiter};
-use super::waiting::Gather;
-use super::{Appender, DataPlane};
+use crate::chain_state::{Barrier, Out, Waiter};
+use crate::chains::WaitReply;
+use crate::commit_wait::Gather;
+use crate::plane::{Appender, DataPlane};
 
 impl DataPlane {
     /// Tells `reply` when every record that this node has stamped or taken so far, of chains of several members, is on stable
@@ -17,7 +17,7 @@ impl DataPlane {
     ///
     /// What has been acknowledged is among those records only where this node has its whole part in a chain, under a lease: others may have
     /// gone on without it, and what it waits for would still be reached when it is back. Otherwise `reply` is told `Unavailable`.
-    pub(crate) fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
+    pub fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         if !self.is_shared() {
             return reply(Ok(()));
         }
@@ -70,7 +70,7 @@ impl DataPlane {
     }
 
     /// A member wants records up to `n` on stable storage here.
-    pub(super) fn hear_persist(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
+    pub(crate) fn hear_persist(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
         let mut appender = self.hold_writes();
         let replica = &appender.chains[chain.0 as usize];
         // What is not here yet is asked for again when it may be.
@@ -85,7 +85,7 @@ impl DataPlane {
     }
 
     /// A member has records up to `n` on stable storage.
-    pub(super) fn hear_persisted(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
+    pub(crate) fn hear_persisted(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
         let mut appender = self.hold_writes();
         if appender.chains[chain.0 as usize].epoch() != epoch {
             return;
@@ -99,7 +99,7 @@ impl DataPlane {
     }
 
     /// Everything up to `through` is on stable storage here: tells who wanted to know.
-    pub(super) fn tell_persisted(&self, appender: &mut Appender, through: frieze_multilog::LogPosition) {
+    pub(crate) fn tell_persisted(&self, appender: &mut Appender, through: frieze_multilog::LogPosition) {
         for (replica, member) in appender.chains.iter().zip(&mut appender.members) {
             let (chain, epoch) = (replica.chain(), replica.epoch());
             member.persisting.retain(|to, (n, end)| {
@@ -113,7 +113,7 @@ impl DataPlane {
     }
 
     /// Answers barriers that nobody is missing for, and asks again where the members are others now. To be called now and then.
-    pub(super) fn settle_barriers(&self, appender: &mut Appender, out: &mut Out) {
+    pub(crate) fn settle_barriers(&self, appender: &mut Appender, out: &mut Out) {
         for chain in 0..appender.members.len() {
             let mut barriers = std::mem::take(&mut appender.members[chain].barriers);
             let replica = &appender.chains[chain];
@@ -136,7 +136,7 @@ impl DataPlane {
     }
 
     /// Asks again for what barriers wait for.
-    pub(super) fn ask_barriers(&self, appender: &Appender) {
+    pub(crate) fn ask_barriers(&self, appender: &Appender) {
         for (replica, member) in appender.chains.iter().zip(&appender.members) {
             for barrier in &member.barriers {
                 for to in &barrier.left {
