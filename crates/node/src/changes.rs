@@ -492,7 +492,7 @@ impl Engine {
         let lets_go = matches!(&transaction.op, Some(Op::DeleteSnapshot(_)));
         let outcome = match settles {
             true => self.execute_settling(principal, transaction, asking)?,
-            false => self.meta.execute(transaction, asking.gate.clone())?.into_result()?,
+            false => self.meta.execute(transaction, asking.shared_reads())?.into_result()?,
         };
         if lets_go && self.meta.has_horizons() {
             self.reclaim.want();

@@ -16,6 +16,7 @@ mod facts;
 mod horizons;
 mod host;
 mod metadata;
+mod observer;
 mod past;
 mod pending_txns;
 mod raft_driver;
@@ -33,6 +34,7 @@ pub(crate) use facts::{
 };
 pub(crate) use host::{MetaHost, RecoverUpto};
 pub(crate) use metadata::{Metadata, PeerMetalog};
+pub(crate) use observer::{ChangeObserver, SharedReadSet};
 pub(crate) use past::Past;
 pub use raft_driver::MetalogStatus;
 pub use segments::{SegmentFiles, Unflushed};

@@ -88,7 +88,7 @@ impl Engine {
             let writers = if held.is_some() { Writers::Out } else { Writers::Racing };
             self.fill_in(principal, transaction.op.as_mut(), writers, asking)?;
             let truncates = matches!(&transaction.op, Some(Op::SetAttr(_)));
-            let outcome = self.meta.execute(transaction, asking.gate.clone())?;
+            let outcome = self.meta.execute(transaction, asking.shared_reads())?;
             drop(held);
             if outcome.reason == Reason::Superseded as u32 {
                 continue;

@@ -163,7 +163,7 @@ impl Engine {
         locks.found(cached.iter().copied(), MonoTime(started.0 + granted.lease_ns));
         let telling = cached.clone();
         let caching = Arc::new(Caching::new(clock.clone(), life, granted, cached));
-        meta.watch(caching.clone());
+        meta.observe_by(caching.clone());
         data.watch(caching.clone());
         let mint = Mint::new(identity.key());
         let scrub = Scrub::open(seams.disk, &mut notes);

@@ -10,10 +10,10 @@ use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, Meta
 use frieze_wire::txn::{Outcome, Transaction};
 
 use super::host::{Mark, MetaHost, RecoverUpto};
+use super::observer::{ChangeObserver, SharedReadSet};
 use super::raft_driver::{MetalogStatus, RaftDriver};
 use super::single::{SingleLog, SingleRun};
 use super::state::AppliedState;
-use crate::caching::{Caching, Gate};
 use crate::store::{VersionStore, Versions};
 use frieze_net::Idle;
 use frieze_storage::Standing;
@@ -81,26 +81,26 @@ impl Metadata {
             .ok_or_else(|| Fault::new(Reason::InvalidArgument, "this server is alone: it has no other members"))
     }
 
-    /// Executes a transaction; `gate` hears what it reads.
+    /// Executes a transaction; what it reads is added to `reads`.
     ///
     /// # Errors
     /// SingleLog only what kept it from being ordered (`NoSpace`, `Fenced`, `InputOutput`, `Overloaded`); it has no effect then.
     /// With others also `Elsewhere` or `Unavailable`, if this server does not lead or ceases to: whether it ran, the next
     /// leader knows who is asked under the same session and number. What the transaction itself failed with is in its outcome.
-    pub(crate) fn execute(&self, transaction: Transaction, gate: Option<Arc<Gate>>) -> Result<Outcome, Fault> {
-        let (transaction, gate) = match self.order() {
-            LogDriver::Raft(raft) => return raft.execute(&self.state, transaction, gate),
-            LogDriver::Single(single) => match single.execute(&self.state, transaction, gate) {
+    pub(crate) fn execute(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Result<Outcome, Fault> {
+        let (transaction, reads) = match self.order() {
+            LogDriver::Raft(raft) => return raft.execute(&self.state, transaction, reads),
+            LogDriver::Single(single) => match single.execute(&self.state, transaction, reads) {
                 SingleRun::Done(result) => return result,
-                SingleRun::Over(transaction, gate) => (transaction, gate),
+                SingleRun::Over(transaction, reads) => (transaction, reads),
             },
         };
-        self.raft()?.execute(&self.state, transaction, gate)
+        self.raft()?.execute(&self.state, transaction, reads)
     }
 
-    /// From now on `caching` is told of every change before anybody sees it.
-    pub(crate) fn watch(&self, caching: Arc<Caching>) {
-        self.state.watch(caching);
+    /// From now on `observer` is called with every change before any reader can see it. To be called once, at the start.
+    pub(crate) fn observe_by(&self, observer: Arc<dyn ChangeObserver>) {
+        self.state.observe_by(observer);
     }
 
     /// Takes over from the identity which inode numbers may be given.

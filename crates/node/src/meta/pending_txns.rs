@@ -7,7 +7,7 @@ use frieze_base::Fault;
 use frieze_namespace::{NoReadSet, ReadSet};
 use frieze_wire::txn::{Outcome, Transaction};
 
-use crate::caching::Gate;
+use super::observer::SharedReadSet;
 
 /// Transactions in one batch; more wait for the next.
 const BATCH_MAX: usize = 256;
@@ -19,8 +19,8 @@ pub(super) struct TxnQueue(Mutex<Vec<Arc<PendingTxn>>>);
 /// A transaction that waits for its batch.
 pub(super) struct PendingTxn {
     waiting: Mutex<TxnState>,
-    /// Holds its answer back, and hears what it reads.
-    gate: Option<Arc<Gate>>,
+    /// What it reads is added to it.
+    reads: Option<SharedReadSet>,
     /// Who sleeps until it is done; nobody where it is run by who brought it, or by who held the log.
     sleeper: OnceLock<Thread>,
 }
@@ -32,9 +32,9 @@ enum TxnState {
 }
 
 impl TxnQueue {
-    pub(super) fn put(&self, transaction: Transaction, gate: Option<Arc<Gate>>) -> Arc<PendingTxn> {
+    pub(super) fn put(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Arc<PendingTxn> {
         let slot =
-            Arc::new(PendingTxn { waiting: Mutex::new(TxnState::Asked(transaction)), gate, sleeper: OnceLock::new() });
+            Arc::new(PendingTxn { waiting: Mutex::new(TxnState::Asked(transaction)), reads, sleeper: OnceLock::new() });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
         slot
     }
@@ -56,7 +56,10 @@ impl TxnQueue {
 
 impl PendingTxn {
     pub(super) fn reads(&self) -> &dyn ReadSet {
-        self.gate.as_deref().map_or(&NoReadSet, |gate| gate)
+        match &self.reads {
+            Some(reads) => &**reads,
+            None => &NoReadSet,
+        }
     }
 
     pub(super) fn start(&self) -> Transaction {

@@ -13,10 +13,10 @@ use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
 use super::host::{MetaHost, RecoverUpto};
+use super::observer::SharedReadSet;
 use super::pending_txns::{PendingTxn, TxnQueue};
 use super::segments::SegmentFiles;
 use super::state::AppliedState;
-use crate::caching::Gate;
 use frieze_storage::{Device, not_whole};
 use frieze_storage::{Keeper, NodeClock};
 
@@ -52,7 +52,7 @@ pub(super) struct Core {
 pub(super) enum SingleRun {
     Done(Result<Outcome, Fault>),
     /// Others have joined meanwhile: ask them.
-    Over(Transaction, Option<Arc<Gate>>),
+    Over(Transaction, Option<SharedReadSet>),
 }
 
 impl SingleLog {
@@ -105,14 +105,19 @@ impl SingleLog {
         Ok((alone, notes))
     }
 
-    pub(super) fn execute(&self, state: &AppliedState, transaction: Transaction, gate: Option<Arc<Gate>>) -> SingleRun {
-        let slot = self.queue.put(transaction, gate.clone());
+    pub(super) fn execute(
+        &self,
+        state: &AppliedState,
+        transaction: Transaction,
+        reads: Option<SharedReadSet>,
+    ) -> SingleRun {
+        let slot = self.queue.put(transaction, reads.clone());
         let mut core = self.lock();
         // Whoever held the log before may have taken this transaction along.
         while !slot.is_done() {
             if core.over {
                 let transaction = self.queue.take_back(&slot).expect("batches are executed as they are taken");
-                return SingleRun::Over(transaction, gate);
+                return SingleRun::Over(transaction, reads);
             }
             self.run_batch(&mut core, state);
         }

@@ -11,7 +11,7 @@ use frieze_namespace::{CONTROL, Change, INODES, LoadedApart, Namespace, NoReadSe
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
-use crate::caching::Caching;
+use super::observer::ChangeObserver;
 use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, Versions};
 use frieze_storage::{NAMESPACE, Reading};
 
@@ -25,7 +25,7 @@ const LEFT_BYTES: u64 = 512;
 pub(super) struct AppliedState {
     pub(super) namespace: RwLock<Namespace>,
     pub(super) versions: Versions,
-    caching: OnceLock<Arc<Caching>>,
+    observer: OnceLock<Arc<dyn ChangeObserver>>,
     /// Nodes and chains; nothing on a machine that is alone.
     control: RwLock<frieze_cluster::State>,
     /// What decisions have changed since somebody asked.
@@ -50,21 +50,21 @@ impl AppliedState {
         Ok(AppliedState {
             namespace: RwLock::new(namespace),
             versions,
-            caching: OnceLock::new(),
+            observer: OnceLock::new(),
             control: RwLock::new(control),
             news: Mutex::default(),
             executed: AtomicU64::new(0),
         })
     }
 
-    /// From now on `caching` is told of every change before anybody sees it.
-    pub(super) fn watch(&self, caching: Arc<Caching>) {
+    /// From now on `observer` is called with every change before any reader can see it.
+    pub(super) fn observe_by(&self, observer: Arc<dyn ChangeObserver>) {
         // Called once, at the start.
-        let _ = self.caching.set(caching);
+        let _ = self.observer.set(observer);
     }
 
-    pub(super) fn caching(&self) -> Option<&Arc<Caching>> {
-        self.caching.get()
+    pub(super) fn observer(&self) -> Option<&dyn ChangeObserver> {
+        self.observer.get().map(|observer| &**observer)
     }
 
     /// Looks at what the log has decided about nodes and chains.
@@ -116,8 +116,8 @@ impl AppliedState {
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
         // Told while nobody can read: who sees the change sees what it recalled.
         let told = |by: &Transaction, changes: &[Change]| {
-            if let Some(caching) = self.caching.get() {
-                caching.changed((SessionId(by.session), Seq(by.seq)), changes);
+            if let Some(observer) = self.observer() {
+                observer.changed((SessionId(by.session), Seq(by.seq)), changes);
             }
         };
         self.apply(&mut namespace, place, batch, reads, &told)

@@ -112,9 +112,9 @@ impl RaftDriver {
         core.closing = None;
         self.transfers.forget_sending();
         if self.seen.leads.swap(false, Ordering::AcqRel)
-            && let Some(caching) = state.caching()
+            && let Some(observer) = state.observer()
         {
-            caching.stand_down();
+            observer.resign();
         }
         self.let_go(core, &Error::NotLeader { leader }.into());
     }
@@ -137,8 +137,8 @@ impl RaftDriver {
         if core.serves_from.is_some_and(|from| from <= self.applied()) && !self.leads() {
             // What sessions were given to cache by the leader before is not known: they may believe it for a lease. Those that
             // never keep anything were given nothing.
-            if let Some(caching) = state.caching() {
-                caching.take_over(state.keeping_sessions());
+            if let Some(observer) = state.observer() {
+                observer.begin_to_lead(state.keeping_sessions());
             }
             self.seen.reigns.fetch_add(1, Ordering::AcqRel);
             self.seen.leads.store(true, Ordering::Release);

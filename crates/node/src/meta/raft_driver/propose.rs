@@ -1,6 +1,5 @@
 //! Transactions, decisions and changes of the members are put into the log, at the leader.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, NodeId, Reason};
@@ -10,9 +9,9 @@ use frieze_wire::control::Decision;
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
+use super::super::observer::SharedReadSet;
 use super::super::state::AppliedState;
 use super::driver::{InputReply, RaftCore, RaftDriver, fail};
-use crate::caching::Gate;
 
 /// Batches ordered and not committed. More wait and make larger ones: each costs every member a record and two messages.
 const IN_FLIGHT_MAX: usize = 4;
@@ -26,12 +25,12 @@ impl RaftDriver {
         &self,
         state: &AppliedState,
         transaction: Transaction,
-        gate: Option<Arc<Gate>>,
+        reads: Option<SharedReadSet>,
     ) -> Result<Outcome, Fault> {
         if !self.leads() {
             return Err(self.not_here());
         }
-        let slot = self.queue.put(transaction, gate);
+        let slot = self.queue.put(transaction, reads);
         if !self.progress.is_driven() {
             slot.wake_me();
         }
