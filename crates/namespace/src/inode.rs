@@ -226,7 +226,12 @@ impl Inode {
 
     /// True if a record of chunk `index` may hold bytes beyond the chunk's end: of the chunks after it.
     pub fn reaches_over(&self, index: u32) -> bool {
-        self.extra.as_ref().and_then(|extra| extra.reaches_from).is_some_and(|first| first <= index)
+        self.reaches_from().is_some_and(|first| first <= index)
+    }
+
+    /// The first chunk over whose end a record may reach.
+    pub fn reaches_from(&self) -> Option<u32> {
+        self.extra.as_ref().and_then(|extra| extra.reaches_from)
     }
 
     /// Its access list, as far as it says more than the mode: owner, mask and others are those of the mode.

@@ -17,6 +17,7 @@ use frieze_wire::message::Reply;
 
 use crate::engine::Responder;
 use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket, Told};
+use crate::meta::{ChangeObserver, SharedReadSet};
 use frieze_replication::PublishObserver;
 use frieze_storage::NodeClock;
 
@@ -68,6 +69,11 @@ impl Asking {
     /// Hears what of the present is read for the answer.
     pub(crate) fn reads(&self) -> &dyn ReadSet {
         self.gate.as_deref().map_or(&NoReadSet, |gate| gate)
+    }
+
+    /// The same, for a transaction.
+    pub(crate) fn shared_reads(&self) -> Option<SharedReadSet> {
+        self.gate.clone().map(|gate| gate as SharedReadSet)
     }
 }
 
@@ -324,6 +330,20 @@ impl Caching {
             files,
             locked,
         }
+    }
+}
+
+impl ChangeObserver for Caching {
+    fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
+        Caching::changed(self, by, changes);
+    }
+
+    fn begin_to_lead(&self, sessions: Vec<SessionId>) {
+        self.take_over(sessions);
+    }
+
+    fn resign(&self) {
+        self.stand_down();
     }
 }
 

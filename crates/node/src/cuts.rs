@@ -6,9 +6,10 @@
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{TreeAt, VersionHistory};
+use frieze_namespace::TreeAt;
 use frieze_wire::txn::Caller;
 
+use crate::meta::Past;
 use crate::timeline::Interval;
 
 /// The tree before and after what happened in an interval, as one caller may see it.
@@ -23,17 +24,17 @@ pub(crate) struct CutPair<'a> {
 
 impl<'a> CutPair<'a> {
     /// The ends of `interval`, which has to be closed.
-    pub(crate) fn new(history: &'a dyn VersionHistory, interval: Interval, caller: &'a Caller) -> CutPair<'a> {
+    pub(crate) fn new(past: Past<'a>, interval: Interval, caller: &'a Caller) -> CutPair<'a> {
         CutPair {
-            before: TreeAt::new(history, interval.after, caller),
-            after: TreeAt::new(history, interval.upto, caller),
+            before: past.tree_at(interval.after, caller),
+            after: past.tree_at(interval.upto, caller),
             between: Vec::new(),
         }
     }
 
     /// Both ends where nothing has happened yet: the transactions after `at` follow, one by one.
-    pub(crate) fn at(history: &'a dyn VersionHistory, at: Hlc, caller: &'a Caller) -> CutPair<'a> {
-        CutPair::new(history, Interval { after: at, upto: at }, caller)
+    pub(crate) fn at(past: Past<'a>, at: Hlc, caller: &'a Caller) -> CutPair<'a> {
+        CutPair::new(past, Interval { after: at, upto: at }, caller)
     }
 
     /// Moves to the next transaction: just before it and just after it. `changed`: the inodes with a version since the one before.

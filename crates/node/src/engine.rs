@@ -32,7 +32,7 @@ use crate::durability::Durability;
 use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
 use crate::locks::Locks;
-use crate::meta::{MetaPlane, MetaTold};
+use crate::meta::{Metadata, PeerMetalog};
 use crate::node_keys::NodeKeys;
 use crate::opened::Opened;
 use crate::questions::Questions;
@@ -156,7 +156,7 @@ pub struct Engine {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) data: DataPlane,
     pub(crate) remembered: Arc<Remembered>,
-    pub(crate) meta: MetaPlane,
+    pub(crate) meta: Metadata,
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
     pub(crate) caching: Arc<Caching>,
@@ -324,7 +324,7 @@ impl Engine {
     }
 
     fn greeting(&self) -> HelloReply {
-        let chunk_bytes = self.meta.namespace().format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
+        let chunk_bytes = self.meta.format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
         let (cluster, NodeId(node)) = self.keeper.with(|identity| (identity.cluster_id(), identity.node_id()));
         HelloReply {
             software: SOFTWARE.to_owned(),
@@ -380,11 +380,11 @@ impl Engine {
             }
             Told::Metalog(said) => {
                 self.contact(from);
-                self.meta.told(from, MetaTold::Message(said), payload.bytes())
+                self.meta.told(from, PeerMetalog::Message(said), payload.bytes())
             }
-            Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload.bytes()),
-            Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload.bytes()),
-            Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload.bytes()),
+            Told::MetalogPiece(piece) => self.meta.told(from, PeerMetalog::Piece(piece), payload.bytes()),
+            Told::MetalogHeld(held) => self.meta.told(from, PeerMetalog::Held(held), payload.bytes()),
+            Told::MetalogClose(close) => self.meta.told(from, PeerMetalog::Close(close), payload.bytes()),
             Told::Question(question) => {
                 self.questions.ask(from, question);
                 Ok(())
@@ -421,7 +421,7 @@ impl Engine {
         let principal = conn.principal(named)?;
         self.clock.observe(header.hlc)?;
         if header.session != SessionId(0) && conn.session() != Some(header.session) {
-            let owner = || self.meta.namespace().session(header.session).map(|session| session.uid);
+            let owner = || self.meta.session_user(header.session);
             let known = match owner() {
                 // It may have been opened just now, and another server answered.
                 None if self.meta.is_member() => {

@@ -78,5 +78,8 @@ pub use serve::Server;
 pub use session::{Conn, KeyRight};
 pub use settings::{KeySettings, Settings};
 pub use steps::Steps;
-pub use store::{Item, Left, LoadVersion, LsmStore, MemoryStore, Newest, Section, ShowNewest, VersionStore, VisitItem};
+pub use store::{
+    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, ShowVersions, StoreItem,
+    StoreView, VersionStore, VisitItem,
+};
 pub use survivor::{Copy, Left as LeftBehind, LeftChain, Other, WentOn, recover, rename_copy, survey, take_moved};

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{DeadRecord, PieceSource};
-use frieze_namespace::{Expiries, Inode, SharedState, shared_states};
+use frieze_namespace::{Expiries, Inode, SharedState};
 
 use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
@@ -196,7 +196,7 @@ impl Engine {
     /// # Cost
     /// A pass over all versions of all inodes.
     pub(crate) fn needs(&self, horizons: &Expiries) -> Result<Needs, Fault> {
-        let states = shared_states(self.meta.versions())?;
+        let states = self.meta.past().shared_states()?;
         let mut needs = Needs::new();
         let mut seen: BTreeSet<(InodeId, Hlc)> = BTreeSet::new();
         let mut todo: Vec<&SharedState> = Vec::new();
@@ -292,7 +292,7 @@ impl Engine {
         ranges: &[(u64, u64)],
         places: &mut BTreeSet<Place>,
     ) -> Result<(), Fault> {
-        let inode = match self.meta.namespace().inode(self.meta.versions(), id, at) {
+        let inode = match self.meta.inode(id, at) {
             Err(fault) if fault.reason == Reason::NotFound => return Ok(()),
             inode => inode?,
         };
@@ -391,7 +391,7 @@ impl Engine {
             return Ok(false);
         }
         let device = self.data.device();
-        let lives = |session| self.meta.namespace().session(session).is_some();
+        let lives = |session| self.meta.has_session(session);
         device.shelve(&|tips| self.data.keep_memory(tips, &lives))
     }
 
@@ -431,7 +431,7 @@ impl Engine {
                 self.reclaim.want();
                 return Ok(());
             };
-            self.meta.namespace().horizons().clone()
+            self.meta.horizons()
         };
         if horizons.is_empty() {
             self.reclaim.known.store(true, Ordering::Release);

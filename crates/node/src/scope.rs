@@ -6,7 +6,7 @@
 
 use frieze_base::{FastMap, Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{ChangeSubject, PlaceName, Resolved, TreeAt, TreeExtent, VersionHistory};
+use frieze_namespace::{ChangeSubject, PlaceName, Resolved, TreeAt, TreeExtent};
 
 use crate::cuts::CutPair;
 use crate::engine::Engine;
@@ -87,16 +87,12 @@ impl Engine {
         let nothing = Area { scope, extent: None, records: None };
         let Interval { after, upto } = interval;
         let Scope::Within(root) = scope else { return Ok(nothing) };
-        let history = self.meta.versions();
-        let (mut changes, few) = (0, self.settings.few_changes);
-        history.changed(after, upto, &mut |_, _| {
-            changes += 1;
-            changes <= few
-        })?;
-        if changes <= few && self.data.device().reach(after, upto, RECORDS_MIN) >= upto {
+        let past = self.meta.past();
+        let is_quiet = past.has_few_changes((after, upto), self.settings.few_changes)?;
+        if is_quiet && self.data.device().reach(after, upto, RECORDS_MIN) >= upto {
             return Ok(nothing);
         }
-        let Some(extent) = TreeExtent::find(history, root, after, upto, EXTENT_MAX)? else { return Ok(nothing) };
+        let Some(extent) = past.extent(root, (after, upto), EXTENT_MAX)? else { return Ok(nothing) };
         let records = self.records_within(&extent, interval)?;
         Ok(Area { extent: Some(extent), records, ..nothing })
     }

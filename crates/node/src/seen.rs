@@ -15,6 +15,7 @@ use frieze_wire::message::FileKind;
 
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
+use crate::meta::ChunkLayout;
 use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use frieze_storage::Reading;
 
@@ -92,7 +93,12 @@ pub(crate) struct Layer<'a> {
 
 /// The layout of a file.
 pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
-    Layout { chunk_bytes: inode.layout.chunk_bytes, chain_count: inode.layout.chain_count.max(1), inode: id }
+    spread_of(id, ChunkLayout::of(inode))
+}
+
+/// Where the chunks of a file are.
+pub(crate) fn spread_of(id: InodeId, ChunkLayout { chunk_bytes, chain_count }: ChunkLayout) -> Layout {
+    Layout { chunk_bytes, chain_count, inode: id }
 }
 
 /// The parts of `start..end` that one patch, or none, decides.
@@ -690,7 +696,7 @@ impl Engine {
             let version = match sources.get(&(id, at)) {
                 Some(version) => version,
                 None => {
-                    let version = self.meta.namespace().inode(self.meta.versions(), id, Some(at))?;
+                    let version = self.meta.inode(id, Some(at))?;
                     sources.entry((id, at)).or_insert(version)
                 }
             };
@@ -728,25 +734,26 @@ impl Engine {
     /// `Unavailable` if it is not, yet. As [`Engine::look`].
     pub(crate) fn append_end(
         &self,
-        id: InodeId,
-        inode: &Inode,
+        seen: &mut Seen,
         chain: ChainId,
         elsewhere: &Elsewhere,
     ) -> Result<(u64, Hlc), Fault> {
-        let (end, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
-        let layout = layout_of(id, inode);
+        seen.upto = Some(Hlc::MAX);
+        let extent = self.look_with(&[seen], &[], elsewhere.clone())?.extent(seen);
+        seen.upto = None;
+        let (end, newest) = (extent.size, extent.data);
+        let layout = layout_of(seen.id, &seen.inode);
         let is_own = layout.chain((end / layout.chunk_bytes) as u32) == chain;
-        let seen = Seen::at(id, inode.clone(), None);
         let sure = {
-            let mut look = self.look_with(&[&seen], &[], elsewhere.of_now(id))?;
+            let mut look = self.look_with(&[seen], &[], elsewhere.of_now(seen.id))?;
             look.dirty_of = is_own.then_some(chain);
-            look.extent(&seen).size
+            look.extent(seen).size
         };
         if sure < end {
             let words = "what the file ends with is not committed yet: try again";
             return Err(Fault::new(Reason::Unavailable, words));
         }
-        Ok((end, newest.unwrap_or_default().max(inode.size_as_of)))
+        Ok((end, newest.unwrap_or_default().max(seen.inode.size_as_of)))
     }
 
     /// As [`Engine::current_extent`], and nobody is asked.

@@ -25,7 +25,7 @@ impl Engine {
         let process = (self.process)();
         let stats = self.data.device().log().stats();
         let space = self.data.device().space().unwrap_or_default();
-        let counts = self.meta.namespace().counts();
+        let counts = self.meta.counts();
         let now = self.clock.reading().mono;
         let dirty = self.durability.is_dirty(&self.data, &self.meta);
         let gaps = self.all_gaps().into_iter().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();

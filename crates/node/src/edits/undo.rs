@@ -127,13 +127,13 @@ impl Engine {
         if after >= now {
             return Ok(plan);
         }
-        let history = self.meta.versions();
+        let past = self.meta.past();
         let mut reach = self.reach(principal, &ask.target, Interval { after, upto: now })?;
-        let mut sight = Sight::new(history, now, &principal.caller);
+        let mut sight = Sight::new(past, now, &principal.caller);
         let (changed, planned) = self.changes_reached(&actor, &mut reach, &mut sight)?;
         let mut changes = Changes::of(&changed.subjects);
         changes.files = self.files_reached(&actor, &mut reach, &changes.inodes)?;
-        let mut paths = Paths::new(history, &[now, after]);
+        let mut paths = Paths::new(past, &[now, after]);
         let coming = planned.into_iter().filter(|(_, naming)| naming.inode != 0);
         paths.coming = coming.map(|(key, naming)| (InodeId(naming.inode), key)).collect();
 
@@ -172,7 +172,7 @@ impl Engine {
             }
             self.undo_inode(&actor, &mut plan, &mut paths, id, &changes)?;
             if let Some(mtime_ns) = whole.get(&id) {
-                let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+                let version = self.meta.inode(id, Some(plan.now))?;
                 // Who may change a directory's names without owning it may not set its time.
                 if principal.caller.uid == 0 || principal.caller.uid == version.uid {
                     plan.state(id, &version).mtime_ns = Some(*mtime_ns);
@@ -196,7 +196,7 @@ impl Engine {
         // Names that come back bring more with them.
         loop {
             let holds = &mut |subject: &ChangeSubject| reach.holds(subject);
-            let changed = Changed::read(self.meta.versions(), after, upto, None, CHANGES_MAX, holds)?;
+            let changed = self.meta.past().changed((after, upto), None, CHANGES_MAX, holds)?;
             let changes = Changes::of(&changed.subjects);
             let mut planned = BTreeMap::new();
             for (key, change) in changes.names {
@@ -238,7 +238,7 @@ impl Engine {
         id: InodeId,
         changes: &Changes<'_>,
     ) -> Result<(), Fault> {
-        let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+        let version = self.meta.inode(id, Some(plan.now))?;
         if let Some(change) = changes.inodes.get(&id) {
             if change.revisions.iter().any(|revision| actor.made(revision)) {
                 self.check_kept_before(actor, id, change, plan.now)?;
@@ -273,7 +273,7 @@ impl Engine {
         for (key, naming) in plan.names.iter().filter(|(_, naming)| naming.expect.0 != 0) {
             let id = naming.expect;
             let gains = plan.names.values().any(|other| other.inode == id.0);
-            let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+            let version = self.meta.inode(id, Some(plan.now))?;
             let losses = plan.names.values().filter(|other| other.expect == id && other.inode != id.0).count();
             if version.is_directory() || gains || version.links as usize > losses {
                 continue;

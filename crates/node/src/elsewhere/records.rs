@@ -25,7 +25,7 @@ impl Engine {
             return Ok(self.data.device().log_of([id])?.versions(id, after, upto, max));
         }
         // The number of chains is that of the file's birth.
-        let chain_count = self.meta.namespace().inode(self.meta.versions(), id, None)?.layout.chain_count.max(1);
+        let chain_count = self.meta.layout(id)?.chain_count;
         let ask = RecordsAsk { inode: id.0, chain_count, after: after.0, upto: upto.0 };
         let mut records = self.records_elsewhere(&ask, away.clone())?;
         let here = self.data.device().log_of([id])?.versions(id, after, upto, usize::MAX);
@@ -62,7 +62,7 @@ impl Engine {
 
     /// True if records of a file in `(after, ..]` may have been given back, at a server that is not asked.
     pub(crate) fn may_be_forgotten_elsewhere(&self, id: InodeId, after: Hlc) -> bool {
-        let forgot = self.meta.namespace().horizons().of(id).is_some_and(|forgotten| forgotten.before > after.0);
+        let forgot = self.meta.newest_horizon([id].into_iter()).is_some_and(|forgotten| forgotten.before > after.0);
         forgot && !self.chains_elsewhere(None).is_empty()
     }
 

@@ -17,6 +17,7 @@ use crate::grants::GrantSettings;
 use crate::holding::{is_claim, tells_of_now};
 use crate::locks::Locks;
 use crate::meta::MetalogStatus;
+use crate::meta::OpenSessions;
 use crate::settings::Settings;
 use frieze_storage::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
 
@@ -206,14 +207,7 @@ impl Engine {
     /// # Errors
     /// The store's.
     pub fn digest(&self) -> Result<(LogIndex, u64), Fault> {
-        // Nothing is executed while the namespace is held.
-        let namespace = self.meta.namespace();
-        let history = self.meta.versions().digest()?;
-        let counts = namespace.counts();
-        let ids = namespace.last_id().0 ^ counts.inodes << 20 ^ counts.sessions << 40;
-        let mut control = 0;
-        self.meta.look_at_control(&mut |state| control = frieze_base::crc32c(&state.encode()).into());
-        Ok((self.meta.appended(), history.rotate_left(17) ^ ids ^ control))
+        self.meta.digest()
     }
 
     /// What who waits for other servers does meanwhile, instead of sleeping: where one thread runs several servers.
@@ -227,7 +221,7 @@ impl Engine {
         if let Some(earliest) = self.earliest.get() {
             return *earliest;
         }
-        let born = self.meta.namespace().current(InodeId::ROOT).map(|root| root.born);
+        let born = self.meta.birth_stamp(InodeId::ROOT);
         born.map_or(Hlc::ZERO, |born| *self.earliest.get_or_init(|| born))
     }
 
@@ -278,7 +272,7 @@ impl Engine {
         if !self.meta.is_member() {
             return true;
         }
-        self.meta.leads() && self.meta.namespace().session(session).is_some_and(|session| session.keeps)
+        self.meta.leads() && self.meta.is_keeping_session(session)
     }
 
     /// True if this server has begun to lead and has not looked at what that means.
@@ -294,11 +288,7 @@ impl Engine {
             return;
         }
         let now = self.clock.reading().mono;
-        let (sessions, keeping): (Vec<SessionId>, Vec<SessionId>) = {
-            let namespace = self.meta.namespace();
-            let keeping = namespace.sessions().filter(|(_, session)| session.keeps).map(|(id, _)| id);
-            (namespace.sessions().map(|(id, _)| id).collect(), keeping.collect())
-        };
+        let OpenSessions { all: sessions, keeping } = self.meta.sessions();
         // Those that were opened since as well: who opened them may never have heard of it.
         sessions.iter().for_each(|session| self.sessions.found(*session, now));
         if self.reigns.swap(reigns, Ordering::AcqRel) == reigns {

@@ -10,9 +10,9 @@ use frieze_wire::peer::metalog::MetalogState;
 use frieze_wire::txn::Batch;
 use prost::Message;
 
-use super::founding::SEGMENT_PREFIX;
+use super::bootstrap::SEGMENT_PREFIX;
+use super::codec;
 use super::segments::SegmentFiles;
-use super::wires;
 use crate::store::Versions;
 use frieze_storage::Identity;
 
@@ -35,7 +35,7 @@ impl LeftStore {
                 let name = MetalogState::decode(bytes.as_slice()).map_err(|error| {
                     Fault::new(Reason::Corrupt, format!("the name of the state received last cannot be read: {error}"))
                 })?;
-                Some(wires::state_from_wire(&name).0)
+                Some(codec::state_from_wire(&name).0)
             }
             None => None,
         };

@@ -73,7 +73,7 @@ impl Engine {
             // The plan and the version it was made under belong together only if no truncate came between.
             let unchanged = capability.view.is_past()
                 || (attempt > MIXED_MAX && is_alone)
-                || self.meta.namespace().current(id).is_some_and(|now| now.from == version);
+                || self.meta.version_stamp(id) == Some(version);
             if unchanged && self.losses() == losses {
                 return Ok((ReadReply { end_of_file, answered, crc_behind: false }, crc));
             }

@@ -86,7 +86,7 @@ impl Engine {
         }
         let mut events = Vec::new();
         if !records.is_empty() {
-            let chunk_bytes = self.meta.namespace().inode(self.meta.versions(), id, None)?.chunk_bytes();
+            let chunk_bytes = self.meta.layout(id)?.chunk_bytes;
             for record in &records {
                 let start = u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset);
                 let end = start + u64::from(record.len);

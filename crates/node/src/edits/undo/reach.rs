@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{FastMap, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{ChangeSubject, PlaceName, SubjectChange, TreeAt, VersionHistory, names_at};
+use frieze_namespace::{ChangeSubject, PlaceName, SubjectChange, TreeAt};
 use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Target};
 
@@ -16,12 +16,13 @@ use super::Actor;
 use crate::edits::Naming;
 use crate::edits::names::NameKey;
 use crate::engine::Engine;
+use crate::meta::Past;
 use crate::session::Principal;
 use crate::timeline::Interval;
 
 /// What lies below a path, or all there is.
 pub(super) struct Reach<'a> {
-    history: &'a dyn VersionHistory,
+    past: Past<'a>,
     pub(super) interval: Interval,
     /// The tree at the end of the interval and at its start.
     ends: [TreeAt<'a>; 2],
@@ -41,11 +42,10 @@ impl Engine {
     /// # Errors
     /// As [`Engine::resolve`] now, if it led nowhere in the interval.
     pub(super) fn reach(&self, principal: &Principal, target: &Target, interval: Interval) -> Result<Reach<'_>, Fault> {
-        let history = self.meta.versions();
+        let past = self.meta.past();
         let Interval { after, upto } = interval;
-        let ends = [upto, after].map(|at| TreeAt::new(history, at, &ANYBODY));
-        let mut reach =
-            Reach { history, interval, ends, roots: None, names: BTreeSet::new(), known: FastMap::default() };
+        let ends = [upto, after].map(|at| past.tree_at(at, &ANYBODY));
+        let mut reach = Reach { past, interval, ends, roots: None, names: BTreeSet::new(), known: FastMap::default() };
         if target.base == InodeId::ROOT.0 && target.path.iter().all(|&byte| byte == b'/') {
             return Ok(reach);
         }
@@ -63,7 +63,7 @@ impl Engine {
         };
         for found in &found {
             // The names of the path itself lie in directories above it.
-            let named = [upto, after].map(|at| names_at(history, found.id, at));
+            let named = [upto, after].map(|at| past.names(found.id, at));
             let named = named.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
             reach.names.extend(named.into_iter().map(|PlaceName { parent, name }| (parent, name)));
             if found.id != InodeId::ROOT {
@@ -171,8 +171,8 @@ impl Reach<'_> {
                 for revision in change.revisions.iter().filter(|revision| actor.made(revision)) {
                     let did = |kind| revision.causes.iter().any(|cause| cause.kind == kind);
                     if did(VersionKind::Named) && did(VersionKind::Unnamed) {
-                        let before = names_at(self.history, id, revision.stamp.previous())?;
-                        let after = names_at(self.history, id, revision.stamp)?;
+                        let before = self.past.names(id, revision.stamp.previous())?;
+                        let after = self.past.names(id, revision.stamp)?;
                         let (gone, come) = (before.iter(), after.iter());
                         let moved = gone.filter(|name| !after.contains(name));
                         let moved = moved.chain(come.filter(|name| !before.contains(name)));

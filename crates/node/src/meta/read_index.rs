@@ -1,10 +1,10 @@
-//! Questions about reads: how far has the state to be? Many readers share one.
+//! ReadIndexQueue about reads: how far has the state to be? Many readers share one.
 
 use frieze_base::{Fault, LogIndex};
 
 /// One question is under way at a time; who comes meanwhile waits for the next, which is asked after it came.
 #[derive(Default)]
-pub(super) struct Questions {
+pub(super) struct ReadIndexQueue {
     /// The number of the last question asked.
     last: u64,
     under_way: bool,
@@ -15,7 +15,7 @@ pub(super) struct Questions {
     answer: Option<Result<LogIndex, Fault>>,
 }
 
-impl Questions {
+impl ReadIndexQueue {
     /// Asks another. Returns its number.
     pub(super) fn ask(&mut self) -> u64 {
         self.last += 1;
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn who_comes_while_a_question_is_under_way_waits_for_the_next() {
-        let mut questions = Questions::default();
+        let mut questions = ReadIndexQueue::default();
         assert_eq!(questions.join(), None);
         let first = questions.ask();
         let second = questions.join().expect("one is under way");
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_member_that_fails_answers_everybody() {
-        let mut questions = Questions::default();
+        let mut questions = ReadIndexQueue::default();
         let first = questions.ask();
         let second = questions.join().expect("one is under way");
         questions.fail(&Fault::from(frieze_base::Reason::InputOutput));

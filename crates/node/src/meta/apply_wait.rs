@@ -11,16 +11,16 @@ use frieze_net::Idle;
 const REST: Duration = Duration::from_millis(20);
 
 /// Wakes who waits whenever something has changed.
-pub(super) struct Progress {
+pub(super) struct ApplyWait {
     generation: Mutex<u64>,
     changed: Condvar,
     waiting: AtomicU32,
     idle: Idle,
 }
 
-impl Progress {
-    pub(super) fn new(idle: Idle) -> Progress {
-        Progress { generation: Mutex::default(), changed: Condvar::new(), waiting: AtomicU32::new(0), idle }
+impl ApplyWait {
+    pub(super) fn new(idle: Idle) -> ApplyWait {
+        ApplyWait { generation: Mutex::default(), changed: Condvar::new(), waiting: AtomicU32::new(0), idle }
     }
 
     /// True if who waits runs everything else meanwhile.

@@ -7,67 +7,71 @@ use frieze_base::Fault;
 use frieze_namespace::{NoReadSet, ReadSet};
 use frieze_wire::txn::{Outcome, Transaction};
 
-use crate::caching::Gate;
+use super::observer::SharedReadSet;
 
 /// Transactions in one batch; more wait for the next.
 const BATCH_MAX: usize = 256;
 
 /// Transactions that no batch has taken yet. Each is held by a thread that waits, so the connections bound them.
 #[derive(Default)]
-pub(super) struct Queue(Mutex<Vec<Arc<Slot>>>);
+pub(super) struct TxnQueue(Mutex<Vec<Arc<PendingTxn>>>);
 
 /// A transaction that waits for its batch.
-pub(super) struct Slot {
-    waiting: Mutex<Waiting>,
-    /// Holds its answer back, and hears what it reads.
-    gate: Option<Arc<Gate>>,
+pub(super) struct PendingTxn {
+    waiting: Mutex<TxnState>,
+    /// What it reads is added to it.
+    reads: Option<SharedReadSet>,
     /// Who sleeps until it is done; nobody where it is run by who brought it, or by who held the log.
     sleeper: OnceLock<Thread>,
 }
 
-enum Waiting {
+enum TxnState {
     Asked(Transaction),
     Running,
     Done(Result<Outcome, Fault>),
 }
 
-impl Queue {
-    pub(super) fn put(&self, transaction: Transaction, gate: Option<Arc<Gate>>) -> Arc<Slot> {
-        let slot = Arc::new(Slot { waiting: Mutex::new(Waiting::Asked(transaction)), gate, sleeper: OnceLock::new() });
+impl TxnQueue {
+    pub(super) fn put(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Arc<PendingTxn> {
+        let slot =
+            Arc::new(PendingTxn { waiting: Mutex::new(TxnState::Asked(transaction)), reads, sleeper: OnceLock::new() });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
         slot
     }
 
     /// The transactions of the next batch.
-    pub(super) fn take(&self) -> Vec<Arc<Slot>> {
+    pub(super) fn take(&self) -> Vec<Arc<PendingTxn>> {
         let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = queue.len().min(BATCH_MAX);
         queue.drain(..count).collect()
     }
 
     /// Takes one out again that no batch has taken.
-    pub(super) fn take_back(&self, slot: &Arc<Slot>) -> Option<Transaction> {
+    pub(super) fn take_back(&self, slot: &Arc<PendingTxn>) -> Option<Transaction> {
         let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = queue.iter().position(|one| Arc::ptr_eq(one, slot))?;
         Some(queue.remove(place).start())
     }
 }
 
-impl Slot {
+impl PendingTxn {
     pub(super) fn reads(&self) -> &dyn ReadSet {
-        self.gate.as_deref().map_or(&NoReadSet, |gate| gate)
+        match &self.reads {
+            Some(reads) => &**reads,
+            None => &NoReadSet,
+        }
     }
 
     pub(super) fn start(&self) -> Transaction {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *waiting, Waiting::Running) {
-            Waiting::Asked(transaction) => transaction,
-            Waiting::Running | Waiting::Done(_) => panic!("a transaction was taken from the queue twice"),
+        match std::mem::replace(&mut *waiting, TxnState::Running) {
+            TxnState::Asked(transaction) => transaction,
+            TxnState::Running | TxnState::Done(_) => panic!("a transaction was taken from the queue twice"),
         }
     }
 
     pub(super) fn finish(&self, result: Result<Outcome, Fault>) {
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::Done(result);
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = TxnState::Done(result);
         if let Some(sleeper) = self.sleeper.get() {
             sleeper.unpark();
         }
@@ -80,14 +84,14 @@ impl Slot {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        matches!(*self.waiting.lock().unwrap_or_else(PoisonError::into_inner), Waiting::Done(_))
+        matches!(*self.waiting.lock().unwrap_or_else(PoisonError::into_inner), TxnState::Done(_))
     }
 
     pub(super) fn take(&self) -> Result<Outcome, Fault> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *waiting, Waiting::Running) {
-            Waiting::Done(result) => result,
-            Waiting::Asked(_) | Waiting::Running => panic!("a transaction was answered before it ran"),
+        match std::mem::replace(&mut *waiting, TxnState::Running) {
+            TxnState::Done(result) => result,
+            TxnState::Asked(_) | TxnState::Running => panic!("a transaction was answered before it ran"),
         }
     }
 }

@@ -5,12 +5,11 @@
 //! Values of a page: for each change the stamp as a difference to the one before (the first: to the key) and the length
 //! of the key, both as variable-length integers, then the key.
 
-use frieze_base::varint::{put, take};
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{KeyVersion, is_timed};
 
-use super::Item;
+use super::version_store::StoreItem;
 
 /// First byte of the keys of pages. `T` alone says that the index is complete.
 pub(super) const TIMES: u8 = b'T';
@@ -23,15 +22,15 @@ pub(super) fn page_key(stamp: Hlc) -> Vec<u8> {
 }
 
 /// The pages of changes that come in order of stamp.
-pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a KeyVersion>) -> Vec<Item> {
+pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a KeyVersion>) -> Vec<StoreItem> {
     let timed: Vec<(Hlc, &[u8])> =
         changes.filter(|change| is_timed(&change.key)).map(|change| (change.stamp, change.key.as_slice())).collect();
     pages_of(&timed)
 }
 
 /// As [`pages`], of stamps and keys.
-pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::new();
+pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<StoreItem> {
+    let mut items: Vec<StoreItem> = Vec::new();
     let mut rest = timed;
     while let Some((first, _)) = rest.first() {
         let mut count = rest.len().min(PAGE_CHANGES);
@@ -54,7 +53,7 @@ pub(super) fn pages_of(timed: &[(Hlc, &[u8])]) -> Vec<Item> {
 }
 
 /// Shows every change of a page to `visit` until it answers false. Returns false if it did, and the changes read.
-pub(super) fn read(item: &Item, visit: &mut dyn FnMut(Hlc, &[u8]) -> bool) -> Result<(bool, u64), Fault> {
+pub(super) fn read(item: &StoreItem, visit: &mut dyn FnMut(Hlc, &[u8]) -> bool) -> Result<(bool, u64), Fault> {
     let corrupt = || Fault::new(Reason::Corrupt, "the namespace's store holds a malformed page of the index of time");
     let first = item.0.get(1..).and_then(|stamp| stamp.try_into().ok()).ok_or_else(corrupt)?;
     let mut stamp = u64::from_be_bytes(first);
@@ -74,11 +73,32 @@ pub(super) fn read(item: &Item, visit: &mut dyn FnMut(Hlc, &[u8]) -> bool) -> Re
     Ok((true, read))
 }
 
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn take(from: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = from.split_first()?;
+        *from = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all(items: &[Item]) -> Vec<(Hlc, Vec<u8>)> {
+    fn all(items: &[StoreItem]) -> Vec<(Hlc, Vec<u8>)> {
         let mut found = Vec::new();
         for item in items {
             read(item, &mut |stamp, key| {

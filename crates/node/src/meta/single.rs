@@ -12,11 +12,11 @@ use frieze_metalog::{DataEnd, Metalog, MetalogEffect, MetalogInput, RecoverFrom}
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
+use super::host::{MetaHost, RecoverUpto};
+use super::observer::SharedReadSet;
+use super::pending_txns::{PendingTxn, TxnQueue};
 use super::segments::SegmentFiles;
-use super::slots::{Queue, Slot};
-use super::state::State;
-use super::{MetaHost, MetaReach};
-use crate::caching::Gate;
+use super::state::AppliedState;
 use frieze_storage::{Device, not_whole};
 use frieze_storage::{Keeper, NodeClock};
 
@@ -26,7 +26,7 @@ const IDS_AHEAD: u64 = 65_536;
 pub(super) const SEGMENT_PREFIX: &str = "meta-";
 
 /// See the module.
-pub(super) struct Alone {
+pub(super) struct SingleLog {
     clock: Arc<NodeClock>,
     keeper: Arc<Keeper>,
     device: Arc<Device>,
@@ -34,7 +34,7 @@ pub(super) struct Alone {
     ids_above: AtomicU64,
     /// No inode number above it is given before a larger bound is durable.
     ids_bound: AtomicU64,
-    queue: Queue,
+    queue: TxnQueue,
     core: Mutex<Core>,
     appended: AtomicU64,
     closed: AtomicU64,
@@ -49,13 +49,13 @@ pub(super) struct Core {
 }
 
 /// What became of a transaction that was brought here.
-pub(super) enum Ran {
+pub(super) enum SingleRun {
     Done(Result<Outcome, Fault>),
     /// Others have joined meanwhile: ask them.
-    Over(Transaction, Option<Arc<Gate>>),
+    Over(Transaction, Option<SharedReadSet>),
 }
 
-impl Alone {
+impl SingleLog {
     /// Replays the log on `disk` on top of what the store holds, as far as the data log reaches. Also returns what was cut,
     /// in words.
     ///
@@ -64,10 +64,10 @@ impl Alone {
     pub(super) fn recover(
         host: &MetaHost,
         settings: frieze_metalog::MetalogSettings,
-        state: &State,
+        state: &AppliedState,
         data_end: DataEnd,
-        reach: &MetaReach,
-    ) -> Result<(Alone, Vec<String>), Fault> {
+        reach: &RecoverUpto,
+    ) -> Result<(SingleLog, Vec<String>), Fault> {
         let applied = state.versions.applied()?;
         let mut files = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
         let mut failed: Option<Fault> = None;
@@ -91,13 +91,13 @@ impl Alone {
         // What recovery read may be in the page cache only: the first flush makes sure.
         files.doubt_all();
         let log = recovered.log;
-        let alone = Alone {
+        let alone = SingleLog {
             clock: host.clock.clone(),
             keeper: host.keeper.clone(),
             device: host.device.clone(),
             ids_above: AtomicU64::new(0),
             ids_bound: AtomicU64::new(0),
-            queue: Queue::default(),
+            queue: TxnQueue::default(),
             appended: AtomicU64::new(log.last().0),
             closed: AtomicU64::new(log.closed().0),
             core: Mutex::new(Core { log, files, effects: Vec::new(), over: false }),
@@ -105,19 +105,24 @@ impl Alone {
         Ok((alone, notes))
     }
 
-    pub(super) fn execute(&self, state: &State, transaction: Transaction, gate: Option<Arc<Gate>>) -> Ran {
-        let slot = self.queue.put(transaction, gate.clone());
+    pub(super) fn execute(
+        &self,
+        state: &AppliedState,
+        transaction: Transaction,
+        reads: Option<SharedReadSet>,
+    ) -> SingleRun {
+        let slot = self.queue.put(transaction, reads.clone());
         let mut core = self.lock();
         // Whoever held the log before may have taken this transaction along.
         while !slot.is_done() {
             if core.over {
                 let transaction = self.queue.take_back(&slot).expect("batches are executed as they are taken");
-                return Ran::Over(transaction, gate);
+                return SingleRun::Over(transaction, reads);
             }
             self.run_batch(&mut core, state);
         }
         drop(core);
-        Ran::Done(slot.take())
+        SingleRun::Done(slot.take())
     }
 
     /// Holds the log: nothing is ordered meanwhile, and all that was, is executed.
@@ -125,8 +130,8 @@ impl Alone {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run_batch(&self, core: &mut Core, state: &State) {
-        let slots: Vec<Arc<Slot>> = self.queue.take();
+    fn run_batch(&self, core: &mut Core, state: &AppliedState) {
+        let slots: Vec<Arc<PendingTxn>> = self.queue.take();
         if slots.is_empty() {
             return;
         }
@@ -158,7 +163,7 @@ impl Alone {
     }
 
     /// Sees to it that the numbers of `count` inodes lie within the durable bound.
-    fn reserve_ids(&self, state: &State, count: usize) -> Result<(), Fault> {
+    fn reserve_ids(&self, state: &AppliedState, count: usize) -> Result<(), Fault> {
         let last = state.read().last_id().0.max(self.ids_above.load(Ordering::Acquire)) + count as u64;
         if last <= self.ids_bound.load(Ordering::Acquire) {
             return Ok(());
@@ -209,7 +214,7 @@ impl Alone {
     ///
     /// # Errors
     /// The disk's, and the store's.
-    pub(super) fn finish(&self, core: &mut Core, state: &State) -> Result<(LogIndex, u64, Hlc), Fault> {
+    pub(super) fn finish(&self, core: &mut Core, state: &AppliedState) -> Result<(LogIndex, u64, Hlc), Fault> {
         core.files.take_unflushed().flush()?;
         let last = core.log.last();
         let mut effects = Vec::new();

@@ -31,11 +31,11 @@ const KINDS: [(PeerKind, MetalogKind); 12] = [
 
 /// Sends messages, those that are too long for a frame in parts.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct RaftSender {
     parted: u64,
 }
 
-impl Outgoing {
+impl RaftSender {
     pub(super) fn tell(&mut self, way: &dyn Peers, message: &PeerMessage) {
         let (said, bytes) = to_wire(message, 0);
         if bytes.len() <= PART_BYTES {
@@ -54,13 +54,13 @@ impl Outgoing {
 
 /// Puts the parts of one sender's messages together. Of a message of which a part is lost, nothing is left: it comes again.
 #[derive(Default)]
-pub(super) struct Incoming {
+pub(super) struct RaftReceiver {
     parted: u64,
     next: u32,
     bytes: BytesMut,
 }
 
-impl Incoming {
+impl RaftReceiver {
     /// A message, once all of it is there.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ use frieze_base::{Fault, Reason, crc32c};
 use frieze_disk::{DIRECTORY_MODE, FILE_MODE};
 use frieze_hlc::Hlc;
 
-use super::LoadVersion;
+use super::version_store::{CleanStartImage, CurrentVersions, ImageSection, ShowVersions};
 
 const MAGIC: [u8; 8] = *b"FRZNAMES";
 const VERSION: u32 = 1;
@@ -50,38 +50,13 @@ const INODES_FILE: &str = "inodes";
 
 /// Of which state of a store one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Of {
+pub(super) struct ImageStamp {
     pub(super) applied: u64,
     pub(super) change: u64,
 }
 
-/// Shows versions, in the order of their keys.
-pub type ShowNewest<'a> = dyn Fn(&mut LoadVersion<'_>) + Sync + 'a;
-/// Calls `load` with versions, in the order of their keys.
-pub type Section<'a> = Box<dyn FnMut(&mut LoadVersion<'_>) -> Result<(), Fault> + Send + 'a>;
-
-/// One to be left.
-pub struct Newest<'a> {
-    /// The largest inode number given.
-    pub last_id: u64,
-    /// Directory entries.
-    pub entries: &'a ShowNewest<'a>,
-    /// Inodes.
-    pub inodes: &'a ShowNewest<'a>,
-}
-
-/// One that was left.
-pub struct Left<'a> {
-    /// The largest inode number given.
-    pub last_id: u64,
-    /// Directory entries.
-    pub entries: Section<'a>,
-    /// Inodes.
-    pub inodes: Section<'a>,
-}
-
 /// The newest version of a key.
-struct Version<'b> {
+struct ImageVersion<'b> {
     key: &'b [u8],
     stamp: Hlc,
     value: &'b [u8],
@@ -89,21 +64,21 @@ struct Version<'b> {
 
 /// The directory of one.
 #[derive(Debug)]
-pub(super) struct Files(PathBuf);
+pub(super) struct ImageFiles(PathBuf);
 
-impl Files {
-    pub(super) fn new(directory: PathBuf) -> Files {
-        Files(directory)
+impl ImageFiles {
+    pub(super) fn new(directory: PathBuf) -> ImageFiles {
+        ImageFiles(directory)
     }
 
     /// Writes it, in place of one before; both files at once. Not to the medium: after a loss of power it may be damaged, and is not taken.
-    pub(super) fn put(&self, of: Of, newest: &Newest<'_>) -> io::Result<()> {
+    pub(super) fn put(&self, of: ImageStamp, newest: &CurrentVersions<'_>) -> io::Result<()> {
         if self.is_of(of) {
             return Ok(());
         }
         self.remove()?;
         fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.0)?;
-        let put = |name: &str, show: &ShowNewest<'_>| put(&self.0.join(name), of, newest.last_id, show);
+        let put = |name: &str, show: &ShowVersions<'_>| put(&self.0.join(name), of, newest.last_id, show);
         let written = std::thread::scope(|scope| {
             let entries = scope.spawn(|| put(ENTRIES_FILE, newest.entries));
             let inodes = put(INODES_FILE, newest.inodes);
@@ -115,16 +90,16 @@ impl Files {
         })
     }
 
-    fn is_of(&self, of: Of) -> bool {
+    fn is_of(&self, of: ImageStamp) -> bool {
         [ENTRIES_FILE, INODES_FILE].iter().all(|name| open(&self.0.join(name)).is_some_and(|(_, found, _)| found == of))
     }
 
     /// The one that was left, if the store is as it was then.
-    pub(super) fn left(&self, of: Of) -> Option<Left<'static>> {
+    pub(super) fn clean_start_image(&self, of: ImageStamp) -> Option<CleanStartImage<'static>> {
         let (entries, inodes) = (self.0.join(ENTRIES_FILE), self.0.join(INODES_FILE));
         let (entries_file, of_entries, last_id) = open(&entries)?;
         let (inodes_file, of_inodes, _) = open(&inodes)?;
-        (of_entries == of && of_inodes == of).then(|| Left {
+        (of_entries == of && of_inodes == of).then(|| CleanStartImage {
             last_id,
             entries: section(entries_file, entries),
             inodes: section(inodes_file, inodes),
@@ -140,7 +115,7 @@ impl Files {
     }
 }
 
-fn put(path: &Path, of: Of, last_id: u64, show: &ShowNewest<'_>) -> io::Result<()> {
+fn put(path: &Path, of: ImageStamp, last_id: u64, show: &ShowVersions<'_>) -> io::Result<()> {
     let unfinished = path.with_extension("unfinished");
     let mut file = BufWriter::with_capacity(
         1 << 16,
@@ -179,7 +154,7 @@ fn put_block(file: &mut impl Write, block: &[u8]) -> io::Result<()> {
     file.write_all(block)
 }
 
-fn header(of: Of, last_id: u64) -> [u8; HEADER_BYTES] {
+fn header(of: ImageStamp, last_id: u64) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(&MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -192,16 +167,16 @@ fn header(of: Of, last_id: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// Opens a file behind its header. What cannot be opened, or is of another version, is none.
-fn open(path: &Path) -> Option<(File, Of, u64)> {
+fn open(path: &Path) -> Option<(File, ImageStamp, u64)> {
     let mut file = File::open(path).ok()?;
     let mut found = [0; HEADER_BYTES];
     file.read_exact(&mut found).ok()?;
     let field = |at: usize| found[at..at + 8].try_into().map(u64::from_le_bytes).ok();
-    let (of, last_id) = (Of { applied: field(16)?, change: field(24)? }, field(32)?);
+    let (of, last_id) = (ImageStamp { applied: field(16)?, change: field(24)? }, field(32)?);
     (found == header(of, last_id)).then_some((file, of, last_id))
 }
 
-fn section(mut file: File, path: PathBuf) -> Section<'static> {
+fn section(mut file: File, path: PathBuf) -> ImageSection<'static> {
     Box::new(move |load| {
         let damaged = |what: &str| {
             Fault::new(Reason::Corrupt, format!("{} is damaged ({what}): the store is read instead", path.display()))
@@ -227,7 +202,7 @@ fn section(mut file: File, path: PathBuf) -> Section<'static> {
             }
             let mut rest = block.as_slice();
             while !rest.is_empty() {
-                let (Version { key, stamp, value }, behind) =
+                let (ImageVersion { key, stamp, value }, behind) =
                     version(rest).ok_or_else(|| damaged("a version that is cut"))?;
                 load(key, stamp, value);
                 rest = behind;
@@ -238,21 +213,22 @@ fn section(mut file: File, path: PathBuf) -> Section<'static> {
 }
 
 /// The version that `bytes` begin with, and what is behind it.
-fn version(bytes: &[u8]) -> Option<(Version<'_>, &[u8])> {
+fn version(bytes: &[u8]) -> Option<(ImageVersion<'_>, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<VERSION_HEAD_BYTES>()?;
     let [k0, k1, v0, v1, v2, v3, stamp @ ..] = head;
     let (key, rest) = rest.split_at_checked(u16::from_le_bytes([*k0, *k1]).into())?;
     let (value, rest) = rest.split_at_checked(u32::from_le_bytes([*v0, *v1, *v2, *v3]) as usize)?;
-    Some((Version { key, stamp: Hlc(u64::from_le_bytes(*stamp)), value }, rest))
+    Some((ImageVersion { key, stamp: Hlc(u64::from_le_bytes(*stamp)), value }, rest))
 }
 
 #[cfg(test)]
 mod tests {
     use frieze_base::Rng;
 
+    use super::super::version_store::LoadVersion;
     use super::*;
 
-    const OF: Of = Of { applied: 7, change: 9 };
+    const OF: ImageStamp = ImageStamp { applied: 7, change: 9 };
     type Versions = Vec<(Vec<u8>, Hlc, Vec<u8>)>;
 
     fn versions(seed: u64, count: usize) -> Versions {
@@ -261,15 +237,16 @@ mod tests {
         (0..count).map(|number| (bytes(300), Hlc(number as u64 + 1), bytes(500))).collect()
     }
 
-    fn put(files: &Files, of: Of, entries: &Versions, inodes: &Versions) {
+    fn put(files: &ImageFiles, of: ImageStamp, entries: &Versions, inodes: &Versions) {
         let show = |versions: &Versions, load: &mut LoadVersion<'_>| {
             versions.iter().for_each(|(key, stamp, value)| load(key, *stamp, value));
         };
-        let newest = Newest { last_id: 41, entries: &|load| show(entries, load), inodes: &|load| show(inodes, load) };
+        let newest =
+            CurrentVersions { last_id: 41, entries: &|load| show(entries, load), inodes: &|load| show(inodes, load) };
         files.put(of, &newest).expect("it is written");
     }
 
-    fn all(mut section: Section<'_>) -> Result<Versions, Fault> {
+    fn all(mut section: ImageSection<'_>) -> Result<Versions, Fault> {
         let mut found = Vec::new();
         section(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec())))?;
         Ok(found)
@@ -278,34 +255,34 @@ mod tests {
     #[test]
     fn what_was_left_is_what_is_found_and_of_the_same_store_alone() {
         let directory = tempfile::tempdir().expect("a directory");
-        let files = Files::new(directory.path().join("left"));
-        assert!(files.left(OF).is_none());
+        let files = ImageFiles::new(directory.path().join("left"));
+        assert!(files.clean_start_image(OF).is_none());
         for count in [0, 1, 5000] {
             let (entries, inodes) = (versions(1, count), versions(2, count / 2));
-            let of = Of { applied: count as u64, ..OF };
+            let of = ImageStamp { applied: count as u64, ..OF };
             put(&files, of, &entries, &inodes);
-            let left = files.left(of).expect("it is there");
+            let left = files.clean_start_image(of).expect("it is there");
             assert_eq!((left.last_id, all(left.entries), all(left.inodes)), (41, Ok(entries), Ok(inodes)));
-            assert!(files.left(Of { change: 10, ..of }).is_none(), "the store has changed");
-            assert!(files.left(Of { applied: of.applied + 1, ..of }).is_none(), "and so it has");
+            assert!(files.clean_start_image(ImageStamp { change: 10, ..of }).is_none(), "the store has changed");
+            assert!(files.clean_start_image(ImageStamp { applied: of.applied + 1, ..of }).is_none(), "and so it has");
         }
-        put(&files, Of { applied: 5000, ..OF }, &versions(3, 3), &versions(4, 4));
-        let left = files.left(Of { applied: 5000, ..OF }).expect("it is there");
+        put(&files, ImageStamp { applied: 5000, ..OF }, &versions(3, 3), &versions(4, 4));
+        let left = files.clean_start_image(ImageStamp { applied: 5000, ..OF }).expect("it is there");
         assert_eq!(all(left.entries), Ok(versions(1, 5000)), "what is there is not written again");
         files.remove().expect("it goes");
         files.remove().expect("and is gone");
-        assert!(files.left(Of { applied: 5000, ..OF }).is_none());
+        assert!(files.clean_start_image(ImageStamp { applied: 5000, ..OF }).is_none());
     }
 
     #[test]
     fn no_damaged_byte_is_taken_for_a_version() {
         let directory = tempfile::tempdir().expect("a directory");
-        let files = Files::new(directory.path().join("left"));
+        let files = ImageFiles::new(directory.path().join("left"));
         let (entries, inodes) = (versions(1, 40), versions(2, 40));
         put(&files, OF, &entries, &inodes);
         let path = directory.path().join("left").join(ENTRIES_FILE);
         let whole = fs::read(&path).expect("it is there");
-        let found = || files.left(OF).map_or(Err(Fault::from(Reason::NotFound)), |left| all(left.entries));
+        let found = || files.clean_start_image(OF).map_or(Err(Fault::from(Reason::NotFound)), |left| all(left.entries));
         let mut rng = Rng::new(5);
         for _ in 0..3000 {
             let mut bytes = whole.clone();

@@ -6,9 +6,12 @@
 use std::sync::PoisonError;
 
 use frieze_base::{Fault, LogIndex};
+use frieze_namespace::keeps_versions;
 
-use super::times::TIMES;
-use super::{Item, LoadVersion, Part, StoreView, Versions, load_newest};
+use super::load::{LoadPart, load_newest};
+use super::overlay::{UnsettledChanges, Versions};
+use super::time_index::TIMES;
+use super::version_store::{LoadVersion, StoreItem, StoreView};
 
 /// Larger than every key in a store.
 const LAST_KEY: [u8; 320] = [0xff; 320];
@@ -29,24 +32,24 @@ impl Versions {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn begin_other(&self) -> Result<(), Fault> {
-        self.store.begin_other()
+    pub(crate) fn begin_snapshot(&self) -> Result<(), Fault> {
+        self.store.begin_snapshot()
     }
 
     /// Takes items of the other state.
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn put_other(&self, items: Vec<Item>) -> Result<(), Fault> {
-        self.store.put_other(items)
+    pub(crate) fn put_snapshot(&self, items: Vec<StoreItem>) -> Result<(), Fault> {
+        self.store.put_snapshot(items)
     }
 
     /// As [`Versions::load`], of the other state.
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn load_other(&self, part: &Part, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
-        let other = self.store.other()?;
+    pub(crate) fn load_snapshot(&self, part: &LoadPart, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
+        let other = self.store.received_snapshot()?;
         load_newest(part, &|from, to, visit| other.visit(from, to, visit), load)
     }
 
@@ -55,10 +58,10 @@ impl Versions {
     ///
     /// # Errors
     /// The store's: it is as before.
-    pub(crate) fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
-        self.store.take_other(applied, name)?;
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = super::Waiting::default();
+        self.store.install_snapshot(applied, name)?;
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = UnsettledChanges::default();
         self.overlay.write().unwrap_or_else(PoisonError::into_inner).clear();
         Ok(())
     }
@@ -80,7 +83,7 @@ impl Versions {
         let mut add = |key: &[u8], value: &[u8]| {
             // How changes lie in the pages of the index of time depends on when they were settled; outcomes are kept in
             // place, and are in the namespace too.
-            if key.first() != Some(&TIMES) && super::keeps_versions(key) {
+            if key.first() != Some(&TIMES) && keeps_versions(key) {
                 for part in [key, value] {
                     hasher.update(&(part.len() as u64).to_le_bytes());
                     hasher.update(part);
@@ -99,7 +102,7 @@ impl Versions {
 ///
 /// # Errors
 /// The store's.
-pub(crate) fn page_of(view: &dyn StoreView, after: &[u8], bytes_max: usize) -> Result<Vec<Item>, Fault> {
+pub(crate) fn page_of(view: &dyn StoreView, after: &[u8], bytes_max: usize) -> Result<Vec<StoreItem>, Fault> {
     let mut from = after.to_vec();
     if !after.is_empty() {
         from.push(0);
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
     use crate::store::{MemoryStore, VersionStore};
 
-    fn item(number: u8) -> Item {
+    fn item(number: u8) -> StoreItem {
         (vec![number; 3], vec![number; 10])
     }
 

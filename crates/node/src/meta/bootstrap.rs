@@ -17,19 +17,20 @@ use frieze_metalog::{Error, MemberFrom, MemberSettings, Members, RaftMember, Sna
 use frieze_wire::peer::metalog::MetalogState;
 use prost::Message;
 
-use super::alone;
-use super::member::{Begin, Group};
+use super::codec;
+use super::host::MetaHost;
+use super::metadata::{LogDriver, Metadata};
+use super::raft_driver::{DriverSetup, RaftDriver};
 use super::segments::SegmentFiles;
-use super::state::State;
-use super::wires;
-use super::{MetaHost, MetaPlane, Order};
+use super::single;
+use super::state::AppliedState;
 use crate::store::Versions;
 use frieze_storage::{FORMAT_VERSION_MEMBER, Standing};
 
 /// What the files of a member's journal are called.
 pub(super) const SEGMENT_PREFIX: &str = "raft-";
 
-impl MetaPlane {
+impl Metadata {
     /// Turns a machine that is alone into the only member of a metalog to which others can be added. `flush_data` makes all
     /// data durable. Transactions wait meanwhile.
     ///
@@ -37,13 +38,13 @@ impl MetaPlane {
     /// `InvalidArgument` if it is a member already. The disk's: the machine is alone as before, or changes nothing any more.
     pub(crate) fn found(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<(), Fault> {
         let already = || Fault::new(Reason::InvalidArgument, "this server is a member of a metalog already");
-        let Order::Alone(alone) = self.order() else { return Err(already()) };
-        let mut core = alone.lock();
+        let LogDriver::Single(single) = self.order() else { return Err(already()) };
+        let mut core = single.lock();
         if core.is_over() {
             return Err(already());
         }
         flush_data()?;
-        let (index, term, stamp) = alone.finish(&mut core, &self.state)?;
+        let (index, term, stamp) = single.finish(&mut core, &self.state)?;
         let (id, floor) = self.host.keeper.with(|identity| (identity.node_id(), identity.inode_floor));
         let ids_above = self.state.read().last_id().0.max(floor);
         self.state.skip_ids(InodeId(ids_above));
@@ -54,8 +55,8 @@ impl MetaPlane {
         let settings = self.host.member_settings();
         let begin = self.begin(&settings, index, ids_above);
         let (member, effects) = RaftMember::found(id, settings, self.host.seed, meta);
-        let group = Group::begin(begin, member, journal, LogIndex(0), effects, &self.state);
-        group.flush(&self.state, None)?;
+        let raft = RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &self.state);
+        raft.flush(&self.state, None)?;
         let said = self.host.keeper.update(|identity| {
             identity.standing = Standing::Member as i32;
             identity.ids_above = ids_above;
@@ -66,15 +67,15 @@ impl MetaPlane {
             core.fail(fault.reason);
             return Err(fault);
         }
-        group.lead_alone(&self.state)?;
+        raft.lead_alone(&self.state)?;
         // Set once: it was alone when the log was locked.
-        let _ = self.group.set(group);
+        let _ = self.raft.set(raft);
         core.end();
         remove_lone_log(&self.host);
         Ok(())
     }
 
-    fn begin(&self, settings: &MemberSettings, applied: LogIndex, ids_above: u64) -> Begin {
+    fn begin(&self, settings: &MemberSettings, applied: LogIndex, ids_above: u64) -> DriverSetup {
         self.host.begin(settings, applied, ids_above, &self.unflushed, &self.idle)
     }
 
@@ -82,8 +83,8 @@ impl MetaPlane {
     ///
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost: the member can be replaced by one with another id. The disk's.
-    pub(super) fn recover_member(host: MetaHost, versions: Versions) -> Result<MetaPlane, Fault> {
-        let state = State::load(versions)?;
+    pub(super) fn recover_member(host: MetaHost, versions: Versions) -> Result<Metadata, Fault> {
+        let state = AppliedState::load(versions)?;
         let (id, standing, ids_above) =
             host.keeper.with(|identity| (identity.node_id(), identity.standing(), identity.ids_above));
         let name = match state.versions.name()? {
@@ -92,7 +93,7 @@ impl MetaPlane {
             })?),
             None => None,
         };
-        let (installed, received_above) = name.as_ref().map(wires::state_from_wire).unzip();
+        let (installed, received_above) = name.as_ref().map(codec::state_from_wire).unzip();
         let ids_above = ids_above.max(received_above.unwrap_or(0));
         state.skip_ids(InodeId(ids_above));
         let applied = state.versions.applied()?;
@@ -101,33 +102,33 @@ impl MetaPlane {
         let begin = host.begin(&settings, applied, ids_above, &unflushed, &idle);
         let from = MemberFrom { id, seed: host.seed, applied, installed };
         let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
-        let group = match RaftMember::recover(settings.clone(), &from, &mut journal) {
+        let raft = match RaftMember::recover(settings.clone(), &from, &mut journal) {
             Ok(recovered) => {
                 journal.mend(&recovered.mend)?;
                 journal.sync_all()?;
                 let last = recovered.report.last;
-                Group::begin(begin, recovered.member, journal, last, recovered.effects, &state)
+                RaftDriver::begin(begin, recovered.member, journal, last, recovered.effects, &state)
             }
             // No flush of it ever ended, so that nobody was told anything.
             Err(Error::NeverBegun) if standing == Standing::Joining => {
                 let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
                 journal.remove_all()?;
                 let (member, effects) = RaftMember::join(id, settings, host.seed);
-                Group::begin(begin, member, journal, LogIndex(0), effects, &state)
+                RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &state)
             }
             Err(error) => return Err(error.into()),
         };
-        group.flush(&state, None)?;
+        raft.flush(&state, None)?;
         if standing == Standing::Joining {
             host.keeper.update(|identity| identity.standing = Standing::Member as i32)?;
         }
         remove_lone_log(&host);
-        Ok(MetaPlane { state, alone: None, group: OnceLock::from(group), host, unflushed, idle })
+        Ok(Metadata { state, single: None, raft: OnceLock::from(raft), host, unflushed, idle })
     }
 }
 
 /// The log of the time before the machine was a member counts for nothing.
 fn remove_lone_log(host: &MetaHost) {
     // What stays is removed at the next start.
-    let _later = SegmentFiles::new(host.disk.clone(), alone::SEGMENT_PREFIX).remove_all();
+    let _later = SegmentFiles::new(host.disk.clone(), single::SEGMENT_PREFIX).remove_all();
 }
