@@ -70,7 +70,7 @@ pub use frieze_cluster::{ChainStatus as ChainHealth, State as ClusterState, Stat
 pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};
 pub use frieze_replication::{ChainEnd, Report as ChainReport};
-pub use frieze_storage::{FORMAT_VERSION, FORMAT_VERSION_MIN};
+pub use frieze_storage::FORMAT_VERSION;
 pub use fsck::{CheckProgress, Checkup, fsck};
 pub use meta::{MetalogStatus, SegmentFiles, Unflushed};
 pub use plugin::{BINDING_XATTR, TimePlugin};

@@ -19,7 +19,7 @@ use crate::locks::Locks;
 use crate::meta::MetalogStatus;
 use crate::meta::OpenSessions;
 use crate::settings::Settings;
-use frieze_storage::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
+use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE, Standing};
 
 /// What a server that joins others is told by them.
 pub struct Joining {
@@ -46,7 +46,7 @@ impl Engine {
             None => {
                 settings.validate()?;
                 let mut identity = Identity {
-                    format_version: FORMAT_VERSION_MEMBER,
+                    format_version: FORMAT_VERSION,
                     cluster: joining.cluster.0.to_be_bytes().to_vec(),
                     node: joining.node.0,
                     capability_key: joining.secret.to_vec(),

@@ -75,10 +75,6 @@ impl Engine {
             way: way.clone(),
             seed: u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")),
         };
-        // Before anything is written that an older version could not read.
-        if identity.format_version < FORMAT_VERSION {
-            keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
-        }
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
         if !logs.meta.is_member() && logs.meta.format().is_none() {
             // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.

@@ -25,7 +25,7 @@ use super::segments::SegmentFiles;
 use super::single;
 use super::state::AppliedState;
 use crate::store::Versions;
-use frieze_storage::{FORMAT_VERSION_MEMBER, Standing};
+use frieze_storage::Standing;
 
 /// What the files of a member's journal are called.
 pub(super) const SEGMENT_PREFIX: &str = "raft-";
@@ -60,7 +60,6 @@ impl Metadata {
         let said = self.host.keeper.update(|identity| {
             identity.standing = Standing::Member as i32;
             identity.ids_above = ids_above;
-            identity.format_version = FORMAT_VERSION_MEMBER;
         });
         if let Err(fault) = said {
             // What the directory says now is not known, so that neither log may go on.

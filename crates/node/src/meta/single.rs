@@ -49,6 +49,7 @@ pub(super) struct Core {
 }
 
 /// What became of a transaction that was brought here.
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
 pub(super) enum SingleRun {
     Done(Result<Outcome, Fault>),
     /// Others have joined meanwhile: ask them.
