@@ -9,8 +9,8 @@ use frieze_hlc::Hlc;
 use frieze_namespace::Cut;
 use frieze_wire::txn::Caller;
 
-use crate::meta::Past;
 use crate::timeline::Interval;
+use frieze_metadata::Past;
 
 /// The tree before and after what happened in an interval, as one caller may see it.
 pub(crate) struct CutPair<'a> {

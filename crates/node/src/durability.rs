@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
 
-use crate::meta::Metadata;
+use frieze_metadata::Metadata;
 use frieze_replication::DataPlane;
 use frieze_storage::{NodeClock, Ticket};
 

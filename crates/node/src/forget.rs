@@ -26,9 +26,9 @@ use frieze_wire::txn::{Caller, Op, Transaction};
 
 use crate::changes::check_numbered;
 use crate::engine::Engine;
-use crate::meta::InodeHome;
 use crate::session::Principal;
 use crate::story::exact;
+use frieze_metadata::InodeHome;
 
 /// Files that an answer names.
 const BIGGEST_MAX: usize = 10;

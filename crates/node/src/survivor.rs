@@ -16,9 +16,9 @@ use frieze_hlc::Hlc;
 use prost::Message;
 
 use crate::engine::Engine;
-use crate::meta::{LeftJournal, LeftStore};
 use crate::offline;
-use crate::store::{VersionStore, Versions};
+use frieze_metadata::{LeftJournal, LeftStore};
+use frieze_metadata::{VersionStore, Versions};
 use frieze_storage::{Identity, Standing};
 
 /// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a cluster may differ.

@@ -15,8 +15,8 @@ use frieze_wire::txn::{EraseSessions, Op, Outcome};
 use tracing::debug;
 
 use crate::engine::Engine;
-use crate::meta::InodeHome;
 use crate::session::Principal;
+use frieze_metadata::InodeHome;
 
 /// Sessions whose words one forgetting gives up; the next one gives up more.
 const SESSIONS_FORGOTTEN_MAX: usize = 65_536;

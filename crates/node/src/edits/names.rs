@@ -11,7 +11,7 @@ use frieze_wire::txn::Caller;
 
 use super::Plan;
 use crate::engine::Engine;
-use crate::meta::{Past, TreeNode};
+use frieze_metadata::{Past, TreeNode};
 
 /// A name: directory and name in it.
 pub(super) type NameKey = (InodeId, Vec<u8>);

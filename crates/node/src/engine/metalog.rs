@@ -16,9 +16,9 @@ use super::{Engine, Seams};
 use crate::grants::GrantSettings;
 use crate::holding::{is_claim, tells_of_now};
 use crate::locks::Locks;
-use crate::meta::MetalogStatus;
-use crate::meta::OpenSessions;
 use crate::settings::Settings;
+use frieze_metadata::MetalogStatus;
+use frieze_metadata::OpenSessions;
 use frieze_storage::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
 
 /// What a server that joins others is told by them.

@@ -16,9 +16,9 @@ use super::Actor;
 use crate::edits::Naming;
 use crate::edits::names::NameKey;
 use crate::engine::Engine;
-use crate::meta::Past;
 use crate::session::Principal;
 use crate::timeline::Interval;
+use frieze_metadata::Past;
 
 /// What lies below a path, or all there is.
 pub(super) struct Reach<'a> {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::meta::Past;
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
+use frieze_metadata::Past;
 use frieze_namespace::Cut;
 use frieze_wire::txn::Caller;
 

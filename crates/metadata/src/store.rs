@@ -27,7 +27,7 @@ mod version_store;
 pub(crate) use load::LoadPart;
 pub use lsm::LsmStore;
 pub use memory::MemoryStore;
-pub(crate) use overlay::Versions;
+pub use overlay::Versions;
 pub(crate) use snapshot_store::page_of;
 pub use version_store::{
     CleanStartImage, CurrentVersions, ImageSection, LoadVersion, ShowVersions, StoreItem, StoreView, VersionStore,

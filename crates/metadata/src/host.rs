@@ -16,34 +16,38 @@ use frieze_storage::Wake;
 use frieze_storage::{Keeper, NodeClock};
 
 /// What the plane stands on.
-pub(crate) struct MetaHost {
-    pub(crate) clock: Arc<NodeClock>,
-    pub(crate) keeper: Arc<Keeper>,
-    pub(crate) device: Arc<Device>,
-    pub(crate) disk: Arc<dyn Disk>,
+pub struct MetaHost {
+    /// Stamps transactions.
+    pub clock: Arc<NodeClock>,
+    /// The identity of the directory.
+    pub keeper: Arc<Keeper>,
+    /// Its end is noted in entries: names may rest on the bytes before it.
+    pub device: Arc<Device>,
+    /// Where the files of the log are.
+    pub disk: Arc<dyn Disk>,
     /// To the other members.
-    pub(crate) way: Arc<dyn Peers>,
+    pub way: Arc<dyn Peers>,
     /// Another one at every start: election timeouts are drawn from it.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Length of leases: whoever is to grant them is elected well before they end.
-    pub(crate) lease: Duration,
+    pub lease: Duration,
     /// Length of a segment of the log in bytes.
-    pub(crate) segment_bytes: u64,
+    pub segment_bytes: u64,
 }
 
 /// How far recovery is to reach.
-pub(crate) struct RecoverUpto {
+pub struct RecoverUpto {
     /// The log was on stable storage up to this entry.
-    pub(crate) durable: LogIndex,
+    pub durable: LogIndex,
     /// Serve what is left.
-    pub(crate) serve_damaged: bool,
+    pub serve_damaged: bool,
 }
 
 /// A place in the log: what a flush that begins now covers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub struct Mark {
     /// The last entry executed.
-    pub(crate) index: LogIndex,
+    pub index: LogIndex,
     /// Of a member: the last record of its journal.
     pub(super) record: LogIndex,
 }

@@ -19,7 +19,7 @@ impl Metadata {
     ///
     /// # Errors
     /// As [`Metadata::open_inode`].
-    pub(crate) fn write_target(&self, id: InodeId) -> Result<WriteTarget, Fault> {
+    pub fn write_target(&self, id: InodeId) -> Result<WriteTarget, Fault> {
         let of = |inode: &Inode| WriteTarget {
             kind: inode.kind(),
             layout: ChunkLayout::of(inode),
@@ -39,7 +39,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `HistoryExpired` if the file was forgotten whole, `StaleHandle` if there is none.
-    pub(crate) fn write_right(
+    pub fn write_right(
         &self,
         id: InodeId,
         session: SessionId,
@@ -61,14 +61,14 @@ impl Metadata {
     ///
     /// # Errors
     /// As [`Metadata::write_right`].
-    pub(crate) fn writable_inode(&self, id: InodeId) -> Result<Inode, Fault> {
+    pub fn writable_inode(&self, id: InodeId) -> Result<Inode, Fault> {
         let namespace = self.state.read();
         namespace.check_kept(id, None)?;
         Ok(namespace.current(id).ok_or(Reason::StaleHandle)?.clone())
     }
 
     /// The first of these chunks that `session` may not write, by this version of the inode.
-    pub(crate) fn missing_grant(
+    pub fn missing_grant(
         &self,
         inode: &Inode,
         session: SessionId,
@@ -80,13 +80,7 @@ impl Metadata {
 
     /// True if `session` may write the bytes from `offset` on, `len` of them; if it `appends`: the chunk of the first one,
     /// and over the end of that chunk where the bytes reach over it.
-    pub(crate) fn may_write_range(
-        &self,
-        id: InodeId,
-        session: SessionId,
-        (offset, len): (u64, u64),
-        appends: bool,
-    ) -> bool {
+    pub fn may_write_range(&self, id: InodeId, session: SessionId, (offset, len): (u64, u64), appends: bool) -> bool {
         let namespace = self.state.read();
         let Some(inode) = namespace.current(id) else { return false };
         let chunk_bytes = inode.layout.chunk_bytes.max(1);
@@ -100,12 +94,12 @@ impl Metadata {
     }
 
     /// True if `session` may write that chunk now.
-    pub(crate) fn has_grant(&self, session: SessionId, chunk: ChunkId) -> bool {
+    pub fn has_grant(&self, session: SessionId, chunk: ChunkId) -> bool {
         self.state.read().has_grant(session, chunk.inode, chunk.index)
     }
 
     /// As [`OtherWriter::of`], of a file in memory.
-    pub(crate) fn other_writer(&self, id: InodeId, session: SessionId) -> Option<OtherWriter> {
+    pub fn other_writer(&self, id: InodeId, session: SessionId) -> Option<OtherWriter> {
         self.state.read().current(id).and_then(|inode| OtherWriter::of(inode, session))
     }
 
@@ -114,7 +108,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `AccessDenied`.
-    pub(crate) fn check_grantable(&self, id: InodeId, session: SessionId, caller: &Caller) -> Result<(), Fault> {
+    pub fn check_grantable(&self, id: InodeId, session: SessionId, caller: &Caller) -> Result<(), Fault> {
         let namespace = self.state.read();
         match namespace.current(id) {
             Some(inode) if !holds_grant(inode, session) => check_access(inode, caller, MAY_WRITE),
@@ -123,7 +117,7 @@ impl Metadata {
     }
 
     /// The open sessions that have grants on a regular file in memory; `None` if it is none.
-    pub(crate) fn writers(&self, id: InodeId) -> Option<Vec<(SessionId, Session)>> {
+    pub fn writers(&self, id: InodeId) -> Option<Vec<(SessionId, Session)>> {
         let namespace = self.state.read();
         let inode = namespace.current(id).filter(|inode| inode.kind() == FileKind::File)?;
         let writers = inode.grants().iter();
@@ -131,18 +125,18 @@ impl Metadata {
     }
 
     /// Where bytes of a file in memory may lie.
-    pub(crate) fn file_chunks(&self, id: InodeId) -> Option<FileChunks> {
+    pub fn file_chunks(&self, id: InodeId) -> Option<FileChunks> {
         self.state.read().current(id).map(FileChunks::of)
     }
 
     /// The same of several files, of one state.
-    pub(crate) fn chunks_of_files(&self, files: &[InodeId]) -> Vec<(InodeId, FileChunks)> {
+    pub fn chunks_of_files(&self, files: &[InodeId]) -> Vec<(InodeId, FileChunks)> {
         let namespace = self.state.read();
         files.iter().filter_map(|id| Some((*id, FileChunks::of(namespace.current(*id)?)))).collect()
     }
 
     /// What a session may write.
-    pub(crate) fn session_grants(&self, session: SessionId) -> SessionGrants {
+    pub fn session_grants(&self, session: SessionId) -> SessionGrants {
         let namespace = self.state.read();
         let files = namespace.granted(session);
         SessionGrants {
@@ -156,46 +150,46 @@ impl Metadata {
 /// Sessions.
 impl Metadata {
     /// True if a session is open.
-    pub(crate) fn has_session(&self, id: SessionId) -> bool {
+    pub fn has_session(&self, id: SessionId) -> bool {
         self.state.read().session(id).is_some()
     }
 
     /// The user of an open session.
-    pub(crate) fn session_user(&self, id: SessionId) -> Option<u32> {
+    pub fn session_user(&self, id: SessionId) -> Option<u32> {
         self.state.read().session(id).map(|session| session.uid)
     }
 
     /// True if a session is open and may keep something: cache leases and locks.
-    pub(crate) fn is_keeping_session(&self, id: SessionId) -> bool {
+    pub fn is_keeping_session(&self, id: SessionId) -> bool {
         self.state.read().session(id).is_some_and(|session| session.keeps)
     }
 
     /// The open sessions.
-    pub(crate) fn sessions(&self) -> OpenSessions {
+    pub fn sessions(&self) -> OpenSessions {
         let namespace = self.state.read();
         let keeping = namespace.sessions().filter(|(_, session)| session.keeps).map(|(id, _)| id);
         OpenSessions { keeping: keeping.collect(), all: namespace.sessions().map(|(id, _)| id).collect() }
     }
 
     /// Those of some sessions that are not open.
-    pub(crate) fn closed_sessions(&self, sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+    pub fn closed_sessions(&self, sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
         let namespace = self.state.read();
         sessions.filter(|session| namespace.session(*session).is_none()).collect()
     }
 
     /// True if a session that changed nothing ended before `before` and is still listed.
-    pub(crate) fn has_ended_before(&self, before: Hlc) -> bool {
+    pub fn has_ended_before(&self, before: Hlc) -> bool {
         self.state.read().has_ended_before(before)
     }
 
     /// Stamp of the newest change of names or attributes that an open session is remembered for.
-    pub(crate) fn newest_of_session(&self, session: SessionId) -> Option<Hlc> {
+    pub fn newest_of_session(&self, session: SessionId) -> Option<Hlc> {
         self.state.read().newest_of(session)
     }
 }
 
 /// True if `session` has a write grant on a file, stopped or not.
-pub(crate) fn holds_grant(inode: &Inode, session: SessionId) -> bool {
+pub fn holds_grant(inode: &Inode, session: SessionId) -> bool {
     inode.grants().iter().any(|grant| grant.session == session)
 }
 

@@ -36,7 +36,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `InvalidArgument` if it is a member already. The disk's: the machine is alone as before, or changes nothing any more.
-    pub(crate) fn found(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<(), Fault> {
+    pub fn found(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<(), Fault> {
         let already = || Fault::new(Reason::InvalidArgument, "this server is a member of a metalog already");
         let LogDriver::Single(single) = self.order() else { return Err(already()) };
         let mut core = single.lock();

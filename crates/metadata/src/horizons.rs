@@ -15,7 +15,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `HistoryExpired`, with the earliest instant that is kept.
-    pub(crate) fn check_kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Fault> {
+    pub fn check_kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Fault> {
         self.state.read().check_kept(id, at)
     }
 
@@ -23,23 +23,23 @@ impl Metadata {
     ///
     /// # Errors
     /// As [`Metadata::check_kept`].
-    pub(crate) fn check_kept_called(&self, id: InodeId, at: Option<Hlc>, path: &[u8]) -> Result<(), Fault> {
+    pub fn check_kept_called(&self, id: InodeId, at: Option<Hlc>, path: &[u8]) -> Result<(), Fault> {
         self.state.read().check_kept_called(id, at, path)
     }
 
     /// Everything that was forgotten. A copy: for work that looks at all of it.
-    pub(crate) fn horizons(&self) -> Horizons {
+    pub fn horizons(&self) -> Horizons {
         self.state.read().horizons().clone()
     }
 
     /// True if something was ever forgotten.
-    pub(crate) fn has_horizons(&self) -> bool {
+    pub fn has_horizons(&self) -> bool {
         !self.state.read().horizons().is_empty()
     }
 
     /// What would be forgotten after a transaction at `stamp` with this horizon. Its pins are the snapshots of now, unless
     /// it goes through them.
-    pub(crate) fn horizons_after(
+    pub fn horizons_after(
         &self,
         stamp: Hlc,
         forgetting: Forgetting,
@@ -58,25 +58,25 @@ impl Metadata {
     }
 
     /// True if nothing of an inode is left but what snapshots show.
-    pub(crate) fn is_gone(&self, id: InodeId) -> bool {
+    pub fn is_gone(&self, id: InodeId) -> bool {
         self.state.read().horizons().is_gone(id)
     }
 
     /// What an inode has forgotten.
-    pub(crate) fn inode_horizon(&self, id: InodeId) -> InodeHorizon {
+    pub fn inode_horizon(&self, id: InodeId) -> InodeHorizon {
         let namespace = self.state.read();
         let horizons = namespace.horizons();
         InodeHorizon { is_gone: horizons.is_gone(id), forgotten: horizons.of(id), pins: horizons.pins(id) }
     }
 
     /// The horizon of the inode, of these, that has forgotten most.
-    pub(crate) fn newest_horizon(&self, ids: impl Iterator<Item = InodeId>) -> Option<Forgotten> {
+    pub fn newest_horizon(&self, ids: impl Iterator<Item = InodeId>) -> Option<Forgotten> {
         let namespace = self.state.read();
         ids.filter_map(|id| namespace.horizons().of(id)).max_by_key(|forgotten| forgotten.before)
     }
 
     /// How many transactions have forgotten something.
-    pub(crate) fn forgetting_count(&self) -> ForgettingCount {
+    pub fn forgetting_count(&self) -> ForgettingCount {
         let namespace = self.state.read();
         let add = |sum: ForgettingCount, (stamp, _): (Hlc, &Forgetting)| ForgettingCount {
             count: sum.count + 1,

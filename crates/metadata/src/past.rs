@@ -18,20 +18,20 @@ use super::metadata::Metadata;
 use crate::store::Versions;
 
 /// Takes an inode, where its newest version lies, and the sessions that ever changed it.
-pub(crate) type VisitAuthorship<'a> = dyn FnMut(InodeId, InodeHome, &BTreeSet<SessionId>) + 'a;
+pub type VisitAuthorship<'a> = dyn FnMut(InodeId, InodeHome, &BTreeSet<SessionId>) + 'a;
 
 /// The history of names and inodes.
 #[derive(Clone, Copy)]
-pub(crate) struct Past<'a>(&'a Versions);
+pub struct Past<'a>(&'a Versions);
 
 /// True of what changes are wanted of.
-pub(crate) type WantsSubject<'a> = dyn FnMut(&Subject) -> Result<bool, Fault> + 'a;
+pub type WantsSubject<'a> = dyn FnMut(&Subject) -> Result<bool, Fault> + 'a;
 /// Takes a name and its versions, oldest first. False ends the visit.
-pub(crate) type VisitName<'a> = dyn FnMut(&[u8], &[EntryVersion]) -> bool + 'a;
+pub type VisitName<'a> = dyn FnMut(&[u8], &[EntryVersion]) -> bool + 'a;
 
 impl Metadata {
     /// The history, to be questioned.
-    pub(crate) fn past(&self) -> Past<'_> {
+    pub fn past(&self) -> Past<'_> {
         Past(&self.state.versions)
     }
 }
@@ -39,7 +39,7 @@ impl Metadata {
 /// Trees and names at an instant.
 impl<'a> Past<'a> {
     /// The tree at `at` as `caller` may see it.
-    pub(crate) fn tree_at(self, at: Hlc, caller: &'a Caller) -> Cut<'a> {
+    pub fn tree_at(self, at: Hlc, caller: &'a Caller) -> Cut<'a> {
         Cut::new(self.0, at, caller)
     }
 
@@ -47,7 +47,7 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn entry(self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<InodeId>, Fault> {
+    pub fn entry(self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<InodeId>, Fault> {
         namespace::entry_at(self.0, directory, name, at)
     }
 
@@ -55,7 +55,7 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn names(self, id: InodeId, at: Hlc) -> Result<Vec<Named>, Fault> {
+    pub fn names(self, id: InodeId, at: Hlc) -> Result<Vec<Named>, Fault> {
         namespace::names_at(self.0, id, at)
     }
 
@@ -63,7 +63,7 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn name_version(self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<EntryVersion>, Fault> {
+    pub fn name_version(self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<EntryVersion>, Fault> {
         namespace::version_of_name(self.0, directory, name, at)
     }
 
@@ -71,7 +71,7 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn visit_names(
+    pub fn visit_names(
         self,
         directory: InodeId,
         after: &[u8],
@@ -85,7 +85,7 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn has_inode(self, id: InodeId) -> Result<bool, Fault> {
+    pub fn has_inode(self, id: InodeId) -> Result<bool, Fault> {
         let key = [&[namespace::INODES][..], &id.0.to_be_bytes()].concat();
         Ok(self.0.newest(&key, Hlc::MAX)?.is_some())
     }
@@ -94,7 +94,7 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn author(self, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
+    pub fn author(self, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
         namespace::author(self.0, id, stamp)
     }
 }
@@ -105,7 +105,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// As [`Changed::read`].
-    pub(crate) fn changed(
+    pub fn changed(
         self,
         (after, upto): (Hlc, Hlc),
         stamps: Option<&[Hlc]>,
@@ -119,7 +119,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// Those of the store and of `wants`.
-    pub(crate) fn changed_by(self, transaction: &Transaction, wants: &mut WantsSubject<'_>) -> Result<Changed, Fault> {
+    pub fn changed_by(self, transaction: &Transaction, wants: &mut WantsSubject<'_>) -> Result<Changed, Fault> {
         Changed::by(self.0, transaction, wants)
     }
 
@@ -127,7 +127,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn has_few_changes(self, (after, upto): (Hlc, Hlc), max: usize) -> Result<bool, Fault> {
+    pub fn has_few_changes(self, (after, upto): (Hlc, Hlc), max: usize) -> Result<bool, Fault> {
         let mut changes = 0;
         self.0.changed(after, upto, &mut |_, _| {
             changes += 1;
@@ -140,7 +140,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn transactions(
+    pub fn transactions(
         self,
         (after, upto): (Hlc, Hlc),
         max: usize,
@@ -153,7 +153,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn newest_transactions_since(
+    pub fn newest_transactions_since(
         self,
         (after, upto): (Hlc, Hlc),
         max: usize,
@@ -166,7 +166,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn changes_of(self, id: InodeId, (after, upto): (Hlc, Hlc), max: usize) -> Result<Vec<Hlc>, Fault> {
+    pub fn changes_of(self, id: InodeId, (after, upto): (Hlc, Hlc), max: usize) -> Result<Vec<Hlc>, Fault> {
         namespace::changes_of(self.0, id, after, upto, max)
     }
 
@@ -174,7 +174,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn newest_changes_since(self, id: InodeId, (after, upto): (Hlc, Hlc), max: usize) -> Result<Hlc, Fault> {
+    pub fn newest_changes_since(self, id: InodeId, (after, upto): (Hlc, Hlc), max: usize) -> Result<Hlc, Fault> {
         namespace::newest_changes_since(self.0, id, after, upto, max)
     }
 
@@ -182,7 +182,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// As [`Extent::find`].
-    pub(crate) fn extent(self, root: InodeId, (after, upto): (Hlc, Hlc), max: usize) -> Result<Option<Extent>, Fault> {
+    pub fn extent(self, root: InodeId, (after, upto): (Hlc, Hlc), max: usize) -> Result<Option<Extent>, Fault> {
         Extent::find(self.0, root, after, upto, max)
     }
 }
@@ -193,7 +193,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn session(self, id: SessionId) -> Result<Option<PastSession>, Fault> {
+    pub fn session(self, id: SessionId) -> Result<Option<PastSession>, Fault> {
         PastSession::find(self.0, id)
     }
 
@@ -201,7 +201,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn sessions(self, after: SessionId, since: Hlc, max: usize) -> Result<Vec<PastSession>, Fault> {
+    pub fn sessions(self, after: SessionId, since: Hlc, max: usize) -> Result<Vec<PastSession>, Fault> {
         PastSession::list(self.0, after, since, max)
     }
 
@@ -209,7 +209,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn shared_states(self) -> Result<BTreeMap<InodeId, Vec<SharedState>>, Fault> {
+    pub fn shared_states(self) -> Result<BTreeMap<InodeId, Vec<SharedState>>, Fault> {
         namespace::shared_states(self.0)
     }
 
@@ -217,7 +217,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn visit_authors(self, visit: &mut VisitAuthorship<'_>) -> Result<(), Fault> {
+    pub fn visit_authors(self, visit: &mut VisitAuthorship<'_>) -> Result<(), Fault> {
         namespace::visit_authors(self.0, &mut |id, inode, sessions| {
             visit(id, InodeHome { is_directory: inode.is_directory(), parent: inode.parent }, sessions);
         })
@@ -227,7 +227,7 @@ impl Past<'_> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn check(self, at: Hlc, wrong: &mut dyn FnMut(String)) -> Result<CheckCounts, Fault> {
+    pub fn check(self, at: Hlc, wrong: &mut dyn FnMut(String)) -> Result<CheckCounts, Fault> {
         namespace::check_history(self.0, at, wrong)
     }
 }

@@ -17,19 +17,21 @@ use crate::store::Versions;
 use frieze_storage::Identity;
 
 /// The journal of a member that does not run.
-pub(crate) struct LeftJournal {
+pub struct LeftJournal {
     survivor: Survivor,
     files: SegmentFiles,
 }
 
 /// Where the store of a member is: what its journal is read after.
 #[derive(Clone, Debug)]
-pub(crate) struct LeftStore(MemberFrom);
+pub struct LeftStore(MemberFrom);
 
 impl LeftStore {
+    /// Reads it from the store of node `id`.
+    ///
     /// # Errors
     /// `Corrupt` if the store cannot say; the store's.
-    pub(crate) fn read(id: NodeId, versions: &Versions) -> Result<LeftStore, Fault> {
+    pub fn read(id: NodeId, versions: &Versions) -> Result<LeftStore, Fault> {
         let installed = match versions.name()? {
             Some(bytes) => {
                 let name = MetalogState::decode(bytes.as_slice()).map_err(|error| {
@@ -45,9 +47,11 @@ impl LeftStore {
 }
 
 impl LeftJournal {
+    /// Reads it from the disk of a member.
+    ///
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost, or the journal never began; the disk's.
-    pub(crate) fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &LeftStore) -> Result<LeftJournal, Fault> {
+    pub fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &LeftStore) -> Result<LeftJournal, Fault> {
         let segment_bytes = frieze_metalog::Settings::default().segment_bytes.min(identity.segment_bytes / 4);
         let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
         let mut files = SegmentFiles::new(disk.clone(), SEGMENT_PREFIX);
@@ -55,23 +59,28 @@ impl LeftJournal {
         Ok(LeftJournal { survivor, files })
     }
 
-    pub(crate) fn last(&self) -> LogIndex {
+    /// The last entry of the journal.
+    pub fn last(&self) -> LogIndex {
         self.survivor.last()
     }
 
-    pub(crate) fn newest(&self) -> Hlc {
+    /// Stamp of the last transaction in the journal.
+    pub fn newest(&self) -> Hlc {
         self.survivor.newest()
     }
 
-    pub(crate) fn known(&self) -> LogIndex {
+    /// The last entry that is known to be committed.
+    pub fn known(&self) -> LogIndex {
         self.survivor.known()
     }
 
-    pub(crate) fn known_stamp(&self) -> Hlc {
+    /// Its stamp.
+    pub fn known_stamp(&self) -> Hlc {
         self.survivor.known_stamp()
     }
 
-    pub(crate) fn members(&self) -> &Members {
+    /// The members, as of the last entry.
+    pub fn members(&self) -> &Members {
         self.survivor.members()
     }
 
@@ -80,7 +89,7 @@ impl LeftJournal {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn go_on(self, stamp: Hlc, decision: &frieze_cluster::Decision) -> Result<(), Fault> {
+    pub fn go_on(self, stamp: Hlc, decision: &frieze_cluster::Decision) -> Result<(), Fault> {
         let LeftJournal { survivor, mut files } = self;
         let batch = Batch { transactions: Vec::new(), ids_above: 0, decisions: vec![decision.to_wire()] };
         let alone = survivor.go_on(stamp, &batch.encode_to_vec())?;

@@ -17,7 +17,7 @@ use super::facts::{ChunkLayout, TreeNode};
 use super::metadata::Metadata;
 
 /// True of the names of extended attributes that are wanted.
-pub(crate) type WantsXattr<'a> = dyn Fn(&[u8]) -> bool + 'a;
+pub type WantsXattr<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
 /// Names and inodes.
 impl Metadata {
@@ -26,7 +26,7 @@ impl Metadata {
     ///
     /// # Errors
     /// As [`frieze_namespace::Namespace::resolve`].
-    pub(crate) fn resolve(
+    pub fn resolve(
         &self,
         target: &Target,
         at: Option<Hlc>,
@@ -40,7 +40,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `NotFound` before it was made; `StaleHandle` if it never was; the store's.
-    pub(crate) fn inode(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
+    pub fn inode(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
         self.state.read().inode(&self.state.versions, id, at)
     }
 
@@ -48,14 +48,14 @@ impl Metadata {
     ///
     /// # Errors
     /// As [`Metadata::inode`]; `HistoryExpired` for what was forgotten.
-    pub(crate) fn kept_inode(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
+    pub fn kept_inode(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
         let namespace = self.state.read();
         namespace.check_kept(id, at)?;
         namespace.inode(&self.state.versions, id, at)
     }
 
     /// The current version of an inode in memory. `None` if there is none, or if only the history has it.
-    pub(crate) fn current(&self, id: InodeId) -> Option<Inode> {
+    pub fn current(&self, id: InodeId) -> Option<Inode> {
         self.state.read().current(id).cloned()
     }
 
@@ -63,7 +63,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `StaleHandle` if there is none; the store's.
-    pub(crate) fn open_inode(&self, id: InodeId) -> Result<Inode, Fault> {
+    pub fn open_inode(&self, id: InodeId) -> Result<Inode, Fault> {
         let namespace = self.state.read();
         match namespace.current(id) {
             Some(inode) => Ok(inode.clone()),
@@ -73,22 +73,22 @@ impl Metadata {
     }
 
     /// Stamp of the current version of an inode in memory.
-    pub(crate) fn version_stamp(&self, id: InodeId) -> Option<Hlc> {
+    pub fn version_stamp(&self, id: InodeId) -> Option<Hlc> {
         self.state.read().current(id).map(|inode| inode.from)
     }
 
     /// Stamp of the creation of an inode in memory.
-    pub(crate) fn birth_stamp(&self, id: InodeId) -> Option<Hlc> {
+    pub fn birth_stamp(&self, id: InodeId) -> Option<Hlc> {
         self.state.read().current(id).map(|inode| inode.born)
     }
 
     /// What an inode in memory is.
-    pub(crate) fn kind(&self, id: InodeId) -> Option<FileKind> {
+    pub fn kind(&self, id: InodeId) -> Option<FileKind> {
         self.state.read().current(id).map(Inode::kind)
     }
 
     /// How the bytes of a file in memory are spread.
-    pub(crate) fn current_layout(&self, id: InodeId) -> Option<ChunkLayout> {
+    pub fn current_layout(&self, id: InodeId) -> Option<ChunkLayout> {
         self.state.read().current(id).map(ChunkLayout::of)
     }
 
@@ -96,7 +96,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `StaleHandle` if it never was; the store's.
-    pub(crate) fn layout(&self, id: InodeId) -> Result<ChunkLayout, Fault> {
+    pub fn layout(&self, id: InodeId) -> Result<ChunkLayout, Fault> {
         let namespace = self.state.read();
         match namespace.current(id) {
             Some(inode) => Ok(ChunkLayout::of(inode)),
@@ -108,13 +108,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `NotDirectory`; as [`Metadata::inode`].
-    pub(crate) fn list(
-        &self,
-        directory: InodeId,
-        at: Option<Hlc>,
-        after: &[u8],
-        max: usize,
-    ) -> Result<Vec<Listed>, Fault> {
+    pub fn list(&self, directory: InodeId, at: Option<Hlc>, after: &[u8], max: usize) -> Result<Vec<Listed>, Fault> {
         self.state.read().list(&self.state.versions, directory, at, after, max)
     }
 
@@ -122,7 +116,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `AccessDenied`; as [`Metadata::inode`].
-    pub(crate) fn check_access(&self, id: InodeId, at: Option<Hlc>, caller: &Caller, mask: u32) -> Result<(), Fault> {
+    pub fn check_access(&self, id: InodeId, at: Option<Hlc>, caller: &Caller, mask: u32) -> Result<(), Fault> {
         self.state.read().check_access(&self.state.versions, id, at, caller, mask)
     }
 
@@ -130,7 +124,7 @@ impl Metadata {
     ///
     /// # Errors
     /// As [`frieze_namespace::Namespace::xattr`].
-    pub(crate) fn xattr(&self, id: InodeId, name: &[u8], at: Option<Hlc>, caller: &Caller) -> Result<Vec<u8>, Fault> {
+    pub fn xattr(&self, id: InodeId, name: &[u8], at: Option<Hlc>, caller: &Caller) -> Result<Vec<u8>, Fault> {
         self.state.read().xattr(&self.state.versions, id, name, at, caller)
     }
 
@@ -138,7 +132,7 @@ impl Metadata {
     ///
     /// # Errors
     /// As [`Metadata::inode`].
-    pub(crate) fn xattr_names(&self, id: InodeId, at: Option<Hlc>, caller: &Caller) -> Result<Vec<Vec<u8>>, Fault> {
+    pub fn xattr_names(&self, id: InodeId, at: Option<Hlc>, caller: &Caller) -> Result<Vec<Vec<u8>>, Fault> {
         self.state.read().xattr_names(&self.state.versions, id, at, caller)
     }
 
@@ -146,7 +140,7 @@ impl Metadata {
     ///
     /// # Errors
     /// As [`frieze_namespace::Namespace::xattr`].
-    pub(crate) fn xattrs(
+    pub fn xattrs(
         &self,
         id: InodeId,
         at: Option<Hlc>,
@@ -166,12 +160,12 @@ impl Metadata {
     ///
     /// # Errors
     /// `Corrupt`; the store's.
-    pub(crate) fn log(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<Version>, Fault> {
+    pub fn log(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<Version>, Fault> {
         self.state.read().log(&self.state.versions, id, after, upto, max)
     }
 
     /// Where inodes are in the tree now: `ids`, as far as they are in memory, and all directories above them.
-    pub(crate) fn tree_nodes(&self, ids: impl Iterator<Item = InodeId>) -> BTreeMap<InodeId, TreeNode> {
+    pub fn tree_nodes(&self, ids: impl Iterator<Item = InodeId>) -> BTreeMap<InodeId, TreeNode> {
         let namespace = self.state.read();
         let mut nodes = BTreeMap::new();
         for id in ids {
@@ -196,12 +190,12 @@ impl Metadata {
 /// The file system as a whole, and transactions that ran.
 impl Metadata {
     /// What the file system was formatted with; `None` before.
-    pub(crate) fn format(&self) -> Option<Format> {
+    pub fn format(&self) -> Option<Format> {
         self.state.read().format().cloned()
     }
 
     /// How many inodes and sessions there are.
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         self.state.read().counts()
     }
 
@@ -209,7 +203,7 @@ impl Metadata {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn digest(&self) -> Result<(LogIndex, u64), Fault> {
+    pub fn digest(&self) -> Result<(LogIndex, u64), Fault> {
         // No entry is executed while the namespace is locked.
         let namespace = self.state.read();
         let history = self.state.versions.digest()?;
@@ -221,22 +215,22 @@ impl Metadata {
     }
 
     /// Named instants, in order of name.
-    pub(crate) fn snapshots(&self) -> Vec<Snapshot> {
+    pub fn snapshots(&self) -> Vec<Snapshot> {
         self.state.read().snapshots().cloned().collect()
     }
 
     /// At most `max` named instants, in order of name, after the name `after`.
-    pub(crate) fn snapshots_after(&self, after: &str, max: usize) -> Vec<Snapshot> {
+    pub fn snapshots_after(&self, after: &str, max: usize) -> Vec<Snapshot> {
         self.state.read().snapshots_after(after).take(max).cloned().collect()
     }
 
     /// A named instant.
-    pub(crate) fn snapshot(&self, name: &str) -> Option<Snapshot> {
+    pub fn snapshot(&self, name: &str) -> Option<Snapshot> {
         self.state.read().snapshot(name).cloned()
     }
 
     /// The outcome of a request of a session, if it ran and the client has not acknowledged that.
-    pub(crate) fn remembered(&self, session: SessionId, seq: Seq) -> Option<Outcome> {
+    pub fn remembered(&self, session: SessionId, seq: Seq) -> Option<Outcome> {
         self.state.read().remembered(session, seq).cloned()
     }
 
@@ -244,7 +238,7 @@ impl Metadata {
     ///
     /// # Errors
     /// Those of the edit.
-    pub(crate) fn check_edit(&self, caller: &Caller, edit: &Edit, stamp: Hlc) -> Result<(), Fault> {
+    pub fn check_edit(&self, caller: &Caller, edit: &Edit, stamp: Hlc) -> Result<(), Fault> {
         self.state.read().check_edit(caller, edit, stamp)
     }
 
@@ -252,7 +246,7 @@ impl Metadata {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn brought(&self, ids: &BTreeSet<InodeId>) -> Result<Vec<Brought>, Fault> {
+    pub fn brought(&self, ids: &BTreeSet<InodeId>) -> Result<Vec<Brought>, Fault> {
         let namespace = self.state.read();
         let brought = ids.iter().map(|id| namespace.bring(&self.state.versions, *id));
         brought.filter_map(Result::transpose).collect()

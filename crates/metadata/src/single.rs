@@ -52,7 +52,7 @@ pub(super) struct Core {
 pub(super) enum SingleRun {
     Done(Result<Outcome, Fault>),
     /// Others have joined meanwhile: ask them.
-    Over(Transaction, Option<SharedReadSet>),
+    Over(Box<Transaction>, Option<SharedReadSet>),
 }
 
 impl SingleLog {
@@ -117,7 +117,7 @@ impl SingleLog {
         while !slot.is_done() {
             if core.over {
                 let transaction = self.queue.take_back(&slot).expect("batches are executed as they are taken");
-                return SingleRun::Over(transaction, reads);
+                return SingleRun::Over(Box::new(transaction), reads);
             }
             self.run_batch(&mut core, state);
         }

@@ -6,7 +6,7 @@ use frieze_base::{Seq, SessionId};
 use frieze_namespace::{Change, ReadSet};
 
 /// Is called with changes of metadata before any reader can see them: cache leases of other sessions are recalled.
-pub(crate) trait ChangeObserver: Send + Sync {
+pub trait ChangeObserver: Send + Sync {
     /// The request `by` made `changes`. The namespace is locked until this returns.
     fn changed(&self, by: (SessionId, Seq), changes: &[Change]);
 
@@ -18,4 +18,4 @@ pub(crate) trait ChangeObserver: Send + Sync {
 }
 
 /// What a transaction reads is added to it. It may outlive the request.
-pub(crate) type SharedReadSet = Arc<dyn ReadSet + Send>;
+pub type SharedReadSet = Arc<dyn ReadSet + Send>;

@@ -19,7 +19,7 @@ const CLOSE_AGAIN_NS: u64 = 100_000_000;
 const CLOSE_EVERY_NS: u64 = 20_000_000;
 
 impl RaftDriver {
-    /// See [`super::super::Metadata::close`].
+    /// See [`crate::Metadata::close`].
     pub(crate) fn close(&self, state: &AppliedState, at: Hlc) -> Result<bool, Fault> {
         if at <= self.closed() {
             return Ok(true);

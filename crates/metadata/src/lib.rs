@@ -26,17 +26,23 @@ mod segments;
 mod single;
 mod snapshot_transfer;
 mod state;
+mod store;
 mod survivor;
 mod writers;
 
-pub(crate) use facts::{
+pub use facts::{
     ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteRight, WriteTarget,
 };
-pub(crate) use host::{MetaHost, RecoverUpto};
-pub(crate) use metadata::{Metadata, PeerMetalog};
-pub(crate) use observer::{ChangeObserver, SharedReadSet};
-pub(crate) use past::Past;
+pub use host::{MetaHost, RecoverUpto};
+pub use metadata::{Metadata, PeerMetalog};
+pub use observer::{ChangeObserver, SharedReadSet};
+pub use past::{Past, VisitAuthorship, VisitName, WantsSubject};
 pub use raft_driver::MetalogStatus;
+pub use reader::WantsXattr;
 pub use segments::{SegmentFiles, Unflushed};
-pub(crate) use survivor::{LeftJournal, LeftStore};
-pub(crate) use writers::holds_grant;
+pub use store::{
+    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, ShowVersions, StoreItem,
+    StoreView, VersionStore, Versions, VisitItem,
+};
+pub use survivor::{LeftJournal, LeftStore};
+pub use writers::holds_grant;

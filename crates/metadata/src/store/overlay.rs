@@ -12,7 +12,7 @@ use super::time_index;
 use super::version_store::{CleanStartImage, CurrentVersions, VersionStore};
 
 /// The history of the namespace: the overlay over the store.
-pub(crate) struct Versions {
+pub struct Versions {
     pub(super) store: Box<dyn VersionStore>,
     pub(super) overlay: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(super) waiting: Mutex<UnsettledChanges>,
@@ -28,22 +28,22 @@ pub(super) struct UnsettledChanges {
 
 impl Versions {
     /// An empty overlay over `store`.
-    pub(crate) fn new(store: Box<dyn VersionStore>) -> Versions {
+    pub fn new(store: Box<dyn VersionStore>) -> Versions {
         Versions { store, overlay: RwLock::default(), waiting: Mutex::default(), settling: Mutex::default() }
     }
 
     /// The store without the overlay.
-    pub(crate) fn into_store(self) -> Box<dyn VersionStore> {
+    pub fn into_store(self) -> Box<dyn VersionStore> {
         self.store
     }
 
     /// The index up to which the store on disk is complete.
-    pub(crate) fn applied(&self) -> Result<LogIndex, Fault> {
+    pub fn applied(&self) -> Result<LogIndex, Fault> {
         self.store.applied()
     }
 
     /// Takes the changes of the metalog entry `index` into the overlay: they are readable from now.
-    pub(crate) fn add(&self, index: LogIndex, changes: Vec<Change>) {
+    pub fn add(&self, index: LogIndex, changes: Vec<Change>) {
         {
             let mut overlay = self.overlay.write().unwrap_or_else(PoisonError::into_inner);
             for change in changes.iter().filter(|change| keeps_versions(&change.key)) {
@@ -56,7 +56,7 @@ impl Versions {
     }
 
     /// Number of changes that wait in RAM for their metalog entries to become durable.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).changes
     }
 
@@ -64,7 +64,7 @@ impl Versions {
     ///
     /// # Errors
     /// The store's; nothing is lost: the changes stay in the overlay and the next call tries again.
-    pub(crate) fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+    pub fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         self.settle_held(durable)
     }
@@ -122,32 +122,32 @@ impl Versions {
     }
 
     /// See [`VersionStore::keep_cached`].
-    pub(crate) fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
+    pub fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
         self.store.keep_cached(bytes_max)
     }
 
     /// Makes the store durable up to what was settled.
-    pub(crate) fn persist(&self) -> Result<(), Fault> {
+    pub fn persist(&self) -> Result<(), Fault> {
         self.store.persist()
     }
 
     /// See [`VersionStore::rest`].
-    pub(crate) fn rest(&self) -> Result<(), Fault> {
+    pub fn rest(&self) -> Result<(), Fault> {
         self.store.rest()
     }
 
     /// See [`VersionStore::write_clean_start_image`]: of a namespace into which nothing was executed that is not in the store.
-    pub(crate) fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
+    pub fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
         self.store.write_clean_start_image(newest)
     }
 
     /// See [`VersionStore::clean_start_image`].
-    pub(crate) fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
+    pub fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
         self.store.clean_start_image()
     }
 
     /// See [`VersionStore::read_both`].
-    pub(crate) fn read_both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+    pub fn read_both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
         self.store.read_both(one, other);
     }
 }

@@ -20,7 +20,7 @@ const DECISIONS_MAX: usize = 4096;
 const DECISIONS_WAITING_MAX: usize = 65_536;
 
 impl RaftDriver {
-    /// See [`super::super::Metadata::execute`].
+    /// See [`crate::Metadata::execute`].
     pub(crate) fn execute(
         &self,
         state: &AppliedState,
