@@ -1,4 +1,4 @@
-//! How threads wait for a member to get somewhere.
+//! Threads wait until a member has applied an entry, or knows something.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use frieze_base::MonoTime;
 use frieze_net::Idle;
 
-/// Nobody sleeps longer at once: deadlines and lost messages are looked after in between.
+/// The longest sleep: deadlines are checked and lost messages sent again in between.
 const REST: Duration = Duration::from_millis(20);
 
-/// Wakes who waits whenever something has changed.
+/// Wakes the waiting threads whenever the state of the member has changed.
 pub(super) struct ApplyWait {
     generation: Mutex<u64>,
     changed: Condvar,
@@ -23,14 +23,14 @@ impl ApplyWait {
         ApplyWait { generation: Mutex::default(), changed: Condvar::new(), waiting: AtomicU32::new(0), idle }
     }
 
-    /// True if who waits runs everything else meanwhile.
+    /// True if a waiting thread runs all other work meanwhile, as in the simulator.
     pub(super) fn is_driven(&self) -> bool {
         self.idle.get().is_some()
     }
 
     /// Something has changed.
     pub(super) fn changed(&self) {
-        // Who begins to wait has counted itself before it looks. Where one thread runs everything nobody sleeps.
+        // A thread counts itself before it looks. Where one thread runs everything, no thread sleeps.
         if self.waiting.load(Ordering::SeqCst) > 0 && !self.is_driven() {
             *self.generation.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.changed.notify_all();

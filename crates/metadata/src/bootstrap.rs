@@ -1,14 +1,17 @@
-//! How a machine becomes a member of a metalog that several keep: it founds one, joins one, or was one before.
+//! How a server becomes a member of a metalog that several servers keep: it bootstraps one, joins one, or restarts as
+//! one.
 //!
-//! What a directory is stands in its identity, which changes in one durable write. A founder writes its journal first: a
-//! crash before that write leaves a machine that is alone, and a journal that counts for nothing. A machine that joins says
-//! so before it has a journal, and that it has begun when the first flush of it has ended.
+//! The identity of a directory says what the directory is, and changes in one durable write. A server that bootstraps
+//! writes its journal first: a crash before the write of the identity leaves a lone server, and the journal is ignored.
+//! A server that joins notes that before it has a journal, and notes that it is a member after the first flush of the
+//! journal.
 //!
-//! *Inode numbers.* Each member gives the next number while it executes, so the log decides. A lone machine that loses power
-//! may lose entries with the numbers that they gave, and leaves those out (`ids_above` of a batch). An entry of a group is
-//! executed only when a majority holds it durably: no number that anybody has seen is ever lost, and whoever leads next has
-//! executed it. So nothing is left out any more but what the founder left out, up to a bound that goes with the state to every
-//! member: with it the next number is the same after a restart, and after the state was received, as without.
+//! *Inode numbers.* Each member gives the next number while it executes, so the log decides. A lone machine that loses
+//! power may lose entries with the numbers that they gave, and leaves those out (`ids_above` of a batch). An entry of a
+//! group is executed only when a majority has it on stable storage: no number that a client has seen is ever lost, and
+//! the next leader has executed the entry. So nothing is left out any more but what the founder left out, up to a bound
+//! that goes with the state to every member: with it the next number is the same after a restart, and after the state
+//! was received, as without.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,25 +21,26 @@ use frieze_wire::peer::metalog::MetalogState;
 use prost::Message;
 
 use super::codec;
-use super::host::MetaHost;
+use super::host::MetadataHost;
 use super::metadata::{LogDriver, Metadata};
 use super::raft_driver::{DriverSetup, RaftDriver};
 use super::segments::SegmentFiles;
 use super::single;
 use super::state::AppliedState;
-use crate::store::Versions;
+use crate::store::NameVersions;
 use frieze_storage::{FORMAT_VERSION_MEMBER, Standing};
 
 /// What the files of a member's journal are called.
 pub(super) const SEGMENT_PREFIX: &str = "raft-";
 
 impl Metadata {
-    /// Turns a machine that is alone into the only member of a metalog to which others can be added. `flush_data` makes all
-    /// data durable. Transactions wait meanwhile.
+    /// Turns a machine that is alone into the only member of a metalog to which others can be added. `flush_data` makes
+    /// all data durable. Transactions wait meanwhile.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is a member already. The disk's: the machine is alone as before, or changes nothing any more.
-    pub fn found(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<(), Fault> {
+    /// `InvalidArgument` if it is a member already. The disk's: the machine is alone as before, or changes nothing any
+    /// more.
+    pub fn bootstrap(&self, flush_data: &dyn Fn() -> Result<(), Fault>) -> Result<(), Fault> {
         let already = || Fault::new(Reason::InvalidArgument, "this server is a member of a metalog already");
         let LogDriver::Single(single) = self.order() else { return Err(already()) };
         let mut core = single.lock();
@@ -67,7 +71,7 @@ impl Metadata {
             core.fail(fault.reason);
             return Err(fault);
         }
-        raft.lead_alone(&self.state)?;
+        raft.lead_single(&self.state)?;
         // Set once: it was alone when the log was locked.
         let _ = self.raft.set(raft);
         core.end();
@@ -82,8 +86,9 @@ impl Metadata {
     /// Recovers a member, or begins as one that others will add.
     ///
     /// # Errors
-    /// `Corrupt` if something that was on stable storage is lost: the member can be replaced by one with another id. The disk's.
-    pub(super) fn recover_member(host: MetaHost, versions: Versions) -> Result<Metadata, Fault> {
+    /// `Corrupt` if something that was on stable storage is lost: the member can be replaced by one with another id.
+    /// The disk's.
+    pub(super) fn recover_member(host: MetadataHost, versions: NameVersions) -> Result<Metadata, Fault> {
         let state = AppliedState::load(versions)?;
         let (id, standing, ids_above) =
             host.keeper.with(|identity| (identity.node_id(), identity.standing(), identity.ids_above));
@@ -109,7 +114,7 @@ impl Metadata {
                 let last = recovered.report.last;
                 RaftDriver::begin(begin, recovered.member, journal, last, recovered.effects, &state)
             }
-            // No flush of it ever ended, so that nobody was told anything.
+            // No flush of it ever ended, so this member never confirmed anything.
             Err(Error::NeverBegun) if standing == Standing::Joining => {
                 let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
                 journal.remove_all()?;
@@ -128,7 +133,7 @@ impl Metadata {
 }
 
 /// The log of the time before the machine was a member counts for nothing.
-fn remove_lone_log(host: &MetaHost) {
+fn remove_lone_log(host: &MetadataHost) {
     // What stays is removed at the next start.
     let _later = SegmentFiles::new(host.disk.clone(), single::SEGMENT_PREFIX).remove_all();
 }

@@ -52,7 +52,8 @@ impl RaftSender {
     }
 }
 
-/// Puts the parts of one sender's messages together. Of a message of which a part is lost, nothing is left: it comes again.
+/// Puts the parts of one sender's messages together. Of a message of which a part is lost, nothing is left: it comes
+/// again.
 #[derive(Default)]
 pub(super) struct RaftReceiver {
     parted: u64,

@@ -37,8 +37,8 @@ impl Metadata {
         !self.state.read().horizons().is_empty()
     }
 
-    /// What would be forgotten after a transaction at `stamp` with this horizon. Its pins are the snapshots of now, unless
-    /// it goes through them.
+    /// What would be forgotten after a transaction at `stamp` with this horizon. Its pins are the snapshots of now,
+    /// unless it goes through them.
     pub fn horizons_after(
         &self,
         stamp: Hlc,

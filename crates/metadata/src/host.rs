@@ -1,4 +1,4 @@
-//! What the metadata of a server is built on, and how far its recovery reaches.
+//! The parts of a server that its metadata uses, and how far recovery reaches.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use frieze_storage::Device;
 use frieze_storage::Wake;
 use frieze_storage::{Keeper, NodeClock};
 
-/// What the plane stands on.
-pub struct MetaHost {
+/// The parts of a server that its metadata uses.
+pub struct MetadataHost {
     /// Stamps transactions.
     pub clock: Arc<NodeClock>,
     /// The identity of the directory.
@@ -25,11 +25,11 @@ pub struct MetaHost {
     pub device: Arc<Device>,
     /// Where the files of the log are.
     pub disk: Arc<dyn Disk>,
-    /// To the other members.
+    /// Sends messages to the other members.
     pub way: Arc<dyn Peers>,
-    /// Another one at every start: election timeouts are drawn from it.
+    /// Seed of election timeouts, another one at every start.
     pub seed: u64,
-    /// Length of leases: whoever is to grant them is elected well before they end.
+    /// Length of node leases: a new leader is elected well before they end.
     pub lease: Duration,
     /// Length of a segment of the log in bytes.
     pub segment_bytes: u64,
@@ -43,9 +43,9 @@ pub struct RecoverUpto {
     pub serve_damaged: bool,
 }
 
-/// A place in the log: what a flush that begins now covers.
+/// What a flush that begins now covers.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct FlushMark {
     /// The last entry executed.
     pub index: LogIndex,
     /// Of a member: the last record of its journal.
@@ -57,8 +57,8 @@ const TICKS_PER_LEASE: u32 = 80;
 /// As often as threads can be expected to be woken, and as seldom as makes sense however long leases are.
 const TICK_US: RangeInclusive<u64> = 5_000..=25_000;
 
-impl MetaHost {
-    /// How a member goes about it.
+impl MetadataHost {
+    /// Settings of the Raft member.
     pub(super) fn member_settings(&self) -> MemberSettings {
         let tick_us = (self.lease / TICKS_PER_LEASE).as_micros() as u64;
         let tick_us = tick_us.clamp(*TICK_US.start(), *TICK_US.end());

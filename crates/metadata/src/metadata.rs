@@ -9,12 +9,12 @@ use frieze_metalog::{Change, DataEnd};
 use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 use frieze_wire::txn::{Outcome, Transaction};
 
-use super::host::{Mark, MetaHost, RecoverUpto};
+use super::host::{FlushMark, MetadataHost, RecoverUpto};
 use super::observer::{ChangeObserver, SharedReadSet};
 use super::raft_driver::{MetalogStatus, RaftDriver};
 use super::single::{SingleLog, SingleRun};
 use super::state::AppliedState;
-use crate::store::{VersionStore, Versions};
+use crate::store::{NameVersions, VersionStore};
 use frieze_net::Idle;
 use frieze_storage::Standing;
 use frieze_storage::Wake;
@@ -25,8 +25,8 @@ pub struct Metadata {
     /// `None` if this server was a member when it began.
     pub(super) single: Option<SingleLog>,
     pub(super) raft: OnceLock<RaftDriver>,
-    pub(super) host: MetaHost,
-    /// Wakes who flushes the journal of a member.
+    pub(super) host: MetadataHost,
+    /// Wakes the thread that flushes the journal of a member.
     pub(super) unflushed: Arc<Wake>,
     pub(super) idle: Idle,
 }
@@ -49,14 +49,14 @@ pub(super) enum LogDriver<'a> {
 }
 
 impl Metadata {
-    /// Loads the namespace from `versions` and executes the metalog on the disk after it: of a machine that is alone, as far
-    /// as the data log reaches. Returns the plane and what was cut, in words.
+    /// Loads the namespace from `versions` and executes the metalog on the disk after it: of a machine that is alone,
+    /// as far as the data log reaches. Returns the plane and what was cut, in words.
     ///
     /// # Errors
     /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
     pub fn recover(
-        host: MetaHost,
-        versions: Versions,
+        host: MetadataHost,
+        versions: NameVersions,
         data_end: DataEnd,
         reach: &RecoverUpto,
     ) -> Result<(Metadata, Vec<String>), Fault> {
@@ -88,9 +88,10 @@ impl Metadata {
     /// Executes a transaction; what it reads is added to `reads`.
     ///
     /// # Errors
-    /// A lone server: only what kept it from being ordered (`NoSpace`, `Fenced`, `InputOutput`, `Overloaded`); it has no effect then.
-    /// With others also `Elsewhere` or `Unavailable`, if this server does not lead or ceases to: whether it ran, the next
-    /// leader knows who is asked under the same session and number. What the transaction itself failed with is in its outcome.
+    /// A lone server: only what kept it from being ordered (`NoSpace`, `Fenced`, `InputOutput`, `Overloaded`); it has
+    /// no effect then. With others also `Elsewhere` or `Unavailable`, if this server does not lead or ceases to: a
+    /// retry under the same session and number, at the next leader, returns what it did. What the transaction itself
+    /// failed with is in its outcome.
     pub fn execute(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Result<Outcome, Fault> {
         let (transaction, reads) = match self.order() {
             LogDriver::Raft(raft) => return raft.execute(&self.state, transaction, reads),
@@ -102,13 +103,14 @@ impl Metadata {
         self.raft()?.execute(&self.state, transaction, reads)
     }
 
-    /// From now on `observer` is called with every change before any reader can see it. To be called once, at the start.
+    /// From now on `observer` is called with every change before any reader can see it. To be called once, at the
+    /// start.
     pub fn observe_by(&self, observer: Arc<dyn ChangeObserver>) {
         self.state.observe_by(observer);
     }
 
-    /// Takes over from the identity which inode numbers may be given.
-    pub fn begin_ids(&self) {
+    /// Reads from the identity which inode numbers may be given.
+    pub fn load_id_bounds(&self) {
         if let LogDriver::Single(single) = self.order() {
             single.begin_ids();
         }
@@ -124,21 +126,23 @@ impl Metadata {
         self.raft.get().is_none_or(RaftDriver::leads)
     }
 
+    /// Whether this server leads.
+    ///
     /// # Errors
-    /// `Elsewhere`, `Unavailable`: this server does not lead; the fault names who does.
+    /// `Elsewhere`, `Unavailable`: this server does not lead; the fault names the leader.
     pub fn check_leads(&self) -> Result<(), Fault> {
         match self.raft.get() {
-            Some(raft) if !raft.leads() => Err(raft.not_here()),
+            Some(raft) if !raft.leads() => Err(raft.not_leader()),
             _ => Ok(()),
         }
     }
 
     /// How often this server has begun to lead others.
-    pub fn reigns(&self) -> u64 {
-        self.raft.get().map_or(0, RaftDriver::reigns)
+    pub fn leader_terms(&self) -> u64 {
+        self.raft.get().map_or(0, RaftDriver::leader_terms)
     }
 
-    /// Whom to ask for transactions: `None` if this server is alone, or nobody is known to lead.
+    /// The server that orders transactions; `None` on a lone server, or if no leader is known.
     pub fn leader(&self) -> Option<NodeId> {
         self.raft.get().and_then(RaftDriver::leader)
     }
@@ -161,12 +165,13 @@ impl Metadata {
         self.state.executed()
     }
 
-    /// Gives the store back: the plane was recovered in vain.
+    /// Returns the store: recovery begins again.
     pub fn into_store(self) -> Box<dyn VersionStore> {
         self.state.versions.into_store()
     }
 
-    /// Leaves the names for the next start, if the store has all of them and `has_room` for so many bytes. Nothing may be changed afterwards.
+    /// Writes the image of current names for the next start, if the store has all of them and `has_room` is true of its
+    /// bytes. Nothing may be changed afterwards.
     ///
     /// # Errors
     /// The disk's: the next start takes longer.
@@ -182,11 +187,12 @@ impl Metadata {
         }
     }
 
-    /// What a flush that begins now covers. The data come to stable storage after it is taken, and before [`Metadata::sync`].
-    pub fn mark(&self) -> Mark {
+    /// What a flush that begins now covers. The data come to stable storage after it is taken, and before
+    /// [`Metadata::sync`].
+    pub fn mark(&self) -> FlushMark {
         match self.order() {
-            LogDriver::Single(single) => Mark { index: single.appended(), record: LogIndex(0) },
-            LogDriver::Raft(raft) => Mark { index: raft.applied(), record: raft.written() },
+            LogDriver::Single(single) => FlushMark { index: single.appended(), record: LogIndex(0) },
+            LogDriver::Raft(raft) => FlushMark { index: raft.applied(), record: raft.written() },
         }
     }
 
@@ -194,7 +200,7 @@ impl Metadata {
     ///
     /// # Errors
     /// The disk's: refuse writes from then on.
-    pub fn sync(&self, mark: Mark) -> Result<(), Fault> {
+    pub fn sync(&self, mark: FlushMark) -> Result<(), Fault> {
         match self.order() {
             LogDriver::Single(single) => single.sync(mark.index),
             LogDriver::Raft(raft) => raft.flush(&self.state, Some(mark.record)),
@@ -220,36 +226,36 @@ impl Metadata {
         self.raft.get().is_some_and(RaftDriver::unflushed_names_data)
     }
 
-    /// The device can no longer keep what it is given: a member steps down and is silent.
+    /// The device failed: a member resigns and sends nothing any more.
     pub fn device_failed(&self, reason: Reason) {
         if let Some(raft) = self.raft.get() {
             raft.device_failed(&self.state, reason);
         }
     }
 
-    /// Time goes by. To be called again after what is returned at the latest; `None`: nothing depends on it yet.
-    pub fn beat(&self) -> Option<Duration> {
-        self.raft.get().map(|raft| raft.beat(&self.state))
+    /// Advances the timers of a member. Returns after how long it has to be called again; `None` on a lone server.
+    pub fn tick(&self) -> Option<Duration> {
+        self.raft.get().map(|raft| raft.tick(&self.state))
     }
 
-    /// A node has ended its connections. It may be there all the same.
-    pub fn gone(&self, node: NodeId) {
+    /// A node has closed its connections. It may be alive all the same.
+    pub fn on_peer_gone(&self, node: NodeId) {
         if let Some(raft) = self.raft.get() {
-            raft.gone(&self.state, node);
+            raft.on_peer_gone(&self.state, node);
         }
     }
 
-    /// Another member says something. What comes while this server is alone is not for it.
+    /// Handles a message of another member. A lone server drops it.
     ///
     /// # Errors
-    /// `BadFrame` for what no member sends; the store's, if it cannot take a state.
-    pub fn told(&self, from: NodeId, told: PeerMetalog, payload: &[u8]) -> Result<(), Fault> {
+    /// `BadFrame` for a malformed message; the store's, if it cannot take a state.
+    pub fn on_peer_message(&self, from: NodeId, told: PeerMetalog, payload: &[u8]) -> Result<(), Fault> {
         let Some(raft) = self.raft.get() else { return Ok(()) };
         match told {
-            PeerMetalog::Message(said) => raft.heard(&self.state, from, said, payload),
-            PeerMetalog::Piece(piece) => raft.heard_piece(&self.state, from, piece, payload),
+            PeerMetalog::Message(said) => raft.on_message(&self.state, from, said, payload),
+            PeerMetalog::Piece(piece) => raft.on_snapshot_piece(&self.state, from, piece, payload),
             PeerMetalog::Held(held) => {
-                raft.heard_held(&self.state, from, held);
+                raft.on_snapshot_progress(&self.state, from, held);
                 Ok(())
             }
             PeerMetalog::Close(close) => {
@@ -259,26 +265,27 @@ impl Metadata {
         }
     }
 
-    /// Adds or removes a member, as the leader. Ids of nodes never come twice. Returns when a majority holds the change; a new
-    /// member counts by itself once it has caught up.
+    /// Adds or removes a member, as the leader. Ids of nodes never come twice. Returns when a majority holds the
+    /// change; a new member counts by itself once it has caught up.
     ///
     /// # Errors
     /// `Elsewhere`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it makes no sense.
     pub fn change_members(&self, change: Change) -> Result<(), Fault> {
-        self.raft()?.change(&self.state, change)
+        self.raft()?.change_members(&self.state, change)
     }
 
-    /// Looks at what the log has decided about nodes and chains.
+    /// Calls `look` with the decisions about nodes and chains, locked meanwhile.
     pub fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::State)) {
         self.state.look_at_control(look);
     }
 
-    /// What decisions have changed since the last call. After a start, and after a state was received, everything may have.
-    pub fn take_control_news(&self) -> Vec<frieze_cluster::Change> {
-        self.state.take_news()
+    /// What decisions changed since the last call. After a start, and after a state was received, everything may have
+    /// changed.
+    pub fn take_control_changes(&self) -> Vec<frieze_cluster::Change> {
+        self.state.take_control_changes()
     }
 
-    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader can, in its term. Never
+    /// Puts decisions about nodes and chains into the log, as the leader of `term`; without effect elsewhere. Never
     /// waits.
     pub fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {
         if let Some(raft) = self.raft.get() {
@@ -294,29 +301,30 @@ impl Metadata {
         }
     }
 
-    /// Lets another member lead, if this one does.
+    /// Transfers leadership to another member.
     ///
     /// # Errors
     /// `Elsewhere`: it does not. `InvalidArgument`: the other cannot.
-    pub fn hand_over(&self, to: NodeId) -> Result<(), Fault> {
-        self.raft()?.transfer(&self.state, to)
+    pub fn transfer_leadership(&self, to: NodeId) -> Result<(), Fault> {
+        self.raft()?.transfer_leadership(&self.state, to)
     }
 
-    /// Lets the member lead that could go on soonest, if this one does and there is one. Never waits.
-    pub fn step_aside(&self) {
+    /// Transfers leadership to the member that can lead soonest, if this one leads and there is one. Never waits.
+    pub fn resign(&self) {
         if let Some(raft) = self.raft.get() {
-            raft.step_aside(&self.state);
+            raft.resign(&self.state);
         }
     }
 
-    /// Whoever waits for other members is told that this server stops, and nobody waits any more.
-    pub fn end_waits(&self) {
+    /// This server stops: every wait for other members ends with `Unavailable`.
+    pub fn stop_waits(&self) {
         if let Some(raft) = self.raft.get() {
-            raft.end();
+            raft.stop();
         }
     }
 
-    /// Waits until the namespace here holds everything that anybody was told before the call. A lone server always does.
+    /// Waits until the namespace here holds every change that was acknowledged before the call. A lone server always
+    /// does.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: no majority answers, or this server is no member any more: ask again, or another.
@@ -324,7 +332,7 @@ impl Metadata {
         self.raft.get().map_or(Ok(()), |raft| raft.linearizable(&self.state))
     }
 
-    /// What whoever waits for other members does meanwhile, instead of sleeping: for a process with one thread.
+    /// What a thread does instead of sleeping while it waits for other members, in a process with one thread.
     pub fn idle(&self) -> &Idle {
         &self.idle
     }
@@ -366,8 +374,8 @@ impl Metadata {
         self.state.versions.keep_cached(bytes_max)
     }
 
-    /// Gives back copies of the log in the kernel's memory, if they are more than `bytes_max`. Returns how many bytes there
-    /// are; 0 where nobody knows. Nobody reads the log but the next start.
+    /// Gives back copies of the log in the kernel's memory, if they are more than `bytes_max`. Returns how many bytes
+    /// there are, 0 if that is unknown. Only the next start reads the log.
     ///
     /// # Errors
     /// The disk's: more is in memory than should be, and nothing else.
@@ -402,8 +410,8 @@ impl Metadata {
         }
     }
 
-    /// Promises that no transaction will be stamped at or below `at` any more, and waits until those that are, are executed
-    /// here. True if that was so already.
+    /// Promises that no transaction will be stamped at or below `at` any more, and waits until those that are, are
+    /// executed here. True if that was so already.
     ///
     /// # Errors
     /// `Future` if `at` has not come yet. With others `NotYetClosed` if no majority answers in time.
@@ -414,8 +422,8 @@ impl Metadata {
         }
     }
 
-    /// As [`Metadata::close`], without waiting: with others the promise comes with the log before long. True if what of it can
-    /// be done here is done.
+    /// As [`Metadata::close`], without waiting: with others the promise comes with the log before long. True if what of
+    /// it can be done here is done.
     pub fn promise(&self, at: Hlc) -> bool {
         match self.order() {
             LogDriver::Single(single) => single.close(at).is_ok(),

@@ -1,4 +1,4 @@
-//! Transactions that wait for their batch, and for what became of it.
+//! Transactions that wait for a batch, and for its outcome.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
@@ -21,7 +21,7 @@ pub(super) struct PendingTxn {
     waiting: Mutex<TxnState>,
     /// What it reads is added to it.
     reads: Option<SharedReadSet>,
-    /// Who sleeps until it is done; nobody where it is run by who brought it, or by who held the log.
+    /// The thread that sleeps until it is done. None on a lone server, whose threads run batches themselves.
     sleeper: OnceLock<Thread>,
 }
 

@@ -1,14 +1,14 @@
-//! ReadIndexQueue about reads: how far has the state to be? Many readers share one.
+//! Read index requests: how far does the state have to be? Many readers share one.
 
 use frieze_base::{Fault, LogIndex};
 
-/// One question is under way at a time; who comes meanwhile waits for the next, which is asked after it came.
+/// One request is under way at a time. A reader that comes meanwhile waits for the next one, which is sent afterwards.
 #[derive(Default)]
 pub(super) struct ReadIndexQueue {
     /// The number of the last question asked.
     last: u64,
     under_way: bool,
-    /// Somebody waits for the next.
+    /// A reader waits for the next one.
     again: bool,
     /// The last one that was answered.
     answered: u64,
@@ -47,7 +47,7 @@ impl ReadIndexQueue {
         if self.answered >= question { self.answer.clone() } else { None }
     }
 
-    /// Nobody answers any more.
+    /// Every request fails from now on.
     pub(super) fn fail(&mut self, fault: &Fault) {
         (self.under_way, self.again) = (false, false);
         self.last += 1;

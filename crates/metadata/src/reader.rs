@@ -1,7 +1,7 @@
 //! Questions about names and inodes, as they are now and as they were.
 //!
-//! Guarantees: an answer is a value. The namespace is locked while one answer is put together, so that an answer is of one
-//! state, and by no caller.
+//! Guarantees: an answer is a value. The namespace is locked while one answer is put together, so that an answer is of
+//! one state, and by no caller.
 //! Leaves to others: closing the instant of a question; rights, but where a question names a caller.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +104,8 @@ impl Metadata {
         }
     }
 
-    /// At most `max` entries of a directory at an instant, in byte order, after the name `after`. No rights are checked.
+    /// At most `max` entries of a directory at an instant, in byte order, after the name `after`. No rights are
+    /// checked.
     ///
     /// # Errors
     /// `NotDirectory`; as [`Metadata::inode`].

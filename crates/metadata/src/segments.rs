@@ -146,7 +146,7 @@ impl SegmentFiles {
         Ok(self.disk.sync_dir()?)
     }
 
-    /// What has been written since the last call: flushed by whoever asks, while more is written.
+    /// What has been written since the last call. The caller flushes it while more is written.
     pub fn take_unflushed(&mut self) -> Unflushed {
         let dirty = std::mem::take(&mut self.dirty);
         let files = dirty.iter().filter_map(|segment| self.files.get(segment).cloned()).collect();
@@ -154,7 +154,7 @@ impl SegmentFiles {
         Unflushed { directory, files }
     }
 
-    /// The files, for whoever looks at how much of them the kernel keeps in memory.
+    /// The files: the page cache may hold copies of them.
     pub(crate) fn files(&self) -> Vec<Arc<dyn DiskFile>> {
         self.files.values().cloned().collect()
     }

@@ -1,7 +1,7 @@
-//! The metalog of a machine without others: a transaction is ordered, executed and answered by the thread that brings it.
+//! The metalog of a lone server: the thread of a request orders, executes and answers its transaction.
 //!
-//! Batches form by themselves: whoever finds the log busy leaves its transaction in the queue, and whoever holds the log
-//! takes all that wait (group commit without a timer).
+//! Batches form by themselves: a thread that finds the log locked leaves its transaction in the queue, and the thread
+//! that holds the lock takes all that wait (group commit without a timer).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use frieze_metalog::{DataEnd, Effect, Input, Metalog, RecoverFrom};
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
-use super::host::{MetaHost, RecoverUpto};
+use super::host::{MetadataHost, RecoverUpto};
 use super::observer::SharedReadSet;
 use super::pending_txns::{PendingTxn, TxnQueue};
 use super::segments::SegmentFiles;
@@ -25,7 +25,7 @@ const IDS_AHEAD: u64 = 65_536;
 /// What the files of its log are called.
 pub(super) const SEGMENT_PREFIX: &str = "meta-";
 
-/// See the module.
+/// The log of a lone server; see [`crate::single`].
 pub(super) struct SingleLog {
     clock: Arc<NodeClock>,
     keeper: Arc<Keeper>,
@@ -35,12 +35,12 @@ pub(super) struct SingleLog {
     /// No inode number above it is given before a larger bound is durable.
     ids_bound: AtomicU64,
     queue: TxnQueue,
-    core: Mutex<Core>,
+    core: Mutex<SingleCore>,
     appended: AtomicU64,
     closed: AtomicU64,
 }
 
-pub(super) struct Core {
+pub(super) struct SingleCore {
     log: Metalog,
     files: SegmentFiles,
     effects: Vec<Effect>,
@@ -56,13 +56,13 @@ pub(super) enum SingleRun {
 }
 
 impl SingleLog {
-    /// Replays the log on `disk` on top of what the store holds, as far as the data log reaches. Also returns what was cut,
-    /// in words.
+    /// Replays the log on `disk` on top of what the store holds, as far as the data log reaches. Also returns what was
+    /// cut, in words.
     ///
     /// # Errors
     /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
     pub(super) fn recover(
-        host: &MetaHost,
+        host: &MetadataHost,
         settings: frieze_metalog::Settings,
         state: &AppliedState,
         data_end: DataEnd,
@@ -73,7 +73,7 @@ impl SingleLog {
         let mut failed: Option<Fault> = None;
         let recovered = Metalog::recover(settings, RecoverFrom { applied, data_end }, &mut files, &mut |entry| {
             if failed.is_none() {
-                failed = state.follow(&entry).err();
+                failed = state.apply_entry(&entry).err();
             }
         })
         .map_err(Fault::from)?;
@@ -100,7 +100,7 @@ impl SingleLog {
             queue: TxnQueue::default(),
             appended: AtomicU64::new(log.last().0),
             closed: AtomicU64::new(log.closed().0),
-            core: Mutex::new(Core { log, files, effects: Vec::new(), over: false }),
+            core: Mutex::new(SingleCore { log, files, effects: Vec::new(), over: false }),
         };
         Ok((alone, notes))
     }
@@ -113,7 +113,7 @@ impl SingleLog {
     ) -> SingleRun {
         let slot = self.queue.put(transaction, reads.clone());
         let mut core = self.lock();
-        // Whoever held the log before may have taken this transaction along.
+        // The thread that held the log before may have run this transaction in its batch.
         while !slot.is_done() {
             if core.over {
                 let transaction = self.queue.take_back(&slot).expect("batches are executed as they are taken");
@@ -126,11 +126,11 @@ impl SingleLog {
     }
 
     /// Holds the log: nothing is ordered meanwhile, and all that was, is executed.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SingleCore> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run_batch(&self, core: &mut Core, state: &AppliedState) {
+    fn run_batch(&self, core: &mut SingleCore, state: &AppliedState) {
         let slots: Vec<Arc<PendingTxn>> = self.queue.take();
         if slots.is_empty() {
             return;
@@ -141,7 +141,7 @@ impl SingleLog {
         match self.reserve_ids(state, new_inodes(&batch)).and_then(|()| self.order(core, &batch)) {
             Ok((index, stamp)) => {
                 let reads = slots.iter().map(|slot| slot.reads());
-                let outcomes = state.run((index, stamp), &batch, reads);
+                let outcomes = state.apply_batch((index, stamp), &batch, reads);
                 self.appended.store(index.0, Ordering::Release);
                 for (slot, outcome) in slots.iter().zip(outcomes) {
                     slot.finish(Ok(outcome));
@@ -175,7 +175,7 @@ impl SingleLog {
     }
 
     /// Puts a batch into the log.
-    fn order(&self, core: &mut Core, batch: &Batch) -> Result<(LogIndex, Hlc), Fault> {
+    fn order(&self, core: &mut SingleCore, batch: &Batch) -> Result<(LogIndex, Hlc), Fault> {
         let count = batch.transactions.len() as u32;
         let stamp = self.clock.tick_many(count.into())?;
         let end = self.device.log().end();
@@ -196,30 +196,30 @@ impl SingleLog {
                     }
                 }
                 Effect::Refused(fault) => ordered = Err(fault),
-                other => core.obey(other)?,
+                other => core.apply_effect(other)?,
             }
         }
         if let Ok(index) = ordered {
             core.log.step(stamp, Input::Appended { index }, &mut effects);
             for effect in effects.drain(..) {
-                core.obey(effect)?;
+                core.apply_effect(effect)?;
             }
         }
         core.effects = effects;
         ordered.map(|index| (index, stamp))
     }
 
-    /// Makes the state durable as it is after the last entry. Returns that entry's place and term, and a stamp that nothing
-    /// later may lie at or below: it was given, or promised.
+    /// Makes the state durable as it is after the last entry. Returns that entry's place and term, and a stamp that
+    /// nothing later may lie at or below: it was given, or promised.
     ///
     /// # Errors
     /// The disk's, and the store's.
-    pub(super) fn finish(&self, core: &mut Core, state: &AppliedState) -> Result<(LogIndex, u64, Hlc), Fault> {
+    pub(super) fn finish(&self, core: &mut SingleCore, state: &AppliedState) -> Result<(LogIndex, u64, Hlc), Fault> {
         core.files.take_unflushed().flush()?;
         let last = core.log.last();
         let mut effects = Vec::new();
         core.log.step(self.clock.newest(), Input::Persisted { index: last }, &mut effects);
-        effects.into_iter().try_for_each(|effect| core.obey(effect))?;
+        effects.into_iter().try_for_each(|effect| core.apply_effect(effect))?;
         state.versions.settle(last)?;
         state.versions.persist()?;
         Ok((last, core.log.term().max(1), core.log.newest().max(core.log.closed())))
@@ -251,7 +251,7 @@ impl SingleLog {
         let mut core = self.lock();
         let mut effects = Vec::new();
         core.log.step(self.clock.newest(), input, &mut effects);
-        effects.into_iter().try_for_each(|effect| core.obey(effect))
+        effects.into_iter().try_for_each(|effect| core.apply_effect(effect))
     }
 
     pub(super) fn close(&self, at: Hlc) -> Result<bool, Fault> {
@@ -275,7 +275,7 @@ impl SingleLog {
     }
 }
 
-impl Core {
+impl SingleCore {
     /// True if others have joined.
     pub(super) fn is_over(&self) -> bool {
         self.over
@@ -296,7 +296,7 @@ impl Core {
         let mut effects = Vec::new();
         self.log.step(stamp, Input::AppendFailed { index, reason }, &mut effects);
         for effect in effects {
-            if let Err(fault) = self.obey(effect) {
+            if let Err(fault) = self.apply_effect(effect) {
                 self.log.step(stamp, Input::DeviceFailed { reason: fault.reason }, &mut Vec::new());
                 return Err(fault);
             }
@@ -305,7 +305,7 @@ impl Core {
     }
 
     /// Effects that need no answer.
-    fn obey(&mut self, effect: Effect) -> Result<(), Fault> {
+    fn apply_effect(&mut self, effect: Effect) -> Result<(), Fault> {
         match effect {
             Effect::Remove { segment } => self.files.remove(segment),
             Effect::Erase { segment, offset, len } => self.files.erase(segment, offset, len),

@@ -1,9 +1,9 @@
 //! The state goes to a member that lacks too much of the log: the whole store as it is after one entry, in pieces.
 //!
-//! Guarantees: what arrives is the store of the sender after exactly that entry; each piece has a checksum of its own, is
-//! numbered, and is taken once, in order; the receiver puts the pieces beside its own state, and the member is told only when
-//! all of them are there. At most [`STATES_MAX`] states are on their way, with at most [`WINDOW`] pieces of each in memory.
-//! Whoever hears nothing for a while says it again, and after a long while gives up: the leader then begins anew.
+//! Guarantees: what arrives is the store of the sender after exactly that entry; each piece has a checksum of its own,
+//! is numbered, and is taken once, in order; the receiver puts the pieces beside its own state, and the member is told
+//! only when all of them are there. At most [`STATES_MAX`] states are on their way, with at most [`WINDOW`] pieces of
+//! each in memory. Without an answer the sender sends again, and after 10 s gives up: the leader then begins anew.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,13 +105,13 @@ impl SnapshotTransfers {
         self.sending().insert(to, Arc::new(Mutex::new(sending)));
     }
 
-    /// The oldest state that is on its way to somebody: what follows it is needed.
+    /// The oldest state that is on its way: its receiver needs the entries that follow.
     pub(super) fn oldest(&self) -> Option<LogIndex> {
         let all: Vec<_> = self.sending().values().cloned().collect();
         all.iter().map(|sending| sending.lock().unwrap_or_else(PoisonError::into_inner).index).min()
     }
 
-    /// Whoever leads now sends what is needed.
+    /// Drops the states on their way: the new leader sends what is needed.
     pub(super) fn forget_sending(&self) {
         self.sending().clear();
     }

@@ -1,5 +1,5 @@
-//! What the log makes: the namespace and its history, and the state of the control plane, changed by executing entries in their
-//! order.
+//! What the log makes: the namespace and its history, and the state of the control plane, changed by executing entries
+//! in their order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -12,26 +12,26 @@ use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
 use super::observer::ChangeObserver;
-use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, Versions};
+use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, NameVersions};
 use frieze_storage::{NAMESPACE, Reading};
 
-/// What decisions changed and nobody has asked for yet, at most: whoever asks so seldom looks at all of the state.
+/// Changes by decisions that wait to be taken, at most. A reader that takes them so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;
 
 /// What an inode and its name take where they are left for the next start, at most; most take 90.
 const LEFT_BYTES: u64 = 512;
 
-/// The namespace, its history, and who has to be told of changes before anybody sees them.
+/// The namespace, its history, and the observer of changes.
 pub(super) struct AppliedState {
     pub(super) namespace: RwLock<Namespace>,
-    pub(super) versions: Versions,
+    pub(super) versions: NameVersions,
     observer: OnceLock<Arc<dyn ChangeObserver>>,
     /// Nodes and chains; nothing on a machine that is alone.
     control: RwLock<frieze_cluster::State>,
-    /// What decisions have changed since somebody asked.
+    /// What decisions have changed since the last call of [`AppliedState::take_control_changes`].
     news: Mutex<Vec<frieze_cluster::Change>>,
-    /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the start counts as
-    /// nothing.
+    /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the
+    /// start counts as nothing.
     executed: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl AppliedState {
     ///
     /// # Errors
     /// `Corrupt`, and the store's.
-    pub(super) fn load(versions: Versions) -> Result<AppliedState, Fault> {
+    pub(super) fn load(versions: NameVersions) -> Result<AppliedState, Fault> {
         versions.complete()?;
         let begun = match LoadedState::by_what_was_left(&versions)? {
             Some(begun) => begun,
@@ -73,7 +73,7 @@ impl AppliedState {
     }
 
     /// What decisions have changed since the last call. After a state was received everything may have changed.
-    pub(super) fn take_news(&self) -> Vec<frieze_cluster::Change> {
+    pub(super) fn take_control_changes(&self) -> Vec<frieze_cluster::Change> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -105,16 +105,16 @@ impl AppliedState {
         keeping.map(|(id, _)| id).collect()
     }
 
-    /// Executes a batch whose transactions are asked for by somebody here: `reads` hear what they read, and the caches of
-    /// others are recalled before anybody can see a change.
-    pub(super) fn run<'a>(
+    /// Executes a batch of requests of this server. What transactions read is added to `reads`; the observer is called
+    /// before a reader can see a change.
+    pub(super) fn apply_batch<'a>(
         &self,
         place: (LogIndex, Hlc),
         batch: &Batch,
         reads: impl Iterator<Item = &'a dyn ReadSet>,
     ) -> Vec<Outcome> {
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
-        // Told while nobody can read: who sees the change sees what it recalled.
+        // Called under the write lock: a reader that sees the change sees its recalls, too.
         let told = |by: &Transaction, changes: &[Change]| {
             if let Some(observer) = self.observer() {
                 observer.changed((SessionId(by.session), Seq(by.seq)), changes);
@@ -123,13 +123,13 @@ impl AppliedState {
         self.apply(&mut namespace, place, batch, reads, &told)
     }
 
-    /// Executes an entry that nobody here waits for. Caches are recalled if this server has let anybody keep one.
+    /// Executes an entry of another server, or of the log at a start. The observer is called all the same.
     ///
     /// # Errors
     /// `Corrupt` if it cannot be decoded.
-    pub(super) fn follow(&self, entry: &Entry) -> Result<(), Fault> {
+    pub(super) fn apply_entry(&self, entry: &Entry) -> Result<(), Fault> {
         let batch = decode(entry)?;
-        self.run((entry.index, entry.stamp), &batch, std::iter::repeat::<&dyn ReadSet>(&NoReadSet));
+        self.apply_batch((entry.index, entry.stamp), &batch, std::iter::repeat::<&dyn ReadSet>(&NoReadSet));
         Ok(())
     }
 
@@ -167,8 +167,9 @@ impl AppliedState {
         Hlc(self.executed.load(Ordering::Acquire))
     }
 
-    /// Leaves entries and inodes as they are for the next start, if the store is complete up to the last entry that was executed, `applied`, and
-    /// `has_room` for so many bytes: what is kept back on a disk is for removing and restarting.
+    /// Leaves entries and inodes as they are for the next start, if the store is complete up to the last entry that was
+    /// executed, `applied`, and `has_room` for so many bytes: what is kept back on a disk is for removing and
+    /// restarting.
     ///
     /// # Errors
     /// The disk's: the next start reads the store.
@@ -194,12 +195,12 @@ impl AppliedState {
         self.namespace.write().unwrap_or_else(PoisonError::into_inner).skip_ids(last);
     }
 
-    /// Puts the state that was received, complete up to `applied`, in the place of this one, durably: who reads finds the
-    /// one or the other.
+    /// Puts the state that was received, complete up to `applied`, in the place of this one, durably: a reader finds
+    /// the one or the other.
     ///
     /// # Errors
     /// `Corrupt`, and the store's: the state is as before.
-    pub(super) fn take_received(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
+    pub(super) fn install_snapshot(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
         // One after the other: all inodes count as first.
         let part = |part: LoadPart| move |load: &mut LoadVersion<'_>| self.versions.load_snapshot(&part, load);
         let first = LoadedState::default().load(part(LoadPart::First(vec![INODES + 1])))?;
@@ -210,7 +211,7 @@ impl AppliedState {
         self.versions.install_snapshot(applied, name)?;
         *self.control.write().unwrap_or_else(PoisonError::into_inner) = control;
         std::mem::swap(&mut *namespace, &mut other);
-        // The old one is taken apart when nobody waits for it.
+        // The old one is dropped without the lock.
         drop(namespace);
         Ok(())
     }
@@ -225,7 +226,7 @@ struct LoadedState {
 
 impl LoadedState {
     /// All but what goes with inodes, from the store.
-    fn by_the_store(versions: &Versions) -> Result<LoadedState, Fault> {
+    fn by_the_store(versions: &NameVersions) -> Result<LoadedState, Fault> {
         let inode = versions.inode_between()?;
         let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(LoadedState::default()));
         versions.read_both(
@@ -235,11 +236,12 @@ impl LoadedState {
         Ok(first?.take_apart(apart?))
     }
 
-    /// The same where a server that ended in good order left entries and inodes, if they are whole; what is before those is still the store's.
+    /// The same where a server that ended in good order left entries and inodes, if they are whole; what is before
+    /// those is still the store's.
     ///
     /// # Errors
     /// The store's.
-    fn by_what_was_left(versions: &Versions) -> Result<Option<LoadedState>, Fault> {
+    fn by_what_was_left(versions: &NameVersions) -> Result<Option<LoadedState>, Fault> {
         let Some(CleanStartImage { last_id, mut entries, mut inodes }) = versions.clean_start_image()? else {
             return Ok(None);
         };

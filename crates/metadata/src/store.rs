@@ -7,8 +7,8 @@
 //!
 //! A stored key is the namespace's key with its zero bytes escaped (`00` → `00 ff`), a terminator (`00 00`) and the
 //! stamp, big-endian: byte order is key order, then time order. Keys that keep no history (remembered outcomes, `R…`)
-//! have stamp 0 and are overwritten and removed in place; their stamp stands before the value. The one version of a session is written
-//! again in its place, and removed, as long as nothing names the session.
+//! have stamp 0 and are overwritten and removed in place; their stamp stands before the value. The one version of a
+//! session is written again in its place, and removed, as long as nothing names the session.
 //!
 //! Beside the versions lies the *index of time* (module `times`): which keys changed when, so that the changes of an
 //! interval are read without walking the tree. A store from before it had one gets it when it is opened.
@@ -27,7 +27,7 @@ mod version_store;
 pub(crate) use load::LoadPart;
 pub use lsm::LsmStore;
 pub use memory::MemoryStore;
-pub use overlay::Versions;
+pub use overlay::NameVersions;
 pub(crate) use snapshot_store::page_of;
 pub use version_store::{
     CleanStartImage, CurrentVersions, ImageSection, LoadVersion, ShowVersions, StoreItem, StoreView, VersionStore,

@@ -13,25 +13,25 @@ use prost::Message;
 use super::bootstrap::SEGMENT_PREFIX;
 use super::codec;
 use super::segments::SegmentFiles;
-use crate::store::Versions;
+use crate::store::NameVersions;
 use frieze_storage::Identity;
 
 /// The journal of a member that does not run.
-pub struct LeftJournal {
+pub struct SurvivorJournal {
     survivor: Survivor,
     files: SegmentFiles,
 }
 
 /// Where the store of a member is: what its journal is read after.
 #[derive(Clone, Debug)]
-pub struct LeftStore(MemberFrom);
+pub struct SurvivorStore(MemberFrom);
 
-impl LeftStore {
+impl SurvivorStore {
     /// Reads it from the store of node `id`.
     ///
     /// # Errors
     /// `Corrupt` if the store cannot say; the store's.
-    pub fn read(id: NodeId, versions: &Versions) -> Result<LeftStore, Fault> {
+    pub fn read(id: NodeId, versions: &NameVersions) -> Result<SurvivorStore, Fault> {
         let installed = match versions.name()? {
             Some(bytes) => {
                 let name = MetalogState::decode(bytes.as_slice()).map_err(|error| {
@@ -42,21 +42,21 @@ impl LeftStore {
             None => None,
         };
         // Nothing is drawn: no election is held while it is read.
-        Ok(LeftStore(MemberFrom { id, seed: 0, applied: versions.applied()?, installed }))
+        Ok(SurvivorStore(MemberFrom { id, seed: 0, applied: versions.applied()?, installed }))
     }
 }
 
-impl LeftJournal {
+impl SurvivorJournal {
     /// Reads it from the disk of a member.
     ///
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost, or the journal never began; the disk's.
-    pub fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &LeftStore) -> Result<LeftJournal, Fault> {
+    pub fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &SurvivorStore) -> Result<SurvivorJournal, Fault> {
         let segment_bytes = frieze_metalog::Settings::default().segment_bytes.min(identity.segment_bytes / 4);
         let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
         let mut files = SegmentFiles::new(disk.clone(), SEGMENT_PREFIX);
         let survivor = Survivor::read(&settings, &store.0, &mut files)?;
-        Ok(LeftJournal { survivor, files })
+        Ok(SurvivorJournal { survivor, files })
     }
 
     /// The last entry of the journal.
@@ -84,13 +84,13 @@ impl LeftJournal {
         self.survivor.members()
     }
 
-    /// Ends the journal with a decision that makes this member the only one. Durable on return, in one write: until then it is as
-    /// before.
+    /// Ends the journal with a decision that makes this member the only one. Durable on return, in one write: until
+    /// then it is as before.
     ///
     /// # Errors
     /// The disk's.
     pub fn go_on(self, stamp: Hlc, decision: &frieze_cluster::Decision) -> Result<(), Fault> {
-        let LeftJournal { survivor, mut files } = self;
+        let SurvivorJournal { survivor, mut files } = self;
         let batch = Batch { transactions: Vec::new(), ids_above: 0, decisions: vec![decision.to_wire()] };
         let alone = survivor.go_on(stamp, &batch.encode_to_vec())?;
         files.mend(&alone.mend)?;

@@ -78,8 +78,8 @@ impl Metadata {
         Some(MissingGrant { chunk, is_open: self.has_session(session) })
     }
 
-    /// True if `session` may write the bytes from `offset` on, `len` of them; if it `appends`: the chunk of the first one,
-    /// and over the end of that chunk where the bytes reach over it.
+    /// True if `session` may write the bytes from `offset` on, `len` of them; if it `appends`: the chunk of the first
+    /// one, and over the end of that chunk where the bytes reach over it.
     pub fn may_write_range(&self, id: InodeId, session: SessionId, (offset, len): (u64, u64), appends: bool) -> bool {
         let namespace = self.state.read();
         let Some(inode) = namespace.current(id) else { return false };
@@ -103,8 +103,8 @@ impl Metadata {
         self.state.read().current(id).and_then(|inode| OtherWriter::of(inode, session))
     }
 
-    /// Whether `session` may be given a grant on a file that it says it has open for writing: it has one, or the caller may
-    /// write the file. An unknown file is left to the transaction.
+    /// Whether `session` may be given a grant on a file that it says it has open for writing: it has one, or the caller
+    /// may write the file. An unknown file is left to the transaction.
     ///
     /// # Errors
     /// `AccessDenied`.

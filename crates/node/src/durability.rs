@@ -152,7 +152,7 @@ impl Durability {
             None => {
                 // Who decides while it holds writes does so alone.
                 let _held = data.hold_writes();
-                meta.found(&|| data.device().flush().map(drop))
+                meta.bootstrap(&|| data.device().flush().map(drop))
             }
         }
     }

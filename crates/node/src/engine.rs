@@ -380,11 +380,11 @@ impl Engine {
             }
             Told::Metalog(said) => {
                 self.contact(from);
-                self.meta.told(from, PeerMetalog::Message(said), payload.bytes())
+                self.meta.on_peer_message(from, PeerMetalog::Message(said), payload.bytes())
             }
-            Told::MetalogPiece(piece) => self.meta.told(from, PeerMetalog::Piece(piece), payload.bytes()),
-            Told::MetalogHeld(held) => self.meta.told(from, PeerMetalog::Held(held), payload.bytes()),
-            Told::MetalogClose(close) => self.meta.told(from, PeerMetalog::Close(close), payload.bytes()),
+            Told::MetalogPiece(piece) => self.meta.on_peer_message(from, PeerMetalog::Piece(piece), payload.bytes()),
+            Told::MetalogHeld(held) => self.meta.on_peer_message(from, PeerMetalog::Held(held), payload.bytes()),
+            Told::MetalogClose(close) => self.meta.on_peer_message(from, PeerMetalog::Close(close), payload.bytes()),
             Told::Question(question) => {
                 self.questions.ask(from, question);
                 Ok(())

@@ -20,7 +20,7 @@ const KEPT_BYTES_SENDING: usize = 256 << 20;
 
 impl RaftDriver {
     /// Executes committed entries.
-    pub(super) fn commit(
+    pub(super) fn apply_committed(
         &self,
         core: &mut RaftCore,
         state: &AppliedState,
@@ -33,10 +33,10 @@ impl RaftDriver {
             let place = (entry.index, entry.stamp);
             match core.proposed.remove(&entry.index.0).filter(|proposed| proposed.term == entry.term) {
                 Some(ProposedBatch { batch, slots, .. }) => {
-                    let outcomes = state.run(place, &batch, slots.iter().map(|slot| slot.reads()));
+                    let outcomes = state.apply_batch(place, &batch, slots.iter().map(|slot| slot.reads()));
                     answers.extend(slots.into_iter().zip(outcomes));
                 }
-                None => state.follow(&entry)?,
+                None => state.apply_entry(&entry)?,
             }
             core.kept.push_back((entry.index, entry.body.len()));
             core.kept_bytes += entry.body.len();
@@ -54,12 +54,17 @@ impl RaftDriver {
     }
 
     /// Puts the state that was received in the place of the one here.
-    pub(super) fn install(&self, core: &mut RaftCore, state: &AppliedState, meta: &SnapshotMeta) -> Result<(), Fault> {
+    pub(super) fn install_snapshot(
+        &self,
+        core: &mut RaftCore,
+        state: &AppliedState,
+        meta: &SnapshotMeta,
+    ) -> Result<(), Fault> {
         let received = core.received.take().filter(|received| received.meta == *meta);
         let Some(ReceivedSnapshot { ids_above, .. }) = received else {
             return Err(Fault::new(Reason::Internal, format!("the state after entry {} has not come", meta.index)));
         };
-        state.take_received(meta.index, &codec::state_to_wire(meta, ids_above).encode_to_vec(), ids_above)?;
+        state.install_snapshot(meta.index, &codec::state_to_wire(meta, ids_above).encode_to_vec(), ids_above)?;
         self.ids_above.store(ids_above, Ordering::Release);
         self.seen.applied.store(meta.index.0, Ordering::Release);
         (core.kept, core.kept_bytes) = (VecDeque::new(), 0);

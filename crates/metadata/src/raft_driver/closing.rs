@@ -44,8 +44,8 @@ impl RaftDriver {
     pub(super) fn not_closed(&self, at: Hlc) -> Fault {
         let closed = self.closed();
         let words = format!(
-            "the metalog cannot close {at} yet: no majority of its members answers; what can be read here without one is \
-             {closed} ({}) and before",
+            "the metalog cannot close {at} yet: no majority of its members answers; what can be read here without one \
+             is {closed} ({}) and before",
             format_instant(closed)
         );
         Fault::new(Reason::NotYetClosed, words)
@@ -83,7 +83,7 @@ impl RaftDriver {
         let stamp = match self.clock.close(at).and_then(|()| self.stamp(core, 1)) {
             Ok(stamp) => stamp,
             Err(_) => {
-                // It lies ahead of the clock here, or the clock is not trusted: who waits asks again.
+                // It lies ahead of the clock here, or the clock is not trusted: a waiting thread asks again.
                 core.wanted = Hlc::ZERO;
                 return;
             }

@@ -27,7 +27,7 @@ use frieze_storage::Wake;
 /// How long a read waits for the answer of a majority, or for an instant to close.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The driver of one member; see [`crate::raft_driver`].
 pub(crate) struct RaftDriver {
     pub(super) id: NodeId,
     pub(super) clock: Arc<NodeClock>,
@@ -35,11 +35,11 @@ pub(crate) struct RaftDriver {
     pub(super) way: Arc<dyn Peers>,
     pub(super) queue: TxnQueue,
     pub(super) core: Mutex<RaftCore>,
-    /// Held by who flushes the journal.
+    /// Held by the thread that flushes the journal.
     pub(super) flushing: Mutex<()>,
     pub(super) seen: PublishedState,
     pub(super) progress: ApplyWait,
-    /// Wakes who flushes the journal.
+    /// Wakes the thread that flushes the journal.
     pub(super) unflushed: Arc<Wake>,
     pub(super) transfers: SnapshotTransfers,
     /// Inode numbers up to it are left out, by every member.
@@ -59,7 +59,7 @@ pub(super) struct PublishedState {
     pub(super) reigns: AtomicU64,
     /// It leads and cannot: another should.
     pub(super) unfit: AtomicBool,
-    /// 0: nobody is known to.
+    /// 0: no leader is known.
     pub(super) leader: AtomicU32,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct RaftCore {
     pub(super) serves_from: Option<LogIndex>,
     pub(super) questions: ReadIndexQueue,
     pub(super) closing: Option<Hlc>,
-    /// The newest instant that somebody wants closed.
+    /// The newest instant that a read wants closed.
     pub(super) wanted: Hlc,
     /// What the leader was asked to close last, and when.
     pub(super) asked_close: Option<(Hlc, MonoTime)>,
@@ -177,7 +177,7 @@ impl RaftDriver {
         {
             let mut core = group.lock();
             let mut inputs = VecDeque::new();
-            group.perform(&mut core, state, first, &mut InputReply::Nothing, false, &mut inputs);
+            group.run_effects(&mut core, state, first, &mut InputReply::Nothing, false, &mut inputs);
             group.run(&mut core, state, inputs);
         }
         group
@@ -200,7 +200,7 @@ impl RaftDriver {
         let mut effects = Vec::new();
         core.member.step(at, input, &mut effects);
         let mut inputs = VecDeque::new();
-        self.perform(core, state, effects, &mut asking, names, &mut inputs);
+        self.run_effects(core, state, effects, &mut asking, names, &mut inputs);
         self.run(core, state, inputs);
     }
 
@@ -213,9 +213,9 @@ impl RaftDriver {
         while let Some(input) = inputs.pop_front() {
             let mut effects = Vec::new();
             core.member.step(self.clock.newest(), input, &mut effects);
-            self.perform(core, state, effects, &mut InputReply::Nothing, false, &mut inputs);
+            self.run_effects(core, state, effects, &mut InputReply::Nothing, false, &mut inputs);
         }
-        self.show(core, state);
+        self.publish(core, state);
     }
 
     pub(super) fn wait<T>(&self, look: impl FnMut() -> Option<T>) -> Option<T> {
@@ -231,7 +231,7 @@ impl RaftDriver {
     ///
     /// # Errors
     /// `BadFrame` for what no member sends.
-    pub(crate) fn heard(
+    pub(crate) fn on_message(
         &self,
         state: &AppliedState,
         from: NodeId,
@@ -252,25 +252,25 @@ impl RaftDriver {
     }
 
     /// Another member has ended its connections.
-    pub(crate) fn gone(&self, state: &AppliedState, node: NodeId) {
+    pub(crate) fn on_peer_gone(&self, state: &AppliedState, node: NodeId) {
         self.feed(&mut self.lock(), state, MemberInput::Gone { peer: node });
     }
 
     /// Time goes by: to be called more often than a tick of the member is long. Returns how long that is.
-    pub(crate) fn beat(&self, state: &AppliedState) -> Duration {
+    pub(crate) fn tick(&self, state: &AppliedState) -> Duration {
         let now = self.clock.reading().mono;
         {
             let mut ticked = self.ticked.lock().unwrap_or_else(PoisonError::into_inner);
-            // One tick at most, however long nobody came: what the others said meanwhile is still to be heard.
+            // One tick at most after a long pause: messages of that time are still to be received.
             if ticked.is_some_and(|last| now.since_ns(last) < self.tick_ns) {
                 return Duration::from_nanos(self.tick_ns / 4);
             }
             *ticked = Some(now);
         }
         self.feed(&mut self.lock(), state, MemberInput::Tick);
-        self.tick_transfers(state);
+        self.tick_snapshots(state);
         if self.seen.unfit.swap(false, Ordering::AcqRel) {
-            self.step_aside(state);
+            self.resign(state);
         }
         Duration::from_nanos(self.tick_ns)
     }
@@ -279,7 +279,7 @@ impl RaftDriver {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn lead_alone(&self, state: &AppliedState) -> Result<(), Fault> {
+    pub(crate) fn lead_single(&self, state: &AppliedState) -> Result<(), Fault> {
         // The longest that an election can be away, and then its entry.
         let ticks = 4 * frieze_metalog::MemberSettings::default().election_ticks;
         for _ in 0..ticks {

@@ -13,7 +13,7 @@ use super::driver::{InputReply, ProposedBatch, RaftCore, RaftDriver, fail};
 
 impl RaftDriver {
     /// Does what the member asks for, in order. `names`: entries that it writes may name data.
-    pub(super) fn perform(
+    pub(super) fn run_effects(
         &self,
         core: &mut RaftCore,
         state: &AppliedState,
@@ -55,20 +55,22 @@ impl RaftDriver {
                         None => inputs.push_back(MemberInput::SnapshotSent { to, whole: false }),
                     }
                 }
-                MemberEffect::Install { meta } => match self.install(core, state, &meta) {
+                MemberEffect::Install { meta } => match self.install_snapshot(core, state, &meta) {
                     Ok(()) => {}
                     Err(fault) => {
                         inputs.push_back(MemberInput::DeviceFailed { reason: fault.reason });
                         return;
                     }
                 },
-                MemberEffect::Committed { through, entries } => match self.commit(core, state, through, entries) {
-                    Ok(()) => inputs.push_front(MemberInput::Applied { index: through }),
-                    Err(fault) => {
-                        inputs.push_back(MemberInput::DeviceFailed { reason: fault.reason });
-                        return;
+                MemberEffect::Committed { through, entries } => {
+                    match self.apply_committed(core, state, through, entries) {
+                        Ok(()) => inputs.push_front(MemberInput::Applied { index: through }),
+                        Err(fault) => {
+                            inputs.push_back(MemberInput::DeviceFailed { reason: fault.reason });
+                            return;
+                        }
                     }
-                },
+                }
                 MemberEffect::Proposed { index, term } => match std::mem::replace(asking, InputReply::Nothing) {
                     InputReply::Batch(batch, slots) => {
                         core.proposed.insert(index.0, ProposedBatch { term, batch, slots });
@@ -79,7 +81,7 @@ impl RaftDriver {
                 MemberEffect::Refused(error) => match std::mem::replace(asking, InputReply::Nothing) {
                     InputReply::Batch(_, slots) => fail(&slots, &error.into()),
                     InputReply::Change(answer) => *answer = Some(Err(error.into())),
-                    // Who waits asks again.
+                    // A waiting thread asks again.
                     InputReply::Close => (core.closing, core.wanted) = (None, Hlc::ZERO),
                     InputReply::Read(token) => core.questions.answered(token, Err(error.into())),
                     // A message that was not taken: its sender says it again.
@@ -116,7 +118,7 @@ impl RaftDriver {
         {
             observer.resign();
         }
-        self.let_go(core, &Error::NotLeader { leader }.into());
+        self.fail_waiting(core, &Error::NotLeader { leader }.into());
     }
 
     pub(super) fn on_failed(&self, core: &mut RaftCore, fault: Fault) {
@@ -126,17 +128,17 @@ impl RaftDriver {
         core.questions.fail(&fault);
         self.seen.leads.store(false, Ordering::Release);
         self.seen.leader.store(0, Ordering::Release);
-        self.let_go(core, &fault);
-        // Who flushes finds out why, and tells.
+        self.fail_waiting(core, &fault);
+        // The flush reports the fault.
         self.unflushed.wake();
     }
 
     /// After an input and all that it brought about: shows where the member is, and goes on with what waits.
-    pub(super) fn show(&self, core: &mut RaftCore, state: &AppliedState) {
+    pub(super) fn publish(&self, core: &mut RaftCore, state: &AppliedState) {
         self.seen.closed.fetch_max(core.member.closed().0, Ordering::AcqRel);
         if core.serves_from.is_some_and(|from| from <= self.applied()) && !self.leads() {
-            // What sessions were given to cache by the leader before is not known: they may believe it for a lease. Those that
-            // never keep anything were given nothing.
+            // What sessions were given to cache by the leader before is not known: they may believe it for a lease.
+            // Those that never keep anything were given nothing.
             if let Some(observer) = state.observer() {
                 observer.begin_to_lead(state.keeping_sessions());
             }
@@ -144,7 +146,7 @@ impl RaftDriver {
             self.seen.leads.store(true, Ordering::Release);
         }
         if core.questions.take_again() {
-            self.ask(core, state);
+            self.ask_read_index(core, state);
         }
         self.close_wanted(core, state);
         self.propose_waiting(core, state);

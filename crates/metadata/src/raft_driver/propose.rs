@@ -13,7 +13,8 @@ use super::super::observer::SharedReadSet;
 use super::super::state::AppliedState;
 use super::driver::{InputReply, RaftCore, RaftDriver, fail};
 
-/// Batches ordered and not committed. More wait and make larger ones: each costs every member a record and two messages.
+/// Batches ordered and not committed. More wait and make larger ones: each costs every member a record and two
+/// messages.
 const IN_FLIGHT_MAX: usize = 4;
 /// Decisions in one batch, and those that wait.
 const DECISIONS_MAX: usize = 4096;
@@ -28,14 +29,15 @@ impl RaftDriver {
         reads: Option<SharedReadSet>,
     ) -> Result<Outcome, Fault> {
         if !self.leads() {
-            return Err(self.not_here());
+            return Err(self.not_leader());
         }
         let slot = self.queue.put(transaction, reads);
         if !self.progress.is_driven() {
             slot.wake_me();
         }
         self.propose_waiting(&mut self.lock(), state);
-        // It ends: what is ordered is committed, or the member stands down when a majority is silent, or its device fails.
+        // It ends: what is ordered is committed, or the member stands down when a majority is silent, or its device
+        // fails.
         while !slot.is_done() {
             self.progress.rest();
         }
@@ -54,7 +56,7 @@ impl RaftDriver {
                 if slots.is_empty() {
                     return;
                 }
-                fail(&slots, &self.not_here());
+                fail(&slots, &self.not_leader());
                 continue;
             }
             let decisions = core.decisions.drain(..core.decisions.len().min(DECISIONS_MAX)).collect::<Vec<_>>();
@@ -76,8 +78,8 @@ impl RaftDriver {
         }
     }
 
-    /// Puts decisions into the log while this member leads in `term`, some time, or not at all: whoever decides looks at what has
-    /// become of it.
+    /// Puts decisions into the log while this member leads in `term`, some time, or not at all: the controller looks
+    /// again.
     pub(crate) fn decide(&self, state: &AppliedState, term: u64, decisions: impl Iterator<Item = Decision>) {
         let mut core = self.lock();
         if core.decided_in != term {
@@ -113,7 +115,7 @@ impl RaftDriver {
     ///
     /// # Errors
     /// `Elsewhere`: ask the leader. `Busy`: a change is under way. `InvalidArgument`: it makes no sense.
-    pub(crate) fn change(&self, state: &AppliedState, change: Change) -> Result<(), Fault> {
+    pub(crate) fn change_members(&self, state: &AppliedState, change: Change) -> Result<(), Fault> {
         let mut answer = None;
         let input = MemberInput::Change(change);
         self.step(&mut self.lock(), state, self.clock.newest(), input, InputReply::Change(&mut answer));
@@ -136,7 +138,7 @@ impl RaftDriver {
     ///
     /// # Errors
     /// `Elsewhere`: it does not. `InvalidArgument`: the other cannot.
-    pub(crate) fn transfer(&self, state: &AppliedState, to: NodeId) -> Result<(), Fault> {
+    pub(crate) fn transfer_leadership(&self, state: &AppliedState, to: NodeId) -> Result<(), Fault> {
         let mut answer = None;
         let input = MemberInput::Transfer { to };
         self.step(&mut self.lock(), state, self.clock.newest(), input, InputReply::Change(&mut answer));
@@ -144,7 +146,7 @@ impl RaftDriver {
     }
 
     /// Lets the member lead that could go on soonest, if this one does and there is one.
-    pub(crate) fn step_aside(&self, state: &AppliedState) {
+    pub(crate) fn resign(&self, state: &AppliedState) {
         let mut core = self.lock();
         if let Some(to) = core.member.next_leader().filter(|_| core.member.role() == Role::Leader) {
             self.feed(&mut core, state, MemberInput::Transfer { to });
@@ -152,7 +154,7 @@ impl RaftDriver {
     }
 
     /// Nothing that waits is answered by this leader. Whether it was ordered, the next one knows.
-    pub(super) fn let_go(&self, core: &mut RaftCore, fault: &Fault) {
+    pub(super) fn fail_waiting(&self, core: &mut RaftCore, fault: &Fault) {
         for proposed in std::mem::take(&mut core.proposed).into_values() {
             fail(&proposed.slots, fault);
         }
@@ -165,19 +167,20 @@ impl RaftDriver {
         }
     }
 
-    /// The server stops: nobody commits any more what is ordered here, and whoever waits for it is told.
-    pub(crate) fn end(&self) {
+    /// The server stops: waiting transactions and reads fail.
+    pub(crate) fn stop(&self) {
         let mut core = self.lock();
         core.serves_from = None;
         self.seen.leads.store(false, Ordering::Release);
-        self.let_go(&mut core, &Fault::new(Reason::Unavailable, "this server stops: ask another one"));
+        self.fail_waiting(&mut core, &Fault::new(Reason::Unavailable, "this server stops: ask another one"));
         core.questions.fail(&Reason::Unavailable.into());
         self.progress.changed();
     }
 }
 
-/// True if what a batch changes may rest on bytes of files that were written before: then those come to stable storage first,
-/// so that a name or a length is never there without them (protocols §7). Making what is new, and opening sessions, does not.
+/// True if what a batch changes may rest on bytes of files that were written before: then those come to stable storage
+/// first, so that a name or a length is never there without them (protocols §7). Making what is new, and opening
+/// sessions, does not.
 fn names_data(batch: &Batch) -> bool {
     batch.transactions.iter().any(|transaction| match &transaction.op {
         Some(Op::Make(make)) => make.or_open || make.replaces,

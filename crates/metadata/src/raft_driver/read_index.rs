@@ -8,7 +8,7 @@ use super::driver::{InputReply, RaftCore, RaftDriver};
 
 impl RaftDriver {
     /// Asks how far this member has to be. Returns the question's number.
-    pub(super) fn ask(&self, core: &mut RaftCore, state: &AppliedState) -> u64 {
+    pub(super) fn ask_read_index(&self, core: &mut RaftCore, state: &AppliedState) -> u64 {
         let token = core.questions.ask();
         self.step(core, state, self.clock.newest(), MemberInput::Read { token }, InputReply::Read(token));
         token
@@ -23,7 +23,7 @@ impl RaftDriver {
             let mut core = self.lock();
             match core.questions.join() {
                 Some(question) => question,
-                None => self.ask(&mut core, state),
+                None => self.ask_read_index(&mut core, state),
             }
         };
         self.wait(|| match self.lock().questions.answer(question)? {

@@ -13,7 +13,7 @@ use super::driver::RaftDriver;
 pub struct MetalogStatus {
     /// It leads, and holds all that was committed before.
     pub leads: bool,
-    /// Whom it takes for the leader.
+    /// The leader, as far as it knows.
     pub leader: Option<NodeId>,
     /// Its term.
     pub term: u64,
@@ -48,7 +48,7 @@ impl RaftDriver {
         self.seen.leads.load(Ordering::Acquire)
     }
 
-    pub(crate) fn reigns(&self) -> u64 {
+    pub(crate) fn leader_terms(&self) -> u64 {
         self.seen.reigns.load(Ordering::Acquire)
     }
 
@@ -78,7 +78,7 @@ impl RaftDriver {
     }
 
     /// Why a transaction is not taken here.
-    pub(crate) fn not_here(&self) -> Fault {
+    pub(crate) fn not_leader(&self) -> Fault {
         match self.leader() {
             Some(leader) if leader == self.id => {
                 Fault::new(Reason::Unavailable, "this server has just begun to lead the metalog: try again in a moment")

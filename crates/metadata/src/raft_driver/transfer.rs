@@ -17,7 +17,7 @@ use frieze_net::PeerPayload;
 
 impl RaftDriver {
     /// Looks after what is on its way: begins, says it again, or gives up.
-    pub(super) fn tick_transfers(&self, state: &AppliedState) {
+    pub(super) fn tick_snapshots(&self, state: &AppliedState) {
         let all: Vec<_> = self.transfers.sending().values().cloned().collect();
         for one in all {
             let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,13 +31,13 @@ impl RaftDriver {
                 Some(())
             };
             if gone_on.is_none() {
-                self.end_sending(state, sending, false);
+                self.finish_sending(state, sending, false);
             }
         }
     }
 
     /// A receiver tells how far it is.
-    pub(crate) fn heard_held(&self, state: &AppliedState, from: NodeId, held: MetalogHeld) {
+    pub(crate) fn on_snapshot_progress(&self, state: &AppliedState, from: NodeId, held: MetalogHeld) {
         let Some(one) = self.transfers.sending().get(&from).cloned() else { return };
         let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
         if held.transfer != sending.transfer || sending.over {
@@ -45,22 +45,27 @@ impl RaftDriver {
         }
         let first = sending.window.front().map_or(sending.next, |(piece, _)| piece.number);
         if held.whole {
-            return self.end_sending(state, sending, true);
+            return self.finish_sending(state, sending, true);
         }
         if held.next < first || held.next > sending.next {
             // It has lost what it had.
-            return self.end_sending(state, sending, false);
+            return self.finish_sending(state, sending, false);
         }
         if held.next > first {
             sending.ticks = 0;
             while sending.window.pop_front_if(|(piece, _)| piece.number < held.next).is_some() {}
             if sending.fill(&*self.way).is_err() {
-                self.end_sending(state, sending, false);
+                self.finish_sending(state, sending, false);
             }
         }
     }
 
-    pub(super) fn end_sending(&self, state: &AppliedState, mut sending: MutexGuard<'_, OutgoingSnapshot>, whole: bool) {
+    pub(super) fn finish_sending(
+        &self,
+        state: &AppliedState,
+        mut sending: MutexGuard<'_, OutgoingSnapshot>,
+        whole: bool,
+    ) {
         if std::mem::replace(&mut sending.over, true) {
             return;
         }
@@ -83,7 +88,7 @@ impl RaftDriver {
     ///
     /// # Errors
     /// `BadFrame` for what no member sends; the store's.
-    pub(crate) fn heard_piece(
+    pub(crate) fn on_snapshot_piece(
         &self,
         state: &AppliedState,
         from: NodeId,
@@ -106,7 +111,7 @@ impl RaftDriver {
             receiving.next += 1;
             if let Some(message) = piece.message {
                 receiving.whole = true;
-                self.received(state, from, message)?;
+                self.on_snapshot_complete(state, from, message)?;
             }
         }
         let held = match known {
@@ -118,7 +123,12 @@ impl RaftDriver {
     }
 
     /// All of a state is here: the member decides whether it takes it.
-    pub(super) fn received(&self, state: &AppliedState, from: NodeId, message: MetalogMessage) -> Result<(), Fault> {
+    pub(super) fn on_snapshot_complete(
+        &self,
+        state: &AppliedState,
+        from: NodeId,
+        message: MetalogMessage,
+    ) -> Result<(), Fault> {
         let name = message.state.clone().ok_or_else(|| codec::bad(from, "its state has no name"))?;
         let (meta, ids_above) = codec::state_from_wire(&name);
         let whole = RaftReceiver::default().take((from, self.id), message, &[])?;

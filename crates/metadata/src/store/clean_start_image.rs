@@ -1,10 +1,12 @@
-//! What a server that ends in good order leaves for its next start: the newest version of every name and inode, in their order.
+//! What a server that ends in good order leaves for its next start: the newest version of every name and inode, in
+//! their order.
 //!
-//! The store holds all versions, and a start that looks for the newest reads them all: 0.8 us each. Here they lie one behind the other, a third as much to
-//! read and nothing to compare. It is a copy: a start for which it is not, or not whole, reads the store.
+//! The store holds all versions, and a start that looks for the newest reads them all: 0.8 us each. Here they lie one
+//! behind the other, a third as much to read and nothing to compare. It is a copy: a start for which it is not, or not
+//! whole, reads the store.
 //!
-//! Guarantees: it is taken only where it was written to the end and the store is as it was then, by the index that is applied and by the number of the
-//! store's last change, whoever made that. A damaged byte is an error, never another name.
+//! Guarantees: it is taken only where it was written to the end and the store is as it was then, by the index that is
+//! applied and by the number of the store's last change. A damaged byte is an error, never another name.
 //! Leaves to others: what the versions mean (`namespace`), when one is left (`durability`).
 //!
 //! # Format
@@ -41,7 +43,7 @@ const MAGIC: [u8; 8] = *b"FRZNAMES";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 40;
 const VERSION_HEAD_BYTES: usize = 14;
-/// Versions of a block, until it has so many bytes.
+/// NameVersions of a block, until it has so many bytes.
 const BLOCK_BYTES: usize = 256 << 10;
 /// No block has more: a key and a value have at most some kilobytes.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
@@ -71,7 +73,8 @@ impl ImageFiles {
         ImageFiles(directory)
     }
 
-    /// Writes it, in place of one before; both files at once. Not to the medium: after a loss of power it may be damaged, and is not taken.
+    /// Writes it, in place of one before; both files at once. Not to the medium: after a loss of power it may be
+    /// damaged, and is not taken.
     pub(super) fn put(&self, of: ImageStamp, newest: &CurrentVersions<'_>) -> io::Result<()> {
         if self.is_of(of) {
             return Ok(());
@@ -106,7 +109,7 @@ impl ImageFiles {
         })
     }
 
-    /// The store goes on: it is of a state that is no more.
+    /// The store is about to change, so the image is stale: removes it.
     pub(super) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -229,16 +232,16 @@ mod tests {
     use super::*;
 
     const OF: ImageStamp = ImageStamp { applied: 7, change: 9 };
-    type Versions = Vec<(Vec<u8>, Hlc, Vec<u8>)>;
+    type NameVersions = Vec<(Vec<u8>, Hlc, Vec<u8>)>;
 
-    fn versions(seed: u64, count: usize) -> Versions {
+    fn versions(seed: u64, count: usize) -> NameVersions {
         let mut rng = Rng::new(seed);
         let mut bytes = |max: u64| (0..rng.below(max)).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
         (0..count).map(|number| (bytes(300), Hlc(number as u64 + 1), bytes(500))).collect()
     }
 
-    fn put(files: &ImageFiles, of: ImageStamp, entries: &Versions, inodes: &Versions) {
-        let show = |versions: &Versions, load: &mut LoadVersion<'_>| {
+    fn put(files: &ImageFiles, of: ImageStamp, entries: &NameVersions, inodes: &NameVersions) {
+        let show = |versions: &NameVersions, load: &mut LoadVersion<'_>| {
             versions.iter().for_each(|(key, stamp, value)| load(key, *stamp, value));
         };
         let newest =
@@ -246,7 +249,7 @@ mod tests {
         files.put(of, &newest).expect("it is written");
     }
 
-    fn all(mut section: ImageSection<'_>) -> Result<Versions, Fault> {
+    fn all(mut section: ImageSection<'_>) -> Result<NameVersions, Fault> {
         let mut found = Vec::new();
         section(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec())))?;
         Ok(found)

@@ -7,7 +7,7 @@ use frieze_namespace::{ENTRIES, INODES, LINKS, inode_between, is_timed, link_of}
 use super::keys::{
     decode_item, decode_value, encode_value, parse_stored_key, split_stored_key, start, stored_key, unescape_into,
 };
-use super::overlay::Versions;
+use super::overlay::NameVersions;
 use super::time_index::{self, TIMES};
 use super::version_store::{LoadVersion, StoreItem, VisitItem};
 
@@ -26,7 +26,8 @@ pub(crate) enum LoadPart {
 }
 
 impl LoadPart {
-    /// From where to where its keys lie, both beside every key as it is stored. Names by inode and the index of time stay where they are.
+    /// From where to where its keys lie, both beside every key as it is stored. Names by inode and the index of time
+    /// stay where they are.
     fn ranges(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let after = |letter: u8| vec![letter + 1];
         match self {
@@ -39,7 +40,7 @@ impl LoadPart {
     }
 }
 
-impl Versions {
+impl NameVersions {
     /// The key of an inode between two parts of those that a restart reads.
     pub(crate) fn inode_between(&self) -> Result<Vec<u8>, Fault> {
         inode_between_of(self.store.last_in(&[INODES], &[INODES + 1])?)
@@ -102,7 +103,7 @@ impl Versions {
     }
 }
 
-/// As [`Versions::inode_between`], where the last inode is in this item.
+/// As [`NameVersions::inode_between`], where the last inode is in this item.
 fn inode_between_of(last: Option<StoreItem>) -> Result<Vec<u8>, Fault> {
     let key = last.map(|(stored, _)| parse_stored_key(&stored)).transpose()?.map(|(key, _)| key);
     Ok(inode_between(&key.unwrap_or_default()))
@@ -113,7 +114,8 @@ type VisitRange<'a> = dyn Fn(&[u8], &[u8], &mut VisitItem<'_>) -> Result<(), Fau
 
 /// Calls `load` with the newest version of every key of a part that is present.
 pub(super) fn load_newest(part: &LoadPart, range: &VisitRange<'_>, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
-    // Of the key that is looked at: as it is stored, the stamp of its newest version so far, and that. Nothing before the first.
+    // Of the key that is looked at: as it is stored, the stamp of its newest version so far, and that. Nothing before
+    // the first.
     let (mut escaped, mut stamp, mut newest) = (Vec::new(), Hlc::ZERO, Vec::new());
     let mut key = Vec::new();
     let mut hand_over = |escaped: &[u8], stamp: Hlc, newest: &[u8]| {

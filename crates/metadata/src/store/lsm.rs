@@ -41,21 +41,23 @@ const CURRENT_KEY: &[u8] = b"current";
 /// What the state that was received last is called.
 const NAME_KEY: &[u8] = b"name";
 const FIRST_VERSIONS: &str = "versions";
-/// Versions that wait in RAM to be written into a table: more of them make fewer, larger tables, and a longer start.
+/// NameVersions that wait in RAM to be written into a table: more of them make fewer, larger tables, and a longer
+/// start.
 const WAITING_BYTES_MAX: u64 = 16 << 20;
 const WAITING_BYTES_MIN: u64 = 1 << 20;
 /// The applied index alone, once for each commit: it leaves with the versions, and after so much at the latest.
 const PROGRESS_BYTES: u64 = 256 << 10;
-/// Bytes of a block of a table before it is compressed: a start reads all of them, one after the other, and who looks at the past reads
-/// one for what it asks for.
+/// Bytes of a block of a table before it is compressed: a start reads all of them, one after the other, and a question
+/// about the past reads one.
 const BLOCK_BYTES: u32 = 16 << 10;
-/// Bytes of a table, at most. While one is written, its index is in memory, and with it those of the blocks merged into it of which the
-/// last key is not copied: what merging takes grows with the table, so that one is no larger than all that the store may use.
-/// Larger tables are fewer files; smaller ones are also less to write when a few keys come in between.
+/// Bytes of a table, at most. While one is written, its index is in memory, and with it those of the blocks merged into
+/// it of which the last key is not copied: what merging takes grows with the table, so that one is no larger than all
+/// that the store may use. Larger tables are fewer files; smaller ones are also less to write when a few keys come in
+/// between.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 const TABLE_BYTES_MIN: u64 = 4 << 20;
-/// What is read again at each start, at most, beside a journal of 64 MB that is being filled: the least that the store takes.
-/// With its default, 512 MiB, a start takes some seconds for this alone.
+/// What is read again at each start, at most, beside a journal of 64 MB that is being filled: the least that the store
+/// takes. With its default, 512 MiB, a start takes some seconds for this alone.
 const JOURNALS_BYTES: u64 = 64 << 20;
 /// What the names of the database's journals end in.
 const JOURNAL_EXTENSION: &str = "jnl";
@@ -75,8 +77,8 @@ fn store_fault(doing: &'static str) -> impl Fn(fjall::Error) -> Fault {
 
 /// How a keyspace is made. Most of it stays what it was when the store was made.
 ///
-/// No version is asked for by its whole key, so nothing would ask a filter; and while tables are merged, a filter in the making
-/// takes 8 bytes for each key.
+/// No version is asked for by its whole key, so nothing would ask a filter; and while tables are merged, a filter in
+/// the making takes 8 bytes for each key.
 fn options(waiting_bytes: u64, table_bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .filter_policy(FilterPolicy::disabled())
@@ -86,8 +88,8 @@ fn options(waiting_bytes: u64, table_bytes: u64) -> KeyspaceCreateOptions {
 }
 
 impl LsmStore {
-    /// Opens or makes the store in `directory`, to use about `memory_bytes`: a third for blocks of history, enough for the
-    /// directories somebody is looking at; the rest for what is not written yet, some of it on its way.
+    /// Opens or makes the store in `directory`, to use about `memory_bytes`: a third for blocks of history, enough for
+    /// the directories that are being listed; the rest for what is not written yet, some of it on its way.
     pub fn open(directory: &Path, memory_bytes: u64) -> Result<LsmStore, Fault> {
         let failed = store_fault("opening");
         let waiting_bytes_max = (memory_bytes / 3).clamp(WAITING_BYTES_MIN, WAITING_BYTES_MAX);
@@ -149,8 +151,8 @@ impl LsmStore {
         }
     }
 
-    /// Which state this is. The number of the last change rises with every one, also with those of an older server, which knows nothing of
-    /// what is left.
+    /// Which state this is. The number of the last change rises with every one, also with those of an older server,
+    /// which knows nothing of what is left.
     fn state(&self) -> Result<ImageStamp, Fault> {
         let change = self.versions().tree.get_highest_seqno().unwrap_or(0);
         Ok(ImageStamp { applied: self.applied()?.0, change })
@@ -171,18 +173,18 @@ impl LsmStore {
             if keyspace.tree.get_highest_memtable_seqno().is_none() {
                 return Ok(true);
             }
-            // The database tells nobody when it has written a table.
+            // The database has no callback for a table that was written.
             thread::park_timeout(WRITING_OUT_LOOKS);
         }
         Ok(false)
     }
 
-    /// The database has a bound of its own, which stays what it was when the store was made. One at a time: what is on its way
-    /// to the disk counts too.
+    /// The database has a bound of its own, which stays what it was when the store was made. One at a time: what is on
+    /// its way to the disk counts too.
     ///
-    /// The applied index of each commit leaves with the versions of that commit, whoever had them written. It is a small piece of
-    /// memory between theirs: what they leave free around it would stay in parts for as long as it waits, and 13,000 of them are
-    /// what the store counts as 1 MiB. It would also hold back their journal.
+    /// The applied index of each commit leaves with the versions of that commit. It is a small piece of memory between
+    /// theirs: what they leave free around it would stay in parts for as long as it waits, and 13,000 of them are what
+    /// the store counts as 1 MiB. It would also hold back their journal.
     fn keep_waiting_few(&self, versions: &fjall::Keyspace) -> Result<(), Fault> {
         let failed = store_fault("writing tables");
         if self.database.write_buffer_size() > self.waiting_bytes_max && versions.sealed_memtable_count() == 0 {
@@ -276,8 +278,9 @@ impl VersionStore for LsmStore {
                 return Ok(());
             }
         }
-        // Tables hold all that there is, durably. The database would read its journals all the same at its next start, up to 128 MB
-        // of them, entry by entry. It takes an empty one for what it is: the numbers to go on with are in the tables.
+        // Tables hold all that there is, durably. The database would read its journals all the same at its next start,
+        // up to 128 MB of them, entry by entry. It takes an empty one for what it is: the numbers to go on with are in
+        // the tables.
         let failed = |error: io::Error| store_fault("emptying its journals")(error.into());
         for file in fs::read_dir(&self.directory).map_err(failed)? {
             let path = file.map_err(failed)?.path();
@@ -365,7 +368,7 @@ impl VersionStore for LsmStore {
         self.persist()?;
         *other = None;
         let old = std::mem::replace(&mut *self.versions.write().unwrap_or_else(PoisonError::into_inner), next);
-        // Its files go when nobody reads them any more; if that fails, the next start does it.
+        // Its files go when the last reader drops them; if that fails, the next start removes them.
         let _later = self.database.delete_keyspace(old);
         Ok(())
     }

@@ -17,23 +17,23 @@ pub struct MemoryStore {
     state: Arc<Mutex<MemoryState>>,
 }
 
-type Items = BTreeMap<Vec<u8>, Vec<u8>>;
+type StoreItems = BTreeMap<Vec<u8>, Vec<u8>>;
 
 #[derive(Default)]
 struct MemoryState {
-    items: Arc<Items>,
+    items: Arc<StoreItems>,
     applied: LogIndex,
     /// How far it was when it was persisted last, and what has changed since, as it was then.
     persisted: LogIndex,
     before: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// A state that is being received.
-    other: Items,
+    other: StoreItems,
     /// Of the one that was received last.
     name: Option<Vec<u8>>,
-    left: Option<MemoryImage>,
+    image: Option<MemoryImage>,
 }
 
-/// What was left for the next start, and how far the store was.
+/// What was image for the next start, and how far the store was.
 #[derive(Clone)]
 struct MemoryImage {
     applied: LogIndex,
@@ -83,7 +83,7 @@ impl VersionStore for MemoryStore {
 
     fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.left = None;
+        state.image = None;
         let MemoryState { items, before, .. } = &mut *state;
         let items = Arc::make_mut(items);
         for (key, value) in puts {
@@ -107,14 +107,14 @@ impl VersionStore for MemoryStore {
         (newest.entries)(&mut |key, stamp, value| entries.push((key.to_vec(), stamp, value.to_vec())));
         (newest.inodes)(&mut |key, stamp, value| inodes.push((key.to_vec(), stamp, value.to_vec())));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.left = Some(MemoryImage { applied: state.applied, last_id: newest.last_id, entries, inodes });
+        state.image = Some(MemoryImage { applied: state.applied, last_id: newest.last_id, entries, inodes });
         Ok(())
     }
 
     fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = state.left.clone().filter(|left| left.applied == state.applied);
-        Ok(left.map(|MemoryImage { last_id, entries, inodes, .. }| CleanStartImage {
+        let image = state.image.clone().filter(|image| image.applied == state.applied);
+        Ok(image.map(|MemoryImage { last_id, entries, inodes, .. }| CleanStartImage {
             last_id,
             entries: section(entries),
             inodes: section(inodes),
@@ -151,7 +151,7 @@ impl VersionStore for MemoryStore {
     fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.items = Arc::new(std::mem::take(&mut state.other));
-        state.left = None;
+        state.image = None;
         state.applied = applied;
         state.name = Some(name.to_vec());
         state.before.clear();
@@ -164,7 +164,7 @@ impl VersionStore for MemoryStore {
     }
 }
 
-struct MemoryView(Arc<Items>);
+struct MemoryView(Arc<StoreItems>);
 
 impl StoreView for MemoryView {
     fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {

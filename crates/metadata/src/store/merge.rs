@@ -7,11 +7,11 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{Change, History, VisitChanged, VisitValue, VisitVersion, is_timed};
 
 use super::keys::{decode_value, is_erasure, parse_stored_key, prefix_end, start, stored_key};
-use super::overlay::Versions;
+use super::overlay::NameVersions;
 use super::time_index;
 use super::version_store::StoreItem;
 
-impl Versions {
+impl NameVersions {
     /// All versions with a stored key in `from..=to`, overlay and store merged.
     pub(super) fn merged(
         &self,
@@ -19,8 +19,8 @@ impl Versions {
         to: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), Fault> {
-        // An item may be in both for a moment, or be written again: the younger counts. The store is opened second, so nothing falls
-        // between the two.
+        // An item may be in both for a moment, or be written again: the younger counts. The store is opened second, so
+        // nothing falls between the two.
         let overlay: Vec<StoreItem> = {
             let overlay = self.overlay.read().unwrap_or_else(PoisonError::into_inner);
             overlay.range(from.to_vec()..=to.to_vec()).map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -58,7 +58,7 @@ impl Versions {
     }
 }
 
-impl History for Versions {
+impl History for NameVersions {
     fn newest(&self, key: &[u8], at: Hlc) -> Result<Option<(Hlc, Option<Vec<u8>>)>, Fault> {
         let (from, to) = (stored_key(key, Hlc::ZERO), stored_key(key, at));
         let young = {

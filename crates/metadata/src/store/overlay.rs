@@ -12,7 +12,7 @@ use super::time_index;
 use super::version_store::{CleanStartImage, CurrentVersions, VersionStore};
 
 /// The history of the namespace: the overlay over the store.
-pub struct Versions {
+pub struct NameVersions {
     pub(super) store: Box<dyn VersionStore>,
     pub(super) overlay: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(super) waiting: Mutex<UnsettledChanges>,
@@ -26,10 +26,10 @@ pub(super) struct UnsettledChanges {
     pub(super) changes: usize,
 }
 
-impl Versions {
+impl NameVersions {
     /// An empty overlay over `store`.
-    pub fn new(store: Box<dyn VersionStore>) -> Versions {
-        Versions { store, overlay: RwLock::default(), waiting: Mutex::default(), settling: Mutex::default() }
+    pub fn new(store: Box<dyn VersionStore>) -> NameVersions {
+        NameVersions { store, overlay: RwLock::default(), waiting: Mutex::default(), settling: Mutex::default() }
     }
 
     /// The store without the overlay.
@@ -136,7 +136,8 @@ impl Versions {
         self.store.rest()
     }
 
-    /// See [`VersionStore::write_clean_start_image`]: of a namespace into which nothing was executed that is not in the store.
+    /// See [`VersionStore::write_clean_start_image`]: of a namespace into which nothing was executed that is not in the
+    /// store.
     pub fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
         self.store.write_clean_start_image(newest)
     }

@@ -1,7 +1,7 @@
 //! A state that comes from another server, and one that goes to another: whole stores, beside the one in use.
 //!
-//! Guarantees: what is sent is the store as it was after one entry, whatever is committed meanwhile; what is received is
-//! seen by nobody before all of it is here, and then takes the place of the old at once.
+//! Guarantees: what is sent is the store as it was after one entry, whatever is committed meanwhile; what is received
+//! is not visible before all of it is here, and then takes the place of the old at once.
 
 use std::sync::PoisonError;
 
@@ -9,14 +9,14 @@ use frieze_base::{Fault, LogIndex};
 use frieze_namespace::keeps_versions;
 
 use super::load::{LoadPart, load_newest};
-use super::overlay::{UnsettledChanges, Versions};
+use super::overlay::{NameVersions, UnsettledChanges};
 use super::time_index::TIMES;
 use super::version_store::{LoadVersion, StoreItem, StoreView};
 
 /// Larger than every key in a store.
 const LAST_KEY: [u8; 320] = [0xff; 320];
 
-impl Versions {
+impl NameVersions {
     /// The store as it is after the entry `through`, which has been executed and is durable, as are all before it.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Versions {
         self.store.put_snapshot(items)
     }
 
-    /// As [`Versions::load`], of the other state.
+    /// As [`NameVersions::load`], of the other state.
     ///
     /// # Errors
     /// The store's.
@@ -53,8 +53,8 @@ impl Versions {
         load_newest(part, &|from, to, visit| other.visit(from, to, visit), load)
     }
 
-    /// Puts the other state in the place of this one. Readers find the one or the other: the store is changed before what
-    /// waits in RAM goes, and they look the other way round.
+    /// Puts the other state in the place of this one. Readers find the one or the other: the store is changed before
+    /// what waits in RAM goes, and they look the other way round.
     ///
     /// # Errors
     /// The store's: it is as before.
@@ -97,8 +97,8 @@ impl Versions {
     }
 }
 
-/// Items of a view after the key `after` (empty: from the first), about `bytes_max` bytes of them and one at least; none at
-/// the end.
+/// Items of a view after the key `after` (empty: from the first), about `bytes_max` bytes of them and one at least;
+/// none at the end.
 ///
 /// # Errors
 /// The store's.

@@ -10,7 +10,7 @@ fn change(key: &[u8], stamp: u64, value: Option<&str>) -> Change {
     Change { key: key.to_vec(), stamp: Hlc(stamp), value: value.map(|text| text.as_bytes().to_vec()) }
 }
 
-fn scan(versions: &Versions, prefix: &[u8], after: &[u8], at: u64) -> Vec<(Vec<u8>, String)> {
+fn scan(versions: &NameVersions, prefix: &[u8], after: &[u8], at: u64) -> Vec<(Vec<u8>, String)> {
     let mut found = Vec::new();
     versions
         .scan(prefix, after, Hlc(at), &mut |key, _, value| {
@@ -21,10 +21,10 @@ fn scan(versions: &Versions, prefix: &[u8], after: &[u8], at: u64) -> Vec<(Vec<u
     found
 }
 
-fn both(test: impl Fn(Versions)) {
-    test(Versions::new(Box::new(MemoryStore::default())));
+fn both(test: impl Fn(NameVersions)) {
+    test(NameVersions::new(Box::new(MemoryStore::default())));
     let directory = tempfile::tempdir().expect("a directory");
-    test(Versions::new(Box::new(LsmStore::open(directory.path(), 32 << 20).expect("opens"))));
+    test(NameVersions::new(Box::new(LsmStore::open(directory.path(), 32 << 20).expect("opens"))));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn versions_come_in_order_within_their_interval() {
 #[test]
 fn a_store_that_lost_power_is_at_its_last_persist() {
     let store = MemoryStore::default();
-    let versions = Versions::new(Box::new(store.clone()));
+    let versions = NameVersions::new(Box::new(store.clone()));
     versions.add(LogIndex(1), vec![change(b"A", 1, Some("kept"))]);
     versions.settle(LogIndex(1)).expect("settles");
     versions.persist().expect("persists");
@@ -108,7 +108,7 @@ fn a_store_that_lost_power_is_at_its_last_persist() {
     assert_eq!(store.last_in(&stored_key(b"B", Hlc(0)), &stored_key(b"B", Hlc::MAX)), Ok(None));
 }
 
-fn changed(versions: &Versions, after: u64, upto: u64) -> Vec<(u64, String)> {
+fn changed(versions: &NameVersions, after: u64, upto: u64) -> Vec<(u64, String)> {
     let mut found = Vec::new();
     versions
         .changed(Hlc(after), Hlc(upto), &mut |stamp, key| {
@@ -147,7 +147,7 @@ fn the_changes_of_an_interval_are_found_wherever_they_are_kept() {
 fn a_store_from_before_the_index_of_time_gets_one() {
     use frieze_namespace::{Namespace, NoReadSet, names_at};
     use frieze_wire::txn::{Caller, Format, Make, MakeKind, Op, OpenSession, Remove, Rename, Target, Transaction};
-    let new = Versions::new(Box::new(MemoryStore::default()));
+    let new = NameVersions::new(Box::new(MemoryStore::default()));
     new.complete().expect("completes");
     let mut namespace = Namespace::new();
     let format = Format { chunk_bytes: 4096, chain_count: 8, uid: 0, gid: 0, mode: 0o755 };
@@ -165,7 +165,7 @@ fn a_store_from_before_the_index_of_time_gets_one() {
         Op::Remove(Remove { target: Target::path("/d/b"), directory: false }),
     ];
     let old_store = MemoryStore::default();
-    let old = Versions::new(Box::new(old_store.clone()));
+    let old = NameVersions::new(Box::new(old_store.clone()));
     for (op, index) in ops.into_iter().zip(1..) {
         // The session is opened by the second transaction; its id is that stamp.
         let (session, seq) = if index > 2 { (200, index) } else { (0, 0) };
@@ -230,7 +230,7 @@ fn a_view_stays_what_it_was_and_another_state_takes_the_place_of_this_one_at_onc
         store.install_snapshot(LogIndex(9), b"name").expect("takes");
         assert_eq!((store.name(), store.applied()), (Ok(Some(b"name".to_vec())), Ok(LogIndex(9))));
         assert_eq!(all(&*store.view().expect("views")), whole);
-        // Who read before goes on reading that.
+        // A reader from before still reads the old one.
         assert_eq!(all(&*before), [(b"old".to_vec(), b"1".to_vec())]);
         store.commit(vec![(b"new".to_vec(), b"3".to_vec())], Vec::new(), LogIndex(10)).expect("commits");
         assert_eq!(all(&*store.view().expect("views")).len(), whole.len() + 1);

@@ -1,9 +1,9 @@
 //! The index of time in the store: pages of (stamp, key) in the order of their stamps.
 //!
-//! Whatever is settled at once becomes pages of at most 256 changes, keyed `T` and the stamp of the first: a flush costs
-//! one item more, however many names it brings. Changes that wait in RAM need none: they lie in order of stamp anyway.
-//! Values of a page: for each change the stamp as a difference to the one before (the first: to the key) and the length
-//! of the key, both as variable-length integers, then the key.
+//! Whatever is settled at once becomes pages of at most 256 changes, keyed `T` and the stamp of the first: a flush
+//! costs one item more, however many names it brings. Changes that wait in RAM need none: they lie in order of stamp
+//! anyway. Values of a page: for each change the stamp as a difference to the one before (the first: to the key) and
+//! the length of the key, both as variable-length integers, then the key.
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;

@@ -24,16 +24,16 @@ pub trait VersionStore: Send + Sync {
     fn applied(&self) -> Result<LogIndex, Fault>;
     /// Makes every commit so far durable.
     fn persist(&self) -> Result<(), Fault>;
-    /// Nothing is committed any more, and every commit is durable: what the next start would read one by one is put where it need
-    /// not. Whether that succeeds changes only how long the next start takes.
+    /// Nothing is committed any more, and every commit is durable: what the next start would read one by one is put
+    /// where it need not. Whether that succeeds changes only how long the next start takes.
     ///
     /// # Errors
     /// The store's.
     fn rest(&self) -> Result<(), Fault> {
         Ok(())
     }
-    /// Leaves the newest versions of entries and inodes for the next start, after [`VersionStore::rest`]. Whether that succeeds changes only
-    /// how long it takes.
+    /// Leaves the newest versions of entries and inodes for the next start, after [`VersionStore::rest`]. Whether that
+    /// succeeds changes only how long it takes.
     ///
     /// # Errors
     /// The disk's.
@@ -41,12 +41,13 @@ pub trait VersionStore: Send + Sync {
         let _ = newest;
         Ok(())
     }
-    /// What was left, if nothing has been committed since. What fails its checksum there is an error: the versions are here, too.
+    /// What was left, if nothing has been committed since. What fails its checksum there is an error: the versions are
+    /// here, too.
     fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
         Ok(None)
     }
-    /// Gives back copies of its files that the kernel keeps, if they are more than `bytes_max`. Returns how many bytes there
-    /// are; 0 where nobody knows, or there are none.
+    /// Gives back copies of its files that the kernel keeps, if they are more than `bytes_max`. Returns how many bytes
+    /// there are; 0 if that is unknown.
     fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
         let _ = bytes_max;
         Ok(0)
@@ -73,7 +74,8 @@ pub trait VersionStore: Send + Sync {
         Err(no_snapshots())
     }
 
-    /// Puts the other state in the place of this one, complete up to `applied` and under `name`: all at once, and durably.
+    /// Puts the other state in the place of this one, complete up to `applied` and under `name`: all at once, and
+    /// durably.
     fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let _ = (applied, name);
         Err(no_snapshots())

@@ -28,8 +28,8 @@ use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
-use frieze_metadata::{MetaHost, Metadata, RecoverUpto};
-use frieze_metadata::{VersionStore, Versions};
+use frieze_metadata::{Metadata, MetadataHost, RecoverUpto};
+use frieze_metadata::{NameVersions, VersionStore};
 use frieze_net::Way;
 use frieze_replication::Remembered;
 use frieze_replication::{self as data, DataPlane, Roles};
@@ -147,7 +147,7 @@ impl Engine {
             identity.boot.clone_from(&seams.boot);
             identity.clock_bound = bound.0;
         })?;
-        meta.begin_ids();
+        meta.load_id_bounds();
         let started = clock.reading().mono;
         let cached: Vec<SessionId> = {
             let open = meta.sessions().all;
@@ -340,7 +340,7 @@ impl Recovery<'_> {
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
         let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
         let device = Arc::new(recovered.device);
-        let host = MetaHost {
+        let host = MetadataHost {
             clock: clock.clone(),
             keeper: self.keeper.clone(),
             device: device.clone(),
@@ -353,7 +353,7 @@ impl Recovery<'_> {
         };
         let (meta, cuts) = Metadata::recover(
             host,
-            Versions::new(store),
+            NameVersions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
             // What is cut off on purpose may take entries with it.
             &RecoverUpto { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },

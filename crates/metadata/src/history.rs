@@ -1,4 +1,4 @@
-//! Questions about the history of names and inodes, which keep nobody from changing them.
+//! Questions about the history of names and inodes. They do not block changes.
 //!
 //! Guarantees: an answer about instants that are closed is the same for ever. No lock of the namespace is taken.
 //! Leaves to others: closing the instants of a question; rights, but where a question names a caller.
@@ -15,14 +15,14 @@ use frieze_wire::txn::Caller;
 
 use super::facts::InodeHome;
 use super::metadata::Metadata;
-use crate::store::Versions;
+use crate::store::NameVersions;
 
 /// Takes an inode, where its newest version lies, and the sessions that ever changed it.
 pub type VisitAuthorship<'a> = dyn FnMut(InodeId, InodeHome, &BTreeSet<SessionId>) + 'a;
 
 /// The history of names and inodes.
 #[derive(Clone, Copy)]
-pub struct Past<'a>(&'a Versions);
+pub struct NameHistory<'a>(&'a NameVersions);
 
 /// True of what changes are wanted of.
 pub type WantsSubject<'a> = dyn FnMut(&Subject) -> Result<bool, Fault> + 'a;
@@ -31,13 +31,13 @@ pub type VisitName<'a> = dyn FnMut(&[u8], &[EntryVersion]) -> bool + 'a;
 
 impl Metadata {
     /// The history, to be questioned.
-    pub fn past(&self) -> Past<'_> {
-        Past(&self.state.versions)
+    pub fn history(&self) -> NameHistory<'_> {
+        NameHistory(&self.state.versions)
     }
 }
 
 /// Trees and names at an instant.
-impl<'a> Past<'a> {
+impl<'a> NameHistory<'a> {
     /// The tree at `at` as `caller` may see it.
     pub fn tree_at(self, at: Hlc, caller: &'a Caller) -> Cut<'a> {
         Cut::new(self.0, at, caller)
@@ -100,7 +100,7 @@ impl<'a> Past<'a> {
 }
 
 /// Changes of an interval.
-impl Past<'_> {
+impl NameHistory<'_> {
     /// What changed in (`after`, `upto`], of subjects that `wants` is true of; see [`Changed::read`].
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Past<'_> {
 }
 
 /// Sessions there ever were, and passes over the whole history.
-impl Past<'_> {
+impl NameHistory<'_> {
     /// A session, open or ended.
     ///
     /// # Errors
