@@ -80,6 +80,7 @@ const PLACES: &[Place] = &[
         "frieze-node",
         &[
             "frieze-metadata",
+            "frieze-coherence",
             "frieze-replication",
             "frieze-storage",
             "frieze-httpd",
@@ -138,6 +139,7 @@ const PLACES: &[Place] = &[
     place("drivers", "frieze-httpd", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place("drivers", "frieze-disk", WORDS),
     place("drivers", "frieze-net", WORDS),
+    place("cores", "frieze-coherence", WORDS),
     place("cores", "frieze-metalog", WORDS),
     place("cores", "frieze-namespace", WORDS),
     place("cores", "frieze-chain", WORDS),

@@ -1,4 +1,4 @@
-//! Cache grants as the server uses them: the core [`Grants`] with the requests that wait for it.
+//! Cache grants as the server uses them: the core [`CacheLeases`] with the requests that wait for it.
 //!
 //! Guarantees: as the core. A waiting answer costs no thread: it is kept here with its responder and sent by whoever
 //! hears the acknowledgement, or by the tick. With one session that caches, and nobody else changing anything, every
@@ -16,7 +16,9 @@ use frieze_wire::holding::RecallsReply;
 use frieze_wire::message::Reply;
 
 use crate::engine::Responder;
-use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket, Told};
+use frieze_coherence::{
+    AnswerKeys, AnswerTicket, CacheKey, CacheLeaseSettings, CacheLeases, LeaseEffect, PollId, Recall, RequestKey,
+};
 use frieze_metadata::{ChangeObserver, SharedReadSet};
 use frieze_replication::PublishObserver;
 use frieze_storage::NodeClock;
@@ -40,13 +42,13 @@ pub(crate) struct Caching {
 const MANY: u64 = u64::MAX;
 
 struct Core {
-    grants: Grants,
+    grants: CacheLeases,
     /// Until then changes are noted, even those of the only session that caches: others have read lately.
     noted_until: MonoTime,
     next: u64,
     polls: BTreeMap<PollId, (FrameHeader, Arc<dyn Responder>)>,
-    answers: BTreeMap<Ticket, Box<dyn FnOnce() + Send>>,
-    effects: Vec<Effect>,
+    answers: BTreeMap<AnswerTicket, Box<dyn FnOnce() + Send>>,
+    effects: Vec<LeaseEffect>,
 }
 
 /// What one request may let its session cache, and where it notes what its answer tells of.
@@ -82,10 +84,10 @@ impl Caching {
     pub(crate) fn new(
         clock: Arc<NodeClock>,
         life: u64,
-        settings: GrantSettings,
+        settings: CacheLeaseSettings,
         found: impl IntoIterator<Item = SessionId>,
     ) -> Caching {
-        let mut grants = Grants::new(settings);
+        let mut grants = CacheLeases::new(settings);
         grants.found(clock.reading().mono, found);
         let noted_until = MonoTime(0);
         let core = Core {
@@ -132,25 +134,25 @@ impl Caching {
     /// Lets the session of `asking` cache the names of a directory as they are from now on.
     pub(crate) fn give_names(&self, asking: &mut Asking, directory: InodeId) {
         if let Some(session) = asking.session {
-            asking.holds.names_ms = self.give(session, Key::names(directory));
+            asking.holds.names_ms = self.give(session, CacheKey::names(directory));
         }
     }
 
     /// Lets the session of `asking` cache an inode as it is from now on.
     pub(crate) fn give_inode(&self, asking: &mut Asking, id: InodeId) {
         if let Some(session) = asking.session {
-            asking.holds.files_ms = self.give(session, Key::inode(id));
+            asking.holds.files_ms = self.give(session, CacheKey::inode(id));
         }
     }
 
     /// For how many milliseconds the session may cache `key`; 0: not at all.
-    pub(crate) fn give(&self, session: SessionId, key: Key) -> u16 {
+    pub(crate) fn give(&self, session: SessionId, key: CacheKey) -> u16 {
         let at = self.now();
         let mut core = self.lock();
         match self.publishing.load(Ordering::SeqCst) {
             0 => {}
             MANY => return 0,
-            inode if key == Key::inode(InodeId(inode)) => return 0,
+            inode if key == CacheKey::inode(InodeId(inode)) => return 0,
             _ => {}
         }
         u16::try_from(core.grants.give(at, session, key) / 1_000_000).unwrap_or(u16::MAX)
@@ -164,7 +166,7 @@ impl Caching {
         if !self.is_watched(by.0) {
             return self.leave_unnoted(by.0);
         }
-        let mut keys: Vec<Key> = changes.iter().filter_map(|change| cached_of(&change.key)).map(Key::from).collect();
+        let mut keys: Vec<CacheKey> = changes.iter().filter_map(|change| cached_of(&change.key)).map(key_of).collect();
         keys.sort_unstable();
         keys.dedup();
         self.change(by, &keys);
@@ -172,7 +174,7 @@ impl Caching {
 
     fn written(&self, by: RequestKey, inode: InodeId) {
         match self.is_watched(by.0) {
-            true => self.change(by, &[Key::inode(inode)]),
+            true => self.change(by, &[CacheKey::inode(inode)]),
             false => self.leave_unnoted(by.0),
         }
     }
@@ -185,12 +187,12 @@ impl Caching {
         }
     }
 
-    fn change(&self, by: RequestKey, keys: &[Key]) {
+    fn change(&self, by: RequestKey, keys: &[CacheKey]) {
         self.with(|core, at| core.grants.change(at, by, keys, &mut core.effects));
     }
 
     /// Answers when nobody can be shown an older state of what is `told`, or of what `request` changed.
-    fn when_seen(&self, request: RequestKey, told: &Told, answer: Box<dyn FnOnce() + Send>) {
+    fn when_seen(&self, request: RequestKey, told: &AnswerKeys, answer: Box<dyn FnOnce() + Send>) {
         self.with(|core, at| {
             let unnoted = self.unnoted.load(Ordering::SeqCst);
             if unnoted != 0 && unnoted != request.0.0 {
@@ -201,7 +203,7 @@ impl Caching {
             if core.grants.sessions().any(|session| session != request.0) {
                 core.noted_until = MonoTime(at.0.saturating_add(core.grants.settings().lease_ns));
             }
-            let ticket = Ticket(core.next);
+            let ticket = AnswerTicket(core.next);
             core.next += 1;
             core.answers.insert(ticket, answer);
             core.grants.answer(at, request, told, ticket, &mut core.effects);
@@ -266,7 +268,7 @@ impl Caching {
         }
     }
 
-    /// Grants given in this lease and the one before.
+    /// CacheLeases given in this lease and the one before.
     pub(crate) fn count(&self) -> usize {
         self.lock().grants.count()
     }
@@ -294,8 +296,8 @@ impl Caching {
             step(&mut core, at);
             for effect in std::mem::take(&mut core.effects) {
                 match effect {
-                    Effect::Release(ticket) => answers.extend(core.answers.remove(&ticket)),
-                    Effect::Tell { poll, recall } => {
+                    LeaseEffect::Release(ticket) => answers.extend(core.answers.remove(&ticket)),
+                    LeaseEffect::Tell { poll, recall } => {
                         told.extend(core.polls.remove(&poll).map(|(header, to)| (header, to, recall)));
                     }
                 }
@@ -365,27 +367,35 @@ impl PublishObserver for Caching {
     }
 }
 
+/// What a cache holds of this.
+fn key_of(cached: Cached) -> CacheKey {
+    match cached {
+        Cached::Names(directory) => CacheKey::names(directory),
+        Cached::Inode(id) => CacheKey::inode(id),
+    }
+}
+
 /// Holds back the answers of one request until nobody can be shown an older state of what they tell of.
 pub(crate) struct Gate {
     caching: Arc<Caching>,
     to: Arc<dyn Responder>,
     /// What the request has read so far.
-    told: Mutex<Told>,
+    told: Mutex<AnswerKeys>,
 }
 
 impl Gate {
-    pub(crate) fn new(caching: Arc<Caching>, to: Arc<dyn Responder>, told: Told) -> Gate {
+    pub(crate) fn new(caching: Arc<Caching>, to: Arc<dyn Responder>, told: AnswerKeys) -> Gate {
         Gate { caching, to, told: Mutex::new(told) }
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+    fn told(&self) -> std::sync::MutexGuard<'_, AnswerKeys> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ReadSet for Gate {
     fn add(&self, what: Cached) {
-        self.told().keys.push(what.into());
+        self.told().keys.push(key_of(what));
     }
 
     fn add_everything(&self) {
@@ -399,7 +409,7 @@ impl Responder for Gate {
             return self.to.respond(request, result, payload, payload_crc);
         }
         let mut told = std::mem::take(&mut *self.told());
-        told.keys.extend(result.iter().flat_map(inodes_of).map(Key::inode));
+        told.keys.extend(result.iter().flat_map(inodes_of).map(CacheKey::inode));
         let (to, header, payload) = (self.to.clone(), *request, payload.to_vec());
         let answer = Box::new(move || to.respond(&header, result, &payload, payload_crc));
         self.caching.when_seen((request.session, request.seq), &told, answer);
@@ -447,14 +457,14 @@ mod tests {
         let keeper = Arc::new(Keeper::new(Identity::default(), file));
         let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper));
-        let settings = GrantSettings::default();
+        let settings = CacheLeaseSettings::default();
         let caching = Caching::new(clock, 1, settings, []);
         let unheard: Arc<dyn Responder> = Arc::new(Unheard);
         let polls = || {
             let header = FrameHeader { session: SOLE, ..FrameHeader::of(FrameKind::Request) };
             caching.poll(&header, 0, 1, &unheard);
         };
-        let reads = |session| caching.when_seen((session, Seq(0)), &Told::default(), Box::new(|| {}));
+        let reads = |session| caching.when_seen((session, Seq(0)), &AnswerKeys::default(), Box::new(|| {}));
         polls();
         assert!(!caching.is_watched(SOLE) && caching.is_watched(OTHER));
         reads(OTHER);

@@ -18,11 +18,11 @@ use crate::caching::Asking;
 use crate::capability::{Bearer, Capability, Presenter};
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, Scratch, chains_of_extent, done, unknown_session};
-use crate::grants::Key;
 use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::{Seen, spread_of};
 use crate::session::{Conn, Principal};
 use crate::settling::granted_chains;
+use frieze_coherence::CacheKey;
 use frieze_metadata::{MissingGrant, OtherWriter, WriteRight, WriteTarget, holds_grant};
 use frieze_net::ReceivedPayload;
 use frieze_replication::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
@@ -523,7 +523,7 @@ impl Engine {
         }
         if let Some(session) = asking.session.filter(|_| makes_directory && !outcome.existed) {
             // Granted first: what gets a name in it afterwards is recalled.
-            let names_ms = self.caching.give(session, Key::names(id));
+            let names_ms = self.caching.give(session, CacheKey::names(id));
             let names = self.meta.list(id, None, b"", 1)?;
             reply.empty_ms = if names.is_empty() { names_ms.into() } else { 0 };
         }
@@ -547,7 +547,7 @@ impl Engine {
     fn tell_parents(&self, asking: &Asking, parents: &[InodeId], reply: &mut TxnReply) -> Result<(), Fault> {
         let Some(session) = asking.session else { return Ok(()) };
         // Granted first: what changes after they are looked up is recalled.
-        let granted = parents.iter().map(|id| self.caching.give(session, Key::inode(*id))).min();
+        let granted = parents.iter().map(|id| self.caching.give(session, CacheKey::inode(*id))).min();
         let Some(ms) = granted.filter(|ms| *ms > 0) else { return Ok(()) };
         for id in parents {
             let now = self.meta.current(*id);

@@ -31,9 +31,7 @@ use crate::control::{Control, ControlTold};
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
-use crate::locks::Locks;
 use crate::node_keys::NodeKeys;
-use crate::opened::Opened;
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::{Remains, went_meanwhile};
@@ -45,6 +43,8 @@ use crate::settling::{CaughtUp, Ending};
 use crate::steps::{Steps, Unread};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_coherence::FileLocks;
+use frieze_coherence::OpenFiles;
 use frieze_metadata::VersionStore;
 use frieze_metadata::{Metadata, PeerMetalog};
 use frieze_net::ReceivedPayload;
@@ -160,8 +160,8 @@ pub struct Engine {
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
     pub(crate) caching: Arc<Caching>,
-    pub(crate) locks: Mutex<Locks>,
-    pub(crate) opened: Opened,
+    pub(crate) locks: Mutex<FileLocks>,
+    pub(crate) opened: OpenFiles,
     pub(crate) reclaim: Reclaim,
     pub(crate) remains: Remains,
     pub(crate) unshown: Unshown,

@@ -21,9 +21,9 @@ use frieze_wire::writers::{self, WRITERS_XATTR, Writer};
 use crate::caching::Asking;
 use crate::capability::{Bearer, Capability};
 use crate::engine::{Engine, unknown_session};
-use crate::grants::Key;
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
+use frieze_coherence::CacheKey;
 
 /// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
 const PAGE: usize = 1000;
@@ -230,7 +230,7 @@ impl Engine {
             if let Some(session) = grants {
                 let ms = match self.is_written_elsewhere(entry.inode) {
                     true => 0,
-                    false => self.caching.give(session, Key::inode(entry.inode)),
+                    false => self.caching.give(session, CacheKey::inode(entry.inode)),
                 };
                 asking.holds.files_ms = asking.holds.files_ms.min(ms);
                 grants = grants.filter(|_| asking.holds.files_ms > 0);

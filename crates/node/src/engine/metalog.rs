@@ -13,10 +13,10 @@ use frieze_wire::message::Request;
 use prost::Message;
 
 use super::{Engine, Seams};
-use crate::grants::GrantSettings;
 use crate::holding::{is_claim, tells_of_now};
-use crate::locks::Locks;
 use crate::settings::Settings;
+use frieze_coherence::CacheLeaseSettings;
+use frieze_coherence::FileLocks;
 use frieze_metadata::MetalogStatus;
 use frieze_metadata::OpenSessions;
 use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE, Standing};
@@ -296,10 +296,10 @@ impl Engine {
         }
         self.sessions.renew(now);
         self.forget_ending();
-        let until = MonoTime(now.0 + GrantSettings::default().lease_ns);
+        let until = MonoTime(now.0 + CacheLeaseSettings::default().lease_ns);
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         // What they held when this server led the last time they may have let go of.
-        *locks = Locks::default();
+        *locks = FileLocks::default();
         locks.found(keeping.iter().copied(), until);
         drop(locks);
         self.opened.found(keeping);

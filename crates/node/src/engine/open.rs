@@ -15,10 +15,7 @@ use super::{Engine, Seams};
 use crate::caching::Caching;
 use crate::capability::Mint;
 use crate::durability::Durability;
-use crate::grants::GrantSettings;
-use crate::locks::Locks;
 use crate::node_keys::NodeKeys;
-use crate::opened::Opened;
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::Remains;
@@ -29,6 +26,9 @@ use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_coherence::CacheLeaseSettings;
+use frieze_coherence::FileLocks;
+use frieze_coherence::OpenFiles;
 use frieze_metadata::{Metadata, MetadataHost, RecoverUpto};
 use frieze_metadata::{NameVersions, VersionStore};
 use frieze_net::Way;
@@ -154,8 +154,8 @@ impl Engine {
         }
         // Not 0, which is what a client says that knows none.
         let life = u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")) | 1;
-        let mut locks = Locks::default();
-        let granted = GrantSettings::default();
+        let mut locks = FileLocks::default();
+        let granted = CacheLeaseSettings::default();
         locks.found(cached.iter().copied(), MonoTime(started.0 + granted.lease_ns));
         let telling = cached.clone();
         let caching = Arc::new(Caching::new(clock.clone(), life, granted, cached));
@@ -175,7 +175,7 @@ impl Engine {
             sessions: Sessions::default(),
             caching,
             locks: Mutex::new(locks),
-            opened: Opened::default(),
+            opened: OpenFiles::default(),
             reclaim: Reclaim::default(),
             remains: Remains::default(),
             unshown,

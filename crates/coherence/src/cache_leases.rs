@@ -25,29 +25,28 @@
 use std::collections::BTreeMap;
 
 use frieze_base::{FastMap, FastSet, InodeId, MonoTime, Seq, SessionId};
-use frieze_namespace::Cached;
 
 /// Bounds and times.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GrantSettings {
+pub struct CacheLeaseSettings {
     /// How long grants live without a sign of their session. More: who caches asks less often; less: a change waits
     /// less for a session that is dead or stopped.
-    pub(crate) lease_ns: u64,
+    pub lease_ns: u64,
     /// A question that waits for recalls is answered after this long without one.
     pub(crate) renew_ns: u64,
     /// How long what is changed under the eyes of others stays hot.
     pub(crate) hot_ns: u64,
-    /// Grants of one session in one generation: 16 bytes each.
+    /// CacheLeases of one session in one generation: 16 bytes each.
     pub(crate) grants_max: usize,
     /// Recalls on their way to one session; beyond them everything is recalled at once.
     pub(crate) recalls_max: usize,
-    /// Hot things; beyond them nothing is granted for a while.
+    /// Contended things; beyond them nothing is granted for a while.
     pub(crate) hot_max: usize,
 }
 
-impl Default for GrantSettings {
-    fn default() -> GrantSettings {
-        GrantSettings {
+impl Default for CacheLeaseSettings {
+    fn default() -> CacheLeaseSettings {
+        CacheLeaseSettings {
             lease_ns: 10_000_000_000,
             renew_ns: 1_000_000_000,
             hot_ns: 1_000_000_000,
@@ -60,15 +59,17 @@ impl Default for GrantSettings {
 
 /// What can be granted: one word, so that a grant is two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key(u64);
+pub struct CacheKey(u64);
 
-impl Key {
-    pub(crate) fn names(directory: InodeId) -> Key {
-        Key(directory.0 << 1 | 1)
+impl CacheKey {
+    /// The names of a directory.
+    pub fn names(directory: InodeId) -> CacheKey {
+        CacheKey(directory.0 << 1 | 1)
     }
 
-    pub(crate) fn inode(id: InodeId) -> Key {
-        Key(id.0 << 1)
+    /// Attributes and bytes of an inode.
+    pub fn inode(id: InodeId) -> CacheKey {
+        CacheKey(id.0 << 1)
     }
 
     fn inode_id(self) -> u64 {
@@ -80,37 +81,29 @@ impl Key {
     }
 }
 
-impl From<Cached> for Key {
-    fn from(cached: Cached) -> Key {
-        match cached {
-            Cached::Names(directory) => Key::names(directory),
-            Cached::Inode(id) => Key::inode(id),
-        }
-    }
-}
-
 /// What an answer tells of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    pub(crate) keys: Vec<Key>,
+pub struct AnswerKeys {
+    /// What was read.
+    pub keys: Vec<CacheKey>,
     /// More than is said by `keys`.
-    pub(crate) everything: bool,
+    pub everything: bool,
 }
 
 /// A request: what a due is made by, and what waits for it.
-pub(crate) type RequestKey = (SessionId, Seq);
+pub type RequestKey = (SessionId, Seq);
 
 /// An answer that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(pub(crate) u64);
+pub struct AnswerTicket(pub u64);
 
 /// A question for recalls that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PollId(pub(crate) u64);
+pub struct PollId(pub u64);
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub enum LeaseEffect {
     /// Answer a question.
     Tell {
         /// Which.
@@ -119,27 +112,27 @@ pub(crate) enum Effect {
         recall: Recall,
     },
     /// Nothing is in the way of an answer any more.
-    Release(Ticket),
+    Release(AnswerTicket),
 }
 
 /// What a session must not use any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Recall {
+pub struct Recall {
     /// To be acknowledged; 0 if there is nothing.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Everything.
-    pub(crate) everything: bool,
+    pub everything: bool,
     /// Names of these directories.
-    pub(crate) directories: Vec<u64>,
+    pub directories: Vec<u64>,
     /// Attributes and bytes of these inodes.
-    pub(crate) files: Vec<u64>,
+    pub files: Vec<u64>,
     /// Locks that it holds now.
-    pub(crate) locked: Vec<u64>,
+    pub locked: Vec<u64>,
 }
 
 /// A grant taken away and not yet known to be gone.
 #[derive(Clone, Debug)]
-struct Due {
+struct PendingRecall {
     session: SessionId,
     /// Of the recall that says so.
     number: u64,
@@ -150,41 +143,41 @@ struct Due {
 
 /// The session and number whose acknowledgement is waited for, and until when.
 #[derive(Clone, Copy, Debug)]
-struct Awaited {
+struct AwaitedAnswer {
     session: SessionId,
     number: u64,
     until: MonoTime,
 }
 
 #[derive(Debug, Default)]
-struct Holder {
+struct LeaseHolder {
     lease_until: MonoTime,
     /// It may hold anything, from an earlier life of the server.
     everything_until: MonoTime,
     /// Younger and older generation: until when each is granted.
-    young: FastMap<Key, MonoTime>,
-    old: FastMap<Key, MonoTime>,
+    young: FastMap<CacheKey, MonoTime>,
+    old: FastMap<CacheKey, MonoTime>,
     turned: MonoTime,
     /// What it was granted and has changed itself, in this lease and the one before.
-    changed: FastSet<Key>,
-    changed_before: FastSet<Key>,
+    changed: FastSet<CacheKey>,
+    changed_before: FastSet<CacheKey>,
     /// Number that the next recall gets.
     next: u64,
-    queue: Batch,
-    /// Told and not acknowledged.
-    sent: Vec<(u64, Batch)>,
+    queue: RecallBatch,
+    /// AnswerKeys and not acknowledged.
+    sent: Vec<(u64, RecallBatch)>,
     poll: Option<(PollId, MonoTime)>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Batch {
+struct RecallBatch {
     everything: bool,
-    keys: Vec<Key>,
+    keys: Vec<CacheKey>,
     locked: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Hot {
+struct Contended {
     by: SessionId,
     since: MonoTime,
     until: MonoTime,
@@ -192,21 +185,22 @@ struct Hot {
 
 /// Who caches what.
 #[derive(Debug)]
-pub(crate) struct Grants {
-    settings: GrantSettings,
-    holders: BTreeMap<SessionId, Holder>,
-    dues: FastMap<Key, Vec<Due>>,
-    waiting: BTreeMap<Ticket, Vec<Awaited>>,
-    hot: FastMap<Key, Hot>,
+pub struct CacheLeases {
+    settings: CacheLeaseSettings,
+    holders: BTreeMap<SessionId, LeaseHolder>,
+    dues: FastMap<CacheKey, Vec<PendingRecall>>,
+    waiting: BTreeMap<AnswerTicket, Vec<AwaitedAnswer>>,
+    hot: FastMap<CacheKey, Contended>,
     /// Nothing is granted before: too much was hot.
     cooling_until: MonoTime,
     /// Where the numbers of a session that is known anew begin: above all that were acknowledged by any.
     numbers_from: u64,
 }
 
-impl Grants {
-    pub(crate) fn new(settings: GrantSettings) -> Grants {
-        Grants {
+impl CacheLeases {
+    /// No lease is given yet.
+    pub fn new(settings: CacheLeaseSettings) -> CacheLeases {
+        CacheLeases {
             settings,
             holders: BTreeMap::new(),
             dues: FastMap::default(),
@@ -217,36 +211,37 @@ impl Grants {
         }
     }
 
-    pub(crate) fn settings(&self) -> &GrantSettings {
+    /// How long leases are, and how many.
+    pub fn settings(&self) -> &CacheLeaseSettings {
         &self.settings
     }
 
     /// These sessions cached something in an earlier life of the server: nobody knows what.
-    pub(crate) fn found(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
+    pub fn found(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
         let until = after(at, self.settings.lease_ns);
         for session in sessions {
-            let holder = Holder { everything_until: until, next: 1, turned: at, ..Holder::default() };
+            let holder = LeaseHolder { everything_until: until, next: 1, turned: at, ..LeaseHolder::default() };
             self.holders.insert(session, holder);
         }
     }
 
     /// Another server has let these sessions cache until now: nobody here knows what.
-    pub(crate) fn take_over(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
+    pub fn take_over(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
         let until = after(at, self.settings.lease_ns);
         for session in sessions {
-            let new = || Holder { next: 1, turned: at, ..Holder::default() };
+            let new = || LeaseHolder { next: 1, turned: at, ..LeaseHolder::default() };
             let holder = self.holders.entry(session).or_insert_with(new);
             holder.everything_until = holder.everything_until.max(until);
         }
     }
 
     /// Sessions that keep a cache, or may.
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.holders.keys().copied()
     }
 
-    /// Grants given in this lease and the one before.
-    pub(crate) fn count(&self) -> usize {
+    /// CacheLeases given in this lease and the one before.
+    pub fn count(&self) -> usize {
         self.holders.values().map(|holder| holder.young.len() + holder.old.len()).sum()
     }
 
@@ -258,7 +253,7 @@ impl Grants {
 
     /// Lets a session cache `key` until the lease it has now ends: for how long, 0 if it may not. Whoever calls reads the
     /// state to be cached afterwards, or under a lock that keeps changes out.
-    pub(crate) fn give(&mut self, at: MonoTime, session: SessionId, key: Key) -> u64 {
+    pub fn give(&mut self, at: MonoTime, session: SessionId, key: CacheKey) -> u64 {
         if at < self.cooling_until {
             return 0;
         }
@@ -285,7 +280,7 @@ impl Grants {
     }
 
     /// A request is about to change `keys`, or has changed them and nobody has seen it yet.
-    pub(crate) fn change(&mut self, at: MonoTime, by: RequestKey, keys: &[Key], out: &mut Vec<Effect>) {
+    pub fn change(&mut self, at: MonoTime, by: RequestKey, keys: &[CacheKey], out: &mut Vec<LeaseEffect>) {
         let settings = self.settings;
         for key in keys {
             let mut others = false;
@@ -301,7 +296,7 @@ impl Grants {
                 } else if !everything {
                     holder.queue(*key, &settings);
                 }
-                let due = Due { session: *session, number: holder.next, until, by: vec![by] };
+                let due = PendingRecall { session: *session, number: holder.next, until, by: vec![by] };
                 add_due(self.dues.entry(*key).or_default(), due);
             }
             if let Some(dues) = self.dues.get_mut(key) {
@@ -319,18 +314,18 @@ impl Grants {
 
     /// An answer that tells of `told`, or is that of `request`, is ready: it goes out with its `Release`, which comes at
     /// once if nothing is in the way.
-    pub(crate) fn answer(
+    pub fn answer(
         &mut self,
         at: MonoTime,
         request: RequestKey,
-        told: &Told,
-        ticket: Ticket,
-        out: &mut Vec<Effect>,
+        told: &AnswerKeys,
+        ticket: AnswerTicket,
+        out: &mut Vec<LeaseEffect>,
     ) {
         self.take_marked(at, request.0, told, out);
-        let mut awaited: Vec<Awaited> = Vec::new();
-        let awaits = |due: &Due| Awaited { session: due.session, number: due.number, until: due.until };
-        let lasts = |due: &&Due| due.until > at;
+        let mut awaited: Vec<AwaitedAnswer> = Vec::new();
+        let awaits = |due: &PendingRecall| AwaitedAnswer { session: due.session, number: due.number, until: due.until };
+        let lasts = |due: &&PendingRecall| due.until > at;
         if told.everything {
             awaited.extend(self.dues.values().flatten().filter(lasts).map(awaits));
         }
@@ -343,7 +338,7 @@ impl Grants {
         for (session, holder) in &self.holders {
             if holder.everything_until > at {
                 let told = holder.sent.iter().find(|(_, batch)| batch.everything).map(|(number, _)| *number);
-                awaited.push(Awaited {
+                awaited.push(AwaitedAnswer {
                     session: *session,
                     number: told.unwrap_or(holder.next),
                     until: holder.everything_until,
@@ -355,7 +350,7 @@ impl Grants {
             awaited.extend(dues.filter(|due| due.by.contains(&request) && due.until > at).map(awaits));
         }
         if awaited.is_empty() {
-            out.push(Effect::Release(ticket));
+            out.push(LeaseEffect::Release(ticket));
         } else {
             self.waiting.insert(ticket, awaited);
         }
@@ -363,13 +358,13 @@ impl Grants {
 
     /// Takes from everybody but `reader` what an answer to it tells of and they have changed themselves: they may not have heard yet that
     /// they have.
-    fn take_marked(&mut self, at: MonoTime, reader: SessionId, told: &Told, out: &mut Vec<Effect>) {
+    fn take_marked(&mut self, at: MonoTime, reader: SessionId, told: &AnswerKeys, out: &mut Vec<LeaseEffect>) {
         let settings = self.settings;
         for (session, holder) in self.holders.iter_mut().filter(|(session, _)| **session != reader) {
             if holder.changed.is_empty() && holder.changed_before.is_empty() {
                 continue;
             }
-            let marked: Vec<Key> = match told.everything {
+            let marked: Vec<CacheKey> = match told.everything {
                 true => holder.changed.iter().chain(&holder.changed_before).copied().collect(),
                 false => told.keys.iter().copied().filter(|key| holder.is_marked(*key)).collect(),
             };
@@ -380,7 +375,7 @@ impl Grants {
                     true => holder.queue.everything = true,
                     false => holder.queue(key, &settings),
                 }
-                let due = Due { session: *session, number: holder.next, until, by: Vec::new() };
+                let due = PendingRecall { session: *session, number: holder.next, until, by: Vec::new() };
                 add_due(self.dues.entry(key).or_default(), due);
             }
             holder.tell(out);
@@ -388,7 +383,7 @@ impl Grants {
     }
 
     /// The only session that cached anything has changed something that was not noted: all that it holds may be of before.
-    pub(crate) fn changed_unnoted(&mut self, at: MonoTime, session: SessionId, out: &mut Vec<Effect>) {
+    pub fn changed_unnoted(&mut self, at: MonoTime, session: SessionId, out: &mut Vec<LeaseEffect>) {
         let Some(holder) = self.holders.get_mut(&session).filter(|holder| holder.lease_until > at) else { return };
         holder.everything_until = holder.everything_until.max(holder.lease_until);
         holder.queue.everything = true;
@@ -397,24 +392,24 @@ impl Grants {
 
     /// A session asks for recalls: everything up to `acked` is dropped at its end, and its lease begins anew. An older
     /// question of it is answered with nothing. False if `session` was not known to cache anything.
-    pub(crate) fn poll(
+    pub fn poll(
         &mut self,
         at: MonoTime,
         session: SessionId,
         poll: PollId,
         acked: u64,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<LeaseEffect>,
     ) -> bool {
         let known = self.holders.contains_key(&session);
         let numbers_from = self.numbers_from;
         let lease_until = after(at, self.settings.lease_ns);
-        let holder = self.holders.entry(session).or_insert_with(|| Holder {
+        let holder = self.holders.entry(session).or_insert_with(|| LeaseHolder {
             next: numbers_from,
             turned: at,
-            ..Holder::default()
+            ..LeaseHolder::default()
         });
         if let Some((older, _)) = holder.poll.take() {
-            out.push(Effect::Tell { poll: older, recall: Recall::default() });
+            out.push(LeaseEffect::Tell { poll: older, recall: Recall::default() });
         }
         holder.lease_until = lease_until;
         if holder.everything_until > at && holder.sent.is_empty() {
@@ -442,13 +437,13 @@ impl Grants {
     }
 
     /// Answers the question of a session that waits, with nothing.
-    pub(crate) fn hurry(&mut self, session: SessionId, out: &mut Vec<Effect>) {
+    pub fn hurry(&mut self, session: SessionId, out: &mut Vec<LeaseEffect>) {
         let poll = self.holders.get_mut(&session).and_then(|holder| holder.poll.take());
-        out.extend(poll.map(|(poll, _)| Effect::Tell { poll, recall: Recall::default() }));
+        out.extend(poll.map(|(poll, _)| LeaseEffect::Tell { poll, recall: Recall::default() }));
     }
 
     /// A lock that the session waited for is its own now: it is told as a recall is.
-    pub(crate) fn tell_locked(&mut self, session: SessionId, wait: u64, out: &mut Vec<Effect>) {
+    pub fn tell_locked(&mut self, session: SessionId, wait: u64, out: &mut Vec<LeaseEffect>) {
         if let Some(holder) = self.holders.get_mut(&session) {
             holder.queue.locked.push(wait);
             holder.tell(out);
@@ -456,11 +451,11 @@ impl Grants {
     }
 
     /// Looks at the time: answers questions that waited long enough, lets go of what has run out.
-    pub(crate) fn tick(&mut self, at: MonoTime, out: &mut Vec<Effect>) {
+    pub fn tick(&mut self, at: MonoTime, out: &mut Vec<LeaseEffect>) {
         for holder in self.holders.values_mut() {
             holder.turn(at, self.settings.lease_ns);
             if let Some((poll, _)) = holder.poll.take_if(|(_, since)| at.since_ns(*since) >= self.settings.renew_ns) {
-                out.push(Effect::Tell { poll, recall: Recall::default() });
+                out.push(LeaseEffect::Tell { poll, recall: Recall::default() });
             }
         }
         self.holders.retain(|_, holder| {
@@ -478,15 +473,15 @@ impl Grants {
     }
 
     /// The session has ended, and caches nothing any more.
-    pub(crate) fn ended(&mut self, session: SessionId, out: &mut Vec<Effect>) {
-        if let Some(Holder { poll: Some((poll, _)), .. }) = self.holders.remove(&session) {
-            out.push(Effect::Tell { poll, recall: Recall::default() });
+    pub fn ended(&mut self, session: SessionId, out: &mut Vec<LeaseEffect>) {
+        if let Some(LeaseHolder { poll: Some((poll, _)), .. }) = self.holders.remove(&session) {
+            out.push(LeaseEffect::Tell { poll, recall: Recall::default() });
         }
         self.forgive(session, u64::MAX, &[], true);
         self.release(|awaited| awaited.session == session, out);
     }
 
-    fn heat(&mut self, at: MonoTime, by: SessionId, key: Key, others: bool) {
+    fn heat(&mut self, at: MonoTime, by: SessionId, key: CacheKey, others: bool) {
         let until = after(at, self.settings.hot_ns);
         match self.hot.get_mut(&key) {
             Some(hot) if hot.until > at => {
@@ -503,15 +498,15 @@ impl Grants {
                 if self.hot.len() >= self.settings.hot_max {
                     self.cooling_until = until;
                 } else {
-                    self.hot.insert(key, Hot { by, since: at, until });
+                    self.hot.insert(key, Contended { by, since: at, until });
                 }
             }
         }
     }
 
     /// Drops the dues of a session up to a number, on `keys` or on everything.
-    fn forgive(&mut self, session: SessionId, acked: u64, keys: &[Key], everything: bool) {
-        let is_over = |due: &Due| due.session == session && due.number <= acked;
+    fn forgive(&mut self, session: SessionId, acked: u64, keys: &[CacheKey], everything: bool) {
+        let is_over = |due: &PendingRecall| due.session == session && due.number <= acked;
         if everything {
             self.dues.retain(|_, dues| {
                 dues.retain(|due| !is_over(due));
@@ -529,18 +524,18 @@ impl Grants {
         }
     }
 
-    fn release(&mut self, is_over: impl Fn(&Awaited) -> bool, out: &mut Vec<Effect>) {
+    fn release(&mut self, is_over: impl Fn(&AwaitedAnswer) -> bool, out: &mut Vec<LeaseEffect>) {
         self.waiting.retain(|ticket, awaited| {
             awaited.retain(|awaited| !is_over(awaited));
             if awaited.is_empty() {
-                out.push(Effect::Release(*ticket));
+                out.push(LeaseEffect::Release(*ticket));
             }
             !awaited.is_empty()
         });
     }
 }
 
-impl Holder {
+impl LeaseHolder {
     /// Drops the older generation when all of it has run out.
     fn turn(&mut self, at: MonoTime, lease_ns: u64) {
         if at.since_ns(self.turned) < lease_ns {
@@ -558,7 +553,7 @@ impl Holder {
     }
 
     /// Takes a grant away: until when it would have lasted, and whether it is known only as one of everything.
-    fn take(&mut self, at: MonoTime, key: Key) -> Option<(MonoTime, bool)> {
+    fn take(&mut self, at: MonoTime, key: CacheKey) -> Option<(MonoTime, bool)> {
         self.unmark(key);
         let granted = self.young.remove(&key).max(self.old.remove(&key)).filter(|until| *until > at);
         if self.everything_until > at {
@@ -568,23 +563,23 @@ impl Holder {
     }
 
     /// Notes that the session has changed what it is granted.
-    fn mark(&mut self, at: MonoTime, key: Key) {
+    fn mark(&mut self, at: MonoTime, key: CacheKey) {
         let lasts = |until: &MonoTime| *until > at;
         if self.young.get(&key).is_some_and(lasts) || self.old.get(&key).is_some_and(lasts) {
             self.changed.insert(key);
         }
     }
 
-    fn is_marked(&self, key: Key) -> bool {
+    fn is_marked(&self, key: CacheKey) -> bool {
         self.changed.contains(&key) || self.changed_before.contains(&key)
     }
 
-    fn unmark(&mut self, key: Key) {
+    fn unmark(&mut self, key: CacheKey) {
         self.changed.remove(&key);
         self.changed_before.remove(&key);
     }
 
-    fn queue(&mut self, key: Key, settings: &GrantSettings) {
+    fn queue(&mut self, key: CacheKey, settings: &CacheLeaseSettings) {
         if self.queue.everything {
             return;
         }
@@ -598,7 +593,7 @@ impl Holder {
     }
 
     /// Answers the question that waits, if there is something to tell.
-    fn tell(&mut self, out: &mut Vec<Effect>) {
+    fn tell(&mut self, out: &mut Vec<LeaseEffect>) {
         if self.queue.is_empty() {
             return;
         }
@@ -613,7 +608,7 @@ impl Holder {
         }
         recall.locked.clone_from(&batch.locked);
         self.sent.push((number, batch));
-        out.push(Effect::Tell { poll, recall });
+        out.push(LeaseEffect::Tell { poll, recall });
     }
 
     /// Nothing is left that it could believe, and it does not ask.
@@ -622,12 +617,12 @@ impl Holder {
     }
 }
 
-impl Batch {
+impl RecallBatch {
     fn is_empty(&self) -> bool {
         !self.everything && self.keys.is_empty() && self.locked.is_empty()
     }
 
-    fn merge(&mut self, older: Batch) {
+    fn merge(&mut self, older: RecallBatch) {
         self.everything |= older.everything;
         self.keys.extend(older.keys);
         self.locked.extend(older.locked);
@@ -635,7 +630,7 @@ impl Batch {
 }
 
 /// A session has one due for each key: the later one counts.
-fn add_due(dues: &mut Vec<Due>, due: Due) {
+fn add_due(dues: &mut Vec<PendingRecall>, due: PendingRecall) {
     match dues.iter_mut().find(|known| known.session == due.session) {
         Some(known) => {
             known.number = due.number;

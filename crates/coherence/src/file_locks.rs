@@ -1,4 +1,4 @@
-//! Locks on ranges of files: one table for fcntl(2) and flock(2), as on NFS.
+//! FileLocks on ranges of files: one table for fcntl(2) and flock(2), as on NFS.
 //!
 //! Guarantees: two owners never hold ranges that exclude each other; who waits is served in the order of asking as soon
 //! as nothing is in its way; a wait that could never end is refused; what a session holds ends with it, and where the session
@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{InodeId, MonoTime, SessionId};
 use frieze_wire::holding::{LockKind, LockOutcome, LockRange};
 
-/// Locks held in all. 56 bytes each.
+/// FileLocks held in all. 56 bytes each.
 const LOCKS_MAX: usize = 1 << 17;
-/// Locks waited for in all.
+/// FileLocks waited for in all.
 const WAITS_MAX: usize = 1 << 14;
 
 /// Looks that find a session without its lease before its locks end.
@@ -26,7 +26,7 @@ const LOOKS_MISSED_MAX: u32 = 2;
 type Owner = (SessionId, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct HeldLock {
     owner: Owner,
     exclusive: bool,
     start: u64,
@@ -36,19 +36,19 @@ struct Held {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Wait {
+struct LockWait {
     /// Place in the line.
     order: u64,
     inode: InodeId,
-    wanted: Held,
+    wanted: HeldLock,
 }
 
 /// All locks.
 #[derive(Debug, Default)]
-pub(crate) struct Locks {
-    files: BTreeMap<InodeId, Vec<Held>>,
+pub struct FileLocks {
+    files: BTreeMap<InodeId, Vec<HeldLock>>,
     count: usize,
-    waits: BTreeMap<(SessionId, u64), Wait>,
+    waits: BTreeMap<(SessionId, u64), LockWait>,
     next: u64,
     /// Sessions whose locks end with their lease, and how many looks in a row found them without one.
     leased: BTreeMap<SessionId, u32>,
@@ -57,27 +57,27 @@ pub(crate) struct Locks {
 }
 
 /// Waits that have ended: the session and its number for the wait.
-pub(crate) type Served = Vec<(SessionId, u64)>;
+pub type GrantedLocks = Vec<(SessionId, u64)>;
 
-impl Locks {
+impl FileLocks {
     /// Before `until` nobody else gets a lock that these sessions may have held.
-    pub(crate) fn found(&mut self, sessions: impl IntoIterator<Item = SessionId>, until: MonoTime) {
+    pub fn found(&mut self, sessions: impl IntoIterator<Item = SessionId>, until: MonoTime) {
         self.early = sessions.into_iter().map(|session| (session, until)).collect();
     }
 
     /// The session has asked again for all that it held.
-    pub(crate) fn settled(&mut self, session: SessionId) {
+    pub fn settled(&mut self, session: SessionId) {
         self.early.remove(&session);
     }
 
     /// True while others than `session` may still ask for what they held.
-    pub(crate) fn is_early(&mut self, at: MonoTime, session: SessionId) -> bool {
+    pub fn is_early(&mut self, at: MonoTime, session: SessionId) -> bool {
         self.early.retain(|_, until| *until > at);
         self.early.keys().any(|other| *other != session)
     }
 
-    /// Locks, unlocks, or waits under the number `wait` if it is not 0. `served` receives the waits that this ends.
-    pub(crate) fn lock(&mut self, session: SessionId, ask: &LockRange, wait: u64, served: &mut Served) -> LockOutcome {
+    /// FileLocks, unlocks, or waits under the number `wait` if it is not 0. `served` receives the waits that this ends.
+    pub fn lock(&mut self, session: SessionId, ask: &LockRange, wait: u64, served: &mut GrantedLocks) -> LockOutcome {
         let inode = InodeId(ask.inode);
         let wanted = held(session, ask);
         if ask.kind() == LockKind::Unlock {
@@ -108,23 +108,23 @@ impl Locks {
             return LockOutcome::Full;
         }
         self.next += 1;
-        self.waits.insert((session, wait), Wait { order: self.next, inode, wanted });
+        self.waits.insert((session, wait), LockWait { order: self.next, inode, wanted });
         LockOutcome::Waiting
     }
 
     /// The first lock that keeps this one out.
-    pub(crate) fn test(&self, session: SessionId, ask: &LockRange) -> Option<LockRange> {
+    pub fn test(&self, session: SessionId, ask: &LockRange) -> Option<LockRange> {
         let wanted = held(session, ask);
         let first = self.blockers(InodeId(ask.inode), &wanted).min_by_key(|held| held.start)?;
         let kind = if first.exclusive { LockKind::Exclusive } else { LockKind::Shared };
         // A process of another machine would be taken for one of this.
         let pid = if first.owner.0 == session { first.pid } else { 0 };
-        let Held { start, end, .. } = *first;
+        let HeldLock { start, end, .. } = *first;
         Some(LockRange { inode: ask.inode, owner: first.owner.1, kind: kind as i32, start, end, pid })
     }
 
     /// Waits no longer. A lock got meanwhile stays.
-    pub(crate) fn cancel(&mut self, session: SessionId, wait: u64) -> LockOutcome {
+    pub fn cancel(&mut self, session: SessionId, wait: u64) -> LockOutcome {
         match self.waits.remove(&(session, wait)) {
             Some(_) => LockOutcome::Cancelled,
             None => LockOutcome::Held,
@@ -132,13 +132,13 @@ impl Locks {
     }
 
     /// The session keeps a lease: what it holds and waits for ends with that.
-    pub(crate) fn lease(&mut self, session: SessionId) {
+    pub fn lease(&mut self, session: SessionId) {
         self.leased.insert(session, 0);
     }
 
     /// Ends what sessions hold whose lease has run out; to be called about twice a second. They may ask for it again when they
     /// are back. The first look gives them a moment: where it was the server that hung, their questions have arrived meanwhile.
-    pub(crate) fn lapse(&mut self, has_lease: impl Fn(SessionId) -> bool, served: &mut Served) {
+    pub fn lapse(&mut self, has_lease: impl Fn(SessionId) -> bool, served: &mut GrantedLocks) {
         let mut lapsed = Vec::new();
         for (session, missed) in &mut self.leased {
             *missed = if has_lease(*session) { 0 } else { *missed + 1 };
@@ -150,7 +150,7 @@ impl Locks {
     }
 
     /// The session has ended: so has all that it held and waited for.
-    pub(crate) fn ended(&mut self, session: SessionId, served: &mut Served) {
+    pub fn ended(&mut self, session: SessionId, served: &mut GrantedLocks) {
         self.early.remove(&session);
         self.leased.remove(&session);
         self.waits.retain(|(waiting, _), _| *waiting != session);
@@ -168,12 +168,12 @@ impl Locks {
         }
     }
 
-    fn blockers<'a>(&'a self, inode: InodeId, wanted: &'a Held) -> impl Iterator<Item = &'a Held> {
+    fn blockers<'a>(&'a self, inode: InodeId, wanted: &'a HeldLock) -> impl Iterator<Item = &'a HeldLock> {
         self.files.get(&inode).into_iter().flatten().filter(|held| held.excludes(wanted))
     }
 
     /// Takes the range from what its owner holds.
-    fn clear(&mut self, inode: InodeId, range: &Held) {
+    fn clear(&mut self, inode: InodeId, range: &HeldLock) {
         let Some(locks) = self.files.get_mut(&inode) else { return };
         let before = locks.len();
         let mut rest = Vec::new();
@@ -182,10 +182,10 @@ impl Locks {
                 return true;
             }
             if held.start < range.start {
-                rest.push(Held { end: range.start - 1, ..*held });
+                rest.push(HeldLock { end: range.start - 1, ..*held });
             }
             if held.end > range.end {
-                rest.push(Held { start: range.end + 1, ..*held });
+                rest.push(HeldLock { start: range.end + 1, ..*held });
             }
             false
         });
@@ -196,7 +196,7 @@ impl Locks {
         }
     }
 
-    fn put(&mut self, inode: InodeId, wanted: Held) {
+    fn put(&mut self, inode: InodeId, wanted: HeldLock) {
         self.clear(inode, &wanted);
         let locks = self.files.entry(inode).or_default();
         let mut merged = wanted;
@@ -217,12 +217,12 @@ impl Locks {
     }
 
     /// Gives what is free now to those who wait for it, in their order.
-    fn serve(&mut self, inode: InodeId, served: &mut Served) {
+    fn serve(&mut self, inode: InodeId, served: &mut GrantedLocks) {
         let mut line: Vec<(u64, (SessionId, u64))> =
             self.waits.iter().filter(|(_, wait)| wait.inode == inode).map(|(id, wait)| (wait.order, *id)).collect();
         line.sort_unstable();
         for (_, id) in line {
-            let Some(Wait { wanted, .. }) = self.waits.get(&id).copied() else { continue };
+            let Some(LockWait { wanted, .. }) = self.waits.get(&id).copied() else { continue };
             if self.blockers(inode, &wanted).next().is_none() && self.count + 2 <= LOCKS_MAX {
                 self.waits.remove(&id);
                 self.put(inode, wanted);
@@ -232,7 +232,7 @@ impl Locks {
     }
 
     /// True if somebody that `wanted` would wait for waits, over however many others, for its owner.
-    fn would_wait_for_itself(&self, inode: InodeId, wanted: &Held) -> bool {
+    fn would_wait_for_itself(&self, inode: InodeId, wanted: &HeldLock) -> bool {
         let mut seen = BTreeSet::new();
         let mut ahead: Vec<Owner> = self.blockers(inode, wanted).map(|held| held.owner).collect();
         while let Some(owner) = ahead.pop() {
@@ -250,8 +250,8 @@ impl Locks {
     }
 }
 
-impl Held {
-    fn excludes(&self, other: &Held) -> bool {
+impl HeldLock {
+    fn excludes(&self, other: &HeldLock) -> bool {
         self.owner != other.owner
             && (self.exclusive || other.exclusive)
             && self.start <= other.end
@@ -259,8 +259,8 @@ impl Held {
     }
 }
 
-fn held(session: SessionId, ask: &LockRange) -> Held {
-    Held {
+fn held(session: SessionId, ask: &LockRange) -> HeldLock {
+    HeldLock {
         owner: (session, ask.owner),
         exclusive: ask.kind() == LockKind::Exclusive,
         start: ask.start,
@@ -292,14 +292,14 @@ mod tests {
         range(1, LockKind::Unlock, start, end)
     }
 
-    fn ask(locks: &mut Locks, session: SessionId, range: LockRange, wait: u64) -> (LockOutcome, Served) {
+    fn ask(locks: &mut FileLocks, session: SessionId, range: LockRange, wait: u64) -> (LockOutcome, GrantedLocks) {
         let mut served = Vec::new();
         (locks.lock(session, &range, wait, &mut served), served)
     }
 
     #[test]
     fn shared_locks_keep_out_exclusive_ones_only_and_only_where_they_overlap() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         assert_eq!(ask(&mut locks, ONE, shared(0, 9), 0).0, LockOutcome::Held);
         assert_eq!(ask(&mut locks, TWO, shared(5, 15), 0).0, LockOutcome::Held);
         assert_eq!(ask(&mut locks, TWO, exclusive(0, 4), 0).0, LockOutcome::Refused);
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn an_owner_replaces_splits_and_joins_its_own() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         for (start, end) in [(0, 99), (50, 59), (100, 109)] {
             assert_eq!(ask(&mut locks, ONE, exclusive(start, end), 0).0, LockOutcome::Held);
         }
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_served_in_order_when_the_way_is_free() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 9), 0);
         assert_eq!(ask(&mut locks, TWO, range(5, LockKind::Exclusive, 0, 9), 50).0, LockOutcome::Waiting);
         assert_eq!(ask(&mut locks, TWO, range(6, LockKind::Shared, 0, 0), 60).0, LockOutcome::Waiting);
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_wait_gets_nothing() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 9), 0);
         ask(&mut locks, TWO, exclusive(0, 9), 50);
         assert_eq!(locks.cancel(TWO, 50), LockOutcome::Cancelled);
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn waiting_in_a_circle_is_refused() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 0), 0);
         ask(&mut locks, TWO, exclusive(1, 1), 0);
         ask(&mut locks, TWO, range(3, LockKind::Exclusive, 2, 2), 0);
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn what_a_session_held_ends_with_it() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 9), 0);
         ask(&mut locks, TWO, exclusive(0, 9), 50);
         ask(&mut locks, ONE, range(8, LockKind::Exclusive, 0, 0), 80);
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn locks_end_with_the_lease_of_a_session_that_keeps_one() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         ask(&mut locks, ONE, exclusive(0, 9), 0);
         assert_eq!(ask(&mut locks, TWO, exclusive(0, 9), 50).0, LockOutcome::Waiting);
         let mut served = Vec::new();
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn after_a_restart_others_wait_for_those_who_may_have_held_locks() {
-        let mut locks = Locks::default();
+        let mut locks = FileLocks::default();
         locks.found([ONE], MonoTime(100));
         assert!(locks.is_early(MonoTime(50), TWO) && !locks.is_early(MonoTime(50), ONE));
         locks.settled(ONE);

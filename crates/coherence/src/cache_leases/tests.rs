@@ -5,13 +5,13 @@ use super::*;
 const ONE: SessionId = SessionId(1);
 const TWO: SessionId = SessionId(2);
 const THREE: SessionId = SessionId(3);
-const DIR: Key = Key(7 << 1 | 1);
-const FILE: Key = Key(9 << 1);
+const DIR: CacheKey = CacheKey(7 << 1 | 1);
+const FILE: CacheKey = CacheKey(9 << 1);
 const MS: u64 = 1_000_000;
 
 /// A lease of 5 s, which the times below go by.
-fn settings() -> GrantSettings {
-    GrantSettings { lease_ns: 5000 * MS, ..GrantSettings::default() }
+fn settings() -> CacheLeaseSettings {
+    CacheLeaseSettings { lease_ns: 5000 * MS, ..CacheLeaseSettings::default() }
 }
 
 fn ms(at: u64) -> MonoTime {
@@ -19,34 +19,34 @@ fn ms(at: u64) -> MonoTime {
 }
 
 /// Sessions that have a lease and a question waiting, from the start.
-fn with(sessions: &[SessionId]) -> Grants {
-    let mut grants = Grants::new(settings());
+fn with(sessions: &[SessionId]) -> CacheLeases {
+    let mut grants = CacheLeases::new(settings());
     for session in sessions {
         grants.poll(ms(0), *session, PollId(session.0), 0, &mut Vec::new());
     }
     grants
 }
 
-fn change(grants: &mut Grants, at: u64, by: SessionId, keys: &[Key]) -> Vec<Effect> {
+fn change(grants: &mut CacheLeases, at: u64, by: SessionId, keys: &[CacheKey]) -> Vec<LeaseEffect> {
     let mut out = Vec::new();
     grants.change(ms(at), (by, Seq(1)), keys, &mut out);
     out
 }
 
-fn answer(grants: &mut Grants, at: u64, by: SessionId, keys: &[Key], ticket: u64) -> bool {
+fn answer(grants: &mut CacheLeases, at: u64, by: SessionId, keys: &[CacheKey], ticket: u64) -> bool {
     let mut out = Vec::new();
-    grants.answer(ms(at), (by, Seq(1)), &of(keys), Ticket(ticket), &mut out);
-    out == [Effect::Release(Ticket(ticket))]
+    grants.answer(ms(at), (by, Seq(1)), &of(keys), AnswerTicket(ticket), &mut out);
+    out == [LeaseEffect::Release(AnswerTicket(ticket))]
 }
 
-fn of(keys: &[Key]) -> Told {
-    Told { keys: keys.to_vec(), everything: false }
+fn of(keys: &[CacheKey]) -> AnswerKeys {
+    AnswerKeys { keys: keys.to_vec(), everything: false }
 }
 
-fn told(effects: &[Effect]) -> Vec<(PollId, Recall)> {
-    let tell = |effect: &Effect| match effect {
-        Effect::Tell { poll, recall } => Some((*poll, recall.clone())),
-        Effect::Release(_) => None,
+fn told(effects: &[LeaseEffect]) -> Vec<(PollId, Recall)> {
+    let tell = |effect: &LeaseEffect| match effect {
+        LeaseEffect::Tell { poll, recall } => Some((*poll, recall.clone())),
+        LeaseEffect::Release(_) => None,
     };
     effects.iter().filter_map(tell).collect()
 }
@@ -77,7 +77,7 @@ fn a_change_is_answered_when_the_others_have_dropped_it() {
     assert!(!answer(&mut grants, 20, ONE, &[DIR], 8), "and who has to drop it: others may use it on the same machine");
     let mut out = Vec::new();
     grants.poll(ms(30), ONE, PollId(9), 1, &mut out);
-    assert_eq!(out, [5, 6, 8].map(|ticket| Effect::Release(Ticket(ticket))));
+    assert_eq!(out, [5, 6, 8].map(|ticket| LeaseEffect::Release(AnswerTicket(ticket))));
     assert!(grants.is_idle());
 }
 
@@ -100,12 +100,12 @@ fn what_a_session_has_changed_itself_it_drops_before_another_is_told_of_it() {
     assert!(answer(&mut grants, 21, TWO, &[FILE], 6), "nor does who reads something else");
     // The answer to the change may still be on its way to it.
     let mut out = Vec::new();
-    grants.answer(ms(22), (TWO, Seq(0)), &of(&[DIR]), Ticket(7), &mut out);
+    grants.answer(ms(22), (TWO, Seq(0)), &of(&[DIR]), AnswerTicket(7), &mut out);
     assert_eq!(told(&out), [(PollId(1), Recall { number: 1, directories: vec![7], ..Recall::default() })]);
     assert_eq!(grants.give(ms(23), ONE, DIR), 0);
     out.clear();
     grants.poll(ms(30), ONE, PollId(9), 1, &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(7))]);
+    assert_eq!(out, [LeaseEffect::Release(AnswerTicket(7))]);
     assert!(answer(&mut grants, 31, TWO, &[DIR], 8) && grants.is_idle());
 
     // What was not noted, as nobody else cached anything, may be all that it holds.
@@ -115,7 +115,7 @@ fn what_a_session_has_changed_itself_it_drops_before_another_is_told_of_it() {
     assert!(!answer(&mut grants, 40, TWO, &[FILE], 9));
     out.clear();
     grants.poll(ms(50), ONE, PollId(10), 2, &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(9))]);
+    assert_eq!(out, [LeaseEffect::Release(AnswerTicket(9))]);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_session_that_does_not_answer_is_waited_for_until_its_grant_runs_out() {
     grants.tick(ms(4999), &mut out);
     assert_eq!(out, []);
     grants.tick(ms(5000), &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(5))]);
+    assert_eq!(out, [LeaseEffect::Release(AnswerTicket(5))]);
 }
 
 #[test]
@@ -170,22 +170,22 @@ fn a_recall_that_was_lost_is_told_again_and_an_old_acknowledgement_is_not_taken_
     let mut out = Vec::new();
     grants.poll(ms(30), ONE, PollId(8), 0, &mut out);
     let recall = Recall { number: 2, directories: vec![7], files: vec![9], ..Recall::default() };
-    assert_eq!(out, [Effect::Tell { poll: PollId(8), recall }]);
+    assert_eq!(out, [LeaseEffect::Tell { poll: PollId(8), recall }]);
     let mut out = Vec::new();
     grants.poll(ms(40), ONE, PollId(9), 1, &mut out);
-    assert!(out.contains(&Effect::Release(Ticket(5))), "the first was heard after all: {out:?}");
-    assert!(!out.contains(&Effect::Release(Ticket(6))), "but not what came after it: {out:?}");
+    assert!(out.contains(&LeaseEffect::Release(AnswerTicket(5))), "the first was heard after all: {out:?}");
+    assert!(!out.contains(&LeaseEffect::Release(AnswerTicket(6))), "but not what came after it: {out:?}");
     let mut out = Vec::new();
     grants.poll(ms(50), ONE, PollId(10), 3, &mut out);
-    assert!(out.contains(&Effect::Release(Ticket(6))), "{out:?}");
+    assert!(out.contains(&LeaseEffect::Release(AnswerTicket(6))), "{out:?}");
 }
 
 #[test]
 fn too_many_recalls_recall_everything() {
-    let settings = GrantSettings { recalls_max: 3, ..settings() };
-    let mut grants = Grants::new(settings);
+    let settings = CacheLeaseSettings { recalls_max: 3, ..settings() };
+    let mut grants = CacheLeases::new(settings);
     grants.poll(ms(0), ONE, PollId(1), 0, &mut Vec::new());
-    let keys: Vec<Key> = (1..=9).map(|inode| Key(inode << 1)).collect();
+    let keys: Vec<CacheKey> = (1..=9).map(|inode| CacheKey(inode << 1)).collect();
     for key in &keys {
         grants.give(ms(0), ONE, *key);
     }
@@ -194,22 +194,22 @@ fn too_many_recalls_recall_everything() {
     assert!(!answer(&mut grants, 20, TWO, &[], 5));
     let mut out = Vec::new();
     grants.poll(ms(30), ONE, PollId(2), 1, &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(5))]);
+    assert_eq!(out, [LeaseEffect::Release(AnswerTicket(5))]);
 }
 
 #[test]
 fn a_full_table_grants_nothing_more() {
-    let settings = GrantSettings { grants_max: 2, ..settings() };
-    let mut grants = Grants::new(settings);
+    let settings = CacheLeaseSettings { grants_max: 2, ..settings() };
+    let mut grants = CacheLeases::new(settings);
     grants.poll(ms(0), ONE, PollId(1), 0, &mut Vec::new());
-    assert!(grants.give(ms(0), ONE, Key(1)) > 0 && grants.give(ms(0), ONE, Key(2)) > 0);
-    assert_eq!(grants.give(ms(0), ONE, Key(3)), 0);
-    assert!(grants.give(ms(0), ONE, Key(2)) > 0, "what is granted already can be granted longer");
+    assert!(grants.give(ms(0), ONE, CacheKey(1)) > 0 && grants.give(ms(0), ONE, CacheKey(2)) > 0);
+    assert_eq!(grants.give(ms(0), ONE, CacheKey(3)), 0);
+    assert!(grants.give(ms(0), ONE, CacheKey(2)) > 0, "what is granted already can be granted longer");
 }
 
 #[test]
 fn after_a_restart_a_change_waits_for_whoever_may_believe_anything() {
-    let mut grants = Grants::new(settings());
+    let mut grants = CacheLeases::new(settings());
     grants.found(ms(0), [ONE]);
     change(&mut grants, 10, TWO, &[DIR]);
     assert!(!answer(&mut grants, 10, TWO, &[], 5));
@@ -217,20 +217,23 @@ fn after_a_restart_a_change_waits_for_whoever_may_believe_anything() {
     assert!(!answer(&mut grants, 10, THREE, &[FILE], 7), "it may have been changed just before");
     let mut out = Vec::new();
     grants.poll(ms(20), ONE, PollId(1), 0, &mut out);
-    assert!(matches!(&out[..], [Effect::Tell { recall: Recall { everything: true, number: 1, .. }, .. }]), "{out:?}");
+    assert!(
+        matches!(&out[..], [LeaseEffect::Tell { recall: Recall { everything: true, number: 1, .. }, .. }]),
+        "{out:?}"
+    );
     out.clear();
     grants.poll(ms(30), ONE, PollId(2), 1, &mut out);
-    assert_eq!(out, [5, 6, 7].map(|ticket| Effect::Release(Ticket(ticket))));
+    assert_eq!(out, [5, 6, 7].map(|ticket| LeaseEffect::Release(AnswerTicket(ticket))));
     assert!(grants.give(ms(30), ONE, FILE) > 0);
 
     // And for nobody longer than the lease.
-    let mut grants = Grants::new(settings());
+    let mut grants = CacheLeases::new(settings());
     grants.found(ms(0), [ONE]);
     change(&mut grants, 10, TWO, &[DIR]);
     answer(&mut grants, 10, TWO, &[], 5);
     let mut out = Vec::new();
     grants.tick(ms(5000), &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(5))]);
+    assert_eq!(out, [LeaseEffect::Release(AnswerTicket(5))]);
 }
 
 #[test]
@@ -241,7 +244,7 @@ fn a_session_that_ends_is_waited_for_no_more() {
     answer(&mut grants, 10, TWO, &[], 5);
     let mut out = Vec::new();
     grants.ended(ONE, &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(5))]);
+    assert_eq!(out, [LeaseEffect::Release(AnswerTicket(5))]);
     assert_eq!(grants.sessions().count(), 0);
 }
 
@@ -261,7 +264,7 @@ const KEYS: u64 = 3;
 #[derive(Clone, Copy)]
 struct Answer {
     to: SessionId,
-    key: Key,
+    key: CacheKey,
     state: u64,
     is_change: bool,
 }
@@ -273,7 +276,7 @@ enum Message {
     /// An answer that may be cached: key, state, until when, and the recalls the session knew when it asked.
     Granted {
         session: SessionId,
-        key: Key,
+        key: CacheKey,
         state: u64,
         until: MonoTime,
         began: u64,
@@ -297,22 +300,22 @@ struct Believer {
     lease_until: MonoTime,
     acked: u64,
     recalls: u64,
-    recalled: BTreeMap<Key, u64>,
+    recalled: BTreeMap<CacheKey, u64>,
     floor: u64,
-    believed: BTreeMap<Key, (u64, MonoTime)>,
+    believed: BTreeMap<CacheKey, (u64, MonoTime)>,
     asked: MonoTime,
     life: u64,
     /// Its changes that it has not heard of.
-    unheard: BTreeMap<Key, u64>,
+    unheard: BTreeMap<CacheKey, u64>,
 }
 
 struct World {
     rng: Rng,
     now: u64,
-    grants: Grants,
-    states: BTreeMap<Key, u64>,
+    grants: CacheLeases,
+    states: BTreeMap<CacheKey, u64>,
     /// Answers that wait: what they tell of, in which state, and the change that they answer.
-    answers: BTreeMap<Ticket, Answer>,
+    answers: BTreeMap<AnswerTicket, Answer>,
     believers: BTreeMap<SessionId, Believer>,
     polls: BTreeMap<PollId, (SessionId, MonoTime)>,
     network: Vec<(u64, Message)>,
@@ -324,7 +327,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let settings = GrantSettings {
+        let settings = CacheLeaseSettings {
             lease_ns: 500 * MS,
             renew_ns: 100 * MS,
             hot_ns: 50 * MS,
@@ -335,7 +338,7 @@ impl World {
         World {
             rng: Rng::new(seed),
             now: 1,
-            grants: Grants::new(settings),
+            grants: CacheLeases::new(settings),
             states: BTreeMap::new(),
             answers: BTreeMap::new(),
             believers: (1..=SESSIONS).map(|id| (SessionId(id), Believer::default())).collect(),
@@ -351,7 +354,7 @@ impl World {
         for _ in 0..steps {
             self.now += self.rng.below(12);
             let session = SessionId(1 + self.rng.below(SESSIONS));
-            let key = Key(10 + self.rng.below(KEYS));
+            let key = CacheKey(10 + self.rng.below(KEYS));
             if self.rng.below(100) == 0 {
                 self.begin_life();
             }
@@ -371,7 +374,7 @@ impl World {
     /// Another server leads. Answers that waited do not go out; whoever asked asks again, which the next steps do.
     fn begin_life(&mut self) {
         self.life += 1;
-        self.grants = Grants::new(*self.grants.settings());
+        self.grants = CacheLeases::new(*self.grants.settings());
         self.grants.take_over(ms(self.now), (1..=SESSIONS).map(SessionId));
         self.polls.clear();
         for answer in std::mem::take(&mut self.answers).into_values().filter(|answer| answer.is_change) {
@@ -381,7 +384,7 @@ impl World {
         }
     }
 
-    fn read(&mut self, session: SessionId, key: Key) {
+    fn read(&mut self, session: SessionId, key: CacheKey) {
         let began = self.believers[&session].recalls;
         let for_ns = self.grants.give(ms(self.now), session, key);
         let state = self.states.get(&key).copied().unwrap_or(0);
@@ -393,14 +396,14 @@ impl World {
         self.answer(Answer { to: session, key, state, is_change: false }, Seq(0), Vec::new());
     }
 
-    fn answer(&mut self, answer: Answer, seq: Seq, mut out: Vec<Effect>) {
-        let ticket = Ticket(self.next);
+    fn answer(&mut self, answer: Answer, seq: Seq, mut out: Vec<LeaseEffect>) {
+        let ticket = AnswerTicket(self.next);
         self.answers.insert(ticket, answer);
         self.grants.answer(ms(self.now), (answer.to, seq), &of(&[answer.key]), ticket, &mut out);
         self.obey(out);
     }
 
-    fn change(&mut self, session: SessionId, key: Key) {
+    fn change(&mut self, session: SessionId, key: CacheKey) {
         let at = ms(self.now);
         self.next += 1;
         let by = (session, Seq(self.next));
@@ -422,14 +425,14 @@ impl World {
         }
     }
 
-    fn obey(&mut self, effects: Vec<Effect>) {
+    fn obey(&mut self, effects: Vec<LeaseEffect>) {
         for effect in effects {
             match effect {
-                Effect::Tell { poll, recall } => {
+                LeaseEffect::Tell { poll, recall } => {
                     let (session, sent) = self.polls.remove(&poll).expect("a question is answered once");
                     self.send(Message::Recalled { session, recall, sent, life: self.life });
                 }
-                Effect::Release(ticket) => {
+                LeaseEffect::Release(ticket) => {
                     let answer = self.answers.remove(&ticket).expect("an answer goes out once");
                     // No answer is lost for good, and each takes its time.
                     self.network.push((self.now + self.rng.below(60), Message::Answered(answer)));
@@ -438,7 +441,7 @@ impl World {
         }
     }
 
-    fn judge(&self, to: SessionId, key: Key, state: u64) {
+    fn judge(&self, to: SessionId, key: CacheKey, state: u64) {
         let now = ms(self.now);
         // A kernel lets nobody look at what it changes before it has heard that it has.
         let is_open = |believer: &Believer| believer.unheard.get(&key).is_none_or(|unheard| *unheard == 0);
@@ -498,8 +501,8 @@ impl World {
                         believer.believed.clear();
                         believer.floor = believer.recalls;
                     }
-                    let names = recall.directories.iter().map(|inode| Key(inode << 1 | 1));
-                    for key in names.chain(recall.files.iter().map(|inode| Key(inode << 1))) {
+                    let names = recall.directories.iter().map(|inode| CacheKey(inode << 1 | 1));
+                    for key in names.chain(recall.files.iter().map(|inode| CacheKey(inode << 1))) {
                         believer.believed.remove(&key);
                         believer.recalled.insert(key, believer.recalls);
                     }

@@ -19,17 +19,17 @@ const FILES_MAX: usize = 65_536;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Opened(Mutex<State>);
+pub struct OpenFiles(Mutex<OpenState>);
 
 #[derive(Default)]
-struct State {
-    sessions: BTreeMap<SessionId, Held>,
+struct OpenState {
+    sessions: BTreeMap<SessionId, OpenHandles>,
     /// Sessions of an earlier life that have not said yet what they have open.
     unheard: BTreeSet<SessionId>,
 }
 
 #[derive(Default)]
-struct Held {
+struct OpenHandles {
     /// After how many lists each was opened.
     files: FastMap<InodeId, u64>,
     lists: u64,
@@ -40,14 +40,14 @@ struct Held {
     too_many: bool,
 }
 
-impl Opened {
+impl OpenFiles {
     /// These sessions are from an earlier life of the server.
-    pub(crate) fn found(&self, sessions: impl IntoIterator<Item = SessionId>) {
+    pub fn found(&self, sessions: impl IntoIterator<Item = SessionId>) {
         self.lock().unheard.extend(sessions);
     }
 
     /// The session has opened a file.
-    pub(crate) fn add(&self, session: SessionId, id: InodeId) {
+    pub fn add(&self, session: SessionId, id: InodeId) {
         let mut state = self.lock();
         let held = state.sessions.entry(session).or_default();
         if held.files.len() >= FILES_MAX && !held.files.contains_key(&id) {
@@ -59,7 +59,7 @@ impl Opened {
 
     /// A question for recalls: all that the session has open, as its client says under a number that rises; 0 says that it
     /// cannot tell now.
-    pub(crate) fn told(&self, session: SessionId, number: u64, open: &[u64]) {
+    pub fn told(&self, session: SessionId, number: u64, open: &[u64]) {
         let mut state = self.lock();
         let held = state.sessions.entry(session).or_default();
         held.tells = true;
@@ -74,25 +74,25 @@ impl Opened {
     }
 
     /// The session has opened anew what it had open in an earlier life of the server.
-    pub(crate) fn settled(&self, session: SessionId) {
+    pub fn settled(&self, session: SessionId) {
         self.lock().unheard.remove(&session);
     }
 
     /// The session is over.
-    pub(crate) fn ended(&self, session: SessionId) {
+    pub fn ended(&self, session: SessionId) {
         let mut state = self.lock();
         state.sessions.remove(&session);
         state.unheard.remove(&session);
     }
 
     /// True if somebody who says so has the file open, or may.
-    pub(crate) fn holds(&self, id: InodeId) -> bool {
+    pub fn holds(&self, id: InodeId) -> bool {
         let state = self.lock();
-        let holds = |held: &Held| held.tells && (held.too_many || held.files.contains_key(&id));
+        let holds = |held: &OpenHandles| held.tells && (held.too_many || held.files.contains_key(&id));
         !state.unheard.is_empty() || state.sessions.values().any(holds)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_was_opened_since_the_list_before_stays_whatever_a_list_says() {
-        let opened = Opened::default();
+        let opened = OpenFiles::default();
         opened.add(ONE, FILE);
         assert!(!opened.holds(FILE), "nobody would say that it is closed");
         // Made before the file was opened, as far as anybody knows.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn nobody_holds_what_he_did_not_open() {
-        let opened = Opened::default();
+        let opened = OpenFiles::default();
         opened.add(ONE, FILE);
         opened.told(ONE, 1, &[8, 9]);
         assert!(!opened.holds(InodeId(8)));
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_session_of_before_may_have_anything_open_until_it_says_or_ends() {
-        for says in [Opened::settled, Opened::ended] {
-            let opened = Opened::default();
+        for says in [OpenFiles::settled, OpenFiles::ended] {
+            let opened = OpenFiles::default();
             opened.found([ONE]);
             assert!(opened.holds(FILE));
             says(&opened, ONE);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn more_than_is_kept_holds_everything_until_the_end() {
-        let opened = Opened::default();
+        let opened = OpenFiles::default();
         opened.told(ONE, 1, &[]);
         (0..=FILES_MAX as u64).for_each(|id| opened.add(ONE, InodeId(id)));
         assert!(opened.holds(InodeId(u64::MAX)));
