@@ -41,7 +41,6 @@ impl AppliedState {
     /// # Errors
     /// `Corrupt`, and the store's.
     pub(super) fn load(versions: NameVersions) -> Result<AppliedState, Fault> {
-        versions.complete()?;
         let begun = match LoadedState::by_what_was_left(&versions)? {
             Some(begun) => begun,
             None => LoadedState::by_the_store(&versions)?,

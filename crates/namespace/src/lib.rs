@@ -75,7 +75,6 @@ pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use read::ListedEntry;
 pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
-pub use stored::link_of;
 pub use timeline::{
     ChangeSubject, Changed, EntryVersion, PlaceName, Revision, SubjectChange, SubjectState, TxnChanges, VersionCause,
     author, changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,

@@ -14,7 +14,6 @@ use prost::Message;
 use crate::error::Error;
 use crate::horizons::{Expiry, Pins};
 use crate::inode::{Extra, FileLayout, Inode, WriteGrant};
-use crate::key::VersionKey;
 use crate::model::{NameEntry, SessionState};
 use crate::patch::{Patch, PatchSource, lay};
 use crate::table::INODE_ID_MAX;
@@ -322,14 +321,6 @@ pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<NameEntry, Error> {
         return Err(corrupt);
     }
     Ok(NameEntry::new(InodeId(stored.inode), kind, from))
-}
-
-/// The key and value that say of a version of an entry, itself given as key and value, that its inode has this name;
-/// `None` for any other key. For stores that were made before such keys were.
-pub fn link_of(key: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let Some(VersionKey::Entry(parent, name)) = VersionKey::decode(key) else { return None };
-    let entry = StoredEntry::decode(value).ok()?;
-    Some((VersionKey::Link(InodeId(entry.inode), parent, name).encode(), Vec::new()))
 }
 
 impl StoredCause {

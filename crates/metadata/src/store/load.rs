@@ -2,17 +2,14 @@
 
 use frieze_base::Fault;
 use frieze_hlc::Hlc;
-use frieze_namespace::{ENTRIES, INODES, LINKS, inode_between, is_timed, link_of};
+use frieze_namespace::{ENTRIES, INODES, LINKS, inode_between};
 
-use super::keys::{
-    decode_item, decode_value, encode_value, parse_stored_key, split_stored_key, start, stored_key, unescape_into,
-};
+use super::keys::{decode_item, parse_stored_key, split_stored_key, start, unescape_into};
 use super::overlay::NameVersions;
-use super::time_index::{self, TIMES};
+use super::time_index::TIMES;
 use super::version_store::{LoadVersion, StoreItem, VisitItem};
 
 /// Items of one commit while an old store gets its index.
-const ITEMS_AT_ONCE: usize = 16_384;
 
 /// The keys that a restart reads, in three parts, of which the first two are about as large and can be read at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,57 +47,6 @@ impl NameVersions {
     pub(crate) fn load(&self, part: &LoadPart, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
         load_newest(part, &|from, to, visit| self.store.visit(from, to, visit), load)
     }
-
-    /// Makes the index of time and the names by inode of a store that has none yet: one from before they were kept.
-    ///
-    /// # Errors
-    /// Those of the store; what was made so far is made again the next time.
-    ///
-    /// # Cost
-    /// One look at a store that has them; else a pass over all versions.
-    pub(crate) fn complete(&self) -> Result<(), Fault> {
-        if self.store.last_in(&[TIMES], &[TIMES])?.is_some() {
-            return Ok(());
-        }
-        let applied = self.store.applied()?;
-        let mut timed: Vec<(Hlc, Vec<u8>)> = Vec::new();
-        let mut links: Vec<StoreItem> = Vec::new();
-        let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
-        for item in self.store.items(&[], &[TIMES]) {
-            let (stored, value) = item?;
-            let (key, stamp) = parse_stored_key(&stored)?;
-            if is_timed(&key) {
-                timed.push((stamp, key.clone()));
-            }
-            let link = decode_value(&value).and_then(|value| link_of(&key, value)).map(|(link, _)| link);
-            // The entry of before stood for something else.
-            let gone =
-                last.take_if(|(entry, _)| *entry == key).map(|(_, link)| link).filter(|old| Some(old) != link.as_ref());
-            links.extend(gone.map(|old| (stored_key(&old, stamp), encode_value(None))));
-            if let Some(link) = link {
-                links.push((stored_key(&link, stamp), encode_value(Some(&[]))));
-                last = Some((key, link));
-            }
-            if links.len() >= ITEMS_AT_ONCE {
-                self.store.commit(std::mem::take(&mut links), Vec::new(), applied)?;
-            }
-        }
-        for item in self.store.items(&[TIMES + 1], &[0xff; 320]) {
-            let (key, stamp) = parse_stored_key(&item?.0)?;
-            if is_timed(&key) {
-                timed.push((stamp, key));
-            }
-        }
-        timed.sort();
-        let timed: Vec<(Hlc, &[u8])> = timed.iter().map(|(stamp, key)| (*stamp, key.as_slice())).collect();
-        let mut pages = time_index::pages_of(&timed);
-        while !pages.is_empty() {
-            let rest = pages.split_off(pages.len().min(ITEMS_AT_ONCE / 64));
-            self.store.commit(std::mem::replace(&mut pages, rest), Vec::new(), applied)?;
-        }
-        links.push((vec![TIMES], Vec::new()));
-        self.store.commit(links, Vec::new(), applied)
-    }
 }
 
 /// As [`NameVersions::inode_between`], where the last inode is in this item.
@@ -127,9 +73,6 @@ pub(super) fn load_newest(part: &LoadPart, range: &VisitRange<'_>, load: &mut Lo
     };
     for (from, to) in part.ranges() {
         range(&from, &to, &mut |stored, value| {
-            if stored == [TIMES] {
-                return Ok(());
-            }
             let (next, its_stamp) = split_stored_key(stored)?;
             if next != escaped {
                 hand_over(&escaped, stamp, &newest)?;

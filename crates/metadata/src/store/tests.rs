@@ -1,9 +1,8 @@
 use frieze_base::LogIndex;
 use frieze_hlc::Hlc;
-use frieze_namespace::{KeyVersion, LINKS, VersionHistory};
+use frieze_namespace::{KeyVersion, VersionHistory};
 
 use super::keys::stored_key;
-use super::time_index::TIMES;
 use super::*;
 
 fn change(key: &[u8], stamp: u64, value: Option<&str>) -> KeyVersion {
@@ -122,7 +121,6 @@ fn changed(versions: &NameVersions, after: u64, upto: u64) -> Vec<(u64, String)>
 #[test]
 fn the_changes_of_an_interval_are_found_wherever_they_are_kept() {
     both(|versions| {
-        versions.complete().expect("an empty store has an index at once");
         let mut expect = Vec::new();
         for index in 1..=700u64 {
             let (stamp, name) = (index * 10, format!("E{index}"));
@@ -141,62 +139,6 @@ fn the_changes_of_an_interval_are_found_wherever_they_are_kept() {
         let read = versions.changed(Hlc(3000), Hlc(3100), &mut |_, _| true).expect("reads");
         assert!(read <= 10 + 256, "{read} entries for 10 changes");
     });
-}
-
-#[test]
-fn a_store_from_before_the_index_of_time_gets_one() {
-    use frieze_namespace::{Namespace, NoReadSet, names_at};
-    use frieze_wire::txn::{Caller, Format, Make, MakeKind, Op, OpenSession, Remove, Rename, Target, Transaction};
-    let new = NameVersions::new(Box::new(MemoryStore::default()));
-    new.complete().expect("completes");
-    let mut namespace = Namespace::new();
-    let format = Format { chunk_bytes: 4096, chain_count: 8, uid: 0, gid: 0, mode: 0o755 };
-    let make = |path: &str, kind| {
-        Op::Make(Make { target: Target::path(path), mode: 0o755, or_open: false, kind: Some(kind), ..Make::default() })
-    };
-    let ops = [
-        Op::Format(format),
-        Op::OpenSession(OpenSession { command: String::new(), host: String::new(), uid: 0, keeps: false }),
-        make("/d", MakeKind::Directory(true)),
-        make("/d/a", MakeKind::File(false)),
-        make("/d/b", MakeKind::File(false)),
-        Op::Rename(Rename { from: Target::path("/d/a"), to: Target::path("/d/b"), flags: 0 }),
-        make("/d/a", MakeKind::File(false)),
-        Op::Remove(Remove { target: Target::path("/d/b"), directory: false }),
-    ];
-    let old_store = MemoryStore::default();
-    let old = NameVersions::new(Box::new(old_store.clone()));
-    for (op, index) in ops.into_iter().zip(1..) {
-        // The session is opened by the second transaction; its id is that stamp.
-        let (session, seq) = if index > 2 { (200, index) } else { (0, 0) };
-        let transaction = Transaction { session, seq, acked: 0, caller: Caller::root(), must_see: 0, op: Some(op) };
-        let mut changes = Vec::new();
-        namespace.apply(&transaction, Hlc(index * 100), &mut changes, &NoReadSet).into_result().expect("succeeds");
-        old.add(LogIndex(index), changes.iter().filter(|change| change.key[0] != LINKS).cloned().collect());
-        new.add(LogIndex(index), changes);
-    }
-    new.settle(LogIndex(8)).expect("settles");
-    old.settle(LogIndex(8)).expect("settles");
-    // As an older version would have left it.
-    let pages: Vec<Vec<u8>> = old_store.items(&[TIMES], &[TIMES + 1]).map(|item| item.expect("reads").0).collect();
-    old_store.commit(Vec::new(), pages, LogIndex(8)).expect("commits");
-    assert_eq!(changed(&old, 0, 1000), []);
-    for _ in 0..2 {
-        old.complete().expect("completes");
-        assert_eq!(changed(&old, 0, 1000), {
-            // Of one stamp in order of keys: the order within a transaction is lost.
-            let mut all = changed(&new, 0, 1000);
-            all.sort();
-            all
-        });
-    }
-    for at in (0..=9).map(|index| Hlc(index * 100)) {
-        for id in 1..=6 {
-            let names = |versions| names_at(versions, frieze_base::InodeId(id), at).expect("reads");
-            assert_eq!(names(&old), names(&new), "of inode {id} at {at}");
-        }
-    }
-    assert_eq!(old.applied(), Ok(LogIndex(8)));
 }
 
 fn all(view: &dyn StoreView) -> Vec<StoreItem> {

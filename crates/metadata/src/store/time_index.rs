@@ -11,7 +11,7 @@ use frieze_namespace::{KeyVersion, is_timed};
 
 use super::version_store::StoreItem;
 
-/// First byte of the keys of pages. `T` alone says that the index is complete.
+/// First byte of the keys of pages.
 pub(super) const TIMES: u8 = b'T';
 /// Changes in a page: more cost a look at a short interval, fewer cost items.
 const PAGE_CHANGES: usize = 256;
