@@ -9,8 +9,6 @@ use super::overlay::NameVersions;
 use super::time_index::TIMES;
 use super::version_store::{LoadVersion, StoreItem, VisitItem};
 
-/// Items of one commit while an old store gets its index.
-
 /// The keys that a restart reads, in three parts, of which the first two are about as large and can be read at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LoadPart {
