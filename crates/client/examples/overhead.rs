@@ -83,7 +83,7 @@ fn answer(stream: frieze_net::Stream) -> Option<()> {
                 len = read.len as usize;
                 Reply::Read(ReadReply { end_of_file: false, answered, crc_behind: false })
             }
-            Request::Write(_) => Reply::Write(WriteReply { stamp: 1, offset: 0, taken: 0 }),
+            Request::Write(_) => Reply::Write(WriteReply { stamp: 1, offset: 0 }),
             _ => Reply::Txn(TxnReply { stamp: 1, id: 1, ..TxnReply::default() }),
         };
         let base = FrameHeader { request_id: header.request_id, ..FrameHeader::of(FrameKind::Reply) };

@@ -196,21 +196,11 @@ impl File {
         }
         if data.is_empty() {
             let offset = self.stat()?.attr.size;
-            return Ok(WriteReply { stamp: self.shared.newest().0, offset, taken: 0 });
+            return Ok(WriteReply { stamp: self.shared.newest().0, offset });
         }
-        let (mut done, mut begins) = (0, None);
-        loop {
-            let rest = &data[done..];
-            let reply = self.write_once(self.end.load(Ordering::Relaxed), rest, Place::End)?;
-            // An older server cuts it at the end of a chunk.
-            let taken = if reply.taken == 0 { rest.len() } else { reply.taken as usize };
-            self.end.fetch_max(reply.offset + taken as u64, Ordering::Relaxed);
-            done += taken;
-            let offset = *begins.get_or_insert(reply.offset);
-            if done >= data.len() {
-                return Ok(WriteReply { offset, taken: 0, ..reply });
-            }
-        }
+        let reply = self.write_once(self.end.load(Ordering::Relaxed), data, Place::End)?;
+        self.end.fetch_max(reply.offset + data.len() as u64, Ordering::Relaxed);
+        Ok(reply)
     }
 
     /// One write request, its grant included.

@@ -319,20 +319,7 @@ impl Fs {
     /// As [`Fs::log`], the newest versions first. To go on while there are more, ask again with the interval up to `after` of the
     /// answer.
     pub fn log_newest(&self, target: &Target, interval: Interval, count_max: u32) -> Result<LogReply, Error> {
-        let mut found = self.log_in(target, interval, count_max, true)?;
-        if found.newest_first {
-            return Ok(found);
-        }
-        // An older server answers with the oldest: all of them, turned round.
-        while let Some(last) = found.versions.last().filter(|_| found.more) {
-            let rest = Interval { after: Hlc(last.stamp), ..interval };
-            let page = self.log_in(target, rest, 0, false)?;
-            found.more = page.more && !page.versions.is_empty();
-            found.versions.extend(page.versions);
-            found.sessions.extend(page.sessions);
-        }
-        found.versions.reverse();
-        Ok(LogReply { newest_first: true, more: false, after: interval.after.0, ..found })
+        self.log_in(target, interval, count_max, true)
     }
 
     fn log_in(

@@ -59,22 +59,7 @@ impl Fs {
         recursive: bool,
         count_max: u32,
     ) -> Result<StoryReply, Error> {
-        let mut found = self.story_in(target, interval, recursive, count_max, true)?;
-        if found.newest_first {
-            return Ok(found);
-        }
-        // An older server answers with the oldest: all of them, turned round.
-        while found.upto < interval.upto.0 {
-            let rest = Interval { after: Hlc(found.upto), ..interval };
-            let page = self.story_in(target, rest, recursive, 0, false)?;
-            found.upto = page.upto.max(rest.after.next().0);
-            found.events.extend(page.events);
-            found.sessions.extend(page.sessions);
-            found.hidden |= page.hidden;
-            found.left_out |= page.left_out;
-        }
-        found.events.reverse();
-        Ok(StoryReply { newest_first: true, after: interval.after.0, ..found })
+        self.story_in(target, interval, recursive, count_max, true)
     }
 
     fn story_in(

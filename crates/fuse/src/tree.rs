@@ -85,11 +85,10 @@ impl Tree {
         }
     }
 
-    /// Refuses attribute classes that mean nothing on this mount: by default it is `nosuid`, so a file capability would never be used;
-    /// and a server of before them keeps no access lists. Answered here, because the kernel asks for them at nearly every write and `ls -l`.
+    /// Refuses attribute classes that mean nothing on this mount: by default it is `nosuid`, so a file capability is never used.
+    /// Answered here, because the kernel asks for them at nearly every write and `ls -l`.
     fn refuse_foreign_xattr(&self, name: &[u8]) -> Result<(), Errno> {
-        let is_list = name.starts_with(b"system.posix_acl_");
-        if name.starts_with(b"security.") || is_list && !self.client.hello().keeps_acls {
+        if name.starts_with(b"security.") {
             return Err(Errno::EOPNOTSUPP);
         }
         Ok(())

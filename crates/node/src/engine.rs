@@ -336,9 +336,7 @@ impl Engine {
             socket: self.socket.get().cloned().unwrap_or_default(),
             proof: Vec::new(),
             map_version: self.cluster_map().version,
-            takes_pieces: true,
             former: self.former_clusters(),
-            keeps_acls: true,
         }
     }
 

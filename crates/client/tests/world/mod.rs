@@ -376,7 +376,7 @@ impl State {
                 }
                 file.write(offset, payload);
                 self.stamp += 1;
-                Reply::Write(WriteReply { stamp: self.stamp, offset, taken: 0 })
+                Reply::Write(WriteReply { stamp: self.stamp, offset })
             }
             Request::Txn(Txn { op: Some(op), .. }) => {
                 self.stamp += 1;
@@ -502,9 +502,7 @@ impl State {
             socket: String::new(),
             proof: Vec::new(),
             map_version: self.map.as_ref().map_or(0, |map| map.version),
-            takes_pieces: false,
             former: Vec::new(),
-            keeps_acls: true,
         }
     }
 }

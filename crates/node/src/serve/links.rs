@@ -132,8 +132,6 @@ struct Waiting {
     failed: Option<Fault>,
     /// Which connection it is, of all that there have been; 0 while there is none.
     connection: u64,
-    /// The other end takes payloads ahead of their records.
-    takes_pieces: bool,
     /// Payloads some of which went ahead, and whose records did not go yet.
     ahead: usize,
     aheads: u64,
@@ -213,11 +211,11 @@ impl Links {
         let mut said = None;
         while !link.has_ended() {
             match self.connect(link) {
-                Ok((writer, takes_pieces)) => {
+                Ok(writer) => {
                     retry = RETRY_MIN;
                     said = None;
                     self.notice(link, true);
-                    link.open(&writer, takes_pieces);
+                    link.open(&writer);
                     let ended = self.tell_all(link, &writer);
                     writer.stream().shutdown();
                     link.close();
@@ -250,7 +248,7 @@ impl Links {
     }
 
     /// Connects, and proves both ends to each other.
-    fn connect(&self, link: &Link) -> Result<(FrameWriter, bool), Fault> {
+    fn connect(&self, link: &Link) -> Result<FrameWriter, Fault> {
         let mut asker = Asker::connect(&link.address, GREETING, TELLING)?;
         let nonce = random_nonce()?;
         let hello = Hello {
@@ -279,7 +277,7 @@ impl Links {
                 (self.notices.removed)(fault.clone());
             }
         })?;
-        Ok((asker.into_writer(), greeted.takes_pieces))
+        Ok(asker.into_writer())
     }
 
     /// The server refuses this one as one of another cluster: whether that is this cluster under a later identity it proves, or not.
@@ -492,10 +490,10 @@ impl Link {
     }
 
     /// There is a connection.
-    fn open(&self, writer: &FrameWriter, takes_pieces: bool) {
+    fn open(&self, writer: &FrameWriter) {
         let mut waiting = lock(&self.waiting);
         waiting.connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-        (waiting.ahead, waiting.takes_pieces) = (0, takes_pieces);
+        waiting.ahead = 0;
         waiting.writer = Some(writer.clone());
     }
 
@@ -507,7 +505,7 @@ impl Link {
     /// A name for a payload that is to go ahead, and the connection on which it has it.
     fn name_ahead(&self) -> Option<(u64, u64)> {
         let mut waiting = lock(&self.waiting);
-        let takes = waiting.connection != 0 && waiting.takes_pieces && waiting.ahead < AHEAD_MAX;
+        let takes = waiting.connection != 0 && waiting.ahead < AHEAD_MAX;
         waiting.ahead += usize::from(takes);
         waiting.aheads += u64::from(takes);
         takes.then_some((waiting.aheads, waiting.connection))
