@@ -5,7 +5,7 @@
 use std::thread;
 
 use frieze_client::{Client, Error, File, OpenFlags, Options, Target};
-use frieze_net::{FrameReader, FrameWriter, Limits, Listener, Payload, mono};
+use frieze_net::{FramePayload, FrameReader, FrameWriter, Limits, Listener, mono};
 use frieze_wire::message::{
     Answered, Attr, HelloReply, OpenReply, ReadReply, Reply, ReplyBody, Request, RequestBody, StatReply, TxnReply,
     WriteReply,
@@ -88,7 +88,7 @@ fn answer(stream: frieze_net::Stream) -> Option<()> {
         };
         let base = FrameHeader { request_id: header.request_id, ..FrameHeader::of(FrameKind::Reply) };
         let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
-        writer.send(base, &body, if len > 0 { Payload::Bytes(&block[..len]) } else { Payload::None }).ok()?;
+        writer.send(base, &body, if len > 0 { FramePayload::Bytes(&block[..len]) } else { FramePayload::None }).ok()?;
     }
     Some(())
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
 use frieze_net::{
-    Asked, CRC_BYTES, FrameReader, FrameWriter, Inbox, Limits, Lot, Payload, ServerAddr, Stream, Within, encode_frame,
-    random_nonce,
+    CRC_BYTES, FramePayload, FrameReader, FrameWriter, InProcess, InProcessConn, Inbox, Limits, PayloadPart,
+    ServerAddr, Stream, encode_frame, random_nonce,
 };
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -42,7 +42,7 @@ enum Way {
     Socket { reader: FrameReader, writer: FrameWriter },
     /// The server runs in this process. `payload` is that of the last answer, from where it is not taken yet, and `lots` what its bytes are
     /// where not all were read.
-    Within { asked: Box<dyn Asked>, inbox: Arc<Inbox>, payload: Vec<u8>, lots: Vec<Lot> },
+    Within { asked: Box<dyn InProcessConn>, inbox: Arc<Inbox>, payload: Vec<u8>, lots: Vec<PayloadPart> },
 }
 
 /// What ends a connection from another thread.
@@ -101,7 +101,7 @@ impl Connection {
 
     /// The same, to a server in this process.
     pub(crate) fn open_within(
-        within: &dyn Within,
+        within: &dyn InProcess,
         options: &Options,
         cluster: &str,
         limit: Duration,
@@ -192,7 +192,7 @@ impl Connection {
                 self.sent.clear();
                 // A Vec grows as needed, so encoding into it cannot fail.
                 body.encode_raw(&mut self.sent);
-                let payload = if payload.is_empty() { Payload::None } else { Payload::Bytes(payload) };
+                let payload = if payload.is_empty() { FramePayload::None } else { FramePayload::Bytes(payload) };
                 writer.send(header, &self.sent, payload)?;
             }
             Way::Within { asked, .. } => asked.ask(&header, body.clone(), payload),
@@ -225,7 +225,7 @@ impl Connection {
     pub(crate) fn has_answer(&self) -> bool {
         match &self.way {
             Way::Socket { reader, .. } => reader.has_frame(),
-            Way::Within { inbox, .. } => inbox.has_answer(),
+            Way::Within { inbox, .. } => inbox.has_reply(),
         }
     }
 
@@ -273,10 +273,10 @@ impl Connection {
                 if !inbox.wait(self.limit) {
                     return Err(self.silent(self.limit));
                 }
-                let came = inbox.take().ok_or_else(closed)?;
-                let header = FrameHeader { payload_len: came.payload_len() as u32, ..came.header };
-                (*payload, *lots) = (came.payload, came.lots);
-                return Ok(Answer { header, result: came.result });
+                let response = inbox.take().ok_or_else(closed)?;
+                let header = FrameHeader { payload_len: response.payload_len() as u32, ..response.header };
+                (*payload, *lots) = (response.payload, response.parts);
+                return Ok(Answer { header, result: response.result });
             }
         };
         let Some(mut header) = reader.read_frame(&mut self.received)? else { return Err(closed()) };
@@ -341,7 +341,12 @@ impl Connection {
 
     /// Receives the payload of the last reply, `len` bytes, in exchange for another buffer, and what the bytes are where not all were read, in
     /// exchange for nothing.
-    pub(crate) fn take_lots(&mut self, len: usize, into: &mut Vec<u8>, what: &mut Vec<Lot>) -> Result<(), Error> {
+    pub(crate) fn take_lots(
+        &mut self,
+        len: usize,
+        into: &mut Vec<u8>,
+        what: &mut Vec<PayloadPart>,
+    ) -> Result<(), Error> {
         match &mut self.way {
             Way::Within { payload, lots, .. } => {
                 std::mem::swap(payload, into);

@@ -57,8 +57,8 @@ pub use file::LOSS_LOG;
 pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, NodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 pub use frieze_net::{
-    Admission, Key, Lies, Lot, NOBODY, Origin, PrivateFile, PrivateFileError, Proof, Refused, Seat, Seldom, ServerAddr,
-    host_name, mono, send_unpaced, tcp_proof, user_of,
+    Admission, AdmissionError, FileRange, Key, LogThrottle, NOBODY, Origin, PayloadPart, PrivateFile, PrivateFileError,
+    Proof, Seat, ServerAddr, host_name, mono, send_unpaced, tcp_proof, user_of,
 };
 pub use frieze_wire::Holds;
 pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, DEFAULT_ACL_XATTR, Named, Rights, is_acl};

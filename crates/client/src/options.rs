@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_net::{Key, ServerAddr, Within};
+use frieze_net::{InProcess, Key, ServerAddr};
 use frieze_wire::message::Durability;
 
 /// How a client connects and how long it waits.
@@ -37,7 +37,7 @@ pub struct Options {
     pub keeps: bool,
     /// The server that `server` names runs in this process and is asked without a socket, on the threads that call. Default none; the
     /// doors of a server do.
-    pub within: Option<Arc<dyn Within>>,
+    pub within: Option<Arc<dyn InProcess>>,
 }
 
 impl Default for Options {

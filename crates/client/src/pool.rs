@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::MonoTime;
-use frieze_net::{ServerAddr, Within, mono};
+use frieze_net::{InProcess, ServerAddr, mono};
 
 use crate::connection::Connection;
 use crate::servers::Route;
@@ -29,7 +29,7 @@ pub(crate) enum Near {
     /// Its socket on this machine.
     Socket(ServerAddr),
     /// It runs in this process.
-    Within(Arc<dyn Within>),
+    Within(Arc<dyn InProcess>),
 }
 
 #[derive(Debug, Default)]

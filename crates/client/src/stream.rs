@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use frieze_base::{ByteRange, Seq};
 use frieze_hlc::Hlc;
-use frieze_net::Lot;
+use frieze_net::PayloadPart;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Reply;
 
@@ -61,7 +61,13 @@ impl File {
     ///
     /// # Errors
     /// As [`File::read_at`].
-    pub fn hand_on(&self, offset: u64, len: usize, payload: &mut Vec<u8>, lots: &mut Vec<Lot>) -> Result<usize, Error> {
+    pub fn hand_on(
+        &self,
+        offset: u64,
+        len: usize,
+        payload: &mut Vec<u8>,
+        lots: &mut Vec<PayloadPart>,
+    ) -> Result<usize, Error> {
         self.must_read()?;
         let len = len.min(REQUEST_BYTES);
         check_range(offset, len as u64)?;
@@ -292,7 +298,7 @@ struct ReadRun {
     depth: usize,
     /// Answers may come before they are verified as a whole.
     in_steps: bool,
-    /// Within the server's process they may say where bytes lie. One answer is enough, however much it is.
+    /// InProcess the server's process they may say where bytes lie. One answer is enough, however much it is.
     hands_on: bool,
 }
 

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Proof;
-use crate::seldom::Seldom;
+use crate::log_throttle::LogThrottle;
 
 /// One in so many places is for root and other servers alone: 256 of 4,096. PostgreSQL reserves 3 of 100.
 const RESERVED: usize = 16;
@@ -55,7 +55,7 @@ impl fmt::Display for Origin {
 
 /// Why a connection is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AdmissionError {
     /// All places are taken.
     #[error("the server has {places_max} connections open, its limit: close some, or raise connections_max")]
     Full {
@@ -78,20 +78,20 @@ pub enum Refused {
 
 /// The places of a server's connections. Cheap to clone: the same places.
 #[derive(Clone, Debug)]
-pub struct Admission(Arc<Places>);
+pub struct Admission(Arc<AdmissionState>);
 
 #[derive(Debug)]
-struct Places {
+struct AdmissionState {
     places_max: usize,
     unproven_max: usize,
     /// The user that the server runs as.
     owner: u32,
-    taken: Mutex<Taken>,
-    turned_away: Option<Seldom>,
+    taken: Mutex<SeatCounts>,
+    turned_away: Option<LogThrottle>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SeatCounts {
     count: usize,
     unproven: usize,
     /// How many each has; nothing for who has none.
@@ -101,7 +101,7 @@ struct Taken {
 /// A place that a connection has. Dropped, it is free.
 #[derive(Debug)]
 pub struct Seat {
-    places: Arc<Places>,
+    places: Arc<AdmissionState>,
     origin: Origin,
 }
 
@@ -114,7 +114,7 @@ impl Admission {
     /// The same of a door of its own where nobody is to prove anything, and that says itself what it turns away.
     pub fn unlogged(places_max: usize) -> Admission {
         let owner = rustix::process::geteuid().as_raw();
-        Admission(Arc::new(Places {
+        Admission(Arc::new(AdmissionState {
             places_max,
             unproven_max: places_max,
             owner,
@@ -124,15 +124,15 @@ impl Admission {
     }
 
     fn owned_by(owner: u32, places_max: usize) -> Admission {
-        let (unproven_max, turned_away) = ((places_max / UNPROVEN).max(1), Some(Seldom::default()));
-        Admission(Arc::new(Places { places_max, unproven_max, owner, taken: Mutex::default(), turned_away }))
+        let (unproven_max, turned_away) = ((places_max / UNPROVEN).max(1), Some(LogThrottle::default()));
+        Admission(Arc::new(AdmissionState { places_max, unproven_max, owner, taken: Mutex::default(), turned_away }))
     }
 
     /// Takes a place for a connection, until what is returned is dropped.
     ///
     /// # Errors
     /// `Full`, `Share`: the connection is to be told so, if its protocol can, and closed.
-    pub fn enter(&self, origin: Origin) -> Result<Seat, Refused> {
+    pub fn enter(&self, origin: Origin) -> Result<Seat, AdmissionError> {
         self.0.take(origin).inspect_err(|refused| self.0.log(*refused))?;
         Ok(Seat { places: self.0.clone(), origin })
     }
@@ -148,7 +148,7 @@ impl Seat {
     ///
     /// # Errors
     /// `Share` if that one has as many as it may: the connection ends.
-    pub fn belongs_to(&mut self, origin: Origin) -> Result<(), Refused> {
+    pub fn belongs_to(&mut self, origin: Origin) -> Result<(), AdmissionError> {
         if origin == self.origin {
             return Ok(());
         }
@@ -175,16 +175,16 @@ impl Drop for Seat {
     }
 }
 
-impl Places {
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+impl AdmissionState {
+    fn taken(&self) -> MutexGuard<'_, SeatCounts> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, origin: Origin) -> Result<(), Refused> {
+    fn take(&self, origin: Origin) -> Result<(), AdmissionError> {
         self.admit(&mut self.taken(), origin)
     }
 
-    fn admit(&self, taken: &mut Taken, origin: Origin) -> Result<(), Refused> {
+    fn admit(&self, taken: &mut SeatCounts, origin: Origin) -> Result<(), AdmissionError> {
         let places_max = self.places_max;
         let may_have_all = match origin {
             Origin::User(uid) => uid == 0 || uid == self.owner,
@@ -193,7 +193,7 @@ impl Places {
         };
         let shared_max = if may_have_all { places_max } else { places_max - places_max / RESERVED };
         if taken.count >= shared_max {
-            return Err(Refused::Full { places_max });
+            return Err(AdmissionError::Full { places_max });
         }
         let left = shared_max - taken.count;
         let left = match origin {
@@ -202,20 +202,20 @@ impl Places {
         };
         let count = taken.of.get(&origin).copied().unwrap_or(0);
         if !may_have_all && count >= left {
-            return Err(Refused::Share { origin, count, places_max });
+            return Err(AdmissionError::Share { origin, count, places_max });
         }
         taken.enter(origin);
         Ok(())
     }
 
-    fn log(&self, refused: Refused) {
-        if let Some(count) = self.turned_away.as_ref().and_then(Seldom::happened) {
+    fn log(&self, refused: AdmissionError) {
+        if let Some(count) = self.turned_away.as_ref().and_then(LogThrottle::happened) {
             tracing::warn!(count, "connections are turned away; the last: {refused}");
         }
     }
 }
 
-impl Taken {
+impl SeatCounts {
     fn enter(&mut self, origin: Origin) {
         self.count += 1;
         self.unproven += usize::from(matches!(origin, Origin::Unproven(_)));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// Takes as many places as it gets.
-    fn fill(admission: &Admission, origin: Origin, places: &mut Vec<Seat>) -> (usize, Refused) {
+    fn fill(admission: &Admission, origin: Origin, places: &mut Vec<Seat>) -> (usize, AdmissionError) {
         let before = places.len();
         loop {
             match admission.enter(origin) {
@@ -268,12 +268,12 @@ mod tests {
         for uid in 2000..2100 {
             fill(&admission, Origin::User(uid), &mut places);
         }
-        assert_eq!(admission.enter(Origin::User(3000)).unwrap_err(), Refused::Full { places_max: 4096 });
+        assert_eq!(admission.enter(Origin::User(3000)).unwrap_err(), AdmissionError::Full { places_max: 4096 });
         // Whoever mends it comes in.
         for origin in [Origin::User(0), Origin::User(OWNER), Origin::Server] {
             places.push(admission.enter(origin).unwrap());
         }
-        assert_eq!(fill(&admission, Origin::User(0), &mut places), (253, Refused::Full { places_max: 4096 }));
+        assert_eq!(fill(&admission, Origin::User(0), &mut places), (253, AdmissionError::Full { places_max: 4096 }));
         assert_eq!(admission.count(), 4096);
         drop(places);
         assert_eq!((admission.count(), admission.0.taken().of.len()), (0, 0));
@@ -305,7 +305,7 @@ mod tests {
         let (count, _) = fill(&admission, Origin::User(1001), &mut places);
         let mut place = admission.enter(from(1)).unwrap();
         assert!(
-            matches!(place.belongs_to(Origin::User(1001)), Err(Refused::Share { count: found, .. }) if found == count)
+            matches!(place.belongs_to(Origin::User(1001)), Err(AdmissionError::Share { count: found, .. }) if found == count)
         );
         drop(place);
         assert_eq!(admission.count(), count);

@@ -1,7 +1,4 @@
-//! Frames over a stream: one vectored write out, checked bytes in.
-
-mod reader;
-mod writer;
+//! Frames over a stream: limits, payloads and headers that reader and writer share.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,9 +6,6 @@ use std::time::Duration;
 
 use frieze_base::crc32c;
 use frieze_wire::FrameHeader;
-
-pub use reader::{FrameReader, HELLO_BYTES_MAX, RESTING_BYTES};
-pub use writer::{Begun, FrameWriter};
 
 use crate::{Error, Stream};
 
@@ -33,7 +27,7 @@ impl Limits {
 
 /// What follows the body of a frame.
 #[derive(Clone, Copy, Debug)]
-pub enum Payload<'a> {
+pub enum FramePayload<'a> {
     /// Nothing.
     None,
     /// These bytes; their checksum is taken here.
@@ -49,7 +43,7 @@ pub enum Payload<'a> {
 
 /// A part of a payload that is brought step by step.
 #[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
+pub enum FramePart<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
     /// What a file holds, that nobody here looks at: the system hands it on.
@@ -63,25 +57,25 @@ pub enum Part<'a> {
     },
 }
 
-impl Part<'_> {
+impl FramePart<'_> {
     /// Bytes of it.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         match self {
-            Part::Bytes(bytes) => bytes.len(),
-            Part::File { len, .. } => *len,
+            FramePart::Bytes(bytes) => bytes.len(),
+            FramePart::File { len, .. } => *len,
         }
     }
 }
 
-fn broken(stream: &Stream, doing: &'static str, source: io::Error) -> Error {
+pub(crate) fn broken(stream: &Stream, doing: &'static str, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::Closed { peer: stream.peer().to_owned() },
         _ => Error::Broken { peer: stream.peer().to_owned(), doing, source },
     }
 }
 
-/// Appends a frame to `frames`, for [`FrameWriter::send_encoded`].
+/// Appends a frame to `frames`, for [`FrameWriter::send_encoded`](crate::FrameWriter::send_encoded).
 ///
 /// # Panics
 /// If the body or payload is longer than a frame may hold.
@@ -93,7 +87,7 @@ pub fn encode_frame(header: FrameHeader, body: &[u8], payload: &[u8], frames: &m
 }
 
 /// The header with the lengths and checksums of what follows it.
-fn filled(header: FrameHeader, body: &[u8], payload_len: usize, payload_crc: u32) -> FrameHeader {
+pub(crate) fn filled(header: FrameHeader, body: &[u8], payload_len: usize, payload_crc: u32) -> FrameHeader {
     assert!(body.len() <= frieze_wire::frame::BODY_BYTES_MAX as usize, "a body of {} bytes", body.len());
     assert!(payload_len <= frieze_wire::frame::PAYLOAD_BYTES_MAX as usize, "a payload of {payload_len} bytes");
     FrameHeader {

@@ -15,7 +15,7 @@ use rustix::net::{
     sockopt,
 };
 
-use crate::low_water::set_low_water;
+use crate::recv_low_water::set_low_water;
 use crate::{Error, ServerAddr, mono};
 
 /// A connection. Cheap to clone: clones are the same connection, so that one thread may read, another write and a third

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use frieze_base::Reason;
-use frieze_net::{Error, FrameReader, FrameWriter, Limits, Listener, Payload, ServerAddr, Stream};
+use frieze_net::{Error, FramePayload, FrameReader, FrameWriter, Limits, Listener, ServerAddr, Stream};
 use frieze_wire::{FrameHeader, FrameKind};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ fn a_server_is_reached_over_both_kinds_of_socket() {
         let client = Stream::connect(listener.addr(), TIMEOUT).unwrap();
         let server = listener.accept().unwrap().unwrap();
         FrameWriter::new(client, Limits::SERVING)
-            .send(FrameHeader::of(FrameKind::Request), b"hello", Payload::None)
+            .send(FrameHeader::of(FrameKind::Request), b"hello", FramePayload::None)
             .unwrap();
         let mut body = Vec::new();
         FrameReader::new(server, Limits::HANDSHAKE).unwrap().read_frame(&mut body).unwrap().unwrap();

@@ -12,7 +12,8 @@ use std::time::Duration;
 use frieze_base::{Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 use frieze_net::{
-    Error, FrameReader, FrameWriter, HELLO_BYTES_MAX, Limits, Listener, Part, Payload, Stream, encode_frame, mono,
+    Error, FramePart, FramePayload, FrameReader, FrameWriter, HELLO_BYTES_MAX, Limits, Listener, Stream, encode_frame,
+    mono,
 };
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use proptest::prelude::*;
@@ -69,7 +70,7 @@ fn frames_of_every_size_arrive_as_they_were_sent() {
     let sizes = [0, 1, 79, 80, 4096, 16_304, 16_384, 16_385, 100_000, 1 << 20, 4 << 20];
     let sent = thread::spawn(move || {
         for (id, (&body, &payload)) in sizes.iter().zip(sizes.iter().rev()).enumerate() {
-            writer.send(header(id as u64), &pattern(body), Payload::Bytes(&pattern(payload))).unwrap();
+            writer.send(header(id as u64), &pattern(body), FramePayload::Bytes(&pattern(payload))).unwrap();
         }
     });
     let (mut body, mut payload) = (Vec::new(), Vec::new());
@@ -96,7 +97,7 @@ fn a_payload_in_pieces_arrives_in_one() {
     let whole = pattern(5000);
     let pieces: Vec<&[u8]> = whole.chunks(3).collect();
     assert!(pieces.len() > 1024, "more pieces than one system call takes");
-    writer.send(header(1), b"", Payload::Checked { pieces: &pieces, crc: crc32c(&whole) }).unwrap();
+    writer.send(header(1), b"", FramePayload::Checked { pieces: &pieces, crc: crc32c(&whole) }).unwrap();
     let mut payload = Vec::new();
     reader.read_frame(&mut Vec::new()).unwrap().unwrap();
     assert_eq!(reader.read_payload_reusing(&mut payload).unwrap(), whole);
@@ -116,9 +117,9 @@ fn a_payload_whose_checksum_is_behind_it_arrives_or_is_found_damaged() {
             writer.send_in_steps::<Error>(header(1), b"body", damaged.len(), &|| {}, |step| {
                 steps
                     .enumerate()
-                    .try_for_each(|(number, bytes)| step(Part::Bytes(bytes), (number == last).then_some(crc)))
+                    .try_for_each(|(number, bytes)| step(FramePart::Bytes(bytes), (number == last).then_some(crc)))
             })?;
-            writer.send(header(2), b"", Payload::None)
+            writer.send(header(2), b"", FramePayload::None)
         });
         let mut body = Vec::new();
         let got = reader.read_frame(&mut body).unwrap().unwrap();
@@ -148,13 +149,13 @@ fn a_part_that_a_file_holds_is_sent_from_there_between_others() {
             let whole = whole.clone();
             move || {
                 writer.send_in_steps::<Error>(header(1), b"body", whole.len(), &|| {}, |step| {
-                    step(Part::File { file: file.as_fd(), offset: 0, len: 600_001 }, None)?;
-                    step(Part::Bytes(&whole[600_001..700_000]), None)?;
-                    step(Part::File { file: file.as_fd(), offset: 700_000, len: 200_000 }, Some(crc32c(&whole)))
+                    step(FramePart::File { file: file.as_fd(), offset: 0, len: 600_001 }, None)?;
+                    step(FramePart::Bytes(&whole[600_001..700_000]), None)?;
+                    step(FramePart::File { file: file.as_fd(), offset: 700_000, len: 200_000 }, Some(crc32c(&whole)))
                 })?;
                 // It ends before it should: the other end is not left waiting for the rest.
                 let cut = writer.send_in_steps::<Error>(header(2), b"", 1000, &|| {}, |step| {
-                    step(Part::File { file: file.as_fd(), offset: 899_500, len: 1000 }, Some(0))
+                    step(FramePart::File { file: file.as_fd(), offset: 899_500, len: 1000 }, Some(0))
                 });
                 cut.unwrap_err();
                 Ok::<(), Error>(())
@@ -181,7 +182,7 @@ fn who_takes_nothing_of_what_a_file_holds_is_told_of_and_given_up() {
     // More than both ends have room for.
     let sent = (0..16).try_for_each(|id| {
         writer.send_in_steps::<Error>(header(id), b"", LEN, &|| stalled.set(stalled.get() + 1), |step| {
-            step(Part::File { file: file.as_fd(), offset: 0, len: LEN }, Some(0))
+            step(FramePart::File { file: file.as_fd(), offset: 0, len: LEN }, Some(0))
         })
     });
     assert!(matches!(sent.unwrap_err(), Error::NotReading { .. }));
@@ -193,8 +194,8 @@ fn who_takes_nothing_of_what_a_file_holds_is_told_of_and_given_up() {
 fn a_payload_that_nobody_takes_is_passed_over() {
     let (writer, mut reader) = ends(LONG);
     let sent = thread::spawn(move || {
-        writer.send(header(1), b"first", Payload::Bytes(&pattern(300_000))).unwrap();
-        writer.send(header(2), b"second", Payload::None).unwrap();
+        writer.send(header(1), b"first", FramePayload::Bytes(&pattern(300_000))).unwrap();
+        writer.send(header(2), b"second", FramePayload::None).unwrap();
     });
     let mut body = Vec::new();
     reader.read_frame(&mut body).unwrap().unwrap();
@@ -312,10 +313,10 @@ fn a_silent_peer_is_given_up_only_where_a_limit_says_so() {
 fn a_peer_that_reads_nothing_is_dropped_and_never_blocks_its_sender_for_ever() {
     let (writer, reader) = ends(SHORT);
     let payload = pattern(4 << 20);
-    let error = (0..64).find_map(|id| writer.send(header(id), b"", Payload::Bytes(&payload)).err()).unwrap();
+    let error = (0..64).find_map(|id| writer.send(header(id), b"", FramePayload::Bytes(&payload)).err()).unwrap();
     assert!(matches!(error, Error::NotReading { .. }), "{error}");
     // The connection is over for everybody: half a frame may have gone out.
-    assert!(writer.send(header(99), b"", Payload::None).is_err());
+    assert!(writer.send(header(99), b"", FramePayload::None).is_err());
     drop(reader);
 }
 
@@ -330,7 +331,9 @@ fn frames_of_many_threads_go_out_whole() {
                     if (id + round) % 3 == 0 {
                         writer.post(header(id), &pattern(id as usize * 100)).unwrap();
                     } else {
-                        writer.send(header(id), &pattern(id as usize * 100), Payload::Bytes(&pattern(5000))).unwrap();
+                        writer
+                            .send(header(id), &pattern(id as usize * 100), FramePayload::Bytes(&pattern(5000)))
+                            .unwrap();
                     }
                 }
             })
@@ -372,7 +375,7 @@ fn what_is_posted_while_a_frame_is_on_its_way_follows_it() {
     let (writer, mut reader) = ends(limits);
     let sending = thread::spawn({
         let writer = writer.clone();
-        move || writer.send(header(1), b"", Payload::Bytes(&pattern(4 << 20))).unwrap()
+        move || writer.send(header(1), b"", FramePayload::Bytes(&pattern(4 << 20))).unwrap()
     });
     let mut body = Vec::new();
     // Its beginning is here and its end cannot be: it is larger than what the socket holds.
@@ -405,7 +408,7 @@ fn what_is_held_goes_out_when_it_is_released_and_not_before() {
     // A frame that is sent takes along what is held.
     writer.hold();
     writer.post(header(4), b"").unwrap();
-    writer.send(header(5), b"", Payload::Bytes(b"payload")).unwrap();
+    writer.send(header(5), b"", FramePayload::Bytes(b"payload")).unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 4);
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 5);
 }
@@ -414,9 +417,9 @@ fn what_is_held_goes_out_when_it_is_released_and_not_before() {
 fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
     let ((writer, mut reader), (other, mut of_other)) = (ends(SHORT), ends(SHORT));
     let mut body = Vec::new();
-    frieze_net::together(3, || {
+    frieze_net::reply_batch(3, || {
         writer.post(header(1), b"one").unwrap();
-        frieze_net::together(2, || other.post(header(2), b"two").unwrap());
+        frieze_net::reply_batch(2, || other.post(header(2), b"two").unwrap());
         writer.post(header(3), b"three").unwrap();
         let error = reader.read_frame(&mut body).unwrap_err();
         assert!(matches!(error, Error::Silent { .. }), "{error}");
@@ -429,7 +432,7 @@ fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
     }
     assert_eq!(of_other.read_frame(&mut body).unwrap().unwrap().request_id, 2);
     let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        frieze_net::together(2, || {
+        frieze_net::reply_batch(2, || {
             writer.post(header(5), b"five").unwrap();
             panic!("in the midst of it");
         });
@@ -438,7 +441,7 @@ fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 5);
     writer.post(header(6), b"six").unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 6, "afterwards as ever");
-    frieze_net::together(1, || {
+    frieze_net::reply_batch(1, || {
         writer.post(header(7), b"seven").unwrap();
         assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 7, "one has nothing to wait for");
     });
@@ -554,7 +557,7 @@ fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
         let payload = pattern(payload);
         std::thread::scope(|scope| {
             // What is refused is not taken.
-            scope.spawn(|| drop(writer.send(header(1), &pattern(len), Payload::Bytes(&payload))));
+            scope.spawn(|| drop(writer.send(header(1), &pattern(len), FramePayload::Bytes(&payload))));
             match reader.read_frame(&mut body) {
                 Ok(found) => assert!(is_fine && found.is_some() && body == pattern(len), "{len}"),
                 Err(error) => assert!(!is_fine && error.reason() == Reason::BadFrame, "{len}: {error}"),
@@ -563,10 +566,10 @@ fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
         });
     }
     let (writer, mut reader) = guarded();
-    writer.send(header(1), &pattern(100), Payload::None).unwrap();
+    writer.send(header(1), &pattern(100), FramePayload::None).unwrap();
     assert!(reader.read_frame(&mut body).unwrap().is_some());
     reader.admit(LONG);
-    writer.send(header(2), &pattern(100_000), Payload::Bytes(&pattern(3))).unwrap();
+    writer.send(header(2), &pattern(100_000), FramePayload::Bytes(&pattern(3))).unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
     assert!(body == pattern(100_000) && *reader.read_payload_reusing(&mut Vec::new()).unwrap() == pattern(3));
 }
@@ -576,7 +579,7 @@ fn what_a_silent_peer_needs_no_more_is_given_back_once_and_nothing_is_lost() {
     let (writer, mut reader) = ends(SHORT);
     reader.set_limits(LONG);
     let mut body = Vec::new();
-    writer.send(header(1), &pattern(100_000), Payload::None).unwrap();
+    writer.send(header(1), &pattern(100_000), FramePayload::None).unwrap();
     assert!(reader.read_frame(&mut body).unwrap().is_some() && body.capacity() >= 100_000);
     let (rested, rests) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
@@ -586,7 +589,7 @@ fn what_a_silent_peer_needs_no_more_is_given_back_once_and_nothing_is_lost() {
             found.unwrap().unwrap().request_id
         });
         rests.recv_timeout(Duration::from_secs(20)).expect("nothing comes");
-        writer.send(header(2), &pattern(3000), Payload::None).unwrap();
+        writer.send(header(2), &pattern(3000), FramePayload::None).unwrap();
         assert_eq!(reading.join().unwrap(), 2);
     });
     assert!(body == pattern(3000) && body.capacity() < 100_000, "{}", body.capacity());

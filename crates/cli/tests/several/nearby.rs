@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use frieze_client::{ByteRange, Client, CreateMode, Lot, OpenFlags, Options, Target};
+use frieze_client::{ByteRange, Client, CreateMode, OpenFlags, Options, PayloadPart, Target};
 use frieze_node::{Server, Settings};
 
 fn serve(dir: &Path) -> Server {
@@ -120,12 +120,12 @@ fn a_client_in_the_servers_process_does_what_any_client_does() {
             while file.hand_on(handed.len() as u64, 1 << 20, &mut payload, &mut lots).unwrap() > 0 {
                 let mut read = payload.as_slice();
                 if lots.is_empty() {
-                    lots.push(Lot::Read(read.len()));
+                    lots.push(PayloadPart::Read(read.len()));
                 }
                 for lot in &lots {
                     match lot {
-                        Lot::Read(len) => handed.extend_from_slice(read.split_off(..*len).unwrap()),
-                        Lot::Lies(lies) => {
+                        PayloadPart::Read(len) => handed.extend_from_slice(read.split_off(..*len).unwrap()),
+                        PayloadPart::File(lies) => {
                             let from = handed.len();
                             handed.resize(from + lies.len, 0);
                             let file = lies.file.as_fd().try_clone_to_owned().unwrap();

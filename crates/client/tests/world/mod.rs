@@ -14,7 +14,7 @@ use std::time::Duration;
 use frieze_base::{Fault, Reason};
 use frieze_client::{Client, Key, Options, ServerAddr};
 use frieze_hlc::Hlc;
-use frieze_net::{FrameReader, FrameWriter, Limits, Listener, Payload, Stream, random_nonce};
+use frieze_net::{FramePayload, FrameReader, FrameWriter, Limits, Listener, Stream, random_nonce};
 use frieze_wire::edit::EditReply;
 use frieze_wire::message::*;
 use frieze_wire::txn::*;
@@ -270,7 +270,7 @@ impl World {
             }
             Act::RefuseConnection(reason) => {
                 let header = FrameHeader { request_id: 0, ..FrameHeader::of(FrameKind::Refusal) };
-                let _ = writer.send(header, &Refusal::from(Fault::from(reason)).encode_to_vec(), Payload::None);
+                let _ = writer.send(header, &Refusal::from(Fault::from(reason)).encode_to_vec(), FramePayload::None);
                 return false;
             }
             Act::RunThenHalf => {
@@ -284,11 +284,11 @@ impl World {
         match outcome {
             Ok((reply, payload)) => {
                 let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
-                writer.send(base, &body, Payload::Bytes(&payload)).is_ok()
+                writer.send(base, &body, FramePayload::Bytes(&payload)).is_ok()
             }
             Err(fault) => {
                 let header = FrameHeader { kind: FrameKind::Refusal, ..base };
-                writer.send(header, &Refusal::from(fault).encode_to_vec(), Payload::None).is_ok()
+                writer.send(header, &Refusal::from(fault).encode_to_vec(), FramePayload::None).is_ok()
             }
         }
     }

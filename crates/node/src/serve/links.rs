@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
-use frieze_net::{Begun, FrameWriter, Limits, Seldom, ServerAddr, random_nonce};
+use frieze_net::{FrameWriter, Limits, LogThrottle, PartialFrame, ServerAddr, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
 use frieze_wire::peer::{Alive, ChainPiece, PeerBody, Told};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -115,7 +115,7 @@ struct Link {
     waiting: Mutex<Waiting>,
     changed: Condvar,
     /// Lines about messages that were lost: while a node is away there are some each heartbeat.
-    losses: Seldom,
+    losses: LogThrottle,
 }
 
 #[derive(Default)]
@@ -127,7 +127,7 @@ struct Waiting {
     /// A thread is sending: what comes meanwhile it sends, too.
     is_sending: bool,
     /// What is left of a message that the socket did not take at once: the link's own thread sends it.
-    begun: Option<Begun<Bytes>>,
+    begun: Option<PartialFrame<Bytes>>,
     /// Sending has failed.
     failed: Option<Fault>,
     /// Which connection it is, of all that there have been; 0 while there is none.
@@ -314,7 +314,7 @@ impl Links {
         writer: &FrameWriter,
         mut told: Told,
         payload: PeerPayload,
-    ) -> Result<Begun<Bytes>, Fault> {
+    ) -> Result<PartialFrame<Bytes>, Fault> {
         let PeerPayload { ahead, mut bytes, crc } = payload;
         if let (Told::ChainRecord(record), Some(ahead), Some(crc)) = (&mut told, ahead, crc)
             && let Some((name, sent)) = ahead.claim(link.connection())
@@ -460,7 +460,7 @@ impl Drop for Going {
 #[expect(clippy::large_enum_variant, reason = "taken apart where it is made")]
 enum Next {
     /// What is left of a message.
-    Left(Begun<Bytes>),
+    Left(PartialFrame<Bytes>),
     Message(Told, PeerPayload),
 }
 
@@ -468,7 +468,7 @@ impl Link {
     /// What is told before the first attempt to connect has ended waits for it.
     fn new(to: NodeId, lane: Lane, address: ServerAddr) -> Link {
         let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
-        Link { to, lane, address, waiting, changed: Condvar::new(), losses: Seldom::default() }
+        Link { to, lane, address, waiting, changed: Condvar::new(), losses: LogThrottle::default() }
     }
 
     /// What is told waits for the link's own thread.
@@ -555,7 +555,7 @@ impl Link {
     }
 
     /// The turn is over before everything is sent.
-    fn leave(&self, rest: Result<Begun<Bytes>, Fault>) {
+    fn leave(&self, rest: Result<PartialFrame<Bytes>, Fault>) {
         let mut waiting = lock(&self.waiting);
         waiting.is_sending = false;
         match rest {

@@ -3,7 +3,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use bytes::Bytes;
 use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
 use frieze_hlc::{Clock, ClockSettings, Hlc};
-use frieze_net::{FrameReader, Listener, Payload, Stream};
+use frieze_net::{FramePayload, FrameReader, Listener, Stream};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::ChainRecord;
 
@@ -87,11 +87,11 @@ fn converse(
         match answer {
             Ok(reply) => {
                 let body = ReplyBody { reply: Some(Reply::Hello(reply)) }.encode_to_vec();
-                writer.send(FrameHeader::of(FrameKind::Reply), &body, Payload::None)?;
+                writer.send(FrameHeader::of(FrameKind::Reply), &body, FramePayload::None)?;
             }
             Err(fault) => {
                 let body = Refusal::from(fault).encode_to_vec();
-                writer.send(FrameHeader::of(FrameKind::Refusal), &body, Payload::None)?;
+                writer.send(FrameHeader::of(FrameKind::Refusal), &body, FramePayload::None)?;
             }
         }
     }

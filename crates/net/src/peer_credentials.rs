@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use frieze_wire::txn::Caller;
 use nix::unistd::{Gid, Uid, User};
 
-use crate::{Error, Stream, diag};
+use crate::{Error, Stream, sock_diag};
 
 /// User of a caller that nothing proves.
 pub const NOBODY: u32 = 65534;
@@ -48,7 +48,7 @@ pub fn tcp_proof(peer: SocketAddr, local: SocketAddr) -> Result<Proof, Error> {
         return Ok(Proof::Unproven);
     }
     // Asking for the one socket takes microseconds; the table grows with the number of connections of the machine.
-    match diag::owner_of(peer, local) {
+    match sock_diag::owner_of(peer, local) {
         Ok(owner) => Ok(owner.map_or(Proof::Unproven, Proof::User)),
         Err(error) => {
             tracing::debug!(%error, "the kernel answers no socket diagnosis; reading /proc/net/tcp");
@@ -176,11 +176,11 @@ mod tests {
         let (_client, server) = connected("127.0.0.1:0");
         let (peer, local) = server.tcp_ends().unwrap().unwrap();
         // A kernel built without it answers an error, and the tables are read.
-        let Ok(owner) = diag::owner_of(peer, local) else { return };
+        let Ok(owner) = sock_diag::owner_of(peer, local) else { return };
         assert_eq!(owner, Some(nix::unistd::geteuid().as_raw()));
         let elsewhere = SocketAddr::new(peer.ip(), 1);
-        assert_eq!(diag::owner_of(elsewhere, local).unwrap(), None);
-        assert_eq!(diag::owner_of(local, elsewhere).unwrap(), None, "a listener is no end of a connection");
+        assert_eq!(sock_diag::owner_of(elsewhere, local).unwrap(), None);
+        assert_eq!(sock_diag::owner_of(local, elsewhere).unwrap(), None, "a listener is no end of a connection");
     }
 
     #[test]

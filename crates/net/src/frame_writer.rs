@@ -9,24 +9,25 @@ use frieze_base::{CRC32C_BEHIND, crc32c};
 use frieze_wire::FrameHeader;
 use rustix::net::SendFlags;
 
-use super::{CRC_BYTES, Limits, Part, Payload, broken, filled};
-use crate::{Error, Stream, mono, together};
+use crate::frames::{CRC_BYTES, FramePart, FramePayload, Limits, broken, filled};
+use crate::reply_batch::{self, BatchedWriter};
+use crate::{Error, Stream, mono};
 
 /// Sends frames. Cheap to clone and shared between threads: frames go out whole, one after the other.
 #[derive(Clone, Debug)]
-pub struct FrameWriter(Arc<Writing>);
+pub struct FrameWriter(Arc<WriterShared>);
 
 #[derive(Debug)]
-struct Writing {
+struct WriterShared {
     stream: Stream,
     limit: Duration,
     turn: Mutex<()>,
     /// Whole frames that did not go out at once; see [`FrameWriter::post`].
-    posted: Mutex<Posted>,
+    posted: Mutex<PostQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Posted {
+struct PostQueue {
     bytes: Vec<u8>,
     /// More will be posted in a moment, and goes out together.
     is_held: bool,
@@ -36,21 +37,21 @@ struct Posted {
 
 /// A frame on its way, some of which may not have gone out yet.
 #[derive(Debug)]
-pub struct Begun<P> {
+pub struct PartialFrame<P> {
     head: Vec<u8>,
     payload: P,
     sent: usize,
 }
 
-impl<P: AsRef<[u8]>> Begun<P> {
+impl<P: AsRef<[u8]>> PartialFrame<P> {
     /// True if all of it has gone out.
     pub fn is_done(&self) -> bool {
         self.sent == self.head.len() + self.payload.as_ref().len()
     }
 
     /// The same with its payload elsewhere.
-    pub fn map<Q: AsRef<[u8]>>(self, kept: impl FnOnce(P) -> Q) -> Begun<Q> {
-        Begun { head: self.head, payload: kept(self.payload), sent: self.sent }
+    pub fn map<Q: AsRef<[u8]>>(self, kept: impl FnOnce(P) -> Q) -> PartialFrame<Q> {
+        PartialFrame { head: self.head, payload: kept(self.payload), sent: self.sent }
     }
 
     fn left(&self) -> [IoSlice<'_>; 2] {
@@ -62,13 +63,13 @@ impl<P: AsRef<[u8]>> Begun<P> {
 impl FrameWriter {
     /// Writes to `stream`. A peer that has not taken a frame within `limits.frame` loses its connection.
     ///
-    /// The socket's timeouts are those that the connection's [`FrameReader`] has set: make it first.
+    /// The socket's timeouts are those that the connection's [`FrameReader`](crate::FrameReader) has set: make it first.
     pub fn new(stream: Stream, limits: Limits) -> FrameWriter {
-        FrameWriter(Arc::new(Writing {
+        FrameWriter(Arc::new(WriterShared {
             stream,
             limit: limits.frame,
             turn: Mutex::new(()),
-            posted: Mutex::new(Posted::default()),
+            posted: Mutex::new(PostQueue::default()),
         }))
     }
 
@@ -85,7 +86,7 @@ impl FrameWriter {
     ///
     /// # Panics
     /// If the body or payload is longer than a frame may hold.
-    pub fn send(&self, header: FrameHeader, body: &[u8], payload: Payload<'_>) -> Result<(), Error> {
+    pub fn send(&self, header: FrameHeader, body: &[u8], payload: FramePayload<'_>) -> Result<(), Error> {
         let turn = lock(&self.0.turn);
         let sent = self.send_posted().and_then(|()| self.send_in_turn(header, body, payload));
         drop(turn);
@@ -111,12 +112,12 @@ impl FrameWriter {
         body: &[u8],
         payload: P,
         crc: Option<u32>,
-    ) -> Result<Begun<P>, Error> {
+    ) -> Result<PartialFrame<P>, Error> {
         let bytes = payload.as_ref();
         let payload_crc = if bytes.is_empty() { 0 } else { crc.unwrap_or_else(|| crc32c(bytes)) };
         let mut head = filled(header, body, bytes.len(), payload_crc).encode().to_vec();
         head.extend_from_slice(body);
-        let mut begun = Begun { head, payload, sent: 0 };
+        let mut begun = PartialFrame { head, payload, sent: 0 };
         let _turn = lock(&self.0.turn);
         while !begun.is_done() {
             match self.send_at_once(&begun.left())? {
@@ -131,7 +132,7 @@ impl FrameWriter {
     ///
     /// # Errors
     /// As [`FrameWriter::send`].
-    pub fn finish<P: AsRef<[u8]>>(&self, begun: &Begun<P>) -> Result<(), Error> {
+    pub fn finish<P: AsRef<[u8]>>(&self, begun: &PartialFrame<P>) -> Result<(), Error> {
         let turn = lock(&self.0.turn);
         let sent = self.send_all(&mut begun.left());
         drop(turn);
@@ -142,7 +143,7 @@ impl FrameWriter {
     }
 
     /// Sends a frame whose payload of `len` bytes is not in memory as a whole: `fill` brings it piece by piece, and with the
-    /// last the checksum of all, which goes behind them ([`FrameReader::read_payload_before_crc`]). What is small is still in
+    /// last the checksum of all, which goes behind them ([`FrameReader::read_payload_before_crc`](crate::FrameReader::read_payload_before_crc)). What is small is still in
     /// the cache of the core when it is sent, and the peer takes it while the next is read. Other frames wait meanwhile. `stalled` is
     /// called when the peer has taken nothing for a moment, before it is waited for as long as it may take.
     ///
@@ -157,12 +158,12 @@ impl FrameWriter {
         body: &[u8],
         len: usize,
         stalled: &dyn Fn(),
-        fill: impl FnOnce(&mut dyn FnMut(Part<'_>, Option<u32>) -> Result<(), Error>) -> Result<(), E>,
+        fill: impl FnOnce(&mut dyn FnMut(FramePart<'_>, Option<u32>) -> Result<(), Error>) -> Result<(), E>,
     ) -> Result<(), E> {
         let turn = lock(&self.0.turn);
         let header = filled(header, body, len + CRC_BYTES, CRC32C_BEHIND).encode();
         let (mut left, mut head, mut room) = (len, Some([header.as_slice(), body]), 0);
-        let mut step = |part: Part<'_>, crc: Option<u32>| -> Result<(), Error> {
+        let mut step = |part: FramePart<'_>, crc: Option<u32>| -> Result<(), Error> {
             assert!(part.len() <= left, "more than the {len} bytes that were promised");
             left -= part.len();
             assert_eq!(left == 0, crc.is_some(), "the checksum comes with the last of {len} bytes");
@@ -173,11 +174,11 @@ impl FrameWriter {
                 None => (&[][..], SendFlags::MORE),
             };
             match part {
-                Part::Bytes(bytes) => {
+                FramePart::Bytes(bytes) => {
                     let pieces = [header, body, bytes, behind];
                     self.send_until_stalled(&mut pieces.map(IoSlice::new), more, stalled)
                 }
-                Part::File { file, offset, len } => {
+                FramePart::File { file, offset, len } => {
                     self.send_until_stalled(&mut [header, body].map(IoSlice::new), SendFlags::MORE, stalled)?;
                     self.hand_on(file, offset, len, &mut room, stalled)?;
                     self.send_until_stalled(&mut [IoSlice::new(behind)], more, stalled)
@@ -207,7 +208,7 @@ impl FrameWriter {
             self.0.stream.shutdown();
             return Err(Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit });
         }
-        posted.is_held = posted.is_held || together::waits(self);
+        posted.is_held = posted.is_held || reply_batch::holds(&self.0);
         if posted.is_held {
             posted.bytes.extend(header.iter().chain(body));
             return Ok(());
@@ -284,7 +285,7 @@ impl FrameWriter {
     }
 
     /// What the socket did not take is sent by a thread of its own.
-    fn leave_to_thread(&self, posted: &mut Posted) -> Result<(), Error> {
+    fn leave_to_thread(&self, posted: &mut PostQueue) -> Result<(), Error> {
         if posted.has_sender {
             return Ok(());
         }
@@ -338,17 +339,17 @@ impl FrameWriter {
         }
     }
 
-    fn send_in_turn(&self, header: FrameHeader, body: &[u8], payload: Payload<'_>) -> Result<(), Error> {
+    fn send_in_turn(&self, header: FrameHeader, body: &[u8], payload: FramePayload<'_>) -> Result<(), Error> {
         match payload {
-            Payload::None => {
+            FramePayload::None => {
                 let header = filled(header, body, 0, 0).encode();
                 self.send_all(&mut [IoSlice::new(&header), IoSlice::new(body)])
             }
-            Payload::Bytes(bytes) => {
+            FramePayload::Bytes(bytes) => {
                 let header = filled(header, body, bytes.len(), crc32c(bytes)).encode();
                 self.send_all(&mut [IoSlice::new(&header), IoSlice::new(body), IoSlice::new(bytes)])
             }
-            Payload::Checked { pieces, crc } => {
+            FramePayload::Checked { pieces, crc } => {
                 let len = pieces.iter().map(|piece| piece.len()).sum();
                 let header = filled(header, body, len, crc).encode();
                 let mut slices = Vec::with_capacity(2 + pieces.len());
@@ -444,6 +445,12 @@ impl FrameWriter {
             }
         }
         Ok(())
+    }
+}
+
+impl BatchedWriter for WriterShared {
+    fn release(self: Arc<Self>) -> Result<(), Error> {
+        FrameWriter(self).release()
     }
 }
 

@@ -8,8 +8,8 @@ use frieze_base::{Crc, Fault, MonoTime, Reason, crc32c};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader};
 use rustix::net::RecvFlags;
 
-use super::{CRC_BYTES, Limits, broken};
-use crate::eager::Eager;
+use crate::busy_poll::BusyPoll;
+use crate::frames::{CRC_BYTES, Limits, broken};
 use crate::{Error, Stream, mono};
 
 /// Receives frames. Owned by the one thread that reads the connection.
@@ -29,7 +29,7 @@ pub struct FrameReader {
     pending: usize,
     pending_crc: u32,
     /// How the first bytes of a frame are waited for.
-    eager: Eager,
+    poll: BusyPoll,
     /// When the frame being received began; taken only when it needs more than one receive.
     began: Option<MonoTime>,
     /// The last frame was a small one: the next receive takes in as many as there are.
@@ -55,7 +55,7 @@ impl FrameReader {
             end: 0,
             pending: 0,
             pending_crc: 0,
-            eager: Eager::default(),
+            poll: BusyPoll::default(),
             began: None,
             is_small: false,
         })
@@ -259,7 +259,7 @@ impl FrameReader {
         (self.start, self.end) = (0, 0);
         self.begin_buffer();
         let room = self.look_bytes();
-        let FrameReader { stream, buffer, eager, .. } = &mut *self;
+        let FrameReader { stream, buffer, poll, .. } = &mut *self;
         let buffer = RefCell::new(&mut buffer[..room]);
         let receive = || stream.receive(&mut buffer.borrow_mut(), RecvFlags::DONTWAIT);
         let look = || match receive() {
@@ -267,7 +267,7 @@ impl FrameReader {
             done => Some(done),
         };
         // The ticks of the stream may be longer than the limit.
-        match eager.wait(look, || if stream.await_readable(limit)? { receive() } else { Err(WOULD_BLOCK.into()) }) {
+        match poll.wait(look, || if stream.await_readable(limit)? { receive() } else { Err(WOULD_BLOCK.into()) }) {
             Ok(count) => {
                 self.end = count;
                 self.take_the_rest();
@@ -286,13 +286,13 @@ impl FrameReader {
         self.begin_buffer();
         loop {
             let room = self.look_bytes();
-            let FrameReader { stream, buffer, eager, .. } = &mut *self;
+            let FrameReader { stream, buffer, poll, .. } = &mut *self;
             let buffer = RefCell::new(&mut buffer[..room]);
             let look = || match stream.receive(&mut buffer.borrow_mut(), RecvFlags::DONTWAIT) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
                 done => Some(done),
             };
-            let received = eager.wait(look, || stream.receive(&mut buffer.borrow_mut(), RecvFlags::empty()));
+            let received = poll.wait(look, || stream.receive(&mut buffer.borrow_mut(), RecvFlags::empty()));
             match received {
                 Ok(count) => {
                     self.end = count;

@@ -18,20 +18,20 @@ use crate::mono;
 
 /// What one connection has learned of its peer.
 #[derive(Debug, Default)]
-pub(crate) struct Eager {
+pub(crate) struct BusyPoll {
     /// The last wait was over within [`QUICK`].
     is_quick: bool,
 }
 
-impl Eager {
+impl BusyPoll {
     /// Waits by `sleep`; before that looks by `look`, if the last wait says that it is worth it.
     pub(crate) fn wait<T>(&mut self, look: impl FnMut() -> Option<T>, sleep: impl FnOnce() -> T) -> T {
-        self.wait_at(&PLACES, look, sleep)
+        self.wait_at(&SLOTS, look, sleep)
     }
 
-    fn wait_at<T>(&mut self, places: &Places, look: impl FnMut() -> Option<T>, sleep: impl FnOnce() -> T) -> T {
+    fn wait_at<T>(&mut self, slots: &PollSlots, look: impl FnMut() -> Option<T>, sleep: impl FnOnce() -> T) -> T {
         let began = mono();
-        let found = if self.is_quick { places.look_again(began, look) } else { None };
+        let found = if self.is_quick { slots.look_again(began, look) } else { None };
         let found = found.unwrap_or_else(sleep);
         self.is_quick = mono().since_ns(began) < QUICK.as_nanos() as u64;
         found
@@ -40,19 +40,19 @@ impl Eager {
 
 /// How many threads keep a core busy by looking.
 #[derive(Debug)]
-struct Places {
+struct PollSlots {
     taken: AtomicUsize,
     max: OnceLock<usize>,
 }
 
-impl Places {
-    const fn new() -> Places {
-        Places { taken: AtomicUsize::new(0), max: OnceLock::new() }
+impl PollSlots {
+    const fn new() -> PollSlots {
+        PollSlots { taken: AtomicUsize::new(0), max: OnceLock::new() }
     }
 
     /// Looks until something is found or the time is over.
     fn look_again<T>(&self, began: MonoTime, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-        let _place = self.take()?;
+        let _slot = self.take()?;
         loop {
             let found = look();
             if found.is_some() || mono().since_ns(began) >= LOOK.as_nanos() as u64 {
@@ -62,26 +62,26 @@ impl Places {
         }
     }
 
-    fn take(&self) -> Option<Place<'_>> {
+    fn take(&self) -> Option<PollSlot<'_>> {
         let half = || thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
         let max = *self.max.get_or_init(half);
         let taken = self.taken.fetch_add(1, Ordering::Relaxed);
         // Dropped, it is given back.
-        let place = Place(self);
+        let place = PollSlot(self);
         (taken < max).then_some(place)
     }
 }
 
-struct Place<'a>(&'a Places);
+struct PollSlot<'a>(&'a PollSlots);
 
-impl Drop for Place<'_> {
+impl Drop for PollSlot<'_> {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Those of this process.
-static PLACES: Places = Places::new();
+static SLOTS: PollSlots = PollSlots::new();
 /// Longer than a request for a name takes to be answered by a server that is awake, on the same machine.
 const LOOK: Duration = Duration::from_micros(50);
 /// What took less was waited for in the main by being woken.
@@ -92,13 +92,13 @@ mod tests {
     use super::*;
 
     /// How often it looked, and whether it slept.
-    fn wait(eager: &mut Eager, places: &Places, found_at: usize, asleep: Duration) -> (usize, bool) {
+    fn wait(poll: &mut BusyPoll, slots: &PollSlots, found_at: usize, asleep: Duration) -> (usize, bool) {
         let (mut looks, mut slept) = (0, false);
         let look = || {
             looks += 1;
             (looks == found_at).then_some(())
         };
-        eager.wait_at(places, look, || {
+        poll.wait_at(slots, look, || {
             slept = true;
             let until = MonoTime(mono().0 + asleep.as_nanos() as u64);
             while mono() < until {}
@@ -108,29 +108,29 @@ mod tests {
 
     #[test]
     fn it_sleeps_at_once_unless_the_last_answer_was_quick() {
-        let (mut eager, places) = (Eager::default(), Places::new());
-        assert_eq!(wait(&mut eager, &places, 1, QUICK), (0, true), "nothing is known of the peer");
-        assert_eq!(wait(&mut eager, &places, 1, Duration::ZERO), (0, true), "the last answer took long");
-        eager.is_quick = true;
-        assert_eq!(wait(&mut eager, &places, 1, Duration::ZERO), (1, false));
+        let (mut poll, slots) = (BusyPoll::default(), PollSlots::new());
+        assert_eq!(wait(&mut poll, &slots, 1, QUICK), (0, true), "nothing is known of the peer");
+        assert_eq!(wait(&mut poll, &slots, 1, Duration::ZERO), (0, true), "the last answer took long");
+        poll.is_quick = true;
+        assert_eq!(wait(&mut poll, &slots, 1, Duration::ZERO), (1, false));
     }
 
     #[test]
     fn it_does_not_look_for_long() {
-        let (mut eager, places) = (Eager { is_quick: true }, Places::new());
-        let (looks, slept) = wait(&mut eager, &places, usize::MAX, QUICK);
+        let (mut poll, slots) = (BusyPoll { is_quick: true }, PollSlots::new());
+        let (looks, slept) = wait(&mut poll, &slots, usize::MAX, QUICK);
         assert!(looks > 0 && slept, "{looks} looks");
-        assert!(!eager.is_quick, "and not again");
+        assert!(!poll.is_quick, "and not again");
     }
 
     #[test]
     fn no_more_threads_look_than_may() {
-        let (mut eager, places) = (Eager { is_quick: true }, Places::new());
-        let taken: Vec<Place<'_>> = std::iter::from_fn(|| places.take()).collect();
+        let (mut poll, slots) = (BusyPoll { is_quick: true }, PollSlots::new());
+        let taken: Vec<PollSlot<'_>> = std::iter::from_fn(|| slots.take()).collect();
         assert!(!taken.is_empty());
-        assert_eq!(wait(&mut eager, &places, 1, Duration::ZERO), (0, true));
+        assert_eq!(wait(&mut poll, &slots, 1, Duration::ZERO), (0, true));
         drop(taken);
-        eager.is_quick = true;
-        assert_eq!(wait(&mut eager, &places, 1, Duration::ZERO), (1, false));
+        poll.is_quick = true;
+        assert_eq!(wait(&mut poll, &slots, 1, Duration::ZERO), (1, false));
     }
 }
