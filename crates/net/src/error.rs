@@ -39,6 +39,9 @@ pub enum Error {
         /// The address.
         addr: String,
     },
+    /// The server refused the connection.
+    #[error("{0}")]
+    Refused(Fault),
     /// The peer ended the connection.
     #[error("{peer} closed the connection")]
     Closed {
@@ -133,7 +136,7 @@ impl Error {
             Error::Listen { .. } => Reason::InvalidArgument,
             Error::InUse { .. } => Reason::Busy,
             Error::Silent { .. } | Error::HalfFrame { .. } | Error::NotReading { .. } => Reason::Unavailable,
-            Error::Frame { fault, .. } => fault.reason,
+            Error::Frame { fault, .. } | Error::Refused(fault) => fault.reason,
             Error::Checksum { .. } => Reason::BadFrame,
         }
     }
