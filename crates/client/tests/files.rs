@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use frieze_base::{ByteRange, Reason};
-use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, Part, Target};
+use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, Target, WritePart};
 use frieze_wire::message::Request;
 use frieze_wire::txn::{Op, Settle};
 use world::{Act, CHUNK, Seen, Server, World, pattern};
@@ -559,12 +559,12 @@ fn parts_are_shown_together_by_one_request_that_runs_once() {
     // Its answer is lost.
     world.plan_for(1, Act::RunThenClose, |seen| matches!(seen.request, Request::CopyRange(_)));
     let parts = [
-        Part { file: &file, offset: 7, data: &long },
-        Part { file: &other, offset: 0, data: b"other" },
-        Part { file: &other, offset: 1, data: b"" },
-        Part { file: &file, offset: 8, data: b"later" },
+        WritePart { file: &file, offset: 7, data: &long },
+        WritePart { file: &other, offset: 0, data: b"other" },
+        WritePart { file: &other, offset: 1, data: b"" },
+        WritePart { file: &file, offset: 8, data: b"later" },
     ];
-    let stamp = fs.write_together(&parts).unwrap();
+    let stamp = fs.write_atomically(&parts).unwrap();
     assert!(stamp > frieze_client::Hlc::ZERO);
     let mut wanted = [&[0; 7][..], &long[..]].concat();
     wanted[8..13].copy_from_slice(b"later");
@@ -576,10 +576,10 @@ fn parts_are_shown_together_by_one_request_that_runs_once() {
     let nameless = |world: &World| world.ops().iter().filter(|op| matches!(op, Op::MakeNameless(_))).count();
     assert_eq!(nameless(&world), 1);
     // What is one record anyway is one.
-    fs.write_together(&[Part { file: &other, offset: 2, data: b"T" }]).unwrap();
+    fs.write_atomically(&[WritePart { file: &other, offset: 2, data: b"T" }]).unwrap();
     assert_eq!((world.file("/g"), nameless(&world)), (b"otTer".to_vec(), 1));
-    assert!(fs.write_together(&[]).is_ok());
+    assert!(fs.write_atomically(&[]).is_ok());
     let read_only = fs.open(&Target::path("/g"), OpenFlags::READ).unwrap();
-    let refused = fs.write_together(&[Part { file: &read_only, offset: 0, data: b"x" }]);
+    let refused = fs.write_atomically(&[WritePart { file: &read_only, offset: 0, data: b"x" }]);
     assert!(matches!(refused, Err(Error::NotOpenFor { .. })), "{refused:?}");
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use frieze_base::InodeId;
-use frieze_client::{Attr, Client, FileKind, Fs, LockKind, LockRange, Room, SetAttr, Special, Target, TimeValue};
+use frieze_client::{Attr, Client, FileKind, FreeSpace, Fs, LockKind, LockRange, SetAttr, Special, Target, TimeValue};
 use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode, is_acl};
 use nix::errno::Errno;
 
@@ -490,7 +490,7 @@ impl Operations for Tree {
         drop(self.dirs.remove(handle));
     }
 
-    fn statfs(&self, node: NodeId) -> Result<Room, Errno> {
+    fn statfs(&self, node: NodeId) -> Result<FreeSpace, Errno> {
         self.room(node)
     }
 

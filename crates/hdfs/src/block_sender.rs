@@ -89,7 +89,7 @@ impl<'a> BlockSender<'a> {
             if verifies {
                 self.put(read(self.file, self.start + at, len, &mut room)?)?;
             } else {
-                let found = self.file.hand_on(self.start + at, len, &mut payload, &mut lots)?;
+                let found = self.file.read_ranges(self.start + at, len, &mut payload, &mut lots)?;
                 if lots.is_empty() {
                     self.put(&payload)?;
                 } else if let Some(handed) = self.handed(&lots, &mut sums) {

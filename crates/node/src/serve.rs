@@ -296,7 +296,7 @@ impl Server {
     }
 
     /// The server for a door in this process: asked without a socket, on the thread that asks.
-    pub fn within(&self) -> Arc<dyn InProcess> {
+    pub fn in_process(&self) -> Arc<dyn InProcess> {
         Arc::new(within::Here::new(&self.shared))
     }
 
