@@ -1,4 +1,4 @@
-//! What the client alone costs a call: a server that answers at once, and the same answers asked for without a client.
+//! The cost of the client alone in a call: a server that answers at once, with and without a client.
 //!
 //! `cargo run --release -p frieze-client --example overhead`
 
@@ -65,7 +65,7 @@ fn streams(file: &File) -> Result<(), Error> {
     Ok(())
 }
 
-/// Answers every request with the same good news.
+/// Answers every request with success.
 fn answer(stream: frieze_net::Stream) -> Option<()> {
     let mut reader = FrameReader::new(stream.clone(), Limits::SERVING).ok()?;
     let writer = FrameWriter::new(stream, Limits::SERVING);

@@ -38,12 +38,13 @@ impl Fs {
         }
     }
 
-    /// Sets the access lists, at one stamp. The file's own list decides its mode; a list that a mode can express is stored as
-    /// that mode.
+    /// Sets the access lists, at one stamp. The file's own list decides its mode; a list that a mode can express is
+    /// stored as that mode.
     ///
     /// # Errors
-    /// `Superseded` if they are not the `expected` ones any more: read them again. `NotPermitted` unless the caller is the owner or
-    /// the superuser; `AccessDenied` for a default list of a file that is no directory; `InvalidArgument` for a malformed list.
+    /// `Superseded` if they are not the `expected` ones any more: read them again. `NotPermitted` unless the caller is
+    /// the owner or the superuser; `AccessDenied` for a default list of a file that is no directory; `InvalidArgument`
+    /// for a malformed list.
     pub fn set_access_lists(
         &self,
         target: &Target,

@@ -23,22 +23,23 @@ pub struct WritePart<'a> {
 const ALIGNED_BYTES: u64 = 64 << 10;
 
 impl Fs {
-    /// Writes all of these parts at one stamp, which is returned: a reader of any instant, and of now, sees all of them or
-    /// none, across chunks, files and servers, whatever fails in between. If parts overlap, the later one counts. A concurrent
-    /// write to the same bytes is ordered before all of them or after all of them.
+    /// Writes all of these parts at one stamp, which is returned: a reader of any instant, and of now, sees all of them
+    /// or none, across chunks, files and servers, whatever fails in between. If parts overlap, the later one counts. A
+    /// concurrent write to the same bytes is ordered before all of them or after all of them.
     ///
-    /// A single part that is one record is written as one. Other parts are written to a file without a name, and one change of
-    /// metadata makes them visible in all ranges.
+    /// A single part that is one record is written as one. Other parts are written to a file without a name, and one
+    /// change of metadata makes them visible in all ranges.
     ///
     /// # Errors
-    /// `NotOpenFor`; `Refused` with `Unsupported` for a file with user time; with `TooLarge` for more than 1,024 parts, or if a
-    /// file would have more than 256 ranges written so; as any call. Then no part is visible, unless the reply was lost.
+    /// `NotOpenFor`; `Refused` with `Unsupported` for a file with user time; with `TooLarge` for more than 1,024 parts,
+    /// or if a file would have more than 256 ranges written so; as any call. Then no part is visible, unless the reply
+    /// was lost.
     ///
     /// [`Fs::forget`] works by names: it does not free the bytes of the nameless file.
     ///
     /// # Cost
-    /// Two changes of metadata beside the bytes. A file has at most 256 such ranges at a time: this is for commits, not for
-    /// every write.
+    /// Two changes of metadata beside the bytes. A file has at most 256 such ranges at a time: this is for commits, not
+    /// for every write.
     pub fn write_atomically(&self, parts: &[WritePart<'_>]) -> Result<Hlc, Error> {
         self.must_be_now("writing")?;
         for part in parts {

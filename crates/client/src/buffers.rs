@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of one request of a stream: large enough that the cost of a call is lost in that of its bytes (1 MiB at 5 GB/s is
-/// 200 us), small enough that buffers stay in the cache.
+/// Bytes of one request of a stream: large enough that the cost of a call is lost in that of its bytes (1 MiB at 5 GB/s
+/// is 200 us), small enough that buffers stay in the cache.
 pub(crate) const REQUEST_BYTES: usize = 1 << 20;
 
 /// A few buffers of one request each.

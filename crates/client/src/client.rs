@@ -29,8 +29,8 @@ impl Client {
     /// Connects to a server and proves the identity of the caller.
     ///
     /// # Errors
-    /// `Transport` if no server answers at that address; the message names the remedy. `Refused` if the server refuses the
-    /// caller.
+    /// `Transport` if no server answers at that address; the message names the remedy. `Refused` if the server refuses
+    /// the caller.
     pub fn connect(options: Options) -> Result<Client, Error> {
         Ok(Client(Arc::new(ClientCore::connect(options)?)))
     }
@@ -113,7 +113,8 @@ impl Client {
         }
     }
 
-    /// The status of the server that this client was connected to ([`Options::server`] of [`Client::options`]), leader or not.
+    /// The status of the server that this client was connected to ([`Options::server`] of [`Client::options`]), leader
+    /// or not.
     ///
     /// # Errors
     /// As any call.
@@ -146,8 +147,8 @@ impl Client {
     /// The state of the cluster, after `op`, if any, was decided. Empty from a server that is alone.
     ///
     /// # Errors
-    /// `Refused` with `NotPermitted` if the caller of a change is no administrator, or with the reason against the change; as any
-    /// call.
+    /// `Refused` with `NotPermitted` if the caller of a change is no administrator, or with the reason against the
+    /// change; as any call.
     pub fn cluster(&self, op: Option<ClusterOp>) -> Result<ClusterReply, Error> {
         let reply = self.cluster_at_leader(op)?;
         if op.is_some() || reply.leader == 0 || reply.told_by == reply.leader {
@@ -165,8 +166,8 @@ impl Client {
         }
     }
 
-    /// The servers of the cluster by a map that is a few seconds old at most: those first that hold most of `range` of a file,
-    /// and last those that did not answer lately. Empty for a server that is alone.
+    /// The servers of the cluster by a map that is a few seconds old at most: those first that hold most of `range` of
+    /// a file, and last those that did not answer lately. Empty for a server that is alone.
     ///
     /// # Cost
     /// None, but for one call every two seconds.
@@ -180,8 +181,8 @@ impl Client {
         servers.holders(chunks.take(HELD_CHUNKS_MAX))
     }
 
-    /// True if the server is one of several, by a map that is a few seconds old at most. [`Client::is_alone`] goes by the last
-    /// replies, and a server that leads from the beginning on does not report others that join.
+    /// True if the server is one of several, by a map that is a few seconds old at most. [`Client::is_alone`] goes by
+    /// the last replies, and a server that leads from the beginning on does not report others that join.
     ///
     /// # Cost
     /// None, but for one call every two seconds.
@@ -205,7 +206,8 @@ impl Client {
     }
 
     /// Starts or stops a scrub of everything stored, or neither, and returns its progress and the damage found.
-    /// `bytes_per_s` limits a scrub that starts; 0 for the server's setting. If one is running, starting changes its rate.
+    /// `bytes_per_s` limits a scrub that starts; 0 for the server's setting. If one is running, starting changes its
+    /// rate.
     ///
     /// # Errors
     /// `Refused` with `NotPermitted` if the caller is no administrator; as any call.
@@ -225,8 +227,8 @@ impl Client {
         self.ask_snapshots(false)
     }
 
-    /// The same with the bytes that only each snapshot references: live at its instant and not now. The server computes them
-    /// from the changes since.
+    /// The same with the bytes that only each snapshot references: live at its instant and not now. The server computes
+    /// them from the changes since.
     ///
     /// # Errors
     /// As any call.
@@ -268,8 +270,8 @@ impl Client {
         self.fs().delete_snapshot(name)
     }
 
-    /// Waits until a file is closed by [`File::close_later`](crate::File::close_later), then for `moment` so that others
-    /// may follow, and settles them. False once the client was closed. One thread calls it again and again.
+    /// Waits until a file is closed by [`File::close_later`](crate::File::close_later), then for `moment` so that
+    /// others may follow, and settles them. False once the client was closed. One thread calls it again and again.
     pub fn settle_closed(&self, moment: Duration) -> bool {
         if !self.0.close_queue.wait() {
             return false;

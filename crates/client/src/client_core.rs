@@ -1,6 +1,7 @@
 //! The state that all handles of one client share.
 //!
-//! Calls are in `rpc`, the session in `sessions`, connecting in `connect`, requests without a waiting call in `deferred`.
+//! Calls are in `rpc`, the session in `sessions`, connecting in `connect`, requests without a waiting call in
+//! `deferred`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -159,8 +160,8 @@ impl ClientCore {
         self.servers.pause(duration);
     }
 
-    /// True if several calls are in flight: one more request takes time from them. Otherwise a request costs nothing, and
-    /// the server is awake for the next.
+    /// True if several calls are in flight: one more request takes time from them. Otherwise a request costs nothing,
+    /// and the server is awake for the next.
     pub(crate) fn is_busy(&self) -> bool {
         self.servers.busy() >= BUSY_CALLS
     }

@@ -1,7 +1,7 @@
 //! Files that were closed a moment ago, to be settled together.
 //!
-//! Settling reports a file's length and returns the right to write it: a transaction that no call waits for. Programs that
-//! write many small files close them one after the other, and one transaction settles a few of them.
+//! Settling reports a file's length and returns the right to write it: a transaction that no call waits for. Programs
+//! that write many small files close them one after the other, and one transaction settles a few of them.
 //!
 //! Guarantees: every file added is returned once, in a batch of one caller; at most [`FILES_MAX`] wait.
 //! Leaves to others: sending the batch, and how long it may wait ([`crate::Client::settle_closed`]).

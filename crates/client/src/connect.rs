@@ -84,8 +84,8 @@ impl ClientCore {
         }
     }
 
-    /// Opens a connection to a server; if the server's map is newer than the one that is known, asks for it. Servers close
-    /// the connections of clients when others join or leave, so that clients know the others when one is lost.
+    /// Opens a connection to a server; if the server's map is newer than the one that is known, asks for it. Servers
+    /// close the connections of clients when others join or leave, so that clients know the others when one is lost.
     pub(crate) fn greet(&self, pool: &ConnectionPool, limit: Duration) -> Result<Connection, Error> {
         let (connection, map_version) = self.open(pool, limit)?;
         let age = self.servers.age();
@@ -158,8 +158,8 @@ fn first_that_answers(options: &Options) -> Result<(ServerAddr, Connection, Hell
     unled.ok_or(Error::NoneAnswers { tried, reason })
 }
 
-/// True if the server is alone or knows the leader of its cluster. A server of a lost majority, or of an identity that has
-/// ended, knows none.
+/// True if the server is alone or knows the leader of its cluster. A server of a lost majority, or of an identity that
+/// has ended, knows none.
 fn is_led(connection: &mut Connection, hello: &HelloReply) -> bool {
     if hello.map_version == 0 {
         return true;
@@ -170,8 +170,8 @@ fn is_led(connection: &mut Connection, hello: &HelloReply) -> bool {
     matches!(reply, Ok(TransportReply { result: Ok(Reply::ClusterMap(map)), .. }) if map.leader != 0)
 }
 
-/// The Unix socket that the server offers to callers on its machine, if it belongs to the same server and the caller has the
-/// same identity there.
+/// The Unix socket that the server offers to callers on its machine, if it belongs to the same server and the caller
+/// has the same identity there.
 fn near(options: &Options, hello: &HelloReply) -> Option<Arc<dyn Transport>> {
     if hello.socket.is_empty() || matches!(options.server, ServerAddr::Unix(_)) {
         return None;

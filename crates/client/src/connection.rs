@@ -183,8 +183,8 @@ impl Connection {
         Ok(self.transport.payload_in_memory().unwrap_or_default())
     }
 
-    /// Moves the payload of the last reply, `len` bytes, into `bytes` in exchange for another buffer, and its parts into
-    /// `parts` if some of it stays in files.
+    /// Moves the payload of the last reply, `len` bytes, into `bytes` in exchange for another buffer, and its parts
+    /// into `parts` if some of it stays in files.
     pub(crate) fn read_payload_parts(
         &mut self,
         len: usize,

@@ -15,9 +15,9 @@ use crate::route::ServerRoute;
 use crate::{Durability, Error};
 
 impl ClientCore {
-    /// Sends a transaction without waiting for its reply, which is read before the next one on that connection. False if no
-    /// connection is idle. If the request is lost, so is its effect: only for transactions that the end of the session
-    /// replaces.
+    /// Sends a transaction without waiting for its reply, which is read before the next one on that connection. False
+    /// if no connection is idle. If the request is lost, so is its effect: only for transactions that the end of the
+    /// session replaces.
     pub(crate) fn defer(&self, caller: Option<&Caller>, op: &Op) -> bool {
         let session = self.current_session();
         let Ok(mut pooled) = self.servers.pool(ServerRoute::Lead).take(mono()) else { return false };
@@ -60,8 +60,8 @@ impl ClientCore {
         settled
     }
 
-    /// Reads the replies that wait on idle connections. The pool lends the connection used last, so a rarely used one would
-    /// keep its replies for ever, and the server would keep what it remembers for retries.
+    /// Reads the replies that wait on idle connections. The pool lends the connection used last, so a rarely used one
+    /// would keep its replies for ever, and the server would keep what it remembers for retries.
     pub(crate) fn catch_up(&self) {
         while let Some(mut pooled) = self.servers.take_owing() {
             let Some(connection) = pooled.connection.as_mut() else { continue };

@@ -34,7 +34,10 @@ pub enum Error {
         refused: bool,
     },
     /// Every connection was busy for the whole time.
-    #[error("all {connections_max} connections to {server} were busy for {:.1} s: raise connections_max or the timeout", waited.as_secs_f64())]
+    #[error(
+        "all {connections_max} connections to {server} were busy for {:.1} s: raise connections_max or the timeout",
+        waited.as_secs_f64()
+    )]
     Busy {
         /// The server.
         server: String,

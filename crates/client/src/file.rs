@@ -23,8 +23,8 @@ use crate::write_grants::FileGrants;
 
 /// An open file. Threads may share it: every call is independent and takes its own offset.
 ///
-/// A write has happened when the call returns; the client buffers nothing. [`File::close`] settles the length and returns
-/// errors; dropping the file settles without.
+/// A write has happened when the call returns; the client buffers nothing. [`File::close`] settles the length and
+/// returns errors; dropping the file settles without.
 #[derive(Debug)]
 pub struct File {
     pub(crate) shared: Arc<ClientCore>,
@@ -96,8 +96,8 @@ impl File {
         self.answered
     }
 
-    /// True if acknowledged bytes may be missing from what was read: a chain of the cluster continued from a stale copy, and
-    /// those bytes were not written since. [`File::answered`] says whether a view of the past lies in a gap.
+    /// True if acknowledged bytes may be missing from what was read: a chain of the cluster continued from a stale
+    /// copy, and those bytes were not written since. [`File::answered`] says whether a view of the past lies in a gap.
     pub fn may_lack(&self) -> bool {
         self.may_lack.load(Ordering::Relaxed)
     }
@@ -124,8 +124,8 @@ impl File {
         self.durability.store(durability as i32, Ordering::Relaxed);
     }
 
-    /// Largest piece of at most `max` bytes in which a long run of bytes is written: whole records, if all records of the
-    /// file have one size.
+    /// Largest piece of at most `max` bytes in which a long run of bytes is written: whole records, if all records of
+    /// the file have one size.
     pub fn run_bytes_max(&self, max: usize) -> usize {
         let size =
             self.attr.time_plugin.split(',').find_map(|field| field.strip_prefix("size=")?.parse::<usize>().ok());
@@ -149,8 +149,8 @@ impl File {
         index(offset)..index(last) + 1
     }
 
-    /// How many of `len` bytes from `offset` on go to one server: all if there is one, else those of the first chunks that
-    /// one server answers for.
+    /// How many of `len` bytes from `offset` on go to one server: all if there is one, else those of the first chunks
+    /// that one server answers for.
     pub(crate) fn at_one_server(&self, offset: u64, len: u64, route: fn(ChunkId) -> ServerRoute) -> u64 {
         let (first, last) = (self.chunk_at(offset), self.chunk_at(offset.saturating_add(len.max(1) - 1)));
         if first == last || self.shared.servers.age().is_alone() {

@@ -28,7 +28,8 @@ impl FreeSpace {
         }
     }
 
-    /// The same below a directory with a quota. The tightest bound counts, as on XFS: when it is reached, writes are refused.
+    /// The same below a directory with a quota. The tightest bound counts, as on XFS: when it is reached, writes are
+    /// refused.
     #[must_use]
     pub fn under(self, quota: &Quota, used: &Usage) -> FreeSpace {
         let mut space = self;

@@ -26,12 +26,12 @@ use crate::{Error, File};
 
 /// A view of the file system. Cheap to clone; [`Fs::at`] and the like give another view of the same client.
 ///
-/// Paths start at the root. Every method answers for the view's instant and caller; a change asked of a view of the past
-/// is refused here.
+/// Paths start at the root. Every method answers for the view's instant and caller; a change asked of a view of the
+/// past is refused here.
 ///
 /// # Errors
-/// Every method can end with `Refused` (the server's reason, as POSIX would have it), `Unanswered` (no answer in time; a
-/// change may or may not have happened), `Busy` or `Closed`.
+/// Every method can end with `Refused` (the server's reason, as POSIX would have it), `Unanswered` (no answer in time;
+/// a change may or may not have happened), `Busy` or `Closed`.
 #[derive(Clone, Debug)]
 pub struct Fs {
     pub(crate) shared: Arc<ClientCore>,
@@ -77,13 +77,14 @@ impl Fs {
         Fs { shares_group: true, ..self.clone() }
     }
 
-    /// The same; new files lack the permissions of this mask, unless the directory has a default access list, which then decides.
+    /// The same; new files lack the permissions of this mask, unless the directory has a default access list, which
+    /// then decides.
     pub fn with_umask(&self, umask: u32) -> Fs {
         Fs { umask, ..self.clone() }
     }
 
-    /// The same for the attributes of directories only: if the cluster has no leader for a second, they are read as a server knew
-    /// them last.
+    /// The same for the attributes of directories only: if the cluster has no leader for a second, they are read as a
+    /// server knew them last.
     pub fn recent(&self) -> Fs {
         Fs { recent: true, ..self.clone() }
     }
@@ -122,7 +123,8 @@ impl Fs {
         }
     }
 
-    /// A page of a directory in byte order of names: those after `after`, at most `count_max` (0 leaves it to the server).
+    /// A page of a directory in byte order of names: those after `after`, at most `count_max` (0 leaves it to the
+    /// server).
     pub fn list(&self, target: &Target, after: &[u8], count_max: u32, with_attrs: bool) -> Result<ListReply, Error> {
         self.list_page(List {
             target: target.clone(),
@@ -213,14 +215,14 @@ impl Fs {
     /// The path of an inode at the view, or one of several.
     ///
     /// # Errors
-    /// `NoAttribute` if it has no name, or one in a directory that the caller may not list; `StaleHandle`, `NotFound` if there is
-    /// no such inode.
+    /// `NoAttribute` if it has no name, or one in a directory that the caller may not list; `StaleHandle`, `NotFound`
+    /// if there is no such inode.
     pub fn path_of(&self, inode: InodeId) -> Result<Vec<u8>, Error> {
         self.get_xattr(&Target::inode(inode), PATH_XATTR)
     }
 
-    /// The sessions that hold write grants of a regular file now: they have it open for writing and have written, or are about
-    /// to. A session that has closed the file, or has ended, is not among them.
+    /// The sessions that hold write grants of a regular file now: they have it open for writing and have written, or
+    /// are about to. A session that has closed the file, or has ended, is not among them.
     ///
     /// # Errors
     /// `NoAttribute` of the past; `AccessDenied` if the caller may neither read nor write it; as [`Fs::get_xattr`].
@@ -241,7 +243,8 @@ impl Fs {
         }
     }
 
-    /// Sets the quota of a directory, or removes it if `quota` bounds nothing. It may be less than the present use: the files stay.
+    /// Sets the quota of a directory, or removes it if `quota` bounds nothing. It may be less than the present use: the
+    /// files stay.
     ///
     /// # Errors
     /// `NotPermitted` unless the caller is the superuser; `InvalidArgument` if the target is no directory.
@@ -262,13 +265,14 @@ impl Fs {
         }
     }
 
-    /// Versions of a file in order of stamp: those of `interval`, at most `count_max` (0 leaves it to the server). An interval up to
-    /// `Hlc::MAX` includes the present, which only the leader, or the holder of a lease, can answer.
+    /// Versions of a file in order of stamp: those of `interval`, at most `count_max` (0 leaves it to the server). An
+    /// interval up to `Hlc::MAX` includes the present, which only the leader, or the holder of a lease, can answer.
     pub fn log(&self, target: &Target, interval: HistoryInterval, count_max: u32) -> Result<LogReply, Error> {
         self.log_in(target, interval, count_max, false)
     }
 
-    /// As [`Fs::log`], the newest versions first. While `more` is set, the next page is the interval up to `after` of the reply.
+    /// As [`Fs::log`], the newest versions first. While `more` is set, the next page is the interval up to `after` of
+    /// the reply.
     pub fn log_newest(&self, target: &Target, interval: HistoryInterval, count_max: u32) -> Result<LogReply, Error> {
         self.log_in(target, interval, count_max, true)
     }
@@ -302,8 +306,8 @@ impl Fs {
         }
     }
 
-    /// Makes a regular file (or opens an existing one) to read and write, whatever `mode` permits. `mode` holds permission
-    /// bits without those of the umask, unless [`Fs::with_umask`] names them.
+    /// Makes a regular file (or opens an existing one) to read and write, whatever `mode` permits. `mode` holds
+    /// permission bits without those of the umask, unless [`Fs::with_umask`] names them.
     pub fn create(&self, target: &Target, mode: u32, create: CreateMode) -> Result<File, Error> {
         self.create_with(target, mode, create, OpenFlags::READ_WRITE)
     }
@@ -315,8 +319,8 @@ impl Fs {
         self.made_file(made, flags)
     }
 
-    /// As [`Fs::create_with`]; but the new file takes the name from an old one, in one change. The old one is no directory, and the
-    /// caller may write to it. Returns the old one, if there was one.
+    /// As [`Fs::create_with`]; but the new file takes the name from an old one, in one change. The old one is no
+    /// directory, and the caller may write to it. Returns the old one, if there was one.
     pub fn create_replacing(
         &self,
         target: &Target,
@@ -471,7 +475,7 @@ impl Fs {
         self.sync(InodeId(0))
     }
 
-    /// As [`Client::make_snapshot`](crate::Client::make_snapshot), on behalf of this view's user, who may delete it.
+    /// As [`Client::make_snapshot`](crate::Client::make_snapshot), on behalf of this view's user, whose snapshot it is.
     ///
     /// # Errors
     /// As there.

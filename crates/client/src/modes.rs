@@ -25,8 +25,8 @@ pub enum CreateMode {
     Exclusive,
     /// An existing regular file is opened as it is, not truncated.
     OpenExisting,
-    /// The new file takes the name from the old one, in one change. The old one is no directory, and the caller may write to
-    /// it.
+    /// The new file takes the name from the old one, in one change. The old one is no directory, and the caller may
+    /// write to it.
     Replace,
 }
 

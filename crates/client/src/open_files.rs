@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::InodeId;
 
-/// Files listed in one request for recalls. With more open, none are listed, and the server assumes that all it knows are open.
+/// Files listed in one request for recalls. With more open, none are listed, and the server assumes that all it knows
+/// are open.
 const LISTED_MAX: usize = 4096;
 
 /// Files that are open in the present, not at an instant.

@@ -11,14 +11,14 @@ use frieze_wire::message::Durability;
 pub struct Options {
     /// The server. Default `127.0.0.1:7470`.
     pub server: ServerAddr,
-    /// More servers of the same cluster, tried one after the other if `server` does not answer while the client connects. From
-    /// then on the cluster's map names the servers. Default none.
+    /// More servers of the same cluster, tried one after the other if `server` does not answer while the client
+    /// connects. From then on the cluster's map names the servers. Default none.
     pub others: Vec<ServerAddr>,
-    /// Of several named servers, connects to the first that knows a leader or is alone; if there is none, to the first that
-    /// answers. `false`: to the first that answers, to query the state of one server. Default `true`.
+    /// Of several named servers, connects to the first that knows a leader or is alone; if there is none, to the first
+    /// that answers. `false`: to the first that answers, to query the state of one server. Default `true`.
     pub prefers_led: bool,
-    /// Program or command line, which `sessions` and `log` show to this user and to administrators until the history of its
-    /// changes expires. Default: the arguments of this process.
+    /// Program or command line, which `sessions` and `log` show to this user and to administrators until the history of
+    /// its changes expires. Default: the arguments of this process.
     pub command: String,
     /// When writes and changes are acknowledged. Default `Async`: when they are in the server's memory.
     pub durability: Durability,
@@ -29,14 +29,14 @@ pub struct Options {
     pub timeout: Duration,
     /// Open connections at most; a call beyond them waits for one. Default 64. Each costs the server a thread.
     pub connections_max: usize,
-    /// Uses a Unix socket if the server runs on this machine and offers one: small requests cost less processor time than over
-    /// TCP. Default `false`; a mount sets it.
+    /// Uses a Unix socket if the server runs on this machine and offers one: small requests cost less processor time
+    /// than over TCP. Default `false`; a mount sets it.
     pub prefers_socket: bool,
-    /// The session may hold cache leases and locks in a cluster: a new leader waits for the leases of such a client. Default
-    /// `false`; a mount sets it.
+    /// The session may hold cache leases and locks in a cluster: a new leader waits for the leases of such a client.
+    /// Default `false`; a mount sets it.
     pub keeps: bool,
-    /// The server that `server` names, if it runs in this process: requests run on the calling threads, without a socket.
-    /// Default none; the gateways of a server set it.
+    /// The server that `server` names, if it runs in this process: requests run on the calling threads, without a
+    /// socket. Default none; the gateways of a server set it.
     pub in_process: Option<Arc<dyn InProcess>>,
 }
 

@@ -27,8 +27,8 @@ impl Client {
         Recaller { shared: self.shared(), connection: None }
     }
 
-    /// Sends the list of open files to a server that was restarted, so that `forget` spares them. False if the server could
-    /// not be reached: call it again.
+    /// Sends the list of open files to a server that was restarted, so that `forget` spares them. False if the server
+    /// could not be reached: call it again.
     pub fn claim_open_files(&self) -> bool {
         let shared = self.shared();
         shared.open_files.capabilities().into_iter().all(|capability| {
@@ -78,8 +78,8 @@ impl Client {
 }
 
 impl Recaller {
-    /// Waits for recalls for about a second. The caller has dropped everything recalled under numbers up to `acked` by the
-    /// server's life `life`.
+    /// Waits for recalls for about a second. The caller has dropped everything recalled under numbers up to `acked` by
+    /// the server's life `life`.
     ///
     /// # Errors
     /// As any call, without retry: the leases continue to expire. `Closed` once the client was closed.

@@ -63,8 +63,8 @@ impl ClientCore {
         }
     }
 
-    /// Reads the attributes of a directory as they are now. If no server answers within [`RECENT_AFTER`], reads them as any
-    /// server knew them last, without a cache lease.
+    /// Reads the attributes of a directory as they are now. If no server answers within [`RECENT_AFTER`], reads them as
+    /// any server knew them last, without a cache lease.
     pub(crate) fn query_recent(
         &self,
         caller: Option<&Caller>,
@@ -174,8 +174,8 @@ impl ClientCore {
         Ok((reply, len))
     }
 
-    /// A number for a change. Waits while an older one is unanswered that the server would forget before it is sent again:
-    /// after a restart of the server one request may pause while others run by the thousand.
+    /// A number for a change. Waits while an older one is unanswered that the server would forget before it is sent
+    /// again: after a restart of the server one request may pause while others run by the thousand.
     pub(crate) fn number(&self) -> Result<RequestNumber, Error> {
         let mut budget = None;
         loop {
@@ -364,8 +364,8 @@ impl ClientCore {
 pub(crate) const MAP_WAIT: Duration = Duration::from_millis(500);
 /// How long one of several servers is silent before the others are asked which one answers.
 const SILENCE: Duration = Duration::from_millis(400);
-/// How long a call waits for a leader before a directory is read as it was last known, and for how long directories are then
-/// read so without waiting again. A leader that was lost has a successor within a fraction of a second.
+/// How long a call waits for a leader before a directory is read as it was last known, and for how long directories are
+/// then read so without waiting again. A leader that was lost has a successor within a fraction of a second.
 const RECENT_AFTER: Duration = Duration::from_secs(1);
 const RECENT_FOR: Duration = Duration::from_secs(2);
 /// Numbers given out since the first unanswered one before idle connections are read: a quarter of what the server

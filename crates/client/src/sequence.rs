@@ -31,8 +31,8 @@ pub(crate) struct RequestNumber {
 }
 
 impl Sequence {
-    /// The next number, unanswered until it is dropped; `None` if the first unanswered one is so far behind that the server
-    /// would forget it before it is sent again.
+    /// The next number, unanswered until it is dropped; `None` if the first unanswered one is so far behind that the
+    /// server would forget it before it is sent again.
     pub(crate) fn next(self: &Arc<Sequence>) -> Option<RequestNumber> {
         let mut numbers = self.lock();
         (numbers.behind() < AHEAD_MAX).then(|| RequestNumber { seq: numbers.take(), sequence: self.clone() })

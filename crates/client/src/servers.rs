@@ -1,7 +1,7 @@
 //! The servers of a cluster: the one that answers a request, and the connections to each.
 //!
-//! Guarantees: a server that is alone costs nothing of this. The map is requested when the first server says that there is
-//! one, when a server says that another answers, and when one does not answer; every server that answers has it.
+//! Guarantees: a server that is alone costs nothing of this. The map is requested when the first server says that there
+//! is one, when a server says that another answers, and when one does not answer; every server that answers has it.
 //! Leaves to others: what a call does with an error (`rpc`), connections (`pool`).
 
 use std::collections::BTreeMap;
@@ -141,8 +141,8 @@ impl Servers {
         (self.age() == age).then_some(guard)
     }
 
-    /// Adopts the map that a server sent, but for those parts that are older than the known ones. True if another server leads
-    /// now.
+    /// Adopts the map that a server sent, but for those parts that are older than the known ones. True if another
+    /// server leads now.
     pub(crate) fn learn(&self, map: &ClusterMapReply) -> bool {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // A map that is no newer does not say which servers answer: while a majority is lost there is no newer one.
@@ -190,8 +190,8 @@ impl Servers {
         known.silent.push((address.clone(), mono()));
     }
 
-    /// The servers of the cluster with their addresses, those first that serve most of `chunks`, and last those that do not
-    /// answer. Empty if the server is alone.
+    /// The servers of the cluster with their addresses, those first that serve most of `chunks`, and last those that do
+    /// not answer. Empty if the server is alone.
     pub(crate) fn holders(&self, chunks: impl Iterator<Item = ChunkId>) -> Vec<(NodeId, ServerAddr)> {
         let known = self.read();
         let mut held: BTreeMap<NodeId, usize> = known.pools.keys().map(|node| (*node, 0)).collect();

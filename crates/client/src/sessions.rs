@@ -42,8 +42,8 @@ impl ClientCore {
             uid: self.hello.uid,
             keeps: self.options.keeps,
         });
-        // It has no number yet: sent again it opens another session, and the first stays unused. On stable storage, so that
-        // a power loss does not take the numbers and handles of a client that survives it.
+        // It has no number yet: sent again it opens another session, and the first stays unused. On stable storage, so
+        // that a power loss does not take the numbers and handles of a client that survives it.
         let body = RequestBody { caller: None, request: Some(txn(Durability::Sync, op)) };
         let request = RpcRequest::new(body, SessionId(0), Seq(0), &[]);
         let reply = expect_txn(self, self.call(&request, &mut [])?.0)?;
@@ -83,10 +83,10 @@ impl ClientCore {
         let body = RequestBody { caller: caller.cloned(), request: Some(request) };
         let mut rpc = RpcRequest::new(body, session, number.seq, &[]).leasing(lease);
         match self.call(&rpc, &mut []) {
-            // A power loss took the session before it was on disk. Under another session the request is another one, so it
-            // is sent again only if it cannot have run.
+            // A power loss took the session before it was on disk. Under another session the request is another one, so
+            // it is sent again only if it cannot have run.
             Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession && !rpc.may_have_run.get() => {
-                tracing::info!(session = %rpc.session, "the server does not know the session any more: opening another");
+                tracing::info!(session = %rpc.session, "the server does not know the session: opening another");
                 rpc.session = self.open_session(rpc.session)?;
                 Ok(self.call(&rpc, &mut [])?.0)
             }
@@ -125,8 +125,8 @@ impl Drop for ClientCore {
         }
         let Ok(mut pooled) = self.servers.pool(ServerRoute::Lead).take(mono()) else { return };
         if pooled.connection.is_none() {
-            // The last connection ended with a stream that was refused. Until this session ends, no other one may write to
-            // the file of that stream.
+            // The last connection ended with a stream that was refused. Until this session ends, no other one may write
+            // to the file of that stream.
             pooled.connection = self.open(pooled.pool(), FAREWELL).ok().map(|(connection, _)| Box::new(connection));
         }
         let Some(connection) = pooled.connection.as_mut() else { return };

@@ -10,8 +10,8 @@ use crate::file::check_range;
 use crate::{Error, File, Fs};
 
 impl Fs {
-    /// Makes `target` a clone of `source` at this view's instant: a file, or a directory with all that is below it. The clone
-    /// shares every byte and copies none; later changes of one do not affect the other.
+    /// Makes `target` a clone of `source` at this view's instant: a file, or a directory with all that is below it. The
+    /// clone shares every byte and copies none; later changes of one do not affect the other.
     ///
     /// With `dry_run` nothing is made: the reply says what would be.
     ///
@@ -27,8 +27,8 @@ impl Fs {
         self.edit(Request::Clone(clone), dry_run)
     }
 
-    /// Restores a file or tree to its state at `at`, by one change at now: the replaced state stays readable at the instants
-    /// before. With `delete`, names made since are removed.
+    /// Restores a file or tree to its state at `at`, by one change at now: the replaced state stays readable at the
+    /// instants before. With `delete`, names made since are removed.
     ///
     /// # Errors
     /// `NotFound` if it did not exist then; `AccessDenied` and `NotPermitted` as the single changes; `Busy` if it keeps
@@ -42,8 +42,9 @@ impl Fs {
         self.edit(Request::Restore(restore), dry_run)
     }
 
-    /// Undoes the changes of an actor: every name, attribute, length and range of bytes whose newest version is the actor's
-    /// gets the newest version by another actor. What others changed later, or built on, stays, and the reply lists it.
+    /// Undoes the changes of an actor: every name, attribute, length and range of bytes whose newest version is the
+    /// actor's gets the newest version by another actor. What others changed later, or built on, stays, and the reply
+    /// lists it.
     ///
     /// # Errors
     /// As [`Fs::restore`]; `InvalidArgument` if it names neither an actor nor an instant.
@@ -56,8 +57,8 @@ impl Fs {
     /// Removes a file, or a directory with all that is below it, by one change: readers see all of it, or none.
     ///
     /// # Errors
-    /// `NotFound`; `AccessDenied` and `NotPermitted` if any of it may not be removed: then all of it stays; `Busy` if it keeps changing;
-    /// `TooLarge` for more than 262,144 names; as any call.
+    /// `NotFound`; `AccessDenied` and `NotPermitted` if any of it may not be removed: then all of it stays; `Busy` if
+    /// it keeps changing; `TooLarge` for more than 262,144 names; as any call.
     ///
     /// # Cost
     /// One record for each name of the tree.
@@ -67,10 +68,10 @@ impl Fs {
         self.edit(Request::RemoveTree(remove), dry_run)
     }
 
-    /// Deletes the history before an instant of a file, or of all that was below a directory at `before`, and frees its space.
-    /// The state at the instant stays, and so do the states that snapshots reference, unless the snapshots of the file's owner
-    /// and the superuser are to be passed over. Reads before the instant fail with `HistoryExpired` from then on. Waits until
-    /// the space is free.
+    /// Deletes the history before an instant of a file, or of all that was below a directory at `before`, and frees its
+    /// space. The state at the instant stays, and so do the states that snapshots reference, unless the snapshots of
+    /// the file's owner and the superuser are to be passed over. Reads before the instant fail with `HistoryExpired`
+    /// from then on. Waits until the space is free.
     ///
     /// # Errors
     /// `NotPermitted` unless the caller owns it; `Future`; `HistoryExpired` before the file system was made;
@@ -99,13 +100,13 @@ pub struct ForgetOptions {
 }
 
 impl File {
-    /// Joins files to this one, by one change: their bytes follow its own, in this order, and their names are removed. Nothing
-    /// is copied. Returns the new length.
+    /// Joins files to this one, by one change: their bytes follow its own, in this order, and their names are removed.
+    /// Nothing is copied. Returns the new length.
     ///
     /// # Errors
-    /// `InvalidArgument` for a source that is no file, this file itself or one named twice; `Busy` if one of them is being
-    /// written to; `Unsupported` and `TooLarge` if sharing does not fit, as [`File::copy_range`]; as removing and reading each.
-    /// Then nothing has changed.
+    /// `InvalidArgument` for a source that is no file, this file itself or one named twice; `Busy` if one of them is
+    /// being written to; `Unsupported` and `TooLarge` if sharing does not fit, as [`File::copy_range`]; as removing and
+    /// reading each. Then nothing has changed.
     pub fn join(&self, sources: &[Target]) -> Result<u64, Error> {
         self.must_write()?;
         let join = JoinFiles { target: self.capability().to_vec(), sources: sources.to_vec() };
@@ -117,8 +118,8 @@ impl File {
         }
     }
 
-    /// Copies `len` bytes from `offset` to `target_offset` of another open file, or this one, by sharing them. Returns how
-    /// many: fewer if this file ends before. The source is this file at its view, or now.
+    /// Copies `len` bytes from `offset` to `target_offset` of another open file, or this one, by sharing them. Returns
+    /// how many: fewer if this file ends before. The source is this file at its view, or now.
     ///
     /// # Errors
     /// `Unsupported` and `TooLarge` if sharing does not fit (a target with a time plug-in, a file of too many shared

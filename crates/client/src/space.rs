@@ -20,8 +20,8 @@ impl File {
     /// `NotOpenFor`; as any call. Of a hole of several parts some may have happened.
     ///
     /// # Cost
-    /// One request for every 128 chunks of the range that were ever written; other chunks cost nothing. Among several servers
-    /// one for each chunk, and a grant.
+    /// One request for every 128 chunks of the range that were ever written; other chunks cost nothing. Among several
+    /// servers one for each chunk, and a grant.
     pub fn punch(&self, offset: u64, len: u64) -> Result<Hlc, Error> {
         self.must_write()?;
         check_range(offset, len)?;
@@ -49,8 +49,8 @@ impl File {
                     (at, stamp, rounds) = (reply.upto, Hlc(reply.stamp), 0);
                 }
                 Ok((other, _)) => return Err(self.shared.unexpected("a hole", &other)),
-                // A truncate took the grants that the server had just given. The refused request did not run, so the next attempt is
-                // another request.
+                // A truncate took the grants that the server had just given. The refused request did not run, so the
+                // next attempt is another request.
                 Err(Error::Refused(fault)) if is_without_grant(&fault) && rounds < GRANT_ROUNDS_MAX => {
                     rounds += 1;
                     self.note_lost_grant(at);
@@ -61,8 +61,8 @@ impl File {
         Ok(stamp)
     }
 
-    /// Makes the file at least `len` bytes long, the new bytes a hole. A file that is longer already keeps its length: a
-    /// concurrent append is not truncated.
+    /// Makes the file at least `len` bytes long, the new bytes a hole. A file that is longer already keeps its length:
+    /// a concurrent append is not truncated.
     ///
     /// # Errors
     /// `NotOpenFor`; as any call.

@@ -1,5 +1,5 @@
-//! Many bytes, or many small writes: several requests in flight on one connection. Small requests are sent together, and so
-//! are their replies: a system call and a wake-up of the other side cost more than a small request.
+//! Many bytes, or many small writes: several requests in flight on one connection. Small requests are sent together,
+//! and so are their replies: a system call and a wake-up of the other side cost more than a small request.
 //!
 //! `read` has the streams of reads, `write` those of writes.
 
@@ -21,7 +21,8 @@ pub(crate) enum StreamError<E> {
     Program(E),
 }
 
-/// Length of the next request: up to the next multiple of `step`, a part of a chunk, so that later ones never cross one.
+/// Length of the next request: up to the next multiple of `step`, a part of a chunk, so that later ones never cross
+/// one.
 pub(crate) fn piece_len(offset: u64, left: u64, step: usize) -> usize {
     let step = step as u64;
     (step - offset % step).min(left) as usize

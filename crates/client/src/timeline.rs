@@ -13,7 +13,8 @@ use crate::{Client, Error, Fs};
 
 impl Fs {
     /// A page of the differences between the ends of `interval`, of a file or of everything below a directory: those
-    /// after the first `skip`, at most `count_max` (0 leaves it to the server). The instant of this view does not matter.
+    /// after the first `skip`, at most `count_max` (0 leaves it to the server). The instant of this view does not
+    /// matter.
     ///
     /// The server reads the changes of the interval, not the tree.
     pub fn diff(
@@ -43,8 +44,8 @@ impl Fs {
         self.story_in(target, interval, recursive, count_max, false)
     }
 
-    /// As [`Fs::story`], the newest events first. The next page is the interval up to `after` of the reply, unless that is its
-    /// start.
+    /// As [`Fs::story`], the newest events first. The next page is the interval up to `after` of the reply, unless that
+    /// is its start.
     pub fn story_newest(
         &self,
         target: &Target,
@@ -89,8 +90,8 @@ impl Fs {
         }
     }
 
-    /// A page of the names that once existed in a directory and do not at the view: those after `after`, at most `count_max`
-    /// (0 leaves it to the server).
+    /// A page of the names that once existed in a directory and do not at the view: those after `after`, at most
+    /// `count_max` (0 leaves it to the server).
     pub fn deleted(&self, target: &Target, after: &[u8], count_max: u32) -> Result<DeletedReply, Error> {
         let request = Deleted { target: target.clone(), view: self.view(), after: after.to_vec(), count_max };
         match self.query(Request::Deleted(request))? {
@@ -124,8 +125,8 @@ impl Client {
     }
 
     /// A page of the sessions that were open after `since`, ended ones included, oldest first: of those numbered above
-    /// `after`, at most `count_max`; 0 leaves it to the server. Command and host are of the caller's own sessions only; an
-    /// administrator reads those of all users.
+    /// `after`, at most `count_max`; 0 leaves it to the server. Command and host are of the caller's own sessions only;
+    /// an administrator reads those of all users.
     ///
     /// # Errors
     /// As any call.

@@ -18,8 +18,8 @@ pub(crate) struct WriteGrants {
 #[derive(Debug, Default)]
 struct GrantTable {
     files: BTreeMap<InodeId, GrantEntry>,
-    /// Files whose last handle is closed and whose settling is not answered yet. Settling returns the grant, and a write under
-    /// that grant which it does not count would be beyond the end of the file.
+    /// Files whose last handle is closed and whose settling is not answered yet. Settling returns the grant, and a
+    /// write under that grant which it does not count would be beyond the end of the file.
     settling: BTreeSet<InodeId>,
 }
 
@@ -70,8 +70,8 @@ impl WriteGrants {
         entry.grants.clone()
     }
 
-    /// Ends a handle. True if it was the last of its file. With `settles` the file is then to be settled, and no handle opened
-    /// later writes to it before [`WriteGrants::settled`].
+    /// Ends a handle. True if it was the last of its file. With `settles` the file is then to be settled, and no handle
+    /// opened later writes to it before [`WriteGrants::settled`].
     pub(crate) fn release(&self, inode: InodeId, settles: bool) -> bool {
         let mut open = self.lock();
         let Some(entry) = open.files.get_mut(&inode) else { return true };

@@ -1,4 +1,4 @@
-//! What the framing alone costs: one connection on this machine, checksums computed and verified, nothing behind it.
+//! The cost of framing alone: one connection on this machine, checksums computed and verified, no work behind it.
 //!
 //! `cargo run --release -p frieze-net --example framing`
 
@@ -121,7 +121,7 @@ fn call(listener: &Listener, payload: usize, reply: usize) -> Result<f64, frieze
     })
 }
 
-/// What the sockets alone cost: the same bytes both ways over TCP, nothing looked at.
+/// The cost of the sockets alone: the same bytes both ways over TCP, unchecked.
 fn ping_pong(len: usize) -> f64 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("bound");

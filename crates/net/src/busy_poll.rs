@@ -1,11 +1,11 @@
 //! Waiting for a peer that answers in microseconds, without going to sleep.
 //!
-//! A thread that sleeps has to be woken, and where its core went to sleep with it that takes longer (30 us on a virtual
-//! machine) than a small request takes altogether. So whoever was answered quickly the last time looks again and again
-//! for a moment before it sleeps, and gives the core away between two looks.
+//! A sleeping thread has to be woken. If its core sleeps too, that takes longer (30 us on a virtual machine) than a
+//! small request takes altogether. So after a quick reply a thread polls for a moment before the next sleep, and yields
+//! its core between two polls.
 //!
-//! Guarantees: at most [`LOOK`] a wait, and by half as many threads of the process as there are cores; a connection that
-//! is asked now and then, or whose peer takes its time, sleeps at once.
+//! Guarantees: at most [`LOOK`] a wait, by at most half as many threads of the process as there are cores; on a rarely
+//! used connection, or with a slow peer, a thread sleeps at once.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use frieze_base::MonoTime;
 
 use crate::mono;
 
-/// What one connection has learned of its peer.
+/// How quick the peer of one connection is.
 #[derive(Debug, Default)]
 pub(crate) struct BusyPoll {
     /// The last wait was over within [`QUICK`].
@@ -24,7 +24,7 @@ pub(crate) struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// Waits by `sleep`; before that looks by `look`, if the last wait says that it is worth it.
+    /// Waits by `sleep`; polls by `look` first if the last wait was short.
     pub(crate) fn wait<T>(&mut self, look: impl FnMut() -> Option<T>, sleep: impl FnOnce() -> T) -> T {
         self.wait_at(&SLOTS, look, sleep)
     }
@@ -38,7 +38,7 @@ impl BusyPoll {
     }
 }
 
-/// How many threads keep a core busy by looking.
+/// The threads that poll.
 #[derive(Debug)]
 struct PollSlots {
     taken: AtomicUsize,
@@ -50,7 +50,7 @@ impl PollSlots {
         PollSlots { taken: AtomicUsize::new(0), max: OnceLock::new() }
     }
 
-    /// Looks until something is found or the time is over.
+    /// Polls until something is found or the time is over.
     fn look_again<T>(&self, began: MonoTime, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         let _slot = self.take()?;
         loop {
@@ -66,7 +66,7 @@ impl PollSlots {
         let half = || thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
         let max = *self.max.get_or_init(half);
         let taken = self.taken.fetch_add(1, Ordering::Relaxed);
-        // Dropped, it is given back.
+        // The drop returns it.
         let place = PollSlot(self);
         (taken < max).then_some(place)
     }
@@ -80,18 +80,18 @@ impl Drop for PollSlot<'_> {
     }
 }
 
-/// Those of this process.
+/// The slots of this process.
 static SLOTS: PollSlots = PollSlots::new();
 /// Longer than a request for a name takes to be answered by a server that is awake, on the same machine.
 const LOOK: Duration = Duration::from_micros(50);
-/// What took less was waited for in the main by being woken.
+/// Most of a shorter wait is the wake-up.
 const QUICK: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// How often it looked, and whether it slept.
+    /// The number of polls, and whether it slept.
     fn wait(poll: &mut BusyPoll, slots: &PollSlots, found_at: usize, asleep: Duration) -> (usize, bool) {
         let (mut looks, mut slept) = (0, false);
         let look = || {

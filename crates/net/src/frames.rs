@@ -9,19 +9,19 @@ use frieze_wire::FrameHeader;
 
 use crate::{Error, Stream};
 
-/// How long one end waits for the other.
+/// How long one end of a connection waits for the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Until a frame begins; `None` waits for ever (a client that has nothing to ask).
+    /// Until a frame begins; `None` waits for ever (an idle client).
     pub idle: Option<Duration>,
-    /// For a frame, once begun, to be complete; and for a frame to be taken by the peer.
+    /// For a frame, once begun, to be complete; and for the peer to receive a frame.
     pub frame: Duration,
 }
 
 impl Limits {
     /// While a connection shakes hands: everything within 10 s.
     pub const HANDSHAKE: Limits = Limits { idle: Some(Duration::from_secs(10)), frame: Duration::from_secs(10) };
-    /// A server afterwards: idle as long as it likes, a frame within 30 s.
+    /// A server after the handshake: any time between frames, 30 s for a frame.
     pub const SERVING: Limits = Limits { idle: None, frame: Duration::from_secs(30) };
 }
 
@@ -30,9 +30,9 @@ impl Limits {
 pub enum FramePayload<'a> {
     /// Nothing.
     None,
-    /// These bytes; their checksum is taken here.
+    /// These bytes; the writer computes their checksum.
     Bytes(&'a [u8]),
-    /// These pieces one after the other, whose checksum the caller knows (combined from those of stored blocks).
+    /// These pieces one after the other, with their checksum, which is combined from those of stored blocks.
     Checked {
         /// The pieces.
         pieces: &'a [&'a [u8]],
@@ -41,25 +41,25 @@ pub enum FramePayload<'a> {
     },
 }
 
-/// A part of a payload that is brought step by step.
+/// A part of a payload that is sent step by step.
 #[derive(Clone, Copy, Debug)]
 pub enum FramePart<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
-    /// What a file holds, that nobody here looks at: the system hands it on.
+    /// A range of a file, unverified: the system sends it.
     File {
         /// The file.
         file: BorrowedFd<'a>,
-        /// Where in it, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: usize,
     },
 }
 
 impl FramePart<'_> {
-    /// Bytes of it.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub fn len(&self) -> usize {
         match self {
             FramePart::Bytes(bytes) => bytes.len(),

@@ -4,11 +4,11 @@
 //! and body, the greeting first, and an [`Inbox`] in place of the way back. The encoding, four system calls and two
 //! switches of threads are saved.
 //!
-//! Guarantees: a reply is in the inbox when [`Inbox::wait`] returns true, whichever thread put it there; after the end of
-//! the connection every wait returns. Payloads are not checked again: they do not leave the process. Unverified bytes are
-//! marked ([`PayloadPart::File`]).
-//! Leaves to others: the replies (`node`), the client's side (`in_process_transport`). The number of replies that wait is
-//! bounded by the requests that the client has in flight.
+//! Guarantees: a reply is in the inbox when [`Inbox::wait`] returns true, whichever thread put it there; after the end
+//! of the connection every wait returns. Payloads are not checked again: they do not leave the process. Unverified
+//! bytes are marked ([`PayloadPart::File`]).
+//! Leaves to others: the replies (`node`), the client's side (`in_process_transport`). The number of replies that wait
+//! is bounded by the requests that the client has in flight.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -123,8 +123,8 @@ impl Inbox {
         self.lock().replies.pop_front()
     }
 
-    /// A buffer for a payload: the spare one with its old content, which need not be zeroed before it is overwritten, else
-    /// an empty one.
+    /// A buffer for a payload: the spare one with its old content, which need not be zeroed before it is overwritten,
+    /// else an empty one.
     pub fn room(&self) -> Vec<u8> {
         std::mem::take(&mut self.lock().spare)
     }

@@ -1,8 +1,8 @@
 //! Transport drivers: TCP and Unix sockets, frames, connections within a process, proof of a caller's identity.
 //!
-//! Guarantees: blocking sockets, one thread a direction; a frame is sent by one vectored write and its payload is received
-//! straight into the caller's buffer; body and payload are handed out only after their checksums matched; a peer that
-//! stops in the middle of a frame, or does not read, loses its connection after a bounded time.
+//! Guarantees: blocking sockets, one thread a direction; a frame is sent by one vectored write and its payload is
+//! received straight into the caller's buffer; body and payload are handed out only after their checksums matched; a
+//! peer that stops in the middle of a frame, or does not read, loses its connection after a bounded time.
 //! Leaves to others: what a frame means (`wire`), threads and pools (`node`, `client`).
 
 mod addr;

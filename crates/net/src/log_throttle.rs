@@ -1,4 +1,4 @@
-//! Lines of a log that somebody else can cause, as often as he likes: one now and then, with how many it stands for.
+//! Throttle for log lines that a peer can cause at will: one line in ten seconds, with the number of events.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use frieze_base::MonoTime;
 
 use crate::mono;
 
-/// Says when such a line is to be written.
+/// Decides when such a line is written.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Mutex<ThrottleState>);
 
@@ -21,7 +21,7 @@ impl LogThrottle {
     /// At most one line in this time.
     pub const EVERY: Duration = Duration::from_secs(10);
 
-    /// It has happened once more. How often it has since the last line, if now is the time for one.
+    /// Counts an event. Returns the number of events since the last line if a line is due.
     pub fn happened(&self) -> Option<u64> {
         self.happened_at(mono())
     }

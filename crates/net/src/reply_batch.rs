@@ -23,8 +23,8 @@ thread_local! {
     static HELD: RefCell<Option<Vec<Arc<dyn BatchedWriter>>>> = const { RefCell::new(None) };
 }
 
-/// Runs `replies`, which posts `count` frames ([`FrameWriter::post`](crate::FrameWriter::post)): those to one connection
-/// are sent together when it returns, a single one at once. Only for work of a moment.
+/// Runs `replies`, which posts `count` frames ([`FrameWriter::post`](crate::FrameWriter::post)): those to one
+/// connection are sent together when it returns, a single one at once. Only for work of a moment.
 pub fn reply_batch(count: usize, replies: impl FnOnce()) {
     if count <= 1 {
         return replies();

@@ -4,8 +4,8 @@
 //! messages with a payload beside them. Nothing here assumes a byte stream: a payload is copied from a socket, lies in
 //! memory that both ends reach, or stays in a file ([`PayloadPart`]).
 //!
-//! Guarantees: replies of one connection are received in the order in which they arrive, each whole and verified, but for
-//! parts that are marked as unverified. After an error the connection is of no further use.
+//! Guarantees: replies of one connection are received in the order in which they arrive, each whole and verified, but
+//! for parts that are marked as unverified. After an error the connection is of no further use.
 //! Leaves to others: handshake, request ids, retries and pools (`client`).
 //!
 //! # Cost
@@ -54,8 +54,8 @@ pub trait TransportConn: Send + fmt::Debug {
     /// `Closed`, `Broken`, `NotReading`.
     fn send(&mut self, header: &FrameHeader, body: &RequestBody, payload: &[u8]) -> Result<(), Error>;
 
-    /// Adds a small request to those that [`TransportConn::send_queued`] sends. A transport that gains nothing by a batch
-    /// sends it at once.
+    /// Adds a small request to those that [`TransportConn::send_queued`] sends. A transport that gains nothing by a
+    /// batch sends it at once.
     fn queue(&mut self, header: &FrameHeader, body: &RequestBody, payload: &[u8]);
 
     /// Sends the queued requests as one batch.
@@ -92,8 +92,8 @@ pub trait TransportConn: Send + fmt::Debug {
     /// [`TransportConn::read_payload`].
     fn payload_in_memory(&self) -> Option<&[u8]>;
 
-    /// Moves the payload of the last reply, `len` bytes, into `bytes`, which the connection takes in exchange, and `parts`.
-    /// `parts` stays empty if all of the payload was read.
+    /// Moves the payload of the last reply, `len` bytes, into `bytes`, which the connection takes in exchange, and
+    /// `parts`. `parts` stays empty if all of the payload was read.
     ///
     /// # Errors
     /// As [`TransportConn::read_payload`].
@@ -104,7 +104,8 @@ pub trait TransportConn: Send + fmt::Debug {
         parts: &mut Vec<PayloadPart>,
     ) -> Result<(), Error>;
 
-    /// True if the server's work for a request is done on the thread that sends it: more requests in flight gain nothing.
+    /// True if the server's work for a request is done on the thread that sends it: more requests in flight gain
+    /// nothing.
     fn runs_on_caller(&self) -> bool;
 
     /// Ends the connection from another thread.

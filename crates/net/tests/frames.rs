@@ -18,7 +18,7 @@ use frieze_net::{
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use proptest::prelude::*;
 
-/// Short enough for a test, long enough for a busy machine to do what it is meant to do within it.
+/// Short enough for a test, long enough for a busy machine.
 const SHORT: Limits = Limits { idle: Some(Duration::from_millis(200)), frame: Duration::from_millis(200) };
 const LONG: Limits = Limits { idle: Some(Duration::from_secs(20)), frame: Duration::from_secs(20) };
 
@@ -49,7 +49,7 @@ fn tcp_ends(limits: Limits) -> (FrameWriter, FrameReader) {
     (FrameWriter::new(a, limits), reader)
 }
 
-/// Bytes that are not frames go out below the writer.
+/// Sends bytes that are no frames, below the writer.
 fn write_raw(stream: &Stream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match rustix::io::write(stream, bytes) {
@@ -78,7 +78,7 @@ fn frames_of_every_size_arrive_as_they_were_sent() {
         let got = reader.read_frame(&mut body).unwrap().unwrap();
         assert_eq!((got.request_id, got.session, got.seq, got.hlc), (id as u64, SessionId(7), Seq(8), Hlc(9)));
         assert_eq!(body, pattern(body_len));
-        // Both ways of taking a payload.
+        // Both ways to read a payload.
         if id % 2 == 0 {
             assert_eq!(reader.read_payload_reusing(&mut payload).unwrap(), pattern(payload_len));
         } else {
@@ -139,7 +139,7 @@ fn a_payload_whose_checksum_is_behind_it_arrives_or_is_found_damaged() {
 }
 
 #[test]
-fn a_part_that_a_file_holds_is_sent_from_there_between_others() {
+fn a_range_of_a_file_is_sent_between_other_parts() {
     for unix in [false, true] {
         let whole = pattern(900_000);
         let mut file = tempfile::tempfile().unwrap();
@@ -153,7 +153,7 @@ fn a_part_that_a_file_holds_is_sent_from_there_between_others() {
                     step(FramePart::Bytes(&whole[600_001..700_000]), None)?;
                     step(FramePart::File { file: file.as_fd(), offset: 700_000, len: 200_000 }, Some(crc32c(&whole)))
                 })?;
-                // It ends before it should: the other end is not left waiting for the rest.
+                // The file ends early: the other end does not wait for the rest.
                 let cut = writer.send_in_steps::<Error>(header(2), b"", 1000, &|| {}, |step| {
                     step(FramePart::File { file: file.as_fd(), offset: 899_500, len: 1000 }, Some(0))
                 });
@@ -173,7 +173,7 @@ fn a_part_that_a_file_holds_is_sent_from_there_between_others() {
 }
 
 #[test]
-fn who_takes_nothing_of_what_a_file_holds_is_told_of_and_given_up() {
+fn a_peer_that_receives_nothing_of_a_file_range_stalls_and_is_dropped() {
     const LEN: usize = 4_000_000;
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&pattern(LEN)).unwrap();
@@ -191,7 +191,7 @@ fn who_takes_nothing_of_what_a_file_holds_is_told_of_and_given_up() {
 }
 
 #[test]
-fn a_payload_that_nobody_takes_is_passed_over() {
+fn an_unread_payload_is_skipped() {
     let (writer, mut reader) = ends(LONG);
     let sent = thread::spawn(move || {
         writer.send(header(1), b"first", FramePayload::Bytes(&pattern(300_000))).unwrap();
@@ -205,7 +205,7 @@ fn a_payload_that_nobody_takes_is_passed_over() {
 }
 
 #[test]
-fn a_body_or_payload_that_was_changed_is_never_handed_out_as_good() {
+fn a_changed_body_or_payload_is_never_returned_as_good() {
     for (at, part) in [(FRAME_HEADER_BYTES, "body"), (FRAME_HEADER_BYTES + 4, "payload")] {
         let (a, b) = Stream::pair().unwrap();
         let frame = FrameHeader {
@@ -247,7 +247,7 @@ fn a_peer_of_another_version_is_told_apart_from_garbage() {
 }
 
 #[test]
-fn a_half_frame_is_given_up_after_its_time_and_at_the_end_of_the_connection() {
+fn a_half_frame_fails_after_its_time_and_at_the_end_of_the_connection() {
     let whole = [
         &FrameHeader { body_len: 3, body_crc: crc32c(b"abc"), payload_len: 2, payload_crc: crc32c(b"de"), ..header(1) }
             .encode()[..],
@@ -278,7 +278,7 @@ fn a_frame_that_trickles_in_does_not_hold_its_reader_for_ever() {
     let trickle = thread::spawn(move || {
         let bytes = FrameHeader { payload_len: 1 << 20, ..header(1) }.encode();
         write_raw(&a, &bytes);
-        // Some bytes every few milliseconds, until the reader is gone.
+        // Some bytes every few milliseconds, until the reader closes.
         let mut idle = FrameReader::new(a.clone(), Limits { idle: Some(Duration::from_millis(5)), ..SHORT }).unwrap();
         while rustix::io::write(&a, &[0]).is_ok() {
             let _ = idle.read_frame(&mut Vec::new());
@@ -294,14 +294,14 @@ fn a_frame_that_trickles_in_does_not_hold_its_reader_for_ever() {
 }
 
 #[test]
-fn a_silent_peer_is_given_up_only_where_a_limit_says_so() {
+fn a_silent_peer_is_dropped_only_with_a_limit() {
     let (_a, b) = Stream::pair().unwrap();
     let mut reader = FrameReader::new(b.clone(), SHORT).unwrap();
     assert!(matches!(reader.read_frame(&mut Vec::new()), Err(Error::Silent { .. })));
 
     reader.set_limits(Limits { idle: None, ..SHORT });
     let waiting = thread::spawn(move || reader.read_frame(&mut Vec::new()).map(|frame| frame.is_none()));
-    // It goes on to wait through several ticks, and ends when the connection is shut down from here.
+    // It waits through several ticks, and ends when this end shuts the connection down.
     let mut other = FrameReader::new(Stream::pair().unwrap().0, SHORT).unwrap();
     let _ = other.read_frame(&mut Vec::new());
     assert!(!waiting.is_finished());
@@ -315,13 +315,13 @@ fn a_peer_that_reads_nothing_is_dropped_and_never_blocks_its_sender_for_ever() {
     let payload = pattern(4 << 20);
     let error = (0..64).find_map(|id| writer.send(header(id), b"", FramePayload::Bytes(&payload)).err()).unwrap();
     assert!(matches!(error, Error::NotReading { .. }), "{error}");
-    // The connection is over for everybody: half a frame may have gone out.
+    // The connection is closed for all senders: half a frame may have been sent.
     assert!(writer.send(header(99), b"", FramePayload::None).is_err());
     drop(reader);
 }
 
 #[test]
-fn frames_of_many_threads_go_out_whole() {
+fn frames_of_many_threads_are_sent_whole() {
     let (writer, mut reader) = ends(LONG);
     let senders: Vec<_> = (0..8u64)
         .map(|id| {
@@ -370,7 +370,7 @@ fn posting_never_waits_and_a_slow_reader_still_gets_everything_in_order() {
 }
 
 #[test]
-fn what_is_posted_while_a_frame_is_on_its_way_follows_it() {
+fn frames_posted_during_a_send_follow_it() {
     let limits = Limits { idle: Some(Duration::from_secs(2)), ..LONG };
     let (writer, mut reader) = ends(limits);
     let sending = thread::spawn({
@@ -378,7 +378,7 @@ fn what_is_posted_while_a_frame_is_on_its_way_follows_it() {
         move || writer.send(header(1), b"", FramePayload::Bytes(&pattern(4 << 20))).unwrap()
     });
     let mut body = Vec::new();
-    // Its beginning is here and its end cannot be: it is larger than what the socket holds.
+    // Its beginning has arrived and its end cannot have: it is larger than the socket's buffer.
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 1);
     writer.post(header(2), b"posted").unwrap();
     assert!(!sending.is_finished());
@@ -388,7 +388,7 @@ fn what_is_posted_while_a_frame_is_on_its_way_follows_it() {
 }
 
 #[test]
-fn what_is_held_goes_out_when_it_is_released_and_not_before() {
+fn held_frames_are_sent_on_release_and_not_before() {
     let (writer, mut reader) = ends(SHORT);
     let mut body = Vec::new();
     writer.hold();
@@ -405,7 +405,7 @@ fn what_is_held_goes_out_when_it_is_released_and_not_before() {
     writer.release().unwrap();
     writer.post(header(3), b"three").unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 3);
-    // A frame that is sent takes along what is held.
+    // A frame that is sent takes the held frames along.
     writer.hold();
     writer.post(header(4), b"").unwrap();
     writer.send(header(5), b"", FramePayload::Bytes(b"payload")).unwrap();
@@ -414,7 +414,7 @@ fn what_is_held_goes_out_when_it_is_released_and_not_before() {
 }
 
 #[test]
-fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
+fn a_reply_batch_is_sent_at_its_end_also_by_a_panic() {
     let ((writer, mut reader), (other, mut of_other)) = (ends(SHORT), ends(SHORT));
     let mut body = Vec::new();
     frieze_net::reply_batch(3, || {
@@ -423,7 +423,7 @@ fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
         writer.post(header(3), b"three").unwrap();
         let error = reader.read_frame(&mut body).unwrap_err();
         assert!(matches!(error, Error::Silent { .. }), "{error}");
-        // What another thread posts meanwhile goes along.
+        // Frames that another thread posts meanwhile go along.
         thread::scope(|scope| drop(scope.spawn(|| writer.post(header(4), b"four").unwrap())));
     });
     for id in [1, 3, 4] {
@@ -503,7 +503,7 @@ proptest! {
     ) {
         let (a, b) = Stream::pair().unwrap();
         if honest {
-            // A header that passes, so that what follows it is reached.
+            // A valid header, so that the rest is reached.
             let body_crc = crc32c(bytes.get(..body_len as usize).unwrap_or(&[]));
             write_raw(&a, &FrameHeader { body_len, payload_len, body_crc, ..header(1) }.encode());
         }
@@ -521,7 +521,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_socket_does_not_take_at_once_goes_out_later() {
+fn bytes_that_the_socket_does_not_take_at_once_are_sent_later() {
     let (writer, mut reader) = ends(LONG);
     let payload = pattern(4 << 20);
     let small = writer.begin(header(1), b"small", b"payload", None).unwrap();
@@ -542,7 +542,7 @@ fn what_the_socket_does_not_take_at_once_goes_out_later() {
 }
 
 #[test]
-fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
+fn frames_are_small_until_the_peer_is_admitted() {
     let guarded = || {
         let (a, b) = Stream::pair().unwrap();
         let reader = FrameReader::guarded(b, LONG).unwrap();
@@ -556,7 +556,7 @@ fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
         let (writer, mut reader) = guarded();
         let payload = pattern(payload);
         std::thread::scope(|scope| {
-            // What is refused is not taken.
+            // A refused frame is not received.
             scope.spawn(|| drop(writer.send(header(1), &pattern(len), FramePayload::Bytes(&payload))));
             match reader.read_frame(&mut body) {
                 Ok(found) => assert!(is_fine && found.is_some() && body == pattern(len), "{len}"),
@@ -575,7 +575,7 @@ fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
 }
 
 #[test]
-fn what_a_silent_peer_needs_no_more_is_given_back_once_and_nothing_is_lost() {
+fn buffers_of_a_silent_peer_are_freed_once_and_no_byte_is_lost() {
     let (writer, mut reader) = ends(SHORT);
     reader.set_limits(LONG);
     let mut body = Vec::new();
@@ -593,7 +593,7 @@ fn what_a_silent_peer_needs_no_more_is_given_back_once_and_nothing_is_lost() {
         assert_eq!(reading.join().unwrap(), 2);
     });
     assert!(body == pattern(3000) && body.capacity() < 100_000, "{}", body.capacity());
-    // More together than the buffer of a silent peer takes.
+    // Together more than the buffer of a silent peer.
     let mut frames = Vec::new();
     (3..20).for_each(|id| encode_frame(header(id), &pattern(1000), &pattern(10), &mut frames));
     writer.send_encoded(&frames).unwrap();

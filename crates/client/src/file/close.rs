@@ -36,8 +36,8 @@ impl File {
         }
     }
 
-    /// As [`File::close`]; but if nothing was written to the file, its unused grant is returned a moment later, together with
-    /// those of other files: for programs with a thread that calls
+    /// As [`File::close`]; but if nothing was written to the file, its unused grant is returned a moment later,
+    /// together with those of other files: for programs with a thread that calls
     /// [`Client::settle_closed`](crate::Client::settle_closed).
     ///
     /// # Errors
@@ -54,9 +54,9 @@ impl File {
         }
     }
 
-    /// As [`File::close`], later, together with other files closed in the same moment: for programs with a thread that calls
-    /// [`Client::settle_closed`](crate::Client::settle_closed). If the request is lost with the connection, the end of the
-    /// session settles the file.
+    /// As [`File::close`], later, together with other files closed in the same moment: for programs with a thread that
+    /// calls [`Client::settle_closed`](crate::Client::settle_closed). If the request is lost with the connection, the
+    /// end of the session settles the file.
     ///
     /// # Errors
     /// As [`File::close`], for this file or those that were closed just before it.

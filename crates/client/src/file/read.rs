@@ -58,8 +58,8 @@ impl File {
             self.shared.met_loss.store(true, Ordering::Relaxed);
             tracing::warn!(
                 target: LOSS_LOG,
-                "some of what was acknowledged may be missing from inode {}: its chain went on from a copy that was behind \
-                 ('frieze cluster status' tells which did)",
+                "acknowledged bytes may be missing from inode {}: its chain continued from a stale copy \
+                 ('frieze cluster status' names the chain)",
                 self.inode
             );
         }

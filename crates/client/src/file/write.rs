@@ -33,8 +33,8 @@ impl File {
     /// In a file with user time a write is one record, so it is never split, and may have 4 MiB.
     ///
     /// # Errors
-    /// `NotOpenFor`; `RecordTooLarge`; `Refused` with `BackwardUserTime` or `NoSpace`; as any call. Of a write of several
-    /// pieces some may have happened.
+    /// `NotOpenFor`; `RecordTooLarge`; `Refused` with `BackwardUserTime` or `NoSpace`; as any call. Of a write of
+    /// several pieces some may have happened.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<Hlc, Error> {
         self.must_write()?;
         check_range(offset, data.len() as u64)?;
@@ -54,9 +54,9 @@ impl File {
         let mut offset = offset;
         let mut rounds = 0;
         loop {
-            // A server that is alone grants the end of the file, which only it knows, to an append. Among several servers the
-            // head may accept a grant that the leader has already taken back, and the bytes written under it would not be
-            // counted.
+            // A server that is alone grants the end of the file, which only it knows, to an append. Among several
+            // servers the head may accept a grant that the leader has already taken back, and the bytes written under
+            // it would not be counted.
             if position == WritePosition::At || rounds > 0 || !self.shared.servers.age().is_alone() {
                 self.ensure_granted_for(position, offset, data.len())?;
             }
@@ -148,8 +148,8 @@ impl File {
         Ok(())
     }
 
-    /// Among several servers settling a file returns grants for bytes that it did not count as written, so a new grant is
-    /// requested after it. A server that is alone lets no session write meanwhile.
+    /// Among several servers settling a file returns grants for bytes that it did not count as written, so a new grant
+    /// is requested after it. A server that is alone lets no session write meanwhile.
     fn await_settled(&self) {
         if !self.shared.servers.age().is_alone() {
             self.shared.grants.await_settled(self.inode, self.shared.options.timeout);
@@ -208,7 +208,8 @@ impl File {
         let change = SetAttr { target, size: Some(len), by_handle: true, ..empty_set_attr() };
         self.shared.change(self.caller.as_ref(), self.durability(), Op::SetAttr(change))?;
         if let Some(grants) = &self.grants {
-            // The server dropped the grants above `len`. That of the last chunk is dropped here too, which costs little.
+            // The server dropped the grants above `len`. That of the last chunk is dropped here too, which costs
+            // little.
             grants.drop_from(u32::try_from(len.div_ceil(self.chunk_bytes)).unwrap_or(u32::MAX));
         }
         self.end.store(len, Ordering::Relaxed);

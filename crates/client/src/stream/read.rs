@@ -16,8 +16,8 @@ use crate::route::ServerRoute;
 use crate::stream::{DEPTH, DEPTH_MAX, StreamError, piece_len};
 
 impl File {
-    /// Reads a range in order, with `depth` requests of 1 MiB in flight (1 to 64; 4 is plenty on one machine), and hands
-    /// each piece to `sink`. Ends at the end of the range or of the file. Returns how many bytes there were.
+    /// Reads a range in order, with `depth` requests of 1 MiB in flight (1 to 64; 4 is plenty on one machine), and
+    /// hands each piece to `sink`. Ends at the end of the range or of the file. Returns how many bytes there were.
     ///
     /// # Errors
     /// As [`File::read_at`], and what `sink` fails with.
@@ -39,14 +39,14 @@ impl File {
         read
     }
 
-    /// Reads up to `len` bytes (at most 1 MiB) from `offset` on, for a gateway in the server's process. Bytes that lie in a
-    /// file of the system are not read: the range of that file is returned ([`PayloadPart::File`]). They are unverified: the
-    /// receiver compares them with a checksum that was taken when they were written. If they differ, or the receiver has no
-    /// checksum, read them by [`File::read_at`].
+    /// Reads up to `len` bytes (at most 1 MiB) from `offset` on, for a gateway in the server's process. Bytes that lie
+    /// in a file of the system are not read: the range of that file is returned ([`PayloadPart::File`]). They are
+    /// unverified: the receiver compares them with a checksum that was taken when they were written. If they differ, or
+    /// the receiver has no checksum, read them by [`File::read_at`].
     ///
-    /// `payload` receives the bytes that were read, in exchange for its buffer; `parts` the parts in order, or none if all bytes
-    /// were read. Returns the number of bytes, read or not: fewer at the end of the file, and at the end of a record if the next
-    /// one would be cut.
+    /// `payload` receives the bytes that were read, in exchange for its buffer; `parts` the parts in order, or none if
+    /// all bytes were read. Returns the number of bytes, read or not: fewer at the end of the file, and at the end of a
+    /// record if the next one would be cut.
     ///
     /// # Errors
     /// As [`File::read_at`].
@@ -131,8 +131,9 @@ impl File {
     ) -> Result<ReadEnd, StreamError<E>> {
         let shared = &self.shared;
         let connection = shared.opened(pooled, budget).map_err(StreamError::Client)?;
-        // If this thread does the server's work, requests ahead gain nothing, and pieces that one core handles stay in its cache.
-        // Steps serve only to receive ranges of files: a payload that was read as a whole is handed over as it is.
+        // If this thread does the server's work, requests ahead gain nothing, and pieces that one core handles stay in
+        // its cache. Steps serve only to receive ranges of files: a payload that was read as a whole is handed over as
+        // it is.
         let is_local = connection.runs_on_caller();
         let wants_ranges = run.wants_ranges && is_local && run.in_steps;
         let (depth, step) = if is_local { (1, LOCAL_BYTES) } else { (run.depth, REQUEST_BYTES) };
@@ -168,8 +169,8 @@ impl File {
                 return Ok(ReadEnd::EndOfRange);
             }
             if count < len {
-                // At the end of the file the replies still to come are empty. If the server cut a reply short for another
-                // reason, the next request continues from there.
+                // At the end of the file the replies still to come are empty. If the server cut a reply short for
+                // another reason, the next request continues from there.
                 while let Some((id, ..)) = flight.pop_front() {
                     shared.receive(connection, id).map_err(StreamError::Client)?;
                 }

@@ -60,10 +60,10 @@ impl File {
         Ok((at - offset, run.finish()?))
     }
 
-    /// Makes many writes, each where `next` says, with `depth` in flight (1 to 64; 32 small ones keep both sides busy). Those
-    /// in flight together may run in any order: they should not overlap. `next` fills the empty buffer and returns where its
-    /// bytes go, or `None` after the last. Each write is atomic within a chunk and visible once the server has it, whatever
-    /// happens to those after it. Returns the bytes written and the newest stamp.
+    /// Makes many writes, each where `next` says, with `depth` in flight (1 to 64; 32 small ones keep both sides busy).
+    /// Those in flight together may run in any order: they should not overlap. `next` fills the empty buffer and
+    /// returns where its bytes go, or `None` after the last. Each write is atomic within a chunk and visible once the
+    /// server has it, whatever happens to those after it. Returns the bytes written and the newest stamp.
     ///
     /// # Errors
     /// As [`File::write_at`], and what `next` fails with. Some of the writes in flight may have happened.
@@ -367,7 +367,8 @@ impl<'f, 'd> WriteRun<'f, 'd> {
 }
 
 impl Drop for WriteRun<'_, '_> {
-    /// After an error: marks the unanswered writes as answered. The connection that their replies would arrive on is closed.
+    /// After an error: marks the unanswered writes as answered. The connection that their replies would arrive on is
+    /// closed.
     fn drop(&mut self) {
         self.flight.iter().for_each(|piece| self.file.shared.sequence.answered(piece.seq));
     }
