@@ -79,6 +79,7 @@ const PLACES: &[Place] = &[
         "servers",
         "frieze-node",
         &[
+            "frieze-replication",
             "frieze-storage",
             "frieze-httpd",
             "frieze-net",
@@ -87,6 +88,22 @@ const PLACES: &[Place] = &[
             "frieze-namespace",
             "frieze-chain",
             "frieze-cluster",
+            "frieze-multilog",
+            "frieze-tier",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-base",
+        ],
+    ),
+    // Chains over one device; it tells the other members through a trait of `net`.
+    place(
+        "drivers",
+        "frieze-replication",
+        &[
+            "frieze-storage",
+            "frieze-net",
+            "frieze-disk",
+            "frieze-chain",
             "frieze-multilog",
             "frieze-tier",
             "frieze-wire",

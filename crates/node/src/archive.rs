@@ -193,8 +193,7 @@ impl Archive {
 
     /// The saved snapshots.
     pub fn snapshots(&self) -> Vec<(String, Hlc)> {
-        let namespace = self.engine.meta.namespace();
-        namespace.snapshots().map(|snapshot| (snapshot.name.clone(), snapshot.at)).collect()
+        self.engine.meta.snapshots().into_iter().map(|snapshot| (snapshot.name, snapshot.at)).collect()
     }
 
     /// The intervals in which something may have been lost, oldest first. Of a member without the one that begins where it ends.
@@ -242,8 +241,7 @@ impl Archive {
     /// # Errors
     /// `NotDirectory`, `HistoryExpired`; the disk's.
     pub fn list(&self, id: InodeId, at: Option<Hlc>, after: &[u8]) -> Result<Vec<Listed>, Fault> {
-        let namespace = self.engine.meta.namespace();
-        let listed = namespace.list(self.engine.meta.versions(), id, at, after, PAGE)?;
+        let listed = self.engine.meta.list(id, at, after, PAGE)?;
         Ok(listed.into_iter().map(|entry| Listed { name: entry.name, inode: entry.inode }).collect())
     }
 
@@ -260,11 +258,8 @@ impl Archive {
     /// # Errors
     /// `HistoryExpired`; the disk's.
     pub fn xattrs(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<Xattr>, Fault> {
-        let (namespace, versions) = (self.engine.meta.namespace(), self.engine.meta.versions());
-        let caller = Caller::root();
-        let names = namespace.xattr_names(versions, id, at, &caller)?;
-        let value = |name: Vec<u8>| Ok((name.clone(), namespace.xattr(versions, id, &name, at, &caller)?));
-        names.into_iter().map(value).collect()
+        let xattrs = self.engine.meta.xattrs(id, at, &Caller::root(), &|_| true)?;
+        Ok(xattrs.into_iter().collect())
     }
 
     /// Bytes of a file, holes as zeros, cut at its end.

@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, InodeId, MonoTime, Reason, SessionId};
-use frieze_namespace::{Cached, Change, NoReadSet, ReadSet, cached_of};
+use frieze_namespace::{Cached, KeyVersion, NoReadSet, ReadSet, cached_of};
 use frieze_wire::frame::{FrameHeader, Holds};
 use frieze_wire::holding::RecallsReply;
 use frieze_wire::message::Reply;
 
 use crate::engine::Responder;
 use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket, Told};
+use crate::meta::{ChangeObserver, SharedReadSet};
+use frieze_replication::PublishObserver;
 use frieze_storage::NodeClock;
 
 /// Who caches, and what waits for it.
@@ -67,6 +69,11 @@ impl Asking {
     /// Hears what of the present is read for the answer.
     pub(crate) fn reads(&self) -> &dyn ReadSet {
         self.gate.as_deref().map_or(&NoReadSet, |gate| gate)
+    }
+
+    /// The same, for a transaction.
+    pub(crate) fn shared_reads(&self) -> Option<SharedReadSet> {
+        self.gate.clone().map(|gate| gate as SharedReadSet)
     }
 }
 
@@ -150,7 +157,7 @@ impl Caching {
     }
 
     /// A transaction has just run, and nobody has seen it yet.
-    pub(crate) fn changed(&self, by: RequestKey, changes: &[Change]) {
+    pub(crate) fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
         if changes.is_empty() {
             return;
         }
@@ -161,23 +168,6 @@ impl Caching {
         keys.sort_unstable();
         keys.dedup();
         self.change(by, &keys);
-    }
-
-    /// Bytes of a file are about to be seen by everybody: until the guard is dropped, when they are, nobody is granted the
-    /// state before. One thread at a time: the appender is held.
-    pub(crate) fn publish(&self, by: RequestKey, inode: InodeId) -> Publishing<'_> {
-        self.publishing.store(inode.0, Ordering::SeqCst);
-        self.written(by, inode);
-        Publishing(self)
-    }
-
-    /// As [`Caching::publish`], for writes that waited for the disk.
-    pub(crate) fn publish_all(&self, writes: impl Iterator<Item = (RequestKey, InodeId)>) -> Publishing<'_> {
-        self.publishing.store(MANY, Ordering::SeqCst);
-        for (by, inode) in writes {
-            self.written(by, inode);
-        }
-        Publishing(self)
     }
 
     fn written(&self, by: RequestKey, inode: InodeId) {
@@ -343,12 +333,35 @@ impl Caching {
     }
 }
 
-/// Bytes that are being published; see [`Caching::publish`].
-pub(crate) struct Publishing<'a>(&'a Caching);
+impl ChangeObserver for Caching {
+    fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
+        Caching::changed(self, by, changes);
+    }
 
-impl Drop for Publishing<'_> {
-    fn drop(&mut self) {
-        self.0.publishing.store(0, Ordering::SeqCst);
+    fn begin_to_lead(&self, sessions: Vec<SessionId>) {
+        self.take_over(sessions);
+    }
+
+    fn resign(&self) {
+        self.stand_down();
+    }
+}
+
+impl PublishObserver for Caching {
+    fn publishing(&self, by: RequestKey, inode: InodeId) {
+        self.publishing.store(inode.0, Ordering::SeqCst);
+        self.written(by, inode);
+    }
+
+    fn publishing_all(&self, writes: &mut dyn Iterator<Item = (RequestKey, InodeId)>) {
+        self.publishing.store(MANY, Ordering::SeqCst);
+        for (by, inode) in writes {
+            self.written(by, inode);
+        }
+    }
+
+    fn published(&self) {
+        self.publishing.store(0, Ordering::SeqCst);
     }
 }
 
@@ -411,7 +424,7 @@ fn inodes_of(reply: &Reply) -> Vec<InodeId> {
 mod tests {
     use frieze_base::Seq;
     use frieze_disk::{SimDisk, SimTime, StateFile};
-    use frieze_hlc::{Clock, ClockSettings, Hlc};
+    use frieze_hlc::{ClockSettings, Hlc, HlcClock};
     use frieze_wire::FrameKind;
 
     use super::*;
@@ -432,7 +445,7 @@ mod tests {
         let time = SimTime::new(1_000_000);
         let file = StateFile::open_or_create(&SimDisk::new(1), "state").unwrap();
         let keeper = Arc::new(Keeper::new(Identity::default(), file));
-        let clock = Clock::new(ClockSettings::default(), Hlc::ZERO);
+        let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper));
         let settings = GrantSettings::default();
         let caching = Caching::new(clock, 1, settings, []);

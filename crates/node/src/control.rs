@@ -24,8 +24,8 @@ use frieze_net::ServerAddr;
 use frieze_wire::peer::Told;
 use tracing::{debug, warn};
 
-use crate::meta::{Idle, idle_until};
-use crate::peers::{PeerPayload, Peers};
+use frieze_net::{Idle, idle_until};
+use frieze_net::{PeerPayload, Peers};
 use frieze_storage::NodeClock;
 
 /// How often time goes by for leases and what depends on them.

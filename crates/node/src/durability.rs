@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
 
-use crate::data::DataPlane;
-use crate::meta::MetaPlane;
+use crate::meta::Metadata;
+use frieze_replication::DataPlane;
 use frieze_storage::{NodeClock, Ticket};
 
 /// Called once when a ticket is covered, or with the fault of the flush that failed.
@@ -86,7 +86,7 @@ impl Durability {
     ///
     /// # Errors
     /// The disk's. The server must not change anything any more; reads go on.
-    pub(crate) fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<Ticket, Fault> {
+    pub(crate) fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<Ticket, Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fault) = self.failure() {
             return Err(fault);
@@ -117,7 +117,7 @@ impl Durability {
     }
 
     /// Nothing is changed any more, and nobody told that anything is durable.
-    fn fail(&self, fault: &Fault, data: &DataPlane, meta: &MetaPlane) {
+    fn fail(&self, fault: &Fault, data: &DataPlane, meta: &Metadata) {
         *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
         data.device_failed(fault.reason);
         meta.device_failed(fault.reason);
@@ -129,7 +129,7 @@ impl Durability {
     ///
     /// # Errors
     /// As [`Durability::flush`].
-    pub(crate) fn flush_journal(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+    pub(crate) fn flush_journal(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
         if let Some(fault) = self.failure() {
             return Err(fault);
         }
@@ -141,11 +141,11 @@ impl Durability {
         meta.sync(mark).inspect_err(|fault| self.fail(fault, data, meta))
     }
 
-    /// Turns a machine that is alone into a member of a metalog ([`MetaPlane::found`]), while nobody else flushes.
+    /// Turns a machine that is alone into a member of a metalog ([`Metadata::found`]), while nobody else flushes.
     ///
     /// # Errors
-    /// As [`MetaPlane::found`].
-    pub(crate) fn found(&self, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+    /// As [`Metadata::found`].
+    pub(crate) fn found(&self, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
         let _one = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match self.failure() {
             Some(fault) => Err(fault),
@@ -162,7 +162,7 @@ impl Durability {
         state: &mut State,
         clock: &NodeClock,
         data: &DataPlane,
-        meta: &MetaPlane,
+        meta: &Metadata,
     ) -> Result<Ticket, Fault> {
         // Everything stamped up to the smaller of the two promises is in the logs already.
         let stamp = data.closed().min(meta.closed());
@@ -193,11 +193,11 @@ impl Durability {
     }
 
     /// Moves durable versions into the store, and now and then makes it durable so that the metalog can forget them.
-    fn hand_over(&self, state: &mut State, meta: &MetaPlane, index: LogIndex) -> Result<(), Fault> {
-        let settled = meta.versions().settle(index)?;
+    fn hand_over(&self, state: &mut State, meta: &Metadata, index: LogIndex) -> Result<(), Fault> {
+        let settled = meta.settle_versions(index)?;
         state.flushes += 1;
         if state.flushes.is_multiple_of(PERSIST_EVERY) && settled > state.persisted {
-            meta.versions().persist()?;
+            meta.persist_versions()?;
             meta.truncate(settled)?;
             state.persisted = settled;
         }
@@ -222,27 +222,27 @@ impl Durability {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+    pub(crate) fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
         let reached = self.flush(clock, data, meta)?;
         data.device().checkpoint(reached.data)?;
         data.device().flush()?;
         // What was appended since is not durable yet and must not enter the store.
-        let settled = meta.versions().settle(reached.meta)?;
-        meta.versions().persist()?;
+        let settled = meta.settle_versions(reached.meta)?;
+        meta.persist_versions()?;
         meta.truncate(settled)?;
         let has_room = |bytes| data.device().has_room(bytes);
-        if let Err(fault) = meta.versions().rest().and_then(|()| meta.leave(&has_room)) {
+        if let Err(fault) = meta.rest_versions().and_then(|()| meta.write_clean_start_image(&has_room)) {
             tracing::warn!("the next start takes longer: {fault}");
         }
         Ok(())
     }
 
     /// True if something waits to be flushed.
-    pub(crate) fn is_dirty(&self, data: &DataPlane, meta: &MetaPlane) -> bool {
+    pub(crate) fn is_dirty(&self, data: &DataPlane, meta: &Metadata) -> bool {
         let ticket = self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket;
         data.device().dirty_bytes() > 0
             || meta.appended() > ticket.meta
-            || meta.versions().waiting() > SETTLE_EVERY
+            || meta.unsettled_versions() > SETTLE_EVERY
             || !self.waiters.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 

@@ -199,7 +199,7 @@ impl Engine {
         // What is taken from the past is not forgotten before it is shared.
         let _kept = self.forgetting.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         for _ in 0..PLANS_MAX {
-            let remembered = self.meta.namespace().remembered(header.session, header.seq).cloned();
+            let remembered = self.meta.remembered(header.session, header.seq);
             if let Some(outcome) = remembered.filter(|_| !dry_run) {
                 let outcome = outcome.into_result()?;
                 self.order_again(Hlc(outcome.stamp))?;
@@ -227,8 +227,7 @@ impl Engine {
                 return Ok(reply);
             }
             if dry_run {
-                let check =
-                    |drafted: Drafted| self.meta.namespace().check_edit(&principal.caller, &drafted.edit, now.next());
+                let check = |drafted: Drafted| self.meta.check_edit(&principal.caller, &drafted.edit, now.next());
                 match self.draft(plan).and_then(check) {
                     Err(fault) if fault.reason == Reason::Superseded => continue,
                     Err(fault) => (reply.refused, reply.refused_words) = (fault.reason as u32, fault.message),
@@ -256,15 +255,8 @@ impl Engine {
     /// The transaction of a plan.
     fn draft(&self, plan: Plan) -> Result<Drafted, Fault> {
         let Plan { kind, now, at, names, new, states, taken, adds, .. } = plan;
-        let mut brought = Vec::new();
-        {
-            let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
-            let ids: BTreeSet<InodeId> = named.map(InodeId).chain(states.keys().copied()).collect();
-            let namespace = self.meta.namespace();
-            for id in ids {
-                brought.extend(namespace.bring(self.meta.versions(), id)?);
-            }
-        }
+        let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
+        let brought = self.meta.brought(&named.map(InodeId).chain(states.keys().copied()).collect())?;
         let decided: Vec<InodeId> = states
             .values()
             .filter(|state| state.size.is_some() || !state.shares.is_empty())

@@ -25,9 +25,9 @@ use frieze_wire::peer::{About, CloseAfter, FileReach, PersistAsk, ReachAsk, Touc
 use self::asking::Inquiry;
 pub(crate) use self::bytes::{Fetch, Wanted};
 pub(crate) use self::records::record_in;
-use crate::data::Layout;
 use crate::engine::Engine;
-use crate::seen::{Seen, layout_of};
+use crate::seen::{Seen, layout_of, spread_of};
+use frieze_replication::Layout;
 
 /// What other servers say of files, for one look at them.
 #[derive(Clone, Default)]
@@ -194,8 +194,8 @@ impl Engine {
     /// As [`Engine::reach_elsewhere`].
     pub(crate) fn is_written_elsewhere_since(&self, files: &[InodeId], since: Hlc) -> Result<bool, Fault> {
         for &id in files {
-            let Some(inode) = self.meta.namespace().current(id).cloned() else { continue };
-            let (_, tail) = self.whole_reach_elsewhere(layout_of(id, &inode), since)?;
+            let Some(layout) = self.meta.current_layout(id) else { continue };
+            let (_, tail) = self.whole_reach_elsewhere(spread_of(id, layout), since)?;
             if tail.newest.is_some() {
                 return Ok(true);
             }

@@ -25,19 +25,16 @@ use frieze_wire::txn::Caller;
 
 pub(crate) use chains::chains_of_extent;
 
-use crate::brought::Brought;
 use crate::caching::{Asking, Caching};
 use crate::capability::{Mint, Presenter, Shown};
 use crate::control::{Control, ControlTold};
-use crate::data::DataPlane;
-use crate::data::remembered::Remembered;
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
 use crate::locks::Locks;
-use crate::meta::{MetaPlane, MetaTold};
+use crate::meta::{Metadata, PeerMetalog};
+use crate::node_keys::NodeKeys;
 use crate::opened::Opened;
-use crate::peers::{NodeKeys, PeerPayload, Peers, Way};
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::{Remains, went_meanwhile};
@@ -50,6 +47,10 @@ use crate::steps::{Steps, Unread};
 use crate::store::VersionStore;
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_net::ReceivedPayload;
+use frieze_net::{PeerPayload, Peers, Way};
+use frieze_replication::DataPlane;
+use frieze_replication::Remembered;
 use frieze_storage::Identity;
 use frieze_storage::{Keeper, NodeClock};
 
@@ -127,7 +128,7 @@ pub struct Scratch {
     pub(crate) payload_crc: u32,
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
-    pub(crate) crowded: Vec<frieze_multilog::Crowded>,
+    pub(crate) crowded: Vec<frieze_multilog::FragmentedPage>,
     /// What of the answer other servers have.
     pub(crate) fetch: Fetch,
     /// The capability that came with the last request.
@@ -155,7 +156,7 @@ pub struct Engine {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) data: DataPlane,
     pub(crate) remembered: Arc<Remembered>,
-    pub(crate) meta: MetaPlane,
+    pub(crate) meta: Metadata,
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
     pub(crate) caching: Arc<Caching>,
@@ -241,7 +242,7 @@ impl Engine {
         conn: &Conn,
         header: &FrameHeader,
         body: RequestBody,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
@@ -323,7 +324,7 @@ impl Engine {
     }
 
     fn greeting(&self) -> HelloReply {
-        let chunk_bytes = self.meta.namespace().format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
+        let chunk_bytes = self.meta.format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
         let (cluster, NodeId(node)) = self.keeper.with(|identity| (identity.cluster_id(), identity.node_id()));
         HelloReply {
             software: SOFTWARE.to_owned(),
@@ -346,7 +347,13 @@ impl Engine {
     /// # Errors
     /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the message
     /// is lost, and comes again when the clocks are right.
-    pub fn told(&self, from: NodeId, header: &FrameHeader, told: Told, payload: Brought<'_>) -> Result<(), Fault> {
+    pub fn told(
+        &self,
+        from: NodeId,
+        header: &FrameHeader,
+        told: Told,
+        payload: ReceivedPayload<'_>,
+    ) -> Result<(), Fault> {
         self.clock.observe(header.hlc)?;
         match told {
             Told::Alive(_) if payload.is_empty() => {
@@ -371,11 +378,11 @@ impl Engine {
             }
             Told::Metalog(said) => {
                 self.contact(from);
-                self.meta.told(from, MetaTold::Message(said), payload.bytes())
+                self.meta.told(from, PeerMetalog::Message(said), payload.bytes())
             }
-            Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload.bytes()),
-            Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload.bytes()),
-            Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload.bytes()),
+            Told::MetalogPiece(piece) => self.meta.told(from, PeerMetalog::Piece(piece), payload.bytes()),
+            Told::MetalogHeld(held) => self.meta.told(from, PeerMetalog::Held(held), payload.bytes()),
+            Told::MetalogClose(close) => self.meta.told(from, PeerMetalog::Close(close), payload.bytes()),
             Told::Question(question) => {
                 self.questions.ask(from, question);
                 Ok(())
@@ -412,7 +419,7 @@ impl Engine {
         let principal = conn.principal(named)?;
         self.clock.observe(header.hlc)?;
         if header.session != SessionId(0) && conn.session() != Some(header.session) {
-            let owner = || self.meta.namespace().session(header.session).map(|session| session.uid);
+            let owner = || self.meta.session_user(header.session);
             let known = match owner() {
                 // It may have been opened just now, and another server answered.
                 None if self.meta.is_member() => {
@@ -439,7 +446,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         request: Request,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) -> Option<Result<Reply, Fault>> {

@@ -15,8 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{
-    Cut, FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Inode, NoReadSet, Owners, Pins, names_at,
-    pack_owners, visit_names,
+    ExpiredInodes, Expiries, Expiry, FORGET_INODES_MAX, Inode, NoReadSet, Owners, Pins, pack_owners,
 };
 use frieze_wire::forget::{
     ANYBODY, Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, SnapshotLoss, encode_ids,
@@ -27,6 +26,7 @@ use frieze_wire::txn::{Caller, Op, Transaction};
 
 use crate::changes::check_numbered;
 use crate::engine::Engine;
+use crate::meta::InodeHome;
 use crate::session::Principal;
 use crate::story::exact;
 
@@ -117,7 +117,7 @@ struct FateAt {
 
 impl Fate {
     /// Takes in an inode that was made at `born`, and the bytes of it that snapshots hold.
-    fn add(&mut self, horizons: &Horizons, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
+    fn add(&mut self, horizons: &Expiries, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
         // What forgot nothing is readable without them.
         let Some(forgotten) = horizons.of(id) else { return };
         let upto = if horizons.is_gone(id) { Hlc::MAX } else { Hlc(forgotten.before) };
@@ -196,12 +196,12 @@ impl Engine {
             wanted.iter().filter(|id| below.inodes[id] == nameless).copied().collect()
         };
         let (named, nameless) = (pick(false), pick(true));
-        let of = ForgottenInodes { named: &named, nameless: &nameless, owners: &below.owners };
+        let of = ExpiredInodes { named: &named, nameless: &nameless, owners: &below.owners };
         let through = ask.with_snapshots;
         let sessions = {
             let horizons = self.as_if(found.id, (before, now), through, of);
-            let is_about = |id: InodeId, inode: &Inode| {
-                let in_directory = !inode.is_directory() && below.directories.contains(&inode.parent);
+            let is_about = |id: InodeId, home: InodeHome| {
+                let in_directory = !home.is_directory && below.directories.contains(&home.parent);
                 in_directory || below.inodes.contains_key(&id)
             };
             let everything = found.id == InodeId::ROOT && principal.caller.uid == 0;
@@ -216,7 +216,7 @@ impl Engine {
                 reply.stamp =
                     self.set_horizon(principal, header, (found.id, &path, before), (through, sessions), of)?;
                 // Taken while no edit runs: one that was planned on a snapshot that went meanwhile is seen by `needs`.
-                let horizons = self.meta.namespace().horizons().clone();
+                let horizons = self.meta.horizons();
                 drop(alone);
                 horizons
             }
@@ -247,7 +247,7 @@ impl Engine {
                 biggest.truncate(BIGGEST_MAX);
             }
             if !ask.dry_run {
-                self.bury(&mut state, id, &dead)?;
+                self.mark_dead(&mut state, id, &dead)?;
             }
         }
         if !ask.dry_run {
@@ -275,7 +275,7 @@ impl Engine {
         header: &FrameHeader,
         (root, path, before): (InodeId, &[u8], Hlc),
         (with_snapshots, mut sessions): (bool, Vec<ForgottenSession>),
-        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
+        ExpiredInodes { named, nameless, owners }: ExpiredInodes<'_>,
     ) -> Result<u64, Fault> {
         let mut first = 0;
         let all: Vec<(InodeId, bool)> = {
@@ -315,27 +315,16 @@ impl Engine {
     }
 
     /// What would be forgotten, for a dry run.
-    fn as_if(
-        &self,
-        root: InodeId,
-        (before, now): (Hlc, Hlc),
-        through: bool,
-        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
-    ) -> Horizons {
-        let namespace = self.meta.namespace();
-        let pins = if through { Pins::default() } else { Pins::of(namespace.snapshots(), before) };
-        let owners = pins.counting(owners.clone());
-        let forgetting = Forgetting { before, pins, through, root, path: Vec::new(), uid: 0 };
-        let mut horizons = namespace.horizons().clone();
-        horizons.add(now.next(), forgetting, ForgottenInodes { named, nameless, owners: &owners });
-        horizons
+    fn as_if(&self, root: InodeId, (before, now): (Hlc, Hlc), through: bool, of: ExpiredInodes<'_>) -> Expiries {
+        let forgetting = Expiry { before, pins: Pins::default(), through, root, path: Vec::new(), uid: 0 };
+        self.meta.horizons_after(now.next(), forgetting, of)
     }
 
     /// The snapshots of instants before `before`, of which nothing is known yet.
     fn fate_of_snapshots(&self, before: Hlc) -> Fate {
         let mut fate = Fate::default();
-        for snapshot in self.meta.namespace().snapshots().filter(|snapshot| snapshot.at < before) {
-            fate.snapshots.push((snapshot.name.clone(), snapshot.at, snapshot.uid));
+        for snapshot in self.meta.snapshots().into_iter().filter(|snapshot| snapshot.at < before) {
+            fate.snapshots.push((snapshot.name, snapshot.at, snapshot.uid));
             fate.instants.entry(snapshot.at).or_default();
         }
         fate
@@ -346,15 +335,12 @@ impl Engine {
         let mut wanted = Vec::new();
         for (&id, &nameless) in &below.inodes {
             self.reclaim.progress().step();
-            let known = {
-                let namespace = self.meta.namespace();
-                let horizons = namespace.horizons();
-                let known = horizons.is_gone(id)
-                    || (!nameless && horizons.of(id).is_some_and(|forgotten| forgotten.before >= before.0));
-                // What snapshots kept when it was forgotten is still there to be forgotten through them.
-                known && !(through && horizons.pins(id).first().is_some_and(|pin| *pin < before))
-            };
-            if known {
+            let horizon = self.meta.inode_horizon(id);
+            let is_known = horizon.is_gone
+                || (!nameless && horizon.forgotten.is_some_and(|forgotten| forgotten.before >= before.0));
+            // What snapshots kept when it was forgotten is still there to be forgotten through them.
+            let is_pinned = through && horizon.pins.first().is_some_and(|pin| *pin < before);
+            if is_known && !is_pinned {
                 continue;
             }
             if below.directories.contains(&id) {
@@ -362,12 +348,12 @@ impl Engine {
                 continue;
             }
             // As if only this file forgot, and nobody needed anything of it.
-            let mut alone = Horizons::default();
-            let forgetting = Forgetting { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
+            let mut alone = Expiries::default();
+            let forgetting = Expiry { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
             let (ids, owners) = ([id], Owners::new());
             let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
-            alone.add(before, forgetting, ForgottenInodes { named, nameless: gone, owners: &owners });
-            let held_by_snapshots = through && !self.meta.namespace().horizons().pins(id).is_empty();
+            alone.add(before, forgetting, ExpiredInodes { named, nameless: gone, owners: &owners });
+            let held_by_snapshots = through && !horizon.pins.is_empty();
             if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
                 wanted.push(id);
             }
@@ -377,8 +363,8 @@ impl Engine {
 
     /// What lay below `root` at `at` and belongs to the caller.
     fn below(&self, root: InodeId, at: Hlc, caller: &Caller) -> Result<Below, Fault> {
-        let history = self.meta.versions();
-        let version = |id: InodeId| match self.meta.namespace().inode(history, id, Some(at)) {
+        let past = self.meta.past();
+        let version = |id: InodeId| match self.meta.inode(id, Some(at)) {
             Err(fault) if fault.reason == Reason::NotFound => Ok(None),
             found => found.map(Some),
         };
@@ -391,7 +377,7 @@ impl Engine {
         // A restore may have brought back what was deleted then.
         let gone = |id: InodeId, then: &Inode| match then.links {
             0 => {
-                let newest = self.meta.namespace().inode(history, id, None)?;
+                let newest = self.meta.inode(id, None)?;
                 Ok::<bool, Fault>(newest.orphaned().is_some_and(|since| since <= at))
             }
             _ => Ok(false),
@@ -400,7 +386,7 @@ impl Engine {
         let is_done = |id: InodeId, kind: FileKind| {
             caller.uid == 0
                 && kind != FileKind::Directory
-                && self.meta.namespace().horizons().is_gone(id)
+                && self.meta.is_gone(id)
                 && self.data.device().log().is_gone(id)
         };
         let mut below = Below::default();
@@ -417,7 +403,7 @@ impl Engine {
         }
         while let Some(directory) = todo.pop() {
             let mut found: BTreeSet<InodeId> = BTreeSet::new();
-            visit_names(history, directory, b"", at, &mut |_, versions| {
+            past.visit_names(directory, b"", at, &mut |_, versions| {
                 let named = versions.iter().filter_map(|version| version.state);
                 found.extend(named.filter(|(id, kind)| !is_done(*id, *kind)).map(|(id, _)| id));
                 true
@@ -453,7 +439,7 @@ impl Engine {
             }
         }
         for id in linked {
-            match names_at(history, id, at)?.iter().all(|named| below.directories.contains(&named.parent)) {
+            match past.names(id, at)?.iter().all(|named| below.directories.contains(&named.parent)) {
                 true => drop(below.inodes.insert(id, false)),
                 false => below.left += 1,
             }
@@ -470,7 +456,7 @@ impl Engine {
     ) -> Result<Vec<ForgottenFile>, Fault> {
         let file = |&(bytes, id, writes): &(u64, InodeId, u64)| {
             let deleted = below.inodes[&id];
-            let version = self.meta.namespace().inode(self.meta.versions(), id, Some(before))?;
+            let version = self.meta.inode(id, Some(before))?;
             let named = version.orphaned().map_or(before, Hlc::previous);
             Ok(ForgottenFile { path: self.path_of(id, &[named])?, bytes, writes, deleted })
         };
@@ -484,7 +470,7 @@ impl Engine {
         }
         let root = Caller::root();
         for at in instants {
-            let mut cut = Cut::new(self.meta.versions(), *at, &root);
+            let mut cut = self.meta.past().tree_at(*at, &root);
             if let Some(named) = cut.names(id)?.into_iter().next()
                 && let Some(path) = cut.path(named.parent)?
             {
@@ -499,7 +485,7 @@ impl Engine {
     /// # Errors
     /// `HistoryExpired`, with the earliest instant that is kept.
     pub(crate) fn check_kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Fault> {
-        self.meta.namespace().check_kept(id, at)
+        self.meta.check_kept(id, at)
     }
 
     /// As [`Engine::check_kept`], for what the caller did not name himself: the words name the path that it has at the first
@@ -516,16 +502,16 @@ impl Engine {
     ) -> Result<(), Fault> {
         let Err(fault) = self.check_kept(id, Some(at)) else { return Ok(()) };
         for instant in instants {
-            let mut cut = Cut::new(self.meta.versions(), instant, caller);
+            let mut cut = self.meta.past().tree_at(instant, caller);
             if id == InodeId::ROOT {
-                return self.meta.namespace().check_kept_called(id, Some(at), b"/");
+                return self.meta.check_kept_called(id, Some(at), b"/");
             }
             for named in cut.names(id)? {
                 if cut.may_list(named.parent)?
                     && let Some(directory) = cut.path(named.parent)?
                 {
                     let path = [&directory[..], b"/", &named.name].concat();
-                    return self.meta.namespace().check_kept_called(id, Some(at), &path);
+                    return self.meta.check_kept_called(id, Some(at), &path);
                 }
             }
         }
@@ -534,11 +520,7 @@ impl Engine {
 
     /// What is not told of an inode, because it was forgotten: of the file itself, or of the directory that it lies in.
     pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::Forgotten> {
-        let namespace = self.meta.namespace();
-        let of_directory = match inode.kind() {
-            FileKind::Directory => None,
-            _ => namespace.horizons().of(inode.parent),
-        };
-        namespace.horizons().of(id).into_iter().chain(of_directory).max_by_key(|forgotten| forgotten.before)
+        let directory = Some(inode.parent).filter(|_| !inode.is_directory());
+        self.meta.newest_horizon([id].into_iter().chain(directory))
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use frieze_base::Fault;
 use frieze_disk::{MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
-use frieze_namespace::{CheckCounts, History, check_history};
+use frieze_namespace::CheckCounts;
 use frieze_wire::scrub::ScrubReply;
 
 use crate::engine::Engine;
@@ -151,7 +151,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         true => wrong.push(words),
         false => more += 1,
     };
-    match check_history(engine.meta.versions(), Hlc::MAX, &mut tell) {
+    match engine.meta.past().check(Hlc::MAX, &mut tell) {
         Ok(counts) => checkup.counts = counts,
         Err(fault) => tell(format!("names and inodes cannot be read: {}", fault.message)),
     }
@@ -164,11 +164,10 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
 
 /// Every file that has records has to have been there.
 fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
-    let (files, _) = engine.data.device().log().touched(Hlc::ZERO, Hlc::MAX);
-    let history = engine.meta.versions();
+    let (files, _) = engine.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
+    let past = engine.meta.past();
     for id in files {
-        let key = [&b"I"[..], &id.0.to_be_bytes()].concat();
-        if history.newest(&key, Hlc::MAX)?.is_none() {
+        if !past.has_inode(id)? {
             tell(format!("there are writes to inode {id}, which there never was"));
         }
     }

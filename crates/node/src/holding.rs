@@ -78,8 +78,10 @@ impl Engine {
         }
         if !self.caching.is_known(header.session) {
             // Remembered before anything is granted: a server started anew must know who may believe what.
-            let namespace = self.meta.namespace();
-            let alive = |id| namespace.session(id).is_some();
+            let listed = self.keeper.with(|identity| identity.caching.clone());
+            let closed = self.meta.closed_sessions(listed.into_iter().map(SessionId));
+            // A session that was listed since is not among them, and stays.
+            let alive = |id| !closed.contains(&id);
             self.keeper.update(|identity| identity.note_caching(header.session, alive))?;
         }
         if ask.life == self.caching.life() {

@@ -11,13 +11,11 @@
 //! (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
 
 mod archive;
-mod brought;
 mod caching;
 mod capability;
 mod changes;
 mod control;
 mod cuts;
-mod data;
 mod differences;
 mod directory;
 mod durability;
@@ -37,9 +35,9 @@ mod majority;
 mod memory;
 mod meta;
 mod metrics;
+mod node_keys;
 mod offline;
 mod opened;
-mod peers;
 mod plugin;
 mod punch;
 mod questions;
@@ -66,19 +64,22 @@ mod unshown;
 mod views;
 
 pub use archive::{Archive, Listed, MemberArchive, Part, Xattr};
-pub use brought::Brought;
-pub use data::{ChainEnd, Report as ChainReport};
 pub use durability::no_wake;
 pub use engine::{Engine, Joining, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
 pub use frieze_cluster::{ChainStatus as ChainHealth, State as ClusterState, Status as ClusterStatus};
+pub use frieze_net::ReceivedPayload;
+pub use frieze_net::{PeerPayload, Peers};
+pub use frieze_replication::{ChainEnd, Report as ChainReport};
 pub use frieze_storage::{FORMAT_VERSION, FORMAT_VERSION_MIN};
 pub use fsck::{CheckProgress, Checkup, fsck};
 pub use meta::{MetalogStatus, SegmentFiles, Unflushed};
-pub use peers::{PeerPayload, Peers};
 pub use plugin::{BINDING_XATTR, TimePlugin};
 pub use serve::Server;
 pub use session::{Conn, KeyRight};
 pub use settings::{KeySettings, Settings};
 pub use steps::Steps;
-pub use store::{Item, Left, LoadVersion, LsmStore, MemoryStore, Newest, Section, ShowNewest, VersionStore, VisitItem};
+pub use store::{
+    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, ShowVersions, StoreItem,
+    StoreView, VersionStore, VisitItem,
+};
 pub use survivor::{Copy, Left as LeftBehind, LeftChain, Other, WentOn, recover, rename_copy, survey, take_moved};

@@ -6,7 +6,7 @@
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
-use frieze_namespace::{Cached, MAY_READ, newest_changes_since};
+use frieze_namespace::{Cached, MAY_READ};
 use frieze_wire::message::{Log, LogReply, Version, VersionKind, View};
 
 use crate::caching::Asking;
@@ -69,7 +69,7 @@ impl Engine {
     /// The oldest versions of an interval: at most `max`, or as many as the last of those shares its stamp with.
     fn versions_of(&self, id: InodeId, chunk_bytes: u64, whole: Interval, max: usize) -> Result<Told, Fault> {
         let Interval { after, upto } = whole;
-        let mut versions = self.meta.namespace().log(self.meta.versions(), id, after, upto, max.saturating_add(1))?;
+        let mut versions = self.meta.log(id, after, upto, max.saturating_add(1))?;
         let (records, all) = self.records_of_versions(id, whole, max)?;
         let mut more = !all || versions.len() > max;
         // What lies behind the last record that was read is told with what else was written there.
@@ -115,7 +115,7 @@ impl Engine {
     /// An instant after which about `max` versions of the interval follow, which are its newest; its start if there are no more.
     fn newest_versions_since(&self, id: InodeId, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { after, upto } = whole;
-        let after = newest_changes_since(self.meta.versions(), id, after, upto, max)?;
+        let after = self.meta.past().newest_changes_since(id, (after, upto), max)?;
         let upto = upto.min(self.clock.newest());
         let is_enough = |from: Hlc| Ok::<bool, Fault>(self.records(id, from, upto, max)?.len() >= max);
         let (mut enough, mut few, mut stretch_us) = (after, upto, STRETCH_US);

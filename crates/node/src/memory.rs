@@ -21,7 +21,7 @@ impl Engine {
         // Half for each: one may fill while the other is looked at.
         let files_max = self.data.device().shares().files / 2;
         let logs = self.meta.keep_cached(files_max)?;
-        let tables = self.meta.versions().keep_cached(files_max)?;
+        let tables = self.meta.keep_versions_cached(files_max)?;
         self.files_cached.store(logs + tables, Ordering::Relaxed);
         Ok(())
     }

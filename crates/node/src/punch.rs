@@ -18,10 +18,12 @@ use frieze_wire::txn::{Grant, Op};
 
 use crate::capability::Presenter;
 use crate::changes::{GRANT_CHUNKS_MAX, check_granted, check_numbered, check_writable};
-use crate::data::{Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole};
 use crate::engine::{Engine, Responder};
 use crate::seen::layout_of;
 use crate::session::Principal;
+use frieze_replication::{
+    Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole,
+};
 
 /// Stretches of a file: first byte, end.
 type Ranges = Vec<(u64, u64)>;
@@ -105,14 +107,13 @@ impl Engine {
         };
         let place = || {
             self.check_caught_up(&looked)?;
-            let namespace = self.meta.namespace();
-            namespace.check_kept(id, None)?;
-            let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
-            let spread = self.spread_of_hole(id, inode, ask, &shared)?;
-            check_granted(&namespace, id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
+            let inode = self.meta.writable_inode(id)?;
+            let spread = self.spread_of_hole(id, &inode, ask, &shared)?;
+            let chunks = spread.parts.iter().map(|part| part.chunk);
+            check_granted(id, header.session, self.meta.missing_grant(&inode, header.session, chunks))?;
             let above = match &elsewhere {
                 Some(elsewhere) => {
-                    let (_, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
+                    let (_, _, newest) = self.current_extent_with(id, &inode, elsewhere.clone())?;
                     self.data.check_still(turns)?;
                     newest.unwrap_or_default().max(inode.size_as_of)
                 }
@@ -188,7 +189,7 @@ impl Engine {
             if looked_at > LAYERS_MAX {
                 break;
             }
-            let before = match self.meta.namespace().inode(self.meta.versions(), id, Some(at.previous())) {
+            let before = match self.meta.inode(id, Some(at.previous())) {
                 Err(fault) if fault.reason == Reason::NotFound => continue,
                 before => before?,
             };

@@ -20,8 +20,8 @@ use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason, SegmentId};
 use frieze_cluster::State;
 use tracing::{debug, info};
 
-use crate::data::Room;
 use crate::engine::Engine;
+use frieze_replication::Room;
 
 /// What there is to give back, as far as it is known.
 #[derive(Default)]
@@ -180,8 +180,8 @@ impl Engine {
                 is_all = false;
                 break;
             }
-            let graves = self.reclaim.lock().graves_in(segment);
-            let Some(freed) = device.give_back(segment, graves.iter())? else {
+            let dead_records = self.reclaim.lock().graves_in(segment);
+            let Some(freed) = device.give_back(segment, dead_records.iter())? else {
                 is_all = false;
                 break;
             };

@@ -9,13 +9,14 @@ use std::ops::RangeInclusive;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
+use frieze_multilog::{FragmentedPage, Images, MultiLog, Piece, PieceSource};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
-use crate::data::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
+use crate::meta::ChunkLayout;
+use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use frieze_storage::Reading;
 
 /// How many states may lie behind each other under one byte. An edit that would pile up more shares what lies below.
@@ -61,7 +62,7 @@ pub(crate) struct Look<'a> {
 pub(crate) struct ThroughImages<'a> {
     pub(crate) images: &'a Images,
     /// Pages that consist of too many pieces.
-    pub(crate) crowded: &'a mut Vec<Crowded>,
+    pub(crate) crowded: &'a mut Vec<FragmentedPage>,
     /// What of it is elsewhere; `None`: then there is no plan.
     pub(crate) fetch: Option<&'a mut Fetch>,
 }
@@ -92,7 +93,12 @@ pub(crate) struct Layer<'a> {
 
 /// The layout of a file.
 pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
-    Layout { chunk_bytes: inode.layout.chunk_bytes, chain_count: inode.layout.chain_count.max(1), inode: id }
+    spread_of(id, ChunkLayout::of(inode))
+}
+
+/// Where the chunks of a file are.
+pub(crate) fn spread_of(id: InodeId, ChunkLayout { chunk_bytes, chain_count }: ChunkLayout) -> Layout {
+    Layout { chunk_bytes, chain_count, inode: id }
 }
 
 /// The parts of `start..end` that one patch, or none, decides.
@@ -274,7 +280,7 @@ impl Look<'_> {
             own.clear();
             self.plan_own_through(layer, (start, end), after, through, &mut own)?;
             for piece in own.drain(..) {
-                if piece.source != Source::Hole {
+                if piece.source != PieceSource::Hole {
                     pieces.push(Piece { at: out(piece.at), ..piece });
                     continue;
                 }
@@ -301,7 +307,7 @@ impl Look<'_> {
             if patch.is_some_and(|patch| shared(patch.source).is_some()) {
                 let mut pieces = Vec::new();
                 self.plan_layer(layer, sources, ByteRange::new(start, end), start, &mut None, &mut pieces)?;
-                let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
                 bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
                 continue;
             }
@@ -311,7 +317,7 @@ impl Look<'_> {
                 if self.is_reached(layer, chunk.index)? {
                     let (mut pieces, first) = (Vec::new(), chunk_start + range.start());
                     self.plan_own(layer, first, first + range.len(), after, &mut pieces)?;
-                    let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                    let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
                     bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
                     continue;
                 }
@@ -340,8 +346,9 @@ impl Look<'_> {
         let every = layer.inode.layout.chain_count as usize;
         let away = chunks.clone().take(every).find(|index| self.check_here(layer, *index).is_err());
         // Nor of one that a record reaches into from such a chunk.
-        let is_away = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
-        let first = layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_away).map(|_| *chunks.start());
+        let is_evicted = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
+        let first =
+            layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_evicted).map(|_| *chunks.start());
         let end = first.or(away).map_or(end, |index| end.min(from.max(u64::from(index) * chunk_bytes)));
         let own = self.log.chunks_in(layer.id, chunks.clone()).next();
         let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes)).min(end);
@@ -460,15 +467,16 @@ impl Look<'_> {
         pieces: &mut Vec<Piece>,
         first: usize,
     ) -> Result<(), Fault> {
-        let says_nothing =
-            |piece: &Piece| piece.at < REACH_BYTES_MAX && matches!(piece.source, Source::Hole | Source::Punched(_));
+        let says_nothing = |piece: &Piece| {
+            piece.at < REACH_BYTES_MAX && matches!(piece.source, PieceSource::Hole | PieceSource::Punched(_))
+        };
         if chunk.index == 0 || !layer.inode.reaches_over(chunk.index - 1) || !pieces[first..].iter().any(says_nothing) {
             return Ok(());
         }
         for piece in pieces.split_off(first) {
             let after = match piece.source {
-                Source::Hole => after,
-                Source::Punched(stamp) => after.max(stamp),
+                PieceSource::Hole => after,
+                PieceSource::Punched(stamp) => after.max(stamp),
                 _ => {
                     pieces.push(piece);
                     continue;
@@ -528,7 +536,7 @@ impl Look<'_> {
         for mut below in found {
             below.at -= ahead;
             match below.source {
-                Source::Hole => {
+                PieceSource::Hole => {
                     let rest = Piece { source: piece.source, ..below };
                     self.plan_before(layer, (chunk, back + 1), (rest, after), whence, pieces)?;
                 }
@@ -688,7 +696,7 @@ impl Engine {
             let version = match sources.get(&(id, at)) {
                 Some(version) => version,
                 None => {
-                    let version = self.meta.namespace().inode(self.meta.versions(), id, Some(at))?;
+                    let version = self.meta.inode(id, Some(at))?;
                     sources.entry((id, at)).or_insert(version)
                 }
             };
@@ -726,25 +734,26 @@ impl Engine {
     /// `Unavailable` if it is not, yet. As [`Engine::look`].
     pub(crate) fn append_end(
         &self,
-        id: InodeId,
-        inode: &Inode,
+        seen: &mut Seen,
         chain: ChainId,
         elsewhere: &Elsewhere,
     ) -> Result<(u64, Hlc), Fault> {
-        let (end, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
-        let layout = layout_of(id, inode);
+        seen.upto = Some(Hlc::MAX);
+        let extent = self.look_with(&[seen], &[], elsewhere.clone())?.extent(seen);
+        seen.upto = None;
+        let (end, newest) = (extent.size, extent.data);
+        let layout = layout_of(seen.id, &seen.inode);
         let is_own = layout.chain((end / layout.chunk_bytes) as u32) == chain;
-        let seen = Seen::at(id, inode.clone(), None);
         let sure = {
-            let mut look = self.look_with(&[&seen], &[], elsewhere.of_now(id))?;
+            let mut look = self.look_with(&[seen], &[], elsewhere.of_now(seen.id))?;
             look.dirty_of = is_own.then_some(chain);
-            look.extent(&seen).size
+            look.extent(seen).size
         };
         if sure < end {
             let words = "what the file ends with is not committed yet: try again";
             return Err(Fault::new(Reason::Unavailable, words));
         }
-        Ok((end, newest.unwrap_or_default().max(inode.size_as_of)))
+        Ok((end, newest.unwrap_or_default().max(seen.inode.size_as_of)))
     }
 
     /// As [`Engine::current_extent`], and nobody is asked.

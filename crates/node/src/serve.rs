@@ -48,7 +48,6 @@ use self::pieces::{Pieces, Trouble};
 use self::proving::Proving;
 use self::traffic::Traffic;
 use self::turns::{LINGER, Place, Turns};
-use crate::brought::{Brought, Pool};
 use crate::directory;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
 use crate::memory::machine_bytes;
@@ -57,6 +56,7 @@ use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
 use crate::steps::Steps;
 use crate::store::LsmStore;
+use frieze_net::{BufferPool, ReceivedPayload};
 use frieze_storage::Identity;
 use frieze_storage::NodeClock;
 use frieze_storage::Wake;
@@ -111,7 +111,7 @@ struct Shared {
     /// What was told on those and on theirs.
     traffic: Arc<Traffic>,
     /// Buffers of payloads that are sent on.
-    pool: Arc<Pool>,
+    pool: Arc<BufferPool>,
     /// Large answers wait in line for each other.
     turns: Arc<Turns>,
     /// Where operators read figures.
@@ -660,7 +660,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         let request = RequestBody::decode(body.as_slice());
         let len = header.payload_len as usize;
         let whole;
-        let brought: Brought<'_> = if len >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
+        let brought: ReceivedPayload<'_> = if len >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
             // It may be sent on, or again, when the next is received.
             let asked = request.as_ref().ok().and_then(|body| body.request.as_ref());
             let goes_to = pieces::goes_to(shared, &header, asked, len);
@@ -726,7 +726,7 @@ fn receive_small<'a>(
     reader: &mut FrameReader,
     len: usize,
     payload: &'a mut Vec<u8>,
-) -> Result<Brought<'a>, frieze_net::Error> {
+) -> Result<ReceivedPayload<'a>, frieze_net::Error> {
     Ok(if len > 0 { (&*reader.read_payload_unchecked(payload)?).into() } else { [][..].into() })
 }
 
@@ -775,7 +775,7 @@ fn hand_on(
     node: NodeId,
     header: &FrameHeader,
     told: Told,
-    payload: Brought<'_>,
+    payload: ReceivedPayload<'_>,
 ) -> Result<(), Trouble> {
     match shared.engine.told(node, header, told, payload) {
         Err(fault) if fault.reason == Reason::BadFrame => Err(Trouble::Malformed(fault)),

@@ -8,7 +8,7 @@ use frieze_net::{Key, NOBODY, Origin};
 use frieze_wire::message::{Hello, HelloReply, Prove};
 use frieze_wire::txn::Caller;
 
-use crate::peers::NodeKeys;
+use crate::node_keys::NodeKeys;
 
 /// A key and what its bearer may do.
 #[derive(Clone, Debug)]

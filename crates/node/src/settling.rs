@@ -12,6 +12,7 @@
 //! this one changes nothing and is measured again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, Reason, Seq, SessionId};
@@ -22,10 +23,11 @@ use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, Settle, StopWriting, T
 use tracing::debug;
 
 use crate::caching::Asking;
-use crate::data::{Appender, file_bytes_max};
 use crate::engine::{Engine, unknown_session};
-use crate::seen::{Seen, layout_of};
+use crate::meta::FileChunks;
+use crate::seen::{Seen, layout_of, spread_of};
 use crate::session::Principal;
+use frieze_replication::{Appender, Layout, file_bytes_max};
 
 /// Files settled in one transaction.
 const SETTLED_MAX: usize = 256;
@@ -86,7 +88,7 @@ impl Engine {
             let writers = if held.is_some() { Writers::Out } else { Writers::Racing };
             self.fill_in(principal, transaction.op.as_mut(), writers, asking)?;
             let truncates = matches!(&transaction.op, Some(Op::SetAttr(_)));
-            let outcome = self.meta.execute(transaction, asking.gate.clone())?;
+            let outcome = self.meta.execute(transaction, asking.shared_reads())?;
             drop(held);
             if outcome.reason == Reason::Superseded as u32 {
                 continue;
@@ -205,9 +207,8 @@ impl Engine {
             return Ok(());
         }
         let chains: BTreeSet<ChainId> = {
-            let namespace = self.meta.namespace();
-            let granted = |id: &InodeId| namespace.current(*id).map(|inode| granted_chains(*id, inode));
-            files.iter().filter_map(granted).flatten().collect()
+            let granted = |(id, chunks): &(InodeId, FileChunks)| chains_of_grants(*id, chunks);
+            self.meta.chunks_of_files(files).iter().flat_map(granted).collect()
         };
         self.order(at, self.meta.appended(), &chains)
     }
@@ -300,18 +301,15 @@ impl Engine {
         for _ in 0..MEASURED_MAX {
             let held = self.hold_alone();
             let writers = if held.is_some() { Writers::Out } else { Writers::Racing };
-            let granted = {
-                let namespace = self.meta.namespace();
-                if namespace.session(session).is_none() {
-                    return Err(unknown_session(session));
-                }
-                let granted = namespace.granted(session);
-                if only_stopped && granted.iter().any(|id| namespace.may_write(session, *id)) {
-                    return Err(Fault::new(Reason::Busy, format!("session {session} writes again: it is not over")));
-                }
-                granted
-            };
-            let settled = granted.iter().map(|id| self.measure(*id, false, writers)).collect::<Result<Vec<_>, _>>()?;
+            let grants = self.meta.session_grants(session);
+            if !grants.is_open {
+                return Err(unknown_session(session));
+            }
+            if only_stopped && grants.may_write {
+                return Err(Fault::new(Reason::Busy, format!("session {session} writes again: it is not over")));
+            }
+            let settled =
+                grants.files.iter().map(|id| self.measure(*id, false, writers)).collect::<Result<Vec<_>, _>>()?;
             let transaction = Transaction {
                 session: session.0,
                 seq: seq.0,
@@ -355,15 +353,11 @@ impl Engine {
             return close();
         }
         let known = self.ending().get(&session).map(|known| known.get().copied());
-        let (is_granted, writes) = {
-            let namespace = self.meta.namespace();
-            let granted = namespace.granted(session);
-            (!granted.is_empty(), granted.iter().any(|id| namespace.may_write(session, *id)))
-        };
+        let grants = self.meta.session_grants(session);
         match known {
             Some(None) => Ok(()),
-            Some(Some(true)) if !writes => close(),
-            _ if !is_granted => close(),
+            Some(Some(true)) if !grants.may_write => close(),
+            _ if grants.files.is_empty() => close(),
             // Not begun, or a head did not answer, or the client was back and has asked for the right again.
             None | Some(Some(_)) => self.stop_writing(session),
         }
@@ -379,10 +373,8 @@ impl Engine {
         let executed = self.meta.executed();
         let mut known = self.data.sessions();
         known.extend(self.sessions.known());
-        let namespace = self.meta.namespace();
-        known.retain(|session| session.0 <= executed.0 && namespace.session(*session).is_none());
-        drop(namespace);
-        for session in known {
+        known.retain(|session| session.0 <= executed.0);
+        for session in self.meta.closed_sessions(known.into_iter()) {
             self.data.end_session(session);
             self.ending().remove(&session);
             self.sessions.forget(session);
@@ -396,7 +388,7 @@ impl Engine {
 
     /// Stops a session from writing, and has all heads told.
     fn stop_writing(&self, session: SessionId) -> Result<(), Fault> {
-        let granted = self.meta.namespace().granted(session);
+        let granted = self.meta.session_grants(session).files;
         let mut at = Hlc::ZERO;
         for some in granted.chunks(SETTLED_MAX) {
             let stop = Op::StopWriting(StopWriting { inodes: some.iter().map(|id| id.0).collect() });
@@ -406,9 +398,8 @@ impl Engine {
         self.ending().insert(session, known.clone());
         // With what was granted until they were stopped.
         let chains: BTreeSet<ChainId> = {
-            let namespace = self.meta.namespace();
-            let chains = |id: &InodeId| namespace.current(*id).map(|inode| granted_chains(*id, inode));
-            granted.iter().filter_map(chains).flatten().collect()
+            let chains = |(id, chunks): &(InodeId, FileChunks)| chains_of_grants(*id, chunks);
+            self.meta.chunks_of_files(&granted).iter().flat_map(chains).collect()
         };
         let entry = self.meta.appended();
         match self.order_elsewhere(at, entry, &chains) {
@@ -442,9 +433,17 @@ impl Engine {
 
 /// The chains of the chunks of a file that sessions may write.
 pub(crate) fn granted_chains(id: InodeId, inode: &Inode) -> BTreeSet<ChainId> {
-    let layout = layout_of(id, inode);
+    chains_of_ranges(layout_of(id, inode), inode.grants().iter().flat_map(|grant| &grant.chunks))
+}
+
+/// The same, by the chunks of the file.
+pub(crate) fn chains_of_grants(id: InodeId, chunks: &FileChunks) -> BTreeSet<ChainId> {
+    chains_of_ranges(spread_of(id, chunks.layout), chunks.granted.iter())
+}
+
+fn chains_of_ranges<'a>(layout: Layout, ranges: impl Iterator<Item = &'a Range<u32>>) -> BTreeSet<ChainId> {
     let mut chains = BTreeSet::new();
-    for range in inode.grants().iter().flat_map(|grant| &grant.chunks) {
+    for range in ranges {
         if u64::from(range.end - range.start) > u64::from(8 * layout.chain_count) {
             // So many chunks may be on all chains.
             chains.extend((0..layout.chain_count).map(ChainId));

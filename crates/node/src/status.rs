@@ -25,7 +25,7 @@ impl Engine {
         let process = (self.process)();
         let stats = self.data.device().log().stats();
         let space = self.data.device().space().unwrap_or_default();
-        let counts = self.meta.namespace().counts();
+        let counts = self.meta.counts();
         let now = self.clock.reading().mono;
         let dirty = self.durability.is_dirty(&self.data, &self.meta);
         let gaps = self.all_gaps().into_iter().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
@@ -67,8 +67,8 @@ impl Engine {
             metalog_index: self.meta.appended().0,
             index_bytes: stats.index_bytes + images.heap_bytes,
             index_bytes_max: self.data.device().shares().index,
-            shelved_records: stats.shelved_records,
-            shelf_bytes: stats.shelf_bytes,
+            shelved_records: stats.run_records,
+            shelf_bytes: stats.run_bytes,
             flushes,
             flush_bytes_median,
             last_whole,

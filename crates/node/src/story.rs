@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, MAY_READ, PastSession, Transaction, changes_of, newest_changes_since};
+use frieze_namespace::{MAY_READ, PastSession, TreeAt, TxnChanges};
 use frieze_wire::message::{Answered, FileKind, View};
 use frieze_wire::timeline::{
     CONTENT, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Span, Story, StoryReply,
@@ -58,7 +58,7 @@ impl Engine {
             let Page { differences, more, hidden } = page;
             Ok(DiffReply { differences, more, hidden, sessions, entries_read, incomplete })
         };
-        let mut cuts = CutPair::new(self.meta.versions(), interval, caller);
+        let mut cuts = CutPair::new(self.meta.past(), interval, caller);
         if let Some(page) = self.unshown.page(&asked, ask.skip, max, ANSWER_BYTES_MAX)
             && self.shows_all(&mut cuts, caller, &page.differences)?
         {
@@ -82,8 +82,8 @@ impl Engine {
 
     /// How often something was forgotten, and when last: what an answer about the past depends on beside the past.
     fn times_forgotten(&self) -> (usize, Hlc) {
-        let namespace = self.meta.namespace();
-        namespace.horizons().forgettings().fold((0, Hlc::ZERO), |(count, _), (stamp, _)| (count + 1, stamp))
+        let forgettings = self.meta.forgetting_count();
+        (forgettings.count, forgettings.last)
     }
 
     /// True if the caller may learn all of these differences, which were found for him before: a right may have been taken since.
@@ -177,13 +177,13 @@ impl Engine {
     fn newest_since(&self, area: &Area, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { upto, .. } = whole;
         let after = area.reach_back(self.data.device(), whole, records_max(max));
-        let history = self.meta.versions();
+        let past = self.meta.past();
         if let Some(stamps) = area.stamps(Interval { after, upto }) {
             return Ok(stamps.len().checked_sub(max).map_or(after, |first| stamps[first].previous()));
         }
         match area.scope {
-            Scope::Names(directory) => newest_changes_since(history, directory, after, upto, max),
-            Scope::Everything | Scope::Within(_) => Transaction::newest_since(history, after, upto, max, SUBJECTS_MAX),
+            Scope::Names(directory) => past.newest_changes_since(directory, (after, upto), max),
+            Scope::Everything | Scope::Within(_) => past.newest_transactions_since((after, upto), max, SUBJECTS_MAX),
         }
     }
 
@@ -228,13 +228,13 @@ impl Engine {
 
     /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too many
     /// for a page, the interval ends with the last of them.
-    fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<Transaction>, Fault> {
-        let (history, Interval { after, upto }) = (self.meta.versions(), *interval);
+    fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<TxnChanges>, Fault> {
+        let (past, Interval { after, upto }) = (self.meta.past(), *interval);
         let stamps = match (area.stamps(*interval), area.scope) {
             (Some(stamps), _) => stamps[..stamps.len().min(STAMPS_MAX)].to_vec(),
-            (None, Scope::Names(directory)) => changes_of(history, directory, after, upto, STAMPS_MAX)?,
+            (None, Scope::Names(directory)) => past.changes_of(directory, (after, upto), STAMPS_MAX)?,
             (None, _) => {
-                let (found, end) = Transaction::list(history, after, upto, STAMPS_MAX, SUBJECTS_MAX)?;
+                let (found, end) = past.transactions((after, upto), STAMPS_MAX, SUBJECTS_MAX)?;
                 interval.upto = end;
                 return Ok(found);
             }
@@ -244,7 +244,7 @@ impl Engine {
         }
         let mut found = Vec::with_capacity(stamps.len());
         for stamp in stamps {
-            found.extend(Transaction::list(history, stamp.previous(), stamp, 1, SUBJECTS_MAX)?.0);
+            found.extend(past.transactions((stamp.previous(), stamp), 1, SUBJECTS_MAX)?.0);
         }
         Ok(found)
     }
@@ -255,7 +255,7 @@ impl Engine {
         caller: &Caller,
         area: &Area,
         whole: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         max: usize,
     ) -> Result<(Vec<Difference>, Hlc, Untold), Fault> {
         let (mut events, mut untold) = (Vec::new(), Untold::default());
@@ -282,10 +282,10 @@ impl Engine {
         caller: &Caller,
         area: &Area,
         interval: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         passing: &Passing,
     ) -> Result<(Vec<Difference>, Untold), Fault> {
-        let mut ends = CutPair::new(self.meta.versions(), interval, caller);
+        let mut ends = CutPair::new(self.meta.past(), interval, caller);
         let (files, _) = self.files_changed(area, interval, &mut ends, &|inode| passing.holds(inode))?;
         let (mut events, mut untold) = (Vec::new(), Untold::default());
         untold.left_out = files.iter().any(|file| file.lost);
@@ -316,7 +316,7 @@ impl Engine {
         caller: &Caller,
         area: &Area,
         interval: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         runs: &[Run],
         writes: &mut [(usize, usize)],
     ) -> Result<Vec<ToldRun>, Fault> {
@@ -341,7 +341,7 @@ impl Engine {
     }
 
     /// Tells a run up to one of its writes, as of that.
-    fn tell_run(&self, cut: &mut Cut<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
+    fn tell_run(&self, cut: &mut TreeAt<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
         let (mut told, inode, last) = (ToldRun::default(), run.inode, cut.at());
         let mut inside = Vec::new();
         for named in cut.names(inode)? {
@@ -380,13 +380,12 @@ impl Engine {
     /// The tree from `after` on, for the transactions that follow it.
     fn sweep<'a>(&'a self, caller: &'a Caller, area: &Area, after: Hlc) -> Sweep<'a> {
         let knows_all = area.is_everything_that_changed();
-        Sweep { engine: self, caller, knows_all, cuts: CutPair::at(self.meta.versions(), after, caller) }
+        Sweep { engine: self, caller, knows_all, cuts: CutPair::at(self.meta.past(), after, caller) }
     }
 
     pub(crate) fn list_sessions(&self, principal: &Principal, ask: &Sessions) -> Result<SessionsReply, Fault> {
         let max = page(ask.count_max);
-        let mut found =
-            PastSession::list(self.meta.versions(), SessionId(ask.after), Hlc(ask.since), max.saturating_add(1))?;
+        let mut found = self.meta.past().sessions(SessionId(ask.after), Hlc(ask.since), max.saturating_add(1))?;
         let more = found.len() > max;
         found.truncate(max);
         Ok(SessionsReply { sessions: found.into_iter().map(|session| self.info(principal, session)).collect(), more })
@@ -404,7 +403,7 @@ impl Engine {
         let ids: BTreeSet<u64> = ids.filter(|id| *id != 0).collect();
         let mut infos = Vec::with_capacity(ids.len());
         for id in ids {
-            let found = PastSession::find(self.meta.versions(), SessionId(id))?;
+            let found = self.meta.past().session(SessionId(id))?;
             infos.extend(found.map(|session| self.info(principal, session)));
         }
         Ok(infos)
@@ -420,7 +419,7 @@ impl Engine {
         let hidden = !self.may_know_command(principal, uid);
         let (command, host) = if hidden { Default::default() } else { (command, host) };
         let wrote = self.data.device().log().newest_of(id);
-        let changed = self.meta.namespace().newest_of(id);
+        let changed = self.meta.newest_of_session(id);
         let last = wrote.max(changed).max(ended).unwrap_or_default();
         SessionInfo { id: id.0, uid, command, host, ended: ended.unwrap_or_default().0, last: last.0, hidden }
     }
@@ -478,22 +477,22 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     /// The tree just before and just after a transaction, later than those before it.
-    fn before(&mut self, transaction: &Transaction) -> Result<&mut CutPair<'a>, Fault> {
+    fn before(&mut self, transaction: &TxnChanges) -> Result<&mut CutPair<'a>, Fault> {
         match self.knows_all {
             true => self.cuts.advance(transaction.stamp, transaction.inodes().collect())?,
             false => {
                 let interval = Interval { after: transaction.stamp.previous(), upto: transaction.stamp };
-                self.cuts = CutPair::new(self.engine.meta.versions(), interval, self.caller);
+                self.cuts = CutPair::new(self.engine.meta.past(), interval, self.caller);
             }
         }
         Ok(&mut self.cuts)
     }
 
     /// The tree at an instant before the next transaction.
-    fn at(&mut self, at: Hlc) -> Result<&mut Cut<'a>, Fault> {
+    fn at(&mut self, at: Hlc) -> Result<&mut TreeAt<'a>, Fault> {
         match self.knows_all {
             true => self.cuts.after.advance(at, [])?,
-            false => self.cuts.after = Cut::new(self.engine.meta.versions(), at, self.caller),
+            false => self.cuts.after = self.engine.meta.past().tree_at(at, self.caller),
         }
         Ok(&mut self.cuts.after)
     }

@@ -18,7 +18,7 @@ use frieze_wire::message::{FormerCluster, HelloReply};
 use tracing::{error, warn};
 
 use crate::engine::Engine;
-use crate::peers::NodeKeys;
+use crate::node_keys::NodeKeys;
 
 /// The identity under which the cluster of this server went on, as a server of it has proven.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -251,7 +251,7 @@ impl Left {
         let known = (journal.known(), journal.known_stamp());
         let ends = engine.data.ends();
         let power = engine.data.power_took();
-        let chain = |end: &crate::data::ChainEnd| {
+        let chain = |end: &frieze_replication::ChainEnd| {
             let target = state.chain(end.chain).and_then(|chain| chain.target(me));
             let (copy, whole) = match target {
                 None => (Copy::None, Hlc::ZERO),

@@ -124,7 +124,7 @@ impl Engine {
 
     /// The newest user time that a file had at an instant. It counts, whether the file may still be read there or not.
     fn newest_of_origin(&self, (from, then): (InodeId, Hlc)) -> Result<Option<UserTime>, Fault> {
-        let after = self.meta.namespace().inode(self.meta.versions(), from, Some(then))?.times_after();
+        let after = self.meta.inode(from, Some(then))?.times_after();
         self.with_log_of(from, |log| log.newest_user_time(from, after, then))
     }
 

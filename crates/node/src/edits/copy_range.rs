@@ -7,10 +7,10 @@ use frieze_wire::frame::FrameHeader;
 
 use super::Plan;
 use crate::capability::Presenter;
-use crate::data::file_bytes_max;
 use crate::engine::Engine;
 use crate::session::Principal;
 use frieze_hlc::Hlc;
+use frieze_replication::file_bytes_max;
 
 /// Ranges of one request: a version of the metadata says all of them.
 const RANGES_MAX: usize = 1024;

@@ -10,9 +10,9 @@ use frieze_wire::message::FileKind;
 use super::{Naming, Plan};
 use crate::capability::Presenter;
 use crate::changes::check_writable;
-use crate::data::file_bytes_max;
 use crate::engine::Engine;
 use crate::session::Principal;
+use frieze_replication::file_bytes_max;
 
 /// Files that are joined at once: a version of the metadata says all of them.
 const SOURCES_MAX: usize = 1024;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Changed, Revision, State, Subject, SubjectChange};
+use frieze_namespace::{ChangeSubject, Changed, Revision, SubjectChange, SubjectState};
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
@@ -76,11 +76,11 @@ impl<'a> Changes<'a> {
             Changes { names: Vec::new(), inodes: BTreeMap::new(), xattrs: BTreeMap::new(), files: BTreeMap::new() };
         for change in subjects {
             match &change.subject {
-                Subject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
-                Subject::Inode(id) => drop(changes.inodes.insert(*id, change)),
+                ChangeSubject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
+                ChangeSubject::Inode(id) => drop(changes.inodes.insert(*id, change)),
                 // The operator's, as in a restore.
-                Subject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
-                Subject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
+                ChangeSubject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
+                ChangeSubject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
             }
         }
         changes
@@ -127,13 +127,13 @@ impl Engine {
         if after >= now {
             return Ok(plan);
         }
-        let history = self.meta.versions();
+        let past = self.meta.past();
         let mut reach = self.reach(principal, &ask.target, Interval { after, upto: now })?;
-        let mut sight = Sight::new(history, now, &principal.caller);
+        let mut sight = Sight::new(past, now, &principal.caller);
         let (changed, planned) = self.changes_reached(&actor, &mut reach, &mut sight)?;
         let mut changes = Changes::of(&changed.subjects);
         changes.files = self.files_reached(&actor, &mut reach, &changes.inodes)?;
-        let mut paths = Paths::new(history, &[now, after]);
+        let mut paths = Paths::new(past, &[now, after]);
         let coming = planned.into_iter().filter(|(_, naming)| naming.inode != 0);
         paths.coming = coming.map(|(key, naming)| (InodeId(naming.inode), key)).collect();
 
@@ -172,7 +172,7 @@ impl Engine {
             }
             self.undo_inode(&actor, &mut plan, &mut paths, id, &changes)?;
             if let Some(mtime_ns) = whole.get(&id) {
-                let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+                let version = self.meta.inode(id, Some(plan.now))?;
                 // Who may change a directory's names without owning it may not set its time.
                 if principal.caller.uid == 0 || principal.caller.uid == version.uid {
                     plan.state(id, &version).mtime_ns = Some(*mtime_ns);
@@ -195,8 +195,8 @@ impl Engine {
         let Interval { after, upto } = reach.interval;
         // Names that come back bring more with them.
         loop {
-            let holds = &mut |subject: &Subject| reach.holds(subject);
-            let changed = Changed::read(self.meta.versions(), after, upto, None, CHANGES_MAX, holds)?;
+            let holds = &mut |subject: &ChangeSubject| reach.holds(subject);
+            let changed = self.meta.past().changed((after, upto), None, CHANGES_MAX, holds)?;
             let changes = Changes::of(&changed.subjects);
             let mut planned = BTreeMap::new();
             for (key, change) in changes.names {
@@ -238,7 +238,7 @@ impl Engine {
         id: InodeId,
         changes: &Changes<'_>,
     ) -> Result<(), Fault> {
-        let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+        let version = self.meta.inode(id, Some(plan.now))?;
         if let Some(change) = changes.inodes.get(&id) {
             if change.revisions.iter().any(|revision| actor.made(revision)) {
                 self.check_kept_before(actor, id, change, plan.now)?;
@@ -273,7 +273,7 @@ impl Engine {
         for (key, naming) in plan.names.iter().filter(|(_, naming)| naming.expect.0 != 0) {
             let id = naming.expect;
             let gains = plan.names.values().any(|other| other.inode == id.0);
-            let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+            let version = self.meta.inode(id, Some(plan.now))?;
             let losses = plan.names.values().filter(|other| other.expect == id && other.inode != id.0).count();
             if version.is_directory() || gains || version.links as usize > losses {
                 continue;
@@ -315,7 +315,7 @@ fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMa
     let time_of = |id: &InodeId| {
         let change = changes.inodes.get(id).filter(|change| change.revisions.iter().all(|by| actor.made(by)))?;
         match &change.before {
-            Some((_, State::Inode(before))) => Some((*id, before.mtime_ns)),
+            Some((_, SubjectState::Inode(before))) => Some((*id, before.mtime_ns)),
             _ => None,
         }
     };

@@ -14,10 +14,10 @@ use frieze_hlc::Hlc;
 use frieze_multilog::Tail;
 use frieze_wire::peer::{About, CloseAfter, FileReach, FileTail, Question, QuestionAnswer, Told, TouchedAsk};
 
-use crate::data::{Gather, Layout};
 use crate::engine::Engine;
-use crate::peers::{PeerPayload, Peers, Way};
 use crate::questions::{Answered, Questions};
+use frieze_net::{PeerPayload, Peers, Way};
+use frieze_replication::{Gather, Layout};
 
 /// Who waits for an answer.
 struct Asker {

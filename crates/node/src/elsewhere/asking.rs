@@ -14,9 +14,9 @@ use frieze_hlc::Hlc;
 use frieze_wire::peer::{About, Question, QuestionAnswer, Told};
 
 use crate::engine::Engine;
-use crate::meta::idle_until;
-use crate::peers::{PeerPayload, Peers};
 use crate::questions::{Answered, Questions};
+use frieze_net::idle_until;
+use frieze_net::{PeerPayload, Peers};
 
 /// What is asked of each server, about some of the chains.
 pub(super) struct Inquiry<'a> {

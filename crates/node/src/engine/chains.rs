@@ -17,11 +17,11 @@ use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
 use crate::capability::Presenter;
-use crate::data::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 use crate::elsewhere::Elsewhere;
 use crate::holding::is_claim;
-use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts};
-use crate::settling::granted_chains;
+use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts, spread_of};
+use crate::settling::{chains_of_grants, granted_chains};
+use frieze_replication::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 
 impl Engine {
     /// Takes configurations of chains, as the control plane has decided them. Durable on return.
@@ -195,26 +195,26 @@ impl Engine {
         match request {
             Request::Read(ask) => match self.mint.open(&ask.capability, Presenter::of_now(session)) {
                 Ok(capability) => {
-                    let namespace = self.meta.namespace();
-                    let inode = namespace.current(capability.inode);
+                    let id = capability.inode;
+                    // A file that is not known here is refused where it is read.
+                    let Some(chunks) = self.meta.file_chunks(id) else {
+                        return self.data.look_and_wait([].into_iter());
+                    };
                     // Of what writers may have written elsewhere others are asked, when it is read.
-                    let read = inode.map(|inode| chains_of_range(capability.inode, inode, ask));
-                    let written = inode.map(|inode| granted_chains(capability.inode, inode)).unwrap_or_default();
-                    let mut chains = read.unwrap_or_default();
-                    let before = inode.map(|inode| parts_before(capability.inode, inode, ask)).unwrap_or_default();
-                    let others = before.into_iter().map(|(chain, ..)| chain).chain(written);
+                    let layout = spread_of(id, chunks.layout);
+                    let mut chains = chains_of_range(layout, ask);
+                    let before = parts_before(layout, chunks.reaches_from, ask).into_iter().map(|(chain, ..)| chain);
+                    let others = before.chain(chains_of_grants(id, &chunks));
                     chains.extend(others.filter(|chain| self.data.is_here(*chain)));
-                    let has_to_look = self.data.has_to_look(chains.iter().copied());
-                    // By user time the newest record counts, wherever it lies.
-                    let plain = inode.filter(|inode| has_to_look && inode.patches().is_empty()).cloned();
-                    let plain = plain.filter(|_| capability.view.user_at.is_none());
-                    let cut = inode.filter(|inode| !inode.patches().is_empty() && !inode.grants().is_empty()).cloned();
-                    drop(namespace);
-                    if let Some(inode) = cut {
-                        self.order_seen(capability.inode, &inode)?;
+                    if chunks.is_patched && chunks.has_writers {
+                        self.meta.current(id).map_or(Ok(()), |inode| self.order_seen(id, &inode))?;
                     }
-                    if let Some(inode) = plain
-                        && self.is_clean_there(capability.inode, inode, ask)?
+                    // By user time the newest record counts, wherever it lies.
+                    if !chunks.is_patched
+                        && capability.view.user_at.is_none()
+                        && self.data.has_to_look(chains.iter().copied())
+                        && let Some(inode) = self.meta.current(id).filter(|inode| inode.patches().is_empty())
+                        && self.is_clean_there(id, inode, ask)?
                     {
                         return Ok(());
                     }
@@ -248,27 +248,30 @@ impl Engine {
         if ask.len == 0 || end > self.look_with(&[&seen], &[], elsewhere)?.extent(&seen).size {
             return Ok(false);
         }
-        let before = parts_before(id, &seen.inode, ask).into_iter().filter(|(chain, ..)| self.data.is_here(*chain));
-        let parts = parts_of(layout_of(id, &seen.inode), start, end);
+        let layout = layout_of(id, &seen.inode);
+        let before = parts_before(layout, seen.inode.reaches_from(), ask)
+            .into_iter()
+            .filter(|(chain, ..)| self.data.is_here(*chain));
+        let parts = parts_of(layout, start, end);
         Ok(parts.is_some_and(|parts| self.data.is_clean_in(parts.into_iter().chain(before))))
     }
 
     /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made the file
     /// longer.
     pub(crate) fn chains_to_close(&self, id: InodeId, ask: &Read) -> Option<BTreeSet<ChainId>> {
-        let namespace = self.meta.namespace();
-        let settled = namespace.current(id).filter(|inode| inode.grants().is_empty());
-        settled.map(|inode| chains_of_read(id, inode, ask))
+        let settled = self.meta.file_chunks(id).filter(|chunks| !chunks.has_writers);
+        settled.map(|chunks| chains_of_read(spread_of(id, chunks.layout), chunks.reaches_from, ask))
     }
 
     /// The chains that a file has bytes on, as far as is known here; all, of none that is.
     pub(crate) fn chains_of_file(&self, id: InodeId) -> BTreeSet<ChainId> {
-        let namespace = self.meta.namespace();
-        let Some(inode) = namespace.current(id) else { return (0..self.data.chain_count()).map(ChainId).collect() };
-        let layout = layout_of(id, inode);
-        let end = u32::try_from(inode.size.div_ceil(layout.chunk_bytes)).unwrap_or(u32::MAX);
+        let Some(chunks) = self.meta.file_chunks(id) else {
+            return (0..self.data.chain_count()).map(ChainId).collect();
+        };
+        let layout = spread_of(id, chunks.layout);
+        let end = u32::try_from(chunks.size.div_ceil(layout.chunk_bytes)).unwrap_or(u32::MAX);
         let mut chains = chains_of_chunks(layout, 0..end);
-        chains.extend(granted_chains(id, inode));
+        chains.extend(chains_of_grants(id, &chunks));
         chains
     }
 
@@ -280,7 +283,7 @@ impl Engine {
         if !self.data.is_shared() {
             return Ok(());
         }
-        let mut chains = chains_of_range(id, inode, ask).into_iter();
+        let mut chains = chains_of_range(layout_of(id, inode), ask).into_iter();
         chains.try_for_each(|chain| self.data.check_here(chain, view.instant()))
     }
 
@@ -304,16 +307,15 @@ impl Engine {
 }
 
 /// The chains of what a read is about: of its range, and of the chunks that say how long the file is.
-fn chains_of_read(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
-    let mut chains = chains_of_range(id, inode, ask);
-    chains.extend(parts_before(id, inode, ask).into_iter().map(|(chain, ..)| chain));
-    chains.extend(granted_chains(id, inode));
+fn chains_of_read(layout: Layout, reaches_from: Option<u32>, ask: &Read) -> BTreeSet<ChainId> {
+    let mut chains = chains_of_range(layout, ask);
+    chains.extend(parts_before(layout, reaches_from, ask).into_iter().map(|(chain, ..)| chain));
     chains
 }
 
 /// Those of its range.
-fn chains_of_range(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
-    chains_of_extent(layout_of(id, inode), ask.offset, ask.len.into())
+fn chains_of_range(layout: Layout, ask: &Read) -> BTreeSet<ChainId> {
+    chains_of_extent(layout, ask.offset, ask.len.into())
 }
 
 /// Those of the chunks that some bytes, or the place of one, lie in.
@@ -324,8 +326,7 @@ pub(crate) fn chains_of_extent(layout: Layout, offset: u64, len: u64) -> BTreeSe
 }
 
 /// The parts of chunks before a read's range whose records may reach into it, beyond the ends of those chunks.
-fn parts_before(id: InodeId, inode: &Inode, ask: &Read) -> Vec<(ChainId, ChunkId, ByteRange)> {
-    let layout = layout_of(id, inode);
+fn parts_before(layout: Layout, reaches_from: Option<u32>, ask: &Read) -> Vec<(ChainId, ChunkId, ByteRange)> {
     let first = u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX);
     let chunk_start = u64::from(first) * layout.chunk_bytes;
     let end = ask.offset.saturating_add(ask.len.into()).min(chunk_start + REACH_BYTES_MAX);
@@ -335,9 +336,10 @@ fn parts_before(id: InodeId, inode: &Inode, ask: &Read) -> Vec<(ChainId, ChunkId
     let part = |index: u32| {
         let start = u64::from(index) * layout.chunk_bytes;
         let range = ByteRange::new(ask.offset - start, end - start);
-        (layout.chain(index), ChunkId { inode: id, index }, range)
+        (layout.chain(index), ChunkId { inode: layout.inode, index }, range)
     };
-    layout.reached_by(first).filter(|index| inode.reaches_over(*index)).map(part).collect()
+    let reaches = |index: &u32| reaches_from.is_some_and(|from| from <= *index);
+    layout.reached_by(first).filter(reaches).map(part).collect()
 }
 
 /// The chains that chunks of a file are on.
@@ -385,7 +387,7 @@ impl Losses {
                 (is_older && layer.upto.is_none_or(|upto| upto.0 > lost.from)).then_some(Hlc(lost.to))
             };
             let ask = Read { offset: start, len: (end - start).min(REACH_BYTES_MAX) as u32, ..Read::default() };
-            let reaching = parts_before(layer.id, layer.inode, &ask);
+            let reaching = parts_before(layout, layer.inode.reaches_from(), &ask);
             let misses = |part: &(ChainId, ChunkId, ByteRange)| lost_to(&part.0).is_some_and(|to| !covers(part, to));
             if chunks.iter().any(misses) || reaching.iter().any(|(chain, ..)| lost_to(chain).is_some()) {
                 return true;

@@ -14,7 +14,7 @@ use frieze_cluster::{
     Answer, Ask, Change, Decision, Device, Error as ClusterError, Health, Identity as Process, Keeper, Keepers, Lost,
     Newcomer, News, NodeState, REPLICAS_MAX, Remains, State, Status,
 };
-use frieze_metalog::Change as MemberChange;
+use frieze_metalog::MemberChange;
 use frieze_net::ServerAddr;
 use frieze_wire::message::{
     ChainMembers, Cluster, ClusterMapReply, ClusterOp, ClusterReply, Join, JoinReply, NodeAddress,
@@ -23,9 +23,9 @@ use tracing::{debug, warn};
 
 use super::Engine;
 use crate::control::{Control, ControlTold, Job, Premises, Reign};
-use crate::data::{ChainEnd, Report};
-use crate::peers::NodeKeys;
+use crate::node_keys::NodeKeys;
 use crate::session::Principal;
+use frieze_replication::{ChainEnd, Report};
 use frieze_storage::Identity;
 
 impl Engine {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use frieze_base::{ClusterId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::StateFile;
 use frieze_hlc::{Hlc, format_instant};
-use frieze_metalog::Change;
+use frieze_metalog::MemberChange;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::Request;
 use prost::Message;
@@ -17,6 +17,7 @@ use crate::grants::GrantSettings;
 use crate::holding::{is_claim, tells_of_now};
 use crate::locks::Locks;
 use crate::meta::MetalogStatus;
+use crate::meta::OpenSessions;
 use crate::settings::Settings;
 use frieze_storage::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
 
@@ -91,7 +92,7 @@ impl Engine {
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a member.
     pub fn add_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Add(node))
+        self.meta.change_members(MemberChange::Add(node))
     }
 
     /// Lets a member of the metalog vote that has caught up, as the leader.
@@ -100,7 +101,7 @@ impl Engine {
     /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member, or as many vote
     /// as may.
     pub fn promote_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Promote(node))
+        self.meta.change_members(MemberChange::Promote(node))
     }
 
     /// Takes a node out of the members of the metalog, for ever.
@@ -108,7 +109,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::add_member`]. A leader that is to go itself hands over and answers `Elsewhere`: ask the next one.
     pub fn remove_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Remove(node))
+        self.meta.change_members(MemberChange::Remove(node))
     }
 
     /// Lets another member lead, if this server does. It has not happened yet when this returns.
@@ -206,14 +207,7 @@ impl Engine {
     /// # Errors
     /// The store's.
     pub fn digest(&self) -> Result<(LogIndex, u64), Fault> {
-        // Nothing is executed while the namespace is held.
-        let namespace = self.meta.namespace();
-        let history = self.meta.versions().digest()?;
-        let counts = namespace.counts();
-        let ids = namespace.last_id().0 ^ counts.inodes << 20 ^ counts.sessions << 40;
-        let mut control = 0;
-        self.meta.look_at_control(&mut |state| control = frieze_base::crc32c(&state.encode()).into());
-        Ok((self.meta.appended(), history.rotate_left(17) ^ ids ^ control))
+        self.meta.digest()
     }
 
     /// What who waits for other servers does meanwhile, instead of sleeping: where one thread runs several servers.
@@ -227,7 +221,7 @@ impl Engine {
         if let Some(earliest) = self.earliest.get() {
             return *earliest;
         }
-        let born = self.meta.namespace().current(InodeId::ROOT).map(|root| root.born);
+        let born = self.meta.birth_stamp(InodeId::ROOT);
         born.map_or(Hlc::ZERO, |born| *self.earliest.get_or_init(|| born))
     }
 
@@ -278,7 +272,7 @@ impl Engine {
         if !self.meta.is_member() {
             return true;
         }
-        self.meta.leads() && self.meta.namespace().session(session).is_some_and(|session| session.keeps)
+        self.meta.leads() && self.meta.is_keeping_session(session)
     }
 
     /// True if this server has begun to lead and has not looked at what that means.
@@ -294,11 +288,7 @@ impl Engine {
             return;
         }
         let now = self.clock.reading().mono;
-        let (sessions, keeping): (Vec<SessionId>, Vec<SessionId>) = {
-            let namespace = self.meta.namespace();
-            let keeping = namespace.sessions().filter(|(_, session)| session.keeps).map(|(id, _)| id);
-            (namespace.sessions().map(|(id, _)| id).collect(), keeping.collect())
-        };
+        let OpenSessions { all: sessions, keeping } = self.meta.sessions();
         // Those that were opened since as well: who opened them may never have heard of it.
         sessions.iter().for_each(|session| self.sessions.found(*session, now));
         if self.reigns.swap(reigns, Ordering::AcqRel) == reigns {

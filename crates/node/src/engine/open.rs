@@ -5,22 +5,21 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
-use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock, format_instant};
 use frieze_metalog::DataEnd;
-use frieze_multilog::Recovered;
+use frieze_metalog::MetalogSettings;
+use frieze_multilog::{LogSettings, RecoveredItem};
 use frieze_wire::txn::{self, Caller, Op, Transaction};
 
 use super::{Engine, Seams};
 use crate::caching::Caching;
 use crate::capability::Mint;
-use crate::data::remembered::Remembered;
-use crate::data::{self, DataPlane, Roles};
 use crate::durability::Durability;
 use crate::grants::GrantSettings;
 use crate::locks::Locks;
-use crate::meta::{MetaHost, MetaPlane, MetaReach};
+use crate::meta::{MetaHost, Metadata, RecoverUpto};
+use crate::node_keys::NodeKeys;
 use crate::opened::Opened;
-use crate::peers::{NodeKeys, Way};
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::Remains;
@@ -32,6 +31,9 @@ use crate::settling::{CaughtUp, Ending};
 use crate::store::{VersionStore, Versions};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_net::Way;
+use frieze_replication::Remembered;
+use frieze_replication::{self as data, DataPlane, Roles};
 use frieze_storage::Ticket;
 use frieze_storage::{Budget, Device, ImageBudget, Reach};
 use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE};
@@ -52,11 +54,10 @@ impl Engine {
                 (new_identity(&settings, &seams.entropy), file, true)
             }
         };
-        let log_settings = frieze_multilog::Settings {
+        let log_settings = LogSettings {
             segment_bytes: identity.segment_bytes,
-            version: settings.segment_version,
             seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
-            ..frieze_multilog::Settings::default()
+            ..LogSettings::default()
         };
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
@@ -79,7 +80,7 @@ impl Engine {
             keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
         }
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
-        if !logs.meta.is_member() && logs.meta.namespace().format().is_none() {
+        if !logs.meta.is_member() && logs.meta.format().is_none() {
             // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
             recovery.clock_bound = Hlc::ZERO;
             logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), Hlc::MAX)?;
@@ -149,8 +150,8 @@ impl Engine {
         meta.begin_ids();
         let started = clock.reading().mono;
         let cached: Vec<SessionId> = {
-            let namespace = meta.namespace();
-            keeper.with(|identity| identity.may_cache(namespace.sessions().map(|(id, _)| id)))
+            let open = meta.sessions().all;
+            keeper.with(|identity| identity.may_cache(open.into_iter()))
         };
         if keeper.with(|identity| identity.any_may_cache) {
             keeper.update(|identity| identity.set_caching(&cached))?;
@@ -162,7 +163,7 @@ impl Engine {
         locks.found(cached.iter().copied(), MonoTime(started.0 + granted.lease_ns));
         let telling = cached.clone();
         let caching = Arc::new(Caching::new(clock.clone(), life, granted, cached));
-        meta.watch(caching.clone());
+        meta.observe_by(caching.clone());
         data.watch(caching.clone());
         let mint = Mint::new(identity.key());
         let scrub = Scrub::open(seams.disk, &mut notes);
@@ -211,7 +212,7 @@ impl Engine {
             socket: OnceLock::new(),
         };
         engine.make_file_system(&seams.owner)?;
-        for (session, _) in engine.meta.namespace().sessions() {
+        for session in engine.meta.sessions().all {
             engine.sessions.found(session, started);
         }
         engine.opened.found(telling);
@@ -223,7 +224,7 @@ impl Engine {
 
     fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
         // A member gets what there is from the others.
-        if self.meta.is_member() || self.meta.namespace().format().is_some() {
+        if self.meta.is_member() || self.meta.format().is_some() {
             return Ok(());
         }
         let mode = self.settings.root_mode.unwrap_or(0o755);
@@ -253,7 +254,7 @@ struct Recovery<'a> {
     settings: &'a Settings,
     identity: &'a Identity,
     keeper: &'a Arc<Keeper>,
-    log_settings: frieze_multilog::Settings,
+    log_settings: LogSettings,
     /// The machine went down with the server: the ends of the logs may not fit together.
     went_down: bool,
     /// No stamp above it was given.
@@ -269,7 +270,7 @@ struct Logs {
     clock: Arc<NodeClock>,
     device: Arc<Device>,
     chains: Vec<frieze_chain::Replica>,
-    meta: MetaPlane,
+    meta: Metadata,
     /// Every stamp so far lies at or below it.
     bound: Hlc,
     notes: Vec<String>,
@@ -306,8 +307,8 @@ impl Recovery<'_> {
         let recovered =
             Device::recover(disk.clone(), log_settings, budget, &reach, &self.roles.discarded(), &mut |recovered| {
                 let meta = match recovered {
-                    Recovered::Record(meta) => meta,
-                    Recovered::Shelved { chains: tips, companion, .. } => {
+                    RecoveredItem::Record(meta) => meta,
+                    RecoveredItem::Indexed { chains: tips, companion, .. } => {
                         // Footers vouched for all of that, and are written once the metadata before them is durable: nothing
                         // of it depends on what was lost.
                         refused = data::resume(&mut chains, tips, companion).err();
@@ -337,7 +338,7 @@ impl Recovery<'_> {
         let offset_us = self.settings.max_clock_offset.as_micros() as u64;
         let clock_settings =
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
-        let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
+        let clock = Arc::new(NodeClock::new(HlcClock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
         let device = Arc::new(recovered.device);
         let host = MetaHost {
             clock: clock.clone(),
@@ -348,14 +349,14 @@ impl Recovery<'_> {
             seed: self.seed,
             lease: self.settings.lease,
             // Where there is little room for the one log there is little for the other.
-            segment_bytes: frieze_metalog::Settings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
+            segment_bytes: MetalogSettings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
         };
-        let (meta, cuts) = MetaPlane::recover(
+        let (meta, cuts) = Metadata::recover(
             host,
             Versions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
             // What is cut off on purpose may take entries with it.
-            &MetaReach { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
+            &RecoverUpto { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
         )?;
         notes.extend(cuts);
         let newest_record = recovered.newest;
@@ -377,9 +378,7 @@ impl Logs {
     /// Newest stamp up to which nothing can be missing: what a log lost is newer than all that it has. When the file system
     /// was made there was nothing else.
     fn newest_whole(&self) -> Hlc {
-        let namespace = self.meta.namespace();
-        let made = namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born);
-        drop(namespace);
+        let made = self.meta.birth_stamp(frieze_base::InodeId::ROOT).unwrap_or(Hlc::ZERO);
         self.newest_record.min(self.meta.newest()).max(made)
     }
 
@@ -391,16 +390,14 @@ impl Logs {
             return None;
         }
         let newest = self.meta.newest();
-        let namespace = self.meta.namespace();
-        let granted = |session, chunk: ChunkId| namespace.has_grant(session, chunk.inode, chunk.index);
         let mut young = self.tail.iter().filter(|(stamp, _, _)| *stamp > newest);
-        young.find(|(_, session, chunk)| !granted(*session, *chunk)).map(|(stamp, _, _)| *stamp)
+        young.find(|(_, session, chunk)| !self.meta.has_grant(*session, *chunk)).map(|(stamp, _, _)| *stamp)
     }
 }
 
 /// The identity that the directory has: the log of decisions says what the cluster is called. A crash may have come between a decision to
 /// go on from this server under another name, and that name in the directory.
-fn named_by_the_log(keeper: &Keeper, meta: &MetaPlane) -> Result<Identity, Fault> {
+fn named_by_the_log(keeper: &Keeper, meta: &Metadata) -> Result<Identity, Fault> {
     let mut name = None;
     let before = keeper.with(Identity::cluster_id);
     meta.look_at_control(&mut |state| name = state.former(before).map(|_| state.cluster()));

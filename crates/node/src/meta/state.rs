@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_metalog::Entry;
-use frieze_namespace::{CONTROL, Change, INODES, LoadedApart, Namespace, NoReadSet, ReadSet};
+use frieze_metalog::LogEntry;
+use frieze_namespace::{CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
-use crate::caching::Caching;
-use crate::store::{Left, LoadVersion, Newest, Part, Versions};
+use super::observer::ChangeObserver;
+use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, Versions};
 use frieze_storage::{NAMESPACE, Reading};
 
 /// What decisions changed and nobody has asked for yet, at most: whoever asks so seldom looks at all of the state.
@@ -22,10 +22,10 @@ const NEWS_MAX: usize = 65_536;
 const LEFT_BYTES: u64 = 512;
 
 /// The namespace, its history, and who has to be told of changes before anybody sees them.
-pub(super) struct State {
+pub(super) struct AppliedState {
     pub(super) namespace: RwLock<Namespace>,
     pub(super) versions: Versions,
-    caching: OnceLock<Arc<Caching>>,
+    observer: OnceLock<Arc<dyn ChangeObserver>>,
     /// Nodes and chains; nothing on a machine that is alone.
     control: RwLock<frieze_cluster::State>,
     /// What decisions have changed since somebody asked.
@@ -35,36 +35,36 @@ pub(super) struct State {
     executed: AtomicU64,
 }
 
-impl State {
+impl AppliedState {
     /// Loads the namespace from the store under `versions`.
     ///
     /// # Errors
     /// `Corrupt`, and the store's.
-    pub(super) fn load(versions: Versions) -> Result<State, Fault> {
+    pub(super) fn load(versions: Versions) -> Result<AppliedState, Fault> {
         versions.complete()?;
-        let begun = match Begun::by_what_was_left(&versions)? {
+        let begun = match LoadedState::by_what_was_left(&versions)? {
             Some(begun) => begun,
-            None => Begun::by_the_store(&versions)?,
+            None => LoadedState::by_the_store(&versions)?,
         };
-        let Begun { namespace, control } = begun.load(|load| versions.load(&Part::Last, load))?;
-        Ok(State {
+        let LoadedState { namespace, control } = begun.load(|load| versions.load(&LoadPart::Last, load))?;
+        Ok(AppliedState {
             namespace: RwLock::new(namespace),
             versions,
-            caching: OnceLock::new(),
+            observer: OnceLock::new(),
             control: RwLock::new(control),
             news: Mutex::default(),
             executed: AtomicU64::new(0),
         })
     }
 
-    /// From now on `caching` is told of every change before anybody sees it.
-    pub(super) fn watch(&self, caching: Arc<Caching>) {
+    /// From now on `observer` is called with every change before any reader can see it.
+    pub(super) fn observe_by(&self, observer: Arc<dyn ChangeObserver>) {
         // Called once, at the start.
-        let _ = self.caching.set(caching);
+        let _ = self.observer.set(observer);
     }
 
-    pub(super) fn caching(&self) -> Option<&Arc<Caching>> {
-        self.caching.get()
+    pub(super) fn observer(&self) -> Option<&dyn ChangeObserver> {
+        self.observer.get().map(|observer| &**observer)
     }
 
     /// Looks at what the log has decided about nodes and chains.
@@ -78,7 +78,7 @@ impl State {
     }
 
     /// Executes decisions, after the transactions of their batch.
-    fn decide(&self, decisions: &[frieze_wire::control::Decision], stamp: Hlc, changes: &mut Vec<Change>) {
+    fn decide(&self, decisions: &[frieze_wire::control::Decision], stamp: Hlc, changes: &mut Vec<KeyVersion>) {
         if decisions.is_empty() {
             return;
         }
@@ -90,12 +90,19 @@ impl State {
                 news.extend(changed);
             }
         }
-        changes.push(Change { key: vec![CONTROL], stamp, value: Some(control.encode()) });
+        changes.push(KeyVersion { key: vec![CONTROL], stamp, value: Some(control.encode()) });
     }
 
     /// The namespace as it is now.
     pub(super) fn read(&self) -> Reading<'_, Namespace> {
         Reading::of(&self.namespace, &NAMESPACE)
+    }
+
+    /// The open sessions that may keep something: cache leases and locks.
+    pub(super) fn keeping_sessions(&self) -> Vec<SessionId> {
+        let namespace = self.read();
+        let keeping = namespace.sessions().filter(|(_, session)| session.keeps);
+        keeping.map(|(id, _)| id).collect()
     }
 
     /// Executes a batch whose transactions are asked for by somebody here: `reads` hear what they read, and the caches of
@@ -108,9 +115,9 @@ impl State {
     ) -> Vec<Outcome> {
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
         // Told while nobody can read: who sees the change sees what it recalled.
-        let told = |by: &Transaction, changes: &[Change]| {
-            if let Some(caching) = self.caching.get() {
-                caching.changed((SessionId(by.session), Seq(by.seq)), changes);
+        let told = |by: &Transaction, changes: &[KeyVersion]| {
+            if let Some(observer) = self.observer() {
+                observer.changed((SessionId(by.session), Seq(by.seq)), changes);
             }
         };
         self.apply(&mut namespace, place, batch, reads, &told)
@@ -120,7 +127,7 @@ impl State {
     ///
     /// # Errors
     /// `Corrupt` if it cannot be decoded.
-    pub(super) fn follow(&self, entry: &Entry) -> Result<(), Fault> {
+    pub(super) fn follow(&self, entry: &LogEntry) -> Result<(), Fault> {
         let batch = decode(entry)?;
         self.run((entry.index, entry.stamp), &batch, std::iter::repeat::<&dyn ReadSet>(&NoReadSet));
         Ok(())
@@ -132,9 +139,9 @@ impl State {
         (index, stamp): (LogIndex, Hlc),
         batch: &Batch,
         reads: impl Iterator<Item = &'a dyn ReadSet>,
-        told: &dyn Fn(&Transaction, &[Change]),
+        told: &dyn Fn(&Transaction, &[KeyVersion]),
     ) -> Vec<Outcome> {
-        let mut changes: Vec<Change> = Vec::new();
+        let mut changes: Vec<KeyVersion> = Vec::new();
         namespace.skip_ids(InodeId(batch.ids_above));
         let outcomes = batch
             .transactions
@@ -165,13 +172,17 @@ impl State {
     ///
     /// # Errors
     /// The disk's: the next start reads the store.
-    pub(super) fn leave(&self, applied: LogIndex, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
+    pub(super) fn write_clean_start_image(
+        &self,
+        applied: LogIndex,
+        has_room: &dyn Fn(u64) -> bool,
+    ) -> Result<(), Fault> {
         let namespace = self.read();
         let is_all = self.versions.waiting() == 0 && self.versions.applied()? == applied;
         if !is_all || !has_room(namespace.counts().inodes * LEFT_BYTES) {
             return Ok(());
         }
-        self.versions.leave(&Newest {
+        self.versions.write_clean_start_image(&CurrentVersions {
             last_id: namespace.last_id().0,
             entries: &|take| namespace.newest_entries(take),
             inodes: &|take| namespace.newest_inodes(take),
@@ -190,13 +201,13 @@ impl State {
     /// `Corrupt`, and the store's: the state is as before.
     pub(super) fn take_received(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
         // One after the other: all inodes count as first.
-        let part = |part: Part| move |load: &mut LoadVersion<'_>| self.versions.load_other(&part, load);
-        let first = Begun::default().load(part(Part::First(vec![INODES + 1])))?;
-        let apart = load_apart(part(Part::Apart(vec![INODES + 1])))?;
-        let Begun { namespace: mut other, control } = first.take_apart(apart).load(part(Part::Last))?;
+        let part = |part: LoadPart| move |load: &mut LoadVersion<'_>| self.versions.load_snapshot(&part, load);
+        let first = LoadedState::default().load(part(LoadPart::First(vec![INODES + 1])))?;
+        let apart = load_apart(part(LoadPart::Apart(vec![INODES + 1])))?;
+        let LoadedState { namespace: mut other, control } = first.take_apart(apart).load(part(LoadPart::Last))?;
         other.skip_ids(InodeId(ids_above));
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
-        self.versions.take_other(applied, name)?;
+        self.versions.install_snapshot(applied, name)?;
         *self.control.write().unwrap_or_else(PoisonError::into_inner) = control;
         std::mem::swap(&mut *namespace, &mut other);
         // The old one is taken apart when nobody waits for it.
@@ -207,19 +218,19 @@ impl State {
 
 /// The namespace, and the nodes and chains, as far as they have been loaded.
 #[derive(Default)]
-struct Begun {
+struct LoadedState {
     namespace: Namespace,
     control: frieze_cluster::State,
 }
 
-impl Begun {
+impl LoadedState {
     /// All but what goes with inodes, from the store.
-    fn by_the_store(versions: &Versions) -> Result<Begun, Fault> {
+    fn by_the_store(versions: &Versions) -> Result<LoadedState, Fault> {
         let inode = versions.inode_between()?;
-        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
+        let (mut apart, mut first) = (Ok(LoadedNames::default()), Ok(LoadedState::default()));
         versions.read_both(
-            &mut || apart = load_apart(|load| versions.load(&Part::Apart(inode.clone()), load)),
-            &mut || first = Begun::default().load(|load| versions.load(&Part::First(inode.clone()), load)),
+            &mut || apart = load_apart(|load| versions.load(&LoadPart::Apart(inode.clone()), load)),
+            &mut || first = LoadedState::default().load(|load| versions.load(&LoadPart::First(inode.clone()), load)),
         );
         Ok(first?.take_apart(apart?))
     }
@@ -228,10 +239,12 @@ impl Begun {
     ///
     /// # Errors
     /// The store's.
-    fn by_what_was_left(versions: &Versions) -> Result<Option<Begun>, Fault> {
-        let Some(Left { last_id, mut entries, mut inodes }) = versions.left()? else { return Ok(None) };
-        let before_inodes = Begun::default().load(|load| versions.load(&Part::First(vec![INODES]), load))?;
-        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
+    fn by_what_was_left(versions: &Versions) -> Result<Option<LoadedState>, Fault> {
+        let Some(CleanStartImage { last_id, mut entries, mut inodes }) = versions.clean_start_image()? else {
+            return Ok(None);
+        };
+        let before_inodes = LoadedState::default().load(|load| versions.load(&LoadPart::First(vec![INODES]), load))?;
+        let (mut apart, mut first) = (Ok(LoadedNames::default()), Ok(LoadedState::default()));
         let mut before_inodes = Some(before_inodes);
         versions.read_both(&mut || apart = load_apart(|load| entries(load)), &mut || {
             first = before_inodes.take().unwrap_or_default().load(|load| inodes(load));
@@ -246,7 +259,7 @@ impl Begun {
     }
 
     /// Goes on with what `versions` shows, newest of each key; directory entries are not among it.
-    fn load(mut self, versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<Begun, Fault> {
+    fn load(mut self, versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedState, Fault> {
         let mut failed: Option<Fault> = None;
         versions(&mut |key, stamp, value| {
             if failed.is_some() {
@@ -261,15 +274,15 @@ impl Begun {
         failed.map_or(Ok(self), Err)
     }
 
-    fn take_apart(mut self, apart: LoadedApart) -> Begun {
+    fn take_apart(mut self, apart: LoadedNames) -> LoadedState {
         self.namespace.take_apart(apart);
         self
     }
 }
 
 /// What `versions` shows of directory entries and inodes.
-fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedApart, Fault> {
-    let mut apart = LoadedApart::default();
+fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedNames, Fault> {
+    let mut apart = LoadedNames::default();
     let mut failed: Option<Fault> = None;
     versions(&mut |key, stamp, value| {
         if failed.is_none() {
@@ -279,7 +292,7 @@ fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) 
     failed.map_or(Ok(apart), Err)
 }
 
-fn decode(entry: &Entry) -> Result<Batch, Fault> {
+fn decode(entry: &LogEntry) -> Result<Batch, Fault> {
     Batch::decode(entry.body.as_slice()).map_err(|error| {
         Fault::new(
             Reason::Corrupt,

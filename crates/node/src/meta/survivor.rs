@@ -10,9 +10,9 @@ use frieze_wire::peer::metalog::MetalogState;
 use frieze_wire::txn::Batch;
 use prost::Message;
 
-use super::founding::SEGMENT_PREFIX;
+use super::bootstrap::SEGMENT_PREFIX;
+use super::codec;
 use super::segments::SegmentFiles;
-use super::wires;
 use crate::store::Versions;
 use frieze_storage::Identity;
 
@@ -35,7 +35,7 @@ impl LeftStore {
                 let name = MetalogState::decode(bytes.as_slice()).map_err(|error| {
                     Fault::new(Reason::Corrupt, format!("the name of the state received last cannot be read: {error}"))
                 })?;
-                Some(wires::state_from_wire(&name).0)
+                Some(codec::state_from_wire(&name).0)
             }
             None => None,
         };
@@ -48,7 +48,7 @@ impl LeftJournal {
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost, or the journal never began; the disk's.
     pub(crate) fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &LeftStore) -> Result<LeftJournal, Fault> {
-        let segment_bytes = frieze_metalog::Settings::default().segment_bytes.min(identity.segment_bytes / 4);
+        let segment_bytes = frieze_metalog::MetalogSettings::default().segment_bytes.min(identity.segment_bytes / 4);
         let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
         let mut files = SegmentFiles::new(disk.clone(), SEGMENT_PREFIX);
         let survivor = Survivor::read(&settings, &store.0, &mut files)?;

@@ -28,8 +28,9 @@ use super::asker::Asker;
 use super::spawn;
 use super::traffic::Traffic;
 use crate::engine::SOFTWARE;
-use crate::peers::{NodeKeys, PeerPayload, Peers, SentAhead};
+use crate::node_keys::NodeKeys;
 use crate::successor::Successor;
+use frieze_net::{PeerPayload, Peers, PrefixClaim};
 use frieze_storage::NodeClock;
 
 /// Bytes that wait to be sent to one node; beyond it what is told is lost.
@@ -435,7 +436,7 @@ impl Going {
     }
 }
 
-impl SentAhead for Going {
+impl PrefixClaim for Going {
     fn claim(&self, connection: u64) -> Option<(u64, usize)> {
         let mut sent = lock(&self.sent);
         if connection != self.connection || sent.is_none_or(|bytes| bytes == 0) {

@@ -16,8 +16,8 @@ use frieze_wire::peer::{ChainPiece, ChainRecord};
 
 use super::Shared;
 use super::links::{AHEAD_MAX, Going};
-use crate::brought::{Brought, Pool};
-use crate::peers::Ahead;
+use frieze_net::SentPrefix;
+use frieze_net::{BufferPool, ReceivedPayload};
 
 /// What has come of the payloads of one connection, by the names they have there.
 #[derive(Default)]
@@ -33,12 +33,12 @@ struct Arriving {
 /// A payload that has come as a whole, in a buffer of its own.
 pub(super) struct Whole {
     bytes: Bytes,
-    ahead: Option<Ahead>,
+    ahead: Option<SentPrefix>,
 }
 
 impl Whole {
-    pub(super) fn brought(&self) -> Brought<'_> {
-        Brought::from(&self.bytes).behind(self.ahead.as_ref())
+    pub(super) fn brought(&self) -> ReceivedPayload<'_> {
+        ReceivedPayload::from(&self.bytes).behind(self.ahead.as_ref())
     }
 }
 
@@ -58,7 +58,7 @@ impl Pieces {
     /// Takes in a piece of `len` bytes that comes beside `piece`, and sends it on, if `goes` says where the first of them goes.
     pub(super) fn take(
         &mut self,
-        pool: &Pool,
+        pool: &BufferPool,
         goes: impl FnOnce(ChainId, usize) -> Option<Arc<Going>>,
         reader: &mut FrameReader,
         piece: &ChainPiece,
@@ -89,7 +89,7 @@ impl Pieces {
     /// The payload of a record that has come behind its pieces, with `rest` bytes beside it; `None` if they are not here.
     pub(super) fn finish(
         &mut self,
-        pool: &Arc<Pool>,
+        pool: &Arc<BufferPool>,
         reader: &mut FrameReader,
         record: &ChainRecord,
         rest: usize,
@@ -116,8 +116,8 @@ impl Arriving {
         Ok(())
     }
 
-    fn whole(self, pool: &Arc<Pool>) -> Whole {
-        Whole { bytes: pool.lend(self.room, self.len), ahead: self.going.map(|going| Ahead::of(going)) }
+    fn whole(self, pool: &Arc<BufferPool>) -> Whole {
+        Whole { bytes: pool.lend(self.room, self.len), ahead: self.going.map(|going| SentPrefix::of(going)) }
     }
 }
 

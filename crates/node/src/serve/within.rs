@@ -12,10 +12,10 @@ use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Reply, RequestBody};
 
 use super::{SHARED_BYTES_MIN, Shared, header_of_answer};
-use crate::brought::Brought;
 use crate::engine::{Responder, Scratch};
 use crate::session::Conn;
 use crate::steps::{Portion, Steps};
+use frieze_net::ReceivedPayload;
 use frieze_storage::NodeClock;
 
 /// The server, for whoever is in its process. It may end before them.
@@ -64,7 +64,7 @@ impl InProcessConn for Line {
         let timed = shared.door.as_ref().map(|door| door.timed(body.request.as_ref(), &responder));
         let responder = timed.as_ref().unwrap_or(&responder);
         let kept;
-        let brought: Brought<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
+        let brought: ReceivedPayload<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
             // It may be sent on, or again, when whoever asked has long used its buffer for the next.
             let mut room = shared.pool.take(payload.len());
             room.clear();

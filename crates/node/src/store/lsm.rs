@@ -14,8 +14,8 @@ use fjall::{AbstractTree, KeyspaceCreateOptions, Readable};
 
 use frieze_base::{Fault, LogIndex, Reason};
 
-use super::checkpoint::{Files, Of};
-use super::{Item, Left, Newest, StoreView, VersionStore, VisitItem};
+use super::clean_start_image::{ImageFiles, ImageStamp};
+use super::version_store::{CleanStartImage, CurrentVersions, StoreItem, StoreView, VersionStore, VisitItem};
 
 /// The store of a real server: an LSM tree in a directory of its own.
 pub struct LsmStore {
@@ -31,7 +31,7 @@ pub struct LsmStore {
     /// Nothing may be committed any more: see [`VersionStore::rest`].
     is_at_rest: RwLock<bool>,
     /// What was left for this start. It goes when something is committed.
-    left: Files,
+    left: ImageFiles,
     may_be_left: AtomicBool,
 }
 
@@ -114,7 +114,7 @@ impl LsmStore {
         let directory = directory.to_owned();
         let (versions, other) = (RwLock::new(versions), Mutex::default());
         let is_at_rest = RwLock::new(false);
-        let left = Files::new(directory.with_extension("left"));
+        let left = ImageFiles::new(directory.with_extension("left"));
         let may_be_left = AtomicBool::new(true);
         Ok(LsmStore {
             database,
@@ -151,9 +151,9 @@ impl LsmStore {
 
     /// Which state this is. The number of the last change rises with every one, also with those of an older server, which knows nothing of
     /// what is left.
-    fn state(&self) -> Result<Of, Fault> {
+    fn state(&self) -> Result<ImageStamp, Fault> {
         let change = self.versions().tree.get_highest_seqno().unwrap_or(0);
-        Ok(Of { applied: self.applied()?.0, change })
+        Ok(ImageStamp { applied: self.applied()?.0, change })
     }
 
     fn let_go_of_left(&self) {
@@ -197,7 +197,7 @@ impl LsmStore {
 }
 
 impl VersionStore for LsmStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         let Some(guard) = self.versions().range(from.to_vec()..=to.to_vec()).next_back() else {
             return Ok(None);
         };
@@ -205,7 +205,7 @@ impl VersionStore for LsmStore {
         Ok(Some((key.to_vec(), value.to_vec())))
     }
 
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         Box::new(self.versions().range(from.to_vec()..=to.to_vec()).map(|guard| {
             let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
             Ok((key.to_vec(), value.to_vec()))
@@ -223,7 +223,7 @@ impl VersionStore for LsmStore {
         });
     }
 
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         let _committing = self.committing()?;
         self.let_go_of_left();
         let versions = self.versions();
@@ -297,7 +297,7 @@ impl VersionStore for LsmStore {
         Ok(())
     }
 
-    fn leave(&self, newest: &Newest<'_>) -> Result<(), Fault> {
+    fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
         let is_at_rest = self.is_at_rest.read().unwrap_or_else(PoisonError::into_inner);
         // What waits in memory is written by the next start, under a number that is not known yet.
         let is_written = self.versions().tree.get_highest_memtable_seqno().is_none();
@@ -308,15 +308,15 @@ impl VersionStore for LsmStore {
         self.left.put(self.state()?, newest).map_err(failed)
     }
 
-    fn left(&self) -> Result<Option<Left<'_>>, Fault> {
-        Ok(self.left.left(self.state()?))
+    fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
+        Ok(self.left.clean_start_image(self.state()?))
     }
 
     fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
         Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions: self.versions() }))
     }
 
-    fn begin_other(&self) -> Result<(), Fault> {
+    fn begin_snapshot(&self) -> Result<(), Fault> {
         let failed = store_fault("receiving a state");
         let _committing = self.committing()?;
         let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
@@ -331,7 +331,7 @@ impl VersionStore for LsmStore {
         Ok(())
     }
 
-    fn put_other(&self, items: Vec<Item>) -> Result<(), Fault> {
+    fn put_snapshot(&self, items: Vec<StoreItem>) -> Result<(), Fault> {
         let _committing = self.committing()?;
         let other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
         let other = other.as_ref().ok_or_else(not_begun)?;
@@ -343,13 +343,13 @@ impl VersionStore for LsmStore {
         self.keep_waiting_few(other)
     }
 
-    fn other(&self) -> Result<Box<dyn StoreView>, Fault> {
+    fn received_snapshot(&self) -> Result<Box<dyn StoreView>, Fault> {
         let other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
         let versions = other.as_ref().ok_or_else(not_begun)?.clone();
         Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions }))
     }
 
-    fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
+    fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let failed = store_fault("taking over a state");
         let _committing = self.committing()?;
         self.let_go_of_left();
@@ -386,7 +386,7 @@ struct LsmView {
 }
 
 impl StoreView for LsmView {
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         Box::new(self.snapshot.range(&self.versions, from.to_vec()..=to.to_vec()).map(|guard| {
             let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
             Ok((key.to_vec(), value.to_vec()))

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use frieze_base::{Fault, LogIndex};
 use frieze_hlc::Hlc;
 
-use super::{Item, Left, LoadVersion, Newest, Section, StoreView, VersionStore};
+use super::version_store::{
+    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, StoreItem, StoreView, VersionStore,
+};
 
 /// A store in memory with the crash behaviour of the real one, for the simulator: what was not persisted may be lost,
 /// whole commits at a time, newest first. Clones are the same store.
@@ -28,21 +30,21 @@ struct MemoryState {
     other: Items,
     /// Of the one that was received last.
     name: Option<Vec<u8>>,
-    left: Option<LeftHere>,
+    left: Option<MemoryImage>,
 }
 
 /// What was left for the next start, and how far the store was.
 #[derive(Clone)]
-struct LeftHere {
+struct MemoryImage {
     applied: LogIndex,
     last_id: u64,
-    entries: Vec<NewestItem>,
-    inodes: Vec<NewestItem>,
+    entries: Vec<ImageItem>,
+    inodes: Vec<ImageItem>,
 }
 
-type NewestItem = (Vec<u8>, Hlc, Vec<u8>);
+type ImageItem = (Vec<u8>, Hlc, Vec<u8>);
 
-fn section(items: Vec<NewestItem>) -> Section<'static> {
+fn section(items: Vec<ImageItem>) -> ImageSection<'static> {
     Box::new(move |load: &mut LoadVersion<'_>| {
         items.iter().for_each(|(key, stamp, value)| load(key, *stamp, value));
         Ok(())
@@ -67,19 +69,19 @@ impl MemoryStore {
 }
 
 impl VersionStore for MemoryStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(state.items.range(from.to_vec()..=to.to_vec()).next_back().map(|(k, v)| (k.clone(), v.clone())))
     }
 
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let items: Vec<_> =
             state.items.range(from.to_vec()..=to.to_vec()).map(|(k, v)| Ok((k.clone(), v.clone()))).collect();
         Box::new(items.into_iter())
     }
 
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.left = None;
         let MemoryState { items, before, .. } = &mut *state;
@@ -100,19 +102,19 @@ impl VersionStore for MemoryStore {
         Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner).applied)
     }
 
-    fn leave(&self, newest: &Newest<'_>) -> Result<(), Fault> {
+    fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
         let (mut entries, mut inodes) = (Vec::new(), Vec::new());
         (newest.entries)(&mut |key, stamp, value| entries.push((key.to_vec(), stamp, value.to_vec())));
         (newest.inodes)(&mut |key, stamp, value| inodes.push((key.to_vec(), stamp, value.to_vec())));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.left = Some(LeftHere { applied: state.applied, last_id: newest.last_id, entries, inodes });
+        state.left = Some(MemoryImage { applied: state.applied, last_id: newest.last_id, entries, inodes });
         Ok(())
     }
 
-    fn left(&self) -> Result<Option<Left<'_>>, Fault> {
+    fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let left = state.left.clone().filter(|left| left.applied == state.applied);
-        Ok(left.map(|LeftHere { last_id, entries, inodes, .. }| Left {
+        Ok(left.map(|MemoryImage { last_id, entries, inodes, .. }| CleanStartImage {
             last_id,
             entries: section(entries),
             inodes: section(inodes),
@@ -131,22 +133,22 @@ impl VersionStore for MemoryStore {
         Ok(Box::new(MemoryView(state.items.clone())))
     }
 
-    fn begin_other(&self) -> Result<(), Fault> {
+    fn begin_snapshot(&self) -> Result<(), Fault> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).other.clear();
         Ok(())
     }
 
-    fn put_other(&self, items: Vec<Item>) -> Result<(), Fault> {
+    fn put_snapshot(&self, items: Vec<StoreItem>) -> Result<(), Fault> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).other.extend(items);
         Ok(())
     }
 
-    fn other(&self) -> Result<Box<dyn StoreView>, Fault> {
+    fn received_snapshot(&self) -> Result<Box<dyn StoreView>, Fault> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Box::new(MemoryView(Arc::new(state.other.clone()))))
     }
 
-    fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
+    fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.items = Arc::new(std::mem::take(&mut state.other));
         state.left = None;
@@ -165,7 +167,7 @@ impl VersionStore for MemoryStore {
 struct MemoryView(Arc<Items>);
 
 impl StoreView for MemoryView {
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         Box::new(self.0.range(from.to_vec()..=to.to_vec()).map(|(key, value)| Ok((key.clone(), value.clone()))))
     }
 }

@@ -1,7 +1,13 @@
+use frieze_base::LogIndex;
+use frieze_hlc::Hlc;
+use frieze_namespace::{KeyVersion, LINKS, VersionHistory};
+
+use super::keys::stored_key;
+use super::time_index::TIMES;
 use super::*;
 
-fn change(key: &[u8], stamp: u64, value: Option<&str>) -> Change {
-    Change { key: key.to_vec(), stamp: Hlc(stamp), value: value.map(|text| text.as_bytes().to_vec()) }
+fn change(key: &[u8], stamp: u64, value: Option<&str>) -> KeyVersion {
+    KeyVersion { key: key.to_vec(), stamp: Hlc(stamp), value: value.map(|text| text.as_bytes().to_vec()) }
 }
 
 fn scan(versions: &Versions, prefix: &[u8], after: &[u8], at: u64) -> Vec<(Vec<u8>, String)> {
@@ -61,11 +67,11 @@ fn outcomes_keep_no_history_and_go_when_acknowledged() {
         versions.add(LogIndex(2), vec![change(b"R1", 11, None)]);
         versions.settle(LogIndex(1)).expect("settles");
         let mut loaded = Vec::new();
-        versions.load(&Part::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
+        versions.load(&LoadPart::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
         assert_eq!(loaded, [(b"R1".to_vec(), Hlc(10)), (b"S1".to_vec(), Hlc(10))]);
         versions.settle(LogIndex(2)).expect("settles");
         loaded.clear();
-        versions.load(&Part::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
+        versions.load(&LoadPart::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
         assert_eq!(loaded, [(b"S1".to_vec(), Hlc(10))]);
     });
 }
@@ -193,12 +199,12 @@ fn a_store_from_before_the_index_of_time_gets_one() {
     assert_eq!(old.applied(), Ok(LogIndex(8)));
 }
 
-fn all(view: &dyn StoreView) -> Vec<Item> {
+fn all(view: &dyn StoreView) -> Vec<StoreItem> {
     view.items(&[], &[0xff; 320]).collect::<Result<_, _>>().expect("reads")
 }
 
 /// Items of another state, in two parts.
-fn others() -> [Vec<Item>; 2] {
+fn others() -> [Vec<StoreItem>; 2] {
     let item = |number: u8| (vec![b'E', number, 0, 0], vec![number; 4]);
     [(0..50).map(item).collect(), (50..99).map(item).collect()]
 }
@@ -211,17 +217,17 @@ fn a_view_stays_what_it_was_and_another_state_takes_the_place_of_this_one_at_onc
         store.commit(vec![(b"older".to_vec(), b"2".to_vec())], vec![b"old".to_vec()], LogIndex(4)).expect("commits");
         assert_eq!(all(&*before), [(b"old".to_vec(), b"1".to_vec())]);
         // One that was broken off leaves nothing.
-        store.begin_other().expect("begins");
-        store.put_other(vec![(b"broken off".to_vec(), vec![1])]).expect("puts");
-        store.begin_other().expect("begins");
+        store.begin_snapshot().expect("begins");
+        store.put_snapshot(vec![(b"broken off".to_vec(), vec![1])]).expect("puts");
+        store.begin_snapshot().expect("begins");
         for part in others() {
-            store.put_other(part).expect("puts");
+            store.put_snapshot(part).expect("puts");
             assert_eq!(store.last_in(&[], &[0xff]).expect("reads"), Some((b"older".to_vec(), b"2".to_vec())));
         }
         let whole = others().concat();
-        assert_eq!(all(&*store.other().expect("views")), whole);
+        assert_eq!(all(&*store.received_snapshot().expect("views")), whole);
         assert_eq!((store.name(), store.applied()), (Ok(None), Ok(LogIndex(4))));
-        store.take_other(LogIndex(9), b"name").expect("takes");
+        store.install_snapshot(LogIndex(9), b"name").expect("takes");
         assert_eq!((store.name(), store.applied()), (Ok(Some(b"name".to_vec())), Ok(LogIndex(9))));
         assert_eq!(all(&*store.view().expect("views")), whole);
         // Who read before goes on reading that.
@@ -243,15 +249,15 @@ fn a_state_that_was_received_in_part_is_gone_after_a_start() {
     for _ in 0..3 {
         let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
         store.commit(vec![(b"old".to_vec(), b"1".to_vec())], Vec::new(), LogIndex(3)).expect("commits");
-        store.begin_other().expect("begins");
-        store.put_other(others().concat()).expect("puts");
+        store.begin_snapshot().expect("begins");
+        store.put_snapshot(others().concat()).expect("puts");
         store.persist().expect("persists");
     }
     let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
     assert_eq!(all(&*store.view().expect("views")), [(b"old".to_vec(), b"1".to_vec())]);
     assert_eq!(store.name(), Ok(None));
-    store.begin_other().expect("begins");
-    assert_eq!(all(&*store.other().expect("views")), []);
+    store.begin_snapshot().expect("begins");
+    assert_eq!(all(&*store.received_snapshot().expect("views")), []);
 }
 
 /// Bytes in the journals of a store.
@@ -273,7 +279,7 @@ fn a_store_that_rested_leaves_no_journal_to_be_read_and_goes_on_where_it_was() {
         assert_eq!((all(&*store.view().expect("views")), store.applied()), (expected.clone(), Ok(LogIndex(life))));
         // More than waits in memory, and some that does.
         for part in 0..10 {
-            let items: Vec<Item> = (0..2000).map(|n| item(life * 100_000 + part * 2000 + n)).collect();
+            let items: Vec<StoreItem> = (0..2000).map(|n| item(life * 100_000 + part * 2000 + n)).collect();
             expected.extend(items.clone());
             store.commit(items, Vec::new(), LogIndex(life + 1)).expect("commits");
         }
@@ -300,8 +306,8 @@ fn a_store_that_rests_while_a_state_is_received_throws_that_away_at_its_next_sta
     {
         let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
         store.commit(vec![(b"old".to_vec(), b"1".to_vec())], Vec::new(), LogIndex(3)).expect("commits");
-        store.begin_other().expect("begins");
-        store.put_other(others().concat()).expect("puts");
+        store.begin_snapshot().expect("begins");
+        store.put_snapshot(others().concat()).expect("puts");
         store.persist().expect("persists");
         store.rest().expect("rests");
     }
@@ -327,7 +333,7 @@ fn a_restart_reads_every_key_of_now_in_one_of_its_parts() {
         changes.sort_by_key(|change| change.stamp);
         versions.add(LogIndex(1), changes);
         versions.settle(LogIndex(1)).expect("settles");
-        let load = |part: Part| {
+        let load = |part: LoadPart| {
             let mut loaded = Vec::new();
             let mut add = |key: &[u8], stamp: Hlc, value: &[u8]| {
                 assert_eq!((stamp, value), (Hlc(11), &b"new"[..]));
@@ -342,28 +348,32 @@ fn a_restart_reads_every_key_of_now_in_one_of_its_parts() {
         let (every, few, many) = (&[0, 1, 255, 256, 400, 640, 641][..], &[0, 1, 255, 256][..], &[400, 640, 641][..]);
         let between = versions.inode_between().expect("reads");
         assert_eq!(between, number(b'I', 400), "five eighths");
-        assert_eq!(load(Part::Apart(between.clone())), [all(b"E", every), all(b"I", many)].concat());
-        assert_eq!(load(Part::First(between)), [all(b"CFH", every), all(b"I", few)].concat());
-        assert_eq!(load(Part::Last), all(b"NRSX", every), "names by inode and the index of time stay where they are");
+        assert_eq!(load(LoadPart::Apart(between.clone())), [all(b"E", every), all(b"I", many)].concat());
+        assert_eq!(load(LoadPart::First(between)), [all(b"CFH", every), all(b"I", few)].concat());
+        assert_eq!(
+            load(LoadPart::Last),
+            all(b"NRSX", every),
+            "names by inode and the index of time stay where they are"
+        );
         let none = vec![b'I' + 1];
-        assert_eq!(load(Part::Apart(none.clone())), all(b"E", every));
-        assert_eq!(load(Part::First(none)), all(b"CFHI", every));
+        assert_eq!(load(LoadPart::Apart(none.clone())), all(b"E", every));
+        assert_eq!(load(LoadPart::First(none)), all(b"CFHI", every));
     });
     both(|versions| assert_eq!(versions.inode_between(), Ok(vec![b'I' + 1]), "there is none"));
 }
 
 /// Leaves one entry and one inode.
 fn leave(store: &LsmStore) {
-    let newest = Newest {
+    let newest = CurrentVersions {
         last_id: 9,
         entries: &|take| take(b"E1", Hlc(5), b"entry"),
         inodes: &|take| take(b"I1", Hlc(6), b"inode"),
     };
-    store.leave(&newest).expect("leaves");
+    store.write_clean_start_image(&newest).expect("leaves");
 }
 
 fn is_left(store: &LsmStore) -> bool {
-    let Some(mut left) = store.left().expect("looks") else { return false };
+    let Some(mut left) = store.clean_start_image().expect("looks") else { return false };
     let mut found = Vec::new();
     (left.entries)(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec()))).expect("reads");
     (left.inodes)(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec()))).expect("reads");
@@ -420,9 +430,9 @@ fn what_is_left_for_a_start_is_there_until_something_is_committed_by_whomever() 
     drop(store);
     let store = open();
     assert!(is_left(&store));
-    store.begin_other().expect("begins");
-    store.put_other(vec![(b"else".to_vec(), b"2".to_vec())]).expect("puts");
-    store.take_other(LogIndex(3), b"name").expect("takes");
+    store.begin_snapshot().expect("begins");
+    store.put_snapshot(vec![(b"else".to_vec(), b"2".to_vec())]).expect("puts");
+    store.install_snapshot(LogIndex(3), b"name").expect("takes");
     assert!(!is_left(&store), "another state is in its place");
     drop(store);
     assert!(!is_left(&open()));

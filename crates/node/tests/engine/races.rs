@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::*;
 use frieze_base::LogIndex;
-use frieze_node::Item;
+use frieze_node::StoreItem;
 use frieze_wire::forget::Forget;
 use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot};
 
@@ -37,17 +37,17 @@ impl Hook {
 struct HookedStore(MemoryStore, Arc<Hook>);
 
 impl VersionStore for HookedStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         self.1.look(from);
         self.0.last_in(from, to)
     }
 
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         self.1.look(from);
         self.0.items(from, to)
     }
 
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         self.0.commit(puts, removals, applied)
     }
 

@@ -2,14 +2,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
-use frieze_hlc::{Clock, ClockSettings, Hlc};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_net::{FramePayload, FrameReader, Listener, Stream};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::ChainRecord;
 
 use super::*;
-use crate::peers::Ahead;
 use crate::session::Conn;
+use frieze_net::SentPrefix;
 use frieze_storage::Identity;
 use frieze_storage::Keeper;
 
@@ -104,7 +104,7 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
     let file = StateFile::open_or_create(&disk, "state").expect("a file");
     let keeper = Arc::new(Keeper::new(Identity::default(), file));
     let time: Arc<dyn TimeSource> = Arc::new(SimTime::new(1_000_000));
-    let clock = Arc::new(NodeClock::new(Clock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
+    let clock = Arc::new(NodeClock::new(HlcClock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
     let (send, noticed) = channel();
     let noticing = Box::new(move |node, stands| {
         // Who does not look any more has ended.
@@ -263,7 +263,7 @@ impl Line {
     }
 
     fn tell_record(&self, bytes: &Bytes, ahead: Arc<Going>) {
-        let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(Ahead::of(ahead)) };
+        let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(SentPrefix::of(ahead)) };
         self.link.put(Told::ChainRecord(ChainRecord { n: 9, ..ChainRecord::default() }), payload);
         self.links.send_some(&self.link);
     }
@@ -329,7 +329,7 @@ fn no_more_payloads_go_ahead_than_the_limit() {
     line.link.close();
     line.link.put(
         Told::Alive(Alive {}),
-        PeerPayload { ahead: going.pop().map(|one| Ahead::of(one)), ..PeerPayload::none() },
+        PeerPayload { ahead: going.pop().map(|one| SentPrefix::of(one)), ..PeerPayload::none() },
     );
     line.link.take(false);
     assert!(set_off().is_none(), "there is no connection");

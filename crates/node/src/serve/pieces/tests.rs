@@ -8,7 +8,7 @@ struct Line {
     writer: FrameWriter,
     reader: FrameReader,
     pieces: Pieces,
-    pool: Arc<Pool>,
+    pool: Arc<BufferPool>,
 }
 
 impl Line {

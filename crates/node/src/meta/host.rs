@@ -1,0 +1,85 @@
+//! What the metadata of a server is built on, and how far its recovery reaches.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frieze_base::LogIndex;
+use frieze_disk::Disk;
+use frieze_metalog::MemberSettings;
+
+use super::raft_driver::DriverSetup;
+use frieze_net::Idle;
+use frieze_net::Peers;
+use frieze_storage::Device;
+use frieze_storage::Wake;
+use frieze_storage::{Keeper, NodeClock};
+
+/// What the plane stands on.
+pub(crate) struct MetaHost {
+    pub(crate) clock: Arc<NodeClock>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) device: Arc<Device>,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// To the other members.
+    pub(crate) way: Arc<dyn Peers>,
+    /// Another one at every start: election timeouts are drawn from it.
+    pub(crate) seed: u64,
+    /// Length of leases: whoever is to grant them is elected well before they end.
+    pub(crate) lease: Duration,
+    /// Length of a segment of the log in bytes.
+    pub(crate) segment_bytes: u64,
+}
+
+/// How far recovery is to reach.
+pub(crate) struct RecoverUpto {
+    /// The log was on stable storage up to this entry.
+    pub(crate) durable: LogIndex,
+    /// Serve what is left.
+    pub(crate) serve_damaged: bool,
+}
+
+/// A place in the log: what a flush that begins now covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// The last entry executed.
+    pub(crate) index: LogIndex,
+    /// Of a member: the last record of its journal.
+    pub(super) record: LogIndex,
+}
+
+/// An election begins 10 to 20 ticks after the last sign of life of a leader, and ends within half a lease.
+const TICKS_PER_LEASE: u32 = 80;
+/// As often as threads can be expected to be woken, and as seldom as makes sense however long leases are.
+const TICK_US: RangeInclusive<u64> = 5_000..=25_000;
+
+impl MetaHost {
+    /// How a member goes about it.
+    pub(super) fn member_settings(&self) -> MemberSettings {
+        let tick_us = (self.lease / TICKS_PER_LEASE).as_micros() as u64;
+        let tick_us = tick_us.clamp(*TICK_US.start(), *TICK_US.end());
+        MemberSettings { tick_us, segment_bytes: self.segment_bytes, ..MemberSettings::default() }
+    }
+
+    pub(super) fn begin(
+        &self,
+        settings: &MemberSettings,
+        applied: LogIndex,
+        ids_above: u64,
+        unflushed: &Arc<Wake>,
+        idle: &Idle,
+    ) -> DriverSetup {
+        DriverSetup {
+            id: self.keeper.with(|identity| identity.node_id()),
+            clock: self.clock.clone(),
+            device: self.device.clone(),
+            way: self.way.clone(),
+            unflushed: unflushed.clone(),
+            applied,
+            ids_above,
+            tick_us: settings.tick_us,
+            seed: self.seed,
+            idle: idle.clone(),
+        }
+    }
+}
