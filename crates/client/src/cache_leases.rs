@@ -7,7 +7,7 @@ use frieze_net::CancelHandle;
 use frieze_wire::Holds;
 use frieze_wire::message::{Attr, TxnReply};
 
-/// The leases that came with the last reply to a request for them.
+/// The cache leases of the last reply to a request for them.
 #[derive(Debug, Default)]
 pub struct CacheLease {
     holds: AtomicU32,

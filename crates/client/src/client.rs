@@ -154,7 +154,7 @@ impl Client {
         if op.is_some() || reply.leader == 0 || reply.told_by == reply.leader {
             return Ok(reply);
         }
-        // Every server answers with what it knows, and this one was asked while no leader was known.
+        // Every server answers with what it knows, and this reply is of a time without a known leader.
         self.0.refresh_map(self.0.servers.age(), self.0.retry_budget().left());
         self.cluster_at_leader(op)
     }

@@ -84,7 +84,7 @@ impl ClientCore {
         }
     }
 
-    /// Opens a connection to a server; if the server's map is newer than the one that is known, asks for it. Servers
+    /// Opens a connection to a server; if the server's map is newer than the known one, requests it. Servers
     /// close the connections of clients when others join or leave, so that clients know the others when one is lost.
     pub(crate) fn greet(&self, pool: &ConnectionPool, limit: Duration) -> Result<Connection, Error> {
         let (connection, map_version) = self.open(pool, limit)?;

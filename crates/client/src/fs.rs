@@ -26,7 +26,7 @@ use crate::{Error, File};
 
 /// A view of the file system. Cheap to clone; [`Fs::at`] and the like give another view of the same client.
 ///
-/// Paths start at the root. Every method answers for the view's instant and caller; a change asked of a view of the
+/// Paths start at the root. Every method answers for the view's instant and caller; a change through a view of the
 /// past is refused here.
 ///
 /// # Errors
@@ -339,7 +339,7 @@ impl Fs {
             Some(attr) if !made.existed && !made.capability.is_empty() => {
                 let reply = OpenReply { attr, capability: made.capability, answered: Default::default() };
                 let file = self.file(reply, flags);
-                // Made for writing, the file came with the grant of its first chunk.
+                // Made for writing, the file has the grant of its first chunk.
                 file.note_granted(0..1);
                 Ok(file)
             }

@@ -75,7 +75,7 @@ pub enum Error {
         /// The time a frame has.
         limit: Duration,
     },
-    /// The peer does not read what is sent to it.
+    /// The peer does not read.
     #[error("{peer} read nothing for {:.3} s: the connection is dropped", limit.as_secs_f64())]
     NotReading {
         /// The peer.

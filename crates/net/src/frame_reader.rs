@@ -326,8 +326,8 @@ impl FrameReader {
             return Err(Fault::new(
                 Reason::BadFrame,
                 format!(
-                    "malformed frame: body of {body} bytes and payload of {payload}; before the handshake is complete at \
-                     most {HELLO_BYTES_MAX} and none are allowed"
+                    "malformed frame: body of {body} bytes and payload of {payload}; before the handshake is complete \
+                     at most {HELLO_BYTES_MAX} and none are allowed"
                 ),
             ));
         }

@@ -394,7 +394,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Sends `len` bytes of a file from `offset` on by `sendfile`. `room` is what is left of the free bytes of the
+    /// Sends `len` bytes of a file from `offset` on by `sendfile`. `room` is the rest of the free bytes of the
     /// socket's buffer when it was last queried: small pieces do not query it each.
     fn send_file_range(
         &self,

@@ -47,7 +47,7 @@ pub use mono::mono;
 pub use payload::{BufferPool, ReceivedPayload};
 pub use payload_part::{FileRange, PayloadPart};
 pub use peer_credentials::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
-pub use peers::{PeerPayload, Peers, PrefixClaim, SentPrefix, Way};
+pub use peers::{PeerPayload, Peers, PeersCell, PrefixClaim, SentPrefix};
 pub use private_file::{PrivateFile, PrivateFileError};
 pub use reply_batch::reply_batch;
 pub use socket_transport::SocketTransport;

@@ -53,7 +53,7 @@ impl Listener {
             }
         };
         let listener = Listener { socket, addr, stopped: AtomicBool::new(false) };
-        // std asks for 128; a thousand clients that come back at once after a restart must not be turned away.
+        // std asks for 128; a thousand clients that reconnect at once after a restart must not be refused.
         rustix::net::listen(listener.fd(), BACKLOG)
             .map_err(|errno| Error::Listen { addr: listener.addr.to_string(), source: errno.into() })?;
         Ok(listener)
@@ -87,7 +87,7 @@ impl Listener {
                 Err(source) if is_exhausted(&source) => {
                     return Err(Error::Listen { addr: self.addr.to_string(), source });
                 }
-                // The connection was gone before it was taken (accept(2): treat network errors like EAGAIN).
+                // The connection ended before it was accepted (accept(2): treat network errors like EAGAIN).
                 Err(error) => tracing::debug!(addr = %self.addr, %error, "a connection broke before it was taken"),
             }
         }

@@ -136,7 +136,7 @@ fn hex_of(addr: SocketAddr, is_v6: bool) -> String {
     format!("{text}:{:04X}", addr.port())
 }
 
-/// An IPv4 address that came through an IPv6 socket as IPv4.
+/// An IPv4 address of an IPv6 socket as IPv4.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

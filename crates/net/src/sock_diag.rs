@@ -56,7 +56,7 @@ fn query(own: SocketAddr, other: SocketAddr) -> [u8; QUERY_BYTES] {
     q[26..28].copy_from_slice(&other.port().to_be_bytes());
     put_ip(&mut q[28..44], own.ip());
     put_ip(&mut q[44..60], other.ip());
-    // Interface 0 is any; the cookie of all ones asks for no particular socket.
+    // Interface 0 is any; the cookie of all ones selects no particular socket.
     q[64..72].fill(0xff);
     q
 }

@@ -79,7 +79,7 @@ impl Stream {
                 send_unpaced(tcp)?;
             }
             Socket::Unix(unix) => {
-                // TCP sizes its buffers itself; a Unix socket stays at 208 KiB unless told.
+                // TCP sizes its buffers itself; a Unix socket stays at 208 KiB by default.
                 sockopt::set_socket_send_buffer_size(unix, UNIX_BUFFER_BYTES)?;
             }
         }
@@ -164,7 +164,7 @@ impl Stream {
         let _ = set_low_water(self.fd(), wanted);
     }
 
-    /// Receives what is there, waiting for at least a byte. 0: the peer has ended its direction.
+    /// Receives the bytes that have arrived, waiting for at least one. 0: the peer has ended its direction.
     pub(crate) fn receive(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         if flags.contains(RecvFlags::DONTWAIT) {
             return self.receive_once(into, flags);
@@ -238,7 +238,7 @@ impl Stream {
         }
     }
 
-    /// Sends a prefix of the pieces; a peer that is gone gives `EPIPE`, never a signal.
+    /// Sends a prefix of the pieces; a closed connection gives `EPIPE`, never a signal.
     pub(crate) fn send(&self, pieces: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
         loop {
             let mut control = SendAncillaryBuffer::default();
@@ -317,14 +317,14 @@ fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
 const ROOM_BYTES_MIN: usize = 16 << 10;
 /// Large enough that a payload of 1 MiB takes four wake-ups, small enough that it is received while the rest is sent.
 const LOW_WATER_BYTES: usize = 256 << 10;
-/// Room that a TCP connection has for what is not received yet, once something large has come: a frame of 1 MiB.
+/// Receive buffer of a TCP connection after the first large payload: a frame of 1 MiB.
 const ROOM_BYTES: usize = 1 << 20;
 /// Congestion control of TCP within one machine: it sends as fast as the peer receives. BBR, where the system prefers
 /// it, sends by a timer at a pace that it learns, and learns a wrong one from a peer that sends a request, waits and
 /// sends the next: half the speed for seconds at a time, and twice the processor (`bench snapshots`: 4.7 GiB/s or 2.0).
 /// Every system has this one, and every user may select it.
 const UNPACED: &str = "reno";
-/// A frame of 1 MiB fits, so that its sender goes on to the next while the receiver copies.
+/// A frame of 1 MiB fits, so that its sender begins the next while the receiver copies.
 const UNIX_BUFFER_BYTES: usize = 2 << 20;
 
 #[cfg(test)]
@@ -339,7 +339,7 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let stream = Stream::of(Socket::Tcp(near), "a peer".to_owned()).unwrap();
         let room = || sockopt::socket_recv_buffer_size(stream.fd()).unwrap();
-        // Nothing large is to come: everything stays as it is.
+        // Without a large payload the buffer stays as it is.
         let before = room();
         stream.expect(0);
         assert_eq!(room(), before);

@@ -48,7 +48,7 @@ use crate::store::VersionStore;
 use crate::successor::Successors;
 use crate::unshown::Unshown;
 use frieze_net::ReceivedPayload;
-use frieze_net::{PeerPayload, Peers, Way};
+use frieze_net::{PeerPayload, Peers, PeersCell};
 use frieze_replication::DataPlane;
 use frieze_replication::Remembered;
 use frieze_storage::Identity;
@@ -182,7 +182,7 @@ pub struct Engine {
     keys: BTreeMap<String, KeyRight>,
     nodes: NodeKeys,
     /// To the other nodes.
-    pub(crate) way: Arc<Way>,
+    pub(crate) way: Arc<PeersCell>,
     /// What it asks others, and they ask it.
     pub(crate) questions: Arc<Questions>,
     /// This node's part in its cluster; nothing while the server is alone.

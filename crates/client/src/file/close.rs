@@ -30,7 +30,7 @@ impl File {
     pub fn close(mut self) -> Result<(), Error> {
         match self.release() {
             Some((mode, WriteState::Dirty)) => self.settle(mode),
-            // An unused grant cannot be told from one that was taken back, so no call has to wait for its return.
+            // An unused grant is no different from one that was taken back, so no call has to wait for its return.
             Some((mode, WriteState::Clean)) if !self.defer_settle(mode) => self.settle(mode),
             _ => Ok(()),
         }

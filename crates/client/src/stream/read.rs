@@ -121,7 +121,7 @@ impl File {
         }
     }
 
-    /// Continues to read over one connection until the end or an error; `run.done` is how far it came.
+    /// Continues to read over one connection until the end or an error; `run.done` is the end of what was read.
     fn read_on<E>(
         &self,
         pooled: &mut PooledConnection,

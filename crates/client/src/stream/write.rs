@@ -20,7 +20,7 @@ use crate::stream::{DEPTH, DEPTH_MAX, piece_len};
 
 impl File {
     /// Writes the bytes of `source` from `offset` on, with `depth` requests in flight. `source` fills the empty buffer
-    /// (1 MiB goes out as one request, more is split) and returns whether more will come. Returns the bytes written and
+    /// (1 MiB is sent as one request, more is split) and returns whether more follows. Returns the bytes written and
     /// the stamp of the last write.
     ///
     /// # Errors

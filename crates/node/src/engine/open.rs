@@ -31,7 +31,7 @@ use crate::settling::{CaughtUp, Ending};
 use crate::store::{VersionStore, Versions};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
-use frieze_net::Way;
+use frieze_net::PeersCell;
 use frieze_replication::Remembered;
 use frieze_replication::{self as data, DataPlane, Roles};
 use frieze_storage::Ticket;
@@ -63,7 +63,7 @@ impl Engine {
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
         let clock_bound = Hlc(identity.clock_bound);
         let roles = Roles::load(seams.disk.clone())?;
-        let way = Arc::new(Way::default());
+        let way = Arc::new(PeersCell::default());
         let mut recovery = Recovery {
             roles: &roles,
             settings: &settings,
@@ -260,7 +260,7 @@ struct Recovery<'a> {
     /// No stamp above it was given.
     clock_bound: Hlc,
     /// To the other nodes.
-    way: Arc<Way>,
+    way: Arc<PeersCell>,
     /// What a member of the metalog draws from.
     seed: u64,
 }
