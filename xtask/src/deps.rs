@@ -79,6 +79,7 @@ const PLACES: &[Place] = &[
         "servers",
         "frieze-node",
         &[
+            "frieze-metadata",
             "frieze-replication",
             "frieze-storage",
             "frieze-httpd",
@@ -90,6 +91,22 @@ const PLACES: &[Place] = &[
             "frieze-cluster",
             "frieze-multilog",
             "frieze-tier",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-base",
+        ],
+    ),
+    // Names and their history; it asks no chain, and what reads them is called through a trait of its own.
+    place(
+        "drivers",
+        "frieze-metadata",
+        &[
+            "frieze-storage",
+            "frieze-net",
+            "frieze-disk",
+            "frieze-metalog",
+            "frieze-namespace",
+            "frieze-cluster",
             "frieze-wire",
             "frieze-hlc",
             "frieze-base",

@@ -17,7 +17,7 @@ use frieze_wire::message::Reply;
 
 use crate::engine::Responder;
 use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket, Told};
-use crate::meta::{ChangeObserver, SharedReadSet};
+use frieze_metadata::{ChangeObserver, SharedReadSet};
 use frieze_replication::PublishObserver;
 use frieze_storage::NodeClock;
 

@@ -9,8 +9,8 @@ use frieze_hlc::Hlc;
 use frieze_namespace::TreeAt;
 use frieze_wire::txn::Caller;
 
-use crate::meta::Past;
 use crate::timeline::Interval;
+use frieze_metadata::NameHistory;
 
 /// The tree before and after what happened in an interval, as one caller may see it.
 pub(crate) struct CutPair<'a> {
@@ -24,17 +24,17 @@ pub(crate) struct CutPair<'a> {
 
 impl<'a> CutPair<'a> {
     /// The ends of `interval`, which has to be closed.
-    pub(crate) fn new(past: Past<'a>, interval: Interval, caller: &'a Caller) -> CutPair<'a> {
+    pub(crate) fn new(history: NameHistory<'a>, interval: Interval, caller: &'a Caller) -> CutPair<'a> {
         CutPair {
-            before: past.tree_at(interval.after, caller),
-            after: past.tree_at(interval.upto, caller),
+            before: history.tree_at(interval.after, caller),
+            after: history.tree_at(interval.upto, caller),
             between: Vec::new(),
         }
     }
 
     /// Both ends where nothing has happened yet: the transactions after `at` follow, one by one.
-    pub(crate) fn at(past: Past<'a>, at: Hlc, caller: &'a Caller) -> CutPair<'a> {
-        CutPair::new(past, Interval { after: at, upto: at }, caller)
+    pub(crate) fn at(history: NameHistory<'a>, at: Hlc, caller: &'a Caller) -> CutPair<'a> {
+        CutPair::new(history, Interval { after: at, upto: at }, caller)
     }
 
     /// Moves to the next transaction: just before it and just after it. `changed`: the inodes with a version since the one before.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
 
-use crate::meta::Metadata;
+use frieze_metadata::Metadata;
 use frieze_replication::DataPlane;
 use frieze_storage::{NodeClock, Ticket};
 
@@ -152,7 +152,7 @@ impl Durability {
             None => {
                 // Who decides while it holds writes does so alone.
                 let _held = data.hold_writes();
-                meta.found(&|| data.device().flush().map(drop))
+                meta.bootstrap(&|| data.device().flush().map(drop))
             }
         }
     }

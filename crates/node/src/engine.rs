@@ -32,7 +32,6 @@ use crate::durability::Durability;
 use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
 use crate::locks::Locks;
-use crate::meta::{Metadata, PeerMetalog};
 use crate::node_keys::NodeKeys;
 use crate::opened::Opened;
 use crate::questions::Questions;
@@ -44,9 +43,10 @@ use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
 use crate::steps::{Steps, Unread};
-use crate::store::VersionStore;
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_metadata::VersionStore;
+use frieze_metadata::{Metadata, PeerMetalog};
 use frieze_net::ReceivedPayload;
 use frieze_net::{PeerPayload, Peers, PeersCell};
 use frieze_replication::DataPlane;
@@ -378,11 +378,11 @@ impl Engine {
             }
             Told::Metalog(said) => {
                 self.contact(from);
-                self.meta.told(from, PeerMetalog::Message(said), payload.bytes())
+                self.meta.on_peer_message(from, PeerMetalog::Message(said), payload.bytes())
             }
-            Told::MetalogPiece(piece) => self.meta.told(from, PeerMetalog::Piece(piece), payload.bytes()),
-            Told::MetalogHeld(held) => self.meta.told(from, PeerMetalog::Held(held), payload.bytes()),
-            Told::MetalogClose(close) => self.meta.told(from, PeerMetalog::Close(close), payload.bytes()),
+            Told::MetalogPiece(piece) => self.meta.on_peer_message(from, PeerMetalog::Piece(piece), payload.bytes()),
+            Told::MetalogHeld(held) => self.meta.on_peer_message(from, PeerMetalog::Held(held), payload.bytes()),
+            Told::MetalogClose(close) => self.meta.on_peer_message(from, PeerMetalog::Close(close), payload.bytes()),
             Told::Question(question) => {
                 self.questions.ask(from, question);
                 Ok(())

@@ -26,9 +26,9 @@ use frieze_wire::txn::{Caller, Op, Transaction};
 
 use crate::changes::check_numbered;
 use crate::engine::Engine;
-use crate::meta::InodeHome;
 use crate::session::Principal;
 use crate::story::exact;
+use frieze_metadata::InodeHome;
 
 /// Files that an answer names.
 const BIGGEST_MAX: usize = 10;
@@ -363,7 +363,7 @@ impl Engine {
 
     /// What lay below `root` at `at` and belongs to the caller.
     fn below(&self, root: InodeId, at: Hlc, caller: &Caller) -> Result<Below, Fault> {
-        let past = self.meta.past();
+        let history = self.meta.history();
         let version = |id: InodeId| match self.meta.inode(id, Some(at)) {
             Err(fault) if fault.reason == Reason::NotFound => Ok(None),
             found => found.map(Some),
@@ -403,7 +403,7 @@ impl Engine {
         }
         while let Some(directory) = todo.pop() {
             let mut found: BTreeSet<InodeId> = BTreeSet::new();
-            past.visit_names(directory, b"", at, &mut |_, versions| {
+            history.visit_names(directory, b"", at, &mut |_, versions| {
                 let named = versions.iter().filter_map(|version| version.state);
                 found.extend(named.filter(|(id, kind)| !is_done(*id, *kind)).map(|(id, _)| id));
                 true
@@ -439,7 +439,7 @@ impl Engine {
             }
         }
         for id in linked {
-            match past.names(id, at)?.iter().all(|named| below.directories.contains(&named.parent)) {
+            match history.names(id, at)?.iter().all(|named| below.directories.contains(&named.parent)) {
                 true => drop(below.inodes.insert(id, false)),
                 false => below.left += 1,
             }
@@ -470,7 +470,7 @@ impl Engine {
         }
         let root = Caller::root();
         for at in instants {
-            let mut cut = self.meta.past().tree_at(*at, &root);
+            let mut cut = self.meta.history().tree_at(*at, &root);
             if let Some(named) = cut.names(id)?.into_iter().next()
                 && let Some(path) = cut.path(named.parent)?
             {
@@ -502,7 +502,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let Err(fault) = self.check_kept(id, Some(at)) else { return Ok(()) };
         for instant in instants {
-            let mut cut = self.meta.past().tree_at(instant, caller);
+            let mut cut = self.meta.history().tree_at(instant, caller);
             if id == InodeId::ROOT {
                 return self.meta.check_kept_called(id, Some(at), b"/");
             }

@@ -151,7 +151,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         true => wrong.push(words),
         false => more += 1,
     };
-    match engine.meta.past().check(Hlc::MAX, &mut tell) {
+    match engine.meta.history().check(Hlc::MAX, &mut tell) {
         Ok(counts) => checkup.counts = counts,
         Err(fault) => tell(format!("names and inodes cannot be read: {}", fault.message)),
     }
@@ -165,9 +165,9 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
 /// Every file that has records has to have been there.
 fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
     let (files, _) = engine.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
-    let past = engine.meta.past();
+    let history = engine.meta.history();
     for id in files {
-        if !past.has_inode(id)? {
+        if !history.has_inode(id)? {
             tell(format!("there are writes to inode {id}, which there never was"));
         }
     }

@@ -48,7 +48,8 @@ impl Back<'_> {
                     format!("the names on the path changed more than {VERSIONS_BACK_MAX} times: name an instant");
                 return Err(Fault::new(Reason::Overloaded, words));
             }
-            let Some(EntryVersion { from, state }) = self.engine.meta.past().name_version(directory, name, at)? else {
+            let Some(EntryVersion { from, state }) = self.engine.meta.history().name_version(directory, name, at)?
+            else {
                 return Ok(None);
             };
             if let Some((inode, kind)) = state {
@@ -85,7 +86,7 @@ impl Engine {
         let target = Target { follow: false, ..Target::path(ask.path.clone()) };
         let refused = match self.resolve_at(principal, &target, now) {
             Ok(found) => {
-                let mut cut = self.meta.past().tree_at(now, &principal.caller);
+                let mut cut = self.meta.history().tree_at(now, &principal.caller);
                 let named = PlaceName { parent: found.parent, name: found.name };
                 let was = self.gone(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
                 return Ok(LastSeenReply { at: 0, was, sessions: Vec::new() });
@@ -102,7 +103,7 @@ impl Engine {
             Err(fault) if fault.reason == Reason::AccessDenied => return Err(refused),
             then => then?,
         };
-        let mut cut = self.meta.past().tree_at(found.at, &principal.caller);
+        let mut cut = self.meta.history().tree_at(found.at, &principal.caller);
         let named = PlaceName { parent: then.parent, name: then.name };
         let mut was = self.gone(&mut cut, &named, then.id)?.ok_or(refused)?;
         let (directory, depth, inode) = ended_by;
@@ -149,7 +150,7 @@ impl Engine {
         let upto = at.unwrap_or(Hlc::MAX);
         let max = page(ask.count_max);
         let (mut went, mut next) = (Vec::new(), Vec::new());
-        self.meta.past().visit_names(found.id, &ask.after, upto, &mut |name, versions| {
+        self.meta.history().visit_names(found.id, &ask.after, upto, &mut |name, versions| {
             if let [.., EntryVersion { state: Some((inode, _)), .. }, EntryVersion { from, state: None }] = versions {
                 if went.len() == max {
                     next = went.last().map_or(Vec::new(), |(name, _, _): &(Vec<u8>, _, _)| name.clone());
@@ -161,7 +162,7 @@ impl Engine {
         })?;
         let mut names = Vec::with_capacity(went.len());
         for (name, inode, stamp) in went {
-            let mut cut = self.meta.past().tree_at(stamp.previous(), &principal.caller);
+            let mut cut = self.meta.history().tree_at(stamp.previous(), &principal.caller);
             let named = PlaceName { parent: found.id, name };
             if let Some(mut was) = self.gone(&mut cut, &named, inode)? {
                 self.ended(&mut was, &principal.caller, found.id, inode, stamp)?;
@@ -191,13 +192,13 @@ impl Engine {
         inode: InodeId,
         stamp: Hlc,
     ) -> Result<(), Fault> {
-        let past = self.meta.past();
-        let (session, uid) = past.author(directory, stamp)?;
+        let history = self.meta.history();
+        let (session, uid) = history.author(directory, stamp)?;
         (gone.stamp, gone.session, gone.uid) = (stamp.0, session.0, uid);
-        let before: BTreeSet<PlaceName> = past.names(inode, stamp.previous())?.into_iter().collect();
-        let after = past.names(inode, stamp)?;
+        let before: BTreeSet<PlaceName> = history.names(inode, stamp.previous())?.into_iter().collect();
+        let after = history.names(inode, stamp)?;
         if let Some(named) = after.iter().find(|named| !before.contains(named)) {
-            let mut cut = past.tree_at(stamp, caller);
+            let mut cut = history.tree_at(stamp, caller);
             if cut.may_list(named.parent)?
                 && let Some(path) = cut.path(named.parent)?
             {
@@ -219,7 +220,7 @@ impl Engine {
         self.check(principal, found.id, at, MAY_READ)?;
         let max = page(ask.count_max);
         let mut entries = Vec::new();
-        self.meta.past().visit_names(found.id, &ask.after, Hlc::MAX, &mut |name, versions| {
+        self.meta.history().visit_names(found.id, &ask.after, Hlc::MAX, &mut |name, versions| {
             if entries.len() >= max {
                 reply.next = entries.last().map_or(Vec::new(), |(name, _): &(Vec<u8>, _)| name.clone());
                 return false;
@@ -249,14 +250,14 @@ impl Engine {
 
     /// True if this is where an inode is counted: the first of its names, or the last one it had.
     fn belongs(&self, directory: InodeId, name: &[u8], inode: InodeId) -> Result<bool, Fault> {
-        let past = self.meta.past();
+        let history = self.meta.history();
         let is_this = |named: &PlaceName| named.parent == directory && named.name == name;
-        if let Some(first) = past.names(inode, Hlc::MAX)?.first() {
+        if let Some(first) = history.names(inode, Hlc::MAX)?.first() {
             return Ok(is_this(first));
         }
         let version = self.meta.inode(inode, None)?;
         let Some(orphaned) = version.orphaned() else { return Ok(false) };
-        Ok(past.names(inode, orphaned.previous())?.first().is_some_and(is_this))
+        Ok(history.names(inode, orphaned.previous())?.first().is_some_and(is_this))
     }
 
     fn add_file(&self, reply: &mut UsageReply, id: InodeId, is_there: bool) -> Result<(), Fault> {

@@ -42,7 +42,7 @@ impl Engine {
         self.answer(exact(now))?;
         let (mut files, _) = self.touched(interval, &|_| true)?;
         let mut held = Held::default();
-        let changed = self.meta.past().changed((at, now), None, CHANGES_MAX, &mut |subject| {
+        let changed = self.meta.history().changed((at, now), None, CHANGES_MAX, &mut |subject| {
             if let ChangeSubject::Inode(id) = subject {
                 files.insert(*id);
             }

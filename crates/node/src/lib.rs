@@ -33,7 +33,6 @@ mod locks;
 mod log;
 mod majority;
 mod memory;
-mod meta;
 mod metrics;
 mod node_keys;
 mod offline;
@@ -53,7 +52,6 @@ mod settings;
 mod settling;
 mod status;
 mod steps;
-mod store;
 mod story;
 mod successor;
 mod survivor;
@@ -67,19 +65,18 @@ pub use archive::{Archive, Listed, MemberArchive, Part, Xattr};
 pub use durability::no_wake;
 pub use engine::{Engine, Joining, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
 pub use frieze_cluster::{ChainStatus as ChainHealth, State as ClusterState, Status as ClusterStatus};
+pub use frieze_metadata::{
+    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, MetalogStatus, SegmentFiles,
+    ShowVersions, StoreItem, StoreView, Unflushed, VersionStore, VisitItem,
+};
 pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};
 pub use frieze_replication::{ChainEnd, Report as ChainReport};
-pub use frieze_storage::{FORMAT_VERSION, FORMAT_VERSION_MIN};
+pub use frieze_storage::FORMAT_VERSION;
 pub use fsck::{CheckProgress, Checkup, fsck};
-pub use meta::{MetalogStatus, SegmentFiles, Unflushed};
 pub use plugin::{BINDING_XATTR, TimePlugin};
 pub use serve::Server;
 pub use session::{Conn, KeyRight};
 pub use settings::{KeySettings, Settings};
 pub use steps::Steps;
-pub use store::{
-    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, ShowVersions, StoreItem,
-    StoreView, VersionStore, VisitItem,
-};
 pub use survivor::{Copy, Left as LeftBehind, LeftChain, Other, WentOn, recover, rename_copy, survey, take_moved};

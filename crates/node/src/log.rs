@@ -115,7 +115,7 @@ impl Engine {
     /// An instant after which about `max` versions of the interval follow, which are its newest; its start if there are no more.
     fn newest_versions_since(&self, id: InodeId, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { after, upto } = whole;
-        let after = self.meta.past().newest_changes_since(id, (after, upto), max)?;
+        let after = self.meta.history().newest_changes_since(id, (after, upto), max)?;
         let upto = upto.min(self.clock.newest());
         let is_enough = |from: Hlc| Ok::<bool, Fault>(self.records(id, from, upto, max)?.len() >= max);
         let (mut enough, mut few, mut stretch_us) = (after, upto, STRETCH_US);

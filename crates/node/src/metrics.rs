@@ -11,8 +11,8 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::ChainStatus;
 
 use crate::engine::{Engine, SOFTWARE};
-use crate::meta::MetalogStatus;
 use crate::status::HEALTHY;
+use frieze_metadata::MetalogStatus;
 
 /// What a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use frieze_wire::txn::Caller;
 use crate::durability::no_wake;
 use crate::engine::{Engine, ProcessStats, Seams};
 use crate::settings::Settings;
-use crate::store::{LsmStore, VersionStore};
+use frieze_metadata::{LsmStore, VersionStore};
 
 /// Directory of the namespace's store within the data directory.
 pub(crate) const STORE_DIRECTORY: &str = "namespace";

@@ -196,7 +196,7 @@ impl Engine {
     /// # Cost
     /// A pass over all versions of all inodes.
     pub(crate) fn needs(&self, horizons: &Expiries) -> Result<Needs, Fault> {
-        let states = self.meta.past().shared_states()?;
+        let states = self.meta.history().shared_states()?;
         let mut needs = Needs::new();
         let mut seen: BTreeSet<(InodeId, Hlc)> = BTreeSet::new();
         let mut todo: Vec<&SharedState> = Vec::new();

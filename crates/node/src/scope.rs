@@ -87,12 +87,12 @@ impl Engine {
         let nothing = Area { scope, extent: None, records: None };
         let Interval { after, upto } = interval;
         let Scope::Within(root) = scope else { return Ok(nothing) };
-        let past = self.meta.past();
-        let is_quiet = past.has_few_changes((after, upto), self.settings.few_changes)?;
+        let history = self.meta.history();
+        let is_quiet = history.has_few_changes((after, upto), self.settings.few_changes)?;
         if is_quiet && self.data.device().reach(after, upto, RECORDS_MIN) >= upto {
             return Ok(nothing);
         }
-        let Some(extent) = past.extent(root, (after, upto), EXTENT_MAX)? else { return Ok(nothing) };
+        let Some(extent) = history.extent(root, (after, upto), EXTENT_MAX)? else { return Ok(nothing) };
         let records = self.records_within(&extent, interval)?;
         Ok(Area { extent: Some(extent), records, ..nothing })
     }

@@ -15,7 +15,7 @@ use frieze_wire::message::FileKind;
 
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
-use crate::meta::ChunkLayout;
+use frieze_metadata::ChunkLayout;
 use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use frieze_storage::Reading;
 

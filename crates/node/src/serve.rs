@@ -55,7 +55,7 @@ use crate::offline::{STORE_DIRECTORY, boot_id};
 use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
 use crate::steps::Steps;
-use crate::store::LsmStore;
+use frieze_metadata::LsmStore;
 use frieze_net::{BufferPool, ReceivedPayload};
 use frieze_storage::Identity;
 use frieze_storage::NodeClock;

@@ -24,9 +24,9 @@ use tracing::debug;
 
 use crate::caching::Asking;
 use crate::engine::{Engine, unknown_session};
-use crate::meta::FileChunks;
 use crate::seen::{Seen, layout_of, spread_of};
 use crate::session::Principal;
+use frieze_metadata::FileChunks;
 use frieze_replication::{Appender, Layout, file_bytes_max};
 
 /// Files settled in one transaction.

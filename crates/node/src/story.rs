@@ -58,7 +58,7 @@ impl Engine {
             let Page { differences, more, hidden } = page;
             Ok(DiffReply { differences, more, hidden, sessions, entries_read, incomplete })
         };
-        let mut cuts = CutPair::new(self.meta.past(), interval, caller);
+        let mut cuts = CutPair::new(self.meta.history(), interval, caller);
         if let Some(page) = self.unshown.page(&asked, ask.skip, max, ANSWER_BYTES_MAX)
             && self.shows_all(&mut cuts, caller, &page.differences)?
         {
@@ -177,13 +177,13 @@ impl Engine {
     fn newest_since(&self, area: &Area, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { upto, .. } = whole;
         let after = area.reach_back(self.data.device(), whole, records_max(max));
-        let past = self.meta.past();
+        let history = self.meta.history();
         if let Some(stamps) = area.stamps(Interval { after, upto }) {
             return Ok(stamps.len().checked_sub(max).map_or(after, |first| stamps[first].previous()));
         }
         match area.scope {
-            Scope::Names(directory) => past.newest_changes_since(directory, (after, upto), max),
-            Scope::Everything | Scope::Within(_) => past.newest_transactions_since((after, upto), max, SUBJECTS_MAX),
+            Scope::Names(directory) => history.newest_changes_since(directory, (after, upto), max),
+            Scope::Everything | Scope::Within(_) => history.newest_transactions_since((after, upto), max, SUBJECTS_MAX),
         }
     }
 
@@ -229,12 +229,12 @@ impl Engine {
     /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too many
     /// for a page, the interval ends with the last of them.
     fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<TxnChanges>, Fault> {
-        let (past, Interval { after, upto }) = (self.meta.past(), *interval);
+        let (history, Interval { after, upto }) = (self.meta.history(), *interval);
         let stamps = match (area.stamps(*interval), area.scope) {
             (Some(stamps), _) => stamps[..stamps.len().min(STAMPS_MAX)].to_vec(),
-            (None, Scope::Names(directory)) => past.changes_of(directory, (after, upto), STAMPS_MAX)?,
+            (None, Scope::Names(directory)) => history.changes_of(directory, (after, upto), STAMPS_MAX)?,
             (None, _) => {
-                let (found, end) = past.transactions((after, upto), STAMPS_MAX, SUBJECTS_MAX)?;
+                let (found, end) = history.transactions((after, upto), STAMPS_MAX, SUBJECTS_MAX)?;
                 interval.upto = end;
                 return Ok(found);
             }
@@ -244,7 +244,7 @@ impl Engine {
         }
         let mut found = Vec::with_capacity(stamps.len());
         for stamp in stamps {
-            found.extend(past.transactions((stamp.previous(), stamp), 1, SUBJECTS_MAX)?.0);
+            found.extend(history.transactions((stamp.previous(), stamp), 1, SUBJECTS_MAX)?.0);
         }
         Ok(found)
     }
@@ -285,7 +285,7 @@ impl Engine {
         transactions: &[TxnChanges],
         passing: &Passing,
     ) -> Result<(Vec<Difference>, Untold), Fault> {
-        let mut ends = CutPair::new(self.meta.past(), interval, caller);
+        let mut ends = CutPair::new(self.meta.history(), interval, caller);
         let (files, _) = self.files_changed(area, interval, &mut ends, &|inode| passing.holds(inode))?;
         let (mut events, mut untold) = (Vec::new(), Untold::default());
         untold.left_out = files.iter().any(|file| file.lost);
@@ -380,12 +380,12 @@ impl Engine {
     /// The tree from `after` on, for the transactions that follow it.
     fn sweep<'a>(&'a self, caller: &'a Caller, area: &Area, after: Hlc) -> Sweep<'a> {
         let knows_all = area.is_everything_that_changed();
-        Sweep { engine: self, caller, knows_all, cuts: CutPair::at(self.meta.past(), after, caller) }
+        Sweep { engine: self, caller, knows_all, cuts: CutPair::at(self.meta.history(), after, caller) }
     }
 
     pub(crate) fn list_sessions(&self, principal: &Principal, ask: &Sessions) -> Result<SessionsReply, Fault> {
         let max = page(ask.count_max);
-        let mut found = self.meta.past().sessions(SessionId(ask.after), Hlc(ask.since), max.saturating_add(1))?;
+        let mut found = self.meta.history().sessions(SessionId(ask.after), Hlc(ask.since), max.saturating_add(1))?;
         let more = found.len() > max;
         found.truncate(max);
         Ok(SessionsReply { sessions: found.into_iter().map(|session| self.info(principal, session)).collect(), more })
@@ -403,7 +403,7 @@ impl Engine {
         let ids: BTreeSet<u64> = ids.filter(|id| *id != 0).collect();
         let mut infos = Vec::with_capacity(ids.len());
         for id in ids {
-            let found = self.meta.past().session(SessionId(id))?;
+            let found = self.meta.history().session(SessionId(id))?;
             infos.extend(found.map(|session| self.info(principal, session)));
         }
         Ok(infos)
@@ -482,7 +482,7 @@ impl<'a> Sweep<'a> {
             true => self.cuts.advance(transaction.stamp, transaction.inodes().collect())?,
             false => {
                 let interval = Interval { after: transaction.stamp.previous(), upto: transaction.stamp };
-                self.cuts = CutPair::new(self.engine.meta.past(), interval, self.caller);
+                self.cuts = CutPair::new(self.engine.meta.history(), interval, self.caller);
             }
         }
         Ok(&mut self.cuts)
@@ -492,7 +492,7 @@ impl<'a> Sweep<'a> {
     fn at(&mut self, at: Hlc) -> Result<&mut TreeAt<'a>, Fault> {
         match self.knows_all {
             true => self.cuts.after.advance(at, [])?,
-            false => self.cuts.after = self.engine.meta.past().tree_at(at, self.caller),
+            false => self.cuts.after = self.engine.meta.history().tree_at(at, self.caller),
         }
         Ok(&mut self.cuts.after)
     }

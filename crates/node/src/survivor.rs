@@ -16,9 +16,9 @@ use frieze_hlc::Hlc;
 use prost::Message;
 
 use crate::engine::Engine;
-use crate::meta::{LeftJournal, LeftStore};
 use crate::offline;
-use crate::store::{VersionStore, Versions};
+use frieze_metadata::{NameVersions, VersionStore};
+use frieze_metadata::{SurvivorJournal, SurvivorStore};
 use frieze_storage::{Identity, Standing};
 
 /// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a cluster may differ.
@@ -49,7 +49,7 @@ pub struct Left {
     pub bound: Hlc,
     epoch: ChainEpoch,
     told: Newcomer,
-    store: LeftStore,
+    store: SurvivorStore,
 }
 
 /// Another server of a cluster.
@@ -227,9 +227,9 @@ impl Left {
                 return Err(Fault::new(Reason::InvalidArgument, words));
             }
         }
-        let versions = Versions::new(store);
-        let store = LeftStore::read(identity.node_id(), &versions)?;
-        let journal = LeftJournal::read(&disk, &identity, &store)?;
+        let versions = NameVersions::new(store);
+        let store = SurvivorStore::read(identity.node_id(), &versions)?;
+        let journal = SurvivorJournal::read(&disk, &identity, &store)?;
         let engine = offline::open(disk, versions.into_store(), time, serve_damaged)?;
         let mut left = None;
         engine.meta.look_at_control(&mut |state| left = Some(Left::of(state, &identity, &journal, &engine, &store)));
@@ -239,9 +239,9 @@ impl Left {
     fn of(
         state: &State,
         identity: &Identity,
-        journal: &LeftJournal,
+        journal: &SurvivorJournal,
         engine: &Engine,
-        store: &LeftStore,
+        store: &SurvivorStore,
     ) -> Result<Left, Fault> {
         if !state.is_founded() {
             let words = "this server has nothing of its cluster yet: go on from another one";
@@ -316,7 +316,7 @@ impl Left {
         let Some((identity, file)) = Identity::load(&**disk)? else {
             return Err(Fault::new(Reason::NotFound, "the directory was made and never used: nothing is left in it"));
         };
-        let journal = LeftJournal::read(disk, &identity, &self.store)?;
+        let journal = SurvivorJournal::read(disk, &identity, &self.store)?;
         if identity.cluster_id() != self.cluster || journal.last() != self.last.0 {
             let words = "the data directory has changed since it was looked at: run the command again";
             return Err(Fault::new(Reason::Superseded, words));

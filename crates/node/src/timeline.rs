@@ -93,12 +93,12 @@ impl Engine {
     /// the changes of the interval in the whole file system.
     pub(crate) fn changes(&self, scope: Scope, interval: Interval, cuts: &mut CutPair<'_>) -> Result<Changes, Fault> {
         self.answer(exact(interval.upto))?;
-        let past = self.meta.past();
+        let history = self.meta.history();
         // The names of the scope itself lie in directories above it.
         let own_names: Vec<PlaceName> = match scope {
             Scope::Everything => Vec::new(),
             Scope::Within(root) | Scope::Names(root) => [interval.after, interval.upto]
-                .map(|at| past.names(root, at))
+                .map(|at| history.names(root, at))
                 .into_iter()
                 .collect::<Result<Vec<_>, _>>()?
                 .concat(),
@@ -107,7 +107,7 @@ impl Engine {
         let mut within = Within::new(scope);
         let Interval { after, upto } = interval;
         let stamps = area.stamps(interval);
-        let changed = past.changed((after, upto), stamps, CHANGES_MAX, &mut |subject| {
+        let changed = history.changed((after, upto), stamps, CHANGES_MAX, &mut |subject| {
             Ok(is_name(&own_names, subject) || within.holds(cuts, subject.inode())?)
         })?;
         let entries_read = changed.index_entries + changed.versions;
@@ -133,7 +133,7 @@ impl Engine {
             own_names = [cuts.before.names(root)?, cuts.after.names(root)?].concat();
         }
         let mut within = Within::new(scope);
-        let changed = self.meta.past().changed_by(transaction, &mut |subject| {
+        let changed = self.meta.history().changed_by(transaction, &mut |subject| {
             Ok(is_name(&own_names, subject) || within.holds(cuts, subject.inode())?)
         })?;
         Ok(Changes { subjects: changed.subjects, files: Vec::new(), entries_read: changed.versions })

@@ -15,8 +15,8 @@ use frieze_wire::txn::{EraseSessions, Op, Outcome};
 use tracing::debug;
 
 use crate::engine::Engine;
-use crate::meta::InodeHome;
 use crate::session::Principal;
+use frieze_metadata::InodeHome;
 
 /// Sessions whose words one forgetting gives up; the next one gives up more.
 const SESSIONS_FORGOTTEN_MAX: usize = 65_536;
@@ -52,7 +52,7 @@ impl Engine {
             return Ok(Vec::new());
         }
         let (mut about, mut readable) = (BTreeSet::new(), BTreeSet::new());
-        self.meta.past().visit_authors(&mut |id, home, sessions| {
+        self.meta.history().visit_authors(&mut |id, home, sessions| {
             for session in sessions {
                 let Some((until, _)) = ended.get(session) else { continue };
                 if is_about.is_none_or(|is_about| is_about(id, home)) {
@@ -102,7 +102,7 @@ impl Engine {
         let mut ended = Ended::new();
         let mut after = SessionId(0);
         loop {
-            let page = self.meta.past().sessions(after, Hlc::ZERO, PAGE)?;
+            let page = self.meta.history().sessions(after, Hlc::ZERO, PAGE)?;
             let is_last = page.len() < PAGE;
             after = page.last().map_or(after, |last| last.id);
             for session in page {

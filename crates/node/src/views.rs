@@ -323,7 +323,7 @@ impl Engine {
         if id == InodeId::ROOT {
             return Ok(b"/".to_vec());
         }
-        let mut cut = self.meta.past().tree_at(at.unwrap_or(Hlc::MAX), caller);
+        let mut cut = self.meta.history().tree_at(at.unwrap_or(Hlc::MAX), caller);
         for named in cut.names(id)? {
             if cut.may_list(named.parent)?
                 && let Some(directory) = cut.path(named.parent)?

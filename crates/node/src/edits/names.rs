@@ -11,7 +11,7 @@ use frieze_wire::txn::Caller;
 
 use super::Plan;
 use crate::engine::Engine;
-use crate::meta::{Past, TreeNode};
+use frieze_metadata::{NameHistory, TreeNode};
 
 /// A name: directory and name in it.
 pub(super) type NameKey = (InodeId, Vec<u8>);
@@ -24,7 +24,7 @@ impl Engine {
     /// # Errors
     /// Those of the store.
     pub(super) fn entry_at(&self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<InodeId>, Fault> {
-        self.meta.past().entry(directory, name, at)
+        self.meta.history().entry(directory, name, at)
     }
 
     /// The path of a name, as it was at a closed instant; by the number of its directory if that had no name.
@@ -32,7 +32,7 @@ impl Engine {
     /// # Errors
     /// Those of the store.
     pub(super) fn path_at(&self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Vec<u8>, Fault> {
-        Paths::new(self.meta.past(), &[at]).of(directory, name)
+        Paths::new(self.meta.history(), &[at]).of(directory, name)
     }
 
     /// Takes from a plan the names that cannot change as planned: what others have built on stays. Each is told as left.
@@ -70,8 +70,8 @@ pub(super) struct Paths<'a> {
 static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
 
 impl<'a> Paths<'a> {
-    pub(super) fn new(past: Past<'a>, instants: &[Hlc]) -> Paths<'a> {
-        Paths { cuts: instants.iter().map(|&at| past.tree_at(at, &ROOT)).collect(), coming: BTreeMap::new() }
+    pub(super) fn new(history: NameHistory<'a>, instants: &[Hlc]) -> Paths<'a> {
+        Paths { cuts: instants.iter().map(|&at| history.tree_at(at, &ROOT)).collect(), coming: BTreeMap::new() }
     }
 
     pub(super) fn of(&mut self, directory: InodeId, name: &[u8]) -> Result<Vec<u8>, Fault> {

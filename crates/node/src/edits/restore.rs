@@ -137,14 +137,15 @@ impl Engine {
         };
         let mut plan = Plan::new(EditKind::Restore, now, at);
         let root = Caller::root();
-        let past = self.meta.past();
-        let mut paths = Paths::new(past, &[now, at]);
+        let history = self.meta.history();
+        let mut paths = Paths::new(history, &[now, at]);
         let Some(root_then) = root_then else {
             return self.plan_removal(plan, ask, own, root_now, &mut paths);
         };
-        let mut span = Ends { then: past.tree_at(at, &root), now: past.tree_at(now, &root), root_then, root_now, own };
+        let mut span =
+            Ends { then: history.tree_at(at, &root), now: history.tree_at(now, &root), root_then, root_now, own };
         let interval = Interval { after: at, upto: now };
-        let mut cuts = CutPair::new(past, interval, &root);
+        let mut cuts = CutPair::new(history, interval, &root);
         let changes = self.changes(Scope::Within(root_then), interval, &mut cuts)?;
 
         let mut wanted: Vec<Wanted> = Vec::new();
@@ -272,7 +273,7 @@ impl Engine {
         copied: &BTreeSet<InodeId>,
     ) -> Result<(), Fault> {
         let (at, mut given_back) = (plan.at, Vec::new());
-        let mut sight = self.meta.past().tree_at(plan.now, &principal.caller);
+        let mut sight = self.meta.history().tree_at(plan.now, &principal.caller);
         let mut touched = Vec::new();
         for name in wanted {
             // Where the path leads now may be what is copied.

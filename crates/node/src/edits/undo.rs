@@ -127,13 +127,13 @@ impl Engine {
         if after >= now {
             return Ok(plan);
         }
-        let past = self.meta.past();
+        let history = self.meta.history();
         let mut reach = self.reach(principal, &ask.target, Interval { after, upto: now })?;
-        let mut sight = Sight::new(past, now, &principal.caller);
+        let mut sight = Sight::new(history, now, &principal.caller);
         let (changed, planned) = self.changes_reached(&actor, &mut reach, &mut sight)?;
         let mut changes = Changes::of(&changed.subjects);
         changes.files = self.files_reached(&actor, &mut reach, &changes.inodes)?;
-        let mut paths = Paths::new(past, &[now, after]);
+        let mut paths = Paths::new(history, &[now, after]);
         let coming = planned.into_iter().filter(|(_, naming)| naming.inode != 0);
         paths.coming = coming.map(|(key, naming)| (InodeId(naming.inode), key)).collect();
 
@@ -196,7 +196,7 @@ impl Engine {
         // Names that come back bring more with them.
         loop {
             let holds = &mut |subject: &ChangeSubject| reach.holds(subject);
-            let changed = self.meta.past().changed((after, upto), None, CHANGES_MAX, holds)?;
+            let changed = self.meta.history().changed((after, upto), None, CHANGES_MAX, holds)?;
             let changes = Changes::of(&changed.subjects);
             let mut planned = BTreeMap::new();
             for (key, change) in changes.names {

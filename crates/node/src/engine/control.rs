@@ -156,7 +156,7 @@ impl Engine {
     pub fn resign(&self) {
         if let Some(control) = self.control.get() {
             // Whoever leads next need not be found out by an election.
-            self.meta.step_aside();
+            self.meta.resign();
             control.resign(self);
         }
     }
@@ -431,7 +431,7 @@ impl Engine {
 
     /// A node has ended a connection on which it told, as it does when its process ends: if it led, another leads soon.
     pub fn hung_up(&self, node: NodeId) {
-        self.meta.gone(node);
+        self.meta.on_peer_gone(node);
     }
 }
 
@@ -461,11 +461,11 @@ impl Premises for Engine {
     }
 
     fn changes(&self) -> Vec<Change> {
-        self.meta.take_control_news()
+        self.meta.take_control_changes()
     }
 
     fn reign(&self) -> Option<Reign> {
-        let number = self.meta.reigns();
+        let number = self.meta.leader_terms();
         let status = self.meta.status().filter(|status| status.leads)?;
         Some(Reign { number, term: status.term })
     }
@@ -502,6 +502,6 @@ impl Premises for Engine {
     }
 
     fn step_aside(&self) {
-        self.meta.step_aside();
+        self.meta.resign();
     }
 }

@@ -16,10 +16,10 @@ use super::{Engine, Seams};
 use crate::grants::GrantSettings;
 use crate::holding::{is_claim, tells_of_now};
 use crate::locks::Locks;
-use crate::meta::MetalogStatus;
-use crate::meta::OpenSessions;
 use crate::settings::Settings;
-use frieze_storage::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
+use frieze_metadata::MetalogStatus;
+use frieze_metadata::OpenSessions;
+use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE, Standing};
 
 /// What a server that joins others is told by them.
 pub struct Joining {
@@ -46,7 +46,7 @@ impl Engine {
             None => {
                 settings.validate()?;
                 let mut identity = Identity {
-                    format_version: FORMAT_VERSION_MEMBER,
+                    format_version: FORMAT_VERSION,
                     cluster: joining.cluster.0.to_be_bytes().to_vec(),
                     node: joining.node.0,
                     capability_key: joining.secret.to_vec(),
@@ -82,7 +82,7 @@ impl Engine {
         // From now on other servers may answer writes to files.
         self.caching.take_back();
         // Nobody else has led meanwhile: what sessions hold here they hold.
-        self.reigns.store(self.meta.reigns(), Ordering::Release);
+        self.reigns.store(self.meta.leader_terms(), Ordering::Release);
         Ok(())
     }
 
@@ -117,17 +117,17 @@ impl Engine {
     /// # Errors
     /// `Elsewhere`: another leads. `InvalidArgument`: the other has no say.
     pub fn hand_over(&self, to: NodeId) -> Result<(), Fault> {
-        self.meta.hand_over(to)
+        self.meta.transfer_leadership(to)
     }
 
     /// Lets the member of the metalog lead that could go on soonest, if this server does and there is one. Never waits.
     pub fn step_aside(&self) {
-        self.meta.step_aside();
+        self.meta.resign();
     }
 
     /// Tells whoever waits for other servers that this one stops. To be called when nothing flushes and tells for it any more.
     pub fn end_waits(&self) {
-        self.meta.end_waits();
+        self.meta.stop_waits();
     }
 
     /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog can, in its
@@ -143,18 +143,18 @@ impl Engine {
 
     /// What decisions have changed since the last call. After a start, and after a state was received, everything may have.
     pub fn take_control_news(&self) -> Vec<frieze_cluster::Change> {
-        self.meta.take_control_news()
+        self.meta.take_control_changes()
     }
 
     /// How often this server has begun to lead the metalog, if it leads it now.
     pub fn reign(&self) -> Option<u64> {
-        Some(self.meta.reigns()).filter(|reigns| *reigns > 0 && self.meta.leads())
+        Some(self.meta.leader_terms()).filter(|reigns| *reigns > 0 && self.meta.leads())
     }
 
     /// Time goes by for the metalog. To be called again after what is returned; `None`: the server is alone, and nothing
     /// depends on it.
     pub fn beat(&self) -> Option<Duration> {
-        self.meta.beat()
+        self.meta.tick()
     }
 
     /// Waits until the journal of the metalog is to be flushed, `timeout` at most, and flushes it. To be called again and again,
@@ -277,13 +277,13 @@ impl Engine {
 
     /// True if this server has begun to lead and has not looked at what that means.
     pub(crate) fn has_begun_to_lead(&self) -> bool {
-        self.meta.reigns() != self.reigns.load(Ordering::Acquire) && self.meta.leads()
+        self.meta.leader_terms() != self.reigns.load(Ordering::Acquire) && self.meta.leads()
     }
 
     /// If this server has begun to lead: who is there was told about by the one before. What sessions hold, nobody knows until
     /// they have said so.
     pub(crate) fn take_over(&self) {
-        let reigns = self.meta.reigns();
+        let reigns = self.meta.leader_terms();
         if !self.meta.leads() || reigns == 0 {
             return;
         }

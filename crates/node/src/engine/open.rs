@@ -17,7 +17,6 @@ use crate::capability::Mint;
 use crate::durability::Durability;
 use crate::grants::GrantSettings;
 use crate::locks::Locks;
-use crate::meta::{MetaHost, Metadata, RecoverUpto};
 use crate::node_keys::NodeKeys;
 use crate::opened::Opened;
 use crate::questions::Questions;
@@ -28,9 +27,10 @@ use crate::scrub::Scrub;
 use crate::session::Sessions;
 use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
-use crate::store::{VersionStore, Versions};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_metadata::{Metadata, MetadataHost, RecoverUpto};
+use frieze_metadata::{NameVersions, VersionStore};
 use frieze_net::PeersCell;
 use frieze_replication::Remembered;
 use frieze_replication::{self as data, DataPlane, Roles};
@@ -75,10 +75,6 @@ impl Engine {
             way: way.clone(),
             seed: u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")),
         };
-        // Before anything is written that an older version could not read.
-        if identity.format_version < FORMAT_VERSION {
-            keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
-        }
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
         if !logs.meta.is_member() && logs.meta.format().is_none() {
             // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
@@ -147,7 +143,7 @@ impl Engine {
             identity.boot.clone_from(&seams.boot);
             identity.clock_bound = bound.0;
         })?;
-        meta.begin_ids();
+        meta.load_id_bounds();
         let started = clock.reading().mono;
         let cached: Vec<SessionId> = {
             let open = meta.sessions().all;
@@ -340,7 +336,7 @@ impl Recovery<'_> {
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
         let clock = Arc::new(NodeClock::new(HlcClock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
         let device = Arc::new(recovered.device);
-        let host = MetaHost {
+        let host = MetadataHost {
             clock: clock.clone(),
             keeper: self.keeper.clone(),
             device: device.clone(),
@@ -353,7 +349,7 @@ impl Recovery<'_> {
         };
         let (meta, cuts) = Metadata::recover(
             host,
-            Versions::new(store),
+            NameVersions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
             // What is cut off on purpose may take entries with it.
             &RecoverUpto { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },

@@ -97,7 +97,7 @@ impl Engine {
         }
         let (id, now) = (InodeId(found.inode), self.clock.newest());
         let root = Caller::root();
-        let inode_at = |at: Hlc| self.meta.past().tree_at(at, &root).inode(id);
+        let inode_at = |at: Hlc| self.meta.history().tree_at(at, &root).inode(id);
         let Some(newest) = inode_at(now)? else { return Ok(finding) };
         let start = u64::from(found.chunk) * newest.chunk_bytes() + found.start;
         (finding.start, finding.end, finding.from) = (start, start + found.bytes, found.stamp);

@@ -16,13 +16,13 @@ use super::Actor;
 use crate::edits::Naming;
 use crate::edits::names::NameKey;
 use crate::engine::Engine;
-use crate::meta::Past;
 use crate::session::Principal;
 use crate::timeline::Interval;
+use frieze_metadata::NameHistory;
 
 /// What lies below a path, or all there is.
 pub(super) struct Reach<'a> {
-    past: Past<'a>,
+    history: NameHistory<'a>,
     pub(super) interval: Interval,
     /// The tree at the end of the interval and at its start.
     ends: [TreeAt<'a>; 2],
@@ -42,10 +42,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::resolve`] now, if it led nowhere in the interval.
     pub(super) fn reach(&self, principal: &Principal, target: &Target, interval: Interval) -> Result<Reach<'_>, Fault> {
-        let past = self.meta.past();
+        let history = self.meta.history();
         let Interval { after, upto } = interval;
-        let ends = [upto, after].map(|at| past.tree_at(at, &ANYBODY));
-        let mut reach = Reach { past, interval, ends, roots: None, names: BTreeSet::new(), known: FastMap::default() };
+        let ends = [upto, after].map(|at| history.tree_at(at, &ANYBODY));
+        let mut reach =
+            Reach { history, interval, ends, roots: None, names: BTreeSet::new(), known: FastMap::default() };
         if target.base == InodeId::ROOT.0 && target.path.iter().all(|&byte| byte == b'/') {
             return Ok(reach);
         }
@@ -63,7 +64,7 @@ impl Engine {
         };
         for found in &found {
             // The names of the path itself lie in directories above it.
-            let named = [upto, after].map(|at| past.names(found.id, at));
+            let named = [upto, after].map(|at| history.names(found.id, at));
             let named = named.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
             reach.names.extend(named.into_iter().map(|PlaceName { parent, name }| (parent, name)));
             if found.id != InodeId::ROOT {
@@ -171,8 +172,8 @@ impl Reach<'_> {
                 for revision in change.revisions.iter().filter(|revision| actor.made(revision)) {
                     let did = |kind| revision.causes.iter().any(|cause| cause.kind == kind);
                     if did(VersionKind::Named) && did(VersionKind::Unnamed) {
-                        let before = self.past.names(id, revision.stamp.previous())?;
-                        let after = self.past.names(id, revision.stamp)?;
+                        let before = self.history.names(id, revision.stamp.previous())?;
+                        let after = self.history.names(id, revision.stamp)?;
                         let (gone, come) = (before.iter(), after.iter());
                         let moved = gone.filter(|name| !after.contains(name));
                         let moved = moved.chain(come.filter(|name| !before.contains(name)));
