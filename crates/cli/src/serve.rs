@@ -146,7 +146,7 @@ impl Doors {
         let secret = || server.secret_for(frieze_hdfs::TOKENS);
         let client = |command: String| Options {
             server: server.home(),
-            within: Some(server.within()),
+            in_process: Some(server.in_process()),
             command,
             connections_max: DOOR_CONNECTIONS_MAX,
             ..Options::default()

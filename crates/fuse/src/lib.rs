@@ -208,8 +208,7 @@ fn config(base: When, source: &str, allow_other: bool, options: &MountOptions) -
 
 fn start(operations: Arc<Tree>, base: When, mountpoint: PathBuf, config: &Config) -> Result<Mounted, Error> {
     let refused = |source| Error::Refused { path: mountpoint.clone(), source };
-    let keeps_acls = operations.client.hello().keeps_acls;
-    let kernel = Kernel::new(operations.clone(), base.is_past(), keeps_acls);
+    let kernel = Kernel::new(operations.clone(), base.is_past());
     let mut session = Session::new(kernel, &mountpoint, config).map_err(refused)?;
     if !base.is_past() {
         let channel = session.as_fd().try_clone_to_owned().map_err(refused)?;

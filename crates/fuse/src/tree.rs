@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use frieze_base::InodeId;
-use frieze_client::{Attr, Client, FileKind, Fs, LockKind, LockRange, Room, SetAttr, Special, Target, TimeValue};
+use frieze_client::{Attr, Client, FileKind, FreeSpace, Fs, LockKind, LockRange, SetAttr, Special, Target, TimeValue};
 use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode, is_acl};
 use nix::errno::Errno;
 
@@ -85,11 +85,10 @@ impl Tree {
         }
     }
 
-    /// Refuses attribute classes that mean nothing on this mount: by default it is `nosuid`, so a file capability would never be used;
-    /// and a server of before them keeps no access lists. Answered here, because the kernel asks for them at nearly every write and `ls -l`.
+    /// Refuses attribute classes that mean nothing on this mount: by default it is `nosuid`, so a file capability is never used.
+    /// Answered here, because the kernel asks for them at nearly every write and `ls -l`.
     fn refuse_foreign_xattr(&self, name: &[u8]) -> Result<(), Errno> {
-        let is_list = name.starts_with(b"system.posix_acl_");
-        if name.starts_with(b"security.") || is_list && !self.client.hello().keeps_acls {
+        if name.starts_with(b"security.") {
             return Err(Errno::EOPNOTSUPP);
         }
         Ok(())
@@ -491,7 +490,7 @@ impl Operations for Tree {
         drop(self.dirs.remove(handle));
     }
 
-    fn statfs(&self, node: NodeId) -> Result<Room, Errno> {
+    fn statfs(&self, node: NodeId) -> Result<FreeSpace, Errno> {
         self.room(node)
     }
 

@@ -13,7 +13,7 @@ use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 
 use frieze_base::{ByteRange, InodeId};
-use frieze_client::{File, Lies, Lot};
+use frieze_client::{File, FileRange, PayloadPart};
 use rustix::net::SendFlags;
 
 use crate::budget::{BudgetShare, MemoryBudget};
@@ -54,7 +54,7 @@ pub(crate) struct BlockSender<'a> {
 
 /// A span that the kernel copies, and the position of its checksums in those of the window.
 struct HandedSpan<'l> {
-    lies: &'l Lies,
+    lies: &'l FileRange,
     sums: std::ops::Range<usize>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> BlockSender<'a> {
             if verifies {
                 self.put(read(self.file, self.start + at, len, &mut room)?)?;
             } else {
-                let found = self.file.hand_on(self.start + at, len, &mut payload, &mut lots)?;
+                let found = self.file.read_ranges(self.start + at, len, &mut payload, &mut lots)?;
                 if lots.is_empty() {
                     self.put(&payload)?;
                 } else if let Some(handed) = self.handed(&lots, &mut sums) {
@@ -116,12 +116,12 @@ impl<'a> BlockSender<'a> {
 
     /// Appends the checksums of everything that lies in files to `sums`. `None` if some are not cached, or if they do
     /// not begin and end at spans of the reader.
-    fn handed<'l>(&self, lots: &'l [Lot], sums: &mut Vec<u8>) -> Option<Vec<HandedSpan<'l>>> {
+    fn handed<'l>(&self, lots: &'l [PayloadPart], sums: &mut Vec<u8>) -> Option<Vec<HandedSpan<'l>>> {
         sums.clear();
         let (mut at, mut handed) = (self.at, Vec::new());
         for lot in lots {
             let end = at + lot.len() as u64;
-            if let Lot::Lies(lies) = lot {
+            if let PayloadPart::File(lies) = lot {
                 let ends_well = end.is_multiple_of(SPAN as u64) || end == self.upto;
                 let record = self.record(lies, at).filter(|_| at.is_multiple_of(SPAN as u64) && ends_well)?;
                 let from = sums.len();
@@ -136,11 +136,11 @@ impl<'a> BlockSender<'a> {
     }
 
     /// Caches the checksums of what had to be read.
-    fn keep(&self, lots: &[Lot], bytes: &[u8]) {
+    fn keep(&self, lots: &[PayloadPart], bytes: &[u8]) {
         let (mut at, mut rest) = (self.at, bytes);
         for lot in lots {
             let Some(of_lot) = rest.split_off(..lot.len()) else { return };
-            if let Lot::Lies(lies) = lot
+            if let PayloadPart::File(lies) = lot
                 && let Some(record) = self.record(lies, at).filter(|_| at.is_multiple_of(SPAN as u64))
             {
                 let mut sums = Vec::with_capacity(of_lot.len().div_ceil(SPAN) * SUM_BYTES);
@@ -153,14 +153,14 @@ impl<'a> BlockSender<'a> {
 
     /// The record at `at` of the block. `None` if it begins before the file does: then it belongs to another file,
     /// which shares it.
-    fn record(&self, lies: &Lies, at: u64) -> Option<ChecksumKey> {
+    fn record(&self, lies: &FileRange, at: u64) -> Option<ChecksumKey> {
         let start = (self.start + at).checked_sub(lies.skip.into())?;
         Some(ChecksumKey { inode: self.inode, stamp: lies.stamp, start })
     }
 
     fn put_lots(
         &mut self,
-        lots: &[Lot],
+        lots: &[PayloadPart],
         mut bytes: &[u8],
         handed: &[HandedSpan<'_>],
         sums: &[u8],
@@ -168,8 +168,8 @@ impl<'a> BlockSender<'a> {
         let mut handed = handed.iter();
         for lot in lots {
             match lot {
-                Lot::Read(len) => self.put(bytes.split_off(..*len).unwrap_or_default())?,
-                Lot::Lies(_) => {
+                PayloadPart::Read(len) => self.put(bytes.split_off(..*len).unwrap_or_default())?,
+                PayloadPart::File(_) => {
                     let HandedSpan { lies, sums: own } = handed.next().expect("one for each that lies");
                     self.put_lying(lies, &sums[own.clone()])?;
                 }
@@ -201,7 +201,7 @@ impl<'a> BlockSender<'a> {
     }
 
     /// Has the kernel send unverified bytes, from the beginning of a span.
-    fn put_lying(&mut self, lies: &Lies, sums: &[u8]) -> Result<(), TransferError> {
+    fn put_lying(&mut self, lies: &FileRange, sums: &[u8]) -> Result<(), TransferError> {
         debug_assert!(self.begun.is_empty(), "what comes before ends where a span does");
         let spans = PACKET_DATA_BYTES / SPAN * SUM_BYTES;
         let (mut offset, mut left) = (lies.offset, lies.len);
@@ -292,7 +292,7 @@ fn send_more(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Has the kernel send the next `len` bytes of a file.
-fn hand_on(stream: &TcpStream, lies: &Lies, offset: &mut u64, len: usize) -> io::Result<()> {
+fn hand_on(stream: &TcpStream, lies: &FileRange, offset: &mut u64, len: usize) -> io::Result<()> {
     let mut left = len;
     while left > 0 {
         match rustix::fs::sendfile(stream, lies.file.as_fd(), Some(offset), left) {

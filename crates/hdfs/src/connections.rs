@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use frieze_client::{Admission, Origin, Proof, Seat, Seldom, tcp_proof};
+use frieze_client::{Admission, LogThrottle, Origin, Proof, Seat, tcp_proof};
 
 use crate::error::Error;
 
@@ -84,7 +84,7 @@ pub struct Acceptor {
 struct AcceptorState {
     listener: TcpListener,
     admission: Admission,
-    missed: Seldom,
+    missed: LogThrottle,
     stopping: AtomicBool,
     open: Mutex<OpenConnections>,
     ended: Condvar,
@@ -109,7 +109,7 @@ impl Acceptor {
         let failed = |doing| move |source| Error::System { doing, source };
         let address = listener.local_addr().map_err(failed("ask for an address"))?;
         let (stopping, open, ended) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
-        let missed = Seldom::default();
+        let missed = LogThrottle::default();
         let shared = Arc::new(AcceptorState { listener, admission, missed, stopping, open, ended });
         let (for_thread, served) = (shared.clone(), service.clone());
         let thread = thread::Builder::new()

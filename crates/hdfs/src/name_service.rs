@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use frieze_client::{Caller, NOBODY, Seldom};
+use frieze_client::{Caller, LogThrottle, NOBODY};
 
 use crate::accounts::{Account, Trust, account};
 use crate::connections::{AcceptedConnection, ConnectionHandler, Guest, plain};
@@ -60,7 +60,7 @@ pub(crate) struct NameService {
     trust: Trust,
     service: Arc<Service>,
     queue: Mutex<Option<SyncSender<QueuedCall>>>,
-    refused: Seldom,
+    refused: LogThrottle,
 }
 
 /// A call in the queue of the pool.
@@ -85,7 +85,12 @@ impl NameService {
                 .spawn(move || answer_all(&service, &receiver))
                 .map_err(|source| Error::System { doing: "start a thread", source })?;
         }
-        Ok(NameService { trust, service: service.clone(), queue: Mutex::new(Some(sender)), refused: Seldom::default() })
+        Ok(NameService {
+            trust,
+            service: service.clone(),
+            queue: Mutex::new(Some(sender)),
+            refused: LogThrottle::default(),
+        })
     }
 
     fn converse(&self, accepted: AcceptedConnection, writer: &Arc<ReplyWriter>) -> io::Result<()> {

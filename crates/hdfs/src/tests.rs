@@ -53,7 +53,7 @@ impl HdfsFixture {
         settings.root_mode = Some(0o1777);
         let server = Server::start(settings).unwrap();
         // As `frieze serve` opens it; the gateways beside it below are asked over a socket.
-        let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
+        let client = Options { server: server.home(), in_process: Some(server.in_process()), ..Options::default() };
         let gateway = HdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
         HdfsFixture { gateway, server, dir }
     }

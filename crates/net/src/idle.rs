@@ -1,14 +1,14 @@
-//! Waiting for other servers where one thread runs everything, as the simulator does.
+//! Waiting for other servers if a single thread runs the whole cluster, as in the simulator.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use frieze_base::MonoTime;
 
-/// What to do instead of sleeping, where one thread runs everything: shared by all that wait for other servers.
+/// Called in place of sleeping if a single thread runs the whole cluster; shared by all that wait for other servers.
 pub type Idle = Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>;
 
-/// Waits until `look` finds something where one thread runs everything, `patience` at most by the clock `now`.
+/// Waits until `look` finds something if a single thread runs the whole cluster, at most `patience` by the clock `now`.
 pub fn idle_until<T>(
     idle: &dyn Fn(),
     now: &dyn Fn() -> MonoTime,

@@ -1,8 +1,8 @@
-//! Payloads as they came, and the buffers of those that outlive the message they came with.
+//! Payloads of requests, borrowed or reference-counted, and the pool of receive buffers.
 //!
-//! Guarantees: bytes that came in a buffer of their own are shared with whoever keeps them or sends them on, never copied; a buffer
-//! that nobody needs any more is used again, pages and all; what is kept of such is bounded in number and bytes.
-//! Leaves to others: receiving (`net`), and when a payload deserves a buffer of its own (`serve`).
+//! Guarantees: bytes in a buffer of their own are shared with the code that keeps or forwards them, never copied; a
+//! free buffer is used again with its pages; the number and bytes of free buffers are bounded.
+//! Leaves to others: receiving (`frame_reader`), and when a payload gets a buffer of its own (`node`).
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,25 +11,25 @@ use bytes::Bytes;
 
 use crate::peers::SentPrefix;
 
-/// Bytes beside a request or a message.
+/// The payload of a request or message.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedPayload<'a> {
     bytes: &'a [u8],
-    /// They lie in here as a whole, and may be kept by keeping it.
+    /// The buffer that holds all of them, if they have one: a clone of it keeps the bytes.
     shared: Option<&'a Bytes>,
-    /// What of them has gone to the chain's next member already.
+    /// The prefix that was already sent to the next member of the chain.
     ahead: Option<&'a SentPrefix>,
-    /// They came over no connection.
+    /// They are from within this process.
     unsent: bool,
 }
 
 impl<'a> ReceivedPayload<'a> {
-    /// The same, from within this process.
+    /// The same for bytes from within this process.
     pub fn unsent(self) -> ReceivedPayload<'a> {
         ReceivedPayload { unsent: true, ..self }
     }
 
-    /// What their CRC32C has to be, if they were sent with `said`: what never left the process was not damaged on its way.
+    /// The expected CRC32C of bytes that were sent with `said`; none for bytes that never left the process.
     pub fn expected(self, said: u32) -> Option<u32> {
         (!self.unsent).then_some(said)
     }
@@ -39,20 +39,20 @@ impl<'a> ReceivedPayload<'a> {
         self.bytes
     }
 
-    /// The same, of which some has gone ahead.
+    /// The same with a prefix that was sent ahead.
     pub fn behind(self, ahead: Option<&'a SentPrefix>) -> ReceivedPayload<'a> {
         ReceivedPayload { ahead, ..self }
     }
 
-    /// What of them has gone to the chain's next member already.
+    /// The prefix that was already sent to the next member of the chain.
     pub fn ahead(self) -> Option<SentPrefix> {
         self.ahead.cloned()
     }
 
-    /// A part of them, to be kept.
+    /// A part of them to be kept: shared if they have a buffer of their own, else copied.
     ///
     /// # Panics
-    /// If it is none.
+    /// If the range is not within them.
     pub fn keep(self, part: &[u8]) -> Bytes {
         match self.shared {
             Some(shared) => shared.slice_ref(part),
@@ -81,8 +81,8 @@ impl Deref for ReceivedPayload<'_> {
     }
 }
 
-/// Buffers that are used again: one of a mebibyte that is made anew takes a fault for each of its pages, which costs more than
-/// what is written into it (a third of what a member of a chain did with each record).
+/// A pool of buffers. A new buffer of a mebibyte takes a fault for each of its pages, which costs more than writing
+/// into it (a third of the work of a chain member for each record).
 #[derive(Debug, Default)]
 pub struct BufferPool(Mutex<Free>);
 
@@ -90,11 +90,11 @@ pub struct BufferPool(Mutex<Free>);
 struct Free {
     rooms: Vec<Vec<u8>>,
     bytes: usize,
-    /// So many were free all the time since [`BufferPool::trim`].
+    /// Smallest number of free buffers since the last [`BufferPool::trim`].
     idle: usize,
 }
 
-/// A buffer somebody holds bytes in; it comes back when nobody does any more.
+/// A buffer in use. Dropping the last reference returns it to the pool.
 struct Lent {
     room: Vec<u8>,
     len: usize,
@@ -102,7 +102,7 @@ struct Lent {
 }
 
 impl BufferPool {
-    /// Room for a payload of `len` bytes, the one that was used last if it is not far too large.
+    /// A buffer for a payload of `len` bytes: the one used last if it is not far too large.
     pub fn take(&self, len: usize) -> Vec<u8> {
         let mut free = self.free();
         let fits = |room: &Vec<u8>| (len..=len.saturating_mul(SPARE_TIMES)).contains(&room.capacity());
@@ -116,12 +116,12 @@ impl BufferPool {
         room
     }
 
-    /// The first `len` bytes of `room`, to be shared.
+    /// Shares the first `len` bytes of `room`.
     pub fn lend(self: &Arc<BufferPool>, room: Vec<u8>, len: usize) -> Bytes {
         Bytes::from_owner(Lent { room, len, pool: self.clone() })
     }
 
-    /// Gives up what nobody has needed since it was called last.
+    /// Frees the buffers that were not needed since the last call.
     pub fn trim(&self) {
         let mut free = self.free();
         let idle = free.idle;
@@ -156,9 +156,9 @@ impl Drop for Lent {
     }
 }
 
-/// A buffer is taken for what needs this part of it at least: what is kept of records counts by their own length.
+/// A buffer is lent only to a payload that fills at least this part of it: kept records count by their own length.
 const SPARE_TIMES: usize = 2;
-/// Bytes of free buffers: more than are under way at once where nothing waits.
+/// Bytes of free buffers at most: more than are in flight at once while no payload waits.
 const FREE_BYTES_MAX: usize = 16 << 20;
 
 #[cfg(test)]

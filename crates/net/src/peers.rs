@@ -1,4 +1,4 @@
-//! The way to the other servers of a cluster, as the planes see it.
+//! Messages to the other servers of a cluster, as the planes send them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,26 +6,27 @@ use bytes::Bytes;
 use frieze_base::NodeId;
 use frieze_wire::peer::Told;
 
-/// Tells other nodes. Never waits; keeps the order of what one plane tells one node while the connection to it lives; holds a
-/// bounded number of bytes for each and loses what is beyond, and what was under way when a connection breaks.
+/// Sends messages to other nodes. Never waits; keeps the order of the messages from one plane to one node as long as
+/// the connection lives; queues a bounded number of bytes for each node. Messages beyond it are dropped, and so are
+/// those in flight when a connection breaks.
 pub trait Peers: Send + Sync {
-    /// Tells `to` something, with bytes beside it.
+    /// Sends a message to `to`, with a payload.
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload);
 
-    /// The same, by who holds a lock that others wait for, and calls [`Peers::go`] when it has let go of it: what is told takes its
-    /// place now, and goes then.
+    /// The same for a caller that holds a contended lock, and calls [`Peers::go`] after its release: the message is
+    /// queued now and sent then.
     fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
         self.tell(to, told, payload);
     }
 
-    /// Sends what has its place, as far as that goes without waiting.
+    /// Sends the queued messages, as far as that is possible without waiting.
     fn go(&self) {}
 }
 
-/// Bytes beside a message; shared, not copied, on their way to several nodes.
+/// The payload of a message: shared, not copied, for several nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerPayload {
-    /// What of them has gone ahead.
+    /// The prefix that was sent ahead.
     pub ahead: Option<SentPrefix>,
     /// The bytes; at most [`frieze_wire::frame::PAYLOAD_BYTES_MAX`].
     pub bytes: Bytes,
@@ -40,19 +41,19 @@ impl PeerPayload {
     }
 }
 
-/// The beginning of a payload that went to a node ahead of the record it belongs to, while it was being received here. Whoever sends
-/// the record there, over the same connection, sends the rest; otherwise all of it.
+/// The prefix of a payload that was sent to a node ahead of its record, while it was being received here. The record is
+/// sent there with the rest over the same connection, or with all of it over another.
 #[derive(Clone)]
 pub struct SentPrefix(Arc<dyn PrefixClaim>);
 
-/// What a connection has sent.
+/// A claim on the bytes that a connection has sent.
 pub trait PrefixClaim: Send + Sync {
-    /// Its name and how many bytes went, if the connection is still `connection`. Once only.
+    /// The name of the prefix and its length in bytes, if the connection is still `connection`. Once only.
     fn claim(&self, connection: u64) -> Option<(u64, usize)>;
 }
 
 impl SentPrefix {
-    /// What was sent; if it is dropped unclaimed, the other end is told to forget it.
+    /// A prefix that was sent. If it is dropped unclaimed, a message has the other end drop it.
     pub fn of(sent: Arc<dyn PrefixClaim>) -> SentPrefix {
         SentPrefix(sent)
     }
@@ -77,19 +78,19 @@ impl PartialEq for SentPrefix {
 
 impl Eq for SentPrefix {}
 
-/// The way to the others once there is one; until then nothing is told.
+/// The sender of messages once there is one; until then messages are dropped.
 #[derive(Default)]
-pub struct Way(OnceLock<Arc<dyn Peers>>);
+pub struct PeersCell(OnceLock<Arc<dyn Peers>>);
 
-impl Way {
-    /// From now on it is this. Once only.
+impl PeersCell {
+    /// Sets the sender, once.
     pub fn open(&self, peers: Arc<dyn Peers>) {
-        // A second one would be another network: nobody makes one.
+        // A second sender would be another network, and there is none.
         let _ = self.0.set(peers);
     }
 }
 
-impl Peers for Way {
+impl Peers for PeersCell {
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
         if let Some(peers) = self.0.get() {
             peers.tell(to, told, payload);

@@ -56,9 +56,8 @@ impl Engine {
         let request = *header;
         let reply_to = responder.clone();
         let reply = Box::new(move |result: Result<Written, Fault>| {
-            let result = result.map(|Written { stamp, offset, .. }| {
-                Reply::Write(WriteReply { stamp: stamp.0, offset, ..WriteReply::default() })
-            });
+            let result =
+                result.map(|Written { stamp, offset, .. }| Reply::Write(WriteReply { stamp: stamp.0, offset }));
             reply_to.respond(&request, result, &[], 0);
         });
         if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, scratch, reply) {

@@ -48,7 +48,7 @@ use frieze_coherence::OpenFiles;
 use frieze_metadata::VersionStore;
 use frieze_metadata::{Metadata, PeerMetalog};
 use frieze_net::ReceivedPayload;
-use frieze_net::{PeerPayload, Peers, Way};
+use frieze_net::{PeerPayload, Peers, PeersCell};
 use frieze_replication::DataPlane;
 use frieze_replication::Remembered;
 use frieze_storage::Identity;
@@ -182,7 +182,7 @@ pub struct Engine {
     keys: BTreeMap<String, KeyRight>,
     nodes: NodeKeys,
     /// To the other nodes.
-    pub(crate) way: Arc<Way>,
+    pub(crate) way: Arc<PeersCell>,
     /// What it asks others, and they ask it.
     pub(crate) questions: Arc<Questions>,
     /// This node's part in its cluster; nothing while the server is alone.
@@ -337,9 +337,7 @@ impl Engine {
             socket: self.socket.get().cloned().unwrap_or_default(),
             proof: Vec::new(),
             map_version: self.cluster_map().version,
-            takes_pieces: true,
             former: self.former_clusters(),
-            keeps_acls: true,
         }
     }
 

@@ -62,8 +62,8 @@ impl Engine {
             more = whole.after > start;
         }
         let sessions = self.infos(principal, versions.iter().map(|version| version.session))?;
-        let (newest_first, after) = (ask.newest_first, if ask.newest_first { whole.after.0 } else { 0 });
-        Ok(LogReply { versions, more, sessions, forgotten, newest_first, after })
+        let after = if ask.newest_first { whole.after.0 } else { 0 };
+        Ok(LogReply { versions, more, sessions, forgotten, after })
     }
 
     /// The oldest versions of an interval: at most `max`, or as many as the last of those shares its stamp with.

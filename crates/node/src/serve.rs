@@ -33,8 +33,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_net::{
-    Admission, FrameReader, FrameWriter, Key, Limits, Listener, Origin, Payload, Proof, Seat, Seldom, ServerAddr,
-    Stream, Within, kernel_proof, random_nonce, user_of,
+    Admission, FramePayload, FrameReader, FrameWriter, InProcess, Key, Limits, Listener, LogThrottle, Origin, Proof,
+    Seat, ServerAddr, Stream, kernel_proof, random_nonce, user_of,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, Request, RequestBody};
@@ -121,7 +121,7 @@ struct Shared {
     /// Places of connections, of this door and of those beside it.
     admission: Admission,
     /// Connections that cannot be taken.
-    missed: Seldom,
+    missed: LogThrottle,
     open: Mutex<BTreeMap<u64, Open>>,
     next_connection: AtomicU64,
     /// Requests of this process that are being answered.
@@ -214,7 +214,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             connections,
             admission,
-            missed: Seldom::default(),
+            missed: LogThrottle::default(),
             open: Mutex::default(),
             next_connection: AtomicU64::new(1),
             asking: AtomicU64::new(0),
@@ -296,7 +296,7 @@ impl Server {
     }
 
     /// The server for a door in this process: asked without a socket, on the thread that asks.
-    pub fn within(&self) -> Arc<dyn Within> {
+    pub fn in_process(&self) -> Arc<dyn InProcess> {
         Arc::new(within::Here::new(&self.shared))
     }
 
@@ -527,7 +527,7 @@ impl Responder for Answers {
             if let Ok(mut place) = self.place.try_lock() {
                 place.let_go();
             }
-            self.writer.send(header, &body, Payload::Checked { pieces: &[payload], crc: payload_crc })
+            self.writer.send(header, &body, FramePayload::Checked { pieces: &[payload], crc: payload_crc })
         };
         if let Err(fault) = sent {
             debug!("an answer was not delivered: {fault}");

@@ -14,7 +14,7 @@
 
 use frieze_base::{Fault, crc32c_combine};
 use frieze_multilog::{Piece, PieceSource, StoredSpan};
-use frieze_net::{CRC_BYTES, Part};
+use frieze_net::{CRC_BYTES, FramePart};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
 use crate::engine::Scratch;
@@ -39,7 +39,7 @@ pub(crate) struct Unread {
 /// Takes bytes, and with the last ones the CRC32C of all.
 type ByteSink<'a> = dyn FnMut(&[u8], Option<u32>) -> Result<(), Fault> + 'a;
 /// Takes parts, and with the last one the CRC32C of all.
-type Sink<'a> = dyn FnMut(Part<'_>, Option<u32>) -> Result<(), Fault> + 'a;
+type Sink<'a> = dyn FnMut(FramePart<'_>, Option<u32>) -> Result<(), Fault> + 'a;
 
 /// Takes portions, and with the last one the CRC32C of all.
 type PortionSink<'a> = dyn FnMut(Portion<'_>, Option<u32>) -> Result<(), Fault> + 'a;
@@ -93,10 +93,10 @@ impl<'a> Steps<'a> {
     /// As [`Steps::bring`], of what is read.
     pub(crate) fn hand_on(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         self.bring_portions(true, &mut |portion, crc| match portion {
-            Portion::Read(bytes) => sink(Part::Bytes(bytes), crc),
+            Portion::Read(bytes) => sink(FramePart::Bytes(bytes), crc),
             Portion::Held { held, len, .. } => {
                 let file = held.file.handle().expect("it has one");
-                sink(Part::File { file, offset: held.offset, len }, crc)
+                sink(FramePart::File { file, offset: held.offset, len }, crc)
             }
         })
     }

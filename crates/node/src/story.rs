@@ -141,17 +141,7 @@ impl Engine {
         };
         let sessions = self.infos(principal, events.iter().map(|event| event.session))?;
         let Untold { hidden, left_out } = untold;
-        let newest_first = ask.newest_first;
-        Ok(StoryReply {
-            events,
-            upto: upto.0,
-            hidden,
-            sessions,
-            forgotten,
-            left_out,
-            newest_first,
-            after: whole.after.0,
-        })
+        Ok(StoryReply { events, upto: upto.0, hidden, sessions, forgotten, left_out, after: whole.after.0 })
     }
 
     /// The newest of what happened in an interval within a scope, newest first: a page of about `max` events. `whole` begins where the

@@ -455,7 +455,7 @@ impl DataPlane {
             self.hurry();
         }
         // What one flush has made durable is answered with one system call a client.
-        frieze_net::together(done.len() + waited.len(), || {
+        frieze_net::reply_batch(done.len() + waited.len(), || {
             done.into_iter().for_each(|(reply, result)| reply(result));
             waited.into_iter().for_each(|(reply, result)| reply(result));
         });

@@ -30,7 +30,7 @@ use crate::chains::Report;
 use crate::config_store::Roles;
 use crate::striping::{Layout, Spread, in_one_record};
 use crate::striping::{Part, fits_one_chunk};
-use frieze_net::{SentPrefix, Way};
+use frieze_net::{PeersCell, SentPrefix};
 
 /// Retries that wait for one request; one more is told to come later.
 const RETRIES_MAX: usize = 16;
@@ -142,7 +142,7 @@ pub struct DataPlane {
     /// Told when a chain has more room.
     pub(crate) room: Condvar,
     pub(crate) room_lock: Mutex<()>,
-    pub(crate) way: Arc<Way>,
+    pub(crate) way: Arc<PeersCell>,
     /// What whoever looks after the cluster is told.
     pub(crate) reports: OnceLock<Box<dyn Fn(Report) + Send + Sync>>,
     /// Told when somebody waits for a flush.
@@ -259,7 +259,7 @@ impl DataPlane {
         clock: Arc<NodeClock>,
         mut chains: Vec<Replica>,
         (me, roles): (NodeId, Roles),
-        way: Arc<Way>,
+        way: Arc<PeersCell>,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> DataPlane {
         let last = chains.iter().map(Replica::epoch).max().unwrap_or(FIRST_EPOCH);

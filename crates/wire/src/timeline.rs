@@ -209,11 +209,9 @@ pub struct StoryReply {
     /// True if something is not told because a file, or a directory that a name came from or went to, has forgotten it.
     #[prost(bool, tag = "6")]
     pub left_out: bool,
-    /// True: the newest come first, as was asked. A server that does not know that answers with the oldest.
-    #[prost(bool, tag = "7")]
-    pub newest_first: bool,
-    /// With `newest_first`: everything of the interval after this stamp was told; ask again up to it unless it is the start.
-    #[prost(uint64, tag = "8")]
+    /// Of a request with `newest_first`: every event of the interval after this stamp is in the reply. The next page ends here,
+    /// unless it is the start of the interval.
+    #[prost(uint64, tag = "7")]
     pub after: u64,
 }
 

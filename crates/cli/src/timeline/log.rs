@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Difference, FileKind, Forgotten, Fs, Hlc, Interval, UserTime, Version, VersionKind};
+use frieze_client::{Difference, FileKind, Forgotten, Fs, HistoryInterval, Hlc, UserTime, Version, VersionKind};
 use serde_json::{Map, Value};
 
 use super::deleted::back;
@@ -41,7 +41,7 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
             fs = fs.at(newest);
         }
     }
-    let interval = Interval { after: after.unwrap_or(Hlc::ZERO), upto: upto.unwrap_or(newest) };
+    let interval = HistoryInterval { after: after.unwrap_or(Hlc::ZERO), upto: upto.unwrap_or(newest) };
     let found = match fs.stat(&target(&path, false)) {
         Err(error) if error.reason() == Reason::NotFound && asked_at.is_none() => {
             // A name that is gone is looked for in the past.
@@ -121,7 +121,7 @@ enum Items {
 struct Page {
     items: Items,
     forgotten: Option<Forgotten>,
-    rest: Option<Interval>,
+    rest: Option<HistoryInterval>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Shown {
     }
 
     /// All that was asked for.
-    fn all(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: Interval) -> Result<()> {
+    fn all(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: HistoryInterval) -> Result<()> {
         if args.follow {
             return self.follow(run, args, fs, interval);
         }
@@ -181,7 +181,7 @@ impl Shown {
     }
 
     /// What happened in an interval, as far as there may be more lines.
-    fn pages(&mut self, run: &mut Run, fs: &Fs, interval: Interval, order: Order) -> Result<()> {
+    fn pages(&mut self, run: &mut Run, fs: &Fs, interval: HistoryInterval, order: Order) -> Result<()> {
         let (mut rest, mut forgotten) = (Some(interval), None);
         while let Some(interval) = rest.filter(|rest| self.left > 0 && rest.after < rest.upto) {
             let mut page = self.page(run, fs, interval, order)?;
@@ -197,7 +197,7 @@ impl Shown {
     }
 
     /// The newest lines, the oldest of them first, and then what happens, until the process is interrupted.
-    fn follow(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: Interval) -> Result<()> {
+    fn follow(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: HistoryInterval) -> Result<()> {
         if args.limit.is_none() && args.from.is_some() {
             // All of it, however much that is, goes out as it comes.
             self.pages(run, fs, interval, Order::OldestFirst)?;
@@ -226,7 +226,7 @@ impl Shown {
         loop {
             run.flush()?;
             std::thread::park_timeout(FOLLOW_EVERY);
-            let interval = Interval { after: upto, upto: newest(run)?.0 };
+            let interval = HistoryInterval { after: upto, upto: newest(run)?.0 };
             match self.pages(run, fs, interval, Order::OldestFirst) {
                 // The name is gone: what happened until then, and that it went, is all that there is to follow.
                 Err(error) if is_absent(&error) => {
@@ -239,7 +239,7 @@ impl Shown {
         }
     }
 
-    fn page(&mut self, run: &mut Run, fs: &Fs, interval: Interval, order: Order) -> Result<Page> {
+    fn page(&mut self, run: &mut Run, fs: &Fs, interval: HistoryInterval, order: Order) -> Result<Page> {
         let count_max = u32::try_from(self.left.min(PAGE_MAX)).expect("a page fits");
         let target = target(&self.path, self.is_directory);
         if !self.is_directory {
@@ -250,8 +250,10 @@ impl Shown {
             self.who.learn(page.sessions);
             let rest = match order {
                 _ if !page.more => None,
-                Order::NewestFirst => Some(Interval { upto: Hlc(page.after), ..interval }),
-                Order::OldestFirst => page.versions.last().map(|last| Interval { after: Hlc(last.stamp), ..interval }),
+                Order::NewestFirst => Some(HistoryInterval { upto: Hlc(page.after), ..interval }),
+                Order::OldestFirst => {
+                    page.versions.last().map(|last| HistoryInterval { after: Hlc(last.stamp), ..interval })
+                }
             };
             return Ok(Page { items: Items::Versions(page.versions), forgotten: page.forgotten, rest });
         }
@@ -267,8 +269,8 @@ impl Shown {
         }
         self.who.learn(page.sessions);
         let rest = match order {
-            Order::NewestFirst => Interval { upto: Hlc(page.after).min(interval.upto.previous()), ..interval },
-            Order::OldestFirst => Interval { after: Hlc(page.upto).max(interval.after.next()), ..interval },
+            Order::NewestFirst => HistoryInterval { upto: Hlc(page.after).min(interval.upto.previous()), ..interval },
+            Order::OldestFirst => HistoryInterval { after: Hlc(page.upto).max(interval.after.next()), ..interval },
         };
         Ok(Page { items: Items::Events(page.events), forgotten: page.forgotten, rest: Some(rest) })
     }

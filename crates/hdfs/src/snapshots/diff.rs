@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_client::{Difference, FileKind, InodeId, Interval, Reason, Side, Target, flags};
+use frieze_client::{Difference, FileKind, HistoryInterval, InodeId, Reason, Side, Target, flags};
 
 use crate::exception::Exception;
 use crate::file_names::FileNames;
@@ -45,7 +45,7 @@ pub(crate) fn snapshot_diff(
     };
     let mut differences = Vec::new();
     loop {
-        let interval = Interval { after: earlier, upto: later };
+        let interval = HistoryInterval { after: earlier, upto: later };
         let page = fs.diff(&target, interval, differences.len() as u64, 0).map_err(failed)?;
         if page.hidden {
             return Err(Exception::access_control(format!(

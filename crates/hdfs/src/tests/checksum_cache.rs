@@ -180,7 +180,8 @@ fn readers_that_read_nothing_do_not_hold_up_others() {
     let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let data = noise(8, 8 << 20);
-    let options = Options { server: opened.server.home(), within: Some(opened.server.within()), ..Options::default() };
+    let options =
+        Options { server: opened.server.home(), in_process: Some(opened.server.in_process()), ..Options::default() };
     let connections = options.connections_max;
     let writer = frieze_client::Client::connect(options).unwrap();
     let file = writer.fs().create(&frieze_client::Target::path("/f"), 0o644, frieze_client::CreateMode::Exclusive);

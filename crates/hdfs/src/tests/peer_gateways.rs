@@ -65,7 +65,7 @@ impl ClusterGateways {
         self.listen[number] = server.addresses()[0].clone();
         let client = Options {
             server: server.home(),
-            within: Some(server.within()),
+            in_process: Some(server.in_process()),
             command: session_of(server.node()),
             ..Options::default()
         };

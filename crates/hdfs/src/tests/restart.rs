@@ -26,7 +26,7 @@ impl RestartedServer {
             ..Settings::default()
         };
         let server = Server::start(settings).unwrap();
-        let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
+        let client = Options { server: server.home(), in_process: Some(server.in_process()), ..Options::default() };
         let options = HdfsOptions { notes: Some(dir.join("hdfs-leases")), ..options("127.0.0.1:0", Trust::Kernel) };
         self.opened = Some((HdfsGateway::open(&options, [7; 32], client).unwrap(), server));
     }

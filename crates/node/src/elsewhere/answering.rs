@@ -16,12 +16,12 @@ use frieze_wire::peer::{About, CloseAfter, FileReach, FileTail, Question, Questi
 
 use crate::engine::Engine;
 use crate::questions::{Answered, Questions};
-use frieze_net::{PeerPayload, Peers, Way};
+use frieze_net::{PeerPayload, Peers, PeersCell};
 use frieze_replication::{Gather, Layout};
 
 /// Who waits for an answer.
 struct Asker {
-    way: Arc<Way>,
+    way: Arc<PeersCell>,
     questions: Arc<Questions>,
     node: NodeId,
     id: u64,

@@ -31,7 +31,7 @@ use frieze_coherence::FileLocks;
 use frieze_coherence::OpenFiles;
 use frieze_metadata::{Metadata, MetadataHost, RecoverUpto};
 use frieze_metadata::{NameVersions, VersionStore};
-use frieze_net::Way;
+use frieze_net::PeersCell;
 use frieze_replication::Remembered;
 use frieze_replication::{self as data, DataPlane, Roles};
 use frieze_storage::Ticket;
@@ -63,7 +63,7 @@ impl Engine {
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
         let clock_bound = Hlc(identity.clock_bound);
         let roles = Roles::load(seams.disk.clone())?;
-        let way = Arc::new(Way::default());
+        let way = Arc::new(PeersCell::default());
         let mut recovery = Recovery {
             roles: &roles,
             settings: &settings,
@@ -256,7 +256,7 @@ struct Recovery<'a> {
     /// No stamp above it was given.
     clock_bound: Hlc,
     /// To the other nodes.
-    way: Arc<Way>,
+    way: Arc<PeersCell>,
     /// What a member of the metalog draws from.
     seed: u64,
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
-use frieze_net::{Begun, FrameWriter, Limits, Seldom, ServerAddr, random_nonce};
+use frieze_net::{FrameWriter, Limits, LogThrottle, PartialFrame, ServerAddr, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
 use frieze_wire::peer::{Alive, ChainPiece, PeerBody, Told};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -116,7 +116,7 @@ struct Link {
     waiting: Mutex<Waiting>,
     changed: Condvar,
     /// Lines about messages that were lost: while a node is away there are some each heartbeat.
-    losses: Seldom,
+    losses: LogThrottle,
 }
 
 #[derive(Default)]
@@ -128,13 +128,11 @@ struct Waiting {
     /// A thread is sending: what comes meanwhile it sends, too.
     is_sending: bool,
     /// What is left of a message that the socket did not take at once: the link's own thread sends it.
-    begun: Option<Begun<Bytes>>,
+    begun: Option<PartialFrame<Bytes>>,
     /// Sending has failed.
     failed: Option<Fault>,
     /// Which connection it is, of all that there have been; 0 while there is none.
     connection: u64,
-    /// The other end takes payloads ahead of their records.
-    takes_pieces: bool,
     /// Payloads some of which went ahead, and whose records did not go yet.
     ahead: usize,
     aheads: u64,
@@ -214,11 +212,11 @@ impl Links {
         let mut said = None;
         while !link.has_ended() {
             match self.connect(link) {
-                Ok((writer, takes_pieces)) => {
+                Ok(writer) => {
                     retry = RETRY_MIN;
                     said = None;
                     self.notice(link, true);
-                    link.open(&writer, takes_pieces);
+                    link.open(&writer);
                     let ended = self.tell_all(link, &writer);
                     writer.stream().shutdown();
                     link.close();
@@ -251,7 +249,7 @@ impl Links {
     }
 
     /// Connects, and proves both ends to each other.
-    fn connect(&self, link: &Link) -> Result<(FrameWriter, bool), Fault> {
+    fn connect(&self, link: &Link) -> Result<FrameWriter, Fault> {
         let mut asker = Asker::connect(&link.address, GREETING, TELLING)?;
         let nonce = random_nonce()?;
         let hello = Hello {
@@ -280,7 +278,7 @@ impl Links {
                 (self.notices.removed)(fault.clone());
             }
         })?;
-        Ok((asker.into_writer(), greeted.takes_pieces))
+        Ok(asker.into_writer())
     }
 
     /// The server refuses this one as one of another cluster: whether that is this cluster under a later identity it proves, or not.
@@ -317,7 +315,7 @@ impl Links {
         writer: &FrameWriter,
         mut told: Told,
         payload: PeerPayload,
-    ) -> Result<Begun<Bytes>, Fault> {
+    ) -> Result<PartialFrame<Bytes>, Fault> {
         let PeerPayload { ahead, mut bytes, crc } = payload;
         if let (Told::ChainRecord(record), Some(ahead), Some(crc)) = (&mut told, ahead, crc)
             && let Some((name, sent)) = ahead.claim(link.connection())
@@ -463,7 +461,7 @@ impl Drop for Going {
 #[expect(clippy::large_enum_variant, reason = "taken apart where it is made")]
 enum Next {
     /// What is left of a message.
-    Left(Begun<Bytes>),
+    Left(PartialFrame<Bytes>),
     Message(Told, PeerPayload),
 }
 
@@ -471,7 +469,7 @@ impl Link {
     /// What is told before the first attempt to connect has ended waits for it.
     fn new(to: NodeId, lane: Lane, address: ServerAddr) -> Link {
         let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
-        Link { to, lane, address, waiting, changed: Condvar::new(), losses: Seldom::default() }
+        Link { to, lane, address, waiting, changed: Condvar::new(), losses: LogThrottle::default() }
     }
 
     /// What is told waits for the link's own thread.
@@ -493,10 +491,10 @@ impl Link {
     }
 
     /// There is a connection.
-    fn open(&self, writer: &FrameWriter, takes_pieces: bool) {
+    fn open(&self, writer: &FrameWriter) {
         let mut waiting = lock(&self.waiting);
         waiting.connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-        (waiting.ahead, waiting.takes_pieces) = (0, takes_pieces);
+        waiting.ahead = 0;
         waiting.writer = Some(writer.clone());
     }
 
@@ -508,7 +506,7 @@ impl Link {
     /// A name for a payload that is to go ahead, and the connection on which it has it.
     fn name_ahead(&self) -> Option<(u64, u64)> {
         let mut waiting = lock(&self.waiting);
-        let takes = waiting.connection != 0 && waiting.takes_pieces && waiting.ahead < AHEAD_MAX;
+        let takes = waiting.connection != 0 && waiting.ahead < AHEAD_MAX;
         waiting.ahead += usize::from(takes);
         waiting.aheads += u64::from(takes);
         takes.then_some((waiting.aheads, waiting.connection))
@@ -558,7 +556,7 @@ impl Link {
     }
 
     /// The turn is over before everything is sent.
-    fn leave(&self, rest: Result<Begun<Bytes>, Fault>) {
+    fn leave(&self, rest: Result<PartialFrame<Bytes>, Fault>) {
         let mut waiting = lock(&self.waiting);
         waiting.is_sending = false;
         match rest {

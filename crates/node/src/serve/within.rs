@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use frieze_base::{ChainEpoch, Fault, Reason};
 use frieze_disk::DiskFile;
-use frieze_net::{Asked, Came, Inbox, Lies, Lot, Within, random_nonce, user_of};
+use frieze_net::{FileRange, InProcess, InProcessConn, Inbox, PayloadPart, Response, random_nonce, user_of};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Reply, RequestBody};
 
@@ -27,8 +27,8 @@ impl Here {
     }
 }
 
-impl Within for Here {
-    fn connect(&self, inbox: Arc<Inbox>) -> Result<Box<dyn Asked>, Fault> {
+impl InProcess for Here {
+    fn connect(&self, inbox: Arc<Inbox>) -> Result<Box<dyn InProcessConn>, Fault> {
         let shared = self.0.upgrade().filter(|shared| !shared.stopping.load(Ordering::Acquire)).ok_or_else(stopping)?;
         // As the kernel would say of its own socket.
         let caller = user_of(rustix::process::getuid().as_raw())?;
@@ -53,7 +53,7 @@ struct Line {
     scratch: Scratch,
 }
 
-impl Asked for Line {
+impl InProcessConn for Line {
     fn ask(&mut self, header: &FrameHeader, body: RequestBody, payload: &[u8]) {
         let Some(shared) = self.shared.upgrade() else { return self.answers.inbox.end() };
         let asking = Asking::begin(&shared);
@@ -122,10 +122,10 @@ struct Answers {
 }
 
 impl Answers {
-    fn put(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: Vec<u8>, lots: Vec<Lot>) {
+    fn put(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: Vec<u8>, parts: Vec<PayloadPart>) {
         let kind = if result.is_ok() { FrameKind::Reply } else { FrameKind::Refusal };
         let header = header_of_answer(request, kind, self.epoch, &self.clock);
-        self.inbox.put(Came { header, result, payload, lots });
+        self.inbox.put(Response { header, result, payload, parts });
     }
 
     /// An empty buffer.
@@ -155,22 +155,28 @@ impl Responder for Answers {
         {
             read.end_of_file = false;
         }
-        let (mut room, mut lots) = (self.room(), Vec::new());
+        let (mut room, mut parts) = (self.room(), Vec::new());
         let brought = steps.portions(&mut |portion, _| {
-            lots.push(match portion {
+            parts.push(match portion {
                 Portion::Read(bytes) => {
                     room.extend_from_slice(bytes);
-                    Lot::Read(bytes.len())
+                    PayloadPart::Read(bytes.len())
                 }
                 Portion::Held { held, stored, len } => {
                     let file: Arc<dyn AsFd + Send + Sync> = Arc::new(Kept(held.file.clone()));
-                    Lot::Lies(Lies { file, offset: held.offset, len, stamp: stored.stamp, skip: stored.skip })
+                    PayloadPart::File(FileRange {
+                        file,
+                        offset: held.offset,
+                        len,
+                        stamp: stored.stamp,
+                        skip: stored.skip,
+                    })
                 }
             });
             Ok(())
         });
         match brought {
-            Ok(()) => self.put(request, Ok(reply), room, lots),
+            Ok(()) => self.put(request, Ok(reply), room, parts),
             Err(fault) => self.put(request, Err(fault), Vec::new(), Vec::new()),
         }
     }

@@ -17,7 +17,7 @@ use prost::Message as _;
 
 use crate::bounds::Bounds;
 use crate::{Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split};
-use frieze_net::{PeerPayload, Peers, Way};
+use frieze_net::{PeerPayload, Peers, PeersCell};
 use frieze_storage::{Budget, Device, ImageBudget, Reach};
 use frieze_storage::{Identity, STATE_FILE};
 use frieze_storage::{Keeper, NodeClock};
@@ -126,7 +126,7 @@ impl Node {
         let bound = Hlc(identity.clock_bound).max(recovered.newest);
         let clock = HlcClock::new(ClockSettings::default(), bound);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(self.time.clone()), keeper));
-        let way = Arc::new(Way::default());
+        let way = Arc::new(PeersCell::default());
         let own = Arc::new(Mutex::new(Weak::new()));
         way.open(Arc::new(Line { from: self.id, net: net.clone(), plane: own.clone() }));
         let plane = DataPlane::new(Arc::new(recovered.device), clock, chains, (self.id, roles), way, Arc::new(|| {}));

@@ -182,10 +182,7 @@ pub struct LogReply {
     /// What was forgotten: nothing before it is told.
     #[prost(message, optional, tag = "4")]
     pub forgotten: Option<crate::forget::Forgotten>,
-    /// True: the newest come first, as was asked. A server that does not know that answers with the oldest.
-    #[prost(bool, tag = "5")]
-    pub newest_first: bool,
-    /// With `newest_first`: everything after this stamp was told; if there is more, ask again up to it.
-    #[prost(uint64, tag = "6")]
+    /// Of a request with `newest_first`: every version after this stamp is in the reply. While `more` is set, the next page ends here.
+    #[prost(uint64, tag = "5")]
     pub after: u64,
 }

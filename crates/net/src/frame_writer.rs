@@ -1,4 +1,4 @@
-//! Whole frames out, in one vectored write each.
+//! The sending side of a connection: whole frames, one vectored write each.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -9,48 +9,49 @@ use frieze_base::{CRC32C_BEHIND, crc32c};
 use frieze_wire::FrameHeader;
 use rustix::net::SendFlags;
 
-use super::{CRC_BYTES, Limits, Part, Payload, broken, filled};
-use crate::{Error, Stream, mono, together};
+use crate::frames::{CRC_BYTES, FramePart, FramePayload, Limits, broken, filled};
+use crate::reply_batch::{self, BatchedWriter};
+use crate::{Error, Stream, mono};
 
-/// Sends frames. Cheap to clone and shared between threads: frames go out whole, one after the other.
+/// Sends frames. Cheap to clone and shared between threads: frames are sent whole, one after the other.
 #[derive(Clone, Debug)]
-pub struct FrameWriter(Arc<Writing>);
+pub struct FrameWriter(Arc<WriterShared>);
 
 #[derive(Debug)]
-struct Writing {
+struct WriterShared {
     stream: Stream,
     limit: Duration,
     turn: Mutex<()>,
-    /// Whole frames that did not go out at once; see [`FrameWriter::post`].
-    posted: Mutex<Posted>,
+    /// Whole frames that the socket did not take at once; see [`FrameWriter::post`].
+    posted: Mutex<PostQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Posted {
+struct PostQueue {
     bytes: Vec<u8>,
-    /// More will be posted in a moment, and goes out together.
+    /// More frames follow in a moment and are sent together with these.
     is_held: bool,
-    /// A thread is sending what is posted, or is about to.
+    /// A thread sends the posted frames, or is about to.
     has_sender: bool,
 }
 
-/// A frame on its way, some of which may not have gone out yet.
+/// A frame of which a part may still be unsent.
 #[derive(Debug)]
-pub struct Begun<P> {
+pub struct PartialFrame<P> {
     head: Vec<u8>,
     payload: P,
     sent: usize,
 }
 
-impl<P: AsRef<[u8]>> Begun<P> {
-    /// True if all of it has gone out.
+impl<P: AsRef<[u8]>> PartialFrame<P> {
+    /// True if all of it was sent.
     pub fn is_done(&self) -> bool {
         self.sent == self.head.len() + self.payload.as_ref().len()
     }
 
-    /// The same with its payload elsewhere.
-    pub fn map<Q: AsRef<[u8]>>(self, kept: impl FnOnce(P) -> Q) -> Begun<Q> {
-        Begun { head: self.head, payload: kept(self.payload), sent: self.sent }
+    /// The same with its payload in another buffer.
+    pub fn map<Q: AsRef<[u8]>>(self, kept: impl FnOnce(P) -> Q) -> PartialFrame<Q> {
+        PartialFrame { head: self.head, payload: kept(self.payload), sent: self.sent }
     }
 
     fn left(&self) -> [IoSlice<'_>; 2] {
@@ -60,15 +61,16 @@ impl<P: AsRef<[u8]>> Begun<P> {
 }
 
 impl FrameWriter {
-    /// Writes to `stream`. A peer that has not taken a frame within `limits.frame` loses its connection.
+    /// Writes to `stream`. A peer that does not receive a frame within `limits.frame` loses its connection.
     ///
-    /// The socket's timeouts are those that the connection's [`FrameReader`] has set: make it first.
+    /// The socket's timeouts are those that the connection's [`FrameReader`](crate::FrameReader) has set: make it
+    /// first.
     pub fn new(stream: Stream, limits: Limits) -> FrameWriter {
-        FrameWriter(Arc::new(Writing {
+        FrameWriter(Arc::new(WriterShared {
             stream,
             limit: limits.frame,
             turn: Mutex::new(()),
-            posted: Mutex::new(Posted::default()),
+            posted: Mutex::new(PostQueue::default()),
         }))
     }
 
@@ -78,18 +80,18 @@ impl FrameWriter {
     }
 
     /// Sends a frame: `header` with lengths and checksums filled in, `body`, `payload`, in one vectored write if the
-    /// socket takes it. Waits for its turn and for the peer to take it.
+    /// socket takes it. Waits for its turn and for the peer to receive it.
     ///
     /// # Errors
-    /// `Closed`, `Broken`, `NotReading`. The connection is shut down then, because half a frame may have gone out.
+    /// `Closed`, `Broken`, `NotReading`. The connection is shut down then, because half a frame may have been sent.
     ///
     /// # Panics
     /// If the body or payload is longer than a frame may hold.
-    pub fn send(&self, header: FrameHeader, body: &[u8], payload: Payload<'_>) -> Result<(), Error> {
+    pub fn send(&self, header: FrameHeader, body: &[u8], payload: FramePayload<'_>) -> Result<(), Error> {
         let turn = lock(&self.0.turn);
         let sent = self.send_posted().and_then(|()| self.send_in_turn(header, body, payload));
         drop(turn);
-        // What was posted while this frame held the turn found it taken: it is sent here.
+        // Frames posted while this one had the turn are sent here.
         let sent = sent.and_then(|()| self.send_left());
         if sent.is_err() {
             self.0.stream.shutdown();
@@ -97,8 +99,9 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends as much of a frame as the socket takes at once, and never waits. What is left of it goes out by
-    /// [`FrameWriter::finish`]; until then nothing else may be sent on the connection. `crc`: the payload's checksum, if it is known.
+    /// Sends as much of a frame as the socket takes at once, and never waits. The rest is sent by
+    /// [`FrameWriter::finish`]; until then no other frame may be sent on the connection. `crc`: the payload's checksum,
+    /// if it is known.
     ///
     /// # Errors
     /// `Closed` or `Broken`. The connection is shut down then.
@@ -111,12 +114,12 @@ impl FrameWriter {
         body: &[u8],
         payload: P,
         crc: Option<u32>,
-    ) -> Result<Begun<P>, Error> {
+    ) -> Result<PartialFrame<P>, Error> {
         let bytes = payload.as_ref();
         let payload_crc = if bytes.is_empty() { 0 } else { crc.unwrap_or_else(|| crc32c(bytes)) };
         let mut head = filled(header, body, bytes.len(), payload_crc).encode().to_vec();
         head.extend_from_slice(body);
-        let mut begun = Begun { head, payload, sent: 0 };
+        let mut begun = PartialFrame { head, payload, sent: 0 };
         let _turn = lock(&self.0.turn);
         while !begun.is_done() {
             match self.send_at_once(&begun.left())? {
@@ -127,11 +130,11 @@ impl FrameWriter {
         Ok(begun)
     }
 
-    /// Sends what is left of a frame, and waits as [`FrameWriter::send`] does.
+    /// Sends the rest of a frame, and waits as [`FrameWriter::send`] does.
     ///
     /// # Errors
     /// As [`FrameWriter::send`].
-    pub fn finish<P: AsRef<[u8]>>(&self, begun: &Begun<P>) -> Result<(), Error> {
+    pub fn finish<P: AsRef<[u8]>>(&self, begun: &PartialFrame<P>) -> Result<(), Error> {
         let turn = lock(&self.0.turn);
         let sent = self.send_all(&mut begun.left());
         drop(turn);
@@ -141,29 +144,31 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends a frame whose payload of `len` bytes is not in memory as a whole: `fill` brings it piece by piece, and with the
-    /// last the checksum of all, which goes behind them ([`FrameReader::read_payload_before_crc`]). What is small is still in
-    /// the cache of the core when it is sent, and the peer takes it while the next is read. Other frames wait meanwhile. `stalled` is
-    /// called when the peer has taken nothing for a moment, before it is waited for as long as it may take.
+    /// Sends a frame whose payload of `len` bytes is not in memory as a whole: `fill` passes it piece by piece, and
+    /// with the last the checksum of all, which is sent behind them
+    /// ([`FrameReader::read_payload_before_crc`](crate::FrameReader::read_payload_before_crc)). A small piece is still
+    /// in the cache of the core when it is sent, and the peer receives it while the next is read. Other frames wait
+    /// meanwhile. `stalled` is called when the peer has received nothing for a moment, before the wait for it up to its
+    /// limit.
     ///
     /// # Errors
     /// As [`FrameWriter::send`], and what `fill` fails with. The connection is shut down then.
     ///
     /// # Panics
-    /// If `fill` brings more bytes than it promised, or fewer without failing, or the checksum with any but the last.
+    /// If `fill` passes more bytes than `len`, or fewer without an error, or the checksum with any but the last.
     pub fn send_in_steps<E: From<Error>>(
         &self,
         header: FrameHeader,
         body: &[u8],
         len: usize,
         stalled: &dyn Fn(),
-        fill: impl FnOnce(&mut dyn FnMut(Part<'_>, Option<u32>) -> Result<(), Error>) -> Result<(), E>,
+        fill: impl FnOnce(&mut dyn FnMut(FramePart<'_>, Option<u32>) -> Result<(), Error>) -> Result<(), E>,
     ) -> Result<(), E> {
         let turn = lock(&self.0.turn);
         let header = filled(header, body, len + CRC_BYTES, CRC32C_BEHIND).encode();
         let (mut left, mut head, mut room) = (len, Some([header.as_slice(), body]), 0);
-        let mut step = |part: Part<'_>, crc: Option<u32>| -> Result<(), Error> {
-            assert!(part.len() <= left, "more than the {len} bytes that were promised");
+        let mut step = |part: FramePart<'_>, crc: Option<u32>| -> Result<(), Error> {
+            assert!(part.len() <= left, "more than the {len} bytes announced");
             left -= part.len();
             assert_eq!(left == 0, crc.is_some(), "the checksum comes with the last of {len} bytes");
             let [header, body] = head.take().unwrap_or_default();
@@ -173,13 +178,13 @@ impl FrameWriter {
                 None => (&[][..], SendFlags::MORE),
             };
             match part {
-                Part::Bytes(bytes) => {
+                FramePart::Bytes(bytes) => {
                     let pieces = [header, body, bytes, behind];
                     self.send_until_stalled(&mut pieces.map(IoSlice::new), more, stalled)
                 }
-                Part::File { file, offset, len } => {
+                FramePart::File { file, offset, len } => {
                     self.send_until_stalled(&mut [header, body].map(IoSlice::new), SendFlags::MORE, stalled)?;
-                    self.hand_on(file, offset, len, &mut room, stalled)?;
+                    self.send_file_range(file, offset, len, &mut room, stalled)?;
                     self.send_until_stalled(&mut [IoSlice::new(behind)], more, stalled)
                 }
             }
@@ -195,8 +200,8 @@ impl FrameWriter {
     }
 
     /// Sends a frame without a payload, and never waits: for threads that serve many connections. If the socket is full
-    /// or another frame is on its way, a copy is kept and sent as soon as possible by whoever has the turn, else by a
-    /// thread of its own that lives as long as that takes.
+    /// or another frame is on its way, a copy is kept and sent as soon as possible by the thread that has the turn,
+    /// else by a thread of its own that lives as long as that takes.
     ///
     /// # Errors
     /// `NotReading` if more than 4 MiB wait already, `Closed` or `Broken`. The connection is shut down then.
@@ -207,7 +212,7 @@ impl FrameWriter {
             self.0.stream.shutdown();
             return Err(Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit });
         }
-        posted.is_held = posted.is_held || together::waits(self);
+        posted.is_held = posted.is_held || reply_batch::holds(&self.0);
         if posted.is_held {
             posted.bytes.extend(header.iter().chain(body));
             return Ok(());
@@ -225,7 +230,7 @@ impl FrameWriter {
         if turn.is_ok() { self.leave_to_thread(&mut posted) } else { Ok(()) }
     }
 
-    /// Nothing is to be sent for a while: what held frames is given back.
+    /// Frees the buffer of posted frames: nothing is to be sent for a while.
     pub fn rest(&self) {
         let mut posted = lock(&self.0.posted);
         if posted.bytes.is_empty() {
@@ -233,13 +238,13 @@ impl FrameWriter {
         }
     }
 
-    /// From now on posted frames wait for [`FrameWriter::release`], to go out with one system call. Only for a moment. Who releases what
-    /// another thread holds sends it sooner.
+    /// From now on posted frames wait for [`FrameWriter::release`], to be sent with one system call. Only for a moment.
+    /// A release by another thread sends them sooner.
     pub fn hold(&self) {
         lock(&self.0.posted).is_held = true;
     }
 
-    /// Sends what was posted since [`FrameWriter::hold`], as [`FrameWriter::post`] does.
+    /// Sends the frames posted since [`FrameWriter::hold`], as [`FrameWriter::post`] does.
     ///
     /// # Errors
     /// As [`FrameWriter::post`].
@@ -249,7 +254,7 @@ impl FrameWriter {
         if posted.bytes.is_empty() {
             return Ok(());
         }
-        // Whoever has the turn looks again after it.
+        // The thread that has the turn looks again after it.
         let Ok(_turn) = self.0.turn.try_lock() else { return Ok(()) };
         let sent = self.send_at_once(&[IoSlice::new(&posted.bytes)])?;
         posted.bytes.drain(..sent);
@@ -283,8 +288,8 @@ impl FrameWriter {
         }
     }
 
-    /// What the socket did not take is sent by a thread of its own.
-    fn leave_to_thread(&self, posted: &mut Posted) -> Result<(), Error> {
+    /// Starts a thread that sends what the socket did not take.
+    fn leave_to_thread(&self, posted: &mut PostQueue) -> Result<(), Error> {
         if posted.has_sender {
             return Ok(());
         }
@@ -297,7 +302,7 @@ impl FrameWriter {
         })
     }
 
-    /// The life of the thread that sends what a full socket left behind.
+    /// The thread that sends what a full socket did not take.
     fn send_as_thread(&self) {
         loop {
             let turn = lock(&self.0.turn);
@@ -315,19 +320,19 @@ impl FrameWriter {
         }
     }
 
-    /// Sends what was posted while a frame was on its way and its poster relied on this thread.
+    /// Sends the frames that other threads posted while this one had the turn.
     fn send_left(&self) -> Result<(), Error> {
         loop {
             if lock(&self.0.posted).bytes.is_empty() {
                 return Ok(());
             }
-            // Whoever has the turn now looks again after it.
+            // The thread that has the turn now looks again after it.
             let Ok(_turn) = self.0.turn.try_lock() else { return Ok(()) };
             self.send_posted()?;
         }
     }
 
-    /// Sends everything posted so far. The caller has the turn.
+    /// Sends all posted frames. The caller has the turn.
     fn send_posted(&self) -> Result<(), Error> {
         loop {
             let bytes = std::mem::take(&mut lock(&self.0.posted).bytes);
@@ -338,17 +343,17 @@ impl FrameWriter {
         }
     }
 
-    fn send_in_turn(&self, header: FrameHeader, body: &[u8], payload: Payload<'_>) -> Result<(), Error> {
+    fn send_in_turn(&self, header: FrameHeader, body: &[u8], payload: FramePayload<'_>) -> Result<(), Error> {
         match payload {
-            Payload::None => {
+            FramePayload::None => {
                 let header = filled(header, body, 0, 0).encode();
                 self.send_all(&mut [IoSlice::new(&header), IoSlice::new(body)])
             }
-            Payload::Bytes(bytes) => {
+            FramePayload::Bytes(bytes) => {
                 let header = filled(header, body, bytes.len(), crc32c(bytes)).encode();
                 self.send_all(&mut [IoSlice::new(&header), IoSlice::new(body), IoSlice::new(bytes)])
             }
-            Payload::Checked { pieces, crc } => {
+            FramePayload::Checked { pieces, crc } => {
                 let len = pieces.iter().map(|piece| piece.len()).sum();
                 let header = filled(header, body, len, crc).encode();
                 let mut slices = Vec::with_capacity(2 + pieces.len());
@@ -364,7 +369,7 @@ impl FrameWriter {
         self.send_pieces(pieces, SendFlags::empty())
     }
 
-    /// As [`FrameWriter::send_pieces`], but tells when the peer is slow.
+    /// As [`FrameWriter::send_pieces`], and calls `stalled` if the peer is slow.
     fn send_until_stalled(
         &self,
         mut pieces: &mut [IoSlice<'_>],
@@ -389,9 +394,9 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Has the system send `len` bytes of a file from `offset` on. Of the `room` that was there when it was last asked for so many
-    /// bytes are left: small pieces need not ask each.
-    fn hand_on(
+    /// Sends `len` bytes of a file from `offset` on by `sendfile`. `room` is the rest of the free bytes of the
+    /// socket's buffer when it was last queried: small pieces do not query it each.
+    fn send_file_range(
         &self,
         file: BorrowedFd<'_>,
         offset: u64,
@@ -404,8 +409,8 @@ impl FrameWriter {
         let mut waits = None;
         while at < end {
             if *room > 0 || stream.await_room(STALLED).map_err(|source| broken(stream, "sending", source))? {
-                // No more than there is room for, so that nobody waits within.
-                *room = if *room > 0 { *room } else { stream.room_at_least().min(HANDED_BYTES) };
+                // No more than there is room for, so that the call does not wait.
+                *room = if *room > 0 { *room } else { stream.room_at_least().min(FILE_BYTES_MAX) };
                 let some = (end - at).min(*room as u64) as usize;
                 match stream.send_file(file, &mut at, some) {
                     Ok(0) => return Err(broken(stream, "sending", io::ErrorKind::UnexpectedEof.into())),
@@ -447,15 +452,21 @@ impl FrameWriter {
     }
 }
 
-/// Nothing is left half changed by a panic under these locks: the socket is shut down by whoever fails.
+impl BatchedWriter for WriterShared {
+    fn release(self: Arc<Self>) -> Result<(), Error> {
+        FrameWriter(self).release()
+    }
+}
+
+/// A panic under these locks leaves nothing half changed: the thread that fails shuts the socket down.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Of a file so much at most is handed on before it is asked again whether there is room.
-const HANDED_BYTES: usize = 256 << 10;
-/// Who takes nothing for so long keeps others from nothing: a reader on this machine that is awake has taken half of what was on its
-/// way.
+/// Bytes of a file that are sent at most before the free buffer is queried again.
+const FILE_BYTES_MAX: usize = 256 << 10;
+/// A peer that receives nothing for so long is slow: within it a reader on this machine that is awake receives half of
+/// the bytes in flight.
 const STALLED: Duration = Duration::from_millis(2);
-/// Posted bytes that may wait for a peer before it is given up.
+/// Posted bytes that may wait for a peer before its connection is closed.
 const POSTED_BYTES_MAX: usize = 4 << 20;

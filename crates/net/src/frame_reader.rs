@@ -1,4 +1,4 @@
-//! Checked frames in.
+//! The receiving side of a connection: checked frames.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,31 +8,31 @@ use frieze_base::{Crc32c, Fault, MonoTime, Reason, crc32c};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader};
 use rustix::net::RecvFlags;
 
-use super::{CRC_BYTES, Limits, broken};
-use crate::eager::Eager;
+use crate::busy_poll::BusyPoll;
+use crate::frames::{CRC_BYTES, Limits, broken};
 use crate::{Error, Stream, mono};
 
 /// Receives frames. Owned by the one thread that reads the connection.
 ///
-/// What is received lies in a buffer of 64 KiB. A peer that has proven nothing yet has [`HELLO_BYTES_MAX`] for everything
-/// ([`FrameReader::guarded`]), and one that is silent has [`RESTING_BYTES`].
+/// Received bytes lie in a buffer of 64 KiB. Before the handshake is complete the buffer has [`HELLO_BYTES_MAX`] bytes
+/// ([`FrameReader::guarded`]), and while the peer is silent [`RESTING_BYTES`].
 #[derive(Debug)]
 pub struct FrameReader {
     stream: Stream,
     limits: Limits,
     buffer: Vec<u8>,
-    /// The peer has proven nothing: its frames are small, or refused.
+    /// The handshake is not complete: frames are small, or refused.
     is_guarded: bool,
     start: usize,
     end: usize,
-    /// Payload of the last frame that was not taken yet.
+    /// Payload bytes of the last frame that were not read yet.
     pending: usize,
     pending_crc: u32,
-    /// How the first bytes of a frame are waited for.
-    eager: Eager,
-    /// When the frame being received began; taken only when it needs more than one receive.
+    /// The wait for the first bytes of a frame.
+    poll: BusyPoll,
+    /// When the frame being received began; set only if it needs more than one receive.
     began: Option<MonoTime>,
-    /// The last frame was a small one: the next receive takes in as many as there are.
+    /// The last frame was small: the next receive takes all bytes that have arrived.
     is_small: bool,
 }
 
@@ -40,10 +40,10 @@ impl FrameReader {
     /// Reads from `stream` within `limits`. Sets the timeouts of the stream, those of its writer included.
     ///
     /// # Errors
-    /// `Broken` if the socket is no more.
+    /// `Broken` if the socket is closed.
     pub fn new(stream: Stream, limits: Limits) -> Result<FrameReader, Error> {
         let shortest = limits.idle.unwrap_or(limits.frame).min(limits.frame);
-        // A wait is looked at eight times: it may last an eighth longer, and an idle connection costs little.
+        // A wait is checked eight times: it may last an eighth longer, and an idle connection costs little.
         let tick = (shortest / 8).clamp(Duration::from_millis(5), Duration::from_secs(4));
         stream.set_ticks(tick, tick).map_err(|source| broken(&stream, "receiving", source))?;
         Ok(FrameReader {
@@ -55,14 +55,14 @@ impl FrameReader {
             end: 0,
             pending: 0,
             pending_crc: 0,
-            eager: Eager::default(),
+            poll: BusyPoll::default(),
             began: None,
             is_small: false,
         })
     }
 
-    /// The same of a peer that has proven nothing: until [`FrameReader::admit`] a frame has a body of [`HELLO_BYTES_MAX`] at most and
-    /// no payload.
+    /// The same before the handshake is complete: until [`FrameReader::admit`] a frame has a body of at most
+    /// [`HELLO_BYTES_MAX`] and no payload.
     ///
     /// # Errors
     /// As [`FrameReader::new`].
@@ -70,7 +70,7 @@ impl FrameReader {
         Ok(FrameReader { is_guarded: true, ..FrameReader::new(stream, limits)? })
     }
 
-    /// The peer has proven what it is: frames may be as large as any, within `limits` from now on.
+    /// The handshake is complete: frames may have any size, within `limits` from now on.
     pub fn admit(&mut self, limits: Limits) {
         self.is_guarded = false;
         self.limits = limits;
@@ -86,13 +86,13 @@ impl FrameReader {
         &self.stream
     }
 
-    /// True if the next frame is here as a whole: reading it does not wait.
+    /// True if all of the next frame has arrived: reading it does not wait.
     pub fn has_frame(&self) -> bool {
         let here = &self.buffer[self.start..self.end];
         let Some(first) = here.get(self.pending..).and_then(|next| next.first_chunk::<FRAME_HEADER_BYTES>()) else {
             return false;
         };
-        // What is malformed is told when it is read.
+        // A malformed header is reported when it is read.
         FrameHeader::decode(first).is_ok_and(|header| {
             let len = FRAME_HEADER_BYTES + header.body_len as usize + header.payload_len as usize;
             here.len() - self.pending >= len
@@ -100,18 +100,18 @@ impl FrameReader {
     }
 
     /// Receives a header and its body, which replaces what `body` held; `None` if the peer ended the connection between
-    /// two frames. The payload, if the header names one, is to be taken by [`FrameReader::read_payload`] or
-    /// [`FrameReader::read_payload_reusing`] before the next frame; else the next call passes over it.
+    /// two frames. The payload, if the header names one, is to be read by [`FrameReader::read_payload`] or
+    /// [`FrameReader::read_payload_reusing`] before the next frame; else the next call skips it.
     ///
     /// # Errors
     /// `Silent` if no frame began within the idle limit, `HalfFrame`, `Closed`, `Frame`, `Checksum`. All end the
-    /// connection; after `Frame` tell the peer why before closing.
+    /// connection; after `Frame` send the peer the reason before closing.
     pub fn read_frame(&mut self, body: &mut Vec<u8>) -> Result<Option<FrameHeader>, Error> {
         self.read_frame_or_rest(body, || {})
     }
 
-    /// The same. If nothing comes for about a second the buffers shrink, `body` with them, and `rest` is called once: for what else the
-    /// caller keeps for a peer that asks.
+    /// The same. If nothing arrives for about a second, the buffers shrink, `body` with them, and `rest` is called
+    /// once, so that the caller frees its own.
     ///
     /// # Errors
     /// As [`FrameReader::read_frame`].
@@ -152,7 +152,7 @@ impl FrameReader {
     /// As [`FrameReader::read_frame`]. After `Checksum` the bytes in `into` are worthless.
     ///
     /// # Panics
-    /// If `into` is not exactly as long as the header's `payload_len`, or the payload was taken already.
+    /// If `into` is not exactly as long as the header's `payload_len`, or the payload was read already.
     pub fn read_payload(&mut self, into: &mut [u8]) -> Result<(), Error> {
         assert_eq!(into.len(), self.pending, "the payload's length is that of the header");
         let mut crc = Crc32c::default();
@@ -167,7 +167,7 @@ impl FrameReader {
     /// As [`FrameReader::read_payload`].
     ///
     /// # Panics
-    /// If `into` is not 4 bytes shorter than the header's `payload_len`, or the payload was taken already.
+    /// If `into` is not 4 bytes shorter than the header's `payload_len`, or the payload was read already.
     pub fn read_payload_before_crc(&mut self, into: &mut [u8]) -> Result<(), Error> {
         assert_eq!(into.len() + CRC_BYTES, self.pending, "the payload's length is that of the header");
         let mut crc = Crc32c::default();
@@ -181,7 +181,7 @@ impl FrameReader {
         let mut filled = 0;
         while filled < into.len() {
             let count = self.receive_payload(&mut into[filled..])?;
-            // Piece by piece while it is in the cache, and while the peer sends the next.
+            // Piece by piece, while it is in the cache and the peer sends the next.
             crc.update(&into[filled..filled + count]);
             filled += count;
         }
@@ -189,7 +189,7 @@ impl FrameReader {
     }
 
     /// Receives the payload of the frame just read into `buffer`, which only ever grows, and as bytes arrive: a peer
-    /// that promises 4 MiB and sends nothing costs nothing. Used again and again it stays in the cache.
+    /// that announces 4 MiB and sends nothing costs nothing. A reused buffer stays in the cache.
     ///
     /// # Errors
     /// As [`FrameReader::read_payload`].
@@ -202,8 +202,8 @@ impl FrameReader {
         Ok(&mut buffer[..len])
     }
 
-    /// As [`FrameReader::read_payload_reusing`], but the checksum is left to the caller, who takes those of the blocks it
-    /// stores anyway: one pass over the bytes instead of two.
+    /// As [`FrameReader::read_payload_reusing`], without a check: the caller computes the checksums of the blocks that
+    /// it stores anyway, which makes one pass over the bytes instead of two.
     ///
     /// # Errors
     /// As [`FrameReader::read_payload`], without `Checksum`.
@@ -213,8 +213,8 @@ impl FrameReader {
         Ok(&mut buffer[..len])
     }
 
-    /// As [`FrameReader::read_payload_unchecked`], behind what the first `at` bytes of `buffer` hold already. Whenever more has come
-    /// `so_far` is shown everything from the beginning of `buffer` on.
+    /// As [`FrameReader::read_payload_unchecked`], behind the first `at` bytes of `buffer`. After each receive `so_far`
+    /// is called with all bytes from the beginning of `buffer` on.
     ///
     /// # Errors
     /// As [`FrameReader::read_payload`], without `Checksum`.
@@ -247,8 +247,8 @@ impl FrameReader {
         self.read_payload_behind(buffer, 0, |so_far| seen(&so_far[std::mem::replace(&mut shown, so_far.len())..]))
     }
 
-    /// Waits until the next frame begins, or the connection ends: reading it tells. False if neither has happened after `limit`:
-    /// it may be waited for again.
+    /// Waits until the next frame begins, or the connection ends, which the next read reports. False if neither has
+    /// happened after `limit`; then it may be called again.
     ///
     /// # Errors
     /// As [`FrameReader::read_frame`], without `Silent`.
@@ -259,7 +259,7 @@ impl FrameReader {
         (self.start, self.end) = (0, 0);
         self.begin_buffer();
         let room = self.look_bytes();
-        let FrameReader { stream, buffer, eager, .. } = &mut *self;
+        let FrameReader { stream, buffer, poll, .. } = &mut *self;
         let buffer = RefCell::new(&mut buffer[..room]);
         let receive = || stream.receive(&mut buffer.borrow_mut(), RecvFlags::DONTWAIT);
         let look = || match receive() {
@@ -267,7 +267,7 @@ impl FrameReader {
             done => Some(done),
         };
         // The ticks of the stream may be longer than the limit.
-        match eager.wait(look, || if stream.await_readable(limit)? { receive() } else { Err(WOULD_BLOCK.into()) }) {
+        match poll.wait(look, || if stream.await_readable(limit)? { receive() } else { Err(WOULD_BLOCK.into()) }) {
             Ok(count) => {
                 self.end = count;
                 self.take_the_rest();
@@ -286,13 +286,13 @@ impl FrameReader {
         self.begin_buffer();
         loop {
             let room = self.look_bytes();
-            let FrameReader { stream, buffer, eager, .. } = &mut *self;
+            let FrameReader { stream, buffer, poll, .. } = &mut *self;
             let buffer = RefCell::new(&mut buffer[..room]);
             let look = || match stream.receive(&mut buffer.borrow_mut(), RecvFlags::DONTWAIT) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
                 done => Some(done),
             };
-            let received = eager.wait(look, || stream.receive(&mut buffer.borrow_mut(), RecvFlags::empty()));
+            let received = poll.wait(look, || stream.receive(&mut buffer.borrow_mut(), RecvFlags::empty()));
             match received {
                 Ok(count) => {
                     self.end = count;
@@ -319,14 +319,15 @@ impl FrameReader {
         }
     }
 
-    /// Refuses what is too large for a peer that has proven nothing.
+    /// Refuses a frame that is too large before the handshake is complete.
     fn guard(&self, header: FrameHeader) -> Result<FrameHeader, Fault> {
         let (body, payload) = (header.body_len as usize, header.payload_len);
         if self.is_guarded && (body > HELLO_BYTES_MAX || payload > 0) {
             return Err(Fault::new(
                 Reason::BadFrame,
                 format!(
-                    "malformed frame: body of {body} bytes and payload of {payload}; before it is proven who sends it at most {HELLO_BYTES_MAX} and none are allowed"
+                    "malformed frame: body of {body} bytes and payload of {payload}; before the handshake is complete \
+                     at most {HELLO_BYTES_MAX} and none are allowed"
                 ),
             ));
         }
@@ -340,35 +341,35 @@ impl FrameReader {
         }
     }
 
-    /// Receives what else has come already, if it is more than the buffer of a silent peer takes: frames that came together are handled
-    /// together.
+    /// Receives the other bytes that have arrived, if they exceed the buffer of a silent peer: frames that arrived
+    /// together are handled together.
     fn take_the_rest(&mut self) {
         let len = self.buffer.len();
         self.grow_if_full();
         if self.buffer.len() > len {
             let room = self.look_bytes().max(len);
-            // The end of the connection, or what is wrong with it, is found by the next receive.
+            // The next receive finds the end of the connection, or its error.
             self.end += self.stream.receive(&mut self.buffer[len..room], RecvFlags::DONTWAIT).unwrap_or(0);
         }
     }
 
-    /// Bytes that are received at once where a frame begins.
+    /// Bytes of the first receive of a frame.
     fn look_bytes(&self) -> usize {
         self.buffer.len().min(if self.is_small { BUFFER_BYTES } else { LARGE_LOOK_BYTES })
     }
 
-    /// Makes the buffer as large as it may be if it is full: whoever has sent so much at once does so again.
+    /// Makes the buffer as large as it may be if it is full: a peer that sent so much at once does so again.
     fn grow_if_full(&mut self) {
         let most = if self.is_guarded { FRAME_HEADER_BYTES + HELLO_BYTES_MAX } else { BUFFER_BYTES };
         if self.end == self.buffer.len() && self.end < most {
-            // Of a new one the system brings only the pages that are written.
+            // The system maps only those pages of a new buffer that are written.
             let mut grown = vec![0; most];
             grown[..self.end].copy_from_slice(&self.buffer);
             self.buffer = grown;
         }
     }
 
-    /// Receives what is there behind the buffered bytes.
+    /// Receives more bytes behind the buffered ones.
     fn receive_more(&mut self) -> Result<(), Error> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -402,7 +403,7 @@ impl FrameReader {
         check(&self.stream, "body", header.body_crc, crc32c(body))
     }
 
-    /// Some bytes of the payload: what is buffered, else straight from the socket.
+    /// Some bytes of the payload: those buffered, else straight from the socket.
     fn receive_payload(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         let buffered = self.end - self.start;
         if buffered > 0 {
@@ -411,7 +412,7 @@ impl FrameReader {
             self.start += count;
             return Ok(count);
         }
-        // Of a small payload the sender is done before anybody could be in its way.
+        // The sender of a small payload is done before the receiver could contend with it.
         let large = |left: usize| if left >= LARGE_BYTES { left } else { 0 };
         self.stream.expect(large(into.len()));
         let received = receive(&self.stream, &self.limits, &mut self.began, into);
@@ -458,16 +459,17 @@ fn check(stream: &Stream, part: &'static str, expected: u32, found: u32) -> Resu
     Err(Error::Checksum { peer: stream.peer().to_owned(), part, expected, found })
 }
 
-/// Largest body of a frame of a peer that has proven nothing: a greeting has a few hundred bytes. PostgreSQL takes 10,000.
+/// Largest body of a frame before the handshake is complete: a greeting has a few hundred bytes. PostgreSQL accepts
+/// 10,000.
 pub const HELLO_BYTES_MAX: usize = 8 << 10;
-/// Bytes of the buffer of a peer that is silent: what a small request needs.
+/// Size of the buffer while the peer is silent: enough for a small request.
 pub const RESTING_BYTES: usize = 4 << 10;
-/// Small frames come in with one receive, as many as fit.
+/// One receive takes as many small frames as fit.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Header, body and a payload of 8 KiB come in with one receive; of a larger payload at most this much is copied twice.
+/// One receive takes header, body and a payload of 8 KiB; of a larger payload at most this much is copied twice.
 const LARGE_LOOK_BYTES: usize = 16 << 10;
-/// From here on it is worth two system calls to be woken less often.
+/// From this length on fewer wake-ups are worth two system calls.
 const LARGE_BYTES: usize = 128 << 10;
-/// Step in which a buffer grows as promised bytes arrive.
+/// Step in which a buffer grows as announced bytes arrive.
 const GROW_BYTES: usize = 256 << 10;
 const WOULD_BLOCK: io::ErrorKind = io::ErrorKind::WouldBlock;

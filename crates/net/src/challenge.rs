@@ -1,4 +1,4 @@
-//! Keys that prove a caller where the kernel cannot.
+//! Challenge and response with a shared key: proves a caller's identity where the kernel cannot.
 //!
 //! The server sends a random challenge; the caller answers BLAKE3, keyed by the secret, over
 //! `challenge || client nonce || key name`. The secret never travels, and an answer is good for one connection.
@@ -47,7 +47,7 @@ impl Key {
     /// True if `mac` answers the challenge: what the server asks. Takes the same time for every wrong answer.
     pub fn verify(&self, challenge: &[u8], client_nonce: &[u8], mac: &[u8]) -> bool {
         let Ok(mac) = <[u8; MAC_BYTES]>::try_from(mac) else { return false };
-        // A challenge of another length could move bytes between the parts of what is hashed.
+        // A challenge of another length could move bytes between the hashed parts.
         challenge.len() == NONCE_BYTES
             && client_nonce.len() == NONCE_BYTES
             && self.mac(challenge, client_nonce) == blake3::Hash::from_bytes(mac)

@@ -1,18 +1,18 @@
-//! How many bytes have to be there before who waits for them is woken.
+//! `SO_RCVLOWAT`: how many bytes must arrive before a waiting thread is woken.
 
 #![expect(unsafe_code, reason = "SO_RCVLOWAT has no safe wrapper in rustix or nix; this file is all of it")]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A receive that waits is woken when so many bytes have come, or the peer has ended, or the time is over.
+/// Sets how many bytes wake a receive that waits; the end of the stream and the timeout wake it too.
 ///
 /// # Errors
 /// Those of `setsockopt(2)`: not a socket, or one that knows no such mark.
 pub(crate) fn set_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the descriptor is borrowed for the call, the pointer is to a live integer of the length given, and the call
-    // keeps neither.
+    // SAFETY: the descriptor is borrowed for the call, the pointer is to a live integer of the length given, and the
+    // call keeps neither.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,15 +1,15 @@
-//! Asks the kernel for one TCP socket (`sock_diag(7)`).
+//! Query of the kernel for one TCP socket (`sock_diag(7)`).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
-/// The user who owns the established socket whose own address is `own` and whose peer is `other`; `None` if there is no
-/// such socket or its owner has closed it.
+/// The user that owns the established socket whose own address is `own` and whose peer is `other`; `None` if there is
+/// no such socket or its owner has closed it.
 ///
 /// # Errors
-/// If the kernel answers no such questions: read its tables instead.
+/// If the kernel does not answer such queries: read its tables instead.
 pub(crate) fn owner_of(own: SocketAddr, other: SocketAddr) -> io::Result<Option<u32>> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
@@ -17,7 +17,7 @@ pub(crate) fn owner_of(own: SocketAddr, other: SocketAddr) -> io::Result<Option<
         SocketFlags::CLOEXEC,
         Some(netlink::SOCK_DIAG),
     )?;
-    rustix::net::send(&socket, &question(own, other), SendFlags::empty())?;
+    rustix::net::send(&socket, &query(own, other), SendFlags::empty())?;
     let mut answer = [0u8; 1024];
     let (_, len) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
     let answer = answer.get(..len).ok_or(io::ErrorKind::InvalidData)?;
@@ -25,7 +25,8 @@ pub(crate) fn owner_of(own: SocketAddr, other: SocketAddr) -> io::Result<Option<
     let kind = answer.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
     match kind {
         Some(SOCK_DIAG_BY_FAMILY) => {
-            // inet_diag_msg begins at 16: family, state, timer, retrans (4), id (48), expires, rqueue, wqueue, uid, inode.
+            // inet_diag_msg begins at 16: family, state, timer, retrans (4), id (48), expires, rqueue, wqueue, uid,
+            // inode.
             let state = answer.get(17).copied();
             let (uid, inode) = (word(16 + 64), word(16 + 68));
             Ok(match (state, uid, inode) {
@@ -43,9 +44,9 @@ pub(crate) fn owner_of(own: SocketAddr, other: SocketAddr) -> io::Result<Option<
 }
 
 /// `nlmsghdr` and `inet_diag_req_v2` for exactly one socket.
-fn question(own: SocketAddr, other: SocketAddr) -> [u8; QUESTION_BYTES] {
-    let mut q = [0u8; QUESTION_BYTES];
-    q[0..4].copy_from_slice(&(QUESTION_BYTES as u32).to_ne_bytes());
+fn query(own: SocketAddr, other: SocketAddr) -> [u8; QUERY_BYTES] {
+    let mut q = [0u8; QUERY_BYTES];
+    q[0..4].copy_from_slice(&(QUERY_BYTES as u32).to_ne_bytes());
     q[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     q[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     q[16] = if own.is_ipv4() { AF_INET } else { AF_INET6 };
@@ -55,7 +56,7 @@ fn question(own: SocketAddr, other: SocketAddr) -> [u8; QUESTION_BYTES] {
     q[26..28].copy_from_slice(&other.port().to_be_bytes());
     put_ip(&mut q[28..44], own.ip());
     put_ip(&mut q[44..60], other.ip());
-    // Interface 0 is any; the cookie of all ones asks for no particular socket.
+    // Interface 0 is any; the cookie of all ones selects no particular socket.
     q[64..72].fill(0xff);
     q
 }
@@ -67,7 +68,7 @@ fn put_ip(into: &mut [u8], ip: IpAddr) {
     }
 }
 
-const QUESTION_BYTES: usize = 16 + 56;
+const QUERY_BYTES: usize = 16 + 56;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;

@@ -1,4 +1,4 @@
-//! Who is at the other end, as the kernel of this machine tells it.
+//! The user at the other end of a connection, as the kernel of this machine reports it.
 
 use std::ffi::CString;
 use std::fs;
@@ -8,25 +8,25 @@ use std::net::{IpAddr, SocketAddr};
 use frieze_wire::txn::Caller;
 use nix::unistd::{Gid, Uid, User};
 
-use crate::{Error, Stream, diag};
+use crate::{Error, Stream, sock_diag};
 
-/// User of a caller that nothing proves.
+/// User of a caller without proof.
 pub const NOBODY: u32 = 65534;
 
-/// What the kernel knows of the peer.
+/// The identity of the peer according to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// The user that owns the other end of the connection.
     User(u32),
-    /// The other end is not on this machine (or has gone): a key is needed, else the caller is nobody.
+    /// The other end is not on this machine, or is closed: without a key the caller has no user of its own.
     Unproven,
 }
 
-/// Asks the kernel who owns the other end: the peer credentials of a Unix socket, or the owner of a loopback TCP
-/// connection. Ask once, right after `accept`, before anything is answered.
+/// Queries the kernel for the owner of the other end: the peer credentials of a Unix socket, or the owner of a loopback
+/// TCP connection. Call it once, right after `accept`, before any reply.
 ///
 /// # Errors
-/// If the kernel cannot be asked; treat it as [`Proof::Unproven`].
+/// If the query fails; treat it as [`Proof::Unproven`].
 pub fn kernel_proof(stream: &Stream) -> Result<Proof, Error> {
     let failed = |source| Error::System { doing: "ask the kernel for the owner of a connection", source };
     let Some(ends) = stream.tcp_ends() else {
@@ -37,7 +37,7 @@ pub fn kernel_proof(stream: &Stream) -> Result<Proof, Error> {
     tcp_proof(peer, local)
 }
 
-/// The same of a TCP connection of which only the ends are at hand: another protocol's.
+/// The same for a TCP connection of another protocol, by its two addresses.
 ///
 /// # Errors
 /// As [`kernel_proof`].
@@ -47,8 +47,8 @@ pub fn tcp_proof(peer: SocketAddr, local: SocketAddr) -> Result<Proof, Error> {
     if !peer.ip().is_loopback() || !local.ip().is_loopback() {
         return Ok(Proof::Unproven);
     }
-    // Asking for the one socket takes microseconds; the table grows with the number of connections of the machine.
-    match diag::owner_of(peer, local) {
+    // A query for one socket takes microseconds; the table grows with the connections of the machine.
+    match sock_diag::owner_of(peer, local) {
         Ok(owner) => Ok(owner.map_or(Proof::Unproven, Proof::User)),
         Err(error) => {
             tracing::debug!(%error, "the kernel answers no socket diagnosis; reading /proc/net/tcp");
@@ -104,7 +104,7 @@ fn owner_in_tables(peer: SocketAddr, local: SocketAddr) -> io::Result<Proof> {
 /// The owner of the established socket whose own address is `own` and whose peer is `other`.
 ///
 /// Only an established row with an inode counts: a socket that its owner has closed shows user 0, which would make
-/// anybody root.
+/// any caller root.
 fn owner_in_table(table: &str, own: &str, other: &str) -> Option<u32> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -136,7 +136,7 @@ fn hex_of(addr: SocketAddr, is_v6: bool) -> String {
     format!("{text}:{:04X}", addr.port())
 }
 
-/// An IPv4 address that came through an IPv6 socket as IPv4.
+/// An IPv4 address of an IPv6 socket as IPv4.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
@@ -176,11 +176,11 @@ mod tests {
         let (_client, server) = connected("127.0.0.1:0");
         let (peer, local) = server.tcp_ends().unwrap().unwrap();
         // A kernel built without it answers an error, and the tables are read.
-        let Ok(owner) = diag::owner_of(peer, local) else { return };
+        let Ok(owner) = sock_diag::owner_of(peer, local) else { return };
         assert_eq!(owner, Some(nix::unistd::geteuid().as_raw()));
         let elsewhere = SocketAddr::new(peer.ip(), 1);
-        assert_eq!(diag::owner_of(elsewhere, local).unwrap(), None);
-        assert_eq!(diag::owner_of(local, elsewhere).unwrap(), None, "a listener is no end of a connection");
+        assert_eq!(sock_diag::owner_of(elsewhere, local).unwrap(), None);
+        assert_eq!(sock_diag::owner_of(local, elsewhere).unwrap(), None, "a listener is no end of a connection");
     }
 
     #[test]
@@ -197,7 +197,8 @@ mod tests {
         let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
         let row = |state: &str, inode: u64| {
             format!(
-                "{head}   0: 0100007F:A1B2 0100007F:1D2E {state} 00000000:00000000 00:00000000 00000000  1000        0 {inode} 1 0 20\n"
+                "{head}   0: 0100007F:A1B2 0100007F:1D2E {state} 00000000:00000000 00:00000000 00000000  1000        0 \
+                 {inode} 1 0 20\n"
             )
         };
         let (own, other) = ("0100007F:A1B2", "0100007F:1D2E");

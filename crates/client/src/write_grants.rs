@@ -1,4 +1,4 @@
-//! Which chunks of which files the session may write, as far as it knows.
+//! Write grants: the chunks of files that the session may write, as far as the client knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,41 +7,41 @@ use std::time::Duration;
 
 use frieze_base::InodeId;
 
-/// The files that the session has open for writing. Handles of one file share what they were granted, and the last one
-/// to close settles for all.
+/// The files that the session has open for writing. Handles of one file share its grants, and the last one to close
+/// settles the file.
 #[derive(Debug, Default)]
-pub(crate) struct Writers {
-    open: Mutex<Open>,
+pub(crate) struct WriteGrants {
+    open: Mutex<GrantTable>,
     settled: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    files: BTreeMap<InodeId, Shared>,
-    /// Files whose last handle is closed and whose settling is not answered yet. It gives the grant back, and a write by that grant
-    /// which it does not count would be beyond the end of the file.
+struct GrantTable {
+    files: BTreeMap<InodeId, GrantEntry>,
+    /// Files whose last handle is closed and whose settling is not answered yet. Settling returns the grant, and a
+    /// write under that grant which it does not count would be beyond the end of the file.
     settling: BTreeSet<InodeId>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    writer: Arc<Writer>,
+struct GrantEntry {
+    grants: Arc<FileGrants>,
     handles: usize,
 }
 
-/// One file open for writing.
+/// The grants of one file that is open for writing.
 #[derive(Debug, Default)]
-pub(crate) struct Writer(Mutex<Granted>);
+pub(crate) struct FileGrants(Mutex<GrantedRanges>);
 
 #[derive(Debug, Default)]
-struct Granted {
-    /// Chunk indexes, apart and in order.
+struct GrantedRanges {
+    /// Ranges of chunk indexes, disjoint and in order.
     ranges: Vec<Range<u32>>,
     /// Written to since the last settling.
     is_dirty: bool,
 }
 
-impl Granted {
+impl GrantedRanges {
     fn missing(&self, wanted: Range<u32>) -> Option<Range<u32>> {
         let mut first = wanted.start;
         let mut run = 0;
@@ -55,28 +55,28 @@ impl Granted {
             return None;
         }
         let ahead = run.clamp(1, GRANT_CHUNKS_MAX);
-        // At most 16 at a time: a write of more chunks asks again.
+        // At most 16 at a time: a write of more chunks makes another request.
         let end = wanted.end.max(first.saturating_add(ahead)).min(first.saturating_add(GRANT_CHUNKS_MAX));
         Some(first..end)
     }
 }
 
-impl Writers {
-    /// A handle's writer of a file, shared with the other handles. Ends with [`Writers::release`].
-    pub(crate) fn of(&self, inode: InodeId) -> Arc<Writer> {
+impl WriteGrants {
+    /// The grants of a file for one more handle, which ends with [`WriteGrants::release`].
+    pub(crate) fn of(&self, inode: InodeId) -> Arc<FileGrants> {
         let mut open = self.lock();
-        let shared = open.files.entry(inode).or_insert_with(|| Shared { writer: Arc::default(), handles: 0 });
-        shared.handles += 1;
-        shared.writer.clone()
+        let entry = open.files.entry(inode).or_insert_with(|| GrantEntry { grants: Arc::default(), handles: 0 });
+        entry.handles += 1;
+        entry.grants.clone()
     }
 
-    /// A handle ends. True if it was the last of its file. `settles`: then the file is to be settled, and nobody writes to it anew
-    /// before [`Writers::settled`].
+    /// Ends a handle. True if it was the last of its file. With `settles` the file is then to be settled, and no handle
+    /// opened later writes to it before [`WriteGrants::settled`].
     pub(crate) fn release(&self, inode: InodeId, settles: bool) -> bool {
         let mut open = self.lock();
-        let Some(shared) = open.files.get_mut(&inode) else { return true };
-        shared.handles -= 1;
-        let is_last = shared.handles == 0;
+        let Some(entry) = open.files.get_mut(&inode) else { return true };
+        entry.handles -= 1;
+        let is_last = entry.handles == 0;
         if is_last {
             open.files.remove(&inode);
             if settles {
@@ -86,7 +86,7 @@ impl Writers {
         is_last
     }
 
-    /// Files are settled, or it cannot be known whether they are.
+    /// Notes that files are settled, or that the outcome is unknown.
     pub(crate) fn settled(&self, inodes: impl IntoIterator<Item = InodeId>) {
         let mut open = self.lock();
         if !open.settling.is_empty() {
@@ -97,28 +97,28 @@ impl Writers {
         }
     }
 
-    /// Waits until a file that was closed before is settled; not longer than `limit`.
+    /// Waits until a closed file is settled, at most `limit`.
     pub(crate) fn await_settled(&self, inode: InodeId, limit: Duration) {
         let open = self.lock();
-        let settles = |open: &mut Open| open.settling.contains(&inode);
+        let settles = |open: &mut GrantTable| open.settling.contains(&inode);
         drop(self.settled.wait_timeout_while(open, limit, settles).unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, GrantTable> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Writer {
-    /// What to ask for before chunks `wanted` are written; `None` if they are granted.
+impl FileGrants {
+    /// The range to request before chunks `wanted` are written; `None` if they are granted.
     ///
-    /// A writer that goes on where its grant ends asks for as many chunks again as it holds there, up to
-    /// [`GRANT_CHUNKS_MAX`]; a far write asks for its own (protocols §4).
+    /// A write at the end of the granted range requests as many chunks again as that range has, up to
+    /// [`GRANT_CHUNKS_MAX`]; a write elsewhere requests its own chunks (protocols §4).
     pub(crate) fn missing(&self, wanted: Range<u32>) -> Option<Range<u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).missing(wanted)
     }
 
-    /// The server granted `range`.
+    /// Adds a range that the server granted.
     pub(crate) fn add(&self, range: Range<u32>) {
         let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut merged = range;
@@ -133,7 +133,7 @@ impl Writer {
         granted.ranges.insert(at, merged);
     }
 
-    /// Chunks from `first` on are granted no more: a truncate dropped them.
+    /// Drops the grants of chunks from `first` on, after a truncate.
     pub(crate) fn drop_from(&self, first: u32) {
         let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         granted.ranges.retain_mut(|range| {
@@ -142,12 +142,12 @@ impl Writer {
         });
     }
 
-    /// Something was written.
+    /// Marks the file as written to.
     pub(crate) fn mark_dirty(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_dirty = true;
     }
 
-    /// True once after each time that something was written.
+    /// True once after each write.
     pub(crate) fn take_dirty(&self) -> bool {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).is_dirty)
     }
@@ -158,7 +158,7 @@ impl Writer {
     }
 }
 
-/// Most chunks that one transaction grants.
+/// Chunks that one transaction grants at most.
 pub(crate) const GRANT_CHUNKS_MAX: u32 = 16;
 
 #[cfg(test)]
@@ -166,8 +166,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sequential_writer_asks_for_as_many_again_as_it_has_filled() {
-        let writer = Writer::default();
+    fn a_sequential_writer_requests_as_many_chunks_as_it_has_filled() {
+        let writer = FileGrants::default();
         let mut asked = Vec::new();
         for chunk in 0..64 {
             if let Some(range) = writer.missing(chunk..chunk + 1) {
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_far_write_asks_for_its_own_chunk() {
-        let writer = Writer::default();
+        let writer = FileGrants::default();
         writer.add(0..8);
         assert_eq!(writer.missing(100..101), Some(100..101));
         assert_eq!(writer.missing(6..10), Some(8..16));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_wide_write_asks_for_sixteen_at_a_time() {
-        let writer = Writer::default();
+        let writer = FileGrants::default();
         assert_eq!(writer.missing(0..40), Some(0..16));
         writer.add(0..16);
         assert_eq!(writer.missing(0..40), Some(16..32));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_truncate_drops_what_lies_above() {
-        let writer = Writer::default();
+        let writer = FileGrants::default();
         writer.add(0..4);
         writer.add(10..12);
         writer.drop_from(3);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn handles_of_one_file_share_grants_and_the_last_one_settles() {
-        let writers = Writers::default();
+        let writers = WriteGrants::default();
         let (a, b) = (writers.of(InodeId(7)), writers.of(InodeId(7)));
         a.add(0..1);
         assert!(b.holds_any());
@@ -219,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_to_a_file_anew_before_it_is_settled() {
-        let (writers, file) = (Writers::default(), InodeId(7));
+    fn a_file_is_written_to_again_only_after_it_is_settled() {
+        let (writers, file) = (WriteGrants::default(), InodeId(7));
         let (_one, _two) = (writers.of(file), writers.of(file));
         assert!(!writers.release(file, true));
-        // Another handle goes on with what it was granted.
+        // Another handle keeps its grants.
         writers.await_settled(file, Duration::from_secs(3600));
         assert!(writers.release(file, true));
         std::thread::scope(|scope| {
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn ranges_that_touch_become_one() {
-        let writer = Writer::default();
+        let writer = FileGrants::default();
         for range in [4..6, 0..2, 2..4, 8..9] {
             writer.add(range);
         }
