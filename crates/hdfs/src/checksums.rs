@@ -4,7 +4,7 @@
 //! CRC32C of the block, which a client combines with those of other blocks, so that it does not depend on block
 //! boundaries. frieze stores checksums of other spans: these are computed from the bytes.
 
-use frieze_base::{Crc, crc32c};
+use frieze_base::{Crc32c, crc32c};
 
 use crate::proto::{BlockChecksumOptions, OpBlockChecksumResponse, block_checksum, checksum};
 use crate::transfer::CHUNK_BYTES;
@@ -35,15 +35,21 @@ pub(crate) struct BlockChecksummer {
     wanted: ChecksumRequest,
     md5: md5::Context,
     /// Of all bytes.
-    crc: Crc,
+    crc: Crc32c,
     /// Of the incomplete last span, and its bytes.
-    span: Crc,
+    span: Crc32c,
     span_len: usize,
 }
 
 impl BlockChecksummer {
     pub(crate) fn new(wanted: ChecksumRequest) -> BlockChecksummer {
-        BlockChecksummer { wanted, md5: md5::Context::new(), crc: Crc::default(), span: Crc::default(), span_len: 0 }
+        BlockChecksummer {
+            wanted,
+            md5: md5::Context::new(),
+            crc: Crc32c::default(),
+            span: Crc32c::default(),
+            span_len: 0,
+        }
     }
 
     /// Adds the next bytes.
@@ -97,7 +103,7 @@ impl BlockChecksummer {
 
     fn end_span(&mut self) {
         self.md5.consume(self.span.value().to_be_bytes());
-        (self.span, self.span_len) = (Crc::default(), 0);
+        (self.span, self.span_len) = (Crc32c::default(), 0);
     }
 }
 

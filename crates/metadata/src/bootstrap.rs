@@ -16,7 +16,7 @@
 use std::sync::{Arc, OnceLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason};
-use frieze_metalog::{Error, Member, MemberFrom, MemberSettings, Members, SnapshotMeta};
+use frieze_metalog::{Error, MemberFrom, MemberSettings, Members, RaftMember, SnapshotMeta};
 use frieze_wire::peer::metalog::MetalogState;
 use prost::Message;
 
@@ -28,7 +28,7 @@ use super::segments::SegmentFiles;
 use super::single;
 use super::state::AppliedState;
 use crate::store::NameVersions;
-use frieze_storage::{FORMAT_VERSION_MEMBER, Standing};
+use frieze_storage::Standing;
 
 /// What the files of a member's journal are called.
 pub(super) const SEGMENT_PREFIX: &str = "raft-";
@@ -58,13 +58,12 @@ impl Metadata {
         let meta = SnapshotMeta { index, term, stamp, members };
         let settings = self.host.member_settings();
         let begin = self.begin(&settings, index, ids_above);
-        let (member, effects) = Member::found(id, settings, self.host.seed, meta);
+        let (member, effects) = RaftMember::found(id, settings, self.host.seed, meta);
         let raft = RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &self.state);
         raft.flush(&self.state, None)?;
         let said = self.host.keeper.update(|identity| {
             identity.standing = Standing::Member as i32;
             identity.ids_above = ids_above;
-            identity.format_version = FORMAT_VERSION_MEMBER;
         });
         if let Err(fault) = said {
             // What the directory says now is not known, so that neither log may go on.
@@ -107,7 +106,7 @@ impl Metadata {
         let begin = host.begin(&settings, applied, ids_above, &unflushed, &idle);
         let from = MemberFrom { id, seed: host.seed, applied, installed };
         let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
-        let raft = match Member::recover(settings.clone(), &from, &mut journal) {
+        let raft = match RaftMember::recover(settings.clone(), &from, &mut journal) {
             Ok(recovered) => {
                 journal.mend(&recovered.mend)?;
                 journal.sync_all()?;
@@ -118,7 +117,7 @@ impl Metadata {
             Err(Error::NeverBegun) if standing == Standing::Joining => {
                 let mut journal = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
                 journal.remove_all()?;
-                let (member, effects) = Member::join(id, settings, host.seed);
+                let (member, effects) = RaftMember::join(id, settings, host.seed);
                 RaftDriver::begin(begin, member, journal, LogIndex(0), effects, &state)
             }
             Err(error) => return Err(error.into()),

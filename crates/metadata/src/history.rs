@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    self as namespace, Changed, CheckCounts, Cut, EntryVersion, Extent, History, Named, PastSession, SharedState,
-    Subject, Transaction,
+    self as namespace, ChangeSubject, Changed, CheckCounts, EntryVersion, PastSession, PlaceName, SharedState, TreeAt,
+    TreeExtent, TxnChanges, VersionHistory,
 };
 use frieze_wire::txn::Caller;
 
@@ -25,7 +25,7 @@ pub type VisitAuthorship<'a> = dyn FnMut(InodeId, InodeHome, &BTreeSet<SessionId
 pub struct NameHistory<'a>(&'a NameVersions);
 
 /// True of what changes are wanted of.
-pub type WantsSubject<'a> = dyn FnMut(&Subject) -> Result<bool, Fault> + 'a;
+pub type WantsSubject<'a> = dyn FnMut(&ChangeSubject) -> Result<bool, Fault> + 'a;
 /// Takes a name and its versions, oldest first. False ends the visit.
 pub type VisitName<'a> = dyn FnMut(&[u8], &[EntryVersion]) -> bool + 'a;
 
@@ -39,8 +39,8 @@ impl Metadata {
 /// Trees and names at an instant.
 impl<'a> NameHistory<'a> {
     /// The tree at `at` as `caller` may see it.
-    pub fn tree_at(self, at: Hlc, caller: &'a Caller) -> Cut<'a> {
-        Cut::new(self.0, at, caller)
+    pub fn tree_at(self, at: Hlc, caller: &'a Caller) -> TreeAt<'a> {
+        TreeAt::new(self.0, at, caller)
     }
 
     /// What a name stood for.
@@ -55,7 +55,7 @@ impl<'a> NameHistory<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub fn names(self, id: InodeId, at: Hlc) -> Result<Vec<Named>, Fault> {
+    pub fn names(self, id: InodeId, at: Hlc) -> Result<Vec<PlaceName>, Fault> {
         namespace::names_at(self.0, id, at)
     }
 
@@ -119,7 +119,7 @@ impl NameHistory<'_> {
     ///
     /// # Errors
     /// Those of the store and of `wants`.
-    pub fn changed_by(self, transaction: &Transaction, wants: &mut WantsSubject<'_>) -> Result<Changed, Fault> {
+    pub fn changed_by(self, transaction: &TxnChanges, wants: &mut WantsSubject<'_>) -> Result<Changed, Fault> {
         Changed::by(self.0, transaction, wants)
     }
 
@@ -136,7 +136,7 @@ impl NameHistory<'_> {
         Ok(changes <= max)
     }
 
-    /// The transactions of (`after`, `upto`], oldest first, and up to when these are all; see [`Transaction::list`].
+    /// The transactions of (`after`, `upto`], oldest first, and up to when these are all; see [`TxnChanges::list`].
     ///
     /// # Errors
     /// The store's.
@@ -145,11 +145,11 @@ impl NameHistory<'_> {
         (after, upto): (Hlc, Hlc),
         max: usize,
         subjects_max: usize,
-    ) -> Result<(Vec<Transaction>, Hlc), Fault> {
-        Transaction::list(self.0, after, upto, max, subjects_max)
+    ) -> Result<(Vec<TxnChanges>, Hlc), Fault> {
+        TxnChanges::list(self.0, after, upto, max, subjects_max)
     }
 
-    /// An instant after which about `max` transactions of the interval follow; see [`Transaction::newest_since`].
+    /// An instant after which about `max` transactions of the interval follow; see [`TxnChanges::newest_since`].
     ///
     /// # Errors
     /// The store's.
@@ -159,7 +159,7 @@ impl NameHistory<'_> {
         max: usize,
         subjects_max: usize,
     ) -> Result<Hlc, Fault> {
-        Transaction::newest_since(self.0, after, upto, max, subjects_max)
+        TxnChanges::newest_since(self.0, after, upto, max, subjects_max)
     }
 
     /// Stamps of the oldest versions of an inode in (`after`, `upto`], at most `max`.
@@ -178,12 +178,12 @@ impl NameHistory<'_> {
         namespace::newest_changes_since(self.0, id, after, upto, max)
     }
 
-    /// What ever lay below `root`, and when it changed in (`after`, `upto`]; see [`Extent::find`].
+    /// What ever lay below `root`, and when it changed in (`after`, `upto`]; see [`TreeExtent::find`].
     ///
     /// # Errors
-    /// As [`Extent::find`].
-    pub fn extent(self, root: InodeId, (after, upto): (Hlc, Hlc), max: usize) -> Result<Option<Extent>, Fault> {
-        Extent::find(self.0, root, after, upto, max)
+    /// As [`TreeExtent::find`].
+    pub fn extent(self, root: InodeId, (after, upto): (Hlc, Hlc), max: usize) -> Result<Option<TreeExtent>, Fault> {
+        TreeExtent::find(self.0, root, after, upto, max)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Forgetting, ForgottenInodes, Horizons, Pins};
+use frieze_namespace::{ExpiredInodes, Expiries, Expiry, Pins};
 use frieze_wire::forget::Forgotten;
 
 use super::facts::{ForgettingCount, InodeHorizon};
@@ -28,7 +28,7 @@ impl Metadata {
     }
 
     /// Everything that was forgotten. A copy: for work that looks at all of it.
-    pub fn horizons(&self) -> Horizons {
+    pub fn horizons(&self) -> Expiries {
         self.state.read().horizons().clone()
     }
 
@@ -42,9 +42,9 @@ impl Metadata {
     pub fn horizons_after(
         &self,
         stamp: Hlc,
-        forgetting: Forgetting,
-        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
-    ) -> Horizons {
+        forgetting: Expiry,
+        ExpiredInodes { named, nameless, owners }: ExpiredInodes<'_>,
+    ) -> Expiries {
         let namespace = self.state.read();
         let pins = match forgetting.through {
             true => Pins::default(),
@@ -52,8 +52,8 @@ impl Metadata {
         };
         let owners = pins.counting(owners.clone());
         let mut horizons = namespace.horizons().clone();
-        let of = ForgottenInodes { named, nameless, owners: &owners };
-        horizons.add(stamp, Forgetting { pins, ..forgetting }, of);
+        let of = ExpiredInodes { named, nameless, owners: &owners };
+        horizons.add(stamp, Expiry { pins, ..forgetting }, of);
         horizons
     }
 
@@ -78,10 +78,8 @@ impl Metadata {
     /// How many transactions have forgotten something.
     pub fn forgetting_count(&self) -> ForgettingCount {
         let namespace = self.state.read();
-        let add = |sum: ForgettingCount, (stamp, _): (Hlc, &Forgetting)| ForgettingCount {
-            count: sum.count + 1,
-            last: stamp,
-        };
+        let add =
+            |sum: ForgettingCount, (stamp, _): (Hlc, &Expiry)| ForgettingCount { count: sum.count + 1, last: stamp };
         namespace.horizons().forgettings().fold(ForgettingCount::default(), add)
     }
 }

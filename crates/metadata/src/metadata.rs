@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_metalog::{Change, DataEnd};
+use frieze_metalog::{DataEnd, MemberChange};
 use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 use frieze_wire::txn::{Outcome, Transaction};
 
@@ -64,8 +64,10 @@ impl Metadata {
             return Ok((Metadata::recover_member(host, versions)?, Vec::new()));
         }
         let state = AppliedState::load(versions)?;
-        let settings =
-            frieze_metalog::Settings { segment_bytes: host.segment_bytes, ..frieze_metalog::Settings::default() };
+        let settings = frieze_metalog::MetalogSettings {
+            segment_bytes: host.segment_bytes,
+            ..frieze_metalog::MetalogSettings::default()
+        };
         let (single, notes) = SingleLog::recover(&host, settings, &state, data_end, reach)?;
         let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
         Ok((Metadata { state, single: Some(single), raft: OnceLock::new(), host, unflushed, idle }, notes))
@@ -270,7 +272,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `Elsewhere`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it makes no sense.
-    pub fn change_members(&self, change: Change) -> Result<(), Fault> {
+    pub fn change_members(&self, change: MemberChange) -> Result<(), Fault> {
         self.raft()?.change_members(&self.state, change)
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Counts, Inode, Listed, ReadSet, Resolved, Snapshot};
+use frieze_namespace::{Inode, ListedEntry, NamedInstant, NamespaceCounts, ReadSet, Resolved};
 use frieze_wire::edit::{Brought, Edit};
 use frieze_wire::message::{FileKind, Version};
 use frieze_wire::txn::{Caller, Format, Outcome, Target};
@@ -109,7 +109,13 @@ impl Metadata {
     ///
     /// # Errors
     /// `NotDirectory`; as [`Metadata::inode`].
-    pub fn list(&self, directory: InodeId, at: Option<Hlc>, after: &[u8], max: usize) -> Result<Vec<Listed>, Fault> {
+    pub fn list(
+        &self,
+        directory: InodeId,
+        at: Option<Hlc>,
+        after: &[u8],
+        max: usize,
+    ) -> Result<Vec<ListedEntry>, Fault> {
         self.state.read().list(&self.state.versions, directory, at, after, max)
     }
 
@@ -196,7 +202,7 @@ impl Metadata {
     }
 
     /// How many inodes and sessions there are.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> NamespaceCounts {
         self.state.read().counts()
     }
 
@@ -216,17 +222,17 @@ impl Metadata {
     }
 
     /// Named instants, in order of name.
-    pub fn snapshots(&self) -> Vec<Snapshot> {
+    pub fn snapshots(&self) -> Vec<NamedInstant> {
         self.state.read().snapshots().cloned().collect()
     }
 
     /// At most `max` named instants, in order of name, after the name `after`.
-    pub fn snapshots_after(&self, after: &str, max: usize) -> Vec<Snapshot> {
+    pub fn snapshots_after(&self, after: &str, max: usize) -> Vec<NamedInstant> {
         self.state.read().snapshots_after(after).take(max).cloned().collect()
     }
 
     /// A named instant.
-    pub fn snapshot(&self, name: &str) -> Option<Snapshot> {
+    pub fn snapshot(&self, name: &str) -> Option<NamedInstant> {
         self.state.read().snapshot(name).cloned()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
-use frieze_metalog::{Mend, NewSegment, SegmentSource};
+use frieze_metalog::{JournalSegment, Mend, SegmentSource};
 
 use frieze_storage::write_surely;
 
@@ -40,7 +40,7 @@ impl SegmentFiles {
     /// The disk's.
     pub fn write(
         &mut self,
-        roll: Option<NewSegment>,
+        roll: Option<JournalSegment>,
         segment: SegmentId,
         offset: u64,
         bytes: &[u8],

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
-use frieze_metalog::{DataEnd, Effect, Input, Metalog, RecoverFrom};
+use frieze_metalog::{DataEnd, Metalog, MetalogEffect, MetalogInput, RecoverFrom};
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
@@ -43,7 +43,7 @@ pub(super) struct SingleLog {
 pub(super) struct SingleCore {
     log: Metalog,
     files: SegmentFiles,
-    effects: Vec<Effect>,
+    effects: Vec<MetalogEffect>,
     /// Others have joined: nothing is ordered here any more.
     over: bool,
 }
@@ -63,7 +63,7 @@ impl SingleLog {
     /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
     pub(super) fn recover(
         host: &MetadataHost,
-        settings: frieze_metalog::Settings,
+        settings: frieze_metalog::MetalogSettings,
         state: &AppliedState,
         data_end: DataEnd,
         reach: &RecoverUpto,
@@ -180,13 +180,13 @@ impl SingleLog {
         let stamp = self.clock.tick_many(count.into())?;
         let end = self.device.log().end();
         let data_end = DataEnd { segment: end.segment, offset: end.offset };
-        let proposal = Input::Propose { body: batch.encode_to_vec(), count, data_end };
+        let proposal = MetalogInput::Propose { body: batch.encode_to_vec(), count, data_end };
         let mut effects = std::mem::take(&mut core.effects);
         core.log.step(stamp, proposal, &mut effects);
         let mut ordered = Err(Fault::new(Reason::Internal, "the metalog did not answer a proposal"));
         for effect in effects.drain(..) {
             match effect {
-                Effect::Append { index, roll, segment, offset, bytes, .. } => {
+                MetalogEffect::Append { index, roll, segment, offset, bytes, .. } => {
                     match core.files.write(roll, segment, offset, &bytes) {
                         Ok(()) => ordered = Ok(index),
                         Err(fault) => {
@@ -195,12 +195,12 @@ impl SingleLog {
                         }
                     }
                 }
-                Effect::Refused(fault) => ordered = Err(fault),
+                MetalogEffect::Refused(fault) => ordered = Err(fault),
                 other => core.apply_effect(other)?,
             }
         }
         if let Ok(index) = ordered {
-            core.log.step(stamp, Input::Appended { index }, &mut effects);
+            core.log.step(stamp, MetalogInput::Appended { index }, &mut effects);
             for effect in effects.drain(..) {
                 core.apply_effect(effect)?;
             }
@@ -218,7 +218,7 @@ impl SingleLog {
         core.files.take_unflushed().flush()?;
         let last = core.log.last();
         let mut effects = Vec::new();
-        core.log.step(self.clock.newest(), Input::Persisted { index: last }, &mut effects);
+        core.log.step(self.clock.newest(), MetalogInput::Persisted { index: last }, &mut effects);
         effects.into_iter().try_for_each(|effect| core.apply_effect(effect))?;
         state.versions.settle(last)?;
         state.versions.persist()?;
@@ -236,18 +236,18 @@ impl SingleLog {
     pub(super) fn sync(&self, through: LogIndex) -> Result<(), Fault> {
         let unflushed = self.lock().files.take_unflushed();
         unflushed.flush()?;
-        self.feed(Input::Persisted { index: through })
+        self.feed(MetalogInput::Persisted { index: through })
     }
 
     pub(super) fn truncate(&self, through: LogIndex) -> Result<(), Fault> {
-        self.feed(Input::Truncate { through })
+        self.feed(MetalogInput::Truncate { through })
     }
 
     pub(super) fn files(&self) -> Vec<Arc<dyn frieze_disk::DiskFile>> {
         self.lock().files.files()
     }
 
-    fn feed(&self, input: Input) -> Result<(), Fault> {
+    fn feed(&self, input: MetalogInput) -> Result<(), Fault> {
         let mut core = self.lock();
         let mut effects = Vec::new();
         core.log.step(self.clock.newest(), input, &mut effects);
@@ -261,7 +261,7 @@ impl SingleLog {
         let mut core = self.lock();
         self.clock.close(at)?;
         let mut effects = Vec::new();
-        core.log.step(self.clock.newest(), Input::Close { at }, &mut effects);
+        core.log.step(self.clock.newest(), MetalogInput::Close { at }, &mut effects);
         // Every entry is appended and executed while the lock is held, so the promise is good at once.
         if core.log.closed() < at {
             return Err(Fault::new(Reason::NotYetClosed, format!("the metalog cannot close {at} yet")));
@@ -288,16 +288,16 @@ impl SingleCore {
 
     /// Nothing is ordered any more, by anybody.
     pub(super) fn fail(&mut self, reason: Reason) {
-        self.log.step(Hlc::ZERO, Input::DeviceFailed { reason }, &mut Vec::new());
+        self.log.step(Hlc::ZERO, MetalogInput::DeviceFailed { reason }, &mut Vec::new());
     }
 
     /// An entry could not be written: what there is of it goes, so that it cannot come back after a crash.
     fn withdraw(&mut self, stamp: Hlc, index: LogIndex, reason: Reason) -> Result<(), Fault> {
         let mut effects = Vec::new();
-        self.log.step(stamp, Input::AppendFailed { index, reason }, &mut effects);
+        self.log.step(stamp, MetalogInput::AppendFailed { index, reason }, &mut effects);
         for effect in effects {
             if let Err(fault) = self.apply_effect(effect) {
-                self.log.step(stamp, Input::DeviceFailed { reason: fault.reason }, &mut Vec::new());
+                self.log.step(stamp, MetalogInput::DeviceFailed { reason: fault.reason }, &mut Vec::new());
                 return Err(fault);
             }
         }
@@ -305,10 +305,10 @@ impl SingleCore {
     }
 
     /// Effects that need no answer.
-    fn apply_effect(&mut self, effect: Effect) -> Result<(), Fault> {
+    fn apply_effect(&mut self, effect: MetalogEffect) -> Result<(), Fault> {
         match effect {
-            Effect::Remove { segment } => self.files.remove(segment),
-            Effect::Erase { segment, offset, len } => self.files.erase(segment, offset, len),
+            MetalogEffect::Remove { segment } => self.files.remove(segment),
+            MetalogEffect::Erase { segment, offset, len } => self.files.erase(segment, offset, len),
             _ => Ok(()),
         }
     }

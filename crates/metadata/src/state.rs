@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_metalog::Entry;
-use frieze_namespace::{CONTROL, Change, INODES, LoadedApart, Namespace, NoReadSet, ReadSet};
+use frieze_metalog::LogEntry;
+use frieze_namespace::{CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
@@ -78,7 +78,7 @@ impl AppliedState {
     }
 
     /// Executes decisions, after the transactions of their batch.
-    fn decide(&self, decisions: &[frieze_wire::control::Decision], stamp: Hlc, changes: &mut Vec<Change>) {
+    fn decide(&self, decisions: &[frieze_wire::control::Decision], stamp: Hlc, changes: &mut Vec<KeyVersion>) {
         if decisions.is_empty() {
             return;
         }
@@ -90,7 +90,7 @@ impl AppliedState {
                 news.extend(changed);
             }
         }
-        changes.push(Change { key: vec![CONTROL], stamp, value: Some(control.encode()) });
+        changes.push(KeyVersion { key: vec![CONTROL], stamp, value: Some(control.encode()) });
     }
 
     /// The namespace as it is now.
@@ -115,7 +115,7 @@ impl AppliedState {
     ) -> Vec<Outcome> {
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
         // Called under the write lock: a reader that sees the change sees its recalls, too.
-        let told = |by: &Transaction, changes: &[Change]| {
+        let told = |by: &Transaction, changes: &[KeyVersion]| {
             if let Some(observer) = self.observer() {
                 observer.changed((SessionId(by.session), Seq(by.seq)), changes);
             }
@@ -127,7 +127,7 @@ impl AppliedState {
     ///
     /// # Errors
     /// `Corrupt` if it cannot be decoded.
-    pub(super) fn apply_entry(&self, entry: &Entry) -> Result<(), Fault> {
+    pub(super) fn apply_entry(&self, entry: &LogEntry) -> Result<(), Fault> {
         let batch = decode(entry)?;
         self.apply_batch((entry.index, entry.stamp), &batch, std::iter::repeat::<&dyn ReadSet>(&NoReadSet));
         Ok(())
@@ -139,9 +139,9 @@ impl AppliedState {
         (index, stamp): (LogIndex, Hlc),
         batch: &Batch,
         reads: impl Iterator<Item = &'a dyn ReadSet>,
-        told: &dyn Fn(&Transaction, &[Change]),
+        told: &dyn Fn(&Transaction, &[KeyVersion]),
     ) -> Vec<Outcome> {
-        let mut changes: Vec<Change> = Vec::new();
+        let mut changes: Vec<KeyVersion> = Vec::new();
         namespace.skip_ids(InodeId(batch.ids_above));
         let outcomes = batch
             .transactions
@@ -228,7 +228,7 @@ impl LoadedState {
     /// All but what goes with inodes, from the store.
     fn by_the_store(versions: &NameVersions) -> Result<LoadedState, Fault> {
         let inode = versions.inode_between()?;
-        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(LoadedState::default()));
+        let (mut apart, mut first) = (Ok(LoadedNames::default()), Ok(LoadedState::default()));
         versions.read_both(
             &mut || apart = load_apart(|load| versions.load(&LoadPart::Apart(inode.clone()), load)),
             &mut || first = LoadedState::default().load(|load| versions.load(&LoadPart::First(inode.clone()), load)),
@@ -246,7 +246,7 @@ impl LoadedState {
             return Ok(None);
         };
         let before_inodes = LoadedState::default().load(|load| versions.load(&LoadPart::First(vec![INODES]), load))?;
-        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(LoadedState::default()));
+        let (mut apart, mut first) = (Ok(LoadedNames::default()), Ok(LoadedState::default()));
         let mut before_inodes = Some(before_inodes);
         versions.read_both(&mut || apart = load_apart(|load| entries(load)), &mut || {
             first = before_inodes.take().unwrap_or_default().load(|load| inodes(load));
@@ -276,15 +276,15 @@ impl LoadedState {
         failed.map_or(Ok(self), Err)
     }
 
-    fn take_apart(mut self, apart: LoadedApart) -> LoadedState {
+    fn take_apart(mut self, apart: LoadedNames) -> LoadedState {
         self.namespace.take_apart(apart);
         self
     }
 }
 
 /// What `versions` shows of directory entries and inodes.
-fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedApart, Fault> {
-    let mut apart = LoadedApart::default();
+fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedNames, Fault> {
+    let mut apart = LoadedNames::default();
     let mut failed: Option<Fault> = None;
     versions(&mut |key, stamp, value| {
         if failed.is_none() {
@@ -294,7 +294,7 @@ fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) 
     failed.map_or(Ok(apart), Err)
 }
 
-fn decode(entry: &Entry) -> Result<Batch, Fault> {
+fn decode(entry: &LogEntry) -> Result<Batch, Fault> {
     Batch::decode(entry.body.as_slice()).map_err(|error| {
         Fault::new(
             Reason::Corrupt,

@@ -52,7 +52,7 @@ impl SurvivorJournal {
     /// # Errors
     /// `Corrupt` if something that was on stable storage is lost, or the journal never began; the disk's.
     pub fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &SurvivorStore) -> Result<SurvivorJournal, Fault> {
-        let segment_bytes = frieze_metalog::Settings::default().segment_bytes.min(identity.segment_bytes / 4);
+        let segment_bytes = frieze_metalog::MetalogSettings::default().segment_bytes.min(identity.segment_bytes / 4);
         let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
         let mut files = SegmentFiles::new(disk.clone(), SEGMENT_PREFIX);
         let survivor = Survivor::read(&settings, &store.0, &mut files)?;

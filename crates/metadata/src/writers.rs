@@ -4,7 +4,7 @@
 
 use frieze_base::{ChunkId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Inode, MAY_WRITE, Namespace, Session, check_access};
+use frieze_namespace::{Inode, MAY_WRITE, Namespace, SessionState, check_access};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
 
@@ -117,7 +117,7 @@ impl Metadata {
     }
 
     /// The open sessions that have grants on a regular file in memory; `None` if it is none.
-    pub fn writers(&self, id: InodeId) -> Option<Vec<(SessionId, Session)>> {
+    pub fn writers(&self, id: InodeId) -> Option<Vec<(SessionId, SessionState)>> {
         let namespace = self.state.read();
         let inode = namespace.current(id).filter(|inode| inode.kind() == FileKind::File)?;
         let writers = inode.grants().iter();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, InodeId, MonoTime, Reason, SessionId};
-use frieze_namespace::{Cached, Change, NoReadSet, ReadSet, cached_of};
+use frieze_namespace::{Cached, KeyVersion, NoReadSet, ReadSet, cached_of};
 use frieze_wire::frame::{FrameHeader, Holds};
 use frieze_wire::holding::RecallsReply;
 use frieze_wire::message::Reply;
@@ -157,7 +157,7 @@ impl Caching {
     }
 
     /// A transaction has just run, and nobody has seen it yet.
-    pub(crate) fn changed(&self, by: RequestKey, changes: &[Change]) {
+    pub(crate) fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
         if changes.is_empty() {
             return;
         }
@@ -334,7 +334,7 @@ impl Caching {
 }
 
 impl ChangeObserver for Caching {
-    fn changed(&self, by: RequestKey, changes: &[Change]) {
+    fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
         Caching::changed(self, by, changes);
     }
 
@@ -424,7 +424,7 @@ fn inodes_of(reply: &Reply) -> Vec<InodeId> {
 mod tests {
     use frieze_base::Seq;
     use frieze_disk::{SimDisk, SimTime, StateFile};
-    use frieze_hlc::{Clock, ClockSettings, Hlc};
+    use frieze_hlc::{ClockSettings, Hlc, HlcClock};
     use frieze_wire::FrameKind;
 
     use super::*;
@@ -445,7 +445,7 @@ mod tests {
         let time = SimTime::new(1_000_000);
         let file = StateFile::open_or_create(&SimDisk::new(1), "state").unwrap();
         let keeper = Arc::new(Keeper::new(Identity::default(), file));
-        let clock = Clock::new(ClockSettings::default(), Hlc::ZERO);
+        let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper));
         let settings = GrantSettings::default();
         let caching = Caching::new(clock, 1, settings, []);

@@ -6,7 +6,7 @@
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::Cut;
+use frieze_namespace::TreeAt;
 use frieze_wire::txn::Caller;
 
 use crate::timeline::Interval;
@@ -15,9 +15,9 @@ use frieze_metadata::NameHistory;
 /// The tree before and after what happened in an interval, as one caller may see it.
 pub(crate) struct CutPair<'a> {
     /// At the start of the interval.
-    pub(crate) before: Cut<'a>,
+    pub(crate) before: TreeAt<'a>,
     /// At its end.
-    pub(crate) after: Cut<'a>,
+    pub(crate) after: TreeAt<'a>,
     /// Inodes that changed between the two.
     between: Vec<InodeId>,
 }

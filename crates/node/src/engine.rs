@@ -128,7 +128,7 @@ pub struct Scratch {
     pub(crate) payload_crc: u32,
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
-    pub(crate) crowded: Vec<frieze_multilog::Crowded>,
+    pub(crate) crowded: Vec<frieze_multilog::FragmentedPage>,
     /// What of the answer other servers have.
     pub(crate) fetch: Fetch,
     /// The capability that came with the last request.

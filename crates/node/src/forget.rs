@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{
-    FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Inode, NoReadSet, Owners, Pins, pack_owners,
+    ExpiredInodes, Expiries, Expiry, FORGET_INODES_MAX, Inode, NoReadSet, Owners, Pins, pack_owners,
 };
 use frieze_wire::forget::{
     ANYBODY, Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, SnapshotLoss, encode_ids,
@@ -117,7 +117,7 @@ struct FateAt {
 
 impl Fate {
     /// Takes in an inode that was made at `born`, and the bytes of it that snapshots hold.
-    fn add(&mut self, horizons: &Horizons, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
+    fn add(&mut self, horizons: &Expiries, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
         // What forgot nothing is readable without them.
         let Some(forgotten) = horizons.of(id) else { return };
         let upto = if horizons.is_gone(id) { Hlc::MAX } else { Hlc(forgotten.before) };
@@ -196,7 +196,7 @@ impl Engine {
             wanted.iter().filter(|id| below.inodes[id] == nameless).copied().collect()
         };
         let (named, nameless) = (pick(false), pick(true));
-        let of = ForgottenInodes { named: &named, nameless: &nameless, owners: &below.owners };
+        let of = ExpiredInodes { named: &named, nameless: &nameless, owners: &below.owners };
         let through = ask.with_snapshots;
         let sessions = {
             let horizons = self.as_if(found.id, (before, now), through, of);
@@ -247,7 +247,7 @@ impl Engine {
                 biggest.truncate(BIGGEST_MAX);
             }
             if !ask.dry_run {
-                self.bury(&mut state, id, &dead)?;
+                self.mark_dead(&mut state, id, &dead)?;
             }
         }
         if !ask.dry_run {
@@ -275,7 +275,7 @@ impl Engine {
         header: &FrameHeader,
         (root, path, before): (InodeId, &[u8], Hlc),
         (with_snapshots, mut sessions): (bool, Vec<ForgottenSession>),
-        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
+        ExpiredInodes { named, nameless, owners }: ExpiredInodes<'_>,
     ) -> Result<u64, Fault> {
         let mut first = 0;
         let all: Vec<(InodeId, bool)> = {
@@ -315,8 +315,8 @@ impl Engine {
     }
 
     /// What would be forgotten, for a dry run.
-    fn as_if(&self, root: InodeId, (before, now): (Hlc, Hlc), through: bool, of: ForgottenInodes<'_>) -> Horizons {
-        let forgetting = Forgetting { before, pins: Pins::default(), through, root, path: Vec::new(), uid: 0 };
+    fn as_if(&self, root: InodeId, (before, now): (Hlc, Hlc), through: bool, of: ExpiredInodes<'_>) -> Expiries {
+        let forgetting = Expiry { before, pins: Pins::default(), through, root, path: Vec::new(), uid: 0 };
         self.meta.horizons_after(now.next(), forgetting, of)
     }
 
@@ -348,11 +348,11 @@ impl Engine {
                 continue;
             }
             // As if only this file forgot, and nobody needed anything of it.
-            let mut alone = Horizons::default();
-            let forgetting = Forgetting { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
+            let mut alone = Expiries::default();
+            let forgetting = Expiry { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
             let (ids, owners) = ([id], Owners::new());
             let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
-            alone.add(before, forgetting, ForgottenInodes { named, nameless: gone, owners: &owners });
+            alone.add(before, forgetting, ExpiredInodes { named, nameless: gone, owners: &owners });
             let held_by_snapshots = through && !horizon.pins.is_empty();
             if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
                 wanted.push(id);

@@ -164,7 +164,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
 
 /// Every file that has records has to have been there.
 fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
-    let (files, _) = engine.data.device().log().touched(Hlc::ZERO, Hlc::MAX);
+    let (files, _) = engine.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
     let history = engine.meta.history();
     for id in files {
         if !history.has_inode(id)? {

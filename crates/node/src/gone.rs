@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, EntryVersion, MAY_READ, Named, NoReadSet, Resolved};
+use frieze_namespace::{EntryVersion, MAY_READ, NoReadSet, PlaceName, Resolved, TreeAt};
 use frieze_wire::message::FileKind;
 use frieze_wire::timeline::{Deleted, DeletedReply, Gone, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply};
 use frieze_wire::txn::{Caller, Target};
@@ -87,7 +87,7 @@ impl Engine {
         let refused = match self.resolve_at(principal, &target, now) {
             Ok(found) => {
                 let mut cut = self.meta.history().tree_at(now, &principal.caller);
-                let named = Named { parent: found.parent, name: found.name };
+                let named = PlaceName { parent: found.parent, name: found.name };
                 let was = self.gone(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
                 return Ok(LastSeenReply { at: 0, was, sessions: Vec::new() });
             }
@@ -104,7 +104,7 @@ impl Engine {
             then => then?,
         };
         let mut cut = self.meta.history().tree_at(found.at, &principal.caller);
-        let named = Named { parent: then.parent, name: then.name };
+        let named = PlaceName { parent: then.parent, name: then.name };
         let mut was = self.gone(&mut cut, &named, then.id)?.ok_or(refused)?;
         let (directory, depth, inode) = ended_by;
         let stamp = found.at.next();
@@ -163,7 +163,7 @@ impl Engine {
         let mut names = Vec::with_capacity(went.len());
         for (name, inode, stamp) in went {
             let mut cut = self.meta.history().tree_at(stamp.previous(), &principal.caller);
-            let named = Named { parent: found.id, name };
+            let named = PlaceName { parent: found.id, name };
             if let Some(mut was) = self.gone(&mut cut, &named, inode)? {
                 self.ended(&mut was, &principal.caller, found.id, inode, stamp)?;
                 names.push(was);
@@ -174,7 +174,7 @@ impl Engine {
     }
 
     /// A name as it was, if it may be told.
-    fn gone(&self, cut: &mut Cut<'_>, named: &Named, id: InodeId) -> Result<Option<Gone>, Fault> {
+    fn gone(&self, cut: &mut TreeAt<'_>, named: &PlaceName, id: InodeId) -> Result<Option<Gone>, Fault> {
         if [id, named.parent].into_iter().any(|id| self.check_kept(id, Some(cut.at())).is_err()) {
             return Ok(None);
         }
@@ -195,7 +195,7 @@ impl Engine {
         let history = self.meta.history();
         let (session, uid) = history.author(directory, stamp)?;
         (gone.stamp, gone.session, gone.uid) = (stamp.0, session.0, uid);
-        let before: BTreeSet<Named> = history.names(inode, stamp.previous())?.into_iter().collect();
+        let before: BTreeSet<PlaceName> = history.names(inode, stamp.previous())?.into_iter().collect();
         let after = history.names(inode, stamp)?;
         if let Some(named) = after.iter().find(|named| !before.contains(named)) {
             let mut cut = history.tree_at(stamp, caller);
@@ -251,7 +251,7 @@ impl Engine {
     /// True if this is where an inode is counted: the first of its names, or the last one it had.
     fn belongs(&self, directory: InodeId, name: &[u8], inode: InodeId) -> Result<bool, Fault> {
         let history = self.meta.history();
-        let is_this = |named: &Named| named.parent == directory && named.name == name;
+        let is_this = |named: &PlaceName| named.parent == directory && named.name == name;
         if let Some(first) = history.names(inode, Hlc::MAX)?.first() {
             return Ok(is_this(first));
         }

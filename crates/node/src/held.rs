@@ -5,8 +5,8 @@
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::Source;
-use frieze_namespace::{Inode, Subject};
+use frieze_multilog::PieceSource;
+use frieze_namespace::{ChangeSubject, Inode};
 use frieze_wire::message::FileKind;
 
 use crate::differences::spans_of;
@@ -43,7 +43,7 @@ impl Engine {
         let (mut files, _) = self.touched(interval, &|_| true)?;
         let mut held = Held::default();
         let changed = self.meta.history().changed((at, now), None, CHANGES_MAX, &mut |subject| {
-            if let Subject::Inode(id) = subject {
+            if let ChangeSubject::Inode(id) = subject {
                 files.insert(*id);
             }
             Ok(false)
@@ -88,7 +88,7 @@ impl Engine {
         let sources = self.sources(inode, range.start(), range.end())?;
         let mut pieces = Vec::new();
         self.look_through(&[&seen], &[&sources])?.plan(&seen, &sources, range, &mut pieces)?;
-        let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+        let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
         Ok(data.map(|piece| u64::from(piece.len)).sum())
     }
 }

@@ -72,7 +72,7 @@ pub use frieze_metadata::{
 pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};
 pub use frieze_replication::{ChainEnd, Report as ChainReport};
-pub use frieze_storage::{FORMAT_VERSION, FORMAT_VERSION_MIN};
+pub use frieze_storage::FORMAT_VERSION;
 pub use fsck::{CheckProgress, Checkup, fsck};
 pub use plugin::{BINDING_XATTR, TimePlugin};
 pub use serve::Server;

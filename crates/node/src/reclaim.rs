@@ -17,8 +17,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Grave, Source};
-use frieze_namespace::{Horizons, Inode, SharedState};
+use frieze_multilog::{DeadRecord, PieceSource};
+use frieze_namespace::{Expiries, Inode, SharedState};
 
 use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
@@ -99,7 +99,7 @@ pub(crate) type Needs = BTreeMap<InodeId, BTreeMap<Hlc, Vec<(u64, u64)>>>;
 /// What one inode gives up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dead {
-    pub(crate) graves: Vec<Grave>,
+    pub(crate) graves: Vec<DeadRecord>,
     /// Records stamped up to it are looked at.
     pub(crate) upto: Hlc,
     /// Bytes that would be given up but for snapshots and shared ranges.
@@ -153,7 +153,7 @@ impl Reclaim {
 }
 
 impl State {
-    fn add(&mut self, graves: &[Grave]) {
+    fn add(&mut self, graves: &[DeadRecord]) {
         for grave in graves {
             *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
             let runs = self.graves.entry(grave.segment).or_default();
@@ -195,7 +195,7 @@ impl Engine {
     ///
     /// # Cost
     /// A pass over all versions of all inodes.
-    pub(crate) fn needs(&self, horizons: &Horizons) -> Result<Needs, Fault> {
+    pub(crate) fn needs(&self, horizons: &Expiries) -> Result<Needs, Fault> {
         let states = self.meta.history().shared_states()?;
         let mut needs = Needs::new();
         let mut seen: BTreeSet<(InodeId, Hlc)> = BTreeSet::new();
@@ -238,7 +238,7 @@ impl Engine {
     ///
     /// # Cost
     /// A plan of the whole file for each instant that is kept.
-    pub(crate) fn dead_of(&self, horizons: &Horizons, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
+    pub(crate) fn dead_of(&self, horizons: &Expiries, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
         let Some(forgotten) = horizons.of(id) else { return Ok(Dead::default()) };
         let gone = horizons.is_gone(id);
         let upto = if gone { Hlc::MAX } else { Hlc(forgotten.before) };
@@ -248,7 +248,7 @@ impl Engine {
         let pins = horizons.pins(id);
         let is_all = gone && pins.is_empty() && !needs.contains_key(&id);
         let none = BTreeSet::new();
-        if self.data.device().log_of([id])?.graves(id, upto, &none).is_empty() {
+        if self.data.device().log_of([id])?.dead_records(id, upto, &none).is_empty() {
             return Ok(Dead { is_all, ..Dead::default() });
         }
         let mut live = BTreeSet::new();
@@ -256,9 +256,10 @@ impl Engine {
             self.add_places(id, Some(upto), &[(0, u64::MAX)], &mut live)?;
             self.add_places(id, None, &[(0, u64::MAX)], &mut live)?;
         }
-        let free = self.data.device().log_of([id])?.graves(id, upto, &live);
+        let free = self.data.device().log_of([id])?.dead_records(id, upto, &live);
         let mut held_by_pin = BTreeMap::new();
-        let bytes = |graves: &mut dyn Iterator<Item = &Grave>| graves.map(|grave| u64::from(grave.bytes)).sum::<u64>();
+        let bytes =
+            |graves: &mut dyn Iterator<Item = &DeadRecord>| graves.map(|grave| u64::from(grave.bytes)).sum::<u64>();
         for &pin in &pins {
             let mut places = BTreeSet::new();
             self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut places)?;
@@ -271,7 +272,7 @@ impl Engine {
         for (at, ranges) in needs.get(&id).into_iter().flatten() {
             self.add_places(id, Some(*at), ranges, &mut live)?;
         }
-        let graves: Vec<Grave> =
+        let graves: Vec<DeadRecord> =
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
         let held_bytes = bytes(&mut free.iter()) - bytes(&mut graves.iter());
         let mut kept = BTreeSet::new();
@@ -307,9 +308,9 @@ impl Engine {
     ///
     /// # Errors
     /// Of the device, where the index of the inode has to be fetched.
-    pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
+    pub(crate) fn mark_dead(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
         if !dead.graves.is_empty() || dead.is_all {
-            self.data.device().bury(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
+            self.data.device().mark_dead(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
             state.add(&dead.graves);
         }
         Ok(())
@@ -439,7 +440,7 @@ impl Engine {
         let needs = self.needs(&horizons)?;
         for id in horizons.inodes() {
             let dead = self.dead_of(&horizons, &needs, id)?;
-            self.bury(&mut state, id, &dead)?;
+            self.mark_dead(&mut state, id, &dead)?;
         }
         self.data.device().forget_images(horizons.inodes())?;
         self.reclaim.note(&state);
@@ -466,8 +467,10 @@ impl Look<'_> {
                 pieces.clear();
                 self.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
                 places.extend(pieces.iter().filter_map(|piece| match &piece.source {
-                    Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
-                    Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => None,
+                    PieceSource::Data(stored) => Some((stored.segment, stored.crcs_offset)),
+                    PieceSource::Hole | PieceSource::Punched(_) | PieceSource::Image(_) | PieceSource::External(_) => {
+                        None
+                    }
                 }));
             }
         }

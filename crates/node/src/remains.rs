@@ -180,8 +180,8 @@ impl Engine {
                 is_all = false;
                 break;
             }
-            let graves = self.reclaim.lock().graves_in(segment);
-            let Some(freed) = device.give_back(segment, graves.iter())? else {
+            let dead_records = self.reclaim.lock().graves_in(segment);
+            let Some(freed) = device.give_back(segment, dead_records.iter())? else {
                 is_all = false;
                 break;
             };

@@ -6,7 +6,7 @@
 
 use frieze_base::{FastMap, Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, Extent, Named, Resolved, Subject};
+use frieze_namespace::{ChangeSubject, PlaceName, Resolved, TreeAt, TreeExtent};
 
 use crate::cuts::CutPair;
 use crate::engine::Engine;
@@ -37,7 +37,7 @@ pub(crate) enum Scope {
 pub(crate) struct Area {
     pub(crate) scope: Scope,
     /// What was ever in it, if that is little.
-    extent: Option<Extent>,
+    extent: Option<TreeExtent>,
     /// Stamps of the records of its files, in order, if they are few.
     records: Option<Vec<Hlc>>,
 }
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// When something was written to the files of an extent; `None` if that is too much, or parts of it are at other servers.
-    fn records_within(&self, extent: &Extent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
+    fn records_within(&self, extent: &TreeExtent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
         let (Interval { after, upto }, device) = (interval, self.data.device());
         if !self.chains_elsewhere(Some(upto)).is_empty() {
             return Ok(None);
@@ -133,7 +133,7 @@ pub(crate) fn scope_of(found: &Resolved, recursive: bool) -> Scope {
 
 impl Scope {
     /// True if a name belongs to the scope at the instant of `cut`.
-    pub(crate) fn holds(self, cut: &mut Cut<'_>, named: &Named) -> Result<bool, Fault> {
+    pub(crate) fn holds(self, cut: &mut TreeAt<'_>, named: &PlaceName) -> Result<bool, Fault> {
         match self {
             Scope::Everything => Ok(true),
             Scope::Names(directory) => Ok(named.parent == directory),
@@ -186,14 +186,13 @@ impl Within {
     }
 }
 
-pub(crate) fn is_name(own_names: &[Named], subject: &Subject) -> bool {
-    let named =
-        |own: &Named| matches!(subject, Subject::Entry { parent, name } if *parent == own.parent && *name == own.name);
+pub(crate) fn is_name(own_names: &[PlaceName], subject: &ChangeSubject) -> bool {
+    let named = |own: &PlaceName| matches!(subject, ChangeSubject::Entry { parent, name } if *parent == own.parent && *name == own.name);
     own_names.iter().any(named)
 }
 
 /// True if an inode was `root` or lay below it.
-fn is_within(cut: &mut Cut<'_>, id: InodeId, root: InodeId) -> Result<bool, Fault> {
+fn is_within(cut: &mut TreeAt<'_>, id: InodeId, root: InodeId) -> Result<bool, Fault> {
     if id == root {
         return Ok(true);
     }

@@ -29,7 +29,7 @@ use std::time::Duration;
 use frieze_base::{Fault, MonoTime, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind, RecordMeta, SegmentBytes, Unread};
+use frieze_multilog::{CheckStop, Damage, DamageKind, RecordMeta, SegmentBytes};
 use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
 
@@ -220,13 +220,13 @@ impl Engine {
         self.scrub_reply(true)
     }
 
-    fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
+    fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let hit = self.look_at(Some(run), segment, pause)?;
         let now = self.clock.now();
         let mut state = self.scrub.lock();
         let kept = &mut state.kept;
         if kept.run != run || kept.state() != ScrubState::Running {
-            return Err(Unread::Stop);
+            return Err(CheckStop::Stop);
         }
         let known = kept.damaged();
         for damage in hit.places {
@@ -246,7 +246,12 @@ impl Engine {
     }
 
     /// What is damaged in a segment, looked at twice where it may only have seemed so.
-    fn look_at(&self, run: Option<u64>, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<Hit, Unread> {
+    fn look_at(
+        &self,
+        run: Option<u64>,
+        segment: SegmentId,
+        pause: &dyn Fn(Duration) -> bool,
+    ) -> Result<Hit, CheckStop> {
         let mut hit = self.check_segment(run, segment, pause)?;
         if hit.has_footer() && self.flush().is_ok() {
             // It may have been handed out a moment ago and not be written yet.
@@ -274,7 +279,7 @@ impl Engine {
         run: Option<u64>,
         segment: SegmentId,
         pause: &dyn Fn(Duration) -> bool,
-    ) -> Result<Hit, Unread> {
+    ) -> Result<Hit, CheckStop> {
         let device = self.data.device();
         // Before the records are looked at: what is forgotten later is asked for again.
         let graves = self.reclaim.lock().graves_in(segment);
@@ -320,14 +325,14 @@ impl Engine {
     }
 
     /// Compares images with their checksums. One that is damaged is given up, which loses nothing: it is no finding.
-    fn scrub_images(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
+    fn scrub_images(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let device = self.data.device();
         for (number, file) in device.image_files() {
             let mut medium = Medium::new(Pace::new(self, Some(run), pause), &*file, u64::MAX);
             for (image, at) in device.images_in(number) {
                 match medium.bytes(at, IMAGE_SLOT_BYTES) {
-                    Err(Unread::Stop) => return Err(Unread::Stop),
-                    Err(Unread::Failed(fault)) => device.check_image(&image, Err(fault)),
+                    Err(CheckStop::Stop) => return Err(CheckStop::Stop),
+                    Err(CheckStop::Failed(fault)) => device.check_image(&image, Err(fault)),
                     Ok(bytes) => device.check_image(&image, Ok(bytes)),
                 }
             }

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
+use frieze_multilog::{FragmentedPage, Images, MultiLog, Piece, PieceSource};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
@@ -62,7 +62,7 @@ pub(crate) struct Look<'a> {
 pub(crate) struct ThroughImages<'a> {
     pub(crate) images: &'a Images,
     /// Pages that consist of too many pieces.
-    pub(crate) crowded: &'a mut Vec<Crowded>,
+    pub(crate) crowded: &'a mut Vec<FragmentedPage>,
     /// What of it is elsewhere; `None`: then there is no plan.
     pub(crate) fetch: Option<&'a mut Fetch>,
 }
@@ -280,7 +280,7 @@ impl Look<'_> {
             own.clear();
             self.plan_own_through(layer, (start, end), after, through, &mut own)?;
             for piece in own.drain(..) {
-                if piece.source != Source::Hole {
+                if piece.source != PieceSource::Hole {
                     pieces.push(Piece { at: out(piece.at), ..piece });
                     continue;
                 }
@@ -307,7 +307,7 @@ impl Look<'_> {
             if patch.is_some_and(|patch| shared(patch.source).is_some()) {
                 let mut pieces = Vec::new();
                 self.plan_layer(layer, sources, ByteRange::new(start, end), start, &mut None, &mut pieces)?;
-                let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
                 bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
                 continue;
             }
@@ -317,7 +317,7 @@ impl Look<'_> {
                 if self.is_reached(layer, chunk.index)? {
                     let (mut pieces, first) = (Vec::new(), chunk_start + range.start());
                     self.plan_own(layer, first, first + range.len(), after, &mut pieces)?;
-                    let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                    let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
                     bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
                     continue;
                 }
@@ -346,8 +346,9 @@ impl Look<'_> {
         let every = layer.inode.layout.chain_count as usize;
         let away = chunks.clone().take(every).find(|index| self.check_here(layer, *index).is_err());
         // Nor of one that a record reaches into from such a chunk.
-        let is_away = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
-        let first = layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_away).map(|_| *chunks.start());
+        let is_evicted = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
+        let first =
+            layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_evicted).map(|_| *chunks.start());
         let end = first.or(away).map_or(end, |index| end.min(from.max(u64::from(index) * chunk_bytes)));
         let own = self.log.chunks_in(layer.id, chunks.clone()).next();
         let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes)).min(end);
@@ -466,15 +467,16 @@ impl Look<'_> {
         pieces: &mut Vec<Piece>,
         first: usize,
     ) -> Result<(), Fault> {
-        let says_nothing =
-            |piece: &Piece| piece.at < REACH_BYTES_MAX && matches!(piece.source, Source::Hole | Source::Punched(_));
+        let says_nothing = |piece: &Piece| {
+            piece.at < REACH_BYTES_MAX && matches!(piece.source, PieceSource::Hole | PieceSource::Punched(_))
+        };
         if chunk.index == 0 || !layer.inode.reaches_over(chunk.index - 1) || !pieces[first..].iter().any(says_nothing) {
             return Ok(());
         }
         for piece in pieces.split_off(first) {
             let after = match piece.source {
-                Source::Hole => after,
-                Source::Punched(stamp) => after.max(stamp),
+                PieceSource::Hole => after,
+                PieceSource::Punched(stamp) => after.max(stamp),
                 _ => {
                     pieces.push(piece);
                     continue;
@@ -534,7 +536,7 @@ impl Look<'_> {
         for mut below in found {
             below.at -= ahead;
             match below.source {
-                Source::Hole => {
+                PieceSource::Hole => {
                     let rest = Piece { source: piece.source, ..below };
                     self.plan_before(layer, (chunk, back + 1), (rest, after), whence, pieces)?;
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
 use frieze_net::{PrivateFile, PrivateFileError};
-use frieze_tier::{Shares, TooLittle, Wishes};
+use frieze_tier::{MemoryDemand, Shares, TooLittle};
 use serde::{Deserialize, Serialize};
 
 /// A key that proves a caller where the kernel cannot.
@@ -173,9 +173,6 @@ pub struct Settings {
     /// Permission bits of the root directory when the data directory is made. Default 0755, as of any new file system: its owner, the user
     /// who runs the server, gives others directories of their own.
     pub root_mode: Option<u32>,
-    /// Format version of the segments that are made. Not for operators: tests make directories of older servers with it.
-    #[serde(skip, default = "newest_segment_version")]
-    pub segment_version: u8,
     /// Changes in the whole tree up to which a question about a part of it looks at all of them. Not for operators: tests ask with 0, and
     /// have the same answers.
     #[serde(skip, default = "few_changes")]
@@ -185,10 +182,6 @@ pub struct Settings {
 /// About what it costs to find that a part of the tree is not small.
 fn few_changes() -> usize {
     1 << 10
-}
-
-fn newest_segment_version() -> u8 {
-    frieze_multilog::FORMAT_VERSION
 }
 
 impl Default for Settings {
@@ -236,7 +229,6 @@ impl Default for Settings {
             snapshots_per_user_max: 1000,
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
-            segment_version: newest_segment_version(),
             few_changes: few_changes(),
         }
     }
@@ -312,7 +304,7 @@ impl Settings {
     /// `InvalidArgument` if it is not enough, with the least that would do.
     pub fn memory(&self, machine_bytes: u64) -> Result<Shares, Fault> {
         let wish = |bytes: u64| (bytes > 0).then_some(bytes);
-        let wishes = Wishes {
+        let wishes = MemoryDemand {
             total: wish(self.memory_bytes_max),
             machine: machine_bytes,
             index: wish(self.index_bytes_max),

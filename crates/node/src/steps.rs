@@ -13,7 +13,7 @@
 //! for what is read and verified here as a whole.
 
 use frieze_base::{Fault, crc32c_combine};
-use frieze_multilog::{Piece, Source, Stored};
+use frieze_multilog::{Piece, PieceSource, StoredSpan};
 use frieze_net::{CRC_BYTES, Part};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
@@ -49,7 +49,7 @@ pub(crate) enum Portion<'a> {
     /// Bytes that were read and verified.
     Read(&'a [u8]),
     /// So many bytes of a record, which were not.
-    Held { held: &'a Held, stored: &'a Stored, len: usize },
+    Held { held: &'a Held, stored: &'a StoredSpan, len: usize },
 }
 
 /// Brings a payload piece by piece.
@@ -114,7 +114,7 @@ impl<'a> Steps<'a> {
     pub(crate) fn end_with_a_record(&mut self) -> bool {
         let end = self.start + self.len as u64;
         let cut = self.pieces.iter().find(|piece| piece.at < end && piece.end() >= end);
-        let Some(Piece { at, source: Source::Data(stored), .. }) = cut else { return false };
+        let Some(Piece { at, source: PieceSource::Data(stored), .. }) = cut else { return false };
         let is_whole = u64::from(stored.skip) + (end - at) == u64::from(stored.record_len);
         let left = at.saturating_sub(self.start) as usize;
         let leaves_out = !is_whole && left > self.len / 2;
@@ -169,13 +169,13 @@ impl Drop for Steps<'_> {
 /// is read before anything is said.
 pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
     let fits = (LEAST_BYTES..=PAYLOAD_BYTES_MAX as usize - CRC_BYTES).contains(&len);
-    fits && !pieces.iter().any(|piece| matches!(piece.source, Source::Image(_) | Source::Fetched(_)))
+    fits && !pieces.iter().any(|piece| matches!(piece.source, PieceSource::Image(_) | PieceSource::External(_)))
 }
 
 /// The whole blocks of a record that `at..end` begins with, if they are many, and how many bytes they are.
-fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(Stored, u64)> {
+fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(StoredSpan, u64)> {
     let piece = pieces.get(pieces.partition_point(|piece| piece.end() <= at)).filter(|piece| piece.at <= at)?;
-    let Source::Data(stored) = piece.part(at, piece.end().min(end)).source else { return None };
+    let PieceSource::Data(stored) = piece.part(at, piece.end().min(end)).source else { return None };
     let block = u64::from(stored.block_bytes);
     let (skip, wanted) = (u64::from(stored.skip), piece.end().min(end) - at);
     let is_rest = skip + wanted == u64::from(stored.record_len);
@@ -187,7 +187,7 @@ fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(Stored, u64)> 
 fn step_end(pieces: &[Piece], at: u64, end: u64) -> u64 {
     let wanted = (at + STEP_BYTES as u64).min(end);
     let cuts = pieces.get(pieces.partition_point(|piece| piece.end() <= wanted)).filter(|piece| piece.at < wanted);
-    let Some(Piece { at: begins, source: Source::Data(stored), .. }) = cuts else { return wanted };
+    let Some(Piece { at: begins, source: PieceSource::Data(stored), .. }) = cuts else { return wanted };
     let in_record = u64::from(stored.skip) + (wanted - begins);
     let back = in_record % u64::from(stored.block_bytes);
     if wanted - back > at { wanted - back } else { wanted }

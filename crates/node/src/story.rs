@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, MAY_READ, PastSession, Transaction};
+use frieze_namespace::{MAY_READ, PastSession, TreeAt, TxnChanges};
 use frieze_wire::message::{Answered, FileKind, View};
 use frieze_wire::timeline::{
     CONTENT, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Span, Story, StoryReply,
@@ -238,7 +238,7 @@ impl Engine {
 
     /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too many
     /// for a page, the interval ends with the last of them.
-    fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<Transaction>, Fault> {
+    fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<TxnChanges>, Fault> {
         let (history, Interval { after, upto }) = (self.meta.history(), *interval);
         let stamps = match (area.stamps(*interval), area.scope) {
             (Some(stamps), _) => stamps[..stamps.len().min(STAMPS_MAX)].to_vec(),
@@ -265,7 +265,7 @@ impl Engine {
         caller: &Caller,
         area: &Area,
         whole: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         max: usize,
     ) -> Result<(Vec<Difference>, Hlc, Untold), Fault> {
         let (mut events, mut untold) = (Vec::new(), Untold::default());
@@ -292,7 +292,7 @@ impl Engine {
         caller: &Caller,
         area: &Area,
         interval: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         passing: &Passing,
     ) -> Result<(Vec<Difference>, Untold), Fault> {
         let mut ends = CutPair::new(self.meta.history(), interval, caller);
@@ -326,7 +326,7 @@ impl Engine {
         caller: &Caller,
         area: &Area,
         interval: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         runs: &[Run],
         writes: &mut [(usize, usize)],
     ) -> Result<Vec<ToldRun>, Fault> {
@@ -351,7 +351,7 @@ impl Engine {
     }
 
     /// Tells a run up to one of its writes, as of that.
-    fn tell_run(&self, cut: &mut Cut<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
+    fn tell_run(&self, cut: &mut TreeAt<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
         let (mut told, inode, last) = (ToldRun::default(), run.inode, cut.at());
         let mut inside = Vec::new();
         for named in cut.names(inode)? {
@@ -487,7 +487,7 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     /// The tree just before and just after a transaction, later than those before it.
-    fn before(&mut self, transaction: &Transaction) -> Result<&mut CutPair<'a>, Fault> {
+    fn before(&mut self, transaction: &TxnChanges) -> Result<&mut CutPair<'a>, Fault> {
         match self.knows_all {
             true => self.cuts.advance(transaction.stamp, transaction.inodes().collect())?,
             false => {
@@ -499,7 +499,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// The tree at an instant before the next transaction.
-    fn at(&mut self, at: Hlc) -> Result<&mut Cut<'a>, Fault> {
+    fn at(&mut self, at: Hlc) -> Result<&mut TreeAt<'a>, Fault> {
         match self.knows_all {
             true => self.cuts.after.advance(at, [])?,
             false => self.cuts.after = self.engine.meta.history().tree_at(at, self.caller),

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
-use frieze_namespace::{Named, SubjectChange, Transaction};
+use frieze_namespace::{PlaceName, SubjectChange, TxnChanges};
 
 use crate::cuts::CutPair;
 use crate::engine::Engine;
@@ -95,7 +95,7 @@ impl Engine {
         self.answer(exact(interval.upto))?;
         let history = self.meta.history();
         // The names of the scope itself lie in directories above it.
-        let own_names: Vec<Named> = match scope {
+        let own_names: Vec<PlaceName> = match scope {
             Scope::Everything => Vec::new(),
             Scope::Within(root) | Scope::Names(root) => [interval.after, interval.upto]
                 .map(|at| history.names(root, at))
@@ -121,11 +121,11 @@ impl Engine {
     /// Those of the store.
     pub(crate) fn changes_by(
         &self,
-        transaction: &Transaction,
+        transaction: &TxnChanges,
         scope: Scope,
         cuts: &mut CutPair<'_>,
     ) -> Result<Changes, Fault> {
-        let mut own_names: Vec<Named> = Vec::new();
+        let mut own_names: Vec<PlaceName> = Vec::new();
         if let Scope::Within(root) | Scope::Names(root) = scope
             && transaction.inodes().any(|id| id == root)
         {
@@ -196,8 +196,9 @@ impl Engine {
         // The layout of a file is that of its birth.
         let chunk_bytes = self.meta.layout(inode)?.chunk_bytes;
         let records = self.records(inode, interval.after, interval.upto, RECORDS_MAX + 1)?;
-        let lost = !self.data.device().log_of([inode])?.lost(inode, interval.after, interval.upto).is_empty()
-            || self.may_be_forgotten_elsewhere(inode, interval.after);
+        let lost =
+            !self.data.device().log_of([inode])?.dropped_records(inode, interval.after, interval.upto).is_empty()
+                || self.may_be_forgotten_elsewhere(inode, interval.after);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,

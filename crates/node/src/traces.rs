@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::Horizons;
+use frieze_namespace::Expiries;
 use frieze_wire::forget::ForgottenSession;
 use frieze_wire::txn::{EraseSessions, Op, Outcome};
 use tracing::debug;
@@ -42,7 +42,7 @@ impl Engine {
     /// A pass over the sessions there ever were; if one has ended and still has its words, over the versions of all inodes.
     pub(crate) fn without_trace(
         &self,
-        horizons: &Horizons,
+        horizons: &Expiries,
         before: Hlc,
         principal: &Principal,
         is_about: Option<&IsAbout<'_>>,
@@ -122,7 +122,7 @@ impl Engine {
 /// True if what a session changed of an inode can be told: an instant before its last change can still be read, so that a difference
 /// from there on may name it. What a file was is not told where its directory has forgotten it, whether the file had something to lose
 /// or not.
-fn is_shown(horizons: &Horizons, (id, home): (InodeId, InodeHome), until: Hlc) -> bool {
+fn is_shown(horizons: &Expiries, (id, home): (InodeId, InodeHome), until: Hlc) -> bool {
     let forgot =
         |id: InodeId| horizons.is_gone(id) || horizons.of(id).is_some_and(|forgotten| Hlc(forgotten.before) > until);
     let forgetful = if forgot(id) {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved, Session};
+use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved, SessionState};
 use frieze_wire::message::{
     Access, Answered, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Now, NowReply, Open, OpenReply,
     PATH_XATTR, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, View,
@@ -347,7 +347,7 @@ impl Engine {
         self.check(principal, id, None, frieze_namespace::MAY_READ)
             .or_else(|_| self.check(principal, id, None, frieze_namespace::MAY_WRITE))?;
         let Some(sessions) = self.meta.writers(id) else { return none("only a regular file has writers") };
-        let writer = |(id, Session { uid, host, command, .. }): (SessionId, Session)| {
+        let writer = |(id, SessionState { uid, host, command, .. }): (SessionId, SessionState)| {
             let (host, command) =
                 if self.may_know_command(principal, uid) { (host, command) } else { Default::default() };
             Writer { session: id, uid, host, command }
@@ -445,7 +445,7 @@ impl Engine {
     }
 
     pub(crate) fn snapshots(&self, ask: &Snapshots) -> Result<SnapshotsReply, Fault> {
-        let of = |snapshot: frieze_namespace::Snapshot| Snapshot {
+        let of = |snapshot: frieze_namespace::NamedInstant| Snapshot {
             name: snapshot.name,
             at: snapshot.at.0,
             made: snapshot.made.0,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::{Forwarded, Message};
-use frieze_multilog::{Numbered, RecordKind};
+use frieze_multilog::{NumberedRecord, RecordKind};
 use frieze_wire::message::Durability;
 use frieze_wire::peer::Told;
 
@@ -222,10 +222,10 @@ impl DataPlane {
 
     /// Whether a record leaves a hole, its payload, and that one's checksum. What was forgotten and given back is a hole: every
     /// instant that would show it is refused.
-    fn what_is_left(&self, record: &Numbered) -> Result<(bool, Bytes, u32), Fault> {
+    fn what_is_left(&self, record: &NumberedRecord) -> Result<(bool, Bytes, u32), Fault> {
         match self.device.payload_of(record) {
             Ok((payload, crc)) => Ok((record.meta.kind == RecordKind::Punch, payload, crc)),
-            Err(fault) if fault.kind() == ErrorKind::Corrupt && self.device.is_buried(record)? => {
+            Err(fault) if fault.kind() == ErrorKind::Corrupt && self.device.is_dead(record)? => {
                 Ok((true, Bytes::new(), 0))
             }
             Err(fault) => Err(fault),
@@ -234,7 +234,7 @@ impl DataPlane {
 }
 
 /// A record of the log as it goes to a member. It is on stable storage here, or will be before it counts: so it has to be there.
-fn forwarded(record: &Numbered) -> Forwarded {
+fn forwarded(record: &NumberedRecord) -> Forwarded {
     let meta = &record.meta;
     Forwarded {
         n: meta.n,

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::{AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replica, RequestId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Discarded, RecordKind, RecordMeta, Recovered};
+use frieze_multilog::{Discards, RecordKind, RecordMeta, RecoveredItem};
 use frieze_wire::message::{ChainStatus, Durability};
 use frieze_wire::peer::{Ask, Told};
 
@@ -411,15 +411,15 @@ impl DataPlane {
         let configuration = old.configuration().clone();
         let mut chains: Vec<Replica> = crate::plane::fresh(appender.chains.len() as u32, self.me);
         let mut refused = None;
-        let mut keep = |discarded: Discarded| {
+        let mut keep = |discarded: Discards| {
             self.forget_closed_for_good(chain)?;
             self.roles.discard(discarded)
         };
         let done = self.device.discard(chain, after, &mut keep, &mut |recovered| {
             let shown = match recovered {
-                Recovered::Record(meta) if meta.chain == chain => crate::plane::replay(&mut chains, meta).map(drop),
-                Recovered::Record(_) => Ok(()),
-                Recovered::Shelved { chains: tips, companion, .. } => {
+                RecoveredItem::Record(meta) if meta.chain == chain => crate::plane::replay(&mut chains, meta).map(drop),
+                RecoveredItem::Record(_) => Ok(()),
+                RecoveredItem::Indexed { chains: tips, companion, .. } => {
                     dedupe_image::resume(&mut chains, tips, companion)
                 }
             };

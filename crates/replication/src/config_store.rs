@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use frieze_base::{ChainEpoch, ChainId, Fault, Reason, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Discarded, LogPosition};
+use frieze_multilog::{Discards, LogPosition};
 use prost::Message;
 
 /// The file that holds the record.
@@ -53,7 +53,7 @@ struct Inner {
 #[derive(Clone, Default)]
 struct Known {
     epochs: BTreeMap<ChainId, ChainEpoch>,
-    discarded: Vec<Discarded>,
+    discarded: Vec<Discards>,
     lost: BTreeMap<ChainId, (Hlc, Hlc)>,
     given_back: BTreeMap<ChainId, SegmentId>,
 }
@@ -97,7 +97,7 @@ impl Roles {
     }
 
     /// Every record that was discarded.
-    pub fn discarded(&self) -> Vec<Discarded> {
+    pub fn discarded(&self) -> Vec<Discards> {
         self.lock().known.discarded.clone()
     }
 
@@ -136,7 +136,7 @@ impl Roles {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn discard(&self, discarded: Discarded) -> Result<Vec<Discarded>, Fault> {
+    pub(crate) fn discard(&self, discarded: Discards) -> Result<Vec<Discards>, Fault> {
         self.discard_all(&[discarded])
     }
 
@@ -144,7 +144,7 @@ impl Roles {
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn discard_all(&self, discarded: &[Discarded]) -> Result<Vec<Discarded>, Fault> {
+    pub(crate) fn discard_all(&self, discarded: &[Discards]) -> Result<Vec<Discards>, Fault> {
         self.change(|known| discarded.iter().for_each(|one| known.discard(*one)))?;
         Ok(self.discarded())
     }
@@ -205,7 +205,7 @@ impl Roles {
 impl Known {
     fn of(kept: &Kept) -> Known {
         let epochs = kept.epochs.as_chunks().0.iter();
-        let discarded = kept.discarded.as_chunks().0.iter().map(|&[chain, after, segment, offset]| Discarded {
+        let discarded = kept.discarded.as_chunks().0.iter().map(|&[chain, after, segment, offset]| Discards {
             chain: ChainId(chain as u32),
             after,
             before: LogPosition { segment: SegmentId(segment), offset },
@@ -223,7 +223,7 @@ impl Known {
     fn kept(&self) -> Kept {
         let epochs = self.epochs.iter().flat_map(|(chain, epoch)| [chain.0.into(), epoch.0]);
         let discarded = self.discarded.iter().flat_map(|one| {
-            let Discarded { chain, after, before: LogPosition { segment, offset } } = *one;
+            let Discards { chain, after, before: LogPosition { segment, offset } } = *one;
             [chain.0.into(), after, segment.0, offset]
         });
         let lost = self.lost.iter().flat_map(|(chain, (from, to))| [chain.0.into(), from.0, to.0]);
@@ -236,7 +236,7 @@ impl Known {
         }
     }
 
-    fn discard(&mut self, discarded: Discarded) {
+    fn discard(&mut self, discarded: Discards) {
         // What it holds need not be told twice.
         self.discarded.retain(|old| old.chain != discarded.chain || old.after < discarded.after);
         self.discarded.push(discarded);
@@ -264,7 +264,7 @@ mod tests {
     fn room_counts_as_given_back_only_if_nothing_was_discarded_meanwhile() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         let open = || Roles::load(disk.clone()).expect("readable roles");
-        let gone = |chain, after, segment| Discarded {
+        let gone = |chain, after, segment| Discards {
             chain: ChainId(chain),
             after,
             before: LogPosition { segment: SegmentId(segment), offset: 100 },

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainEpoch, ChainId, Fault};
 use frieze_chain::{Input, Moment, Replica};
-use frieze_multilog::Discarded;
+use frieze_multilog::Discards;
 
 use crate::chain_state::Out;
 use crate::config_store::Room;
@@ -55,8 +55,7 @@ impl DataPlane {
         // Before the first record goes: whoever reads looks at both when everything has been read.
         still.iter().for_each(|chain| self.shown.closed[chain.0 as usize].store(0, Ordering::SeqCst));
         self.shown.went.fetch_add(1, Ordering::SeqCst);
-        let discarded: Vec<Discarded> =
-            still.iter().map(|chain| Discarded { chain: *chain, after: 0, before }).collect();
+        let discarded: Vec<Discards> = still.iter().map(|chain| Discards { chain: *chain, after: 0, before }).collect();
         let taken = self.device.take_out(&still, &mut || self.roles.discard_all(&discarded));
         if let Err(fault) = taken {
             self.show(&appender, still.iter().copied());

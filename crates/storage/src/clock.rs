@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, MonoTime};
 use frieze_disk::{StateFile, TimeSource};
-use frieze_hlc::{Clock, Error, Health, Hlc, Reading};
+use frieze_hlc::{ClockHealth, ClockReading, Error, Hlc, HlcClock};
 use prost::Message;
 
 use crate::identity::Identity;
@@ -44,28 +44,28 @@ impl Keeper {
 
 /// The clock that all parts of a server share.
 pub struct NodeClock {
-    clock: Mutex<Clock>,
+    clock: Mutex<HlcClock>,
     source: Arc<dyn TimeSource>,
     keeper: Arc<Keeper>,
 }
 
 impl NodeClock {
     /// The clock of a server over the machine's time.
-    pub fn new(clock: Clock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
+    pub fn new(clock: HlcClock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
         NodeClock { clock: Mutex::new(clock), source, keeper }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Clock> {
+    fn lock(&self) -> MutexGuard<'_, HlcClock> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One look at the machine's clocks.
-    pub fn reading(&self) -> Reading {
+    pub fn reading(&self) -> ClockReading {
         self.source.reading()
     }
 
     /// Runs `ask` on the clock, making the bound durable as often as it needs.
-    fn with_bound<T>(&self, mut ask: impl FnMut(&mut Clock, Reading) -> Result<T, Error>) -> Result<T, Fault> {
+    fn with_bound<T>(&self, mut ask: impl FnMut(&mut HlcClock, ClockReading) -> Result<T, Error>) -> Result<T, Fault> {
         let mut clock = self.lock();
         loop {
             match ask(&mut clock, self.source.reading()) {
@@ -136,7 +136,7 @@ impl NodeClock {
     }
 
     /// Whether the clock is trusted, and how exact it is.
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> ClockHealth {
         self.lock().health(self.source.reading())
     }
 

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{ChainTip, Grave, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, Seal, ShelfKey, Spot};
+use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, RunKey, Seal, Spot};
 
 use frieze_tier::Shares;
 
@@ -54,7 +54,7 @@ const CLOSE_EARLY_PART: u64 = 256;
 /// The log of one device.
 pub struct Device {
     disk: Arc<dyn Disk>,
-    settings: frieze_multilog::Settings,
+    settings: frieze_multilog::LogSettings,
     budget: Budget,
     log: RwLock<MultiLog>,
     files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
@@ -72,7 +72,7 @@ pub struct Device {
     refused: Mutex<Option<(SegmentId, u64, Fault)>>,
     /// There has been one.
     has_refused: AtomicBool,
-    shelves: RwLock<BTreeMap<ShelfKey, Arc<dyn DiskFile>>>,
+    shelves: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
     /// Held by who makes or replaces shelves.
     shelving: Mutex<()>,
     /// The last record of each chain on them.
@@ -211,7 +211,7 @@ impl Device {
 
     fn write_group(
         &self,
-        placed: &frieze_multilog::Placed,
+        placed: &frieze_multilog::PlacedGroup,
         heads: &[Vec<u8>],
         payloads: &[&[u8]],
     ) -> Result<u64, Fault> {
@@ -444,13 +444,20 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub fn bury(&self, inode: InodeId, upto: Hlc, graves: &[Grave], gone: bool, kept: &[Hlc]) -> Result<(), Fault> {
+    pub fn mark_dead(
+        &self,
+        inode: InodeId,
+        upto: Hlc,
+        graves: &[DeadRecord],
+        gone: bool,
+        kept: &[Hlc],
+    ) -> Result<(), Fault> {
         // Nothing of it leaves meanwhile: it is made anew from what is there.
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
-            if !log.is_away(inode) {
-                log.bury(inode, upto, graves, gone);
+            if !log.is_evicted(inode) {
+                log.mark_dead(inode, upto, graves, gone);
                 break;
             }
             drop(log);
@@ -459,9 +466,9 @@ impl Device {
         // Most of the work while no lock is held: writers go on.
         let mut from = 0;
         loop {
-            let Some(mut thin) = self.log().thin(inode, from, kept) else { return Ok(()) };
+            let Some(mut thin) = self.log().compact_index(inode, from, kept) else { return Ok(()) };
             thin.build();
-            self.log.write().unwrap_or_else(PoisonError::into_inner).put_thin(&mut thin);
+            self.log.write().unwrap_or_else(PoisonError::into_inner).put_compact_index(&mut thin);
             from = thin.next_chunk();
         }
     }

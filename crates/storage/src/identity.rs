@@ -11,12 +11,8 @@ use prost::Message;
 
 use crate::ticket::Ticket;
 
-/// Format of the data directory written by this code. Raised with every change of a stored format.
-pub const FORMAT_VERSION: u32 = 5;
-/// Format of a directory whose server is one of several: older servers, which know nothing of that, refuse it.
-pub const FORMAT_VERSION_MEMBER: u32 = 6;
-/// Oldest format that is read; it becomes the newest when it is opened.
-pub const FORMAT_VERSION_MIN: u32 = 1;
+/// Format of the data directory. Raised with every change of a stored format from the first release on.
+pub const FORMAT_VERSION: u32 = 1;
 /// File that holds the record.
 pub const STATE_FILE: &str = "state";
 /// Gaps remembered; older ones are merged into the oldest.
@@ -29,8 +25,11 @@ const KNOWN_FIRST_BYTES_MAX: usize = 512;
 /// The stored record.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Identity {
-    /// Format of everything in the directory.
+    /// Format that builds from before the first one wrote here; 0 in a directory of this build.
     #[prost(uint32, tag = "1")]
+    pub unreleased_format: u32,
+    /// Format of everything in the directory.
+    #[prost(uint32, tag = "19")]
     pub format_version: u32,
     /// Cluster, 16 bytes big-endian.
     #[prost(bytes = "vec", tag = "2")]
@@ -147,15 +146,22 @@ impl Identity {
         let Some(bytes) = file.read() else { return Ok(None) };
         let identity = Identity::decode(bytes.as_slice())
             .map_err(|error| Fault::new(Reason::Corrupt, format!("the {STATE_FILE} file is malformed: {error}")))?;
-        let newest = match identity.standing() {
-            Standing::Alone => FORMAT_VERSION,
-            Standing::Joining | Standing::Member => FORMAT_VERSION_MEMBER,
-        };
-        if !(FORMAT_VERSION_MIN..=newest).contains(&identity.format_version) {
+        if identity.unreleased_format != 0 {
             return Err(Fault::new(
                 Reason::WrongVersion,
                 format!(
-                    "the data directory has format version {}, this server reads {FORMAT_VERSION_MIN} to {newest}: use the version of frieze that made it",
+                    "the data directory was made by an older, unreleased build of frieze (format {} of that time), which this one \
+                     does not read: serve it with the build that made it, and copy what it holds into a new directory",
+                    identity.unreleased_format
+                ),
+            ));
+        }
+        if identity.format_version != FORMAT_VERSION {
+            return Err(Fault::new(
+                Reason::WrongVersion,
+                format!(
+                    "the data directory has format version {}, this server reads {FORMAT_VERSION}: use the version of frieze \
+                     that made it",
                     identity.format_version
                 ),
             ));

@@ -19,9 +19,7 @@ pub use device::{
     SpareSegments, Tiers, block_checksums, not_whole, write_surely,
 };
 pub use few::Few;
-pub use identity::{
-    FORMAT_VERSION, FORMAT_VERSION_MEMBER, FORMAT_VERSION_MIN, Identity, STATE_FILE, Standing, secret_after,
-};
+pub use identity::{FORMAT_VERSION, Identity, STATE_FILE, Standing, secret_after};
 pub use lock_order::{LOG, NAMESPACE, Reading, check_none_held};
 pub use read_errors::ReadErrors;
 pub use ticket::Ticket;

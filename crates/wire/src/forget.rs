@@ -1,5 +1,7 @@
 //! Forgetting: what was before an instant is given up, so that its space can be used again.
 
+use frieze_base::varint::{put, take};
+
 use crate::txn::Target;
 
 /// Asks to forget what a file, or a directory with all that lay below it, was before an instant.
@@ -188,17 +190,12 @@ pub struct Forgotten {
     pub uid: u32,
 }
 
-/// Packs numbers, which rise: differences of 7 bits a byte, low bits first. About a byte for each of a run.
+/// Packs numbers, which rise, as differences. About a byte for each of a run.
 pub fn encode_ids(ids: impl Iterator<Item = u64>) -> Vec<u8> {
     let (mut bytes, mut last) = (Vec::new(), 0);
     for id in ids {
-        let mut rest = id - last;
+        put(&mut bytes, id - last);
         last = id;
-        while rest >= 0x80 {
-            bytes.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        bytes.push(rest as u8);
     }
     bytes
 }
@@ -207,17 +204,7 @@ pub fn encode_ids(ids: impl Iterator<Item = u64>) -> Vec<u8> {
 pub fn decode_ids(mut bytes: &[u8]) -> Option<Vec<u64>> {
     let (mut ids, mut last) = (Vec::new(), 0u64);
     while !bytes.is_empty() {
-        let (mut value, mut shift) = (0u64, 0);
-        loop {
-            let (&byte, rest) = bytes.split_first()?;
-            bytes = rest;
-            value |= u64::from(byte & 0x7f).checked_shl(shift).filter(|_| shift < 64)?;
-            shift += 7;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        last = last.checked_add(value)?;
+        last = last.checked_add(take(&mut bytes)?)?;
         ids.push(last);
     }
     Some(ids)

@@ -259,7 +259,7 @@ struct Recut<'a> {
     bytes: &'a mut dyn Pull,
     most: usize,
     /// What was read and not handed on, and its offset.
-    left: Option<Piece>,
+    left: Option<FilePiece>,
 }
 
 impl Recut<'_> {
@@ -306,7 +306,7 @@ impl Pull for Recut<'_> {
 }
 
 /// Bytes and their offset.
-type Piece = (u64, Vec<u8>);
+type FilePiece = (u64, Vec<u8>);
 
 /// Bytes of a file of the file system, holes left out.
 ///
@@ -315,7 +315,7 @@ type Piece = (u64, Vec<u8>);
 pub(crate) struct RemoteBytes {
     size: u64,
     small: Option<File>,
-    pieces: Option<Receiver<Result<Piece>>>,
+    pieces: Option<Receiver<Result<FilePiece>>>,
     used: Option<SyncSender<Vec<u8>>>,
 }
 
@@ -342,7 +342,7 @@ impl RemoteBytes {
     }
 }
 
-fn read_ahead(file: &File, size: u64, filled: &SyncSender<Result<Piece>>, empty: &Receiver<Vec<u8>>) -> Result<()> {
+fn read_ahead(file: &File, size: u64, filled: &SyncSender<Result<FilePiece>>, empty: &Receiver<Vec<u8>>) -> Result<()> {
     // Asking for holes costs a request each: only where there are some.
     let has_holes = file.attr().bytes_live < size;
     let mut offset = 0;

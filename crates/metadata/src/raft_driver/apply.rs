@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, LogIndex, Reason};
-use frieze_metalog::{Entry, MemberInput, SnapshotMeta};
+use frieze_metalog::{LogEntry, MemberInput, SnapshotMeta};
 use prost::Message;
 
 use super::super::codec;
@@ -25,7 +25,7 @@ impl RaftDriver {
         core: &mut RaftCore,
         state: &AppliedState,
         through: LogIndex,
-        entries: Vec<Entry>,
+        entries: Vec<LogEntry>,
     ) -> Result<(), Fault> {
         let mut answers = Vec::new();
         let mut last = LogIndex(0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_metalog::{MemberInput, Role};
+use frieze_metalog::{MemberInput, RaftRole};
 use frieze_wire::peer::Told;
 use frieze_wire::peer::metalog::MetalogClose;
 
@@ -58,7 +58,7 @@ impl RaftDriver {
         }
         let mut core = self.lock();
         core.wanted = core.wanted.max(at);
-        if core.member.role() == Role::Leader {
+        if core.member.role() == RaftRole::Leader {
             return self.close_wanted(&mut core, state);
         }
         let now = self.clock.reading().mono;

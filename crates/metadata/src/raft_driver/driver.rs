@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_metalog::{DataEnd, Member, MemberEffect, MemberInput};
+use frieze_metalog::{DataEnd, MemberEffect, MemberInput, RaftMember};
 use frieze_wire::peer::metalog::MetalogMessage;
 use frieze_wire::txn::Batch;
 
@@ -64,7 +64,7 @@ pub(super) struct PublishedState {
 }
 
 pub(super) struct RaftCore {
-    pub(super) member: Member,
+    pub(super) member: RaftMember,
     pub(super) journal: SegmentFiles,
     /// The last record written, and the last one on stable storage.
     pub(super) written: LogIndex,
@@ -130,7 +130,7 @@ impl RaftDriver {
     /// Goes on with `member`, whose records up to `persisted` are on stable storage. `first` is to be done first.
     pub(crate) fn begin(
         begin: DriverSetup,
-        member: Member,
+        member: RaftMember,
         journal: SegmentFiles,
         persisted: LogIndex,
         first: Vec<MemberEffect>,

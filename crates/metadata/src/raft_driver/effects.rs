@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, NodeId};
 use frieze_hlc::Hlc;
-use frieze_metalog::{Error, MemberEffect, MemberInput, Role};
+use frieze_metalog::{Error, MemberEffect, MemberInput, RaftRole};
 use tracing::info;
 
 use super::super::state::AppliedState;
@@ -97,7 +97,7 @@ impl RaftDriver {
         }
     }
 
-    pub(super) fn on_role(&self, core: &mut RaftCore, state: &AppliedState, role: Role, leader: Option<NodeId>) {
+    pub(super) fn on_role(&self, core: &mut RaftCore, state: &AppliedState, role: RaftRole, leader: Option<NodeId>) {
         let before = self.leader();
         match leader {
             _ if leader == before => {}
@@ -105,7 +105,7 @@ impl RaftDriver {
             None => info!("nobody is known to lead the metalog any more"),
         }
         self.seen.leader.store(leader.map_or(0, |leader| leader.0), Ordering::Release);
-        if role == Role::Leader {
+        if role == RaftRole::Leader {
             // The first entry of its term is in its log already.
             core.serves_from.get_or_insert(core.member.last());
             return;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, NodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_metalog::{Change, DataEnd, Error, MemberInput, Role};
+use frieze_metalog::{DataEnd, Error, MemberChange, MemberInput, RaftRole};
 use frieze_wire::control::Decision;
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
@@ -115,7 +115,7 @@ impl RaftDriver {
     ///
     /// # Errors
     /// `Elsewhere`: ask the leader. `Busy`: a change is under way. `InvalidArgument`: it makes no sense.
-    pub(crate) fn change_members(&self, state: &AppliedState, change: Change) -> Result<(), Fault> {
+    pub(crate) fn change_members(&self, state: &AppliedState, change: MemberChange) -> Result<(), Fault> {
         let mut answer = None;
         let input = MemberInput::Change(change);
         self.step(&mut self.lock(), state, self.clock.newest(), input, InputReply::Change(&mut answer));
@@ -148,7 +148,7 @@ impl RaftDriver {
     /// Lets the member lead that could go on soonest, if this one does and there is one.
     pub(crate) fn resign(&self, state: &AppliedState) {
         let mut core = self.lock();
-        if let Some(to) = core.member.next_leader().filter(|_| core.member.role() == Role::Leader) {
+        if let Some(to) = core.member.next_leader().filter(|_| core.member.role() == RaftRole::Leader) {
             self.feed(&mut core, state, MemberInput::Transfer { to });
         }
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use frieze_base::{Fault, LogIndex};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Change, History, VisitChanged, VisitValue, VisitVersion, is_timed};
+use frieze_namespace::{KeyVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion, is_timed};
 
 use super::keys::{decode_value, is_erasure, parse_stored_key, prefix_end, start, stored_key};
 use super::overlay::NameVersions;
@@ -51,14 +51,15 @@ impl NameVersions {
     }
 
     /// Changes that wait in RAM, of the batches that have some later than `after`, in order of stamp.
-    fn waiting_since(&self, after: Hlc) -> Vec<Arc<[Change]>> {
+    fn waiting_since(&self, after: Hlc) -> Vec<Arc<[KeyVersion]>> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let young = |(_, changes): &&(LogIndex, Arc<[Change]>)| changes.iter().rev().any(|change| change.stamp > after);
+        let young =
+            |(_, changes): &&(LogIndex, Arc<[KeyVersion]>)| changes.iter().rev().any(|change| change.stamp > after);
         waiting.batches.iter().filter(young).map(|(_, changes)| changes.clone()).collect()
     }
 }
 
-impl History for NameVersions {
+impl VersionHistory for NameVersions {
     fn newest(&self, key: &[u8], at: Hlc) -> Result<Option<(Hlc, Option<Vec<u8>>)>, Fault> {
         let (from, to) = (stored_key(key, Hlc::ZERO), stored_key(key, at));
         let young = {

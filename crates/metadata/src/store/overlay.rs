@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, LogIndex};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Change, erases, is_rewritten, keeps_versions};
+use frieze_namespace::{KeyVersion, erases, is_rewritten, keeps_versions};
 
 use super::keys::{encode_in_place, encode_value, stored_key, stored_key_into};
 use super::time_index;
@@ -22,7 +22,7 @@ pub struct NameVersions {
 
 #[derive(Default)]
 pub(super) struct UnsettledChanges {
-    pub(super) batches: VecDeque<(LogIndex, Arc<[Change]>)>,
+    pub(super) batches: VecDeque<(LogIndex, Arc<[KeyVersion]>)>,
     pub(super) changes: usize,
 }
 
@@ -43,7 +43,7 @@ impl NameVersions {
     }
 
     /// Takes the changes of the metalog entry `index` into the overlay: they are readable from now.
-    pub fn add(&self, index: LogIndex, changes: Vec<Change>) {
+    pub fn add(&self, index: LogIndex, changes: Vec<KeyVersion>) {
         {
             let mut overlay = self.overlay.write().unwrap_or_else(PoisonError::into_inner);
             for change in changes.iter().filter(|change| keeps_versions(&change.key)) {
@@ -71,7 +71,7 @@ impl NameVersions {
 
     pub(super) fn settle_held(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         // They stay in the queue until the store has them, so that the index of time misses none meanwhile.
-        let taken: Vec<(LogIndex, Arc<[Change]>)> = {
+        let taken: Vec<(LogIndex, Arc<[KeyVersion]>)> = {
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.batches.iter().take_while(|(index, _)| *index <= durable).cloned().collect()
         };
@@ -82,7 +82,7 @@ impl NameVersions {
         // What may be written several times, of which the last counts.
         let mut in_place: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
         let changes = || taken.iter().flat_map(|(_, changes)| changes.iter());
-        for Change { key, stamp, value } in changes() {
+        for KeyVersion { key, stamp, value } in changes() {
             let value = value.as_deref();
             if !keeps_versions(key) {
                 in_place.insert(stored_key(key, Hlc::ZERO), value.map(|value| encode_in_place(*stamp, value)));

@@ -1,13 +1,13 @@
 use frieze_base::LogIndex;
 use frieze_hlc::Hlc;
-use frieze_namespace::{Change, History, LINKS};
+use frieze_namespace::{KeyVersion, LINKS, VersionHistory};
 
 use super::keys::stored_key;
 use super::time_index::TIMES;
 use super::*;
 
-fn change(key: &[u8], stamp: u64, value: Option<&str>) -> Change {
-    Change { key: key.to_vec(), stamp: Hlc(stamp), value: value.map(|text| text.as_bytes().to_vec()) }
+fn change(key: &[u8], stamp: u64, value: Option<&str>) -> KeyVersion {
+    KeyVersion { key: key.to_vec(), stamp: Hlc(stamp), value: value.map(|text| text.as_bytes().to_vec()) }
 }
 
 fn scan(versions: &NameVersions, prefix: &[u8], after: &[u8], at: u64) -> Vec<(Vec<u8>, String)> {

@@ -7,7 +7,7 @@
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Change, is_timed};
+use frieze_namespace::{KeyVersion, is_timed};
 
 use super::version_store::StoreItem;
 
@@ -22,7 +22,7 @@ pub(super) fn page_key(stamp: Hlc) -> Vec<u8> {
 }
 
 /// The pages of changes that come in order of stamp.
-pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<StoreItem> {
+pub(super) fn pages<'a>(changes: impl Iterator<Item = &'a KeyVersion>) -> Vec<StoreItem> {
     let timed: Vec<(Hlc, &[u8])> =
         changes.filter(|change| is_timed(&change.key)).map(|change| (change.stamp, change.key.as_slice())).collect();
     pages_of(&timed)

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
 
-use frieze_base::{Crc, Fault, MonoTime, Reason, crc32c};
+use frieze_base::{Crc32c, Fault, MonoTime, Reason, crc32c};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader};
 use rustix::net::RecvFlags;
 
@@ -155,7 +155,7 @@ impl FrameReader {
     /// If `into` is not exactly as long as the header's `payload_len`, or the payload was taken already.
     pub fn read_payload(&mut self, into: &mut [u8]) -> Result<(), Error> {
         assert_eq!(into.len(), self.pending, "the payload's length is that of the header");
-        let mut crc = Crc::default();
+        let mut crc = Crc32c::default();
         self.receive_all(into, &mut crc)?;
         self.pending = 0;
         check(&self.stream, "payload", self.pending_crc, crc.value())
@@ -170,14 +170,14 @@ impl FrameReader {
     /// If `into` is not 4 bytes shorter than the header's `payload_len`, or the payload was taken already.
     pub fn read_payload_before_crc(&mut self, into: &mut [u8]) -> Result<(), Error> {
         assert_eq!(into.len() + CRC_BYTES, self.pending, "the payload's length is that of the header");
-        let mut crc = Crc::default();
+        let mut crc = Crc32c::default();
         self.receive_all(into, &mut crc)?;
         self.receive_all(&mut [0; CRC_BYTES], &mut crc)?;
         self.pending = 0;
         check(&self.stream, "payload", self.pending_crc, crc.value())
     }
 
-    fn receive_all(&mut self, into: &mut [u8], crc: &mut Crc) -> Result<(), Error> {
+    fn receive_all(&mut self, into: &mut [u8], crc: &mut Crc32c) -> Result<(), Error> {
         let mut filled = 0;
         while filled < into.len() {
             let count = self.receive_payload(&mut into[filled..])?;
@@ -196,7 +196,7 @@ impl FrameReader {
     pub fn read_payload_reusing<'a>(&mut self, buffer: &'a mut Vec<u8>) -> Result<&'a mut [u8], Error> {
         let len = self.pending;
         let expected = self.pending_crc;
-        let mut crc = Crc::default();
+        let mut crc = Crc32c::default();
         self.receive_reusing(buffer, |bytes| crc.update(bytes))?;
         check(&self.stream, "payload", expected, crc.value())?;
         Ok(&mut buffer[..len])

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::Cut;
+use frieze_namespace::TreeAt;
 use frieze_wire::edit::NEW;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
@@ -61,7 +61,7 @@ impl Engine {
 /// Paths at several instants: the first that knows one counts. What has no name at any of them is called as it will be,
 /// or else as it was last.
 pub(super) struct Paths<'a> {
-    pub(super) cuts: Vec<Cut<'a>>,
+    pub(super) cuts: Vec<TreeAt<'a>>,
     /// Names that inodes are to get.
     pub(super) coming: BTreeMap<InodeId, NameKey>,
 }

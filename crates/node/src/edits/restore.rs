@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cut, MAY_READ, PATCHES_MAX, State, Subject};
+use frieze_namespace::{ChangeSubject, MAY_READ, PATCHES_MAX, SubjectState, TreeAt};
 use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
@@ -58,8 +58,8 @@ struct Names {
 
 /// The tree of then and of now below the path.
 struct Ends<'a> {
-    then: Cut<'a>,
-    now: Cut<'a>,
+    then: TreeAt<'a>,
+    now: TreeAt<'a>,
     /// What the path named then and names now.
     root_then: InodeId,
     root_now: Option<InodeId>,
@@ -157,12 +157,12 @@ impl Engine {
         for change in &changes.subjects {
             let last = change.revisions.last().and_then(|revision| revision.state.as_ref());
             let before = change.before.as_ref().map(|(_, state)| state);
-            let inode_of = |state: Option<&State>| match state {
-                Some(State::Entry { inode, .. }) => Some(*inode),
+            let inode_of = |state: Option<&SubjectState>| match state {
+                Some(SubjectState::Entry { inode, .. }) => Some(*inode),
                 _ => None,
             };
             match &change.subject {
-                Subject::Entry { parent, name } => {
+                ChangeSubject::Entry { parent, name } => {
                     let (then, named) = (inode_of(before), inode_of(last));
                     if then == named || !span.held_then(*parent)? {
                         continue;
@@ -175,16 +175,16 @@ impl Engine {
                         (None, None) => {}
                     }
                 }
-                Subject::Inode(id) => {
+                ChangeSubject::Inode(id) => {
                     touched.entry(*id).or_default();
                 }
                 // What may be kept is the operator's to say, whatever the data was.
-                Subject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
-                Subject::Xattr { inode, name } => {
+                ChangeSubject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
+                ChangeSubject::Xattr { inode, name } => {
                     let xattrs = touched.entry(*inode).or_default();
                     if before != last {
                         let value = match before {
-                            Some(State::Xattr(value)) => Some(value.clone()),
+                            Some(SubjectState::Xattr(value)) => Some(value.clone()),
                             _ => None,
                         };
                         xattrs.push(Xattr { name: name.clone(), value });
@@ -484,7 +484,7 @@ impl Engine {
 }
 
 /// Where something that was moved out is now, as far as who asks may list it; empty if nowhere.
-fn lives_at(sight: &mut Cut<'_>, paths: &mut Paths<'_>, id: InodeId) -> Result<Vec<u8>, Fault> {
+fn lives_at(sight: &mut TreeAt<'_>, paths: &mut Paths<'_>, id: InodeId) -> Result<Vec<u8>, Fault> {
     for named in sight.names(id)? {
         if sight.may_list(named.parent)? {
             return paths.of(named.parent, &named.name);

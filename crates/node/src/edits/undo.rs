@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Changed, Revision, State, Subject, SubjectChange};
+use frieze_namespace::{ChangeSubject, Changed, Revision, SubjectChange, SubjectState};
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
@@ -76,11 +76,11 @@ impl<'a> Changes<'a> {
             Changes { names: Vec::new(), inodes: BTreeMap::new(), xattrs: BTreeMap::new(), files: BTreeMap::new() };
         for change in subjects {
             match &change.subject {
-                Subject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
-                Subject::Inode(id) => drop(changes.inodes.insert(*id, change)),
+                ChangeSubject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
+                ChangeSubject::Inode(id) => drop(changes.inodes.insert(*id, change)),
                 // The operator's, as in a restore.
-                Subject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
-                Subject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
+                ChangeSubject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
+                ChangeSubject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
             }
         }
         changes
@@ -195,7 +195,7 @@ impl Engine {
         let Interval { after, upto } = reach.interval;
         // Names that come back bring more with them.
         loop {
-            let holds = &mut |subject: &Subject| reach.holds(subject);
+            let holds = &mut |subject: &ChangeSubject| reach.holds(subject);
             let changed = self.meta.history().changed((after, upto), None, CHANGES_MAX, holds)?;
             let changes = Changes::of(&changed.subjects);
             let mut planned = BTreeMap::new();
@@ -315,7 +315,7 @@ fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMa
     let time_of = |id: &InodeId| {
         let change = changes.inodes.get(id).filter(|change| change.revisions.iter().all(|by| actor.made(by)))?;
         match &change.before {
-            Some((_, State::Inode(before))) => Some((*id, before.mtime_ns)),
+            Some((_, SubjectState::Inode(before))) => Some((*id, before.mtime_ns)),
             _ => None,
         }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{MultiLog, Numbered, RecordKind, RecordMeta};
+use frieze_multilog::{MultiLog, NumberedRecord, RecordKind, RecordMeta};
 use frieze_wire::peer::{About, ChainRecord, QuestionAnswer, RecordAsk, RecordsAsk};
 
 use super::Inquiry;
@@ -100,7 +100,7 @@ impl Engine {
         let (Some(chain), Some(before)) = (chains.first(), ask.n.checked_sub(1)) else { return Err(not_here()) };
         let device = self.data.device();
         let found = device.records_of(*chain, before, 1).map_err(another_may_have_it)?;
-        let is_meant = |found: &&Numbered| (found.meta.n, found.meta.stamp) == (ask.n, Hlc(ask.stamp));
+        let is_meant = |found: &&NumberedRecord| (found.meta.n, found.meta.stamp) == (ask.n, Hlc(ask.stamp));
         let found = found.first().filter(is_meant).ok_or_else(not_here)?;
         let (payload, _) = device.payload_of(found).map_err(another_may_have_it)?;
         let records = vec![record_out(&found.meta)];

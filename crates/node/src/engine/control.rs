@@ -14,7 +14,7 @@ use frieze_cluster::{
     Answer, Ask, Change, Decision, Device, Error as ClusterError, Health, Identity as Process, Keeper, Keepers, Lost,
     Newcomer, News, NodeState, REPLICAS_MAX, Remains, State, Status,
 };
-use frieze_metalog::Change as MemberChange;
+use frieze_metalog::MemberChange;
 use frieze_net::ServerAddr;
 use frieze_wire::message::{
     ChainMembers, Cluster, ClusterMapReply, ClusterOp, ClusterReply, Join, JoinReply, NodeAddress,

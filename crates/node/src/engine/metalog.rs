@@ -7,7 +7,7 @@ use std::time::Duration;
 use frieze_base::{ClusterId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::StateFile;
 use frieze_hlc::{Hlc, format_instant};
-use frieze_metalog::Change;
+use frieze_metalog::MemberChange;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::Request;
 use prost::Message;
@@ -19,7 +19,7 @@ use crate::locks::Locks;
 use crate::settings::Settings;
 use frieze_metadata::MetalogStatus;
 use frieze_metadata::OpenSessions;
-use frieze_storage::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
+use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE, Standing};
 
 /// What a server that joins others is told by them.
 pub struct Joining {
@@ -46,7 +46,7 @@ impl Engine {
             None => {
                 settings.validate()?;
                 let mut identity = Identity {
-                    format_version: FORMAT_VERSION_MEMBER,
+                    format_version: FORMAT_VERSION,
                     cluster: joining.cluster.0.to_be_bytes().to_vec(),
                     node: joining.node.0,
                     capability_key: joining.secret.to_vec(),
@@ -92,7 +92,7 @@ impl Engine {
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a member.
     pub fn add_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Add(node))
+        self.meta.change_members(MemberChange::Add(node))
     }
 
     /// Lets a member of the metalog vote that has caught up, as the leader.
@@ -101,7 +101,7 @@ impl Engine {
     /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member, or as many vote
     /// as may.
     pub fn promote_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Promote(node))
+        self.meta.change_members(MemberChange::Promote(node))
     }
 
     /// Takes a node out of the members of the metalog, for ever.
@@ -109,7 +109,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::add_member`]. A leader that is to go itself hands over and answers `Elsewhere`: ask the next one.
     pub fn remove_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Remove(node))
+        self.meta.change_members(MemberChange::Remove(node))
     }
 
     /// Lets another member lead, if this server does. It has not happened yet when this returns.

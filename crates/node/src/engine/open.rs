@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
-use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock, format_instant};
 use frieze_metalog::DataEnd;
-use frieze_multilog::Recovered;
+use frieze_metalog::MetalogSettings;
+use frieze_multilog::{LogSettings, RecoveredItem};
 use frieze_wire::txn::{self, Caller, Op, Transaction};
 
 use super::{Engine, Seams};
@@ -53,11 +54,10 @@ impl Engine {
                 (new_identity(&settings, &seams.entropy), file, true)
             }
         };
-        let log_settings = frieze_multilog::Settings {
+        let log_settings = LogSettings {
             segment_bytes: identity.segment_bytes,
-            version: settings.segment_version,
             seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
-            ..frieze_multilog::Settings::default()
+            ..LogSettings::default()
         };
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
@@ -75,10 +75,6 @@ impl Engine {
             way: way.clone(),
             seed: u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")),
         };
-        // Before anything is written that an older version could not read.
-        if identity.format_version < FORMAT_VERSION {
-            keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
-        }
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
         if !logs.meta.is_member() && logs.meta.format().is_none() {
             // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
@@ -254,7 +250,7 @@ struct Recovery<'a> {
     settings: &'a Settings,
     identity: &'a Identity,
     keeper: &'a Arc<Keeper>,
-    log_settings: frieze_multilog::Settings,
+    log_settings: LogSettings,
     /// The machine went down with the server: the ends of the logs may not fit together.
     went_down: bool,
     /// No stamp above it was given.
@@ -307,8 +303,8 @@ impl Recovery<'_> {
         let recovered =
             Device::recover(disk.clone(), log_settings, budget, &reach, &self.roles.discarded(), &mut |recovered| {
                 let meta = match recovered {
-                    Recovered::Record(meta) => meta,
-                    Recovered::Shelved { chains: tips, companion, .. } => {
+                    RecoveredItem::Record(meta) => meta,
+                    RecoveredItem::Indexed { chains: tips, companion, .. } => {
                         // Footers vouched for all of that, and are written once the metadata before them is durable: nothing
                         // of it depends on what was lost.
                         refused = data::resume(&mut chains, tips, companion).err();
@@ -338,7 +334,7 @@ impl Recovery<'_> {
         let offset_us = self.settings.max_clock_offset.as_micros() as u64;
         let clock_settings =
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
-        let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
+        let clock = Arc::new(NodeClock::new(HlcClock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
         let device = Arc::new(recovered.device);
         let host = MetadataHost {
             clock: clock.clone(),
@@ -349,7 +345,7 @@ impl Recovery<'_> {
             seed: self.seed,
             lease: self.settings.lease,
             // Where there is little room for the one log there is little for the other.
-            segment_bytes: frieze_metalog::Settings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
+            segment_bytes: MetalogSettings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
         };
         let (meta, cuts) = Metadata::recover(
             host,

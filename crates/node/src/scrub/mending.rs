@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, SegmentId};
-use frieze_multilog::{Damage, DamageKind, Numbered, RecordMeta};
+use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordMeta};
 use frieze_wire::peer::{About, RecordAsk};
 use tracing::{debug, info};
 
@@ -96,7 +96,7 @@ impl Engine {
         let device = self.data.device();
         let found = device.records_of(record.chain, record.n.saturating_sub(1), 1)?;
         let Some(found) = found.first().filter(|found| found.meta == *record) else { return Ok(true) };
-        if device.is_buried(found)? {
+        if device.is_dead(found)? {
             return Ok(true);
         }
         for node in self.who_may_have(record.chain) {
@@ -125,6 +125,6 @@ impl Engine {
 }
 
 /// True if another server means the same record; how many of its group lie beside it is each log's own.
-fn is_same(told: &RecordMeta, found: &Numbered) -> bool {
+fn is_same(told: &RecordMeta, found: &NumberedRecord) -> bool {
     *told == RecordMeta { parts: told.parts, ..found.meta.clone() }
 }

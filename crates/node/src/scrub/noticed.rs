@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use frieze_multilog::Unread;
+use frieze_multilog::CheckStop;
 
 use super::kept::found;
 use crate::engine::Engine;
@@ -16,7 +16,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Stop` if `pause` said so.
-    pub(super) fn look_at_what_readers_met(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
+    pub(super) fn look_at_what_readers_met(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let noticed = self.data.device().noticed();
         while let Some(segment) = noticed.next() {
             let hit = self.look_at(None, segment, pause)?;

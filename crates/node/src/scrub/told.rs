@@ -5,7 +5,7 @@
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::Source;
+use frieze_multilog::PieceSource;
 use frieze_namespace::Inode;
 use frieze_wire::scrub::{Finding, Scrub, ScrubAction, ScrubReply, ScrubState};
 use frieze_wire::txn::Caller;
@@ -133,8 +133,8 @@ impl Engine {
             look.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
         }
         Ok(pieces.iter().any(|piece| match &piece.source {
-            Source::Data(stored) => stored.stamp.0 == found.stamp && stored.segment.0 == found.segment,
-            Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => false,
+            PieceSource::Data(stored) => stored.stamp.0 == found.stamp && stored.segment.0 == found.segment,
+            PieceSource::Hole | PieceSource::Punched(_) | PieceSource::Image(_) | PieceSource::External(_) => false,
         }))
     }
 }

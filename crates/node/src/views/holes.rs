@@ -5,7 +5,7 @@
 
 use frieze_base::{ByteRange, ChunkId, Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Piece, Source};
+use frieze_multilog::{Piece, PieceSource};
 use frieze_namespace::PatchSource;
 use frieze_wire::message::{FileKind, Seek};
 
@@ -125,7 +125,7 @@ impl Look<'_> {
 }
 
 fn is_data(piece: &Piece) -> bool {
-    matches!(piece.source, Source::Data(_))
+    matches!(piece.source, PieceSource::Data(_))
 }
 
 /// The end of the chunk that `at` lies in, or of the file.

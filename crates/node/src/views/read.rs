@@ -1,7 +1,7 @@
 //! Reading bytes: one state of the file, its pieces from memory or the disk, and what is read next on its way.
 
 use frieze_base::{ByteRange, Fault, Reason};
-use frieze_multilog::{Crowded, Piece};
+use frieze_multilog::{FragmentedPage, Piece};
 use frieze_tier::{Habit, Heat};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Read, ReadReply};
@@ -158,7 +158,7 @@ impl Engine {
         start: u64,
         end: u64,
         out: &mut Vec<Piece>,
-        crowded: &mut Vec<Crowded>,
+        crowded: &mut Vec<FragmentedPage>,
         mut fetch: Option<&mut Fetch>,
     ) -> Result<(ByteRange, u64), Fault> {
         let sources = self.sources(&seen.inode, start, end)?;

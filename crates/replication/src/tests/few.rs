@@ -330,7 +330,7 @@ fn who_is_new_is_given_all_history_byte_for_byte() {
         }
     }
     while world.plane(1).device().shelve(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
-    assert!(world.plane(1).device().log().stats().shelves > 0, "some of it is on shelves");
+    assert!(world.plane(1).device().log().stats().index_runs > 0, "some of it is on shelves");
     world.flush(1);
     world.crash(1, CrashKind::Power);
     world.start(1);
@@ -552,11 +552,11 @@ fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
     let device = world.plane(1).device();
     let graves = {
         let log = device.log_of([FILE]).unwrap();
-        let live = log.graves(FILE, kept, &std::collections::BTreeSet::new()).split_off(38);
-        log.graves(FILE, kept, &live.iter().map(|grave| (grave.segment, grave.place)).collect())
+        let live = log.dead_records(FILE, kept, &std::collections::BTreeSet::new()).split_off(38);
+        log.dead_records(FILE, kept, &live.iter().map(|grave| (grave.segment, grave.place)).collect())
     };
     assert_eq!(graves.len(), 38);
-    device.bury(FILE, kept, &graves, false, &[kept]).unwrap();
+    device.mark_dead(FILE, kept, &graves, false, &[kept]).unwrap();
     let mut given_back = 0;
     for segment in graves.iter().map(|grave| grave.segment).collect::<std::collections::BTreeSet<_>>() {
         let mut spans: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
@@ -652,7 +652,7 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
     device.close_open();
     world.flush(1);
     while device.shelve(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
-    assert_eq!(device.log().stats().shelved_records, 110, "all of it is on shelves");
+    assert_eq!(device.log().stats().run_records, 110, "all of it is on shelves");
     world.crash(1, CrashKind::Process);
     world.configure_all(&[3]);
     world.start(1);

@@ -28,7 +28,7 @@ fn left_by_the_third(seed: u64, shelved: bool) -> (World, Hlc) {
         world.flush(3);
         let plane = world.plane(3);
         while plane.device().shelve(&|tips| plane.keep_memory(tips, &|_| true)).unwrap() {}
-        assert_eq!(plane.device().log().stats().shelved_records, 60);
+        assert_eq!(plane.device().log().stats().run_records, 60);
     }
     // Closed there while it is a member.
     (0..CHAINS).for_each(|chain| drop(all(&mut world, 3, chain, Some(newest))));

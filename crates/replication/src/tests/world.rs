@@ -8,9 +8,9 @@ use frieze_base::{
 };
 use frieze_chain::Configuration;
 use frieze_disk::{CrashKind, Disk, SimDisk, SimTime, StateFile};
-use frieze_hlc::{Clock, ClockSettings, Hlc};
-use frieze_multilog::{LogPosition, Recovered};
-use frieze_tier::{Shares, Wishes};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock};
+use frieze_multilog::{LogPosition, RecoveredItem};
+use frieze_tier::{MemoryDemand, Shares};
 use frieze_wire::message::Durability;
 use frieze_wire::peer::Told;
 use prost::Message as _;
@@ -96,11 +96,11 @@ impl Node {
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let roles = Roles::load(disk.clone()).expect("readable roles");
         let mut chains = new_chains(CHAINS, self.id, &roles);
-        let log = frieze_multilog::Settings {
+        let log = frieze_multilog::LogSettings {
             segment_bytes: 64 << 10,
             block_bytes: 512,
             seed: u64::from(self.id.0) << 32 | self.lives,
-            ..frieze_multilog::Settings::default()
+            ..frieze_multilog::LogSettings::default()
         };
         let budget = Budget {
             reserve_bytes: 0,
@@ -117,14 +117,14 @@ impl Node {
         };
         let recovered =
             Device::recover(disk.clone(), log, budget, &reach, &roles.discarded(), &mut |recovered| match recovered {
-                Recovered::Record(meta) => assert_eq!(replay(&mut chains, meta), Ok(0), "no record is missing"),
-                Recovered::Shelved { chains: tips, companion, .. } => {
+                RecoveredItem::Record(meta) => assert_eq!(replay(&mut chains, meta), Ok(0), "no record is missing"),
+                RecoveredItem::Indexed { chains: tips, companion, .. } => {
                     resume(&mut chains, tips, companion).expect("what was kept");
                 }
             })
             .expect("a readable log");
         let bound = Hlc(identity.clock_bound).max(recovered.newest);
-        let clock = Clock::new(ClockSettings::default(), bound);
+        let clock = HlcClock::new(ClockSettings::default(), bound);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(self.time.clone()), keeper));
         let way = Arc::new(Way::default());
         let own = Arc::new(Mutex::new(Weak::new()));
@@ -162,7 +162,7 @@ impl World {
     /// Nodes 1 to `count`, on; node 1 has the chains for itself.
     pub(super) fn new(count: u32, seed: u64) -> World {
         let mut rng = Rng::new(seed);
-        let shares = Wishes::default().divide().expect("memory");
+        let shares = MemoryDemand::default().divide().expect("memory");
         let net = Arc::new(Net::default());
         let nodes = (1..=count)
             .map(|id| {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_disk::{SimTime, TimeSource};
-use frieze_hlc::Reading;
+use frieze_hlc::ClockReading;
 
 #[derive(Default)]
 struct Stun {
@@ -54,7 +54,7 @@ impl NodeTime {
 }
 
 impl TimeSource for NodeTime {
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> ClockReading {
         if !self.is_lit.load(Ordering::Relaxed) {
             return self.time.reading();
         }

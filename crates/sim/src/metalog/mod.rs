@@ -1,6 +1,6 @@
 //! The metalog of several members in one thread under a seed.
 //!
-//! Real cores ([`frieze_metalog::Member`]) on simulated disks, with a small state machine; clients that put, read and close
+//! Real cores ([`frieze_metalog::RaftMember`]) on simulated disks, with a small state machine; clients that put, read and close
 //! instants, and find the leader by themselves; a network that loses, delays, reorders and doubles messages and is cut, one
 //! way or both; crashes of processes and of the power in the middle of any write, pauses, clocks that run apart, members that
 //! come and go, states that are sent instead of logs. Each seed leaves some of that out (swarm testing).

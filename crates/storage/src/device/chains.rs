@@ -13,7 +13,8 @@ use frieze_base::{ChainId, Fault, Reason, SegmentId};
 use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    ChainTip, Discarded, MultiLog, Numbered, Piece, RecordKind, Recovered, SegmentKey, SegmentSource, ShelfKey, Source,
+    ChainTip, Discards, LogSource, MultiLog, NumberedRecord, Piece, PieceSource, RecordKind, RecoveredItem, RunKey,
+    SegmentKey,
 };
 
 use super::shelves::shelf_name;
@@ -22,11 +23,11 @@ use super::{Device, FileKey};
 /// The segments of a device that is in use, to be recovered from where it stands.
 struct Standing<'a> {
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
-    discarded: &'a [Discarded],
-    shelves: BTreeMap<ShelfKey, Arc<dyn DiskFile>>,
+    discarded: &'a [Discards],
+    shelves: BTreeMap<RunKey, Arc<dyn DiskFile>>,
 }
 
-impl SegmentSource for Standing<'_> {
+impl LogSource for Standing<'_> {
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
         let mut found = Vec::with_capacity(self.files.len());
         for (key, file) in &self.files {
@@ -40,15 +41,15 @@ impl SegmentSource for Standing<'_> {
         Ok(file.read_at(offset, into)?)
     }
 
-    fn discarded(&mut self) -> Vec<Discarded> {
+    fn discarded(&mut self) -> Vec<Discards> {
         self.discarded.to_vec()
     }
 
-    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
+    fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
         Ok(self.shelves.keys().copied().collect())
     }
 
-    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+    fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.shelves.get(&key).expect("only shelves that were listed are read");
         Ok(file.read_at(offset, into)?)
     }
@@ -62,7 +63,7 @@ impl Device {
     ///
     /// # Cost
     /// Reads the footer of one segment, the first time after a restart of each that is younger too.
-    pub fn records_of(&self, chain: ChainId, after: u64, max: usize) -> Result<Vec<Numbered>, Fault> {
+    pub fn records_of(&self, chain: ChainId, after: u64, max: usize) -> Result<Vec<NumberedRecord>, Fault> {
         loop {
             let Some(id) = self.log().unlisted(chain, after) else { break };
             let footer = self.footer_of(id)?;
@@ -90,9 +91,9 @@ impl Device {
     ///
     /// # Errors
     /// `Corrupt` if it is damaged.
-    pub fn payload_of(&self, record: &Numbered) -> Result<(Bytes, u32), Fault> {
+    pub fn payload_of(&self, record: &NumberedRecord) -> Result<(Bytes, u32), Fault> {
         let Some(stored) = record.stored else { return Ok((Bytes::new(), 0)) };
-        let piece = Piece { at: 0, len: stored.record_len, source: Source::Data(stored) };
+        let piece = Piece { at: 0, len: stored.record_len, source: PieceSource::Data(stored) };
         let (mut bytes, mut scratch) = (vec![0; stored.record_len as usize], Vec::new());
         let crc = self.read_pieces(&[piece], 0, &mut bytes, &mut scratch)?;
         Ok((Bytes::from(bytes), crc))
@@ -102,8 +103,8 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub fn is_buried(&self, record: &Numbered) -> Result<bool, Fault> {
-        Ok(self.log_of([record.meta.chunk.inode])?.is_buried(&record.meta))
+    pub fn is_dead(&self, record: &NumberedRecord) -> Result<bool, Fault> {
+        Ok(self.log_of([record.meta.chunk.inode])?.is_dead(&record.meta))
     }
 
     /// Record `n` of a chain: what it does, its payload, and that one's checksum.
@@ -152,8 +153,8 @@ impl Device {
         &self,
         chain: ChainId,
         after: u64,
-        keep: &mut dyn FnMut(Discarded) -> Result<Vec<Discarded>, Fault>,
-        on_recovered: &mut dyn FnMut(Recovered<'_>),
+        keep: &mut dyn FnMut(Discards) -> Result<Vec<Discards>, Fault>,
+        on_recovered: &mut dyn FnMut(RecoveredItem<'_>),
     ) -> Result<(), Fault> {
         // Who shelves may be waiting for the appender, which the caller holds.
         let Ok(_shelving) = self.shelving.try_lock() else {
@@ -172,14 +173,14 @@ impl Device {
             drop(shelves);
             self.disk.sync_dir()?;
         }
-        let discarded = keep(Discarded { chain, after, before })?;
+        let discarded = keep(Discards { chain, after, before })?;
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner).clone();
         let files = files.into_iter().map(|(id, file)| (SegmentKey(id.0), file)).collect();
         let shelves = self.shelves.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut tips = BTreeMap::new();
         let mut source = Standing { files, discarded: &discarded, shelves };
         let (log, report) = MultiLog::recover_upto(self.settings.clone(), &mut source, Hlc::MAX, &mut |recovered| {
-            if let Recovered::Shelved { chains, .. } = recovered {
+            if let RecoveredItem::Indexed { chains, .. } = recovered {
                 tips = chains.iter().map(|tip| (tip.chain, *tip)).collect();
             }
             on_recovered(recovered);

@@ -12,7 +12,7 @@ pub const HANDED_BYTES_MIN: u64 = 32 << 10;
 
 use frieze_base::{SegmentId, crc32c_combine};
 use frieze_hlc::Hlc;
-use frieze_multilog::Stored;
+use frieze_multilog::StoredSpan;
 
 /// What is remembered. Takes no memory before the first span, and then as much as there are spans.
 #[derive(Default)]
@@ -46,7 +46,7 @@ pub(super) struct Span {
 
 impl Span {
     /// `len` bytes from where `source` begins.
-    pub(super) fn of(source: &Stored, len: u64) -> Span {
+    pub(super) fn of(source: &StoredSpan, len: u64) -> Span {
         Span { segment: source.segment, offset: source.data_offset + u64::from(source.skip), len, stamp: source.stamp }
     }
 
@@ -130,8 +130,8 @@ const SLOTS_MAX: usize = 256 << 10;
 mod tests {
     use super::*;
 
-    fn stored(offset: u64, skip: u32, wall_ns: u64) -> Stored {
-        Stored {
+    fn stored(offset: u64, skip: u32, wall_ns: u64) -> StoredSpan {
+        StoredSpan {
             segment: SegmentId(3),
             data_offset: offset,
             record_len: 64 << 10,

@@ -24,10 +24,10 @@ use frieze_base::{Fault, InodeId, crc32c};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::image::{
-    BLOCK_BYTES, BLOCKS, ENTRY_BYTES, Entry, HEAD_BYTES, ImageFile, PAGE_BYTES, SLOT_BYTES, SLOT_HEAD_BYTES,
+    BLOCK_BYTES, BLOCKS, ENTRY_BYTES, HEAD_BYTES, ImageEntry, ImageFile, PAGE_BYTES, SLOT_BYTES, SLOT_HEAD_BYTES,
     SLOT_HEAD_USED, SlotHead,
 };
-use frieze_multilog::{Crowded, ImageKey, ImagePlace, Imaged, Images, Piece, Source};
+use frieze_multilog::{FragmentedPage, ImageKey, ImagePlace, ImageSpan, Images, Piece, PieceSource};
 use frieze_wire::message::ImageStatus;
 
 use super::Device;
@@ -57,7 +57,7 @@ pub(super) struct ImageStore {
     files: RwLock<Files>,
     /// Held by who makes or gives up images.
     making: Mutex<Making>,
-    wishes: Mutex<BTreeSet<Crowded>>,
+    wishes: Mutex<BTreeSet<FragmentedPage>>,
     /// Images that readers could not use: their slots are to be given up.
     lost: Mutex<Vec<ImagePlace>>,
     lost_count: AtomicU64,
@@ -160,12 +160,12 @@ impl ImageStore {
             for (slot, entry) in (0..).zip(directory.chunks_exact(ENTRY_BYTES)) {
                 let place = ImagePlace { file: number, slot };
                 match head.entry(slot, entry) {
-                    Entry::Image(key, of) if read == directory.len() => {
+                    ImageEntry::Image(key, of) if read == directory.len() => {
                         // Two of one state: a crash brought back the entry of one that was given up.
                         making.strays.extend(images.add(key, place, of));
                     }
-                    Entry::Free => making.strays.push(place),
-                    Entry::Image(..) | Entry::Damaged => lost.push(place),
+                    ImageEntry::Free => making.strays.push(place),
+                    ImageEntry::Image(..) | ImageEntry::Damaged => lost.push(place),
                 }
             }
             let damaged = lost.len() - before;
@@ -226,12 +226,13 @@ impl Device {
         let start = pieces.first().map_or(0, |piece| piece.at);
         let mut rest = pieces;
         while let Some((piece, after)) = rest.split_first() {
-            let Source::Image(image) = &piece.source else {
+            let PieceSource::Image(image) = &piece.source else {
                 rest = after;
                 continue;
             };
             // A page is read once, with all that is wanted of it.
-            let of_page = |piece: &&Piece| !matches!(&piece.source, Source::Image(other) if other.key != image.key);
+            let of_page =
+                |piece: &&Piece| !matches!(&piece.source, PieceSource::Image(other) if other.key != image.key);
             let count = rest.iter().take_while(of_page).count();
             let (page, after) = rest.split_at(count);
             if !self.read_image(image, page, start, out, scratch) {
@@ -242,9 +243,16 @@ impl Device {
         true
     }
 
-    fn read_image(&self, image: &Imaged, pieces: &[Piece], start: u64, out: &mut [u8], scratch: &mut Vec<u8>) -> bool {
+    fn read_image(
+        &self,
+        image: &ImageSpan,
+        pieces: &[Piece],
+        start: u64,
+        out: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> bool {
         let wanted = pieces.iter().filter_map(|piece| match &piece.source {
-            Source::Image(image) => Some((piece, image.skip as usize)),
+            PieceSource::Image(image) => Some((piece, image.skip as usize)),
             _ => None,
         });
         let first = wanted.clone().map(|(_, skip)| skip / BLOCK_BYTES).min().unwrap_or(0);
@@ -268,7 +276,7 @@ impl Device {
     /// Reads blocks of an image and compares them with their checksums.
     fn image_blocks<'a>(
         &self,
-        image: &Imaged,
+        image: &ImageSpan,
         first: usize,
         end: usize,
         scratch: &'a mut Vec<u8>,
@@ -303,7 +311,7 @@ impl Device {
     }
 
     /// Gives up an image that could not be read, unless that was done meanwhile: then what was read is no damage.
-    fn lose_image(&self, image: &Imaged, why: Lost) {
+    fn lose_image(&self, image: &ImageSpan, why: Lost) {
         let mut images = self.images.set.write().unwrap_or_else(PoisonError::into_inner);
         if images.place_of(&image.key) != Some(image.place) {
             return;
@@ -326,7 +334,7 @@ impl Device {
     }
 
     /// Readers went to too many places for these pages.
-    pub fn want_images(&self, crowded: &[Crowded]) {
+    pub fn want_images(&self, crowded: &[FragmentedPage]) {
         if crowded.is_empty() || self.images.budget.percent == 0 {
             return;
         }
@@ -366,18 +374,18 @@ impl Device {
     }
 
     /// The images of a file, by where they lie: what a scrub compares with its checksums. With the offset of each.
-    pub fn images_in(&self, number: u32) -> Vec<(Imaged, u64)> {
+    pub fn images_in(&self, number: u32) -> Vec<(ImageSpan, u64)> {
         let Some((head, _)) = self.images.file(number) else { return Vec::new() };
         let images = self.images();
         let of_file = images.iter().filter(|(_, place)| place.file == number);
-        let mut found: Vec<(Imaged, u64)> =
-            of_file.map(|(key, place)| (Imaged { key: *key, place, skip: 0 }, head.slot_at(place.slot))).collect();
+        let mut found: Vec<(ImageSpan, u64)> =
+            of_file.map(|(key, place)| (ImageSpan { key: *key, place, skip: 0 }, head.slot_at(place.slot))).collect();
         found.sort_by_key(|(_, at)| *at);
         found
     }
 
     /// Gives up an image if these bytes, [`IMAGE_SLOT_BYTES`] from its offset on, are not what was written.
-    pub fn check_image(&self, image: &Imaged, bytes: Result<&[u8], Fault>) {
+    pub fn check_image(&self, image: &ImageSpan, bytes: Result<&[u8], Fault>) {
         let Some((head, _)) = self.images.file(image.place.file) else { return };
         let checked = match bytes {
             Ok(bytes) => check_slot(&head, image, bytes),
@@ -395,7 +403,7 @@ impl Device {
     }
 }
 
-fn check_slot(head: &ImageFile, image: &Imaged, bytes: &[u8]) -> Result<(), Lost> {
+fn check_slot(head: &ImageFile, image: &ImageSpan, bytes: &[u8]) -> Result<(), Lost> {
     let crcs = match head.slot_head(image.place.slot, &image.key, bytes) {
         SlotHead::Image(crcs) => crcs,
         SlotHead::Gone => return Err(Lost::Gone),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{DiskFile, PAGE_BYTES};
-use frieze_multilog::{Piece, Source, Stored};
+use frieze_multilog::{Piece, PieceSource, StoredSpan};
 use frieze_tier::Heat;
 
 use super::{Device, FileKey, Lease, Span, checksum_cache};
@@ -14,8 +14,8 @@ impl Device {
     /// True if something of `pieces` may have to be read from the disk.
     pub fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| match &piece.source {
-            Source::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
-            Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => false,
+            PieceSource::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
+            PieceSource::Hole | PieceSource::Punched(_) | PieceSource::Image(_) | PieceSource::External(_) => false,
         })
     }
 
@@ -23,12 +23,12 @@ impl Device {
     pub fn ready(&self, pieces: &[Piece], heat: Heat) -> Lease {
         let mut lease = Lease::default();
         let sources = pieces.iter().filter_map(|piece| match &piece.source {
-            Source::Data(source) if self.tiers.concerns(source.segment, source.data_offset) => {
+            PieceSource::Data(source) if self.tiers.concerns(source.segment, source.data_offset) => {
                 self.file(source.segment).ok().map(|file| (source, piece.len, file))
             }
             _ => None,
         });
-        let sources: Vec<(&Stored, u32, Arc<dyn DiskFile>)> = sources.collect();
+        let sources: Vec<(&StoredSpan, u32, Arc<dyn DiskFile>)> = sources.collect();
         if sources.is_empty() {
             return lease;
         }
@@ -64,7 +64,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::read`], of the checksums.
-    pub fn held(&self, source: &Stored, len: u64) -> Result<Option<Held>, Fault> {
+    pub fn held(&self, source: &StoredSpan, len: u64) -> Result<Option<Held>, Fault> {
         let file = self.file(source.segment)?;
         if file.handle().is_none() {
             return Ok(None);
@@ -107,16 +107,16 @@ impl Device {
             let from = (piece.at - start) as usize;
             let target = &mut out[from..from + piece.len as usize];
             let piece_crc = match &piece.source {
-                Source::Hole | Source::Punched(_) => {
+                PieceSource::Hole | PieceSource::Punched(_) => {
                     target.fill(0);
                     crc32c(target)
                 }
-                Source::Data(source) => {
+                PieceSource::Data(source) => {
                     let read = self.read_record(source, target, scratch);
                     read.inspect_err(|fault| self.noticed.note(source.segment, fault))?
                 }
                 // It is there already.
-                Source::Image(_) | Source::Fetched(_) => crc32c(target),
+                PieceSource::Image(_) | PieceSource::External(_) => crc32c(target),
             };
             crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
         }
@@ -124,7 +124,7 @@ impl Device {
     }
 
     /// Reads `out.len()` bytes of one record from `source.skip` on, whole blocks verified.
-    fn read_record(&self, source: &Stored, out: &mut [u8], scratch: &mut Vec<u8>) -> Result<u32, Fault> {
+    fn read_record(&self, source: &StoredSpan, out: &mut [u8], scratch: &mut Vec<u8>) -> Result<u32, Fault> {
         let file = self.file(source.segment)?;
         let mut stored = Blocks::of(&*file, source);
         let block = source.block_bytes as usize;
@@ -187,7 +187,7 @@ impl Device {
     fn read_medium(
         &self,
         file: &dyn DiskFile,
-        source: &Stored,
+        source: &StoredSpan,
         index: usize,
         into: &mut [u8],
     ) -> Result<Option<u32>, Fault> {
@@ -222,7 +222,7 @@ pub struct Held {
 /// The blocks of a record and their checksums.
 struct Blocks<'a> {
     file: &'a dyn DiskFile,
-    source: &'a Stored,
+    source: &'a StoredSpan,
     /// The checksums of the blocks from number `from` on, up to `upto`.
     crcs: [u8; CRCS_BYTES],
     from: usize,
@@ -230,13 +230,13 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn of(file: &'a dyn DiskFile, source: &'a Stored) -> Blocks<'a> {
+    fn of(file: &'a dyn DiskFile, source: &'a StoredSpan) -> Blocks<'a> {
         Blocks { file, source, crcs: [0; CRCS_BYTES], from: 0, upto: 0 }
     }
 
     /// Fills `into` with what is stored from block `index` on. With the first block come the checksums, which lie before it.
     fn read(&mut self, index: usize, into: &mut [u8]) -> Result<(), Fault> {
-        let Stored { segment, crcs_offset, data_offset, block_bytes, .. } = *self.source;
+        let StoredSpan { segment, crcs_offset, data_offset, block_bytes, .. } = *self.source;
         let before = (data_offset - crcs_offset) as usize;
         if index > 0 || before > self.crcs.len() {
             let at = data_offset + index as u64 * u64::from(block_bytes);

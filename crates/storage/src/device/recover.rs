@@ -8,8 +8,8 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Corruption, CutReason, Discarded, LogPosition, MultiLog, RECORD_MARK_BYTES, Report, SegmentKey, SegmentSource,
-    ShelfKey,
+    Corruption, Discards, LogCutReason, LogPosition, LogSource, MultiLog, RECORD_MARK_BYTES, RecoveryReport, RunKey,
+    SegmentKey,
 };
 
 use super::images::{ImageBudget, ImageStore};
@@ -23,11 +23,11 @@ use crate::read_errors::ReadErrors;
 struct Segments<'a> {
     disk: &'a dyn Disk,
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
-    shelves: BTreeMap<ShelfKey, Arc<dyn DiskFile>>,
-    discarded: &'a [Discarded],
+    shelves: BTreeMap<RunKey, Arc<dyn DiskFile>>,
+    discarded: &'a [Discards],
 }
 
-impl SegmentSource for Segments<'_> {
+impl LogSource for Segments<'_> {
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
         let mut found = Vec::new();
         for id in self.disk.list()?.iter().filter_map(|name| segment_of(name)) {
@@ -43,18 +43,18 @@ impl SegmentSource for Segments<'_> {
         Ok(file.read_at(offset, into)?)
     }
 
-    fn discarded(&mut self) -> Vec<Discarded> {
+    fn discarded(&mut self) -> Vec<Discards> {
         self.discarded.to_vec()
     }
 
-    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
+    fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
         for key in self.disk.list()?.iter().filter_map(|name| shelf_of(name)) {
             self.shelves.insert(key, self.disk.open(&shelf_name(key))?);
         }
         Ok(self.shelves.keys().copied().collect())
     }
 
-    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+    fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.shelves.get(&key).expect("only shelves that were listed are read");
         Ok(file.read_at(offset, into)?)
     }
@@ -109,11 +109,11 @@ impl Device {
     /// is changed then.
     pub fn recover(
         disk: Arc<dyn Disk>,
-        settings: frieze_multilog::Settings,
+        settings: frieze_multilog::LogSettings,
         budget: Budget,
         reach: &Reach,
-        discarded: &[Discarded],
-        on_recovered: &mut dyn FnMut(frieze_multilog::Recovered<'_>),
+        discarded: &[Discards],
+        on_recovered: &mut dyn FnMut(frieze_multilog::RecoveredItem<'_>),
     ) -> Result<Recovered, Fault> {
         let mut newest = Hlc::ZERO;
         let (mut last_companion, mut tips) = (Vec::new(), BTreeMap::new());
@@ -121,8 +121,8 @@ impl Device {
         let mut source = Segments { disk: &*disk, files: BTreeMap::new(), shelves: BTreeMap::new(), discarded };
         let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, reach.upto, &mut |recovered| {
             newest = newest.max(match recovered {
-                frieze_multilog::Recovered::Record(meta) => meta.stamp,
-                frieze_multilog::Recovered::Shelved { newest, companion, chains } => {
+                frieze_multilog::RecoveredItem::Record(meta) => meta.stamp,
+                frieze_multilog::RecoveredItem::Indexed { newest, companion, chains } => {
                     last_companion = companion.to_vec();
                     tips = chains.iter().map(|tip| (tip.chain, *tip)).collect();
                     newest
@@ -148,7 +148,7 @@ impl Device {
             wipe(&**file, next.offset, free.min(RECORD_MARK_BYTES as u64) as usize)?;
         }
         let mut shelves = std::mem::take(&mut source.shelves);
-        for (key, why) in &report.free_shelves {
+        for (key, why) in &report.free_index_runs {
             shelves.remove(key);
             disk.remove(&shelf_name(*key))?;
             if let Some(why) = why {
@@ -158,7 +158,7 @@ impl Device {
         // What holds nothing of the log would be in the way of a segment to come: it becomes a spare, or goes.
         drop(source);
         let spares = SpareSegments::recover(&*disk, settings.segment_bytes)?;
-        let lost_before = report.cut.as_ref().is_some_and(|cut| cut.why == CutReason::LostBeforeLaterSegment);
+        let lost_before = report.cut.as_ref().is_some_and(|cut| cut.why == LogCutReason::LostBeforeLaterSegment);
         for key in &report.free {
             let name = segment_name(SegmentId(key.0));
             if lost_before {
@@ -228,7 +228,7 @@ fn words_of(damage: &Corruption, reach: &Reach) -> String {
 }
 
 /// What is missing from the device log, in words.
-fn loss_in(report: &Report, reach: &Reach) -> Option<String> {
+fn loss_in(report: &RecoveryReport, reach: &Reach) -> Option<String> {
     if let Some(damage) = report.corrupt.iter().find(|damage| damage.loses) {
         return Some(format!("{} at byte {}: {}", segment_name(SegmentId(damage.key.0)), damage.offset, damage.what));
     }

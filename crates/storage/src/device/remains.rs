@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use frieze_base::{ChainId, Fault, Reason, SegmentId};
-use frieze_multilog::{Discarded, ImageKey};
+use frieze_multilog::{Discards, ImageKey};
 
 use super::{Device, FileKey};
 
@@ -24,7 +24,7 @@ impl Device {
     pub fn take_out(
         &self,
         chains: &BTreeSet<ChainId>,
-        keep: &mut dyn FnMut() -> Result<Vec<Discarded>, Fault>,
+        keep: &mut dyn FnMut() -> Result<Vec<Discards>, Fault>,
     ) -> Result<(), Fault> {
         let busy = || Fault::new(Reason::Busy, "the index is being written: try again");
         // Who has these may be waiting for the appender, which the caller holds.

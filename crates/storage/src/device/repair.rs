@@ -9,7 +9,7 @@
 use std::sync::PoisonError;
 
 use frieze_base::{Fault, crc32c};
-use frieze_multilog::Numbered;
+use frieze_multilog::NumberedRecord;
 
 use super::{Device, FileKey};
 
@@ -18,7 +18,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub fn mend_record(&self, record: &Numbered, payload: &[u8]) -> Result<bool, Fault> {
+    pub fn mend_record(&self, record: &NumberedRecord, payload: &[u8]) -> Result<bool, Fault> {
         let Some(stored) = record.stored.filter(|stored| stored.record_len as usize == payload.len()) else {
             return Ok(false);
         };

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use frieze_base::{ErrorKind, Fault, InodeId, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{ChainTip, Error, Merge, MultiLog, Shelf, ShelfBuilder, ShelfKey, ShelfSource, check_shelf};
+use frieze_multilog::{ChainTip, Error, IndexRun, MultiLog, RunBuilder, RunKey, RunMerge, RunSource, check_index_run};
 
 use super::{Device, FileKey, Lease, Span};
 use crate::lock_order::Reading;
@@ -25,15 +25,15 @@ const TRIES: u32 = 4;
 const UNFINISHED: &str = "shelf-unfinished";
 
 /// The name of a shelf's file.
-pub(super) fn shelf_name(key: ShelfKey) -> String {
+pub(super) fn shelf_name(key: RunKey) -> String {
     format!("shelf-{:016x}-{:016x}", key.first.0, key.last.0)
 }
 
 /// The shelf of that name.
-pub(super) fn shelf_of(name: &str) -> Option<ShelfKey> {
+pub(super) fn shelf_of(name: &str) -> Option<RunKey> {
     let (first, last) = name.strip_prefix("shelf-")?.split_once('-')?;
     let id = |text: &str| (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten().map(SegmentId);
-    Some(ShelfKey { first: id(first)?, last: id(last)? })
+    Some(RunKey { first: id(first)?, last: id(last)? })
 }
 
 /// Removes what a crash left of a shelf in the making.
@@ -44,11 +44,11 @@ pub(super) fn remove_unfinished(disk: &dyn Disk) -> Result<(), Fault> {
     Ok(())
 }
 
-impl ShelfSource for &Device {
-    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+impl RunSource for &Device {
+    fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.shelf_file(key).ok_or_else(|| Fault::new(Reason::NotFound, format!("shelf {key} is gone")))?;
         // All of it, once: merged, or looked at.
-        self.read_shelf(key, &*file, offset, into, Heat::Scan)
+        self.read_index_run(key, &*file, offset, into, Heat::Scan)
     }
 }
 
@@ -64,10 +64,10 @@ impl Device {
     pub fn log_of(&self, files: impl IntoIterator<Item = InodeId> + Clone) -> Result<Reading<'_, MultiLog>, Fault> {
         for _ in 0..TRIES {
             let log = self.log();
-            if !files.clone().into_iter().any(|inode| log.is_away(inode)) {
+            if !files.clone().into_iter().any(|inode| log.is_evicted(inode)) {
                 return Ok(log);
             }
-            let away: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_away(*inode)).collect();
+            let away: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_evicted(*inode)).collect();
             drop(log);
             self.fetch_all(&away)?;
             self.keep_to_budget(|inode| away.contains(&inode));
@@ -76,7 +76,7 @@ impl Device {
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let log = self.log();
-            let away: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_away(*inode)).collect();
+            let away: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_evicted(*inode)).collect();
             if away.is_empty() {
                 return Ok(log);
             }
@@ -96,7 +96,7 @@ impl Device {
         upto: Hlc,
         is_asked: &dyn Fn(InodeId) -> bool,
     ) -> Result<(Vec<InodeId>, u64), Fault> {
-        let (candidates, looked_at) = self.log().touched(after, upto);
+        let (candidates, looked_at) = self.log().files_with_records(after, upto);
         let mut files = Vec::new();
         for inode in candidates.into_iter().filter(|inode| is_asked(*inode)) {
             if self.log_of([inode])?.has_records(inode, after, upto) {
@@ -126,7 +126,7 @@ impl Device {
         'anew: loop {
             let mut fetch = {
                 let log = self.log();
-                if !log.is_away(inode) {
+                if !log.is_evicted(inode) {
                     return Ok(());
                 }
                 log.fetch(inode)
@@ -135,7 +135,7 @@ impl Device {
                 // Merged meanwhile: what it said is said by another.
                 let Some(file) = self.shelf_file(key) else { continue 'anew };
                 bytes.resize(len, 0);
-                let read = self.read_shelf(key, &*file, offset, &mut bytes, Heat::Wanted)?;
+                let read = self.read_index_run(key, &*file, offset, &mut bytes, Heat::Wanted)?;
                 if fetch.take(&bytes[..read]).is_err() {
                     let one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
                     self.mend(key)?;
@@ -188,7 +188,7 @@ impl Device {
     }
 
     fn shelve_some(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
-        let segments = self.log().to_shelve();
+        let segments = self.log().segments_to_index();
         if segments.len() < self.budget.shelve_segments.max(1) {
             return Ok(false);
         }
@@ -202,15 +202,15 @@ impl Device {
             return Ok(false);
         }
         self.write_shelf(bytes.len() as u64, |file| Ok(file.write_at(0, &[&bytes])?), |_| Ok(shelf.clone()))?;
-        self.log.write().unwrap_or_else(PoisonError::into_inner).add_shelf(shelf);
+        self.log.write().unwrap_or_else(PoisonError::into_inner).add_index_run(shelf);
         *self.companion.lock().unwrap_or_else(PoisonError::into_inner) = companion;
         *self.tips.lock().unwrap_or_else(PoisonError::into_inner) = tips;
         Ok(true)
     }
 
     /// Reads back the footers of some segments, as many of the first as there are whole ones, and as one shelf is made of.
-    fn collect(&self, segments: &[SegmentId]) -> Result<ShelfBuilder, Fault> {
-        let mut builder = ShelfBuilder::default();
+    fn collect(&self, segments: &[SegmentId]) -> Result<RunBuilder, Fault> {
+        let mut builder = RunBuilder::default();
         let most = self.budget.shelve_segments.max(SHELVE_SEGMENTS_MAX);
         for &id in segments.iter().take(most) {
             if builder.records() >= SHELVE_RECORDS_MAX {
@@ -223,7 +223,7 @@ impl Device {
             let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
             let found = file.read_at(sealed.footer_at, &mut footer)?;
             self.tiers.touched(FileKey::Segment(id));
-            if found != footer.len() || !self.log().add_to_shelf(id, &footer, &mut builder) {
+            if found != footer.len() || !self.log().add_to_index_run(id, &footer, &mut builder) {
                 break;
             }
         }
@@ -240,8 +240,8 @@ impl Device {
         &self,
         bytes_max: u64,
         write: impl FnOnce(&dyn DiskFile) -> Result<(), Fault>,
-        shelf: impl FnOnce(&dyn DiskFile) -> Result<Shelf, Fault>,
-    ) -> Result<Shelf, Fault> {
+        shelf: impl FnOnce(&dyn DiskFile) -> Result<IndexRun, Fault>,
+    ) -> Result<IndexRun, Fault> {
         remove_unfinished(&*self.disk)?;
         let file = self.disk.create(UNFINISHED, bytes_max)?;
         write(&*file)?;
@@ -258,11 +258,11 @@ impl Device {
     }
 
     /// Makes these shelves one. The caller shelves alone.
-    fn merge(&self, keys: &[ShelfKey]) -> Result<bool, Fault> {
+    fn merge(&self, keys: &[RunKey]) -> Result<bool, Fault> {
         let mut source = self;
         let discarded = self.log().discarded().to_vec();
-        let merge = match Merge::begin(&mut source, keys, &discarded) {
-            Err(Error::DamagedShelf { shelf }) => return self.mend(shelf).map(|()| true),
+        let merge = match RunMerge::begin(&mut source, keys, &discarded) {
+            Err(Error::DamagedIndexRun { run: shelf }) => return self.mend(shelf).map(|()| true),
             merge => merge?,
         };
         if !self.has_room(merge.bytes_max()) {
@@ -275,7 +275,7 @@ impl Device {
             |file| {
                 let mut sink = |offset: u64, part: &[u8]| Ok(file.write_at(offset, &[part])?);
                 merge.run(&mut source, &mut sink).map_err(|error| {
-                    if let Error::DamagedShelf { shelf } = error {
+                    if let Error::DamagedIndexRun { run: shelf } = error {
                         damaged = Some(shelf);
                     }
                     error.into()
@@ -293,7 +293,7 @@ impl Device {
     ///
     /// # Errors
     /// `Corrupt` if a footer is damaged too; the disk's.
-    fn mend(&self, key: ShelfKey) -> Result<(), Fault> {
+    fn mend(&self, key: RunKey) -> Result<(), Fault> {
         if self.shelf_file(key).is_none() {
             return Ok(());
         }
@@ -324,9 +324,9 @@ impl Device {
     }
 
     /// Uses other shelves of the same segments, and removes those that nobody needs any more.
-    fn replace(&self, old: &[ShelfKey], new: Vec<Shelf>) -> Result<(), Fault> {
-        let keys: Vec<ShelfKey> = new.iter().map(Shelf::key).collect();
-        self.log.write().unwrap_or_else(PoisonError::into_inner).replace_shelves(old, new);
+    fn replace(&self, old: &[RunKey], new: Vec<IndexRun>) -> Result<(), Fault> {
+        let keys: Vec<RunKey> = new.iter().map(IndexRun::key).collect();
+        self.log.write().unwrap_or_else(PoisonError::into_inner).replace_index_runs(old, new);
         for key in old.iter().filter(|key| !keys.contains(key)) {
             self.shelves.write().unwrap_or_else(PoisonError::into_inner).remove(key);
             self.tiers.gone(FileKey::Shelf(*key));
@@ -339,13 +339,13 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub fn damaged_shelves(&self) -> Result<Vec<ShelfKey>, Fault> {
+    pub fn damaged_shelves(&self) -> Result<Vec<RunKey>, Fault> {
         let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
-        let keys: Vec<ShelfKey> = self.log().shelves().map(Shelf::key).collect();
+        let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         let mut damaged = Vec::new();
         for key in keys {
-            match check_shelf(&mut &*self, key) {
-                Err(Error::DamagedShelf { shelf }) => damaged.push(shelf),
+            match check_index_run(&mut &*self, key) {
+                Err(Error::DamagedIndexRun { run: shelf }) => damaged.push(shelf),
                 sound => sound?,
             }
         }
@@ -353,9 +353,9 @@ impl Device {
     }
 
     /// Reads a part of a shelf, of which only what is asked for again stays in memory.
-    fn read_shelf(
+    fn read_index_run(
         &self,
-        key: ShelfKey,
+        key: RunKey,
         file: &dyn DiskFile,
         offset: u64,
         into: &mut [u8],
@@ -378,17 +378,17 @@ impl Device {
     /// The disk's, where a shelf cannot be written.
     pub fn check_shelves(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckedShelves, Fault> {
         let mut checked = CheckedShelves::default();
-        let keys: Vec<ShelfKey> = self.log().shelves().map(Shelf::key).collect();
+        let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         for key in keys {
             let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
             // Merged meanwhile: what it became is looked at by the next scrub.
             let Some(file) = self.shelf_file(key) else { continue };
             let mut medium = ShelfOnMedium { file: &*file, pace, stopped: false };
-            let found = check_shelf(&mut medium, key);
+            let found = check_index_run(&mut medium, key);
             if medium.stopped {
                 break;
             }
-            let Err(Error::DamagedShelf { .. } | Error::Source(_)) = found else {
+            let Err(Error::DamagedIndexRun { .. } | Error::Source(_)) = found else {
                 found?;
                 continue;
             };
@@ -401,7 +401,7 @@ impl Device {
         Ok(checked)
     }
 
-    pub(super) fn shelf_file(&self, key: ShelfKey) -> Option<Arc<dyn DiskFile>> {
+    pub(super) fn shelf_file(&self, key: RunKey) -> Option<Arc<dyn DiskFile>> {
         self.shelves.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
@@ -417,7 +417,7 @@ pub struct CheckedShelves {
     /// Damaged and made anew.
     pub mended: u64,
     /// Damaged, and their footers too.
-    pub lost: Vec<(ShelfKey, Fault)>,
+    pub lost: Vec<(RunKey, Fault)>,
 }
 
 /// A shelf's file, past the copies in memory.
@@ -427,8 +427,8 @@ struct ShelfOnMedium<'a> {
     stopped: bool,
 }
 
-impl ShelfSource for ShelfOnMedium<'_> {
-    fn read(&mut self, _: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+impl RunSource for ShelfOnMedium<'_> {
+    fn read(&mut self, _: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let read = self.file.read_medium_at(offset, into)?;
         self.stopped |= !(self.pace)(into.len() as u64);
         if self.stopped { Err(Reason::Unavailable.into()) } else { Ok(read) }

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ByteRange, InodeId, SegmentId};
 use frieze_disk::{DiskFile, PAGE_BYTES};
-use frieze_multilog::{LogPosition, ShelfKey};
-use frieze_tier::{Cache, Habit, Heat, Readers, Shares, Window};
+use frieze_multilog::{LogPosition, RunKey};
+use frieze_tier::{CachePolicy, Habit, Heat, Readers, RecentWindow, Shares};
 
 use frames::{FRAME_BYTES, Inherited, PAGES, Pages, pages_of};
 
@@ -33,7 +33,7 @@ pub enum FileKey {
     /// A segment of the log.
     Segment(SegmentId),
     /// A run of the index.
-    Shelf(ShelfKey),
+    Shelf(RunKey),
 }
 
 /// Bytes of a file that are about to be read.
@@ -106,7 +106,7 @@ pub struct Tiers {
     young_bytes_max: u64,
     /// Position of the log from which on records are young.
     edge: AtomicU64,
-    window: Mutex<Window>,
+    window: Mutex<RecentWindow>,
     /// What an earlier life of the server wrote and is young may be in memory or not: a bit for each frame that was asked for.
     inherited: Inherited,
     old: Mutex<Old>,
@@ -117,7 +117,7 @@ pub struct Tiers {
 }
 
 struct Old {
-    cache: Cache<Frame, Pages>,
+    cache: CachePolicy<Frame, Pages>,
     /// Files that may have pages in memory that nobody knows of, and for how many sweeps to look for them.
     loose: BTreeMap<FileKey, u8>,
     wanted: Found,
@@ -129,9 +129,9 @@ impl Tiers {
     /// Of a log that ends at `end`.
     pub(crate) fn new(shares: &Shares, segment_bytes: u64, end: LogPosition) -> Tiers {
         let end = position(segment_bytes, end);
-        let window = Window::new(shares.young, FRAME_BYTES, end);
+        let window = RecentWindow::new(shares.young, FRAME_BYTES, end);
         let start = window.edge();
-        let cache = Cache::new(shares.old);
+        let cache = CachePolicy::new(shares.old);
         let ahead_bytes_max = (cache.small_bytes_max() / 4).min(AHEAD_BYTES_MAX);
         Tiers {
             segment_bytes,

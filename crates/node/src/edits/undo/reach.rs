@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{FastMap, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, Named, Subject, SubjectChange};
+use frieze_namespace::{ChangeSubject, PlaceName, SubjectChange, TreeAt};
 use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Target};
 
@@ -25,7 +25,7 @@ pub(super) struct Reach<'a> {
     history: NameHistory<'a>,
     pub(super) interval: Interval,
     /// The tree at the end of the interval and at its start.
-    ends: [Cut<'a>; 2],
+    ends: [TreeAt<'a>; 2],
     /// What the path led to, and what gets a name back; `None`: everything belongs.
     roots: Option<BTreeSet<InodeId>>,
     /// Names that belong although their directory may not.
@@ -66,7 +66,7 @@ impl Engine {
             // The names of the path itself lie in directories above it.
             let named = [upto, after].map(|at| history.names(found.id, at));
             let named = named.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
-            reach.names.extend(named.into_iter().map(|Named { parent, name }| (parent, name)));
+            reach.names.extend(named.into_iter().map(|PlaceName { parent, name }| (parent, name)));
             if found.id != InodeId::ROOT {
                 reach.names.insert((found.parent, found.name.clone()));
             }
@@ -78,11 +78,11 @@ impl Engine {
 
 impl Reach<'_> {
     /// True if what happened to the subject belongs to the path.
-    pub(super) fn holds(&mut self, subject: &Subject) -> Result<bool, Fault> {
+    pub(super) fn holds(&mut self, subject: &ChangeSubject) -> Result<bool, Fault> {
         if self.roots.is_none() {
             return Ok(true);
         }
-        if let Subject::Entry { parent, name } = subject
+        if let ChangeSubject::Entry { parent, name } = subject
             && self.names.contains(&(*parent, name.clone()))
         {
             return Ok(true);
@@ -177,14 +177,14 @@ impl Reach<'_> {
                         let (gone, come) = (before.iter(), after.iter());
                         let moved = gone.filter(|name| !after.contains(name));
                         let moved = moved.chain(come.filter(|name| !before.contains(name)));
-                        named.extend(moved.map(|Named { parent, name }| (*parent, name.clone())));
+                        named.extend(moved.map(|PlaceName { parent, name }| (*parent, name.clone())));
                     }
                 }
             }
         }
         let mut grown = !coming.is_empty();
         for (parent, name) in named {
-            let subject = Subject::Entry { parent, name: name.clone() };
+            let subject = ChangeSubject::Entry { parent, name: name.clone() };
             if !self.holds(&subject)? {
                 grown = true;
                 self.names.insert((parent, name));

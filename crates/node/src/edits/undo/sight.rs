@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_metadata::NameHistory;
-use frieze_namespace::Cut;
+use frieze_namespace::TreeAt;
 use frieze_wire::txn::Caller;
 
 /// One caller, now.
 pub(super) struct Sight<'a> {
     history: NameHistory<'a>,
     caller: &'a Caller,
-    now: Cut<'a>,
+    now: TreeAt<'a>,
 }
 
 impl<'a> Sight<'a> {

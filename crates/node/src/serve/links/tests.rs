@@ -2,7 +2,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
-use frieze_hlc::{Clock, ClockSettings, Hlc};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_net::{FrameReader, Listener, Payload, Stream};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::ChainRecord;
@@ -104,7 +104,7 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
     let file = StateFile::open_or_create(&disk, "state").expect("a file");
     let keeper = Arc::new(Keeper::new(Identity::default(), file));
     let time: Arc<dyn TimeSource> = Arc::new(SimTime::new(1_000_000));
-    let clock = Arc::new(NodeClock::new(Clock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
+    let clock = Arc::new(NodeClock::new(HlcClock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
     let (send, noticed) = channel();
     let noticing = Box::new(move |node, stands| {
         // Who does not look any more has ended.

@@ -61,7 +61,7 @@ impl Device {
         for inode in &due {
             if self.images().of_file(*inode).next().is_some() {
                 let log = self.log_of([*inode])?;
-                keys.extend(log.images_of_buried(&self.images(), *inode));
+                keys.extend(log.images_of_dead(&self.images(), *inode));
             }
         }
         self.give_up_images(making, &keys, false)?;

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::image::{ENTRY_BYTES, ImageFile, PAGE_BYTES, SLOT_BYTES, SLOTS_MAX};
-use frieze_multilog::{ImageKey, ImagePlace, Looking};
+use frieze_multilog::{ImageKey, ImagePlace, ScanCursor};
 
 use frieze_tier::Heat;
 
@@ -83,7 +83,7 @@ impl Device {
         if end <= after {
             return Ok(false);
         }
-        let (files, _) = self.log().touched(after, end);
+        let (files, _) = self.log().files_with_records(after, end);
         if files.is_empty() {
             swept.pass_over(end);
             return Ok(end < upto);
@@ -107,11 +107,11 @@ impl Device {
         make: &mut bool,
         go_on: &GoOn<'_>,
     ) -> Result<Option<usize>, Fault> {
-        let (mut looking, mut most) = (Looking::default(), 0);
+        let (mut looking, mut most) = (ScanCursor::default(), 0);
         loop {
             let looked = {
                 let log = self.log_of([inode])?;
-                log.look_for_images(&self.images(), inode, interval, looking, *make)
+                log.scan_for_images(&self.images(), inode, interval, looking, *make)
             };
             if *make && self.make_some(&looked.due, false)? < looked.due.len() {
                 // No room: from here on it is only counted, beginning with what was just looked at.

@@ -1,17 +1,4 @@
-//! Shelves: the index of sealed segments on disk, sorted by file, so that memory holds what is in use and a restart reads
-//! little.
-//!
-//! Guarantees: a shelf says of its segments what their footers say, record for record; it is immutable and checked by
-//! checksums, what it says of a file when that file is fetched; a shelf that is missing, damaged, or of other segments
-//! costs time and nothing else.
-//! Leaves to others: files, reading and writing (`node`), when to shelve and how much memory there is (`node`).
-//!
-//! # The algorithm
-//! Segments are shelved in the order of the log, a few at a time: their footers are read back, the records sorted by file
-//! and written as one shelf. Shelves of like size are merged into one, so there are about as many as the logarithm of the
-//! log is long. What is shelved is the beginning of the log without a hole; what comes after it, the *young* part, is always
-//! in memory. A file whose older records are on shelves only is *away*: it has to be fetched before it is asked for, by one
-//! search in the directory of each shelf and one read of each that may hold it.
+//! An index run as it is stored and as it is kept in memory.
 //!
 //! # The bytes
 //! A head of 128 bytes, blocks, contents. All numbers little-endian, `v` a variable-length integer.
@@ -19,7 +6,7 @@
 //! | offset | bytes | field of the head |
 //! |---|---|---|
 //! | 0 | 4 | magic `FRZI` |
-//! | 4 | 1 | format version: 2, or 1 where it was made by an older server |
+//! | 4 | 1 | format version, 1 |
 //! | 5 | 3 | reserved, 0 |
 //! | 8 | 8 | id of the first segment |
 //! | 16 | 8 | id of the last |
@@ -31,54 +18,29 @@
 //! | 60 | 64 | reserved, 0 |
 //! | 124 | 4 | CRC32C of bytes 0..124 |
 //!
-//! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and entries
-//! ([`piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number of its records (8),
-//! bytes of their entries in the footer (8; not in format version 1), before them their count (v); of each block first inode (v, as difference), length (v), CRC32C (4), before them their count
-//! (v) and the largest inode (v); sessions (count v) with the stamp of their newest record (v, v, by session); chains (count
-//! v) with their last record (chain, epoch, n, stamp, session, seq, each v); the index of time (length v); and what the driver
-//! gave to be kept (the rest).
-//!
-//! # Source
-//! LSM trees (O'Neil et al., 1996) with tiered merging; a table's blocks and its directory are those of LevelDB's SSTables.
-//! The log itself stays where it is: only its index is sorted and merged.
+//! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and
+//! entries ([`super::piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number
+//! of its records (8), bytes of their entries in the footer (8), before them their count (v); of each block first inode
+//! (v, as difference), length (v), CRC32C (4), before them their count (v) and the largest inode (v); sessions (count
+//! v) with the stamp of their newest record (v, v, by session); chains (count v) with their last record (chain, epoch,
+//! n, stamp, session, seq, each v); the index of time (length v); and what the driver gave to be kept (the rest).
 
-mod build;
-mod fetch;
-mod merge;
-pub(crate) mod piece;
+use std::mem::size_of;
 
+use frieze_base::varint::{put, put_difference, take, take_bytes, take_difference, take_u32};
 use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
-pub use build::ShelfBuilder;
-pub use fetch::Fetch;
-pub(crate) use merge::read_contents;
-pub use merge::{Merge, ShelfSink, ShelfSource, check_shelf};
-use piece::Form;
+use super::key::RunKey;
+use crate::discarded::{Discards, of_chain};
+use crate::error::Error;
+use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::index::TimeRuns;
+use crate::record::{long, word};
+use crate::segment::LogSegment;
+use crate::trailer::TRAILER_BYTES;
 
-use crate::LogPosition;
-use crate::chains::{Discarded, of_chain};
-use crate::index::Touched;
-use crate::record::{RECORD_HEADER_BYTES, long, word};
-use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TRAILER_BYTES};
-use crate::varint::{put, put_difference, take, take_bytes, take_difference, take_word};
-
-/// Which segments a shelf is about: its name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShelfKey {
-    /// The first.
-    pub first: SegmentId,
-    /// The last.
-    pub last: SegmentId,
-}
-
-impl std::fmt::Display for ShelfKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.first, self.last)
-    }
-}
-
-/// The last record of a chain among those shelved.
+/// The last record of a chain among those indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainTip {
     /// The chain.
@@ -89,37 +51,36 @@ pub struct ChainTip {
     pub n: u64,
     /// Stamp.
     pub stamp: Hlc,
-    /// Who wrote it.
+    /// The session that wrote it.
     pub session: SessionId,
     /// The session's number of that request.
     pub seq: Seq,
 }
 
-/// A shelf as it is kept in memory: its directory.
+/// An index run as it is kept in memory: its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shelf {
-    key: ShelfKey,
-    form: Form,
-    segments: usize,
-    records: u64,
-    last_inode: InodeId,
-    blocks: Vec<Block>,
-    blocks_bytes: u64,
-    contents_bytes: u64,
+pub struct IndexRun {
+    pub(super) key: RunKey,
+    pub(super) segments: usize,
+    pub(super) records: u64,
+    pub(super) last_inode: InodeId,
+    pub(super) blocks: Vec<RunBlock>,
+    pub(super) blocks_bytes: u64,
+    pub(super) contents_bytes: u64,
 }
 
 /// Where a block lies, and which is the first file in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
-    first: InodeId,
-    offset: u64,
-    len: u32,
-    crc: u32,
+pub(super) struct RunBlock {
+    pub(super) first: InodeId,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+    pub(super) crc: u32,
 }
 
-impl Shelf {
+impl IndexRun {
     /// Its name.
-    pub fn key(&self) -> ShelfKey {
+    pub fn key(&self) -> RunKey {
         self.key
     }
 
@@ -135,7 +96,7 @@ impl Shelf {
 
     /// Memory held, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.blocks.capacity() * size_of::<Block>()
+        self.blocks.capacity() * size_of::<RunBlock>()
     }
 
     pub(crate) fn segments(&self) -> usize {
@@ -143,9 +104,9 @@ impl Shelf {
     }
 }
 
-/// What a shelf says of a segment.
+/// What an index run says of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct SegmentFacts {
     pub(crate) header: SegmentHeader,
     pub(crate) end: u64,
     pub(crate) stamp: Hlc,
@@ -153,61 +114,64 @@ pub(crate) struct Facts {
     pub(crate) entries_bytes: u64,
 }
 
-impl Facts {
-    pub(crate) fn of(segment: &Segment) -> Facts {
-        let Segment { header, end, stamp, records, entries_bytes, .. } = *segment;
-        Facts { header, end, stamp, records, entries_bytes }
+impl SegmentFacts {
+    pub(crate) fn of(segment: &LogSegment) -> SegmentFacts {
+        let LogSegment { header, end, stamp, records, entries_bytes, .. } = *segment;
+        SegmentFacts { header, end, stamp, records, entries_bytes }
     }
 }
 
-/// What a shelf says beside its files.
+/// What an index run says beside its files.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
-    pub(crate) facts: Vec<Facts>,
+pub(crate) struct RunContents {
+    pub(crate) facts: Vec<SegmentFacts>,
     pub(crate) sessions: Vec<(SessionId, Hlc)>,
     pub(crate) chains: Vec<ChainTip>,
-    pub(crate) touched: Touched,
+    pub(crate) time_runs: TimeRuns,
     pub(crate) companion: Vec<u8>,
     pub(crate) log_bytes: u64,
 }
 
 /// The head as decoded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    key: ShelfKey,
-    form: Form,
-    blocks_bytes: u64,
+pub(crate) struct RunHead {
+    pub(super) key: RunKey,
+    pub(super) blocks_bytes: u64,
     pub(crate) contents_bytes: u64,
-    records: u64,
-    log_bytes: u64,
-    contents_crc: u32,
+    pub(super) records: u64,
+    pub(super) log_bytes: u64,
+    pub(super) contents_crc: u32,
 }
 
-impl Head {
-    /// `None` if there is no sound head of this version in these bytes.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Head> {
-        let sound = bytes.len() == HEAD_BYTES && bytes[..4] == MAGIC && crc32c(&bytes[..124]) == word(bytes, 124);
-        let form = match bytes.get(4) {
-            Some(1) => Form::Fixed,
-            Some(2) => Form::Now,
-            _ => return None,
-        };
-        sound.then(|| Head {
-            form,
-            key: ShelfKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
+impl RunHead {
+    /// Reads the head of an index run.
+    ///
+    /// # Errors
+    /// `DamagedIndexRun` if these bytes are no head of `index_run`; `IndexRunVersion` if they are one of another format
+    /// version.
+    pub(crate) fn decode(index_run: RunKey, bytes: &[u8]) -> Result<RunHead, Error> {
+        if bytes.len() != HEAD_BYTES || bytes[..4] != MAGIC || crc32c(&bytes[..124]) != word(bytes, 124) {
+            return Err(Error::DamagedIndexRun { run: index_run });
+        }
+        if bytes[4] != FORMAT_VERSION {
+            return Err(Error::IndexRunVersion { run: index_run, expected: FORMAT_VERSION, found: bytes[4] });
+        }
+        let head = RunHead {
+            key: RunKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
             blocks_bytes: long(bytes, 24),
             contents_bytes: long(bytes, 32),
             records: long(bytes, 40),
             log_bytes: long(bytes, 48),
             contents_crc: word(bytes, 56),
-        })
+        };
+        if head.key == index_run { Ok(head) } else { Err(Error::DamagedIndexRun { run: index_run }) }
     }
 
     pub(crate) fn contents_at(&self) -> u64 {
         HEAD_BYTES as u64 + self.blocks_bytes
     }
 
-    fn encode(&self) -> [u8; HEAD_BYTES] {
+    pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = FORMAT_VERSION;
@@ -223,32 +187,28 @@ impl Head {
     }
 }
 
-/// Reads what a shelf says beside its files; `None` if the bytes are damaged.
-pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
+/// Reads what an index run says beside its files; `None` if the bytes are damaged.
+pub(crate) fn open(head: &RunHead, bytes: &[u8]) -> Option<(IndexRun, RunContents)> {
     if bytes.len() as u64 != head.contents_bytes || crc32c(bytes) != head.contents_crc {
         return None;
     }
     let rest = &mut &*bytes;
-    let mut contents = Contents { log_bytes: head.log_bytes, ..Contents::default() };
+    let mut contents = RunContents { log_bytes: head.log_bytes, ..RunContents::default() };
     for _ in 0..take(rest)? {
         let header = SegmentHeader::decode(take_bytes(rest, SEGMENT_HEADER_BYTES)?).ok()?;
-        let facts = take_bytes(rest, 24)?;
-        let records = long(facts, 16);
-        let entries_bytes = match head.form {
-            Form::Fixed => records.checked_mul(RECORD_HEADER_BYTES as u64)?,
-            Form::Now => long(take_bytes(rest, 8)?, 0),
-        };
+        let facts = take_bytes(rest, 32)?;
         let (end, stamp) = (long(facts, 0), Hlc(long(facts, 8)));
+        let (records, entries_bytes) = (long(facts, 16), long(facts, 24));
         // What lies behind the records is for the footer.
         end.checked_add(entries_bytes)?.checked_add(TRAILER_BYTES as u64).filter(|upto| *upto <= header.bytes)?;
-        contents.facts.push(Facts { header, end, stamp, records, entries_bytes });
+        contents.facts.push(SegmentFacts { header, end, stamp, records, entries_bytes });
     }
     let (count, last_inode) = (take(rest)?, InodeId(take(rest)?));
     let (mut blocks, mut first, mut offset) = (Vec::new(), 0, HEAD_BYTES as u64);
     for _ in 0..count {
         first = take_difference(rest, first)?;
-        let (len, crc) = (u32::try_from(take(rest)?).ok()?, take_word(rest)?);
-        blocks.push(Block { first: InodeId(first), offset, len, crc });
+        let (len, crc) = (u32::try_from(take(rest)?).ok()?, take_u32(rest)?);
+        blocks.push(RunBlock { first: InodeId(first), offset, len, crc });
         offset += u64::from(len);
     }
     for _ in 0..take(rest)? {
@@ -264,13 +224,12 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
             seq: Seq(take(rest)?),
         });
     }
-    let touched_bytes = usize::try_from(take(rest)?).ok()?;
-    contents.touched = Touched::decode(take_bytes(rest, touched_bytes)?)?;
+    let time_runs_bytes = usize::try_from(take(rest)?).ok()?;
+    contents.time_runs = TimeRuns::decode(take_bytes(rest, time_runs_bytes)?)?;
     contents.companion = rest.to_vec();
     blocks.shrink_to_fit();
-    let shelf = Shelf {
+    let index_run = IndexRun {
         key: head.key,
-        form: head.form,
         segments: contents.facts.len(),
         records: head.records,
         last_inode,
@@ -282,12 +241,13 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
     let sound = offset == head.contents_at()
         && named.is_some_and(|(first, last)| (first.header.id, last.header.id) == (head.key.first, head.key.last))
         && contents.facts.iter().map(|facts| facts.records).sum::<u64>() == head.records;
-    sound.then_some((shelf, contents))
+    sound.then_some((index_run, contents))
 }
 
-impl Contents {
-    /// Leaves out the last records of chains that were discarded since the shelf was made. One made later does not name them.
-    pub(crate) fn leave_out(&mut self, discarded: &[Discarded]) {
+impl RunContents {
+    /// Leaves out the last records of chains that were discarded since the index run was made. One made later does not
+    /// name them.
+    pub(crate) fn leave_out(&mut self, discarded: &[Discards]) {
         let Some(end) = self.facts.last().map(|last| LogPosition { segment: last.header.id, offset: last.end }) else {
             return;
         };
@@ -295,10 +255,10 @@ impl Contents {
         self.chains.retain(|tip| !is_gone(tip));
     }
 
-    fn encode(&self, blocks: &[Block], last_inode: InodeId) -> Vec<u8> {
+    pub(super) fn encode(&self, blocks: &[RunBlock], last_inode: InodeId) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, self.facts.len() as u64);
-        for Facts { header, end, stamp, records, entries_bytes } in &self.facts {
+        for SegmentFacts { header, end, stamp, records, entries_bytes } in &self.facts {
             bytes.extend_from_slice(&header.encode());
             for value in [*end, stamp.0, *records, *entries_bytes] {
                 bytes.extend_from_slice(&value.to_le_bytes());
@@ -324,9 +284,9 @@ impl Contents {
                 put(&mut bytes, value);
             }
         }
-        let touched = self.touched.encode();
-        put(&mut bytes, touched.len() as u64);
-        bytes.extend_from_slice(&touched);
+        let time_runs = self.time_runs.encode();
+        put(&mut bytes, time_runs.len() as u64);
+        bytes.extend_from_slice(&time_runs);
         bytes.extend_from_slice(&self.companion);
         bytes
     }
@@ -335,6 +295,6 @@ impl Contents {
 /// Length of the head in bytes.
 pub(crate) const HEAD_BYTES: usize = 128;
 /// A block is closed when it has so many bytes: one read of the device, and one search for a small file.
-const BLOCK_BYTES: usize = 16 << 10;
-const FORMAT_VERSION: u8 = 2;
+pub(super) const BLOCK_BYTES: usize = 16 << 10;
+const FORMAT_VERSION: u8 = 1;
 const MAGIC: [u8; 4] = *b"FRZI";

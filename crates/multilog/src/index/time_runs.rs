@@ -1,18 +1,17 @@
 //! Which files the records of an interval touch: the part of the index of time that belongs to a device.
 
-use frieze_base::InodeId;
+use frieze_base::{InodeId, varint};
 use frieze_hlc::Hlc;
 
-use super::{heap_bytes, push_slim, reserve_slim};
-use crate::varint;
+use crate::slim::{heap_bytes, push_slim, reserve_slim};
 
 /// The files of every run of 256 records, each once, sorted and as differences: about a byte or two a record, and one a
-/// run where a file is streamed. Records come nearly in the order of their stamps; where a chain brings its history they do
-/// not, so every run knows the stamps of its first and last, and every 64 runs do, and those that cannot hold any of an
-/// interval are passed over.
+/// run where a file is streamed. Records come nearly in the order of their stamps; where a chain brings its history
+/// they do not, so every run knows the stamps of its first and last, and every 64 runs do, and those that cannot hold
+/// any of an interval are passed over.
 #[derive(Debug, Default)]
-pub(crate) struct Touched {
-    runs: Vec<Run>,
+pub(crate) struct TimeRuns {
+    runs: Vec<TimeRun>,
     /// The stamps of every 64 runs.
     spans: Vec<(Hlc, Hlc)>,
     files: Vec<u8>,
@@ -25,15 +24,15 @@ pub(crate) struct Touched {
 
 /// Records stamped from `first` to `last`.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct TimeRun {
     first: Hlc,
     last: Hlc,
     /// Where its files begin.
     at: u64,
 }
 
-impl Touched {
-    /// Takes in the next record.
+impl TimeRuns {
+    /// Adds the next record.
     pub(crate) fn push(&mut self, inode: InodeId, stamp: Hlc) {
         if self.open_records == 0 {
             (self.open_first, self.open_last) = (stamp, stamp);
@@ -48,8 +47,8 @@ impl Touched {
         }
     }
 
-    /// Adds to `out` every file with a record stamped in `(after, upto]`, and perhaps some with none: those that share a
-    /// run with one that has. Returns how many entries were looked at.
+    /// Adds to `out` every file with a record stamped in `(after, upto]`, and perhaps some with none: those that share
+    /// a run with one that has. Returns how many entries were looked at.
     pub(crate) fn files(&self, after: Hlc, upto: Hlc, out: &mut Vec<InodeId>) -> u64 {
         if after >= upto {
             return 0;
@@ -80,8 +79,8 @@ impl Touched {
         looked_at
     }
 
-    /// An instant in `(after, upto]` up to which about `records_max` records follow `after`, or more where so many share a
-    /// stretch of time; `upto` if there are no more.
+    /// An instant in `(after, upto]` up to which about `records_max` records follow `after`, or more where so many
+    /// share a stretch of time; `upto` if there are no more.
     pub(crate) fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         let wanted = records_max / RUN as usize + 1;
         let mut spans: Vec<(Hlc, usize)> = self.spans_in(after, upto).map(|(span, (first, _))| (first, span)).collect();
@@ -100,8 +99,8 @@ impl Touched {
         beyond.map_or(upto, |first| first.previous())
     }
 
-    /// As [`Touched::reach`], back from `upto`: an instant not before `after` from which about `records_max` records follow
-    /// up to `upto`; `after` if there are no more.
+    /// As [`TimeRuns::reach`], back from `upto`: an instant not before `after` from which about `records_max` records
+    /// follow up to `upto`; `after` if there are no more.
     pub(crate) fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         let wanted = records_max / RUN as usize + 1;
         let mut spans: Vec<(Hlc, usize)> = self.spans_in(after, upto).map(|(span, (_, last))| (last, span)).collect();
@@ -123,7 +122,7 @@ impl Touched {
         self.spans.iter().copied().enumerate().filter(move |(_, span)| meets(*span, after, upto))
     }
 
-    fn runs_in(&self, span: usize, after: Hlc, upto: Hlc) -> impl Iterator<Item = &Run> {
+    fn runs_in(&self, span: usize, after: Hlc, upto: Hlc) -> impl Iterator<Item = &TimeRun> {
         let end = self.runs.len().min((span + 1) * SPAN);
         self.runs[span * SPAN..end].iter().filter(move |run| meets((run.first, run.last), after, upto))
     }
@@ -136,14 +135,14 @@ impl Touched {
 
     /// Memory held, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        heap_bytes(self.runs.capacity() * size_of::<Run>())
+        heap_bytes(self.runs.capacity() * size_of::<TimeRun>())
             + heap_bytes(self.spans.capacity() * size_of::<(Hlc, Hlc)>())
             + heap_bytes(self.files.capacity())
             + heap_bytes(self.open.capacity() * size_of::<InodeId>())
     }
 
     /// Adds what another one says of later records. Nothing is open in either.
-    pub(crate) fn append(&mut self, later: &Touched) {
+    pub(crate) fn append(&mut self, later: &TimeRuns) {
         assert!(self.open_records == 0 && later.open_records == 0, "the index of time of a part is closed");
         let before = self.files.len() as u64;
         // What an older server has kept does not say where its last run ends; what it kept next begins there.
@@ -155,14 +154,14 @@ impl Touched {
         }
         reserve_slim(&mut self.runs, later.runs.len());
         for run in &later.runs {
-            self.add(Run { at: before + run.at, ..*run });
+            self.add(TimeRun { at: before + run.at, ..*run });
         }
         reserve_slim(&mut self.files, later.files.len());
         self.files.extend_from_slice(&later.files);
     }
 
-    /// As bytes; what is open is left out. A run says where it begins, and ends where the next begins. Where that is not so, a
-    /// run without files comes between them.
+    /// As bytes; what is open is left out. A run says where it begins, and ends where the next begins. Where that is
+    /// not so, a run without files comes between them.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut told: Vec<(Hlc, u64)> = Vec::with_capacity(self.runs.len() + 1);
         for (number, run) in self.runs.iter().enumerate() {
@@ -185,7 +184,7 @@ impl Touched {
     }
 
     /// From bytes; `None` if they are none.
-    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Touched> {
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<TimeRuns> {
         let mut told: Vec<(Hlc, u64)> = Vec::new();
         let (mut first, mut at) = (0, 0u64);
         for _ in 0..varint::take(&mut bytes)? {
@@ -193,19 +192,19 @@ impl Touched {
             at = at.checked_add(varint::take(&mut bytes)?)?;
             told.push((Hlc(first), at));
         }
-        let mut touched = Touched { files: bytes.to_vec(), ..Touched::default() };
-        let end = touched.files.len() as u64;
+        let mut time_runs = TimeRuns { files: bytes.to_vec(), ..TimeRuns::default() };
+        let end = time_runs.files.len() as u64;
         for (number, &(first, at)) in told.iter().enumerate() {
             let next = told.get(number + 1);
             if at < next.map_or(end, |next| next.1) {
                 let last = next.map(|next| next.0).filter(|next| *next >= first).unwrap_or(Hlc::MAX);
-                touched.add(Run { first, last, at });
+                time_runs.add(TimeRun { first, last, at });
             }
         }
-        (at <= end).then_some(touched)
+        (at <= end).then_some(time_runs)
     }
 
-    fn add(&mut self, run: Run) {
+    fn add(&mut self, run: TimeRun) {
         if self.runs.len().is_multiple_of(SPAN) {
             push_slim(&mut self.spans, (run.first, run.last));
         }
@@ -220,7 +219,7 @@ impl Touched {
         if self.open_records == 0 {
             return;
         }
-        self.add(Run { first: self.open_first, last: self.open_last, at: self.files.len() as u64 });
+        self.add(TimeRun { first: self.open_first, last: self.open_last, at: self.files.len() as u64 });
         self.open.sort_unstable();
         self.open.dedup();
         reserve_slim(&mut self.files, self.open.len() * 10);
@@ -255,11 +254,11 @@ mod tests {
     fn a_reach_holds_about_as_many_records_as_asked_for_and_all_reaches_all_of_them() {
         for disorder in [1, 2000] {
             let mut rng = Rng::new(7);
-            let mut touched = Touched::default();
+            let mut time_runs = TimeRuns::default();
             let mut stamps: Vec<Hlc> = Vec::new();
             for number in 0..100_000u64 {
                 let stamp = Hlc(1000 + number * 10 + rng.below(disorder));
-                touched.push(InodeId(number % 50), stamp);
+                time_runs.push(InodeId(number % 50), stamp);
                 stamps.push(stamp);
             }
             stamps.sort_unstable();
@@ -268,35 +267,35 @@ mod tests {
             let (end, bound) = (Hlc(2_000_000), 4096 + 4 * RUN as usize);
             let (mut at, mut back, mut pages) = (Hlc::ZERO, end, 0);
             while at < end {
-                let next = touched.reach(at, end, 4096);
+                let next = time_runs.reach(at, end, 4096);
                 assert!(next > at && count(at, next) <= bound, "{at} {next} {}", count(at, next));
-                let earlier = touched.reach_back(Hlc::ZERO, back, 4096);
+                let earlier = time_runs.reach_back(Hlc::ZERO, back, 4096);
                 assert!(earlier < back || back == Hlc::ZERO, "{earlier} {back}");
                 assert!(count(earlier, back) <= bound, "{earlier} {back} {}", count(earlier, back));
                 (at, back, pages) = (next, earlier, pages + 1);
             }
             assert!(back == Hlc::ZERO && (20..40).contains(&pages), "{pages} pages, {back}");
-            assert_eq!(Touched::default().reach(Hlc(5), Hlc(9), 1), Hlc(9));
-            assert_eq!(Touched::default().reach_back(Hlc(5), Hlc(9), 1), Hlc(5));
+            assert_eq!(TimeRuns::default().reach(Hlc(5), Hlc(9), 1), Hlc(9));
+            assert_eq!(TimeRuns::default().reach_back(Hlc(5), Hlc(9), 1), Hlc(5));
         }
     }
 
     #[test]
     fn every_file_of_an_interval_is_found() {
         let mut rng = Rng::new(11);
-        let mut touched = Touched::default();
+        let mut time_runs = TimeRuns::default();
         let mut records: Vec<(Hlc, InodeId)> = Vec::new();
         for number in 0..5000u64 {
             // Stamps come in pairs, so that some lie on both sides of a run's edge.
             let record = (Hlc(10 + number / 2 * 5), InodeId(rng.below(40) * rng.below(1 << 30) + 1));
-            touched.push(record.1, record.0);
+            time_runs.push(record.1, record.0);
             records.push(record);
         }
         for _ in 0..300 {
             let after = Hlc(rng.below(13_000));
             let upto = Hlc(after.0 + rng.below(3000));
             let mut found = Vec::new();
-            let looked_at = touched.files(after, upto, &mut found);
+            let looked_at = time_runs.files(after, upto, &mut found);
             let in_interval = records.iter().filter(|(stamp, _)| *stamp > after && *stamp <= upto);
             let expect: BTreeSet<InodeId> = in_interval.clone().map(|(_, inode)| *inode).collect();
             let found_set: BTreeSet<InodeId> = found.iter().copied().collect();
@@ -309,29 +308,29 @@ mod tests {
     #[test]
     fn files_are_found_wherever_a_chain_has_brought_its_history() {
         let mut rng = Rng::new(12);
-        let mut shelves: Vec<Touched> = Vec::new();
+        let mut index_runs: Vec<TimeRuns> = Vec::new();
         let mut records: Vec<(Hlc, InodeId)> = Vec::new();
-        for shelf in 0..4u64 {
-            let mut touched = Touched::default();
+        for index_run in 0..4u64 {
+            let mut time_runs = TimeRuns::default();
             for number in 0..3000u64 {
                 // What is new, and what is old, by turns.
                 let stamp = if number % 2 == 0 {
-                    1_000_000 + (shelf * 3000 + number) * 10
+                    1_000_000 + (index_run * 3000 + number) * 10
                 } else {
-                    (shelf * 3000 + number) * 7
+                    (index_run * 3000 + number) * 7
                 };
                 let record = (Hlc(stamp + rng.below(50)), InodeId(rng.below(500) + 1));
-                touched.push(record.1, record.0);
+                time_runs.push(record.1, record.0);
                 records.push(record);
             }
-            touched.close();
-            shelves.push(touched);
+            time_runs.close();
+            index_runs.push(time_runs);
         }
-        let mut all = Touched::default();
-        for shelf in &shelves {
-            let mut read = Touched::default();
-            read.append(&Touched::decode(&shelf.encode()).expect("what was encoded"));
-            all.append(&Touched::decode(&read.encode()).expect("what was encoded again"));
+        let mut all = TimeRuns::default();
+        for index_run in &index_runs {
+            let mut read = TimeRuns::default();
+            read.append(&TimeRuns::decode(&index_run.encode()).expect("what was encoded"));
+            all.append(&TimeRuns::decode(&read.encode()).expect("what was encoded again"));
         }
         for _ in 0..300 {
             let after = Hlc(rng.below(1_200_000));
@@ -347,12 +346,12 @@ mod tests {
 
     #[test]
     fn a_record_costs_a_byte_or_two() {
-        let mut touched = Touched::default();
+        let mut time_runs = TimeRuns::default();
         for number in 0..100_000u64 {
-            touched.push(InodeId(1000 + number), Hlc(number));
+            time_runs.push(InodeId(1000 + number), Hlc(number));
         }
-        assert!(touched.heap_bytes() < 150_000, "{} bytes for small files", touched.heap_bytes());
-        let mut streams = Touched::default();
+        assert!(time_runs.heap_bytes() < 150_000, "{} bytes for small files", time_runs.heap_bytes());
+        let mut streams = TimeRuns::default();
         for number in 0..100_000u64 {
             streams.push(InodeId(number % 8), Hlc(number));
         }

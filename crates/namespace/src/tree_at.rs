@@ -1,8 +1,8 @@
 //! The tree at one instant as one caller may see it: where an inode lies, what it is called, whether that may be told.
 //!
 //! Guarantees: rights of then and of now are both asked (design §12); nothing below a directory that the caller may not
-//! search is shown to him, nor a name in one that he may not read. Each directory on the way up is read once, however many
-//! changes lie below it, also while the cut moves from one transaction to the next ([`Cut::advance`]).
+//! search is shown to him, nor a name in one that he may not read. Each directory on the way up is read once, however
+//! many changes lie below it, also while the cut moves from one transaction to the next ([`TreeAt::advance`]).
 //! Leaves to others: closing the instant.
 
 use std::rc::Rc;
@@ -12,31 +12,31 @@ use frieze_base::{FastMap, Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_wire::txn::Caller;
 
-use crate::history::History;
+use crate::history::VersionHistory;
 use crate::inode::{Inode, MAY_EXECUTE, MAY_READ, allows};
-use crate::key::Key;
+use crate::key::VersionKey;
 use crate::stored::StoredInode;
-use crate::timeline::{Named, names_at};
+use crate::timeline::{PlaceName, names_at};
 
 /// Directories deeper than this do not exist: a path in a request has at most 4,096 bytes, a walk by inode a few more.
 const DEPTH_MAX: usize = 65_536;
 
 /// One instant, one caller. What was looked up is remembered, so that a thousand changes in a directory ask once.
-pub struct Cut<'a> {
-    history: &'a dyn History,
+pub struct TreeAt<'a> {
+    history: &'a dyn VersionHistory,
     at: Hlc,
     caller: &'a Caller,
     inodes: FastMap<InodeId, Option<Rc<Inode>>>,
     /// Where directories lie; only of those in `inodes`.
-    places: FastMap<InodeId, Option<Rc<Named>>>,
+    places: FastMap<InodeId, Option<Rc<PlaceName>>>,
     /// What is known of directories from the way up; only of those in `inodes`.
-    ways: FastMap<InodeId, Way>,
+    ways: FastMap<InodeId, PathToRoot>,
     readable: FastMap<InodeId, bool>,
 }
 
 /// What the directories above say of a directory.
 #[derive(Clone, Debug, Default)]
-struct Way {
+struct PathToRoot {
     /// The directory last asked about, and whether it is that one or lies below it.
     is_within: Option<(InodeId, bool)>,
     /// The caller may come to it and search it.
@@ -47,11 +47,11 @@ struct Way {
     below: Vec<InodeId>,
 }
 
-impl<'a> Cut<'a> {
-    /// The tree at `at`, which has to be closed. Everything comes from the history, so nobody is kept from changing names
+impl<'a> TreeAt<'a> {
+    /// The tree at `at`, which has to be closed. Everything comes from the history, so no change of names waits for it
     /// meanwhile.
-    pub fn new(history: &'a dyn History, at: Hlc, caller: &'a Caller) -> Cut<'a> {
-        Cut {
+    pub fn new(history: &'a dyn VersionHistory, at: Hlc, caller: &'a Caller) -> TreeAt<'a> {
+        TreeAt {
             history,
             at,
             caller,
@@ -62,15 +62,15 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// Moves to `at`, which has to be closed and not before the instant of this cut. `changed`: every inode with a version
-    /// stamped in between, each once.
+    /// Moves to `at`, which has to be closed and not before the instant of this cut. `changed`: every inode with a
+    /// version stamped in between, each once.
     ///
     /// # Errors
     /// Those of the store.
     ///
     /// # Cost
-    /// A version for each directory among `changed` that was looked at; what lies below is forgotten only if the directory
-    /// was moved or its mode, owner or access list changed.
+    /// A version for each directory among `changed` that was looked at; what lies below is forgotten only if the
+    /// directory was moved or its mode, owner or access list changed.
     pub fn advance(&mut self, at: Hlc, changed: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
         assert!(at >= self.at, "a cut moves forwards in time: {at} is before {}", self.at);
         self.at = at;
@@ -101,7 +101,7 @@ impl<'a> Cut<'a> {
     }
 
     /// Notes something about the directories of a way up, the lowest first; `above` is the one that it led to.
-    fn note(&mut self, way: &[InodeId], above: Option<InodeId>, fact: impl Fn(&mut Way, InodeId)) {
+    fn note(&mut self, way: &[InodeId], above: Option<InodeId>, fact: impl Fn(&mut PathToRoot, InodeId)) {
         let parents = way.iter().skip(1).copied().map(Some).chain([above]);
         for (&id, parent) in way.iter().zip(parents) {
             let known = self.ways.entry(id).or_default();
@@ -186,14 +186,14 @@ impl<'a> Cut<'a> {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn last_names(&mut self, id: InodeId) -> Result<Option<(Hlc, Vec<Named>)>, Fault> {
+    pub fn last_names(&mut self, id: InodeId) -> Result<Option<(Hlc, Vec<PlaceName>)>, Fault> {
         let Some(gone) = self.inode(id)?.and_then(|inode| inode.orphaned()) else { return Ok(None) };
         let last = gone.previous();
         Ok(Some((last, names_at(self.history, id, last)?)))
     }
 
     /// The path of a directory, beginning with `/` and ending without one (the root's is empty); `None` if it had no
-    /// name. No rights are asked: see [`Cut::may_list`].
+    /// name. No rights are asked: see [`TreeAt::may_list`].
     ///
     /// # Errors
     /// Those of the store.
@@ -216,7 +216,7 @@ impl<'a> Cut<'a> {
     }
 
     /// The name of a directory that has one.
-    fn place(&mut self, directory: InodeId) -> Result<Option<Rc<Named>>, Fault> {
+    fn place(&mut self, directory: InodeId) -> Result<Option<Rc<PlaceName>>, Fault> {
         if let Some(known) = self.places.get(&directory) {
             return Ok(known.clone());
         }
@@ -230,7 +230,7 @@ impl<'a> Cut<'a> {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn names(&self, id: InodeId) -> Result<Vec<Named>, Fault> {
+    pub fn names(&self, id: InodeId) -> Result<Vec<PlaceName>, Fault> {
         names_at(self.history, id, self.at)
     }
 
@@ -251,7 +251,7 @@ impl<'a> Cut<'a> {
             match self.parent(here)? {
                 _ if here == InodeId::ROOT => break (true, None),
                 Some(parent) if way.len() < DEPTH_MAX => here = parent,
-                // A directory without a name is come to by nobody.
+                // No path leads to a directory without a name.
                 _ => break (false, None),
             }
         };
@@ -295,8 +295,8 @@ impl<'a> Cut<'a> {
     }
 }
 
-fn inode_at(history: &dyn History, id: InodeId, at: Hlc) -> Result<Option<Inode>, Fault> {
-    match history.newest(&Key::Inode(id).encode(), at)? {
+fn inode_at(history: &dyn VersionHistory, id: InodeId, at: Hlc) -> Result<Option<Inode>, Fault> {
+    match history.newest(&VersionKey::Inode(id).encode(), at)? {
         Some((from, Some(value))) => Ok(Some(StoredInode::read(from, &value, Arc::new)?.0)),
         _ => Ok(None),
     }

@@ -1,20 +1,19 @@
 //! Records of one file in few bytes: each as what differs from the one before.
 //!
-//! An entry: flags (below); then as differences to the last entry n, seq, stamp, the offset (to where the last one ended)
-//! and the place of its block checksums in the segment, and one byte: how many from the start of the record to there (in
-//! format version 1 of a shelf the place of its header, and no such byte: there they are 112 behind it); then, if their flags say so, session, uid and epoch; version; user time;
-//! part and parts; chunk index and chain; segment; length. A piece begins from an entry of zeros.
+//! An entry: flags (below); then as differences to the last entry n, seq, stamp, the offset (to where the last one
+//! ended) and the place of its block checksums in the segment, and one byte: how many from the start of the record to
+//! there; then, if their flags say so, session, uid and epoch; version; user time; part and parts; chunk index and
+//! chain; segment; length. A piece begins from an entry of zeros.
 
+use frieze_base::varint::{put, put_difference, take, take_bytes, take_difference};
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::record::RECORD_HEADER_BYTES;
-use crate::varint::{put, put_difference, take, take_bytes, take_difference};
 use crate::{RecordKind, RecordMeta};
 
 /// A record, and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct RunRecord {
     pub(crate) meta: RecordMeta,
     pub(crate) segment: SegmentId,
     /// Offset of its block checksums in the segment.
@@ -23,39 +22,14 @@ pub(crate) struct Placed {
     pub(crate) head: u8,
 }
 
-/// How the pieces of a shelf are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Of records with fixed headers, by the places of those.
-    Fixed,
-    /// As they are made now.
-    Now,
-}
-
 /// What the first entry of a piece differs from.
-fn nothing(inode: InodeId) -> Placed {
-    let meta = RecordMeta {
-        kind: RecordKind::Write,
-        chain: ChainId(0),
-        epoch: ChainEpoch(0),
-        n: 0,
-        chunk: ChunkId { inode, index: 0 },
-        version: 0,
-        stamp: Hlc::ZERO,
-        user_time: None,
-        session: SessionId(0),
-        seq: Seq(0),
-        uid: 0,
-        offset: 0,
-        len: 0,
-        part: 0,
-        parts: 1,
-    };
-    Placed { meta, segment: SegmentId(0), at: 0, head: 0 }
+fn nothing(inode: InodeId) -> RunRecord {
+    let chunk = ChunkId { inode, index: 0 };
+    RunRecord { meta: RecordMeta { chunk, ..RecordMeta::ZERO }, segment: SegmentId(0), at: 0, head: 0 }
 }
 
 /// Appends a piece: records of one file in the order of the log.
-pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a Placed>, bytes: &mut Vec<u8>) {
+pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a RunRecord>, bytes: &mut Vec<u8>) {
     let mut last = nothing(InodeId(0));
     let mut user_time = 0;
     for record in records {
@@ -108,7 +82,7 @@ pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a Placed>, bytes: &mut 
 }
 
 /// Reads a piece; `None` if the bytes are none.
-pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], form: Form, records: &mut Vec<Placed>) -> Option<()> {
+pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], records: &mut Vec<RunRecord>) -> Option<()> {
     let mut last = nothing(inode);
     let mut user_time = 0;
     let bytes = &mut bytes;
@@ -121,10 +95,7 @@ pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], form: Form, records: &mut
         meta.stamp = Hlc(take_difference(bytes, before.stamp.0)?);
         meta.offset = u32::try_from(take_difference(bytes, end_of(before))?).ok()?;
         let at = u32::try_from(take_difference(bytes, last.at.into())?).ok()?;
-        let head = match form {
-            Form::Fixed => 0,
-            Form::Now => take_bytes(bytes, 1)?[0],
-        };
+        let head = take_bytes(bytes, 1)?[0];
         if flags & WRITER != 0 {
             meta.session = SessionId(take(bytes)?);
             meta.uid = u32::try_from(take(bytes)?).ok()?;
@@ -158,13 +129,8 @@ pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], form: Form, records: &mut
             meta.len = u32::try_from(take(bytes)?).ok()?;
         }
         let sound = meta.is_sound();
-        last = Placed { meta: sound.then_some(meta)?, segment, at, head };
-        let mut found = last.clone();
-        if form == Form::Fixed {
-            found.at = at.checked_add(RECORD_HEADER_BYTES as u32)?;
-            found.head = RECORD_HEADER_BYTES as u8;
-        }
-        records.push(found);
+        last = RunRecord { meta: sound.then_some(meta)?, segment, at, head };
+        records.push(last.clone());
     }
     Some(())
 }
@@ -197,7 +163,7 @@ mod tests {
             _ => rng.below(max.min(300)),
         };
         let inode = InodeId(77);
-        let records: Vec<Placed> = (0..2000)
+        let records: Vec<RunRecord> = (0..2000)
             .map(|_| {
                 let mut record = nothing(inode);
                 let meta = &mut record.meta;
@@ -219,12 +185,12 @@ mod tests {
         let mut bytes = Vec::new();
         encode(records.iter(), &mut bytes);
         let mut read = Vec::new();
-        assert_eq!(decode(inode, &bytes, Form::Now, &mut read), Some(()));
+        assert_eq!(decode(inode, &bytes, &mut read), Some(()));
         assert_eq!(read, records);
         // Cut anywhere it is shorter or refused, and never reads beyond.
         for len in 0..bytes.len().min(3000) {
             read.clear();
-            let whole = decode(inode, &bytes[..len], Form::Now, &mut read);
+            let whole = decode(inode, &bytes[..len], &mut read);
             assert!(whole.is_none() || read[..] == records[..read.len()]);
         }
     }
@@ -233,7 +199,7 @@ mod tests {
     fn an_ordinary_record_takes_few_bytes() {
         let mut record = nothing(InodeId(1));
         let mut rng = Rng::new(1);
-        let records: Vec<Placed> = (0..1000)
+        let records: Vec<RunRecord> = (0..1000)
             .map(|number| {
                 let meta = &mut record.meta;
                 (meta.n, meta.version) = (meta.n + 1 + rng.below(40), meta.version + 1);

@@ -8,23 +8,23 @@ use frieze_wire::edit::{SetState, Xattr};
 use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
-use super::{Draft, Naming, Tally};
+use super::{Draft, NameEdit, Tally};
 use crate::acl::kept_value;
-use crate::apply::Run;
+use crate::apply::TxnRun;
 use crate::attributes::PLUGIN_XATTR;
-use crate::inode::{Inode, Layout, without_set_id};
-use crate::key::Key;
+use crate::inode::{FileLayout, Inode, without_set_id};
+use crate::key::VersionKey;
 use crate::namespace::Namespace;
 use crate::patch::Patch;
 use crate::stored::StoredXattr;
 
 impl Namespace {
     /// Everything is checked: nothing fails any more.
-    pub(super) fn carry_out(&mut self, run: &mut Run<'_>, draft: Draft<'_>) {
+    pub(super) fn apply_edit(&mut self, run: &mut TxnRun<'_>, draft: Draft<'_>) {
         let Draft { cause, brought, first_new, new, names, tallies, states, keeps_times } = draft;
         let stamp = run.stamp;
         for (id, (mut inode, xattrs)) in brought {
-            inode.layout = self.share(Layout::clone(&inode.layout));
+            inode.layout = self.share(FileLayout::clone(&inode.layout));
             self.keep_orphan(inode.orphaned().unwrap_or(Hlc::ZERO), id, inode.is_directory());
             self.inodes.insert(id, inode);
             if !xattrs.is_empty() {
@@ -37,7 +37,7 @@ impl Namespace {
             if keeps_times && inode.is_directory() {
                 times.push((id, inode.mtime_ns));
             }
-            inode.layout = self.share(Layout::clone(&inode.layout));
+            inode.layout = self.share(FileLayout::clone(&inode.layout));
             self.count_made(id);
             self.inodes.insert(id, inode);
             self.last_id = id.0;
@@ -61,7 +61,7 @@ impl Namespace {
         let mut told: FastMap<InodeId, &[u8]> = FastMap::default();
         let is_directory = |kind: FileKind| kind == FileKind::Directory;
         for naming in &names {
-            let Naming { directory, name, old, new } = *naming;
+            let NameEdit { directory, name, old, new } = *naming;
             if let Some(old) = old {
                 self.clear_link(run, old.inode(), directory, name);
                 if new.is_none() {
@@ -99,7 +99,7 @@ impl Namespace {
     }
 
     /// Brings link count and places of an inode to what its names say.
-    fn count_names(&mut self, run: &mut Run<'_>, id: InodeId, tally: &Tally) {
+    fn count_names(&mut self, run: &mut TxnRun<'_>, id: InodeId, tally: &Tally) {
         let inode = self.edit(run, id);
         if inode.is_directory() {
             match tally.gains.last() {
@@ -121,7 +121,7 @@ impl Namespace {
         }
     }
 
-    fn change_state(&mut self, run: &mut Run<'_>, id: InodeId, state: &SetState, patches: Vec<Patch>) {
+    fn change_state(&mut self, run: &mut TxnRun<'_>, id: InodeId, state: &SetState, patches: Vec<Patch>) {
         let (caller, stamp) = (run.caller, run.stamp);
         let inode = self.edit(run, id);
         inode.ctime = stamp;
@@ -160,7 +160,7 @@ impl Namespace {
         self.change_xattrs(run, id, &state.xattrs);
     }
 
-    fn change_xattrs(&mut self, run: &mut Run<'_>, id: InodeId, xattrs: &[Xattr]) {
+    fn change_xattrs(&mut self, run: &mut TxnRun<'_>, id: InodeId, xattrs: &[Xattr]) {
         for Xattr { name, value } in xattrs {
             let value = value.as_deref().and_then(|value| kept_value(name, value));
             let all = self.xattrs.entry(id).or_default();
@@ -178,7 +178,7 @@ impl Namespace {
             if all.is_empty() {
                 self.xattrs.remove(&id);
             }
-            run.change(Key::Xattr(id, name), stored);
+            run.change(VersionKey::Xattr(id, name), stored);
             self.bind_acl(run, id, name, value.as_deref());
             if *name == *PLUGIN_XATTR && self.inodes.get(id).is_some_and(Inode::is_directory) {
                 let plugin = value.as_deref().map(|text| String::from_utf8_lossy(text).into_owned());

@@ -1,41 +1,30 @@
-//! Several shelves made one, and reading shelves file by file.
+//! Several index runs made one, and reading index runs file by file.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use frieze_base::{Fault, InodeId, SessionId, crc32c};
+use frieze_base::varint::{take, take_bytes};
+use frieze_base::{InodeId, SessionId, crc32c};
 use frieze_hlc::Hlc;
 
-use super::build::Writer;
-use super::piece::{self, Form};
-use super::{BLOCK_BYTES, Block, ChainTip, Contents, HEAD_BYTES, Head, Shelf, ShelfKey, open};
-use crate::Error;
-use crate::chains::Discarded;
-use crate::varint::{take, take_bytes};
+use super::build::RunWriter;
+use super::format::{BLOCK_BYTES, ChainTip, HEAD_BYTES, IndexRun, RunBlock, RunContents, RunHead, open};
+use super::io::{RunSink, RunSource};
+use super::key::RunKey;
+use super::piece;
+use crate::discarded::Discards;
+use crate::error::Error;
 
-/// Shelves as the driver can read them.
-pub trait ShelfSource {
-    /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
-    ///
-    /// # Errors
-    /// The disk's.
-    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
-}
-
-/// Takes the bytes of a shelf as they are made, each with its offset; not in order.
-pub type ShelfSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;
-
-/// Shelves that follow each other, about to become one.
+/// Index runs that follow each other, about to become one.
 #[derive(Debug)]
-pub struct Merge {
-    inputs: Vec<Input>,
-    contents: Contents,
+pub struct RunMerge {
+    inputs: Vec<MergeInput>,
+    contents: RunContents,
     bytes_max: u64,
 }
 
 #[derive(Debug)]
-struct Input {
-    shelf: Shelf,
+struct MergeInput {
+    index_run: IndexRun,
     /// Blocks read so far.
     blocks: usize,
     block: Vec<u8>,
@@ -44,27 +33,26 @@ struct Input {
     next: Option<(InodeId, std::ops::Range<usize>)>,
 }
 
-/// Reads head and contents of a shelf.
+/// Reads head and contents of an index run.
 ///
 /// # Errors
-/// The source's; `DamagedShelf`.
-pub(crate) fn read_contents(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(Shelf, Contents), Error> {
-    let damaged = Error::DamagedShelf { shelf: key };
+/// The source's; `DamagedIndexRun`; `IndexRunVersion`.
+pub(crate) fn read_contents(source: &mut dyn RunSource, key: RunKey) -> Result<(IndexRun, RunContents), Error> {
     let head = read_exactly(source, key, 0, HEAD_BYTES as u64)?;
-    let head = Head::decode(&head).filter(|head| head.key == key).ok_or_else(|| damaged.clone())?;
+    let head = RunHead::decode(key, &head)?;
     let contents = read_exactly(source, key, head.contents_at(), head.contents_bytes)?;
-    open(&head, &contents).ok_or(damaged)
+    open(&head, &contents).ok_or(Error::DamagedIndexRun { run: key })
 }
 
-/// Reads all of a shelf as a merge or a fetch would.
+/// Reads all of an index run as a merge or a fetch would.
 ///
 /// # Errors
-/// The source's; `DamagedShelf` if a part of it is not what was written.
-pub fn check_shelf(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(), Error> {
-    let damaged = || Error::DamagedShelf { shelf: key };
-    let (shelf, _) = read_contents(source, key)?;
+/// The source's; `DamagedIndexRun` if a part of it is not what was written.
+pub fn check_index_run(source: &mut dyn RunSource, key: RunKey) -> Result<(), Error> {
+    let damaged = || Error::DamagedIndexRun { run: key };
+    let (index_run, _) = read_contents(source, key)?;
     let mut records = Vec::new();
-    for block in &shelf.blocks {
+    for block in &index_run.blocks {
         let bytes = read_block(source, key, block)?;
         let mut at = 0;
         while at < bytes.len() {
@@ -74,7 +62,7 @@ pub fn check_shelf(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(), Er
             pieces_of(&bytes[range], &mut pieces).ok_or_else(damaged)?;
             for piece in pieces {
                 records.clear();
-                piece::decode(inode, piece, shelf.form, &mut records).ok_or_else(damaged)?;
+                piece::decode(inode, piece, &mut records).ok_or_else(damaged)?;
             }
         }
     }
@@ -82,7 +70,7 @@ pub fn check_shelf(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(), Er
 }
 
 /// As many bytes as there are, up to `len`.
-fn read_exactly(source: &mut dyn ShelfSource, key: ShelfKey, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+fn read_exactly(source: &mut dyn RunSource, key: RunKey, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
     // A length that rotted must not take all memory: bytes come as far as there are any.
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < len {
@@ -97,83 +85,73 @@ fn read_exactly(source: &mut dyn ShelfSource, key: ShelfKey, offset: u64, len: u
     Ok(bytes)
 }
 
-impl Merge {
-    /// Reads what the shelves say beside their files. `discarded`: what was since they were made.
+impl RunMerge {
+    /// Reads what the index runs say beside their files. `discarded`: what was since they were made.
     ///
     /// # Errors
-    /// The source's; `DamagedShelf` with the one that has to be made anew.
+    /// The source's; `DamagedIndexRun` with the one that has to be rebuilt.
     ///
     /// # Panics
     /// Without a key.
-    pub fn begin(source: &mut dyn ShelfSource, keys: &[ShelfKey], discarded: &[Discarded]) -> Result<Merge, Error> {
-        assert!(!keys.is_empty(), "a merge of no shelves");
-        let mut contents = Contents::default();
+    pub fn begin(source: &mut dyn RunSource, keys: &[RunKey], discarded: &[Discards]) -> Result<RunMerge, Error> {
+        assert!(!keys.is_empty(), "a merge of no index_runs");
+        let mut contents = RunContents::default();
         let mut sessions: BTreeMap<SessionId, Hlc> = BTreeMap::new();
         let mut chains: BTreeMap<_, ChainTip> = BTreeMap::new();
         let (mut inputs, mut blocks_bytes, mut contents_bytes) = (Vec::new(), 0, 0);
         for &key in keys {
-            let (shelf, mut own) = read_contents(source, key)?;
+            let (index_run, mut own) = read_contents(source, key)?;
             own.leave_out(discarded);
-            // Renewed, a record takes up to five bytes more.
-            blocks_bytes += shelf.blocks_bytes + if shelf.form == Form::Fixed { 5 * shelf.records } else { 0 };
-            contents_bytes += shelf.contents_bytes + 8 * shelf.segments as u64;
+            blocks_bytes += index_run.blocks_bytes;
+            contents_bytes += index_run.contents_bytes;
             contents.facts.extend(own.facts);
             for (session, stamp) in own.sessions {
                 let newest = sessions.entry(session).or_insert(stamp);
                 *newest = stamp.max(*newest);
             }
             chains.extend(own.chains.into_iter().map(|tip| (tip.chain, tip)));
-            contents.touched.append(&own.touched);
+            contents.time_runs.append(&own.time_runs);
             contents.companion = own.companion;
             contents.log_bytes += own.log_bytes;
-            inputs.push(Input { shelf, blocks: 0, block: Vec::new(), at: 0, next: None });
+            inputs.push(MergeInput { index_run, blocks: 0, block: Vec::new(), at: 0, next: None });
         }
         contents.sessions = sessions.into_iter().collect();
         contents.chains = chains.into_values().collect();
         // Blocks are cut anew; what a directory says of one has at most 19 bytes.
         let directory_max = (blocks_bytes / BLOCK_BYTES as u64 + 2) * 24;
         let bytes_max = HEAD_BYTES as u64 + blocks_bytes + contents_bytes + directory_max + 64;
-        Ok(Merge { inputs, contents, bytes_max })
+        Ok(RunMerge { inputs, contents, bytes_max })
     }
 
-    /// The most bytes that the shelf will have.
+    /// The most bytes that the index run will have.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Writes the shelf that says what the others say.
+    /// Writes the index run that says what the others say.
     ///
     /// # Errors
-    /// The source's and the sink's; `DamagedShelf` with the one that has to be made anew.
+    /// The source's and the sink's; `DamagedIndexRun` with the one that has to be rebuilt.
     ///
     /// # Cost
     /// Reads all and writes as much; memory for a block of each, or the largest file.
-    pub fn run(mut self, source: &mut dyn ShelfSource, sink: &mut ShelfSink<'_>) -> Result<Shelf, Error> {
+    pub fn run(mut self, source: &mut dyn RunSource, sink: &mut RunSink<'_>) -> Result<IndexRun, Error> {
         for input in &mut self.inputs {
             input.advance(source)?;
         }
         let mut offered = |offset: u64, bytes: &[u8]| sink(offset, bytes);
-        let mut writer = Writer::new(&mut offered);
+        let mut writer = RunWriter::new(&mut offered);
         while let Some(inode) = self.inputs.iter().filter_map(|input| Some(input.next.as_ref()?.0)).min() {
-            let mut holders: Vec<&mut Input> = self
+            let mut holders: Vec<&mut MergeInput> = self
                 .inputs
                 .iter_mut()
                 .filter(|input| input.next.as_ref().is_some_and(|next| next.0 == inode))
                 .collect();
-            let mut pieces: Vec<Cow<'_, [u8]>> = Vec::new();
+            let mut pieces: Vec<&[u8]> = Vec::new();
             for input in &holders {
-                let damaged = || Error::DamagedShelf { shelf: input.shelf.key };
-                let mut own = Vec::new();
-                pieces_of(input.next_bytes(), &mut own).ok_or_else(damaged)?;
-                match input.shelf.form {
-                    Form::Now => pieces.extend(own.into_iter().map(Cow::Borrowed)),
-                    Form::Fixed => {
-                        let renewed = own.into_iter().map(|piece| renew(inode, piece).map(Cow::Owned));
-                        pieces.extend(renewed.collect::<Option<Vec<_>>>().ok_or_else(damaged)?);
-                    }
-                }
+                let damaged = || Error::DamagedIndexRun { run: input.index_run.key };
+                pieces_of(input.next_bytes(), &mut pieces).ok_or_else(damaged)?;
             }
-            let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
             let joined = join(inode, &pieces);
             let written = match &joined {
                 Some(joined) => writer.add(inode, &[joined]),
@@ -188,15 +166,6 @@ impl Merge {
     }
 }
 
-/// A piece of an older shelf as it is written now.
-fn renew(inode: InodeId, piece: &[u8]) -> Option<Vec<u8>> {
-    let mut records = Vec::new();
-    piece::decode(inode, piece, Form::Fixed, &mut records)?;
-    let mut renewed = Vec::new();
-    piece::encode(records.iter(), &mut renewed);
-    Some(renewed)
-}
-
 /// Small pieces as one, where that is shorter.
 fn join(inode: InodeId, pieces: &[&[u8]]) -> Option<Vec<u8>> {
     let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -205,7 +174,7 @@ fn join(inode: InodeId, pieces: &[&[u8]]) -> Option<Vec<u8>> {
     }
     let mut records = Vec::new();
     for piece in pieces {
-        piece::decode(inode, piece, Form::Now, &mut records)?;
+        piece::decode(inode, piece, &mut records)?;
     }
     let mut joined = Vec::with_capacity(bytes);
     piece::encode(records.iter(), &mut joined);
@@ -231,27 +200,27 @@ pub(super) fn file_at(block: &[u8], at: usize) -> Option<(InodeId, std::ops::Ran
 }
 
 /// Reads a block, checked.
-fn read_block(source: &mut dyn ShelfSource, key: ShelfKey, block: &Block) -> Result<Vec<u8>, Error> {
+fn read_block(source: &mut dyn RunSource, key: RunKey, block: &RunBlock) -> Result<Vec<u8>, Error> {
     let bytes = read_exactly(source, key, block.offset, block.len.into())?;
     let sound = bytes.len() == block.len as usize && crc32c(&bytes) == block.crc;
-    if sound { Ok(bytes) } else { Err(Error::DamagedShelf { shelf: key }) }
+    if sound { Ok(bytes) } else { Err(Error::DamagedIndexRun { run: key }) }
 }
 
-impl Input {
+impl MergeInput {
     fn next_bytes(&self) -> &[u8] {
         self.next.as_ref().map_or(&[], |(_, range)| &self.block[range.clone()])
     }
 
-    fn advance(&mut self, source: &mut dyn ShelfSource) -> Result<(), Error> {
+    fn advance(&mut self, source: &mut dyn RunSource) -> Result<(), Error> {
         if self.at == self.block.len() {
-            let Some(block) = self.shelf.blocks.get(self.blocks) else {
+            let Some(block) = self.index_run.blocks.get(self.blocks) else {
                 self.next = None;
                 return Ok(());
             };
-            self.block = read_block(source, self.shelf.key, block)?;
+            self.block = read_block(source, self.index_run.key, block)?;
             (self.blocks, self.at) = (self.blocks + 1, 0);
         }
-        let next = file_at(&self.block, self.at).ok_or(Error::DamagedShelf { shelf: self.shelf.key })?;
+        let next = file_at(&self.block, self.at).ok_or(Error::DamagedIndexRun { run: self.index_run.key })?;
         self.at = next.1.end;
         self.next = Some(next);
         Ok(())

@@ -1,35 +1,38 @@
-//! Making a shelf: from footers, or from files that come sorted.
+//! Making an index run: from footers, or from files that come sorted.
 
 use std::collections::BTreeMap;
 
+use frieze_base::varint::put;
 use frieze_base::{Fault, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
-use super::piece::{self, Form, Placed};
-use super::{BLOCK_BYTES, Block, ChainTip, Contents, Facts, HEAD_BYTES, Head, Shelf, ShelfKey, ShelfSink};
-use crate::chains::{Discarded, is_discarded};
-use crate::entry::{Entries, Listed};
-use crate::varint::put;
-use crate::{LogPosition, RecordMeta};
+use super::format::{BLOCK_BYTES, ChainTip, HEAD_BYTES, IndexRun, RunBlock, RunContents, RunHead, SegmentFacts};
+use super::io::RunSink;
+use super::key::RunKey;
+use super::piece::{self, RunRecord};
+use crate::discarded::{Discards, is_discarded};
+use crate::entry::{FooterEntries, FooterRecord};
+use crate::header::LogPosition;
+use crate::record::RecordMeta;
 
-/// Collects the records of some segments for a shelf.
+/// Collects the records of some segments for an index run.
 #[derive(Debug, Default)]
-pub struct ShelfBuilder {
-    records: Vec<Placed>,
-    contents: Contents,
+pub struct RunBuilder {
+    records: Vec<RunRecord>,
+    contents: RunContents,
 }
 
-impl ShelfBuilder {
-    /// Takes in the next segment by the entries of its footer, which were checked. False if they are none.
-    pub(crate) fn add(&mut self, facts: &Facts, entries: &[u8], discarded: &[Discarded]) -> bool {
-        let Some(listed) = Entries::new(&facts.header, entries).all(facts.records) else { return false };
-        for Listed { meta, span, .. } in listed {
+impl RunBuilder {
+    /// Adds the next segment by the entries of its footer, which were checked. False if they are none.
+    pub(crate) fn add(&mut self, facts: &SegmentFacts, entries: &[u8], discarded: &[Discards]) -> bool {
+        let Some(listed) = FooterEntries::new(&facts.header, entries).all(facts.records) else { return false };
+        for FooterRecord { meta, span, .. } in listed {
             self.contents.log_bytes += span.end - span.start;
             if is_discarded(discarded, &meta, LogPosition { segment: facts.header.id, offset: span.start }) {
                 continue;
             }
             let head = (span.place - span.start) as u8;
-            self.records.push(Placed { meta, segment: facts.header.id, at: span.place as u32, head });
+            self.records.push(RunRecord { meta, segment: facts.header.id, at: span.place as u32, head });
         }
         self.contents.facts.push(*facts);
         true
@@ -37,7 +40,8 @@ impl ShelfBuilder {
 
     /// The last record of each chain among those taken in so far.
     pub fn tips(&self) -> Vec<ChainTip> {
-        let tips: BTreeMap<_, _> = self.records.iter().map(|Placed { meta, .. }| (meta.chain, tip_of(meta))).collect();
+        let tips: BTreeMap<_, _> =
+            self.records.iter().map(|RunRecord { meta, .. }| (meta.chain, tip_of(meta))).collect();
         tips.into_values().collect()
     }
 
@@ -46,16 +50,16 @@ impl ShelfBuilder {
         self.records.len()
     }
 
-    /// The shelf and its bytes. `companion` is kept beside them: what the driver wants to find again at a restart that has
-    /// no need of these records. `None` without a segment.
+    /// The index run and its bytes. `companion` is kept beside them: what the driver wants to find again at a restart
+    /// that has no need of these records. `None` without a segment.
     ///
     /// # Cost
     /// Sorts the records: about 200 ns each.
-    pub fn finish(mut self, companion: &[u8]) -> Option<(Shelf, Vec<u8>)> {
+    pub fn finish(mut self, companion: &[u8]) -> Option<(IndexRun, Vec<u8>)> {
         self.contents.facts.first()?;
         let mut sessions = BTreeMap::new();
         let mut chains = BTreeMap::new();
-        for Placed { meta, .. } in &self.records {
+        for RunRecord { meta, .. } in &self.records {
             let newest = sessions.entry(meta.session).or_insert(meta.stamp);
             *newest = meta.stamp.max(*newest);
             chains.insert(meta.chain, tip_of(meta));
@@ -64,8 +68,8 @@ impl ShelfBuilder {
         let mut by_stamp: Vec<(Hlc, InodeId)> =
             self.records.iter().map(|record| (record.meta.stamp, record.meta.chunk.inode)).collect();
         by_stamp.sort_by_key(|(stamp, _)| *stamp);
-        by_stamp.into_iter().for_each(|(stamp, inode)| self.contents.touched.push(inode, stamp));
-        self.contents.touched.close();
+        by_stamp.into_iter().for_each(|(stamp, inode)| self.contents.time_runs.push(inode, stamp));
+        self.contents.time_runs.close();
         self.contents.sessions = sessions.into_iter().collect();
         self.contents.chains = chains.into_values().collect();
         self.contents.companion = companion.to_vec();
@@ -78,15 +82,15 @@ impl ShelfBuilder {
             bytes[from..end].copy_from_slice(part);
             Ok(())
         };
-        let mut writer = Writer::new(&mut sink);
+        let mut writer = RunWriter::new(&mut sink);
         let mut encoded = Vec::new();
         for file in self.records.chunk_by(|a, b| a.meta.chunk.inode == b.meta.chunk.inode) {
             encoded.clear();
             piece::encode(file.iter(), &mut encoded);
             writer.add(file[0].meta.chunk.inode, &[&encoded]).ok()?;
         }
-        let shelf = writer.finish(&self.contents).ok()?;
-        Some((shelf, bytes))
+        let index_run = writer.finish(&self.contents).ok()?;
+        Some((index_run, bytes))
     }
 }
 
@@ -95,20 +99,20 @@ pub(super) fn tip_of(meta: &RecordMeta) -> ChainTip {
     ChainTip { chain, epoch, n, stamp, session, seq }
 }
 
-/// Writes a shelf from its files in order.
-pub(super) struct Writer<'a> {
-    sink: &'a mut ShelfSink<'a>,
-    blocks: Vec<Block>,
+/// Writes an index run from its files in order.
+pub(super) struct RunWriter<'a> {
+    sink: &'a mut RunSink<'a>,
+    blocks: Vec<RunBlock>,
     open: Vec<u8>,
     open_first: InodeId,
     last_inode: InodeId,
     offset: u64,
 }
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(sink: &'a mut ShelfSink<'a>) -> Writer<'a> {
+impl<'a> RunWriter<'a> {
+    pub(super) fn new(sink: &'a mut RunSink<'a>) -> RunWriter<'a> {
         let (open_first, last_inode) = (InodeId(0), InodeId(0));
-        Writer { sink, blocks: Vec::new(), open: Vec::new(), open_first, last_inode, offset: HEAD_BYTES as u64 }
+        RunWriter { sink, blocks: Vec::new(), open: Vec::new(), open_first, last_inode, offset: HEAD_BYTES as u64 }
     }
 
     /// Adds the pieces of the next file.
@@ -130,7 +134,7 @@ impl<'a> Writer<'a> {
 
     fn close_block(&mut self) -> Result<(), Fault> {
         let (len, crc) = (self.open.len() as u32, crc32c(&self.open));
-        self.blocks.push(Block { first: self.open_first, offset: self.offset, len, crc });
+        self.blocks.push(RunBlock { first: self.open_first, offset: self.offset, len, crc });
         (self.sink)(self.offset, &self.open)?;
         self.offset += u64::from(len);
         self.open.clear();
@@ -138,15 +142,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes contents and head.
-    pub(super) fn finish(mut self, contents: &Contents) -> Result<Shelf, Fault> {
+    pub(super) fn finish(mut self, contents: &RunContents) -> Result<IndexRun, Fault> {
         if !self.open.is_empty() {
             self.close_block()?;
         }
         let bytes = contents.encode(&self.blocks, self.last_inode);
-        let of = |facts: Option<&Facts>| facts.expect("a shelf has segments").header.id;
-        let head = Head {
-            form: Form::Now,
-            key: ShelfKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
+        let of = |facts: Option<&SegmentFacts>| facts.expect("a index_run has segments").header.id;
+        let head = RunHead {
+            key: RunKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
             blocks_bytes: self.offset - HEAD_BYTES as u64,
             contents_bytes: bytes.len() as u64,
             records: contents.facts.iter().map(|facts| facts.records).sum(),
@@ -156,9 +159,8 @@ impl<'a> Writer<'a> {
         (self.sink)(self.offset, &bytes)?;
         (self.sink)(0, &head.encode())?;
         self.blocks.shrink_to_fit();
-        Ok(Shelf {
+        Ok(IndexRun {
             key: head.key,
-            form: Form::Now,
             segments: contents.facts.len(),
             records: head.records,
             last_inode: self.last_inode,
