@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use frieze_base::{Fault, InodeId, LogIndex, NodeId, Seq, SessionId};
 use frieze_disk::{Disk, SimDisk, SimTime, StateFile};
-use frieze_hlc::{Clock, ClockSettings, Hlc};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_metalog::DataEnd;
 use frieze_net::{PeerPayload, Peers};
 use frieze_storage::{
     Budget, Device, FORMAT_VERSION, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE, Standing,
 };
-use frieze_tier::Wishes;
+use frieze_tier::MemoryDemand;
 use frieze_wire::peer::Told;
 use frieze_wire::txn::{Caller, Format, Make, MakeKind, Op, OpenSession, Outcome, Target, Transaction};
 use prost::Message as _;
@@ -149,8 +149,8 @@ fn open(id: NodeId, standing: Standing, time: &SimTime, way: Arc<dyn Peers>) -> 
     let file = StateFile::open_or_create(&*disk, STATE_FILE).expect("a state file");
     file.write(&identity.encode_to_vec()).expect("a state file");
     let keeper = Arc::new(Keeper::new(identity, file));
-    let settings = frieze_multilog::Settings { segment_bytes: 64 << 10, block_bytes: 512, ..Default::default() };
-    let shares = Wishes::default().divide().expect("memory");
+    let settings = frieze_multilog::LogSettings { segment_bytes: 64 << 10, block_bytes: 512, ..Default::default() };
+    let shares = MemoryDemand::default().divide().expect("memory");
     let budget = Budget {
         reserve_bytes: 0,
         index_bytes_max: shares.index,
@@ -166,7 +166,7 @@ fn open(id: NodeId, standing: Standing, time: &SimTime, way: Arc<dyn Peers>) -> 
     };
     let device =
         Device::recover(disk.clone(), settings, budget, &reach, &[], &mut |_| {}).expect("an empty log").device;
-    let clock = Clock::new(ClockSettings::default(), Hlc::ZERO);
+    let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
     let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper.clone()));
     let host = MetadataHost {
         clock,

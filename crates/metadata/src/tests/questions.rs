@@ -2,7 +2,7 @@
 
 use frieze_base::{ChunkId, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Forgetting, ForgottenInodes, MAY_READ, MAY_WRITE, NoReadSet, Owners, PLUGIN_XATTR, Pins};
+use frieze_namespace::{ExpiredInodes, Expiry, MAY_READ, MAY_WRITE, NoReadSet, Owners, PLUGIN_XATTR, Pins};
 use frieze_wire::edit::{Edit, EditKind};
 use frieze_wire::forget::{Horizon, encode_ids};
 use frieze_wire::message::FileKind;
@@ -198,7 +198,7 @@ fn snapshots_come_by_name_and_after_a_name() {
         example.run(Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: example.before.0, count_max: 0 }));
     }
     let metadata = &example.metadata;
-    let names = |snapshots: Vec<frieze_namespace::Snapshot>| -> Vec<String> {
+    let names = |snapshots: Vec<frieze_namespace::NamedInstant>| -> Vec<String> {
         snapshots.into_iter().map(|snapshot| snapshot.name).collect()
     };
     assert_eq!(names(metadata.snapshots()), ["a", "b", "c"]);
@@ -348,7 +348,7 @@ fn what_was_forgotten_is_refused_with_the_instant_that_is_kept() {
 #[test]
 fn a_dry_run_of_forgetting_changes_nothing() {
     let example = Example::new();
-    let forgetting = Forgetting {
+    let forgetting = Expiry {
         before: example.now,
         pins: Pins::default(),
         through: false,
@@ -356,7 +356,7 @@ fn a_dry_run_of_forgetting_changes_nothing() {
         path: Vec::new(),
         uid: 0,
     };
-    let of = ForgottenInodes { named: &[example.file], nameless: &[], owners: &Owners::new() };
+    let of = ExpiredInodes { named: &[example.file], nameless: &[], owners: &Owners::new() };
     let horizons = example.metadata.horizons_after(example.now.next(), forgetting, of);
     assert!(horizons.expired(example.file, Some(example.before)).is_some());
     assert!(!example.metadata.has_horizons());

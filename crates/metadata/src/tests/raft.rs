@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{InodeId, NodeId, Reason, Seq, SessionId};
-use frieze_metalog::Change as Members;
-use frieze_namespace::{Change, NoReadSet};
+use frieze_metalog::MemberChange as Members;
+use frieze_namespace::{KeyVersion, NoReadSet};
 use frieze_wire::txn::{Caller, MakeKind};
 
 use super::fixture::{Servers, make, open_session, run, target};
@@ -164,7 +164,7 @@ impl Calls {
 }
 
 impl ChangeObserver for Calls {
-    fn changed(&self, by: (SessionId, Seq), changes: &[Change]) {
+    fn changed(&self, by: (SessionId, Seq), changes: &[KeyVersion]) {
         if !changes.is_empty() {
             self.note(format!("changed by {}", by.1.0));
         }
