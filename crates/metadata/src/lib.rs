@@ -52,3 +52,6 @@ pub use store::{
 };
 pub use survivor::{SurvivorJournal, SurvivorStore};
 pub use writers::holds_grant;
+
+#[cfg(test)]
+mod tests;

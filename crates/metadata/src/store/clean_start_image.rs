@@ -43,7 +43,7 @@ const MAGIC: [u8; 8] = *b"FRZNAMES";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 40;
 const VERSION_HEAD_BYTES: usize = 14;
-/// NameVersions of a block, until it has so many bytes.
+/// Versions of a block, until it has so many bytes.
 const BLOCK_BYTES: usize = 256 << 10;
 /// No block has more: a key and a value have at most some kilobytes.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
@@ -232,16 +232,16 @@ mod tests {
     use super::*;
 
     const OF: ImageStamp = ImageStamp { applied: 7, change: 9 };
-    type NameVersions = Vec<(Vec<u8>, Hlc, Vec<u8>)>;
+    type NewestVersions = Vec<(Vec<u8>, Hlc, Vec<u8>)>;
 
-    fn versions(seed: u64, count: usize) -> NameVersions {
+    fn versions(seed: u64, count: usize) -> NewestVersions {
         let mut rng = Rng::new(seed);
         let mut bytes = |max: u64| (0..rng.below(max)).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
         (0..count).map(|number| (bytes(300), Hlc(number as u64 + 1), bytes(500))).collect()
     }
 
-    fn put(files: &ImageFiles, of: ImageStamp, entries: &NameVersions, inodes: &NameVersions) {
-        let show = |versions: &NameVersions, load: &mut LoadVersion<'_>| {
+    fn put(files: &ImageFiles, of: ImageStamp, entries: &NewestVersions, inodes: &NewestVersions) {
+        let show = |versions: &NewestVersions, load: &mut LoadVersion<'_>| {
             versions.iter().for_each(|(key, stamp, value)| load(key, *stamp, value));
         };
         let newest =
@@ -249,7 +249,7 @@ mod tests {
         files.put(of, &newest).expect("it is written");
     }
 
-    fn all(mut section: ImageSection<'_>) -> Result<NameVersions, Fault> {
+    fn all(mut section: ImageSection<'_>) -> Result<NewestVersions, Fault> {
         let mut found = Vec::new();
         section(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec())))?;
         Ok(found)

@@ -41,7 +41,7 @@ const CURRENT_KEY: &[u8] = b"current";
 /// What the state that was received last is called.
 const NAME_KEY: &[u8] = b"name";
 const FIRST_VERSIONS: &str = "versions";
-/// NameVersions that wait in RAM to be written into a table: more of them make fewer, larger tables, and a longer
+/// Versions that wait in RAM to be written into a table: more of them make fewer, larger tables, and a longer
 /// start.
 const WAITING_BYTES_MAX: u64 = 16 << 20;
 const WAITING_BYTES_MIN: u64 = 1 << 20;
