@@ -6,17 +6,18 @@
 //! Leaves to others: messages and waiting requests (`caching`), what a change touches (`namespace`), kernels (`fuse`).
 //!
 //! A session has grants while it keeps asking for recalls: each question renews its lease. A grant ends with the lease
-//! as it was when it was given, so it needs no renewal and no return, and what a stopped client goes on believing ends by
-//! itself. What a session is granted lies in two generations: when the younger is a lease old, the older has run out as
-//! a whole and is dropped.
+//! as it was when it was given, so it needs no renewal and no return, and what a stopped client goes on believing ends
+//! by itself. What a session is granted lies in two generations: when the younger is a lease old, the older has run out
+//! as a whole and is dropped.
 //!
-//! A change takes the grants of all others away and leaves a *due* for each: it goes with the acknowledgement or when the
-//! grant would have run out. Answers wait for dues: that of the change for those it made, those of readers for dues on
-//! what they read, so that nobody learns of a change while somebody, the reader's own machine included, may still be shown the
-//! state before it.
+//! A change takes the grants of all others away and leaves a *due* for each: it goes with the acknowledgement or when
+//! the grant would have run out. Answers wait for dues: that of the change for those it made, those of readers for dues
+//! on what they read, so that nobody learns of a change while somebody, the reader's own machine included, may still be
+//! shown the state before it.
 //!
-//! Who makes a change keeps its grants, and may go on showing the state before until the answer has arrived. So what it changed is
-//! *marked*: the first answer that tells another session of it takes the grant, as a change would, and waits.
+//! Who makes a change keeps its grants, and may go on showing the state before until the answer has arrived. So what it
+//! changed is *marked*: the first answer that tells another session of it takes the grant, as a change would, and
+//! waits.
 //!
 //! What is changed under the eyes of others is *hot*: they are granted nothing of it until it has been left alone for a
 //! second, and who changes it not before it was alone in that for a second. So two writers do not recall each other for
@@ -251,8 +252,8 @@ impl CacheLeases {
         self.waiting.is_empty() && self.dues.is_empty()
     }
 
-    /// Lets a session cache `key` until the lease it has now ends: for how long, 0 if it may not. Whoever calls reads the
-    /// state to be cached afterwards, or under a lock that keeps changes out.
+    /// Lets a session cache `key` until the lease it has now ends: for how long, 0 if it may not. Whoever calls reads
+    /// the state to be cached afterwards, or under a lock that keeps changes out.
     pub fn give(&mut self, at: MonoTime, session: SessionId, key: CacheKey) -> u64 {
         if at < self.cooling_until {
             return 0;
@@ -312,8 +313,8 @@ impl CacheLeases {
         }
     }
 
-    /// An answer that tells of `told`, or is that of `request`, is ready: it goes out with its `Release`, which comes at
-    /// once if nothing is in the way.
+    /// An answer that tells of `told`, or is that of `request`, is ready: it goes out with its `Release`, which comes
+    /// at once if nothing is in the way.
     pub fn answer(
         &mut self,
         at: MonoTime,
@@ -333,8 +334,8 @@ impl CacheLeases {
             let dues = self.dues.get(key).into_iter().flatten();
             awaited.extend(dues.filter(lasts).map(awaits));
         }
-        // A change of an earlier life may be known to nobody but its log: whoever may believe the state before it has to
-        // be heard first.
+        // A change of an earlier life may be known to nobody but its log: whoever may believe the state before it has
+        // to be heard first.
         for (session, holder) in &self.holders {
             if holder.everything_until > at {
                 let told = holder.sent.iter().find(|(_, batch)| batch.everything).map(|(number, _)| *number);
@@ -356,8 +357,8 @@ impl CacheLeases {
         }
     }
 
-    /// Takes from everybody but `reader` what an answer to it tells of and they have changed themselves: they may not have heard yet that
-    /// they have.
+    /// Takes from everybody but `reader` what an answer to it tells of and they have changed themselves: they may not
+    /// have heard yet that they have.
     fn take_marked(&mut self, at: MonoTime, reader: SessionId, told: &AnswerKeys, out: &mut Vec<LeaseEffect>) {
         let settings = self.settings;
         for (session, holder) in self.holders.iter_mut().filter(|(session, _)| **session != reader) {
@@ -382,7 +383,8 @@ impl CacheLeases {
         }
     }
 
-    /// The only session that cached anything has changed something that was not noted: all that it holds may be of before.
+    /// The only session that cached anything has changed something that was not noted: all that it holds may be of
+    /// before.
     pub fn changed_unnoted(&mut self, at: MonoTime, session: SessionId, out: &mut Vec<LeaseEffect>) {
         let Some(holder) = self.holders.get_mut(&session).filter(|holder| holder.lease_until > at) else { return };
         holder.everything_until = holder.everything_until.max(holder.lease_until);

@@ -1,10 +1,10 @@
 //! FileLocks on ranges of files: one table for fcntl(2) and flock(2), as on NFS.
 //!
 //! Guarantees: two owners never hold ranges that exclude each other; who waits is served in the order of asking as soon
-//! as nothing is in its way; a wait that could never end is refused; what a session holds ends with it, and where the session
-//! keeps a lease (`grants`), with that: a mount that hangs keeps others waiting no longer. After a restart nobody gets a lock
-//! before those who may have held one could ask for it again.
-//! Leaves to others: telling who waited (`caching`), files and rights (who opened a file may lock it).
+//! as nothing is in its way; a wait that could never end is refused; what a session holds ends with it, and where the
+//! session keeps a lease (`grants`), with that: a mount that hangs keeps others waiting no longer. After a restart
+//! nobody gets a lock before those who may have held one could ask for it again. Leaves to others: telling who waited
+//! (`caching`), files and rights (who opened a file may lock it).
 //!
 //! An owner is a number that the kernel of a client gives (one for each process for fcntl, one for each open file for
 //! flock), within its session. Its locks on a file do not overlap: a new one replaces what it covers.
@@ -136,8 +136,9 @@ impl FileLocks {
         self.leased.insert(session, 0);
     }
 
-    /// Ends what sessions hold whose lease has run out; to be called about twice a second. They may ask for it again when they
-    /// are back. The first look gives them a moment: where it was the server that hung, their questions have arrived meanwhile.
+    /// Ends what sessions hold whose lease has run out; to be called about twice a second. They may ask for it again
+    /// when they are back. The first look gives them a moment: where it was the server that hung, their questions have
+    /// arrived meanwhile.
     pub fn lapse(&mut self, has_lease: impl Fn(SessionId) -> bool, served: &mut GrantedLocks) {
         let mut lapsed = Vec::new();
         for (session, missed) in &mut self.leased {

@@ -1,13 +1,13 @@
 //! Which files sessions have open: a deleted file that somebody reads is not forgotten whole.
 //!
-//! Guarantees: a file that was opened, now and not at an instant, by a session that says what it has open, is held until it
-//! says that it is closed, or has ended. What such a session of an earlier life of the server has open is not known until
-//! it has said so: until then it may be anything.
-//! Leaves to others: rights (`views`); files open for writing, which write grants hold too (`namespace`).
+//! Guarantees: a file that was opened, now and not at an instant, by a session that says what it has open, is held
+//! until it says that it is closed, or has ended. What such a session of an earlier life of the server has open is not
+//! known until it has said so: until then it may be anything. Leaves to others: rights (`views`); files open for
+//! writing, which write grants hold too (`namespace`).
 //!
-//! A session that keeps asking for recalls, as a mount does, says with its questions what it has open. Others never say that
-//! they have closed a file: what they opened would be held as long as they live, and with it the space of a full disk, so
-//! it is not held. A list is made before it arrives: what was opened since the list before it stays.
+//! A session that keeps asking for recalls, as a mount does, says with its questions what it has open. Others never say
+//! that they have closed a file: what they opened would be held as long as they live, and with it the space of a full
+//! disk, so it is not held. A list is made before it arrives: what was opened since the list before it stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,8 +57,8 @@ impl OpenFiles {
         held.files.insert(id, held.lists);
     }
 
-    /// A question for recalls: all that the session has open, as its client says under a number that rises; 0 says that it
-    /// cannot tell now.
+    /// A question for recalls: all that the session has open, as its client says under a number that rises; 0 says that
+    /// it cannot tell now.
     pub fn told(&self, session: SessionId, number: u64, open: &[u64]) {
         let mut state = self.lock();
         let held = state.sessions.entry(session).or_default();

@@ -1,10 +1,10 @@
 //! The files in a data directory that no server uses, now and at any instant.
 //!
-//! Guarantees: nothing in the directory is changed, and no server starts on it meanwhile. Reads take the way that those of a server
-//! take, so that what is shown is what it would show. Of a member of a cluster everything counts that it has, as if it went on from it
-//! alone ([`crate::survivor`]): entries that are not known to be committed as well. What a copy here cannot vouch for is told, never
-//! left out in silence.
-//! Leaves to others: rights (whoever may read the directory may read all of it), and where the files go.
+//! Guarantees: nothing in the directory is changed, and no server starts on it meanwhile. Reads take the way that those
+//! of a server take, so that what is shown is what it would show. Of a member of a cluster everything counts that it
+//! has, as if it went on from it alone ([`crate::survivor`]): entries that are not known to be committed as well. What
+//! a copy here cannot vouch for is told, never left out in silence. Leaves to others: rights (whoever may read the
+//! directory may read all of it), and where the files go.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -84,8 +84,8 @@ impl Archive {
     /// Opens the data directory `dir`. If it is damaged, what is left of it: [`Archive::damaged`] says so.
     ///
     /// # Errors
-    /// `Busy` if a server uses it, `NotFound` if it is no data directory or holds nothing yet, `Corrupt` if nothing of it can be served;
-    /// the system's.
+    /// `Busy` if a server uses it, `NotFound` if it is no data directory or holds nothing yet, `Corrupt` if nothing of
+    /// it can be served; the system's.
     ///
     /// # Cost
     /// As a server's start; of a member twice.
@@ -196,7 +196,8 @@ impl Archive {
         self.engine.meta.snapshots().into_iter().map(|snapshot| (snapshot.name, snapshot.at)).collect()
     }
 
-    /// The intervals in which something may have been lost, oldest first. Of a member without the one that begins where it ends.
+    /// The intervals in which something may have been lost, oldest first. Of a member without the one that begins where
+    /// it ends.
     pub fn gaps(&self) -> Vec<(Hlc, Hlc)> {
         let mut gaps = self.engine.all_gaps();
         if self.member.is_some() {
@@ -300,7 +301,8 @@ impl Archive {
         Ok((start < end).then_some(start..end))
     }
 
-    /// The chains that a file has bytes on and that have no full copy here: what is read of it may lack bytes, or hold older ones.
+    /// The chains that a file has bytes on and that have no full copy here: what is read of it may lack bytes, or hold
+    /// older ones.
     ///
     /// # Errors
     /// `HistoryExpired`.

@@ -111,7 +111,8 @@ impl Caching {
         caching
     }
 
-    /// This server gives out from now on what may be cached; what these sessions got from the one before it does not know.
+    /// This server gives out from now on what may be cached; what these sessions got from the one before it does not
+    /// know.
     pub(crate) fn take_over(&self, sessions: Vec<SessionId>) {
         // Whoever was here before another led has to ask anew all the same.
         self.life.fetch_add(2, Ordering::AcqRel);
@@ -179,8 +180,8 @@ impl Caching {
         }
     }
 
-    /// A session that is the only one to cache anything, if any does, changes something: whoever else is told of it first has to wait
-    /// until it has dropped what it holds.
+    /// A session that is the only one to cache anything, if any does, changes something: whoever else is told of it
+    /// first has to wait until it has dropped what it holds.
     fn leave_unnoted(&self, by: SessionId) {
         if self.unnoted.load(Ordering::SeqCst) != by.0 && self.sole.load(Ordering::SeqCst) == by.0 {
             self.unnoted.store(by.0, Ordering::SeqCst);
@@ -242,8 +243,8 @@ impl Caching {
         self.lock().grants.sessions().any(|known| known == session)
     }
 
-    /// Another server gives out from now on what may be cached: with the next tick those that wait for recalls are told to ask it. A
-    /// change there waits for them, a lease at most.
+    /// Another server gives out from now on what may be cached: with the next tick those that wait for recalls are told
+    /// to ask it. A change there waits for them, a lease at most.
     pub(crate) fn stand_down(&self) {
         self.stands_down.store(true, Ordering::Release);
     }

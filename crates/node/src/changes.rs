@@ -127,7 +127,8 @@ impl Engine {
             check!(self.check_times_here(id, inode));
         }
         let turns = self.data.turns();
-        // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same time.
+        // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same
+        // time.
         let elsewhere = match (ask.append, at_end) {
             (true, Some(chain)) => match self.end_elsewhere(id, chain) {
                 // Who asks again is answered with what has happened, wherever the file ends by now.
@@ -156,7 +157,8 @@ impl Engine {
                 (true, Some(chain)) => {
                     let mut seen = Seen::at(id, self.meta.writable_inode(id)?, None);
                     let (offset, above) = self.append_end(&mut seen, chain, &elsewhere)?;
-                    // Of a chain that has gone meanwhile nobody was asked, and without a lease it may be another's: the file may be longer.
+                    // Of a chain that has gone meanwhile nobody was asked, and without a lease it may be another's: the
+                    // file may be longer.
                     self.data.check_still(turns)?;
                     (offset, above, Some(seen.inode))
                 }
@@ -220,8 +222,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What other servers say of where a file ends, before something is appended to a chunk of `chain`; what is on its way through
-    /// other chains of this server is looked at.
+    /// What other servers say of where a file ends, before something is appended to a chunk of `chain`; what is on its
+    /// way through other chains of this server is looked at.
     fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<Elsewhere, Fault> {
         let inode = self.current(id)?;
         let elsewhere = self.written_elsewhere(id, &inode)?;
@@ -269,10 +271,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Sees to it that this server, one of several, knows of the file and of the session's right to write there, if the leader
-    /// has given it: it may have been told of both a moment ago. What is appended needs the right to the chunk in which the file is
-    /// believed to end, and that its record may reach over the end of that. And that it knows what was decided while another was
-    /// head: a right that it knows of may have been taken, and the length have been settled without what would be written.
+    /// Sees to it that this server, one of several, knows of the file and of the session's right to write there, if the
+    /// leader has given it: it may have been told of both a moment ago. What is appended needs the right to the chunk
+    /// in which the file is believed to end, and that its record may reach over the end of that. And that it knows what
+    /// was decided while another was head: a right that it knows of may have been taken, and the length have been
+    /// settled without what would be written.
     ///
     /// Returns the chains of the range, for [`Engine::check_caught_up`].
     pub(crate) fn catch_up(
@@ -562,8 +565,8 @@ impl Engine {
     /// session holds: the first is given to who makes the file, or may write it then.
     ///
     /// # Errors
-    /// `AccessDenied` for a grant on a file that the caller may not write, and for a file without a name beside it: what waits in that
-    /// would stay in history, whoever wrote it.
+    /// `AccessDenied` for a grant on a file that the caller may not write, and for a file without a name beside it:
+    /// what waits in that would stay in history, whoever wrote it.
     fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op, asking: &Asking) -> Result<(), Fault> {
         match op {
             Op::Grant(Grant { inode, .. })
@@ -597,7 +600,8 @@ impl Engine {
     }
 }
 
-/// The directories whose names, and of other directories nothing, an operation changes; empty where that cannot be told.
+/// The directories whose names, and of other directories nothing, an operation changes; empty where that cannot be
+/// told.
 fn names_changed_in(op: &Op) -> Vec<InodeId> {
     let (one, other) = match op {
         Op::Make(op) => (&op.target, None),
@@ -623,8 +627,8 @@ fn new_name_in(op: &Op) -> Option<InodeId> {
     (!target.path.contains(&b'/')).then_some(InodeId(target.base))
 }
 
-/// Refuses an operation that gives the reserved name to something. It is refused here and not where transactions are executed:
-/// older servers let it pass, and what they logged is executed as it was.
+/// Refuses an operation that gives the reserved name to something. It is refused here and not where transactions are
+/// executed: older servers let it pass, and what they logged is executed as it was.
 fn check_new_names(op: &Op) -> Result<(), Fault> {
     match op {
         Op::Make(op) => check_new_name(&op.target.path),
@@ -701,7 +705,8 @@ fn at_offset(fault: Fault, ask: &Write, id: InodeId) -> Fault {
     Fault::new(fault.reason, format!("write {place} to inode {id} refused: {}", fault.message))
 }
 
-/// A file of lines has one writing session at a time: a half row of one writer would be ended by another (protocols §8).
+/// A file of lines has one writing session at a time: a half row of one writer would be ended by another (protocols
+/// §8).
 fn check_one_writer(id: InodeId, other: Option<OtherWriter>) -> Result<(), Fault> {
     match other {
         Some(OtherWriter { session: writer, plugin }) if plugin.parse::<TimePlugin>()?.has_lines() => {

@@ -1,12 +1,13 @@
-//! The control plane of this server: drives its lease, and, where it leads the metalog, what looks after all the others.
+//! The control plane of this server: drives its lease, and, where it leads the metalog, what looks after all the
+//! others.
 //!
-//! Guarantees: decisions become so only by the log; a configuration is with the chains before the lease under it counts; a
-//! lease is asked for after what it permits was read (`data`). What comes from a connection is from the node that has proven
-//! itself there.
-//! Leaves to others: what is decided and when a lease ends (`frieze_cluster`), the log (`meta`), the chains (`data`).
+//! Guarantees: decisions become so only by the log; a configuration is with the chains before the lease under it
+//! counts; a lease is asked for after what it permits was read (`data`). What comes from a connection is from the node
+//! that has proven itself there. Leaves to others: what is decided and when a lease ends (`frieze_cluster`), the log
+//! (`meta`), the chains (`data`).
 //!
-//! One lock, held for one event and all that follows from it. Nothing waits while it is held: what has to wait for a majority
-//! is left to a thread of its own ([`Control::next_job`]).
+//! One lock, held for one event and all that follows from it. Nothing waits while it is held: what has to wait for a
+//! majority is left to a thread of its own ([`Control::next_job`]).
 
 mod wires;
 
@@ -58,8 +59,8 @@ pub(crate) trait Premises: Sync {
     fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
     /// The lease holds until then, by the monotonic clock.
     fn renew(&self, until: MonoTime);
-    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`News::Progress`]. Nothing while it would
-    /// have to wait.
+    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`News::Progress`]. Nothing
+    /// while it would have to wait.
     fn progress(&self) -> Vec<(ChainId, News)>;
     /// What this server has to give back.
     fn remains(&self) -> Remains;

@@ -37,7 +37,8 @@ impl<'a> CutPair<'a> {
         CutPair::new(history, Interval { after: at, upto: at }, caller)
     }
 
-    /// Moves to the next transaction: just before it and just after it. `changed`: the inodes with a version since the one before.
+    /// Moves to the next transaction: just before it and just after it. `changed`: the inodes with a version since the
+    /// one before.
     ///
     /// # Errors
     /// Those of the store.

@@ -87,7 +87,8 @@ impl Engine {
     /// What is different at the ends of an interval, which are `cuts`, given what changed in it within `scope`.
     ///
     /// # Errors
-    /// `HistoryExpired` if something that changed was forgotten at the start, and that is to be refused; those of the store.
+    /// `HistoryExpired` if something that changed was forgotten at the start, and that is to be refused; those of the
+    /// store.
     ///
     /// # Cost
     /// That of the changes: their inodes, names and paths at both ends.
@@ -294,8 +295,8 @@ impl Differ<'_, '_> {
         }
         let is_kept = |at: Hlc| self.engine.check_kept(ends.id, Some(at)).is_ok();
         if !is_kept(self.interval.after) || !is_kept(self.interval.upto) {
-            // Told or refused where it is known whether it belongs to the question. What a snapshot alone shows of a deleted
-            // file has a name at the start only: that it went is all there is to tell.
+            // Told or refused where it is known whether it belongs to the question. What a snapshot alone shows of a
+            // deleted file has a name at the start only: that it went is all there is to tell.
             return Ok((Vec::new(), flags | CONTENT));
         }
         let old = self.engine.size_at(ends.id, before, self.interval.after)?;

@@ -182,8 +182,8 @@ impl Durability {
             durable.stamp = durable.stamp.max(stamp);
             durable.closed.clone_from(&closed);
         }
-        // What follows makes the next start and the next segment quick. It can fail (a full disk) without anything being
-        // lost: the metalog holds it, and the next flush tries again.
+        // What follows makes the next start and the next segment quick. It can fail (a full disk) without anything
+        // being lost: the metalog holds it, and the next flush tries again.
         *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
@@ -217,8 +217,8 @@ impl Durability {
         }
     }
 
-    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay. Nothing may be changed
-    /// afterwards.
+    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay. Nothing
+    /// may be changed afterwards.
     ///
     /// # Errors
     /// The disk's.
@@ -261,7 +261,8 @@ impl Durability {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket
     }
 
-    /// What was closed on each chain before the last flush, as [`DataPlane::closed_by_chain`] says it: all of it is on stable storage.
+    /// What was closed on each chain before the last flush, as [`DataPlane::closed_by_chain`] says it: all of it is on
+    /// stable storage.
     pub(crate) fn durable_closed(&self) -> Vec<u64> {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner).closed.clone()
     }

@@ -1,9 +1,9 @@
 //! Clones, restores, undos and shared copies: planned by looking, run as one transaction.
 //!
-//! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is still
-//! so, else it is planned again; no write falls between what it saw of a file and what it decides about it, where that depends on what
-//! the file held.
-//! Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`, `join`), checking it (`namespace`), the bytes (`seen`).
+//! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is
+//! still so, else it is planned again; no write falls between what it saw of a file and what it decides about it, where
+//! that depends on what the file held. Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`, `join`),
+//! checking it (`namespace`), the bytes (`seen`).
 //!
 //! # Source
 //! OLLP, Thomson et al., Calvin (SIGMOD'12) §3.2.1 and CalvinFS (FAST'15) §2.1: the read and write set is found by
@@ -71,7 +71,8 @@ pub(crate) struct Plan {
     pub(crate) actions: Vec<Action>,
     /// Bytes that a copied range has.
     pub(crate) len: u64,
-    /// Files that go with their names, and what they held lies elsewhere: nothing may be written to them until the edit runs.
+    /// Files that go with their names, and what they held lies elsewhere: nothing may be written to them until the edit
+    /// runs.
     pub(crate) taken: BTreeSet<InodeId>,
     /// Files that get bytes which do not depend on what they held: it may change until the edit runs.
     pub(crate) adds: BTreeSet<InodeId>,
@@ -183,8 +184,8 @@ impl Engine {
     /// Plans and runs an edit. `plan` is called with an instant that is closed: it looks at the state of then.
     ///
     /// # Errors
-    /// Those of the plan; `Busy` if what it looks at keeps changing; `TooLarge` for more than one transaction holds; those
-    /// of the transaction.
+    /// Those of the plan; `Busy` if what it looks at keeps changing; `TooLarge` for more than one transaction holds;
+    /// those of the transaction.
     pub(crate) fn edit(
         &self,
         principal: &Principal,
@@ -330,7 +331,8 @@ impl Engine {
         Ok(Seen::at(id, inode, Some(at)))
     }
 
-    /// A file that becomes whole what it was at `at` (`then`) has the user times that it had there, and goes on from them.
+    /// A file that becomes whole what it was at `at` (`then`) has the user times that it had there, and goes on from
+    /// them.
     ///
     /// # Errors
     /// Of the device, where the index of the file has to be fetched.

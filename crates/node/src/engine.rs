@@ -341,12 +341,12 @@ impl Engine {
         }
     }
 
-    /// Node `from`, as its connection has proven, tells something. `payload` is as it came: its checksum, in the header, is
-    /// left to who uses it.
+    /// Node `from`, as its connection has proven, tells something. `payload` is as it came: its checksum, in the
+    /// header, is left to who uses it.
     ///
     /// # Errors
-    /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the message
-    /// is lost, and comes again when the clocks are right.
+    /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the
+    /// message is lost, and comes again when the clocks are right.
     pub fn told(
         &self,
         from: NodeId,
@@ -640,8 +640,9 @@ impl Engine {
         }
     }
 
-    /// Among several servers instants close although nobody writes or asks: what has passed can then be read at each of them, whatever is
-    /// lost afterwards. The leader closes the names, a head its chains; a second is a small entry of the log and a message to each member.
+    /// Among several servers instants close although nobody writes or asks: what has passed can then be read at each of
+    /// them, whatever is lost afterwards. The leader closes the names, a head its chains; a second is a small entry of
+    /// the log and a message to each member.
     ///
     /// # Errors
     /// The disk's: the clock's bound cannot be made durable.
@@ -661,8 +662,8 @@ impl Engine {
         }
     }
 
-    /// To the leader, several times before it would end one: the sessions that are connected here. A client that only reads and writes
-    /// bytes may never ask the leader for anything.
+    /// To the leader, several times before it would end one: the sessions that are connected here. A client that only
+    /// reads and writes bytes may never ask the leader for anything.
     fn tell_attached(&self, now: MonoTime, timeout_ns: u64) {
         let Some(leader) = self.meta.leader() else { return };
         if now.since_ns(MonoTime(self.attached_told.load(Ordering::Relaxed))) < timeout_ns / ATTACHED_TELLS {
@@ -691,8 +692,8 @@ impl Engine {
         })
     }
 
-    /// Makes segments ahead of need as soon as one is taken, or after `timeout` at the latest. To be called again and again,
-    /// on a thread of its own; what fails is told by the next flush, which does the same.
+    /// Makes segments ahead of need as soon as one is taken, or after `timeout` at the latest. To be called again and
+    /// again, on a thread of its own; what fails is told by the next flush, which does the same.
     pub fn stock(&self, timeout: Duration) {
         let device = self.data.device();
         device.spares().await_taken(timeout);

@@ -1,14 +1,14 @@
 //! Forgetting: which inodes lay below a path at an instant, what they give up, and the transaction that says so.
 //!
 //! Guarantees: only the owner of a path or the superuser forgets, and only what belongs to him; reads at or after the
-//! instant answer as before; reads before it are refused from the transaction on, whatever of the space is given back yet. A
-//! snapshot holds back what its maker owns, of anybody's forgetting, and everything if the superuser made it; nothing if the
-//! forgetting goes through snapshots. The answer says of each snapshot that showed something what becomes of it.
-//! Leaves to others: refusing (`namespace`), giving back (`reclaim`).
+//! instant answer as before; reads before it are refused from the transaction on, whatever of the space is given back
+//! yet. A snapshot holds back what its maker owns, of anybody's forgetting, and everything if the superuser made it;
+//! nothing if the forgetting goes through snapshots. The answer says of each snapshot that showed something what
+//! becomes of it. Leaves to others: refusing (`namespace`), giving back (`reclaim`).
 //!
-//! What lies below a path is decided by the tree as it stood at the instant: what was moved in by then belongs to it with
-//! all of its history, what was moved out by then does not, what was deleted by then belongs to the directory that it was
-//! deleted from. The tree of a closed instant never changes, so the plan cannot be overtaken.
+//! What lies below a path is decided by the tree as it stood at the instant: what was moved in by then belongs to it
+//! with all of its history, what was moved out by then does not, what was deleted by then belongs to the directory that
+//! it was deleted from. The tree of a closed instant never changes, so the plan cannot be overtaken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +51,9 @@ struct Below {
 
 /// What belongs to whom, below a path.
 ///
-/// A snapshot of a user's is of use to him as long as a path leads to what it holds: so a directory counts as of all those, too, who
-/// owned something that ever had a name in it, or further below. Of a directory in it that is not looked into nobody knows.
+/// A snapshot of a user's is of use to him as long as a path leads to what it holds: so a directory counts as of all
+/// those, too, who owned something that ever had a name in it, or further below. Of a directory in it that is not
+/// looked into nobody knows.
 #[derive(Default)]
 struct Theirs {
     /// By inode whose it is; nothing of the superuser's, whose snapshots hold everything back.
@@ -267,8 +268,8 @@ impl Engine {
         Ok(reply)
     }
 
-    /// Puts the horizon into the log, unless there is nothing new in it. Returns the stamp of the first transaction, 0 for
-    /// none.
+    /// Puts the horizon into the log, unless there is nothing new in it. Returns the stamp of the first transaction, 0
+    /// for none.
     fn set_horizon(
         &self,
         principal: &Principal,
@@ -382,7 +383,8 @@ impl Engine {
             }
             _ => Ok(false),
         };
-        // Of most that ever had a name here there is nothing left. Others than the superuser are told how much of it was not theirs.
+        // Of most that ever had a name here there is nothing left. Others than the superuser are told how much of it
+        // was not theirs.
         let is_done = |id: InodeId, kind: FileKind| {
             caller.uid == 0
                 && kind != FileKind::Directory
@@ -488,8 +490,8 @@ impl Engine {
         self.meta.check_kept(id, at)
     }
 
-    /// As [`Engine::check_kept`], for what the caller did not name himself: the words name the path that it has at the first
-    /// of `instants` at which he may know it.
+    /// As [`Engine::check_kept`], for what the caller did not name himself: the words name the path that it has at the
+    /// first of `instants` at which he may know it.
     ///
     /// # Errors
     /// As [`Engine::check_kept`]; those of the store.

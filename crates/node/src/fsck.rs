@@ -1,9 +1,9 @@
 //! Checking a data directory that no server uses.
 //!
-//! Guarantees: nothing in the directory is changed; no server starts on it meanwhile. What a server would do with it at its
-//! start is done with a view of it, in memory; then every byte stored is read and compared as by a scrub, every version of
-//! every name and inode is read, and names, inodes and records are compared with each other.
-//! Leaves to others: mending. There is one copy; what is whole is served as it is.
+//! Guarantees: nothing in the directory is changed; no server starts on it meanwhile. What a server would do with it at
+//! its start is done with a view of it, in memory; then every byte stored is read and compared as by a scrub, every
+//! version of every name and inode is read, and names, inodes and records are compared with each other. Leaves to
+//! others: mending. There is one copy; what is whole is served as it is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ pub type CheckProgress<'a> = dyn Fn(u64, u64) + 'a;
 /// Checks the data directory `dir`.
 ///
 /// # Errors
-/// What kept it from being checked: it is in use (`Busy`), it is not there or not a data directory (`NotFound`), it may not
-/// be read, or there is no room for a copy of the small parts of the store of names where temporary files are kept.
+/// What kept it from being checked: it is in use (`Busy`), it is not there or not a data directory (`NotFound`), it may
+/// not be read, or there is no room for a copy of the small parts of the store of names where temporary files are kept.
 ///
 /// # Cost
 /// Reads everything stored. Memory as a server has it after its start.

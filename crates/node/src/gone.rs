@@ -121,7 +121,8 @@ impl Engine {
         Back { engine: self, names, looked_at: 0 }.search(InodeId::ROOT, 0, span)
     }
 
-    /// Where a path led when it last led anywhere in `span`; `None` if it did nowhere, or where the caller may not look.
+    /// Where a path led when it last led anywhere in `span`; `None` if it did nowhere, or where the caller may not
+    /// look.
     ///
     /// # Errors
     /// `Overloaded` if the names on the path changed more often than is looked at; those of the store.

@@ -18,8 +18,8 @@ use frieze_coherence::{AnswerKeys, CacheKey};
 use frieze_coherence::{FileLocks, GrantedLocks};
 
 impl Engine {
-    /// What holds an answer back while others may still be shown an older state of what it tells of. Nothing, as long as
-    /// nobody else caches anything: then only a change has one, for the change of somebody who comes meanwhile.
+    /// What holds an answer back while others may still be shown an older state of what it tells of. Nothing, as long
+    /// as nobody else caches anything: then only a change has one, for the change of somebody who comes meanwhile.
     pub(crate) fn gate(
         &self,
         header: &FrameHeader,
@@ -167,10 +167,11 @@ pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
         // They answer up to now, wherever they look from.
         Request::Log(ask) => !ask.is_past(),
         Request::LastSeen(_) | Request::Usage(_) => true,
-        // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked for what they
-        // cache wait for each other in no circle.
+        // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked
+        // for what they cache wait for each other in no circle.
         Request::Read(ask) if is_claim(ask) => false,
-        // What is of the past is told from what is of now before the capability is proven: what it says then is proven where it is read.
+        // What is of the past is told from what is of now before the capability is proven: what it says then is proven
+        // where it is read.
         Request::Read(ask) => !claims_past(&ask.capability),
         Request::Seek(ask) => !claims_past(&ask.capability),
         // Of what would be changed.

@@ -7,8 +7,8 @@
 //! Guarantees: nothing acknowledged as durable is lost; no read at an instant changes its answer; nobody reads or
 //! writes what they may not.
 //!
-//! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` and `edits` (writers) → `data`
-//! (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
+//! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` and `edits` (writers)
+//! → `data` (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
 
 mod archive;
 mod caching;

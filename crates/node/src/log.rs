@@ -1,7 +1,7 @@
 //! The versions of one file or directory: what metadata knows of it, and what was written to it.
 //!
-//! Guarantees: a page costs about what it shows, the oldest versions first or the newest; the versions of one stamp are in one page.
-//! Leaves to others: what happened in a directory and below it (`story`).
+//! Guarantees: a page costs about what it shows, the oldest versions first or the newest; the versions of one stamp are
+//! in one page. Leaves to others: what happened in a directory and below it (`story`).
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -15,7 +15,8 @@ use crate::session::Principal;
 use crate::timeline::Interval;
 use crate::views::page;
 
-/// The newest versions of a file are looked for in a second first, and in ever longer stretches as long as these have too few.
+/// The newest versions of a file are looked for in a second first, and in ever longer stretches as long as these have
+/// too few.
 const STRETCH_US: u64 = 1_000_000;
 const STRETCH_GROWTH: u64 = 4;
 
@@ -112,7 +113,8 @@ impl Engine {
         }
     }
 
-    /// An instant after which about `max` versions of the interval follow, which are its newest; its start if there are no more.
+    /// An instant after which about `max` versions of the interval follow, which are its newest; its start if there are
+    /// no more.
     fn newest_versions_since(&self, id: InodeId, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { after, upto } = whole;
         let after = self.meta.history().newest_changes_since(id, (after, upto), max)?;

@@ -1,9 +1,9 @@
 //! What operators watch: every figure of the server, by its name at Prometheus.
 //!
-//! Guarantees: names and labels are those of [`FIGURES`], from which `docs/metrics.md` is made; labels take a bounded number of
-//! values: kinds, roles, nodes and chains, never files, users or sessions. Looking changes nothing and waits for nobody but the
-//! locks that `frieze status` takes.
-//! Leaves to others: the text in which they are told (`prometheus`), the door (`serve::metrics`).
+//! Guarantees: names and labels are those of [`FIGURES`], from which `docs/metrics.md` is made; labels take a bounded
+//! number of values: kinds, roles, nodes and chains, never files, users or sessions. Looking changes nothing and waits
+//! for nobody but the locks that `frieze status` takes. Leaves to others: the text in which they are told
+//! (`prometheus`), the door (`serve::metrics`).
 
 use frieze_base::{ChainId, NodeId};
 use frieze_cluster::{NodeState, Status};

@@ -1,7 +1,7 @@
 //! A data directory that no server uses, opened without changing it.
 //!
-//! Guarantees: what a server would do at its start is done with a view of the directory, and with a copy of the small files of the
-//! store of names; no server starts on it meanwhile.
+//! Guarantees: what a server would do at its start is done with a view of the directory, and with a copy of the small
+//! files of the store of names; no server starts on it meanwhile.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

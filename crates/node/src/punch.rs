@@ -1,9 +1,8 @@
 //! Holes: a range that reads as zeros from an instant on, and as it was before.
 //!
-//! Guarantees: a hole is ordered, stamped, remembered and made durable as a write is, and needs the same right; it never
-//! changes a length. The chunks that one request reaches are one group, seen wholly or not at all.
-//! Leaves to others: ranges of more chunks than a request reaches (`client`), what a hole does to older bytes
-//! (`multilog`).
+//! Guarantees: a hole is ordered, stamped, remembered and made durable as a write is, and needs the same right; it
+//! never changes a length. The chunks that one request reaches are one group, seen wholly or not at all. Leaves to
+//! others: ranges of more chunks than a request reaches (`client`), what a hole does to older bytes (`multilog`).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -65,8 +64,8 @@ impl Engine {
         }
     }
 
-    /// Where this server does not have everything it knows of other chunks neither what they hold nor who is to punch them: the first
-    /// of them, and the client asks for the rest.
+    /// Where this server does not have everything it knows of other chunks neither what they hold nor who is to punch
+    /// them: the first of them, and the client asks for the rest.
     fn within_one_chunk(&self, header: &FrameHeader, ask: &Punch) -> Punch {
         let opened = || {
             self.mint
@@ -169,8 +168,8 @@ impl Engine {
         Ok(Prepared { id, uid: capability.opener.unwrap_or(principal.caller.uid), inode, shared, looked })
     }
 
-    /// Ranges that show nothing now and once showed what another state holds: a truncate, a restore or an undo made holes
-    /// of them. Whoever punches there has changed them last, and an undo of that has to see it.
+    /// Ranges that show nothing now and once showed what another state holds: a truncate, a restore or an undo made
+    /// holes of them. Whoever punches there has changed them last, and an undo of that has to see it.
     ///
     /// # Errors
     /// Those of the store.

@@ -1,15 +1,16 @@
 //! Giving back the space of what was forgotten.
 //!
-//! Guarantees: one idempotent function of what is stored (horizons, snapshots, shared ranges) says which records no read
-//! needs any more; run again, after a crash or a restart, it says the same. Space is given back only when the horizon is on
-//! stable storage and the segment's footer has been read back whole, so a crash at any moment leaves a log that recovers.
-//! Leaves to others: what is refused to readers (`namespace`), the index and the footers (`multilog`).
+//! Guarantees: one idempotent function of what is stored (horizons, snapshots, shared ranges) says which records no
+//! read needs any more; run again, after a crash or a restart, it says the same. Space is given back only when the
+//! horizon is on stable storage and the segment's footer has been read back whole, so a crash at any moment leaves a
+//! log that recovers. Leaves to others: what is refused to readers (`namespace`), the index and the footers
+//! (`multilog`).
 //!
 //! # The algorithm
-//! An inode that has forgotten what was before an instant is still read at that instant, at now, at the snapshots of before,
-//! and wherever another file shares a range of an older state of it. Each of these is planned as a read is; what no plan
-//! names is buried. Records are not moved: whole pages between records that stay are given back to the file system, which
-//! needs no room to work in, so it works on a full disk.
+//! An inode that has forgotten what was before an instant is still read at that instant, at now, at the snapshots of
+//! before, and wherever another file shares a range of an older state of it. Each of these is planned as a read is;
+//! what no plan names is buried. Records are not moved: whole pages between records that stay are given back to the
+//! file system, which needs no room to work in, so it works on a full disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -108,8 +109,8 @@ pub(crate) struct Dead {
     pub(crate) held_by_pin: BTreeMap<Hlc, u64>,
     /// With it all of the file is buried: it is gone, and no snapshot and no shared range shows it.
     pub(crate) is_all: bool,
-    /// The instants up to `upto` that can be asked for, in order. None of a file that is gone: who has it open is told what it
-    /// held.
+    /// The instants up to `upto` that can be asked for, in order. None of a file that is gone: who has it open is told
+    /// what it held.
     pub(crate) kept: Vec<Hlc>,
 }
 
@@ -231,7 +232,8 @@ impl Engine {
         Ok(needs)
     }
 
-    /// The records of an inode that no read needs any more, given what is forgotten. Nothing for one that forgot nothing.
+    /// The records of an inode that no read needs any more, given what is forgotten. Nothing for one that forgot
+    /// nothing.
     ///
     /// # Errors
     /// Those of the store.
@@ -358,8 +360,8 @@ impl Engine {
     }
 
     /// Looks after what is forgotten: at the first call after a start and when a snapshot went, everything is looked at
-    /// again; what was due in segments that are closed by now is given back. To be called about twice a second, on a thread
-    /// that may take long.
+    /// again; what was due in segments that are closed by now is given back. To be called about twice a second, on a
+    /// thread that may take long.
     ///
     /// # Errors
     /// Those of the store and the disk's: the next call goes on.
@@ -381,8 +383,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Shelves the index of sealed segments, or merges shelves, if there is something to do, and gives memory back. To be
-    /// called about twice a second, on a thread that may take long, and again while it says true: there may be more.
+    /// Shelves the index of sealed segments, or merges shelves, if there is something to do, and gives memory back. To
+    /// be called about twice a second, on a thread that may take long, and again while it says true: there may be more.
     ///
     /// # Errors
     /// The disk's: everything is as before, and the next call tries again.
@@ -395,22 +397,23 @@ impl Engine {
         device.shelve(&|tips| self.data.keep_memory(tips, &lives))
     }
 
-    /// The next write begins a new segment, so that what was written can be shelved or given back after the next flushes.
-    /// What is left of the old one is not used.
+    /// The next write begins a new segment, so that what was written can be shelved or given back after the next
+    /// flushes. What is left of the old one is not used.
     pub fn close_segment(&self) {
         let _held = self.data.hold_writes();
         self.data.device().close_open();
     }
 
-    /// What was found damaged in the index on disk and made anew, or in images and given up, since the last call, in words.
+    /// What was found damaged in the index on disk and made anew, or in images and given up, since the last call, in
+    /// words.
     pub fn mended(&self) -> Vec<String> {
         let device = self.data.device();
         [device.take_mended(), device.take_lost_images()].concat()
     }
 
-    /// Keeps edits out. A clone of a snapshot that has gone since it was planned has to be over, so that `needs` sees what
-    /// it shares; one that is planned later is refused what went. While one is under way the work is put off, some times;
-    /// then it is waited for.
+    /// Keeps edits out. A clone of a snapshot that has gone since it was planned has to be over, so that `needs` sees
+    /// what it shares; one that is planned later is refused what went. While one is under way the work is put off, some
+    /// times; then it is waited for.
     fn without_edits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         let alone = match self.forgetting.try_write() {
             Ok(alone) => alone,

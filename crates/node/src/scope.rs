@@ -1,8 +1,8 @@
 //! The part of the tree that a question about the past is about, and what may have happened in it.
 //!
-//! Guarantees: a question about a small part costs what happened there, however much happened in other trees; one about a large part
-//! costs what happened anywhere, each once.
-//! Leaves to others: what changed (`timeline`), what it means (`differences`).
+//! Guarantees: a question about a small part costs what happened there, however much happened in other trees; one about
+//! a large part costs what happened anywhere, each once. Leaves to others: what changed (`timeline`), what it means
+//! (`differences`).
 
 use frieze_base::{FastMap, Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -13,8 +13,8 @@ use crate::engine::Engine;
 use crate::timeline::Interval;
 use frieze_storage::Device;
 
-/// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of writes, or
-/// lie outside the scope.
+/// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of
+/// writes, or lie outside the scope.
 const RECORDS_PER_EVENT: usize = 4;
 const RECORDS_MIN: usize = 4096;
 /// Versions of names and inodes that a small part of the tree has at most: each page of an answer finds them again.
@@ -97,7 +97,8 @@ impl Engine {
         Ok(Area { extent: Some(extent), records, ..nothing })
     }
 
-    /// When something was written to the files of an extent; `None` if that is too much, or parts of it are at other servers.
+    /// When something was written to the files of an extent; `None` if that is too much, or parts of it are at other
+    /// servers.
     fn records_within(&self, extent: &TreeExtent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
         let (Interval { after, upto }, device) = (interval, self.data.device());
         if !self.chains_elsewhere(Some(upto)).is_empty() {

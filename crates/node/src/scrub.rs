@@ -1,18 +1,19 @@
 //! Scrubbing: everything on the device is read in the background, and what is damaged is named.
 //!
-//! Guarantees: every record is compared with its checksums as they lie on the medium; what was forgotten is passed over;
-//! reading keeps to a rate and gives way to requests; a finding stays known, over restarts too, until a later scrub has
-//! finished and did not find it again, or it was mended: in a cluster other servers are asked for damaged records (`mending`). Alone
-//! nothing is repaired: there is one copy. Memory does not grow with the device.
-//! Leaves to others: what lies where (`multilog`), refusing damaged bytes to readers (`device`), its thread (`serve`).
+//! Guarantees: every record is compared with its checksums as they lie on the medium; what was forgotten is passed
+//! over; reading keeps to a rate and gives way to requests; a finding stays known, over restarts too, until a later
+//! scrub has finished and did not find it again, or it was mended: in a cluster other servers are asked for damaged
+//! records (`mending`). Alone nothing is repaired: there is one copy. Memory does not grow with the device. Leaves to
+//! others: what lies where (`multilog`), refusing damaged bytes to readers (`device`), its thread (`serve`).
 //!
 //! # The algorithm
 //! Segments are checked in the order of the log, each as the log said it was when its turn came; what is appended
-//! meanwhile is met at the end. Before damage is believed, the graves are asked again: what was forgotten since is no loss.
+//! meanwhile is met at the end. Before damage is believed, the graves are asked again: what was forgotten since is no
+//! loss.
 //!
 //! # Source
-//! ZFS and btrfs scrub: online, at low priority, progress and findings kept on disk, resumed after a restart; the list of
-//! damaged files is the operator's answer to *what did I lose*. Ours adds the instants at which the bytes show.
+//! ZFS and btrfs scrub: online, at low priority, progress and findings kept on disk, resumed after a restart; the list
+//! of damaged files is the operator's answer to *what did I lose*. Ours adds the instants at which the bytes show.
 
 mod kept;
 mod medium;
@@ -63,8 +64,8 @@ struct State {
 }
 
 impl Scrub {
-    /// What a data directory knows. A file that cannot be read counts as none, and says so: it holds nothing that a scrub
-    /// would not find again.
+    /// What a data directory knows. A file that cannot be read counts as none, and says so: it holds nothing that a
+    /// scrub would not find again.
     pub(crate) fn open(disk: Arc<dyn Disk>, notes: &mut Vec<String>) -> Scrub {
         let mut state = State { kept: Kept::default(), file: None, written: MonoTime(0), trouble: None };
         match read_kept(&*disk) {
@@ -165,9 +166,9 @@ pub(crate) struct Summary {
 }
 
 impl Engine {
-    /// Goes on with the scrub that is under way, if there is one, to its end. To be called now and then, on a thread of its
-    /// own. `pause` waits as long as it is told and says whether to go on; when it says no, the next call, or the next
-    /// start of the server, goes on.
+    /// Goes on with the scrub that is under way, if there is one, to its end. To be called now and then, on a thread of
+    /// its own. `pause` waits as long as it is told and says whether to go on; when it says no, the next call, or the
+    /// next start of the server, goes on.
     ///
     /// # Errors
     /// Those of the store, while it is found out what was forgotten: the next call tries again.

@@ -156,7 +156,8 @@ impl Look<'_> {
         tail
     }
 
-    /// A tail of these chunks, with records that reach over the ends of their own in mind: the farthest may be of a chunk below.
+    /// A tail of these chunks, with records that reach over the ends of their own in mind: the farthest may be of a
+    /// chunk below.
     fn reach_over(
         &self,
         seen: &Seen,
@@ -240,8 +241,8 @@ impl Look<'_> {
         self.plan_layer(seen.layer(), sources, range, range.start(), &mut None, pieces)
     }
 
-    /// The same to be read: pages that consist of many pieces are taken from images, those that consist of too many all the
-    /// same are told.
+    /// The same to be read: pages that consist of many pieces are taken from images, those that consist of too many all
+    /// the same are told.
     ///
     /// # Errors
     /// As [`Look::plan`].
@@ -327,8 +328,8 @@ impl Look<'_> {
         Ok(bytes)
     }
 
-    /// The first byte from `from` on that may hold data, or `end`: before it nothing was ever written, by this file or one
-    /// whose bytes it shares.
+    /// The first byte from `from` on that may hold data, or `end`: before it nothing was ever written, by this file or
+    /// one whose bytes it shares.
     ///
     /// # Errors
     /// As [`Look::plan`].
@@ -342,7 +343,8 @@ impl Look<'_> {
         }
         let chunk_bytes = layer.inode.chunk_bytes();
         let chunks = (from / chunk_bytes) as u32..=((end - 1) / chunk_bytes) as u32;
-        // Of a chunk that is not here nobody knows: it is where the answer ends. Chunks that follow each other are on chains that do.
+        // Of a chunk that is not here nobody knows: it is where the answer ends. Chunks that follow each other are on
+        // chains that do.
         let every = layer.inode.layout.chain_count as usize;
         let away = chunks.clone().take(every).find(|index| self.check_here(layer, *index).is_err());
         // Nor of one that a record reaches into from such a chunk.
@@ -453,11 +455,12 @@ impl Look<'_> {
         }
     }
 
-    /// Where the records of a chunk say nothing, those may that reach into it from the chunks before: fills in the pieces from number
-    /// `first` on, which are those of the chunk, with offsets in it.
+    /// Where the records of a chunk say nothing, those may that reach into it from the chunks before: fills in the
+    /// pieces from number `first` on, which are those of the chunk, with offsets in it.
     ///
-    /// A chunk's own bytes lie over what reaches into it: that was placed where the file ended, so what the chunk shows beyond was
-    /// written later, or at the same time ([ADR 38](../../../docs/adr/0038-appends-over-chunks.md)). A hole is younger or older than it.
+    /// A chunk's own bytes lie over what reaches into it: that was placed where the file ended, so what the chunk shows
+    /// beyond was written later, or at the same time ([ADR 38](../../../docs/adr/0038-appends-over-chunks.md)). A hole
+    /// is younger or older than it.
     fn plan_reached(
         &self,
         layer: Layer<'_>,
@@ -602,8 +605,8 @@ impl Look<'_> {
         Some(())
     }
 
-    /// The chunks that `start..end` of a file reaches into: each with its first byte in the file, the range of it, and the
-    /// instant at which it is read.
+    /// The chunks that `start..end` of a file reaches into: each with its first byte in the file, the range of it, and
+    /// the instant at which it is read.
     fn by_chunk<'l>(
         &'l self,
         layer: Layer<'l>,
@@ -705,9 +708,9 @@ impl Engine {
         Ok(sources)
     }
 
-    /// Length and modification time of a file with all that was written to it, and its newest record that is not settled:
-    /// where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts here, though
-    /// readers do not see it yet: an append must not cover it, and a settled size must not forget it.
+    /// Length and modification time of a file with all that was written to it, and its newest record that is not
+    /// settled: where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts
+    /// here, though readers do not see it yet: an append must not cover it, and a settled size must not forget it.
     ///
     /// # Errors
     /// As [`Engine::look`].
@@ -728,7 +731,8 @@ impl Engine {
 
     /// Where an append to a chunk of `chain`, whose head is here, is to go, and the newest record that it goes behind.
     ///
-    /// What it goes behind is of this chain, or committed: else it might be lost, and what is appended would begin behind a hole.
+    /// What it goes behind is of this chain, or committed: else it might be lost, and what is appended would begin
+    /// behind a hole.
     ///
     /// # Errors
     /// `Unavailable` if it is not, yet. As [`Engine::look`].

@@ -1,9 +1,9 @@
 //! The running server: listeners, one thread a connection, one that flushes.
 //!
-//! Guarantees: no more than `connections_max` connections, shared out among users; a peer that sends garbage, half a frame or does not
-//! read is told why and closed, and costs nobody else anything; one that does not prove who it is has a few KiB and 10 s;
-//! stopping flushes everything.
-//! Leaves to others: what a request means (`engine`), bytes on sockets (`net`).
+//! Guarantees: no more than `connections_max` connections, shared out among users; a peer that sends garbage, half a
+//! frame or does not read is told why and closed, and costs nobody else anything; one that does not prove who it is has
+//! a few KiB and 10 s; stopping flushes everything. Leaves to others: what a request means (`engine`), bytes on sockets
+//! (`net`).
 //!
 //! Threads block on sockets instead of sharing a reactor: one context switch less for each small request, and payload
 //! goes from the socket to the page cache through one cache-hot buffer (ADR 0003 has the measurements).
@@ -73,8 +73,8 @@ const SOCKET: &str = "socket";
 const IDLE_BUFFER_BYTES: usize = 64 << 10;
 /// From here on a payload that may be sent on is received into a buffer of its own; smaller ones are better copied.
 const SHARED_BYTES_MIN: usize = 64 << 10;
-/// After so many requests without a payload it sends none: one file after the other takes a few between two writes, and a
-/// large buffer that is made anew takes a fault for each of its pages.
+/// After so many requests without a payload it sends none: one file after the other takes a few between two writes, and
+/// a large buffer that is made anew takes a fault for each of its pages.
 const IDLE_REQUESTS: u64 = 16;
 
 /// Of a connection on which another server tells: it is never silent for long.
@@ -321,8 +321,8 @@ impl Server {
         self.shared.door.as_ref().map(|door| door.address().to_string())
     }
 
-    /// `call` is called, once, if this server was removed from its cluster: it serves nobody from then on and is to be stopped, and no
-    /// other is started on its directory.
+    /// `call` is called, once, if this server was removed from its cluster: it serves nobody from then on and is to be
+    /// stopped, and no other is started on its directory.
     pub fn on_removal(&self, call: impl FnOnce(Fault) + Send + 'static) {
         self.shared.engine.removal.watch(Box::new(call));
     }
@@ -787,8 +787,8 @@ fn hand_on(
     }
 }
 
-/// A socket in the data directory, for clients on this machine that came by TCP. Without it they stay there: a directory
-/// with a long name, or on a file system without sockets, is no reason not to serve.
+/// A socket in the data directory, for clients on this machine that came by TCP. Without it they stay there: a
+/// directory with a long name, or on a file system without sockets, is no reason not to serve.
 fn listen_nearby(engine: &Engine, directory: &Path) -> Option<Arc<Listener>> {
     let path = std::path::absolute(directory).ok()?.join(SOCKET);
     match Listener::bind(&ServerAddr::Unix(path.clone())) {

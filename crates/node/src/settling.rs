@@ -1,15 +1,15 @@
-//! Lengths of files as the data plane knows them, on their way into the namespace; and the changes of metadata that decide what
-//! bytes are.
+//! Lengths of files as the data plane knows them, on their way into the namespace; and the changes of metadata that
+//! decide what bytes are.
 //!
-//! Guarantees: a settled length forgets no write that was acknowledged; a truncate, once it is answered, hides every write
-//! acknowledged before it and none begun after it, whatever the clocks; a session is over only when nothing of it can be
-//! acknowledged any more.
-//! Leaves to others: what a transaction does (`namespace`), how a chain is made to close an instant (`data::ordered`).
+//! Guarantees: a settled length forgets no write that was acknowledged; a truncate, once it is answered, hides every
+//! write acknowledged before it and none begun after it, whatever the clocks; a session is over only when nothing of it
+//! can be acknowledged any more. Leaves to others: what a transaction does (`namespace`), how a chain is made to close
+//! an instant (`data::ordered`).
 //!
-//! A machine that is alone keeps writers out while it measures a file and runs the transaction. A member of a cluster cannot: they
-//! write at other heads. It measures what is committed, and says up to which instant it has counted everything; whatever is newer
-//! counts beside the settled length as long as its writer holds a grant. Was the length settled by another transaction meanwhile,
-//! this one changes nothing and is measured again.
+//! A machine that is alone keeps writers out while it measures a file and runs the transaction. A member of a cluster
+//! cannot: they write at other heads. It measures what is committed, and says up to which instant it has counted
+//! everything; whatever is newer counts beside the settled length as long as its writer holds a grant. Was the length
+//! settled by another transaction meanwhile, this one changes nothing and is measured again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -43,15 +43,15 @@ enum Writers {
     Racing,
 }
 
-/// Sessions that have had no connection for too long and were stopped from writing: whether all heads know that, then nothing more of
-/// them is acknowledged. Nothing while they are being told.
+/// Sessions that have had no connection for too long and were stopped from writing: whether all heads know that, then
+/// nothing more of them is acknowledged. Nothing while they are being told.
 #[derive(Default)]
 pub(crate) struct Ending(Mutex<Stopped>);
 
 type Stopped = BTreeMap<SessionId, Arc<OnceLock<bool>>>;
 
-/// Of each chain the configuration under which this server has looked at everything that was decided before: a file may have been
-/// cut while another was head.
+/// Of each chain the configuration under which this server has looked at everything that was decided before: a file may
+/// have been cut while another was head.
 #[derive(Default)]
 pub(crate) struct CaughtUp(Mutex<BTreeMap<ChainId, ChainEpoch>>);
 
@@ -62,9 +62,9 @@ impl CaughtUp {
 }
 
 impl Engine {
-    /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may not: what
-    /// it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and heads on other
-    /// servers would go on all the same.
+    /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may
+    /// not: what it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and
+    /// heads on other servers would go on all the same.
     pub(crate) fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
         let held = self.data.hold_writes();
         // Founding waits for whoever holds it.
@@ -74,8 +74,8 @@ impl Engine {
     /// Runs a transaction that settles lengths, or sets one.
     ///
     /// # Errors
-    /// Those of the transaction; `Busy` if the file is settled by others again and again; `Unavailable` if the heads of its chains
-    /// do not answer: it has run, and under the same number it is not run again.
+    /// Those of the transaction; `Busy` if the file is settled by others again and again; `Unavailable` if the heads of
+    /// its chains do not answer: it has run, and under the same number it is not run again.
     pub(crate) fn execute_settling(
         &self,
         principal: &Principal,
@@ -167,15 +167,15 @@ impl Engine {
                 let elsewhere = self.reach_elsewhere(&[&seen])?;
                 let mut chains = granted_chains(id, &inode);
                 chains.retain(|chain| !elsewhere.has(&seen, *chain));
-                // What was acknowledged counts, whether this member has heard that it was or not: the grant by which it would count
-                // later may go with this.
+                // What was acknowledged counts, whether this member has heard that it was or not: the grant by which it
+                // would count later may go with this.
                 self.data.look_and_wait(chains.iter().copied())?;
                 let complete = self.data.complete_upto(&chains)?.min(executed);
                 let complete = complete.min(elsewhere.complete.unwrap_or(complete));
                 // What is not committed is not settled: it would be shown, and may be lost.
                 let extent = self.look_with(&[&seen], &[], elsewhere)?.extent(&seen);
-                // Of a chain that has gone meanwhile nobody was asked. One that is still here without a lease may go on elsewhere, with
-                // writes that this would forget.
+                // Of a chain that has gone meanwhile nobody was asked. One that is still here without a lease may go on
+                // elsewhere, with writes that this would forget.
                 match chains.is_empty() {
                     true => self.data.check_turns(turns)?,
                     false => self.data.check_still(turns)?,
@@ -196,12 +196,12 @@ impl Engine {
         })
     }
 
-    /// A change stamped `at` decides what bytes of these files are: orders it among the writes of their writers, at whatever heads
-    /// they write. Where the server is alone it was so when the change had run.
+    /// A change stamped `at` decides what bytes of these files are: orders it among the writes of their writers, at
+    /// whatever heads they write. Where the server is alone it was so when the change had run.
     ///
     /// # Errors
-    /// `Unavailable` if the head of one of their chains does not answer: the change has happened, and is to be ordered before
-    /// anybody is told so.
+    /// `Unavailable` if the head of one of their chains does not answer: the change has happened, and is to be ordered
+    /// before anybody is told so.
     pub(crate) fn order_writers(&self, at: Hlc, files: &[InodeId]) -> Result<(), Fault> {
         if !self.meta.is_member() {
             return Ok(());
@@ -213,7 +213,8 @@ impl Engine {
         self.order(at, self.meta.appended(), &chains)
     }
 
-    /// The same of a change that has run before, of which nobody knows whether it was ordered, nor which files it was about.
+    /// The same of a change that has run before, of which nobody knows whether it was ordered, nor which files it was
+    /// about.
     ///
     /// # Errors
     /// As [`Engine::order_writers`].
@@ -228,8 +229,8 @@ impl Engine {
         self.order(at, self.meta.appended(), &chains)
     }
 
-    /// Sees to it, once under each configuration of a chain, that this server has executed all that anybody was told before: the head
-    /// before it may have ordered a change that is not known here.
+    /// Sees to it, once under each configuration of a chain, that this server has executed all that anybody was told
+    /// before: the head before it may have ordered a change that is not known here.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: no majority answers.
@@ -247,8 +248,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the configurations in force are those that [`Engine::catch_up_once`] has looked under. While no other write can run,
-    /// none comes: what is written now is written under them.
+    /// Whether the configurations in force are those that [`Engine::catch_up_once`] has looked under. While no other
+    /// write can run, none comes: what is written now is written under them.
     ///
     /// # Errors
     /// `Unavailable` if there are others by now: look again.
@@ -263,8 +264,8 @@ impl Engine {
         }
     }
 
-    /// A file that was cut is about to be told of: the change may have had nobody who ordered it. A write that begins after this
-    /// answer must not lie before it.
+    /// A file that was cut is about to be told of: the change may have had nobody who ordered it. A write that begins
+    /// after this answer must not lie before it.
     ///
     /// # Errors
     /// As [`Engine::order_writers`].
@@ -335,11 +336,13 @@ impl Engine {
         Err(Fault::new(Reason::Busy, "the files of the session change all the time: close it again"))
     }
 
-    /// Ends a session that has had no connection for too long. In a cluster its client may still reach heads and write there: first
-    /// it is stopped from writing, and its session ends when all heads know of that. Until then it is called again and again.
+    /// Ends a session that has had no connection for too long. In a cluster its client may still reach heads and write
+    /// there: first it is stopped from writing, and its session ends when all heads know of that. Until then it is
+    /// called again and again.
     ///
-    /// What a head that does not know yet acknowledges counts all the same: the grants are settled only at the end. So the client may be
-    /// back meanwhile, and finds what it has written; it asks for the right to write again, and the session goes on.
+    /// What a head that does not know yet acknowledges counts all the same: the grants are settled only at the end. So
+    /// the client may be back meanwhile, and finds what it has written; it asks for the right to write again, and the
+    /// session goes on.
     ///
     /// # Errors
     /// Those of the transactions.
@@ -363,8 +366,8 @@ impl Engine {
         }
     }
 
-    /// Forgets what is kept of sessions that have ended, whichever server ended them. What their client sends from now on is
-    /// refused by the namespace here, which knows that they have.
+    /// Forgets what is kept of sessions that have ended, whichever server ended them. What their client sends from now
+    /// on is refused by the namespace here, which knows that they have.
     pub(crate) fn sweep_sessions(&self) {
         if !self.meta.is_member() {
             return;

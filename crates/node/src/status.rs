@@ -11,8 +11,8 @@ use crate::scrub::Summary;
 pub(crate) const HEALTHY: &str = "healthy";
 
 impl Engine {
-    /// Before the health of the cluster is said: a majority that was lost a moment ago is missed by asking it, not only when the
-    /// leader's time is up.
+    /// Before the health of the cluster is said: a majority that was lost a moment ago is missed by asking it, not only
+    /// when the leader's time is up.
     pub(crate) fn ask_majority(&self) {
         if self.meta.is_member() && self.meta.leader().is_some() {
             // Without an answer nobody leads by now, and that is said.

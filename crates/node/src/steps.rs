@@ -1,16 +1,17 @@
 //! Large answers that go out while they are read.
 //!
-//! A payload that is read, verified and sent a piece at a time stays in the cache of the core that does it, and the client
-//! takes the first bytes while the last are still on disk. Its checksum goes behind it, and makes that of the whole payload
-//! one that the header can say before a byte is read ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
+//! A payload that is read, verified and sent a piece at a time stays in the cache of the core that does it, and the
+//! client takes the first bytes while the last are still on disk. Its checksum goes behind it, and makes that of the
+//! whole payload one that the header can say before a byte is read ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
 //!
-//! Whole blocks of a record that a file of the system holds need not come here at all: the system hands them on, and their checksums,
-//! which lie beside them, make the one of the payload. Nobody here looks at them, so it is the client who finds what is damaged. A door in
-//! this process is told where they lie, and hands them on itself, beside checksums of its own.
+//! Whole blocks of a record that a file of the system holds need not come here at all: the system hands them on, and
+//! their checksums, which lie beside them, make the one of the payload. Nobody here looks at them, so it is the client
+//! who finds what is damaged. A door in this process is told where they lie, and hands them on itself, beside checksums
+//! of its own.
 //!
-//! Guarantees: a client never takes damaged bytes for data. A block is verified here before it is sent, and where one fails the
-//! payload ends early, which ends the connection; or by the client, against the checksum that was stored with it. Both ask again
-//! for what is read and verified here as a whole.
+//! Guarantees: a client never takes damaged bytes for data. A block is verified here before it is sent, and where one
+//! fails the payload ends early, which ends the connection; or by the client, against the checksum that was stored with
+//! it. Both ask again for what is read and verified here as a whole.
 
 use frieze_base::{Fault, crc32c_combine};
 use frieze_multilog::{Piece, PieceSource, StoredSpan};
@@ -20,8 +21,8 @@ use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use crate::engine::Scratch;
 use frieze_storage::{Device, HANDED_BYTES_MIN, Held, Lease};
 
-/// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones are more
-/// calls, and more moments in which the other side is woken (ADR 0016).
+/// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones
+/// are more calls, and more moments in which the other side is woken (ADR 0016).
 const STEP_BYTES: usize = 512 << 10;
 /// From so many bytes on a payload goes out in steps.
 const LEAST_BYTES: usize = 256 << 10;
@@ -109,8 +110,8 @@ impl<'a> Steps<'a> {
         self.bring_portions(true, sink)
     }
 
-    /// Leaves out the record that the payload ends in the midst of, unless that would be most of it: whoever goes on there asks for it as a
-    /// whole. True if something was left out.
+    /// Leaves out the record that the payload ends in the midst of, unless that would be most of it: whoever goes on
+    /// there asks for it as a whole. True if something was left out.
     pub(crate) fn end_with_a_record(&mut self) -> bool {
         let end = self.start + self.len as u64;
         let cut = self.pieces.iter().find(|piece| piece.at < end && piece.end() >= end);
@@ -165,8 +166,8 @@ impl Drop for Steps<'_> {
     }
 }
 
-/// True if a payload of `len` bytes that consists of `pieces` is worth several steps. An image may turn out to be of no use, and
-/// is read before anything is said.
+/// True if a payload of `len` bytes that consists of `pieces` is worth several steps. An image may turn out to be of no
+/// use, and is read before anything is said.
 pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
     let fits = (LEAST_BYTES..=PAYLOAD_BYTES_MAX as usize - CRC_BYTES).contains(&len);
     fits && !pieces.iter().any(|piece| matches!(piece.source, PieceSource::Image(_) | PieceSource::External(_)))

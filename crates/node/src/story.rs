@@ -86,7 +86,8 @@ impl Engine {
         (forgettings.count, forgettings.last)
     }
 
-    /// True if the caller may learn all of these differences, which were found for him before: a right may have been taken since.
+    /// True if the caller may learn all of these differences, which were found for him before: a right may have been
+    /// taken since.
     fn shows_all(&self, cuts: &mut CutPair<'_>, caller: &Caller, found: &[Difference]) -> Result<bool, Fault> {
         if caller.uid == 0 {
             return Ok(true);
@@ -144,8 +145,8 @@ impl Engine {
         Ok(StoryReply { events, upto: upto.0, hidden, sessions, forgotten, left_out, after: whole.after.0 })
     }
 
-    /// The newest of what happened in an interval within a scope, newest first: a page of about `max` events. `whole` begins where the
-    /// page ends.
+    /// The newest of what happened in an interval within a scope, newest first: a page of about `max` events. `whole`
+    /// begins where the page ends.
     fn newest_story_of(
         &self,
         caller: &Caller,
@@ -172,8 +173,8 @@ impl Engine {
         Ok((told, untold))
     }
 
-    /// Where a page begins that ends with the interval, if what happened in it is spread as usual; the start of the interval if all
-    /// of it may be a page.
+    /// Where a page begins that ends with the interval, if what happened in it is spread as usual; the start of the
+    /// interval if all of it may be a page.
     fn newest_since(&self, area: &Area, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { upto, .. } = whole;
         let after = area.reach_back(self.data.device(), whole, records_max(max));
@@ -202,8 +203,8 @@ impl Engine {
             let mut stamps: Vec<(u64, usize)> =
                 events.iter().chain(&writes).map(|event| (event.stamp, bytes_of(event))).collect();
             stamps.sort_unstable();
-            // A run that goes on beyond the end of the page is told with what it had written by then: an end a little earlier would
-            // have as many events. So it is half as long.
+            // A run that goes on beyond the end of the page is told with what it had written by then: an end a little
+            // earlier would have as many events. So it is half as long.
             let bytes: usize = stamps.iter().map(|(_, size)| size).sum();
             let is_over = stamps.len() > 2 * max || bytes > ANSWER_BYTES_MAX;
             let mut sum = 0;
@@ -226,8 +227,8 @@ impl Engine {
         Ok((Told { events, upto: interval.upto }, untold))
     }
 
-    /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too many
-    /// for a page, the interval ends with the last of them.
+    /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too
+    /// many for a page, the interval ends with the last of them.
     fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<TxnChanges>, Fault> {
         let (history, Interval { after, upto }) = (self.meta.history(), *interval);
         let stamps = match (area.stamps(*interval), area.scope) {
@@ -292,8 +293,8 @@ impl Engine {
         let runs: Vec<Run> = files.iter().flat_map(runs_of).collect();
         let mut last: Vec<(usize, usize)> = runs.iter().map(|run| run.writes.len() - 1).enumerate().collect();
         let found = self.tell_runs(caller, area, interval, transactions, &runs, &mut last)?;
-        // The file had lost its name by then, or had been moved away, while the session went on writing; or a snapshot alone
-        // keeps what it was in the middle of the run: an earlier write is told.
+        // The file had lost its name by then, or had been moved away, while the session went on writing; or a snapshot
+        // alone keeps what it was in the middle of the run: an earlier write is told.
         let rest = found.iter().zip(&runs).enumerate().filter(|(_, (told, _))| !told.is_inside());
         let mut earlier: Vec<(usize, usize)> =
             rest.flat_map(|(number, (_, run))| (0..run.writes.len() - 1).map(move |write| (number, write))).collect();
@@ -309,8 +310,8 @@ impl Engine {
         Ok((events, untold))
     }
 
-    /// Tells runs with some of their writes, those of each run in order: with the newest of them at which the file had a
-    /// name in the scope that is not forgotten. `writes`: numbers of the run and of the write.
+    /// Tells runs with some of their writes, those of each run in order: with the newest of them at which the file had
+    /// a name in the scope that is not forgotten. `writes`: numbers of the run and of the write.
     fn tell_runs(
         &self,
         caller: &Caller,
@@ -409,7 +410,8 @@ impl Engine {
         Ok(infos)
     }
 
-    /// True if the caller may know what a session of this user calls itself: a command line may hold what is nobody else's to know.
+    /// True if the caller may know what a session of this user calls itself: a command line may hold what is nobody
+    /// else's to know.
     pub(crate) fn may_know_command(&self, principal: &Principal, uid: u32) -> bool {
         principal.caller.uid == uid || self.is_administrator(principal)
     }

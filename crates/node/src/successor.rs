@@ -1,12 +1,14 @@
 //! The cluster of this server went on from one server under another identity, and this one is of the identity before.
 //!
-//! A server of the new identity refuses this one's connection and then proves it: the secret of the new identity is a keyed hash of the
-//! old one ([`frieze_storage::secret_after`]), so a server with the old secret verifies a proof by the new one, and a stranger at that address cannot give it.
+//! A server of the new identity refuses this one's connection and then proves it: the secret of the new identity is a
+//! keyed hash of the old one ([`frieze_storage::secret_after`]), so a server with the old secret verifies a proof by
+//! the new one, and a stranger at that address cannot give it.
 //!
-//! Guarantees: this server ends only if that was proven within [`PROVEN_FOR_NS`], if its own metalog has no entry stamped above the
-//! decision to go on (a majority of the identity before was there afterwards and is not ended by one server that left it), and if for [`LEADERLESS_NS`] it
-//! had no leader and heard from less than a majority. Otherwise it stays up, and says that there are two clusters.
-//! Leaves to others: ending the process (whoever runs it). Nothing is noted in the directory: an operator may start it again. ADR 0056 has the reasons.
+//! Guarantees: this server ends only if that was proven within [`PROVEN_FOR_NS`], if its own metalog has no entry
+//! stamped above the decision to go on (a majority of the identity before was there afterwards and is not ended by one
+//! server that left it), and if for [`LEADERLESS_NS`] it had no leader and heard from less than a majority. Otherwise
+//! it stays up, and says that there are two clusters. Leaves to others: ending the process (whoever runs it). Nothing
+//! is noted in the directory: an operator may start it again. ADR 0056 has the reasons.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -75,8 +77,8 @@ impl Standing {
 }
 
 impl Successor {
-    /// What the greeting of the server at `address`, which answers `nonce`, proves to a server of `cluster` with `keys`. `None`: its cluster did
-    /// not follow from `cluster`.
+    /// What the greeting of the server at `address`, which answers `nonce`, proves to a server of `cluster` with
+    /// `keys`. `None`: its cluster did not follow from `cluster`.
     ///
     /// # Errors
     /// `Unproven` if it claims to follow from `cluster` and does not hold the secret of that.
@@ -233,7 +235,8 @@ impl Successors {
 
 /// For so long a proof counts. A link to a server that refuses this one asks again each second.
 const PROVEN_FOR_NS: u64 = 10_000_000_000;
-/// For so long there is no majority before a server ends: many elections long, and long enough for servers that are started together.
+/// For so long there is no majority before a server ends: many elections long, and long enough for servers that are
+/// started together.
 const LEADERLESS_NS: u64 = 15_000_000_000;
 
 #[cfg(test)]

@@ -89,8 +89,8 @@ impl Engine {
     /// [`CHANGES_MAX`] changes.
     ///
     /// # Cost
-    /// The versions of what changed within the scope; to find these, the names below it if they are few ([`Engine::area`]), or else
-    /// the changes of the interval in the whole file system.
+    /// The versions of what changed within the scope; to find these, the names below it if they are few
+    /// ([`Engine::area`]), or else the changes of the interval in the whole file system.
     pub(crate) fn changes(&self, scope: Scope, interval: Interval, cuts: &mut CutPair<'_>) -> Result<Changes, Fault> {
         self.answer(exact(interval.upto))?;
         let history = self.meta.history();
@@ -115,7 +115,8 @@ impl Engine {
         Ok(Changes { subjects: changed.subjects, files, entries_read: entries_read + records })
     }
 
-    /// What one transaction changed of names, inodes and attributes within `scope`; `cuts` are just before and after it.
+    /// What one transaction changed of names, inodes and attributes within `scope`; `cuts` are just before and after
+    /// it.
     ///
     /// # Errors
     /// Those of the store.
@@ -139,9 +140,9 @@ impl Engine {
         Ok(Changes { subjects: changed.subjects, files: Vec::new(), entries_read: changed.versions })
     }
 
-    /// The part of [`Engine::changes`] that the device knows, and how many entries were read for it; the interval has to
-    /// be closed, and `cuts` are its ends. `also`: files that count although they may lie within the scope at neither end, in
-    /// every detail.
+    /// The part of [`Engine::changes`] that the device knows, and how many entries were read for it; the interval has
+    /// to be closed, and `cuts` are its ends. `also`: files that count although they may lie within the scope at
+    /// neither end, in every detail.
     ///
     /// # Errors
     /// As [`Engine::written`]; those of the store.
@@ -166,8 +167,8 @@ impl Engine {
         Ok((files, entries_read))
     }
 
-    /// The files, of those that are asked about, that have records stamped in an interval, whichever server has these; and how many
-    /// entries of the index of time that took.
+    /// The files, of those that are asked about, that have records stamped in an interval, whichever server has these;
+    /// and how many entries of the index of time that took.
     ///
     /// # Errors
     /// Of the device; `Unavailable` if no server that has some of them answers.

@@ -1,9 +1,9 @@
-//! Which sessions have left nothing that can still be read, so that what they called themselves may go; and the end of those that changed
-//! nothing.
+//! Which sessions have left nothing that can still be read, so that what they called themselves may go; and the end of
+//! those that changed nothing.
 //!
-//! Guarantees: a session that is named here has ended, and every change of it lies before the horizon of what it changed, at every
-//! instant that is kept, those of snapshots included.
-//! Leaves to others: giving the words up (`namespace`).
+//! Guarantees: a session that is named here has ended, and every change of it lies before the horizon of what it
+//! changed, at every instant that is kept, those of snapshots included. Leaves to others: giving the words up
+//! (`namespace`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,14 +32,15 @@ type IsAbout<'a> = dyn Fn(InodeId, InodeHome) -> bool + 'a;
 type Ended = BTreeMap<SessionId, (Hlc, u32)>;
 
 impl Engine {
-    /// Sessions that ended before `before` and changed nothing that `horizons` leave readable: those that changed something that
-    /// `is_about` is true of; without it all. A user forgets the user's own.
+    /// Sessions that ended before `before` and changed nothing that `horizons` leave readable: those that changed
+    /// something that `is_about` is true of; without it all. A user forgets the user's own.
     ///
     /// # Errors
     /// Those of the store.
     ///
     /// # Cost
-    /// A pass over the sessions there ever were; if one has ended and still has its words, over the versions of all inodes.
+    /// A pass over the sessions there ever were; if one has ended and still has its words, over the versions of all
+    /// inodes.
     pub(crate) fn without_trace(
         &self,
         horizons: &Expiries,
@@ -119,9 +120,9 @@ impl Engine {
     }
 }
 
-/// True if what a session changed of an inode can be told: an instant before its last change can still be read, so that a difference
-/// from there on may name it. What a file was is not told where its directory has forgotten it, whether the file had something to lose
-/// or not.
+/// True if what a session changed of an inode can be told: an instant before its last change can still be read, so that
+/// a difference from there on may name it. What a file was is not told where its directory has forgotten it, whether
+/// the file had something to lose or not.
 fn is_shown(horizons: &Expiries, (id, home): (InodeId, InodeHome), until: Hlc) -> bool {
     let forgot =
         |id: InodeId| horizons.is_gone(id) || horizons.of(id).is_some_and(|forgotten| Hlc(forgotten.before) > until);

@@ -108,8 +108,8 @@ impl Engine {
         }
     }
 
-    /// True if heads on other servers may answer writes to it: they hear nothing of who caches what here. So nothing of a file is
-    /// cached in a cluster; names and directories, which only the leader changes, are.
+    /// True if heads on other servers may answer writes to it: they hear nothing of who caches what here. So nothing of
+    /// a file is cached in a cluster; names and directories, which only the leader changes, are.
     fn is_written_elsewhere(&self, id: InodeId) -> bool {
         self.meta.is_member() && self.meta.kind(id).is_none_or(|kind| kind == FileKind::File)
     }
@@ -156,7 +156,8 @@ impl Engine {
                 let bytes_live = look.bytes_live(&seen, &sources, extent.size)?;
                 (extent, bytes_live)
             }
-            // A listing shows a file without user time, or whose rows of then were forgotten; only opening it is refused.
+            // A listing shows a file without user time, or whose rows of then were forgotten; only opening it is
+            // refused.
             Err(fault)
                 if view.user_time().is_some()
                     && matches!(fault.reason, Reason::NoUserTime | Reason::HistoryExpired) =>
@@ -315,7 +316,8 @@ impl Engine {
         Ok(BytesReply { value })
     }
 
-    /// The path of an inode at an instant (`None`: now), or one of them, in a directory that the caller may list, then and now.
+    /// The path of an inode at an instant (`None`: now), or one of them, in a directory that the caller may list, then
+    /// and now.
     ///
     /// # Errors
     /// `NoAttribute` if it has none.
@@ -435,7 +437,8 @@ impl Engine {
         })
     }
 
-    /// The newest instant that is closed here: of names, and of the chains that this server has a part in, if it has any.
+    /// The newest instant that is closed here: of names, and of the chains that this server has a part in, if it has
+    /// any.
     pub(crate) fn stable(&self) -> Hlc {
         let chains = (0..self.data.chain_count()).map(ChainId);
         match chains.into_iter().any(|chain| self.data.is_read_here(chain)) {

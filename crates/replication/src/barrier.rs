@@ -11,12 +11,13 @@ use crate::commit_wait::Gather;
 use crate::plane::{Appender, DataPlane};
 
 impl DataPlane {
-    /// Tells `reply` when every record that this node has stamped or taken so far, of chains of several members, is on stable
-    /// storage at all of them. Of those that `named` names, of all if none are. The flush of this node is the
+    /// Tells `reply` when every record that this node has stamped or taken so far, of chains of several members, is on
+    /// stable storage at all of them. Of those that `named` names, of all if none are. The flush of this node is the
     /// caller's.
     ///
-    /// What has been acknowledged is among those records only where this node has its whole part in a chain, under a lease: others may have
-    /// gone on without it, and what it waits for would still be reached when it is back. Otherwise `reply` is told `Unavailable`.
+    /// What has been acknowledged is among those records only where this node has its whole part in a chain, under a
+    /// lease: others may have gone on without it, and what it waits for would still be reached when it is back.
+    /// Otherwise `reply` is told `Unavailable`.
     pub fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         if !self.is_shared() {
             return reply(Ok(()));
@@ -112,7 +113,8 @@ impl DataPlane {
         }
     }
 
-    /// Answers barriers that nobody is missing for, and asks again where the members are others now. To be called now and then.
+    /// Answers barriers that nobody is missing for, and asks again where the members are others now. To be called now
+    /// and then.
     pub(crate) fn settle_barriers(&self, appender: &mut Appender, out: &mut Out) {
         for chain in 0..appender.members.len() {
             let mut barriers = std::mem::take(&mut appender.members[chain].barriers);

@@ -29,8 +29,8 @@ impl Lease {
 /// How much waits for others, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Bytes of one chain's records that are not committed. More: a successor that stands still for a moment holds up fewer
-    /// writers. Less: less memory. Beyond it writers wait, and after `wait` they are refused.
+    /// Bytes of one chain's records that are not committed. More: a successor that stands still for a moment holds up
+    /// fewer writers. Less: less memory. Beyond it writers wait, and after `wait` they are refused.
     pub(crate) flight_bytes_max: u64,
     /// How long a reader or a writer waits for other members.
     pub(crate) wait: Duration,

@@ -1,8 +1,8 @@
 //! Records of the past, out of the log, for a member that lacks them.
 //!
-//! Guarantees: they go in the order of their numbers, each as it was stamped; at most [`crate::Bounds::supply_bytes`] are on
-//! their way at once, and the next go when those are held; of all that this node supplies no more goes in a second than [`Pace`]
-//! allows.
+//! Guarantees: they go in the order of their numbers, each as it was stamped; at most [`crate::Bounds::supply_bytes`]
+//! are on their way at once, and the next go when those are held; of all that this node supplies no more goes in a
+//! second than [`Pace`] allows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -35,8 +35,8 @@ pub(crate) struct Supply {
     pub(crate) busy: bool,
     /// More go when there is time for them, without being asked for.
     pub(crate) waits: bool,
-    /// Number of the last record that could not be read, which was told once; 0 for none. It is tried again whenever who lacks it says
-    /// what it holds: it may have been mended.
+    /// Number of the last record that could not be read, which was told once; 0 for none. It is tried again whenever
+    /// who lacks it says what it holds: it may have been mended.
     pub(crate) damaged: u64,
     /// Where it was at which moment when it moved last: what was sent, and what is held there.
     moved: Option<(u64, u64, MonoTime)>,
@@ -220,8 +220,8 @@ impl DataPlane {
         Ok(sent)
     }
 
-    /// Whether a record leaves a hole, its payload, and that one's checksum. What was forgotten and given back is a hole: every
-    /// instant that would show it is refused.
+    /// Whether a record leaves a hole, its payload, and that one's checksum. What was forgotten and given back is a
+    /// hole: every instant that would show it is refused.
     fn what_is_left(&self, record: &NumberedRecord) -> Result<(bool, Bytes, u32), Fault> {
         match self.device.payload_of(record) {
             Ok((payload, crc)) => Ok((record.meta.kind == RecordKind::Punch, payload, crc)),
@@ -233,7 +233,8 @@ impl DataPlane {
     }
 }
 
-/// A record of the log as it goes to a member. It is on stable storage here, or will be before it counts: so it has to be there.
+/// A record of the log as it goes to a member. It is on stable storage here, or will be before it counts: so it has to
+/// be there.
 fn forwarded(record: &NumberedRecord) -> Forwarded {
     let meta = &record.meta;
     Forwarded {

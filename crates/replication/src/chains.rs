@@ -1,15 +1,15 @@
 //! Chains of several members: what their replicas ask for is done here, and what other members tell is handed to them.
 //!
-//! Guarantees: a configuration is on stable storage before it is taken; the stamps and promises that a message names lie within
-//! the clock's durable bound before they are handed on or acknowledged; a record is hidden before it is published and shown when it
-//! is committed; nothing of a payload is taken that does not match the writer's checksum; what waits for others ends.
-//! Leaves to others: who is a member and whether a lease holds (whoever calls [`DataPlane::configure`] and [`crate::Lease::renew`]), bringing
-//! messages across ([`crate::peers`]).
+//! Guarantees: a configuration is on stable storage before it is taken; the stamps and promises that a message names
+//! lie within the clock's durable bound before they are handed on or acknowledged; a record is hidden before it is
+//! published and shown when it is committed; nothing of a payload is taken that does not match the writer's checksum;
+//! what waits for others ends. Leaves to others: who is a member and whether a lease holds (whoever calls
+//! [`DataPlane::configure`] and [`crate::Lease::renew`]), bringing messages across ([`crate::peers`]).
 //!
 //! A record's payload goes with it, when it is whole here. It is kept in memory until it is committed, as far as
-//! [`Bounds::flight_bytes_max`] allows, else read back from the log. Everything that is told to another member is told while the
-//! appender is held, so that it goes in the order in which the replica said it; only what a member lacks of the past is read and sent
-//! without it ([`crate::catch_up`]).
+//! [`Bounds::flight_bytes_max`] allows, else read back from the log. Everything that is told to another member is told
+//! while the appender is held, so that it goes in the order in which the replica said it; only what a member lacks of
+//! the past is read and sent without it ([`crate::catch_up`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -116,8 +116,9 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl DataPlane {
-    /// Takes configurations, as the control plane has decided them. An older or equal one is a delayed message and changes
-    /// nothing. Durable before it is used: a configuration that this node has had it does not take again after a restart.
+    /// Takes configurations, as the control plane has decided them. An older or equal one is a delayed message and
+    /// changes nothing. Durable before it is used: a configuration that this node has had it does not take again after
+    /// a restart.
     ///
     /// # Errors
     /// The disk's: then none is taken. `InvalidArgument` for a chain that there is not.
@@ -147,11 +148,12 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Node `from`, as its connection has proven, tells something of a chain. `crc` is the checksum that it says its payload has. True
-    /// if it was something of a chain.
+    /// Node `from`, as its connection has proven, tells something of a chain. `crc` is the checksum that it says its
+    /// payload has. True if it was something of a chain.
     ///
     /// # Errors
-    /// `BadFrame` for what no member tells: the connection is to be closed. Others: the message is lost, and comes again.
+    /// `BadFrame` for what no member tells: the connection is to be closed. Others: the message is lost, and comes
+    /// again.
     pub fn told(&self, from: NodeId, told: Told, crc: u32, payload: ReceivedPayload<'_>) -> Result<bool, Fault> {
         let lacks = match &told {
             Told::ChainRecord(record) => Some(record.left_bytes),
@@ -246,8 +248,8 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Feeds one replica, and does what it asks for. What follows from the input is shown before anybody is told of it: a writer that
-    /// another member answers may read here before this returns.
+    /// Feeds one replica, and does what it asks for. What follows from the input is shown before anybody is told of it:
+    /// a writer that another member answers may read here before this returns.
     pub(crate) fn step(
         &self,
         appender: &mut Appender,
@@ -263,7 +265,8 @@ impl DataPlane {
         self.carry(appender, chain, effects, incoming, out);
     }
 
-    /// Does what a replica asks for, in order. What follows from that is shown, and comes after it. The caller has shown what led to it.
+    /// Does what a replica asks for, in order. What follows from that is shown, and comes after it. The caller has
+    /// shown what led to it.
     pub(crate) fn carry(
         &self,
         appender: &mut Appender,
@@ -489,7 +492,8 @@ impl DataPlane {
         shared.into_iter().for_each(|chain| self.report(Report::Failed { chain, fault: reason.into() }));
     }
 
-    /// True if this node answers for the chains that it has its part in from elsewhere. Asked after what is answered was read.
+    /// True if this node answers for the chains that it has its part in from elsewhere. Asked after what is answered
+    /// was read.
     ///
     /// # Errors
     /// `Unavailable` without a lease.
@@ -505,7 +509,8 @@ impl DataPlane {
         self.shown.any_shared.load(Ordering::Relaxed)
     }
 
-    /// Sees to it that [`DataPlane::cuts`] hold all that was committed of these chains when it was called: `reply` is told when.
+    /// Sees to it that [`DataPlane::cuts`] hold all that was committed of these chains when it was called: `reply` is
+    /// told when.
     pub(crate) fn look(&self, chains: impl Iterator<Item = ChainId>, reply: WaitReply) {
         let asks: Vec<ChainId> = chains.filter(|chain| self.shown.sight(*chain) != Sight::Here).collect();
         if asks.is_empty() {
@@ -522,7 +527,8 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// Has the chains of this node closed at `at`: `reply` is told when every record up to it that this node holds is committed.
+    /// Has the chains of this node closed at `at`: `reply` is told when every record up to it that this node holds is
+    /// committed.
     pub(crate) fn close_shared(&self, at: Hlc, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
@@ -585,8 +591,8 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// Looks after chains of several members: says again what is unanswered for long, promises while somebody reads, ends what
-    /// waits too long. To be called about every 20 ms.
+    /// Looks after chains of several members: says again what is unanswered for long, promises while somebody reads,
+    /// ends what waits too long. To be called about every 20 ms.
     pub fn tick(&self) {
         if !self.is_shared() {
             return;
@@ -623,7 +629,8 @@ impl DataPlane {
             let come = (replica.epoch(), replica.last(), replica.clean(), replica.closed(), supplied);
             let is_supplying = member.supply.is_some_and(|supply| supply.is_under_way());
             let bound = if is_supplying { self.bounds.supply_again } else { self.bounds.again };
-            // That something else of the chain goes on, promises of an idle one among it, says nothing of what it supplies.
+            // That something else of the chain goes on, promises of an idle one among it, says nothing of what it
+            // supplies.
             let mut again = member.supply.as_mut().is_some_and(|supply| supply.stands_still(now, bound));
             if !replica.waits() || member.come != come {
                 (member.come, member.since, member.waits_since, member.silent) = (come, now, now, None);
@@ -730,7 +737,8 @@ impl DataPlane {
         }
     }
 
-    /// What the power took of chains of several members, and nobody has supplied again yet: the stamps before and after it.
+    /// What the power took of chains of several members, and nobody has supplied again yet: the stamps before and after
+    /// it.
     pub fn power_took(&self) -> Vec<(ChainId, Hlc, Hlc)> {
         self.roles.lost()
     }

@@ -1,13 +1,15 @@
-//! Changes of metadata that decide what bytes are (a truncate, a restore, the end of a session), ordered among the writes of the
-//! chains that they are about.
+//! Changes of metadata that decide what bytes are (a truncate, a restore, the end of a session), ordered among the
+//! writes of the chains that they are about.
 //!
-//! Guarantees: when a change has been ordered, its chains stamp nothing at or below it any more, whichever member becomes head, and
-//! their heads place what follows by the state after it. So no write begun after it was acknowledged is hidden by it, however slow
-//! the clock of a head; those acknowledged before lie below it, for whoever stamps it has taken in the stamps of all of them.
-//! Leaves to others: which chains those are, and that the change was executed here (`engine`).
+//! Guarantees: when a change has been ordered, its chains stamp nothing at or below it any more, whichever member
+//! becomes head, and their heads place what follows by the state after it. So no write begun after it was acknowledged
+//! is hidden by it, however slow the clock of a head; those acknowledged before lie below it, for whoever stamps it has
+//! taken in the stamps of all of them. Leaves to others: which chains those are, and that the change was executed here
+//! (`engine`).
 //!
-//! Whoever orders it asks the heads, and again with every tick, until each has said so. A head says so when it has executed the
-//! entry (what comes earlier is dropped before it gets here) and every member that may become head knows of the promise.
+//! Whoever orders it asks the heads, and again with every tick, until each has said so. A head says so when it has
+//! executed the entry (what comes earlier is dropped before it gets here) and every member that may become head knows
+//! of the promise.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -38,8 +40,8 @@ enum Who {
 }
 
 impl DataPlane {
-    /// Orders a change stamped `at`, entry `entry` of the metalog, which was executed here, among the writes of these chains, and
-    /// waits for it.
+    /// Orders a change stamped `at`, entry `entry` of the metalog, which was executed here, among the writes of these
+    /// chains, and waits for it.
     ///
     /// # Errors
     /// `Unavailable` if a head does not answer: ask again.
@@ -69,7 +71,8 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// Every record of these chains that is stamped up to what is returned, and no other, is in the log here and committed.
+    /// Every record of these chains that is stamped up to what is returned, and no other, is in the log here and
+    /// committed.
     ///
     /// # Errors
     /// `Elsewhere` if this node does not hold all that was acknowledged.
@@ -106,8 +109,9 @@ impl DataPlane {
     ) -> Result<(), Fault> {
         self.clock.adopt(Hlc(after.at))?;
         let mut appender = self.hold_writes();
-        // Two nodes may take each other for the head, one of them by an old configuration. If each asked again for what it waits for
-        // whenever it is asked, the questions would never end and become ever more. It asks again with its tick.
+        // Two nodes may take each other for the head, one of them by an old configuration. If each asked again for what
+        // it waits for whenever it is asked, the questions would never end and become ever more. It asks again with its
+        // tick.
         if !appender.members[chain.0 as usize].shared || !appender.chains[chain.0 as usize].is_head() {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! What a member that was started again may read before anybody tells it what its part in the chains is.
 //!
-//! Guarantees: an instant that was closed here before the restart, with everything up to it on stable storage, is read here again: what
-//! it shows is what it showed. It ends for a chain with the first configuration that is taken, and before a record of it is discarded,
-//! durably.
-//! Leaves to others: reads of now, for which a lease is needed, and when to keep it (`Engine::tend`, `Engine::stop`).
+//! Guarantees: an instant that was closed here before the restart, with everything up to it on stable storage, is read
+//! here again: what it shows is what it showed. It ends for a chain with the first configuration that is taken, and
+//! before a record of it is discarded, durably. Leaves to others: reads of now, for which a lease is needed, and when
+//! to keep it (`Engine::tend`, `Engine::stop`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,8 @@ const CHAINS_KEPT_MAX: usize = 4096;
 /// The stored record.
 #[derive(Clone, PartialEq, Message)]
 struct Kept {
-    /// Of each chain that was read here: its number, and the newest instant closed on it, all of which was on stable storage.
+    /// Of each chain that was read here: its number, and the newest instant closed on it, all of which was on stable
+    /// storage.
     #[prost(uint64, repeated, tag = "1")]
     closed: Vec<u64>,
 }
@@ -53,8 +54,8 @@ struct Inner {
 }
 
 impl Remembered {
-    /// Reads the record of a directory, if there is one. One that is damaged counts as none, and is made anew: it costs reads of the past
-    /// while nobody leads, and nothing else.
+    /// Reads the record of a directory, if there is one. One that is damaged counts as none, and is made anew: it costs
+    /// reads of the past while nobody leads, and nothing else.
     ///
     /// # Errors
     /// The disk's.
@@ -130,8 +131,8 @@ impl Remembered {
 }
 
 impl DataPlane {
-    /// Of each chain that is read here: its number, and the newest instant closed on it; empty for a server that is alone. To be taken
-    /// before a flush, and kept when that has ended.
+    /// Of each chain that is read here: its number, and the newest instant closed on it; empty for a server that is
+    /// alone. To be taken before a flush, and kept when that has ended.
     pub fn closed_by_chain(&self) -> Vec<u64> {
         if !self.is_shared() {
             return Vec::new();
@@ -141,7 +142,8 @@ impl DataPlane {
         closed.filter(|(_, closed)| *closed > 0).flat_map(|(chain, closed)| [chain.0.into(), closed]).collect()
     }
 
-    /// The same if all of it is on stable storage now: an idle chain closes instants and writes nothing that would be flushed.
+    /// The same if all of it is on stable storage now: an idle chain closes instants and writes nothing that would be
+    /// flushed.
     pub fn closed_if_durable(&self) -> Option<Vec<u64>> {
         let closed = self.closed_by_chain();
         (self.device.dirty_bytes() == 0).then_some(closed)
@@ -171,7 +173,8 @@ impl DataPlane {
         }
     }
 
-    /// True if this node is a member of the chain, or was one before it was started again and has not been told otherwise.
+    /// True if this node is a member of the chain, or was one before it was started again and has not been told
+    /// otherwise.
     pub fn is_read_here(&self, chain: ChainId) -> bool {
         self.is_here(chain) || self.remembers(chain)
     }

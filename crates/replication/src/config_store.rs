@@ -1,8 +1,8 @@
-//! What has to be known of a node's part in chains at its next start: the newest configuration of each chain that it has taken,
-//! what was discarded, and how far the room of that has been given back.
+//! What has to be known of a node's part in chains at its next start: the newest configuration of each chain that it
+//! has taken, what was discarded, and how far the room of that has been given back.
 //!
-//! Guarantees: after a restart a node takes no configuration that it has had before, so it has no role until a newer one names
-//! it; what was discarded stays discarded. A directory that was never part of a cluster has no such file.
+//! Guarantees: after a restart a node takes no configuration that it has had before, so it has no role until a newer
+//! one names it; what was discarded stays discarded. A directory that was never part of a cluster has no such file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,10 +27,12 @@ struct Kept {
     /// Of each discard: chain, number of the last record that stays, segment and offset of the end of the log then.
     #[prost(uint64, repeated, tag = "2")]
     discarded: Vec<u64>,
-    /// Of each chain that a loss of power took something of, since its newest configuration: its number, the stamps before and after.
+    /// Of each chain that a loss of power took something of, since its newest configuration: its number, the stamps
+    /// before and after.
     #[prost(uint64, repeated, tag = "3")]
     lost: Vec<u64>,
-    /// Of each chain of which something was discarded: its number, and the segment up to which the room of that was given back.
+    /// Of each chain of which something was discarded: its number, and the segment up to which the room of that was
+    /// given back.
     #[prost(uint64, repeated, tag = "4")]
     given_back: Vec<u64>,
 }

@@ -1,8 +1,9 @@
-//! Chains that this node has records of and no part in: taken out, when whoever looks after the cluster knows that others have them.
+//! Chains that this node has records of and no part in: taken out, when whoever looks after the cluster knows that
+//! others have them.
 //!
-//! Guarantees: a chain is taken out only while no configuration here names this node; after that it has nothing of it, as if it had
-//! never had a part, and comes back from nothing. Whoever read it meanwhile finds that out ([`DataPlane::went`]).
-//! Leaves to others: whether others have it (`crate::remains`).
+//! Guarantees: a chain is taken out only while no configuration here names this node; after that it has nothing of it,
+//! as if it had never had a part, and comes back from nothing. Whoever read it meanwhile finds that out
+//! ([`DataPlane::went`]). Leaves to others: whether others have it (`crate::remains`).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,8 @@ use crate::config_store::Room;
 use crate::plane::{Appender, DataPlane};
 
 impl DataPlane {
-    /// The chains that this node has records of and, as far as it knows, no part in, with the configuration that it knows of.
+    /// The chains that this node has records of and, as far as it knows, no part in, with the configuration that it
+    /// knows of.
     pub fn remains(&self) -> Vec<(ChainId, ChainEpoch)> {
         if !self.is_shared() {
             return Vec::new();
@@ -33,13 +35,14 @@ impl DataPlane {
         member.shared && !is_named && replica.last() > 0
     }
 
-    /// Takes out those of these chains of which this node still knows of no newer configuration. Returns which. Durable on return:
-    /// their room may be given back.
+    /// Takes out those of these chains of which this node still knows of no newer configuration. Returns which. Durable
+    /// on return: their room may be given back.
     ///
     /// # Errors
     /// `Busy`: try again. The disk's: then they are as before.
     pub fn take_out(&self, chains: &[(ChainId, ChainEpoch)]) -> Result<BTreeSet<ChainId>, Fault> {
-        // Nothing else can come to lie before this place, and all that there is of them lies there: who has no part appends nothing.
+        // Nothing else can come to lie before this place, and all that there is of them lies there: who has no part
+        // appends nothing.
         let before = self.device.flush()?;
         let mut out = Out::default();
         let mut appender = self.hold_writes();

@@ -1,8 +1,9 @@
 //! The data plane of one server: chains order, stamp and remember; the device appends; readers see what is committed.
 //!
-//! Guarantees: the only place where a record gets a stamp; nothing is acknowledged before what it was promised on; a write that crosses
-//! chunks is one group with one stamp, seen wholly or not at all; a retry runs once; a read at a closed instant never changes.
-//! Leaves to others: names, users and requests, where metadata is ordered, messages between servers (`net::Peers`).
+//! Guarantees: the only place where a record gets a stamp; nothing is acknowledged before what it was promised on; a
+//! write that crosses chunks is one group with one stamp, seen wholly or not at all; a retry runs once; a read at a
+//! closed instant never changes. Leaves to others: names, users and requests, where metadata is ordered, messages
+//! between servers (`net::Peers`).
 
 mod barrier;
 mod bounds;

@@ -4,8 +4,8 @@ use frieze_base::{InodeId, Seq, SessionId};
 
 /// Hears of bytes before a reader can see them, so that whoever caches the state before is recalled first.
 pub trait PublishObserver: Send + Sync {
-    /// A request is about to show new bytes of a file. Until [`PublishObserver::published`] the state before is given to no cache. One at a
-    /// time: the appender is held.
+    /// A request is about to show new bytes of a file. Until [`PublishObserver::published`] the state before is given
+    /// to no cache. One at a time: the appender is held.
     fn publishing(&self, by: (SessionId, Seq), inode: InodeId);
 
     /// The same of writes that waited for the disk.

@@ -60,8 +60,8 @@ pub struct WriteAsk<'a> {
     pub layout: Layout,
     /// The offset, where it is known before.
     pub known_offset: Option<u64>,
-    /// An append where chains have several members: the file is to end in a chunk of this chain, or nothing is written. So whoever
-    /// asks again asks a head of the chain that would have the record.
+    /// An append where chains have several members: the file is to end in a chunk of this chain, or nothing is written.
+    /// So whoever asks again asks a head of the chain that would have the record.
     pub at_end: Option<ChainId>,
     /// Says where the write goes, or why it may not, while no other write can run.
     pub place: &'a dyn Fn() -> Result<Placed, Fault>,
@@ -167,13 +167,15 @@ pub struct Appender {
     /// What each session has acknowledged. A chain forgets what lies below on its own; a late double of an append may
     /// now end on another chain, which never knew of it.
     acked: BTreeMap<SessionId, Seq>,
-    /// Appends that were refused with `Busy`: their clients ask under other numbers, so their doubles come to nothing too.
+    /// Appends that were refused with `Busy`: their clients ask under other numbers, so their doubles come to nothing
+    /// too.
     refused: BTreeSet<(SessionId, Seq)>,
     next_group: u64,
 }
 
 impl Appender {
-    /// Takes in what a session has acknowledged when it asks under `seq`. Returns the first number that is not forgotten.
+    /// Takes in what a session has acknowledged when it asks under `seq`. Returns the first number that is not
+    /// forgotten.
     fn acknowledge(&mut self, session: SessionId, acked: Seq, seq: Seq) -> Seq {
         let floor = self.acked.entry(session).or_default();
         *floor = (*floor).max(acked.min(seq));
@@ -208,8 +210,8 @@ struct Group {
     replies: Few<WriteReply>,
 }
 
-/// Fresh chains of node `me` for recovery to replay into. One that has had its configuration from elsewhere has no part in its
-/// chain until a newer one names it.
+/// Fresh chains of node `me` for recovery to replay into. One that has had its configuration from elsewhere has no part
+/// in its chain until a newer one names it.
 pub fn new_chains(count: u32, me: NodeId, roles: &Roles) -> Vec<Replica> {
     let configuration = |chain| match roles.epoch(chain) {
         Some(epoch) => Configuration { epoch, ..Configuration::default() },
@@ -518,8 +520,8 @@ impl DataPlane {
         };
         let (hlc, mono) = try_or_reply!(self.clock.tick());
         let moment = Moment { mono, hlc };
-        // The parts of a group become visible together: where one has to wait for the disk behind another's `sync` write,
-        // all do.
+        // The parts of a group become visible together: where one has to wait for the disk behind another's `sync`
+        // write, all do.
         let waits = parts.len() > 1
             && !shared
             && parts.iter().any(|part| appender.chains[ask.layout.chain(part.chunk).0 as usize].in_flight() > 0);
@@ -707,8 +709,8 @@ impl DataPlane {
         self.report_failed(reason);
     }
 
-    /// A session is over: its numbers will not come again. A record of it that is not committed is still remembered, on its chain,
-    /// until this is asked again.
+    /// A session is over: its numbers will not come again. A record of it that is not committed is still remembered, on
+    /// its chain, until this is asked again.
     pub fn end_session(&self, session: SessionId) {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
@@ -724,17 +726,17 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// With what an append to the end is refused, early: as [`DataPlane::write`] refuses one. `acked` is what its session has
-    /// acknowledged.
+    /// With what an append to the end is refused, early: as [`DataPlane::write`] refuses one. `acked` is what its
+    /// session has acknowledged.
     pub fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), acked: Seq, fault: Fault) -> Fault {
         let mut appender = self.hold_writes();
         appender.acknowledge(request.0, acked, request.1);
         self.refuse(&mut appender, chain, request, fault)
     }
 
-    /// `Busy` is the last word on the number of an append, which only who leads the chain may say: the client asks under another, and a
-    /// double of this one that is still on its way comes to nothing. Where it may not be said, the client is told to ask again
-    /// under the same number.
+    /// `Busy` is the last word on the number of an append, which only who leads the chain may say: the client asks
+    /// under another, and a double of this one that is still on its way comes to nothing. Where it may not be said, the
+    /// client is told to ask again under the same number.
     fn refuse(&self, appender: &mut Appender, chain: ChainId, request: (SessionId, Seq), fault: Fault) -> Fault {
         if fault.reason != Reason::Busy {
             return fault;
@@ -765,8 +767,8 @@ impl DataPlane {
         self.hold_writes().has_record(session, seq)
     }
 
-    /// What has to be kept of the chains' memory for records up to these, of sessions that live. `None` while one of those
-    /// records is not committed.
+    /// What has to be kept of the chains' memory for records up to these, of sessions that live. `None` while one of
+    /// those records is not committed.
     pub fn keep_memory(&self, tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
         crate::dedupe_image::keep(&self.hold_writes().chains, tips, lives)
     }
@@ -870,8 +872,8 @@ impl Appender {
     /// What a request that was committed before did.
     ///
     /// # Errors
-    /// `Elsewhere` if it is a record of a chain that this node is no member of: what it recovered, or had when it was taken out, the
-    /// chain may never have had.
+    /// `Elsewhere` if it is a record of a chain that this node is no member of: what it recovered, or had when it was
+    /// taken out, the chain may never have had.
     fn done_before(&self, me: NodeId, session: SessionId, seq: Seq, layout: Layout) -> Result<Option<Written>, Fault> {
         for (replica, member) in self.chains.iter().zip(&self.members) {
             let Some(remembered) = replica.remembered(session, seq) else { continue };

@@ -1,7 +1,7 @@
 //! What the heads of chains promise without being asked: to stamp nothing at or below an instant any more.
 //!
-//! Guarantees: one promise of a chain is on its way at a time, and nobody waits for it.
-//! Leaves to others: when to promise (`Engine::flush`, `Engine::tend`, [`crate::chains`]), and when a promise counts (`frieze_chain`).
+//! Guarantees: one promise of a chain is on its way at a time, and nobody waits for it. Leaves to others: when to
+//! promise (`Engine::flush`, `Engine::tend`, [`crate::chains`]), and when a promise counts (`frieze_chain`).
 
 use frieze_base::{ChainId, Fault};
 use frieze_chain::Input;

@@ -79,7 +79,8 @@ pub(crate) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
     offset % layout.chunk_bytes + len as u64 <= layout.chunk_bytes
 }
 
-/// An append to one of several servers: all of it is a record of the chunk that it begins in, over whose end it may reach.
+/// An append to one of several servers: all of it is a record of the chunk that it begins in, over whose end it may
+/// reach.
 ///
 /// # Errors
 /// `TooLarge` beyond the largest file.
@@ -111,8 +112,8 @@ pub fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
     Ok(Spread { parts, end })
 }
 
-/// The parts of a hole: the chunk it begins in, and those after it that were ever written, [`HOLE_PARTS_MAX`] at most. Chunks
-/// never written are holes already: it reaches over them, up to the next part or the end of the range.
+/// The parts of a hole: the chunk it begins in, and those after it that were ever written, [`HOLE_PARTS_MAX`] at most.
+/// Chunks never written are holes already: it reaches over them, up to the next part or the end of the range.
 ///
 /// # Errors
 /// `TooLarge` if it begins beyond the largest file.

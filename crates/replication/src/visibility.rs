@@ -1,8 +1,9 @@
-//! What all threads see of the chains without the appender: how far each may be read here, and whether anybody is asked first.
+//! What all threads see of the chains without the appender: how far each may be read here, and whether anybody is asked
+//! first.
 //!
-//! Guarantees: a reader that finds nothing to ask reads everything that was committed before; what is published is hidden before,
-//! and what is told to others is shown before.
-//! Leaves to others: asking the tail (`chains`), the lease (`bounds`).
+//! Guarantees: a reader that finds nothing to ask reads everything that was committed before; what is published is
+//! hidden before, and what is told to others is shown before. Leaves to others: asking the tail (`chains`), the lease
+//! (`bounds`).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
@@ -88,7 +89,8 @@ impl DataPlane {
         chains.any(|chain| self.shown.sight(chain) != Sight::Here)
     }
 
-    /// True if a read of now of these parts of chunks needs not ask: what is on its way through their chains lies beside them.
+    /// True if a read of now of these parts of chunks needs not ask: what is on its way through their chains lies
+    /// beside them.
     pub fn is_clean_in(&self, mut parts: impl Iterator<Item = (ChainId, ChunkId, ByteRange)>) -> bool {
         let appender = self.hold_writes();
         parts.all(|(chain, chunk, range)| {
@@ -151,8 +153,9 @@ impl DataPlane {
         self.shown.turns.load(Ordering::SeqCst)
     }
 
-    /// Whether what was read of the chains that are here is still what is so now: it has the lease, and they are those that were here
-    /// when it had turned `turns` times. The lease comes first: one that came since is of the chains of since.
+    /// Whether what was read of the chains that are here is still what is so now: it has the lease, and they are those
+    /// that were here when it had turned `turns` times. The lease comes first: one that came since is of the chains of
+    /// since.
     ///
     /// # Errors
     /// `Unavailable` if it is not: look again.
@@ -161,8 +164,9 @@ impl DataPlane {
         self.check_turns(turns)
     }
 
-    /// Whether the chains that are here are those that were when it had turned `turns` times. Whoever looked at all of its chains then
-    /// has not looked at one that it came into; one that it has gone from may hold more by now, whatever lease came with that.
+    /// Whether the chains that are here are those that were when it had turned `turns` times. Whoever looked at all of
+    /// its chains then has not looked at one that it came into; one that it has gone from may hold more by now,
+    /// whatever lease came with that.
     ///
     /// # Errors
     /// `Unavailable` if they are not: look again.
@@ -181,7 +185,8 @@ impl DataPlane {
 pub struct Cuts<'a>(RwLockReadGuard<'a, Vec<Hlc>>);
 
 impl Cuts<'_> {
-    /// The instant at which a read of now reads chunks of `chain`: `MAX`, or below its first record that is not committed.
+    /// The instant at which a read of now reads chunks of `chain`: `MAX`, or below its first record that is not
+    /// committed.
     pub fn of(&self, chain: ChainId) -> Hlc {
         self.0[chain.0 as usize]
     }

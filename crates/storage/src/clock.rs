@@ -107,8 +107,8 @@ impl NodeClock {
         clock.observe(self.source.reading(), remote).map_err(Fault::from)
     }
 
-    /// Takes in the newest stamp that another member of a chain names: a stamp of its records, or a promise that has to hold across
-    /// a restart of everything. The durable bound covers it when this returns.
+    /// Takes in the newest stamp that another member of a chain names: a stamp of its records, or a promise that has to
+    /// hold across a restart of everything. The durable bound covers it when this returns.
     ///
     /// # Errors
     /// `Future` if it lies too far ahead; it is not adopted. The disk's.

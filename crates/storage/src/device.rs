@@ -172,7 +172,8 @@ impl Device {
         }
     }
 
-    /// What was written will be handed on as a whole more often than in parts: its checksum need not be read back for that.
+    /// What was written will be handed on as a whole more often than in parts: its checksum need not be read back for
+    /// that.
     fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
         for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
             let len = payload.len() as u64;
@@ -183,8 +184,8 @@ impl Device {
         }
     }
 
-    /// What there is of a group that was refused goes. A process that died before its room is used again would else find it
-    /// at its restart, and show what it said it had not written.
+    /// What there is of a group that was refused goes. A process that died before its room is used again would else
+    /// find it at its restart, and show what it said it had not written.
     fn erase(&self, segment: SegmentId, offset: u64) {
         // A segment that could not be made holds nothing.
         let Ok(file) = self.file(segment) else { return };
@@ -283,8 +284,8 @@ impl Device {
         self.spares.fill(&*self.disk, self.settings.segment_bytes, &|segments| self.check_room(segments).is_ok())
     }
 
-    /// Has the names of the segments to come looked up before a write waits for that. Called off the critical path, when a segment
-    /// has just been begun.
+    /// Has the names of the segments to come looked up before a write waits for that. Called off the critical path,
+    /// when a segment has just been begun.
     pub fn expect_segments(&self) {
         let open = self.log().end().segment;
         (1..=preallocate::COUNT as u64)
@@ -351,8 +352,8 @@ impl Device {
                 Ok(())
             })
         };
-        // Under way before the directory is waited for, which the disk would be idle for. Not behind much: a segment that is begun
-        // meanwhile waits for the directory's blocks.
+        // Under way before the directory is waited for, which the disk would be idle for. Not behind much: a segment
+        // that is begun meanwhile waits for the directory's blocks.
         let is_ahead = dirty.directory && bytes <= AHEAD_BYTES_MAX;
         if is_ahead {
             begin()?;
@@ -360,7 +361,8 @@ impl Device {
         if dirty.directory {
             self.disk.sync_dir()?;
         }
-        // All of them are under way before the first is waited for: else the disk would be idle between one and the next.
+        // All of them are under way before the first is waited for: else the disk would be idle between one and the
+        // next.
         if dirty.segments.len() > 1 && !is_ahead {
             begin()?;
         }
@@ -372,8 +374,8 @@ impl Device {
         Ok(end)
     }
 
-    /// Begins to bring the last `len` bytes up to `end` to the medium, if they are many: somebody waits for them, and a disk
-    /// that writes while more comes in is not idle between two flushes.
+    /// Begins to bring the last `len` bytes up to `end` to the medium, if they are many: somebody waits for them, and a
+    /// disk that writes while more comes in is not idle between two flushes.
     pub fn begin_flush(&self, end: LogPosition, len: u64) {
         if len >= EARLY_BYTES
             && let Ok(file) = self.file(end.segment)
@@ -394,8 +396,8 @@ impl Device {
         self.write_seals(seals)
     }
 
-    /// Vouches for the durable records of the open segment: the next start need not scan them, and damage to one of them
-    /// is not taken for a torn tail.
+    /// Vouches for the durable records of the open segment: the next start need not scan them, and damage to one of
+    /// them is not taken for a torn tail.
     ///
     /// # Errors
     /// The disk's.
@@ -439,8 +441,8 @@ impl Device {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Records that no read needs any more: their bytes may go, and with `gone` the file's index from memory. Up to the last of
-    /// `kept` only these instants are asked for: what is buried up to then leaves memory.
+    /// Records that no read needs any more: their bytes may go, and with `gone` the file's index from memory. Up to the
+    /// last of `kept` only these instants are asked for: what is buried up to then leaves memory.
     ///
     /// # Errors
     /// As [`Device::log_of`].
@@ -483,8 +485,9 @@ impl Device {
         self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
     }
 
-    /// Gives back the space of stretches of a segment that hold buried or discarded records only, and of what lies behind its last
-    /// record. Returns by how many bytes the device has more; `None` while no footer vouches for all of the segment.
+    /// Gives back the space of stretches of a segment that hold buried or discarded records only, and of what lies
+    /// behind its last record. Returns by how many bytes the device has more; `None` while no footer vouches for all of
+    /// the segment.
     ///
     /// # Errors
     /// The disk's; `Unsupported` if it cannot free parts of files.

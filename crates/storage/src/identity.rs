@@ -79,7 +79,8 @@ pub struct Identity {
     /// The metalog was on stable storage up to this entry when this was written.
     #[prost(uint64, tag = "17")]
     pub durable_index: u64,
-    /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it. Not all, if `any_may_cache`.
+    /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it. Not all,
+    /// if `any_may_cache`.
     #[prost(uint64, repeated, tag = "18")]
     pub caching: Vec<u64>,
     /// More sessions were granted something than are listed: any that is open may have been.
@@ -103,7 +104,8 @@ pub struct Identity {
     /// Of a server that is alone: copies wanted of everything once it is one of several; 0: as its settings say.
     #[prost(uint32, tag = "43")]
     pub replicas: u32,
-    /// Where the directory is, as [`frieze_disk::FileDisk::place`] says it: a copy of it is somewhere else. Empty until it is known.
+    /// Where the directory is, as [`frieze_disk::FileDisk::place`] says it: a copy of it is somewhere else. Empty until
+    /// it is known.
     #[prost(string, tag = "44")]
     pub place: String,
 }
@@ -218,7 +220,8 @@ impl Identity {
         self.caching = sessions.iter().take(CACHING_MAX).map(|id| id.0).collect();
     }
 
-    /// As it goes on under another identity of the cluster. Whoever holds the secret of before proves nothing with it any more.
+    /// As it goes on under another identity of the cluster. Whoever holds the secret of before proves nothing with it
+    /// any more.
     pub fn renamed(self, cluster: ClusterId) -> Identity {
         Identity {
             cluster: cluster.0.to_be_bytes().to_vec(),
@@ -274,7 +277,8 @@ impl Identity {
     }
 }
 
-/// The secret of a cluster that goes on as `cluster`, from that of before: who holds the old one can verify a proof by the new one.
+/// The secret of a cluster that goes on as `cluster`, from that of before: who holds the old one can verify a proof by
+/// the new one.
 pub fn secret_after(secret: &[u8; 32], cluster: ClusterId) -> [u8; 32] {
     *blake3::keyed_hash(secret, &cluster.0.to_be_bytes()).as_bytes()
 }

@@ -1,8 +1,8 @@
 //! One data directory: its identity, the bound of its clock, its log of segments and what is made of it.
 //!
-//! Guarantees: a record is visible only when it is whole; every byte that is read was verified or is marked as not verified; no stamp
-//! leaves before the bound that covers it is durable.
-//! Leaves to others: roles of chains and stamps of records (`replication`), names (`metadata`), sessions and sockets.
+//! Guarantees: a record is visible only when it is whole; every byte that is read was verified or is marked as not
+//! verified; no stamp leaves before the bound that covers it is durable. Leaves to others: roles of chains and stamps
+//! of records (`replication`), names (`metadata`), sessions and sockets.
 
 mod clock;
 mod device;

@@ -1,7 +1,7 @@
 //! Read locks that a thread takes once at a time.
 //!
-//! A thread that asks for a read lock that it holds already waits for ever as soon as a writer has asked in between, and
-//! everybody behind that writer with it. Nothing shows it until then, so debug builds look at every lock taken.
+//! A thread that asks for a read lock that it holds already waits for ever as soon as a writer has asked in between,
+//! and everybody behind that writer with it. Nothing shows it until then, so debug builds look at every lock taken.
 
 use std::cell::Cell;
 use std::ops::Deref;

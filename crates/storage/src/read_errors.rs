@@ -1,8 +1,8 @@
 //! Damage that readers met.
 //!
-//! Guarantees: the segment of a read that failed because of damage is remembered until it was looked at. However often readers come
-//! back, a segment is due once in [`REST_NS`]. Bounded by [`SEGMENTS_MAX`].
-//! Leaves to others: refusing the bytes (`device`), reading the segment again (the scrub).
+//! Guarantees: the segment of a read that failed because of damage is remembered until it was looked at. However often
+//! readers come back, a segment is due once in [`REST_NS`]. Bounded by [`SEGMENTS_MAX`]. Leaves to others: refusing the
+//! bytes (`device`), reading the segment again (the scrub).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

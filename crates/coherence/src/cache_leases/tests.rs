@@ -248,8 +248,8 @@ fn a_session_that_ends_is_waited_for_no_more() {
     assert_eq!(grants.sessions().count(), 0);
 }
 
-/// Sessions that cache what they are granted, over a network that delays, crosses and loses: whatever a session believes
-/// when a change is answered is the state after that change.
+/// Sessions that cache what they are granted, over a network that delays, crosses and loses: whatever a session
+/// believes when a change is answered is the state after that change.
 #[test]
 fn random_histories_show_nobody_a_state_older_than_an_answered_change() {
     for seed in 0..3000 {

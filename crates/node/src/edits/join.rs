@@ -19,8 +19,8 @@ const SOURCES_MAX: usize = 1024;
 
 impl Engine {
     /// # Errors
-    /// `InvalidArgument` for what is no file, the target itself, or one named twice; `Unsupported` where user times would be mixed, `TooLarge`
-    /// for too many or too long ones; as reading each.
+    /// `InvalidArgument` for what is no file, the target itself, or one named twice; `Unsupported` where user times
+    /// would be mixed, `TooLarge` for too many or too long ones; as reading each.
     pub(crate) fn plan_join(
         &self,
         principal: &Principal,

@@ -35,7 +35,8 @@ impl Engine {
         Paths::new(self.meta.history(), &[at]).of(directory, name)
     }
 
-    /// Takes from a plan the names that cannot change as planned: what others have built on stays. Each is told as left.
+    /// Takes from a plan the names that cannot change as planned: what others have built on stays. Each is told as
+    /// left.
     ///
     /// # Errors
     /// Those of the store.

@@ -16,8 +16,8 @@ type Todo = Vec<(InodeId, Vec<u8>)>;
 
 impl Engine {
     /// # Errors
-    /// `NotFound`; `AccessDenied` for a directory that the caller may not look through (whether he may take names from it is asked when
-    /// they are taken); `TooLarge` for a tree of more than 262,144 names.
+    /// `NotFound`; `AccessDenied` for a directory that the caller may not look through (whether he may take names from
+    /// it is asked when they are taken); `TooLarge` for a tree of more than 262,144 names.
     pub(crate) fn plan_remove(&self, principal: &Principal, ask: &RemoveTree, now: Hlc) -> Result<Plan, Fault> {
         let key = self.parent_of(principal, &ask.target, now)?;
         let path = self.path_at(key.0, &key.1, now)?;

@@ -1,7 +1,7 @@
 //! Restores: a file or tree becomes what it was at an instant, by a change at now that shares the old bytes.
 //!
-//! Only what differs is touched, found by the index of time. Names made since stay unless they are to go; a name that was
-//! taken away gets its inode back; one whose inode lives elsewhere now gets a copy that shares its bytes of then.
+//! Only what differs is touched, found by the index of time. Names made since stay unless they are to go; a name that
+//! was taken away gets its inode back; one whose inode lives elsewhere now gets a copy that shares its bytes of then.
 
 use std::collections::{BTreeMap, BTreeSet};
 

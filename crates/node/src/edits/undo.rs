@@ -1,8 +1,8 @@
 //! Undo: what an actor did goes, unit by unit.
 //!
-//! A unit is a name, an attribute, a length, or a range of bytes. One whose newest version is the actor's gets its newest
-//! version by anybody else; one that others changed later is left and told, with both versions; so is what others have
-//! built on: a directory the actor made and others filled, a file that others wrote to.
+//! A unit is a name, an attribute, a length, or a range of bytes. One whose newest version is the actor's gets its
+//! newest version by anybody else; one that others changed later is left and told, with both versions; so is what
+//! others have built on: a directory the actor made and others filled, a file that others wrote to.
 
 mod bytes;
 mod reach;
@@ -306,8 +306,8 @@ impl Engine {
     }
 }
 
-/// Directories whose names come back and are all as they were before the actor, the only one to change them: with their times of
-/// then.
+/// Directories whose names come back and are all as they were before the actor, the only one to change them: with their
+/// times of then.
 fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMap<InodeId, i64> {
     let stays = |(key, change): &&(NameKey, &SubjectChange)| !plan.names.contains_key(key) && !is_as_before(change);
     let others: BTreeSet<InodeId> = changes.names.iter().filter(stays).map(|(key, _)| key.0).collect();

@@ -1,10 +1,10 @@
 //! Questions to the members of chains, until somebody has answered for each of them.
 //!
-//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], whoever dies or is slow meanwhile; every chain was answered for by a
-//! server that had a part in it. What is asked does no harm when several do it.
+//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], whoever dies or is slow meanwhile; every chain was answered
+//! for by a server that had a part in it. What is asked does no harm when several do it.
 //!
-//! As few servers are asked as have all of the chains. Of those that refuse, or have not answered within a [`ROUND`], another
-//! member is asked; who was asked first may answer all the same.
+//! As few servers are asked as have all of the chains. Of those that refuse, or have not answered within a [`ROUND`],
+//! another member is asked; who was asked first may answer all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -53,7 +53,8 @@ impl Engine {
     /// Asks for each of these chains a member of it until all have answered. Not to be called with a lock in hand.
     ///
     /// # Errors
-    /// `Unavailable` if nobody with one of the chains answers; `Elsewhere` if there is nobody; what speaks against the question itself.
+    /// `Unavailable` if nobody with one of the chains answers; `Elsewhere` if there is nobody; what speaks against the
+    /// question itself.
     pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<Heard>, Fault> {
         frieze_storage::check_none_held();
         let now = || self.clock.reading().mono;
@@ -100,8 +101,8 @@ impl Engine {
         Ok(answers)
     }
 
-    /// Asks one server about a chain, whether it has a part in it or not. `None` if it refuses, or has not answered within a
-    /// [`ROUND`]. Not to be called with a lock in hand.
+    /// Asks one server about a chain, whether it has a part in it or not. `None` if it refuses, or has not answered
+    /// within a [`ROUND`]. Not to be called with a lock in hand.
     pub(crate) fn ask_one(&self, node: NodeId, chain: ChainId, about: &About) -> Option<Answered> {
         frieze_storage::check_none_held();
         let mut pending = Pending { questions: &self.questions, asked: Vec::new() };
@@ -138,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// Whom to ask about these chains: few servers, each for all it has. After the first round one of each chain is asked, another
-    /// each time.
+    /// Whom to ask about these chains: few servers, each for all it has. After the first round one of each chain is
+    /// asked, another each time.
     fn members_for(&self, chains: &BTreeSet<ChainId>, round: u32) -> Vec<(NodeId, BTreeSet<ChainId>)> {
         let me = self.node();
         let mut members: BTreeMap<ChainId, Vec<NodeId>> = BTreeMap::new();

@@ -1,9 +1,9 @@
 //! Bytes that other servers have: what a clone or a copied range shares with a file on chains that are not here.
 //!
-//! Guarantees: what is brought is what the records of the chunk show at a closed instant, so it is the same whoever tells it, or what
-//! is committed after it was asked for; which parts of it no record says anything of comes with it. No more is asked for, or held, than
-//! one read may show.
-//! Leaves to others: what lies under a part that no record says anything of (`seen`).
+//! Guarantees: what is brought is what the records of the chunk show at a closed instant, so it is the same whoever
+//! tells it, or what is committed after it was asked for; which parts of it no record says anything of comes with it.
+//! No more is asked for, or held, than one read may show. Leaves to others: what lies under a part that no record says
+//! anything of (`seen`).
 //!
 //! A plan cannot ask while it holds the index. It notes what it lacks, and is made again when that has come.
 
@@ -121,7 +121,8 @@ impl Engine {
         }
         for (at, parts) in by_instant {
             let at = (at != Hlc::MAX).then_some(at);
-            // What is here may only not be closed yet at that instant. Who cannot close it is none of the chain's members.
+            // What is here may only not be closed yet at that instant. Who cannot close it is none of the chain's
+            // members.
             let is_learned = |part: &Wanted| {
                 let chain = part.chain();
                 self.data.is_here(chain) && self.data.learn(&BTreeSet::from([chain]), at, CLOSING_MAX).is_ok()

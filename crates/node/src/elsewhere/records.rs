@@ -13,12 +13,12 @@ use crate::engine::Engine;
 use crate::questions::Answered;
 
 impl Engine {
-    /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, whoever has them. Not to be called with a lock in
-    /// hand: others may be asked.
+    /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, whoever has them. Not to be called
+    /// with a lock in hand: others may be asked.
     ///
     /// # Errors
-    /// Of the device, where the index of the file has to be fetched; `Unavailable` if nobody who has a part of it answers;
-    /// `Overloaded` if others have more than 1,048,576.
+    /// Of the device, where the index of the file has to be fetched; `Unavailable` if nobody who has a part of it
+    /// answers; `Overloaded` if others have more than 1,048,576.
     pub(crate) fn records(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<RecordMeta>, Fault> {
         let away = self.chains_elsewhere(Some(upto));
         if away.is_empty() {

@@ -1,7 +1,8 @@
-//! The engine's part in chains of several members: who they are, and what has to be known before and after a read of now.
+//! The engine's part in chains of several members: who they are, and what has to be known before and after a read of
+//! now.
 //!
-//! Guarantees: a read of now shows all that was committed when it began, and is answered only under a lease that still holds when
-//! everything has been read; what is not wholly here is not answered from here.
+//! Guarantees: a read of now shows all that was committed when it began, and is answered only under a lease that still
+//! holds when everything has been read; what is not wholly here is not answered from here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -61,8 +62,8 @@ impl Engine {
         self.data.is_shared()
     }
 
-    /// Where the payload of a request of `len` bytes will go from here when it is a record, as far as that can be said before it is
-    /// looked at closely.
+    /// Where the payload of a request of `len` bytes will go from here when it is a record, as far as that can be said
+    /// before it is looked at closely.
     pub(crate) fn goes_to(&self, header: &FrameHeader, request: &Request, len: usize) -> Option<(ChainId, NodeId)> {
         let Request::Write(ask) = request else { return None };
         if ask.append {
@@ -91,13 +92,14 @@ impl Engine {
         self.data.status()
     }
 
-    /// Where the log of each chain ends here: for whoever has to choose among members that have all restarted, and for who founds
-    /// a cluster, whose first configurations are above these.
+    /// Where the log of each chain ends here: for whoever has to choose among members that have all restarted, and for
+    /// who founds a cluster, whose first configurations are above these.
     pub fn chain_ends(&self) -> Vec<ChainEnd> {
         self.data.ends()
     }
 
-    /// Sessions of which something is remembered here, of their requests or of their connections: for `status`, and tests.
+    /// Sessions of which something is remembered here, of their requests or of their connections: for `status`, and
+    /// tests.
     pub fn sessions_remembered(&self) -> usize {
         let mut known = self.data.sessions();
         known.extend(self.sessions.known());
@@ -132,8 +134,8 @@ impl Engine {
         self.losses().map_or(0, |losses| losses.0.len() as u64)
     }
 
-    /// True if a range of a file, as it is seen, may lack something that was acknowledged, since a chain went on from a copy that was
-    /// behind: nothing that is known to lie above the loss covers it, and the file is older.
+    /// True if a range of a file, as it is seen, may lack something that was acknowledged, since a chain went on from a
+    /// copy that was behind: nothing that is known to lie above the loss covers it, and the file is older.
     ///
     /// # Errors
     /// Those of [`Engine::sources`] and [`Engine::look_with`].
@@ -144,7 +146,8 @@ impl Engine {
         Ok(losses.may_miss(&look, seen.layer(), &sources, (ask.offset, end), &|chain| self.data.is_here(chain)))
     }
 
-    /// The intervals in which something may have been lost, oldest first: of this machine while it was alone, and of any chain.
+    /// The intervals in which something may have been lost, oldest first: of this machine while it was alone, and of
+    /// any chain.
     pub(crate) fn all_gaps(&self) -> Vec<(Hlc, Hlc)> {
         let mut gaps: BTreeSet<(Hlc, Hlc)> = self.keeper.with(|identity| identity.gaps().collect());
         self.meta.look_at_control(&mut |state| {
@@ -238,8 +241,8 @@ impl Engine {
         self.data.look_and_wait(granted_chains(id, inode).into_iter().filter(|chain| self.data.is_here(*chain)))
     }
 
-    /// True if what a read of now asks of a file without patches is known here, though something is on its way through its chains: it
-    /// ends before the file does, and what is on its way lies beside it.
+    /// True if what a read of now asks of a file without patches is known here, though something is on its way through
+    /// its chains: it ends before the file does, and what is on its way lies beside it.
     fn is_clean_there(&self, id: InodeId, inode: Inode, ask: &Read) -> Result<bool, Fault> {
         let (start, end) = (ask.offset, ask.offset.saturating_add(ask.len.into()));
         let seen = Seen::at(id, inode, None);
@@ -256,8 +259,8 @@ impl Engine {
         Ok(parts.is_some_and(|parts| self.data.is_clean_in(parts.into_iter().chain(before))))
     }
 
-    /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made the file
-    /// longer.
+    /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made
+    /// the file longer.
     pub(crate) fn chains_to_close(&self, id: InodeId, ask: &Read) -> Option<BTreeSet<ChainId>> {
         let settled = self.meta.file_chunks(id).filter(|chunks| !chunks.has_writers);
         settled.map(|chunks| chains_of_read(spread_of(id, chunks.layout), chunks.reaches_from, ask))
@@ -287,8 +290,8 @@ impl Engine {
         chains.try_for_each(|chain| self.data.check_here(chain, view.instant()))
     }
 
-    /// Answers when everything acknowledged so far is on stable storage at all members of the chains of this node, and of those of
-    /// the file that others have.
+    /// Answers when everything acknowledged so far is on stable storage at all members of the chains of this node, and
+    /// of those of the file that others have.
     pub(crate) fn sync_members(&self, header: &frieze_wire::FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         let (request, reply_to) = (*header, responder.clone());
         let away = self.chains_elsewhere(None);
@@ -351,7 +354,8 @@ fn chains_of_chunks(layout: Layout, chunks: Range<u32>) -> BTreeSet<ChainId> {
     }
 }
 
-/// The newest instant up to `whole` that lies in no gap: where one loss follows another before anything was whole again, their gaps touch.
+/// The newest instant up to `whole` that lies in no gap: where one loss follows another before anything was whole
+/// again, their gaps touch.
 fn before_all(whole: Hlc, gaps: &[(Hlc, Hlc)]) -> Hlc {
     let newest_first = gaps.iter().rev();
     newest_first.fold(whole, |whole, (from, to)| if *from < whole && whole <= *to { *from } else { whole })
@@ -380,7 +384,8 @@ impl Losses {
                 let upto = look.shown_upto_of(layer, chunk.index);
                 is_here(*chain) && look.log.data_in(*chunk, *range, upto, after) == range.len()
             };
-            // What of a chain's loss can be of this layer: a later patch hides it, an older instant does not know of it.
+            // What of a chain's loss can be of this layer: a later patch hides it, an older instant does not know of
+            // it.
             let lost_to = |chain: &ChainId| {
                 let lost = self.0.get(chain)?;
                 let is_older = layer.inode.born.0 < lost.to && hidden_upto.0 < lost.to;
@@ -414,8 +419,9 @@ fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkI
     (start / layout.chunk_bytes..end.div_ceil(layout.chunk_bytes)).map(part).collect()
 }
 
-/// The answer, unless the lease has ended since it was looked up, or this server has come into a chain, or gone from one, since it had
-/// done so `turns` times. Who has gone holds a lease all the same, as soon as it knows that it has: of the chains that it has left.
+/// The answer, unless the lease has ended since it was looked up, or this server has come into a chain, or gone from
+/// one, since it had done so `turns` times. Who has gone holds a lease all the same, as soon as it knows that it has:
+/// of the chains that it has left.
 pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, turns: u64) -> Result<Reply, Fault> {
     let reply = answer?;
     engine.data.check_still(turns)?;

@@ -39,8 +39,8 @@ impl Engine {
         self.control.get().is_some()
     }
 
-    /// Begins this node's part in its cluster, if the server is one of several, and it has not begun. To be called when it is
-    /// known where the server listens.
+    /// Begins this node's part in its cluster, if the server is one of several, and it has not begun. To be called when
+    /// it is known where the server listens.
     ///
     /// # Errors
     /// `InvalidArgument` if others cannot reach it there.
@@ -96,12 +96,14 @@ impl Engine {
         self.data.device().space().map_or(0, |space| space.capacity_bytes)
     }
 
-    /// Time goes by for leases and what depends on them. To be called again after what is returned; `None`: the server is alone.
+    /// Time goes by for leases and what depends on them. To be called again after what is returned; `None`: the server
+    /// is alone.
     pub fn beat_control(&self) -> Option<Duration> {
         Some(self.control.get()?.beat(self))
     }
 
-    /// Does what has to wait for a majority, one thing after the other, until the server stops: for a thread of its own.
+    /// Does what has to wait for a majority, one thing after the other, until the server stops: for a thread of its
+    /// own.
     pub fn control_jobs(&self) {
         let Some(control) = self.control.get() else { return };
         while let Some(job) = control.next_job() {
@@ -196,7 +198,8 @@ impl Engine {
         self.with_members(me, found)
     }
 
-    /// The same with the members of the metalog that are nodes no more: as long as they are members, it takes their votes to change that.
+    /// The same with the members of the metalog that are nodes no more: as long as they are members, it takes their
+    /// votes to change that.
     fn with_members(&self, me: NodeId, found: BTreeMap<NodeId, ServerAddr>) -> BTreeMap<NodeId, ServerAddr> {
         let (Some(control), Some(status)) = (self.control.get(), self.meta.status()) else { return found };
         let members = status.members.voters.iter().chain(&status.members.learners).filter(|node| **node != me);
@@ -277,7 +280,8 @@ impl Engine {
     /// How the cluster is, after what is asked for has been decided.
     ///
     /// # Errors
-    /// `NotPermitted` for whoever is no administrator and asks for a change; `Elsewhere`: ask the leader; what speaks against it.
+    /// `NotPermitted` for whoever is no administrator and asks for a change; `Elsewhere`: ask the leader; what speaks
+    /// against it.
     pub(super) fn cluster_asked(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
         let control = self.control.get();
         if let Some(op) = ask.op {

@@ -36,8 +36,8 @@ pub struct Joining {
 }
 
 impl Engine {
-    /// Opens an empty directory as that of another node: it has nothing, and waits for the state, until a leader adds it. If it
-    /// was made so before, it goes on.
+    /// Opens an empty directory as that of another node: it has nothing, and waits for the state, until a leader adds
+    /// it. If it was made so before, it goes on.
     ///
     /// # Errors
     /// `InvalidArgument` if the directory is another node's, or one of a machine that is alone; as [`Engine::open`].
@@ -72,11 +72,12 @@ impl Engine {
         Engine::open(settings, seams)
     }
 
-    /// Turns a server that is alone into the first member of a metalog to which others can be added. Requests wait meanwhile.
+    /// Turns a server that is alone into the first member of a metalog to which others can be added. Requests wait
+    /// meanwhile.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is one already. The disk's: it is alone as before, or changes nothing until it has been started
-    /// again.
+    /// `InvalidArgument` if it is one already. The disk's: it is alone as before, or changes nothing until it has been
+    /// started again.
     pub fn found_metalog(&self) -> Result<(), Fault> {
         self.durability.found(&self.data, &self.meta)?;
         // From now on other servers may answer writes to files.
@@ -86,11 +87,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a node to the members of the metalog, as the leader: it gets the state and the log, and does not vote yet. Returns
-    /// when a majority holds that.
+    /// Adds a node to the members of the metalog, as the leader: it gets the state and the log, and does not vote yet.
+    /// Returns when a majority holds that.
     ///
     /// # Errors
-    /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a member.
+    /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a
+    /// member.
     pub fn add_member(&self, node: NodeId) -> Result<(), Fault> {
         self.meta.change_members(MemberChange::Add(node))
     }
@@ -98,8 +100,8 @@ impl Engine {
     /// Lets a member of the metalog vote that has caught up, as the leader.
     ///
     /// # Errors
-    /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member, or as many vote
-    /// as may.
+    /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member,
+    /// or as many vote as may.
     pub fn promote_member(&self, node: NodeId) -> Result<(), Fault> {
         self.meta.change_members(MemberChange::Promote(node))
     }
@@ -125,13 +127,14 @@ impl Engine {
         self.meta.resign();
     }
 
-    /// Tells whoever waits for other servers that this one stops. To be called when nothing flushes and tells for it any more.
+    /// Tells whoever waits for other servers that this one stops. To be called when nothing flushes and tells for it
+    /// any more.
     pub fn end_waits(&self) {
         self.meta.stop_waits();
     }
 
-    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog can, in its
-    /// term. Never waits.
+    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog
+    /// can, in its term. Never waits.
     pub fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {
         self.meta.decide(term, decisions);
     }
@@ -141,7 +144,8 @@ impl Engine {
         self.meta.look_at_control(look);
     }
 
-    /// What decisions have changed since the last call. After a start, and after a state was received, everything may have.
+    /// What decisions have changed since the last call. After a start, and after a state was received, everything may
+    /// have.
     pub fn take_control_news(&self) -> Vec<frieze_cluster::Change> {
         self.meta.take_control_changes()
     }
@@ -151,14 +155,14 @@ impl Engine {
         Some(self.meta.leader_terms()).filter(|reigns| *reigns > 0 && self.meta.leads())
     }
 
-    /// Time goes by for the metalog. To be called again after what is returned; `None`: the server is alone, and nothing
-    /// depends on it.
+    /// Time goes by for the metalog. To be called again after what is returned; `None`: the server is alone, and
+    /// nothing depends on it.
     pub fn beat(&self) -> Option<Duration> {
         self.meta.tick()
     }
 
-    /// Waits until the journal of the metalog is to be flushed, `timeout` at most, and flushes it. To be called again and again,
-    /// on a thread of its own.
+    /// Waits until the journal of the metalog is to be flushed, `timeout` at most, and flushes it. To be called again
+    /// and again, on a thread of its own.
     ///
     /// # Errors
     /// The disk's: the server goes on read-only, and others lead.
@@ -244,8 +248,8 @@ impl Engine {
         Err(Fault::new(Reason::WrongCluster, words))
     }
 
-    /// Sees to it that this server may answer a request: that it leads, if the request is one for the leader, and that it knows
-    /// of everything that anybody was told before, if the answer tells of now. Alone it always does.
+    /// Sees to it that this server may answer a request: that it leads, if the request is one for the leader, and that
+    /// it knows of everything that anybody was told before, if the answer tells of now. Alone it always does.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader, or again.
@@ -266,8 +270,8 @@ impl Engine {
         }
     }
 
-    /// True if the session may be given something to keep, a right to cache or a lock: in a cluster only one that said so when it
-    /// was opened, so that the next leader knows of it.
+    /// True if the session may be given something to keep, a right to cache or a lock: in a cluster only one that said
+    /// so when it was opened, so that the next leader knows of it.
     pub(crate) fn may_keep(&self, session: SessionId) -> bool {
         if !self.meta.is_member() {
             return true;
@@ -280,8 +284,8 @@ impl Engine {
         self.meta.leader_terms() != self.reigns.load(Ordering::Acquire) && self.meta.leads()
     }
 
-    /// If this server has begun to lead: who is there was told about by the one before. What sessions hold, nobody knows until
-    /// they have said so.
+    /// If this server has begun to lead: who is there was told about by the one before. What sessions hold, nobody
+    /// knows until they have said so.
     pub(crate) fn take_over(&self) {
         let reigns = self.meta.leader_terms();
         if !self.meta.leads() || reigns == 0 {
@@ -306,8 +310,8 @@ impl Engine {
     }
 }
 
-/// True if only the leader of the metalog answers: it orders changes, and knows what sessions hold. Bytes of files are not its
-/// business alone, and what was is known to every member.
+/// True if only the leader of the metalog answers: it orders changes, and knows what sessions hold. Bytes of files are
+/// not its business alone, and what was is known to every member.
 fn is_for_leader(header: &FrameHeader, request: &Request) -> bool {
     match request {
         // It says that a file is open, to whoever looks after what is.

@@ -116,8 +116,8 @@ impl Engine {
         data.remember_by(&remembered);
         keeper.update(|identity| {
             if went_down {
-                // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to the
-                // frontier. Each is whole up to its last record, too, unless damage is to be served.
+                // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to
+                // the frontier. Each is whole up to its last record, too, unless damage is to be served.
                 let frontier = Hlc(identity.frontier);
                 let whole = if settings.serve_damaged { frontier } else { frontier.max(newest_whole) };
                 identity.inode_floor = identity.inode_bound;
@@ -305,13 +305,14 @@ impl Recovery<'_> {
                 let meta = match recovered {
                     RecoveredItem::Record(meta) => meta,
                     RecoveredItem::Indexed { chains: tips, companion, .. } => {
-                        // Footers vouched for all of that, and are written once the metadata before them is durable: nothing
-                        // of it depends on what was lost.
+                        // Footers vouched for all of that, and are written once the metadata before them is durable:
+                        // nothing of it depends on what was lost.
                         refused = data::resume(&mut chains, tips, companion).err();
                         return;
                     }
                 };
-                // Of a chain of several members it is with the others, whatever this node knows of the namespace by now.
+                // Of a chain of several members it is with the others, whatever this node knows of the namespace by
+                // now.
                 let is_own = self.roles.epoch(meta.chain).is_none();
                 if self.went_down && is_own && meta.stamp > Hlc(self.identity.frontier) {
                     tail.push((meta.stamp, meta.session, meta.chunk));
@@ -359,8 +360,8 @@ impl Recovery<'_> {
         Ok(Logs { clock, device, chains, meta, bound, notes, newest_record, tail })
     }
 
-    /// The first segment whose footer may have been written without being synced. A footer is synced by the flush after the
-    /// one that wrote it, so it lies no further back than two flushes can reach.
+    /// The first segment whose footer may have been written without being synced. A footer is synced by the flush after
+    /// the one that wrote it, so it lies no further back than two flushes can reach.
     fn footers_from(&self) -> SegmentId {
         if self.identity.clean {
             return SegmentId(u64::MAX);
@@ -371,8 +372,8 @@ impl Recovery<'_> {
 }
 
 impl Logs {
-    /// Newest stamp up to which nothing can be missing: what a log lost is newer than all that it has. When the file system
-    /// was made there was nothing else.
+    /// Newest stamp up to which nothing can be missing: what a log lost is newer than all that it has. When the file
+    /// system was made there was nothing else.
     fn newest_whole(&self) -> Hlc {
         let made = self.meta.birth_stamp(frieze_base::InodeId::ROOT).unwrap_or(Hlc::ZERO);
         self.newest_record.min(self.meta.newest()).max(made)
@@ -382,7 +383,8 @@ impl Logs {
     /// write there. Older records than the end of the metalog had their grants when they were written.
     fn first_orphan(&self) -> Option<Hlc> {
         if self.meta.is_member() {
-            // A grant was on stable storage here before anybody was told of it. That it was committed is told by the others.
+            // A grant was on stable storage here before anybody was told of it. That it was committed is told by the
+            // others.
             return None;
         }
         let newest = self.meta.newest();
@@ -391,8 +393,8 @@ impl Logs {
     }
 }
 
-/// The identity that the directory has: the log of decisions says what the cluster is called. A crash may have come between a decision to
-/// go on from this server under another name, and that name in the directory.
+/// The identity that the directory has: the log of decisions says what the cluster is called. A crash may have come
+/// between a decision to go on from this server under another name, and that name in the directory.
 fn named_by_the_log(keeper: &Keeper, meta: &Metadata) -> Result<Identity, Fault> {
     let mut name = None;
     let before = keeper.with(Identity::cluster_id);

@@ -1,9 +1,10 @@
 //! Mending what is damaged here with what other servers have.
 //!
-//! Guarantees: a record whose bytes no longer fit their checksums is written whole again as soon as a server answers that has it whole,
-//! be it a member of its chain or not any more; so a chain whose only member that serves has a damaged record can bring others up to
-//! date again. Nobody is asked about one record more often than once a second, and less and less often while nobody has it.
-//! Leaves to others: finding damage (`scrub`), what may be written over (`device`).
+//! Guarantees: a record whose bytes no longer fit their checksums is written whole again as soon as a server answers
+//! that has it whole, be it a member of its chain or not any more; so a chain whose only member that serves has a
+//! damaged record can bring others up to date again. Nobody is asked about one record more often than once a second,
+//! and less and less often while nobody has it. Leaves to others: finding damage (`scrub`), what may be written over
+//! (`device`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

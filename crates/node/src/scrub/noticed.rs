@@ -1,8 +1,8 @@
 //! Damage that readers meet.
 //!
-//! Guarantees: where a read fails for damage, its segment is looked at soon, whether a scrub is under way or not, and what is
-//! found there is told like the findings of a scrub. However often readers come back, a segment is looked at once in a while.
-//! Leaves to others: refusing the bytes (`device`).
+//! Guarantees: where a read fails for damage, its segment is looked at soon, whether a scrub is under way or not, and
+//! what is found there is told like the findings of a scrub. However often readers come back, a segment is looked at
+//! once in a while. Leaves to others: refusing the bytes (`device`).
 
 use std::time::Duration;
 

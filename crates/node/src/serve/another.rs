@@ -1,8 +1,9 @@
 //! `--join` names servers of another cluster than the one that the data directory belongs to.
 //!
-//! Guarantees: a start is refused only if every server that `--join` names answers and is of another cluster; one of this cluster, or one that
-//! does not answer, lets it go on, with a warning that names those of another. So a stale name in a service unit stops no cluster.
-//! Leaves to others: a later identity of this cluster ([`crate::successor`]), which is found out by the links.
+//! Guarantees: a start is refused only if every server that `--join` names answers and is of another cluster; one of
+//! this cluster, or one that does not answer, lets it go on, with a warning that names those of another. So a stale
+//! name in a service unit stops no cluster. Leaves to others: a later identity of this cluster ([`crate::successor`]),
+//! which is found out by the links.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! How a server with an empty directory becomes one of a cluster: it asks a server of it.
 //!
-//! Guarantees: asked again, after whatever went wrong, it is the same node: what names it is on disk before it asks. Nothing else
-//! is in the directory before it has been taken in.
-//! Leaves to others: whether it may, and which node it is (the cluster's leader); everything after that (`engine`).
+//! Guarantees: asked again, after whatever went wrong, it is the same node: what names it is on disk before it asks.
+//! Nothing else is in the directory before it has been taken in. Leaves to others: whether it may, and which node it is
+//! (the cluster's leader); everything after that (`engine`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

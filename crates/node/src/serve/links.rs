@@ -1,13 +1,13 @@
 //! The connections on which this server tells the others: two to each, a thread each.
 //!
-//! What is told goes out by whoever tells it, as far as the socket takes it at once; the thread sends what is left, and what comes
-//! while it does so. So an idle chain costs no thread to be woken, and a busy one keeps nobody.
+//! What is told goes out by whoever tells it, as far as the socket takes it at once; the thread sends what is left, and
+//! what comes while it does so. So an idle chain costs no thread to be woken, and a busy one keeps nobody.
 //!
 //! Guarantees: telling never waits; what waits for one node is bounded in bytes and number; a node that is away costs
-//! attempts to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that they
-//! belong to the cluster before anything is told; what keeps a leader and leases does not wait behind bytes of files, neither
-//! on the way nor for whoever takes them in.
-//! Leaves to others: what is told, and to say again what was lost.
+//! attempts to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that
+//! they belong to the cluster before anything is told; what keeps a leader and leases does not wait behind bytes of
+//! files, neither on the way nor for whoever takes them in. Leaves to others: what is told, and to say again what was
+//! lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,8 @@ use frieze_storage::NodeClock;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Messages that wait.
 const WAITING_MAX: usize = 1 << 16;
-/// Bytes that somebody sends who has told something, before the link's own thread goes on: its next request may be there.
+/// Bytes that somebody sends who has told something, before the link's own thread goes on: its next request may be
+/// there.
 const OWN_BYTES_MAX: usize = 4 << 20;
 /// What a message counts for beside its payload.
 const MESSAGE_BYTES: usize = 256;
@@ -281,7 +282,8 @@ impl Links {
         Ok(asker.into_writer())
     }
 
-    /// The server refuses this one as one of another cluster: whether that is this cluster under a later identity it proves, or not.
+    /// The server refuses this one as one of another cluster: whether that is this cluster under a later identity it
+    /// proves, or not.
     fn ask_for_successor(&self, link: &Link, asker: &mut Asker) {
         let identified = asker.identify(self.me);
         let of = |(reply, nonce): (HelloReply, Vec<u8>)| {
@@ -330,8 +332,8 @@ impl Links {
         Ok(writer.begin(header, &body.encode_to_vec(), bytes, crc)?)
     }
 
-    /// A payload of `len` bytes that begins to arrive here will go to `to` with a record of the chain: from now on what there is of
-    /// it may go ahead. `None` where that is of no use just now.
+    /// A payload of `len` bytes that begins to arrive here will go to `to` with a record of the chain: from now on what
+    /// there is of it may go ahead. `None` where that is of no use just now.
     pub(super) fn set_off(self: &Arc<Links>, to: NodeId, chain: ChainId, len: usize) -> Option<Arc<Going>> {
         let link = self.going.read().unwrap_or_else(PoisonError::into_inner).iter().find(|link| link.to == to)?.clone();
         let (name, connection) = link.name_ahead()?;
@@ -408,8 +410,8 @@ pub(super) struct Going {
 }
 
 impl Going {
-    /// So much of it is here now. Goes on with it if that is worth a message and nobody has to be waited for; the last piece goes with
-    /// the record.
+    /// So much of it is here now. Goes on with it if that is worth a message and nobody has to be waited for; the last
+    /// piece goes with the record.
     pub(super) fn go_on(&self, so_far: &[u8]) {
         let mut sent = lock(&self.sent);
         let Some(from) = sent.filter(|from| so_far.len() - from >= PIECE_BYTES_MIN && so_far.len() < self.len) else {
@@ -566,8 +568,8 @@ impl Link {
         self.changed.notify_all();
     }
 
-    /// What the link's own thread is to send next, which has the turn then; a sign of life where nothing was sent for long. `None`
-    /// when the link ends.
+    /// What the link's own thread is to send next, which has the turn then; a sign of life where nothing was sent for
+    /// long. `None` when the link ends.
     ///
     /// # Errors
     /// What somebody else failed with who sent here.
@@ -604,8 +606,8 @@ impl Link {
         lock(&self.waiting).is_sending = false;
     }
 
-    /// Whether messages are kept from now on. What is under way when a connection breaks is lost. Returns how many messages were
-    /// lost since it was called last.
+    /// Whether messages are kept from now on. What is under way when a connection breaks is lost. Returns how many
+    /// messages were lost since it was called last.
     fn take(&self, is_taking: bool) -> u64 {
         let mut waiting = lock(&self.waiting);
         let lost = std::mem::take(&mut waiting.lost);

@@ -1,8 +1,8 @@
 //! The door for Prometheus: `GET /metrics` on an address of its own.
 //!
-//! Guarantees: a scrape costs no client of the file system anything; at most [`DOORS_MAX`] connections are answered at a time, of
-//! which a user has no more than are left for others.
-//! Leaves to others: the figures (`crate::metrics`), HTTP (`frieze_httpd`), the format of the text (`prometheus`).
+//! Guarantees: a scrape costs no client of the file system anything; at most [`DOORS_MAX`] connections are answered at
+//! a time, of which a user has no more than are left for others. Leaves to others: the figures (`crate::metrics`), HTTP
+//! (`frieze_httpd`), the format of the text (`prometheus`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ const PATH: &str = "/metrics";
 const TEXT_KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Connections at a time.
 const DOORS_MAX: usize = 8;
-/// Upper ends of the buckets of requests' durations, in seconds: from what one takes in memory to what a client waits at most.
+/// Upper ends of the buckets of requests' durations, in seconds: from what one takes in memory to what a client waits
+/// at most.
 const BUCKETS: &[f64] = &[
     20e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];

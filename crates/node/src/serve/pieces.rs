@@ -1,7 +1,7 @@
 //! Payloads of records that come in pieces ahead of them, and go on while they come.
 //!
-//! Guarantees: a piece counts for nothing until its record comes, which has the checksum of all of them; what is kept of such is
-//! bounded for each connection; a record whose pieces are not all here is lost, like any message may be.
+//! Guarantees: a piece counts for nothing until its record comes, which has the checksum of all of them; what is kept
+//! of such is bounded for each connection; a record whose pieces are not all here is lost, like any message may be.
 //! Leaves to others: what the record is (`data`), which pieces go on to the next member (`links`).
 
 use std::collections::BTreeMap;
@@ -55,7 +55,8 @@ impl From<frieze_net::Error> for Trouble {
 }
 
 impl Pieces {
-    /// Takes in a piece of `len` bytes that comes beside `piece`, and sends it on, if `goes` says where the first of them goes.
+    /// Takes in a piece of `len` bytes that comes beside `piece`, and sends it on, if `goes` says where the first of
+    /// them goes.
     pub(super) fn take(
         &mut self,
         pool: &BufferPool,
@@ -86,7 +87,8 @@ impl Pieces {
         Ok(arriving.receive(reader, len)?)
     }
 
-    /// The payload of a record that has come behind its pieces, with `rest` bytes beside it; `None` if they are not here.
+    /// The payload of a record that has come behind its pieces, with `rest` bytes beside it; `None` if they are not
+    /// here.
     pub(super) fn finish(
         &mut self,
         pool: &Arc<BufferPool>,

@@ -18,8 +18,8 @@ use crate::removal::check_may_start;
 use crate::settings::{KeySettings, Settings};
 use frieze_storage::Identity;
 
-/// Opens the data directory; an empty one as that of a new node of the cluster that the settings name. `listening`: where this
-/// server will be reached, if it has to say so before it has opened anything.
+/// Opens the data directory; an empty one as that of a new node of the cluster that the settings name. `listening`:
+/// where this server will be reached, if it has to say so before it has opened anything.
 ///
 /// # Errors
 /// Those of [`Engine::open`], and what the cluster refuses.

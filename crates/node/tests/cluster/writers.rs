@@ -367,8 +367,8 @@ fn a_session_that_is_ended_loses_nothing_that_a_head_acknowledged() {
     assert_eq!(reader.len("f"), offset(chunk) + written);
 }
 
-/// Its client reaches a server which becomes head and has not heard that the session has ended: the length of its file was settled
-/// without what it would write now.
+/// Its client reaches a server which becomes head and has not heard that the session has ended: the length of its file
+/// was settled without what it would write now.
 #[test]
 fn a_session_that_has_ended_writes_nothing_at_a_head_that_does_not_know_of_it() {
     let world = three(74);
@@ -401,7 +401,8 @@ fn a_session_that_has_ended_writes_nothing_at_a_head_that_does_not_know_of_it() 
     assert_eq!(reader.read_from(THREE, &capability, offset(chunk), 10).unwrap(), b"12");
 }
 
-/// It was head already when the write came, or becomes head while it looks: what was ordered in between it has not heard of.
+/// It was head already when the write came, or becomes head while it looks: what was ordered in between it has not
+/// heard of.
 #[test]
 fn what_a_server_looked_at_under_another_configuration_does_not_count() {
     let world = three(75);
@@ -576,8 +577,9 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
     assert_eq!(incomplete(before), [false; 3], "up to it nothing is missing");
 }
 
-/// A chain whose only member was declared dead went on from a copy that was behind: what is read of it as it is now says that it may lack
-/// something, through files that share it too, until it is written anew. What was made since lacks nothing.
+/// A chain whose only member was declared dead went on from a copy that was behind: what is read of it as it is now
+/// says that it may lack something, through files that share it too, until it is written anew. What was made since
+/// lacks nothing.
 #[test]
 fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
     let world = three(92);

@@ -1,5 +1,5 @@
-//! What applications count on when the power goes: write-then-rename, append-and-sync, a write-ahead log. And `last-whole`:
-//! the instant before the gap, at which everything is as it was.
+//! What applications count on when the power goes: write-then-rename, append-and-sync, a write-ahead log. And
+//! `last-whole`: the instant before the gap, at which everything is as it was.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};

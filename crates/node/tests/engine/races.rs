@@ -1,5 +1,5 @@
-//! What happens between two steps of an edit: a hook in the store runs something else there, on the same thread, so that
-//! the order is the same in every run.
+//! What happens between two steps of an edit: a hook in the store runs something else there, on the same thread, so
+//! that the order is the same in every run.
 
 use std::sync::OnceLock;
 
@@ -92,7 +92,8 @@ fn a_forgetting_tells_how_far_it_has_come() {
     let id = served.send(Request::Forget(forget), &[], served.seq);
     let Reply::Forgot(reply) = served.answer(id).unwrap().0.unwrap() else { panic!() };
     assert_eq!((reply.files, reply.biggest.len()), (20, 10));
-    // The files that give up most are named when all were looked at: found, asked what they lose, and what they give up.
+    // The files that give up most are named when all were looked at: found, asked what they lose, and what they give
+    // up.
     let told = told.lock().unwrap();
     assert!(told.iter().any(|(done, all)| *all == 3 * 21 && *done >= 3 * 20), "{told:?}");
     let Ok(Reply::Status(status)) = served.ask(Request::Status(Status {})) else { panic!() };

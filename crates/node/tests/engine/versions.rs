@@ -1,4 +1,5 @@
-//! Directories of other format versions, and of builds from before the first one, are refused with a sentence that says so.
+//! Directories of other format versions, and of builds from before the first one, are refused with a sentence that says
+//! so.
 
 use frieze_disk::DiskFile;
 
@@ -20,8 +21,8 @@ fn names(disk: &SimDisk, prefix: &str) -> Vec<String> {
     disk.list().unwrap().into_iter().filter(|name| name.starts_with(prefix)).collect()
 }
 
-/// Adds a field to the record of a directory, whose last value counts: its format version (tag 19), or what builds before the first
-/// format wrote (tag 1).
+/// Adds a field to the record of a directory, whose last value counts: its format version (tag 19), or what builds
+/// before the first format wrote (tag 1).
 fn say_field(disk: &SimDisk, field: &[u8]) {
     let (file, mut bytes) = bytes_of(disk, "state");
     for slot in bytes.chunks_mut(SLOT).filter(|slot| slot.starts_with(b"FRZS")) {

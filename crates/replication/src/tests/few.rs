@@ -366,7 +366,8 @@ fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lac
         assert!(given.len() < 1000, "it is given all in the end: {given:?}");
         world.pass(20_000);
     }
-    // 100 records with what they take beside their bytes are 513 KB: at 100 KB/s 5 s, less what the first moment may have.
+    // 100 records with what they take beside their bytes are 513 KB: at 100 KB/s 5 s, less what the first moment may
+    // have.
     let steps = given.len() as u64;
     assert!((230..300).contains(&steps), "it took {steps} steps of 20 ms: {given:?}");
     for (step, count) in (0..).zip(&given) {
@@ -511,8 +512,8 @@ fn a_barrier_waits_for_every_member() {
     assert_eq!(*reached.lock().unwrap(), Some(true));
 }
 
-/// Others may have acknowledged more meanwhile. Would it wait, it would be told that they have what it knew of on stable storage when it
-/// is back.
+/// Others may have acknowledged more meanwhile. Would it wait, it would be told that they have what it knew of on
+/// stable storage when it is back.
 #[test]
 fn who_may_lack_what_was_acknowledged_says_of_nothing_that_it_is_durable() {
     let mut world = three();

@@ -1,7 +1,8 @@
-//! Random lives of three nodes and two chains: writes, reads, loss and disorder, deaths with and without the power, returns.
+//! Random lives of three nodes and two chains: writes, reads, loss and disorder, deaths with and without the power,
+//! returns.
 //!
-//! What is checked: what was acknowledged stays, each request has one record, what was read at an instant is read again the same,
-//! and in the end every member gives the same bytes at every instant.
+//! What is checked: what was acknowledged stays, each request has one record, what was read at an instant is read again
+//! the same, and in the end every member gives the same bytes at every instant.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,8 @@ use frieze_wire::message::Durability;
 
 use super::world::{CHAINS, CHUNK_BYTES, LAYOUT, World, outcome};
 
-/// Three members with records of both chains, on stable storage, and the stamp of the last. The third has no part any more.
+/// Three members with records of both chains, on stable storage, and the stamp of the last. The third has no part any
+/// more.
 fn left_by_the_third(seed: u64, shelved: bool) -> (World, Hlc) {
     let mut world = World::new(3, seed);
     world.configure_all(&[1]);

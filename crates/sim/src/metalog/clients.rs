@@ -1,7 +1,7 @@
 //! The clients, and who waits at a member for what.
 //!
-//! A client asks one thing at a time: put a request, read, close an instant. It asks whom it was told leads, else anybody, and
-//! asks again under the same number until it is answered.
+//! A client asks one thing at a time: put a request, read, close an instant. It asks whom it was told leads, else
+//! anybody, and asks again under the same number until it is answered.
 
 use std::collections::BTreeMap;
 

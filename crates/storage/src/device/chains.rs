@@ -1,9 +1,9 @@
-//! The records of one chain: found by their numbers for a member that lacks them, and taken out where the chain does not have
-//! them.
+//! The records of one chain: found by their numbers for a member that lacks them, and taken out where the chain does
+//! not have them.
 //!
-//! Guarantees: what is handed out has passed its checksums; what was discarded is gone for good once [`Device::discard`] returns,
-//! and a crash before that leaves it wholly there or wholly gone.
-//! Leaves to others: which records a chain has (`chain`), who is sent them (`data`).
+//! Guarantees: what is handed out has passed its checksums; what was discarded is gone for good once
+//! [`Device::discard`] returns, and a crash before that leaves it wholly there or wholly gone. Leaves to others: which
+//! records a chain has (`chain`), who is sent them (`data`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -141,8 +141,8 @@ impl Device {
     }
 
     /// Takes every record of `chain` after `after` out of the log, and shows what is left of it, as at a restart, to
-    /// `on_recovered`. `keep` makes durable what has to be known at a restart: all that was ever discarded, this one with the place
-    /// that it is told. The caller keeps everybody else from appending.
+    /// `on_recovered`. `keep` makes durable what has to be known at a restart: all that was ever discarded, this one
+    /// with the place that it is told. The caller keeps everybody else from appending.
     ///
     /// # Errors
     /// `Busy`: try again. The disk's: then the log is as before, until the next start.

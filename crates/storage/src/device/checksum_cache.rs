@@ -1,8 +1,8 @@
-//! Checksums of spans of records that were written or handed on lately: states of a chunk that lie near each other share most of their
-//! pieces, and the checksums of small pieces cost as much to read as to look up the pieces.
+//! Checksums of spans of records that were written or handed on lately: states of a chunk that lie near each other
+//! share most of their pieces, and the checksums of small pieces cost as much to read as to look up the pieces.
 //!
-//! Guarantees: what is remembered is what was stored beside the bytes once; whoever gets the bytes compares all the same. Bounded:
-//! the newer of two spans that fall on one slot stays.
+//! Guarantees: what is remembered is what was stored beside the bytes once; whoever gets the bytes compares all the
+//! same. Bounded: the newer of two spans that fall on one slot stays.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,8 +64,8 @@ impl Span {
 }
 
 impl ChecksumCache {
-    /// The checksum of a span. Two spans of one hash there will be once in 2^64 pairs: whoever gets the bytes compares, and asks
-    /// again.
+    /// The checksum of a span. Two spans of one hash there will be once in 2^64 pairs: whoever gets the bytes compares,
+    /// and asks again.
     pub(super) fn get(&self, span: &Span) -> Option<u32> {
         let hash = span.hash();
         let table = self.table();

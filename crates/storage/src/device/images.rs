@@ -1,16 +1,16 @@
 //! Images on the device: pages of old states stored in one place, so that a read of one goes to few places.
 //!
-//! Guarantees: nothing depends on an image. What it answers has passed its checksums and is what the records say; one that
-//! is damaged, torn, lost or of other records is given up, and the answer comes from the records. Bytes of what was
-//! forgotten are gone from every image, on stable storage, when [`Device::forget_images`] returns.
-//! Leaves to others: which pages need one (`multilog`), when to look (`engine`).
+//! Guarantees: nothing depends on an image. What it answers has passed its checksums and is what the records say; one
+//! that is damaged, torn, lost or of other records is given up, and the answer comes from the records. Bytes of what
+//! was forgotten are gone from every image, on stable storage, when [`Device::forget_images`] returns. Leaves to
+//! others: which pages need one (`multilog`), when to look (`engine`).
 //!
 //! # The files
-//! Slots of one image each, in files whose space is reserved when they are made; their length follows from how much space
-//! images may take. A slot is free, or its entry in the file's directory says what it holds. The page is written first and
-//! made durable, then the entry, so an entry whose slot holds something else is one that a crash brought back. A slot that
-//! is given up is overwritten with zeros before its entry goes, so no free slot holds anything, and its entry is gone before it is
-//! used again.
+//! Slots of one image each, in files whose space is reserved when they are made; their length follows from how much
+//! space images may take. A slot is free, or its entry in the file's directory says what it holds. The page is written
+//! first and made durable, then the entry, so an entry whose slot holds something else is one that a crash brought
+//! back. A slot that is given up is overwritten with zeros before its entry goes, so no free slot holds anything, and
+//! its entry is gone before it is used again.
 
 mod evict;
 mod image_cursor;
@@ -202,7 +202,8 @@ impl ImageStore {
     }
 }
 
-/// The head of a file, or whether the file holds nothing yet: a head that is torn stands before a directory without entries.
+/// The head of a file, or whether the file holds nothing yet: a head that is torn stands before a directory without
+/// entries.
 fn read_head(file: &dyn DiskFile, number: u32) -> Result<ImageFile, bool> {
     const DIRECTORY_AT: usize = frieze_disk::PAGE_BYTES as usize;
     let mut first = [0; 2 * DIRECTORY_AT];
@@ -217,8 +218,8 @@ impl Device {
         self.images.set.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills what `pieces` take from images; the first of them goes to the beginning of `out`. False if an image could not
-    /// be used and is given up: the plan has to be made again.
+    /// Fills what `pieces` take from images; the first of them goes to the beginning of `out`. False if an image could
+    /// not be used and is given up: the plan has to be made again.
     ///
     /// # Cost
     /// One read of up to 68 KiB for each image.
@@ -422,8 +423,8 @@ enum Lost {
     Damaged(String),
 }
 
-/// Images are one read away, and take no memory: that is for what is read in other ways. A system that keeps copies as it likes
-/// keeps these too.
+/// Images are one read away, and take no memory: that is for what is read in other ways. A system that keeps copies as
+/// it likes keeps these too.
 fn let_go(file: &dyn DiskFile, at: u64, len: u64) {
     let _ = file.let_go(at, len);
 }

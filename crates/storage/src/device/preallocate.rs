@@ -1,8 +1,8 @@
-//! Segments made ahead of need: a file system may take some milliseconds to find room for one, and no write waits for that.
+//! Segments made ahead of need: a file system may take some milliseconds to find room for one, and no write waits for
+//! that.
 //!
-//! Guarantees: what is taken from here has the length of a segment and holds nothing that recovery could take for a part of
-//! the log.
-//! Leaves to others: whether there is room (`device`), the thread that fills up (`serve`).
+//! Guarantees: what is taken from here has the length of a segment and holds nothing that recovery could take for a
+//! part of the log. Leaves to others: whether there is room (`device`), the thread that fills up (`serve`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,9 +63,9 @@ impl SpareSegments {
         Ok(true)
     }
 
-    /// True if the file has the right length; then there is nothing of a segment in it afterwards. Also one that was a spare
-    /// may have been a segment whose new name was lost: an old header must not come back over new records, nor an old
-    /// trailer vouch for them.
+    /// True if the file has the right length; then there is nothing of a segment in it afterwards. Also one that was a
+    /// spare may have been a segment whose new name was lost: an old header must not come back over new records, nor an
+    /// old trailer vouch for them.
     fn is_clean(&self, disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<bool, Fault> {
         let file = disk.open(name)?;
         if file.len()? != segment_bytes {

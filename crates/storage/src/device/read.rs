@@ -1,4 +1,5 @@
-//! Reading records: what is missing is asked for at once, every block is checked, what fails in memory is read from the medium.
+//! Reading records: what is missing is asked for at once, every block is checked, what fails in memory is read from the
+//! medium.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +20,8 @@ impl Device {
         })
     }
 
-    /// Sees to it that `pieces` come into memory, without waiting. To be given back to [`Device::done`] when they are read.
+    /// Sees to it that `pieces` come into memory, without waiting. To be given back to [`Device::done`] when they are
+    /// read.
     pub fn ready(&self, pieces: &[Piece], heat: Heat) -> Lease {
         let mut lease = Lease::default();
         let sources = pieces.iter().filter_map(|piece| match &piece.source {
@@ -58,9 +60,9 @@ impl Device {
         self.tiers.done(lease, failed, &|key| self.file_of(key));
     }
 
-    /// Where a file of the system holds `len` bytes of a record from `source.skip` on, which are whole blocks, and their CRC32C as
-    /// the checksums stored beside them say. The bytes are not looked at: whoever gets them compares. `None` if no file of the
-    /// system does.
+    /// Where a file of the system holds `len` bytes of a record from `source.skip` on, which are whole blocks, and
+    /// their CRC32C as the checksums stored beside them say. The bytes are not looked at: whoever gets them compares.
+    /// `None` if no file of the system does.
     ///
     /// # Errors
     /// As [`Device::read`], of the checksums.
@@ -182,8 +184,8 @@ impl Device {
         Ok(crc)
     }
 
-    /// Reads a block whose copy in memory failed its checksum as it lies on the medium, and returns that checksum; `None` if it
-    /// fails there too. The copy leaves memory.
+    /// Reads a block whose copy in memory failed its checksum as it lies on the medium, and returns that checksum;
+    /// `None` if it fails there too. The copy leaves memory.
     fn read_medium(
         &self,
         file: &dyn DiskFile,
@@ -234,7 +236,8 @@ impl<'a> Blocks<'a> {
         Blocks { file, source, crcs: [0; CRCS_BYTES], from: 0, upto: 0 }
     }
 
-    /// Fills `into` with what is stored from block `index` on. With the first block come the checksums, which lie before it.
+    /// Fills `into` with what is stored from block `index` on. With the first block come the checksums, which lie
+    /// before it.
     fn read(&mut self, index: usize, into: &mut [u8]) -> Result<(), Fault> {
         let StoredSpan { segment, crcs_offset, data_offset, block_bytes, .. } = *self.source;
         let before = (data_offset - crcs_offset) as usize;
@@ -281,5 +284,6 @@ fn ends_behind(segment: SegmentId, offset: u64, found: usize, wanted: usize) -> 
 const STEP_BYTES: usize = 512 << 10;
 /// Checksums that are read at once: those of a record of 1 MiB.
 const CRCS_BYTES: usize = 256;
-/// What lies between the checksums and the blocks that are wanted is read with them up to this: as fast as a second read.
+/// What lies between the checksums and the blocks that are wanted is read with them up to this: as fast as a second
+/// read.
 const NEAR_BYTES: u64 = 32 << 10;

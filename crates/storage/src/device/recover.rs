@@ -101,12 +101,12 @@ pub struct Recovered {
 }
 
 impl Device {
-    /// Recovers the log on `disk` but for what was discarded; `on_recovered` sees what it finds in log order. What nobody vouches for and is stamped
-    /// after `upto` is cut off for good.
+    /// Recovers the log on `disk` but for what was discarded; `on_recovered` sees what it finds in log order. What
+    /// nobody vouches for and is stamped after `upto` is cut off for good.
     ///
     /// # Errors
-    /// The disk's; `Corrupt` if a segment header is not of this format, or records are missing that were durable: nothing
-    /// is changed then.
+    /// The disk's; `Corrupt` if a segment header is not of this format, or records are missing that were durable:
+    /// nothing is changed then.
     pub fn recover(
         disk: Arc<dyn Disk>,
         settings: frieze_multilog::LogSettings,
@@ -258,7 +258,8 @@ pub fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, F
 }
 
 /// Makes durable that nothing stands here. A head that a loss of power has torn could else be made whole by the next
-/// one: the same record, sent again to the same place, has the same bytes but for its stamp and its checksum, which goes.
+/// one: the same record, sent again to the same place, has the same bytes but for its stamp and its checksum, which
+/// goes.
 pub(super) fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
     let mut left = vec![0u8; len];
     file.read_at(offset, &mut left)?;

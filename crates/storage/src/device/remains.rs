@@ -1,8 +1,9 @@
-//! What this device has of chains that others have by now: taken out of the log whole, and given back segment by segment.
+//! What this device has of chains that others have by now: taken out of the log whole, and given back segment by
+//! segment.
 //!
-//! Guarantees: a chain is taken out for good once what is said of it is on stable storage, and not at all before; no record of
-//! another chain is touched, on disk or in memory.
-//! Leaves to others: whether others have it (`cluster`, through the engine), when to give back its room (`remains`).
+//! Guarantees: a chain is taken out for good once what is said of it is on stable storage, and not at all before; no
+//! record of another chain is touched, on disk or in memory. Leaves to others: whether others have it (`cluster`,
+//! through the engine), when to give back its room (`remains`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
@@ -13,8 +14,8 @@ use frieze_multilog::{Discards, ImageKey};
 use super::{Device, FileKey};
 
 impl Device {
-    /// Takes these chains out of the log, whole. `keep` makes durable that it was so, and returns all that was ever discarded. The
-    /// caller keeps everybody from appending; all records of these chains are on stable storage.
+    /// Takes these chains out of the log, whole. `keep` makes durable that it was so, and returns all that was ever
+    /// discarded. The caller keeps everybody from appending; all records of these chains are on stable storage.
     ///
     /// # Errors
     /// `Busy`: try again. The disk's: then everything is as before.

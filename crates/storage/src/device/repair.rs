@@ -1,10 +1,10 @@
 //! Writing a damaged record whole again.
 //!
-//! Guarantees: what is written is what was there before the damage, for everything that is written fits what is still whole of the
-//! record: bytes their checksum, a checksum two copies of the bytes that are the same. Whatever else somebody has of a record of this
-//! name is refused, and nothing is written.
-//! Leaves to others: getting the bytes (`scrub`); bringing them to stable storage, which the next flush does: lost with the power, they
-//! are as damaged as before.
+//! Guarantees: what is written is what was there before the damage, for everything that is written fits what is still
+//! whole of the record: bytes their checksum, a checksum two copies of the bytes that are the same. Whatever else
+//! somebody has of a record of this name is refused, and nothing is written. Leaves to others: getting the bytes
+//! (`scrub`); bringing them to stable storage, which the next flush does: lost with the power, they are as damaged as
+//! before.
 
 use std::sync::PoisonError;
 
@@ -14,7 +14,8 @@ use frieze_multilog::NumberedRecord;
 use super::{Device, FileKey};
 
 impl Device {
-    /// Writes over what is damaged of a record, of which `payload` is a copy. False, and nothing is written, if that is none.
+    /// Writes over what is damaged of a record, of which `payload` is a copy. False, and nothing is written, if that is
+    /// none.
     ///
     /// # Errors
     /// The disk's.

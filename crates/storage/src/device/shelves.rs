@@ -1,9 +1,9 @@
 //! The index of old records on disk: making shelves, fetching files from them, giving memory back.
 //!
 //! Guarantees: a shelf is used once it is on stable storage under its name; one that is damaged is made anew from the
-//! footers of its segments, and until then nothing of it is answered. What is in use is in memory; what is not leaves it
-//! when the index is larger than it may be.
-//! Leaves to others: what a shelf says (`multilog`), when to make one (`engine`).
+//! footers of its segments, and until then nothing of it is answered. What is in use is in memory; what is not leaves
+//! it when the index is larger than it may be. Leaves to others: what a shelf says (`multilog`), when to make one
+//! (`engine`).
 
 use std::sync::{Arc, PoisonError};
 
@@ -59,8 +59,8 @@ impl Device {
     /// The disk's; `Corrupt` if neither a shelf nor the footers it was made of can be read.
     ///
     /// # Cost
-    /// A look at a table for each file that is in memory. For one that is not, a read of the disk for each shelf that may
-    /// hold it, and about half a microsecond for each of its records.
+    /// A look at a table for each file that is in memory. For one that is not, a read of the disk for each shelf that
+    /// may hold it, and about half a microsecond for each of its records.
     pub fn log_of(&self, files: impl IntoIterator<Item = InodeId> + Clone) -> Result<Reading<'_, MultiLog>, Fault> {
         for _ in 0..TRIES {
             let log = self.log();
@@ -85,8 +85,8 @@ impl Device {
         }
     }
 
-    /// Files with records stamped in `(after, upto]`, of those that are asked about, by number, and how many entries of the index of
-    /// time that took.
+    /// Files with records stamped in `(after, upto]`, of those that are asked about, by number, and how many entries of
+    /// the index of time that took.
     ///
     /// # Errors
     /// As [`Device::log_of`].
@@ -106,7 +106,8 @@ impl Device {
         Ok((files, looked_at))
     }
 
-    /// An instant in the interval up to which about `records_max` records follow its start; its end if there are no more.
+    /// An instant in the interval up to which about `records_max` records follow its start; its end if there are no
+    /// more.
     pub fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         self.log().reach(after, upto, records_max)
     }
@@ -173,8 +174,9 @@ impl Device {
         }
     }
 
-    /// Shelves some sealed segments, if there are enough, and merges shelves. `keep` gives what is to be kept beside them, by the
-    /// last shelved record of each chain; nothing is shelved if it gives none. True if there may be more to do.
+    /// Shelves some sealed segments, if there are enough, and merges shelves. `keep` gives what is to be kept beside
+    /// them, by the last shelved record of each chain; nothing is shelved if it gives none. True if there may be more
+    /// to do.
     ///
     /// # Errors
     /// The disk's. Everything is as before then.
@@ -208,7 +210,8 @@ impl Device {
         Ok(true)
     }
 
-    /// Reads back the footers of some segments, as many of the first as there are whole ones, and as one shelf is made of.
+    /// Reads back the footers of some segments, as many of the first as there are whole ones, and as one shelf is made
+    /// of.
     fn collect(&self, segments: &[SegmentId]) -> Result<RunBuilder, Fault> {
         let mut builder = RunBuilder::default();
         let most = self.budget.shelve_segments.max(SHELVE_SEGMENTS_MAX);
@@ -371,8 +374,8 @@ impl Device {
         Ok(read?)
     }
 
-    /// Reads every shelf as it lies on the medium, and makes anew what is damaged. `pace` is told how many bytes were read,
-    /// and says whether to go on.
+    /// Reads every shelf as it lies on the medium, and makes anew what is damaged. `pace` is told how many bytes were
+    /// read, and says whether to go on.
     ///
     /// # Errors
     /// The disk's, where a shelf cannot be written.

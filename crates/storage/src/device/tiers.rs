@@ -1,18 +1,20 @@
 //! What of a device's files is in memory: the youngest records, and parts of older ones that are in use.
 //!
-//! Guarantees: copies of the log and of shelves in memory stay within their shares, as far as the system does what it is told;
-//! which bytes a read gives does not depend on any of it.
-//! Leaves to others: who decides what stays (`tier`), what the bytes mean (`multilog`), checksums (`device`).
+//! Guarantees: copies of the log and of shelves in memory stay within their shares, as far as the system does what it
+//! is told; which bytes a read gives does not depend on any of it. Leaves to others: who decides what stays (`tier`),
+//! what the bytes mean (`multilog`), checksums (`device`).
 //!
 //! # How
-//! The copies are pages of the kernel's page cache, and this is who says which ones stay: it tells the kernel what to read,
-//! and what to let go, and remembers of every *frame* of 64 KiB which pages were read (ADR 0015 has what that was measured
-//! against). So a copy is never older than the file, what was forgotten is gone from memory with the disk's, a failed read
-//! leaves nothing behind, and what is missing for one request is read from the device at once, not piece by piece.
+//! The copies are pages of the kernel's page cache, and this is who says which ones stay: it tells the kernel what to
+//! read, and what to let go, and remembers of every *frame* of 64 KiB which pages were read (ADR 0015 has what that was
+//! measured against). So a copy is never older than the file, what was forgotten is gone from memory with the disk's, a
+//! failed read leaves nothing behind, and what is missing for one request is read from the device at once, not piece by
+//! piece.
 //!
 //! *Young* is what lies behind the edge of the log's window: it is in memory because it was written, and nobody asks
-//! whether. *Old* is the rest of the log, and every other immutable file. Before old bytes are read, [`Tiers::ready`] notes
-//! their frames, and asks for the pages that are missing; after it, [`Tiers::done`] lets go of what had to leave for them.
+//! whether. *Old* is the rest of the log, and every other immutable file. Before old bytes are read, [`Tiers::ready`]
+//! notes their frames, and asks for the pages that are missing; after it, [`Tiers::done`] lets go of what had to leave
+//! for them.
 
 mod frames;
 
@@ -107,7 +109,8 @@ pub struct Tiers {
     /// Position of the log from which on records are young.
     edge: AtomicU64,
     window: Mutex<RecentWindow>,
-    /// What an earlier life of the server wrote and is young may be in memory or not: a bit for each frame that was asked for.
+    /// What an earlier life of the server wrote and is young may be in memory or not: a bit for each frame that was
+    /// asked for.
     inherited: Inherited,
     old: Mutex<Old>,
     readers: Mutex<Readers<ReaderKey>>,
@@ -162,7 +165,8 @@ impl Tiers {
         self.edge.load(Ordering::Relaxed).saturating_sub(start).min(self.segment_bytes)
     }
 
-    /// True if a byte of a segment has to be seen to before it is read: it is old, or nobody knows whether it is in memory.
+    /// True if a byte of a segment has to be seen to before it is read: it is old, or nobody knows whether it is in
+    /// memory.
     pub(crate) fn concerns(&self, segment: SegmentId, offset: u64) -> bool {
         let at = position(self.segment_bytes, LogPosition { segment, offset });
         at < self.edge.load(Ordering::Relaxed) || self.inherited.concerns(at)
@@ -173,7 +177,8 @@ impl Tiers {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).observe(who, range)
     }
 
-    /// These bytes are about to be read: what of them is not in memory is asked for, all of it before anybody waits for some.
+    /// These bytes are about to be read: what of them is not in memory is asked for, all of it before anybody waits for
+    /// some.
     pub(crate) fn ready(&self, spans: &[Span<'_>], heat: Heat, lease: &mut Lease) {
         let mut missing = Vec::new();
         {
@@ -308,8 +313,8 @@ impl Tiers {
             };
             let (gaps, known_bytes) = self.old().gaps(key, end);
             let is_young = end < len.min(self.segment_bytes) && matches!(key, FileKey::Segment(_));
-            // Of a file that is young in part nobody knows how much of what is in memory is that part; and to ask takes as long
-            // as the file has pages.
+            // Of a file that is young in part nobody knows how much of what is in memory is that part; and to ask takes
+            // as long as the file has pages.
             let more = is_young
                 || match file.cached_bytes() {
                     Ok(Some(bytes)) => bytes > known_bytes,
@@ -400,7 +405,8 @@ impl Old {
         missed > 0
     }
 
-    /// Stretches of the first `end` bytes of a file of which nothing is known to be in memory, and how much of the rest is.
+    /// Stretches of the first `end` bytes of a file of which nothing is known to be in memory, and how much of the rest
+    /// is.
     fn gaps(&self, key: FileKey, end: u64) -> (Vec<ByteRange>, u64) {
         let (mut gaps, mut known_bytes, mut from) = (Vec::new(), 0, 0);
         for number in 0..end.div_ceil(FRAME_BYTES) {

@@ -58,7 +58,8 @@ struct Bytes {
 #[derive(Default)]
 pub(super) struct FileEvents {
     pub(super) events: Vec<Event>,
-    /// Stamp of the first write that may be the actor's and is not known any more: the file has forgotten what it was then.
+    /// Stamp of the first write that may be the actor's and is not known any more: the file has forgotten what it was
+    /// then.
     lost: Option<Hlc>,
 }
 

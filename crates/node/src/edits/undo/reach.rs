@@ -1,8 +1,8 @@
 //! What an undo of one path is about.
 //!
-//! A unit belongs to a path if the file or directory that it is a unit of lay at or below the path at the start or at the
-//! end of the interval, or, if it lost its last name in between, when it lost it; or if it gets a name back that belongs
-//! to the path. A rename is one change: with one of its names belongs the other, wherever it lies.
+//! A unit belongs to a path if the file or directory that it is a unit of lay at or below the path at the start or at
+//! the end of the interval, or, if it lost its last name in between, when it lost it; or if it gets a name back that
+//! belongs to the path. A rename is one change: with one of its names belongs the other, wherever it lies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,8 @@ impl Reach<'_> {
         Ok(answer)
     }
 
-    /// As [`Reach::holds_inode`] of a directory that something lay in which is gone: the way up, as far as that is gone.
+    /// As [`Reach::holds_inode`] of a directory that something lay in which is gone: the way up, as far as that is
+    /// gone.
     fn held_last(&mut self, directory: InodeId) -> Result<bool, Fault> {
         let (mut way, mut here) = (BTreeSet::new(), directory);
         let answer = loop {

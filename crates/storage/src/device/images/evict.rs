@@ -1,4 +1,5 @@
-//! Giving images up: what they hold is overwritten before anything else goes into their place, or is said to be forgotten.
+//! Giving images up: what they hold is overwritten before anything else goes into their place, or is said to be
+//! forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
@@ -11,8 +12,8 @@ use super::super::Device;
 use super::{ImageStore, Making, image_name, let_go};
 
 impl Device {
-    /// Gives up what is of no use: images that could not be read or are of other records, more than there may be, what a
-    /// crash left in free slots.
+    /// Gives up what is of no use: images that could not be read or are of other records, more than there may be, what
+    /// a crash left in free slots.
     ///
     /// # Errors
     /// The disk's: the next call goes on.
@@ -30,8 +31,8 @@ impl Device {
     /// Bytes of buried records of these files are gone from all images, on stable storage, when this returns.
     ///
     /// # Errors
-    /// The disk's: nothing is read from those images any more, and what is left of them goes with the next call of this or
-    /// [`Device::make_images`].
+    /// The disk's: nothing is read from those images any more, and what is left of them goes with the next call of this
+    /// or [`Device::make_images`].
     pub fn forget_images(&self, inodes: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
         self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner).extend(inodes);
         // Who makes an image of what was not buried yet has this until the image can be seen below.
@@ -146,7 +147,8 @@ impl Device {
             for slot in &slots {
                 file.write_at(head.entry_at(*slot), &[&zeros[..ENTRY_BYTES]])?;
             }
-            // An entry that a loss of power brought back would find the same image again, half written, and call it damaged.
+            // An entry that a loss of power brought back would find the same image again, half written, and call it
+            // damaged.
             file.sync()?;
             let free = making.free.entry(number).or_default();
             free.extend(slots);

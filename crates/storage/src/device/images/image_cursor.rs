@@ -70,7 +70,8 @@ impl Swept {
         Hlc(self.lock().kept.upto)
     }
 
-    /// Everything up to `upto` was looked at too, and consists of at most so many pieces; `missing`: of more than asked for.
+    /// Everything up to `upto` was looked at too, and consists of at most so many pieces; `missing`: of more than asked
+    /// for.
     pub(super) fn come_to(&self, upto: Hlc, pieces_most: usize, missing: bool) {
         let kept = &mut self.lock().kept;
         if missing && kept.missing_after == 0 {

@@ -27,8 +27,8 @@ const ROOM_PART: u64 = 4;
 pub(crate) type GoOn<'a> = dyn Fn() -> bool + 'a;
 
 impl Device {
-    /// Makes images, in one round: pages that readers were in want of, then what the states up to `upto` need, as far as
-    /// there is space. True if there may be more to do.
+    /// Makes images, in one round: pages that readers were in want of, then what the states up to `upto` need, as far
+    /// as there is space. True if there may be more to do.
     ///
     /// # Errors
     /// The disk's: the next round goes on. `Corrupt` where the index cannot be read.
@@ -98,8 +98,8 @@ impl Device {
         Ok(end < upto)
     }
 
-    /// Looks at what an interval did to a file, and makes the images that are due. Returns the most pieces of a page; `None`
-    /// if it is to end here.
+    /// Looks at what an interval did to a file, and makes the images that are due. Returns the most pieces of a page;
+    /// `None` if it is to end here.
     fn look_at(
         &self,
         inode: InodeId,
@@ -129,8 +129,8 @@ impl Device {
         }
     }
 
-    /// Makes these images, as many of the first as there is room for: `give_up` others if there is none. Returns how many
-    /// are there, or cannot be made since what they are made of cannot be read.
+    /// Makes these images, as many of the first as there is room for: `give_up` others if there is none. Returns how
+    /// many are there, or cannot be made since what they are made of cannot be read.
     fn make_some(&self, keys: &[ImageKey], give_up: bool) -> Result<usize, Fault> {
         let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut count, mut sealed) = (0, Vec::new());
@@ -159,8 +159,8 @@ impl Device {
         done.map(|()| count)
     }
 
-    /// Reads what an image is made of and writes it. `None` if it cannot be read, or is not there any more: a scrub or a
-    /// reader will tell.
+    /// Reads what an image is made of and writes it. `None` if it cannot be read, or is not there any more: a scrub or
+    /// a reader will tell.
     fn write_image(&self, key: &ImageKey, place: ImagePlace) -> Result<Option<[u8; ENTRY_BYTES]>, Fault> {
         let (mut page, mut scratch) = (vec![0; PAGE_BYTES], Vec::new());
         for _ in 0..TRIES {

@@ -95,7 +95,8 @@ pub(super) fn pages_of(start: u64, end: u64, frame_start: u64) -> u16 {
     (upto & (u32::from(u16::MAX) << first)) as u16
 }
 
-/// What is let go together: a call of the system for 64 KiB costs about a microsecond, as reading them from memory does six.
+/// What is let go together: a call of the system for 64 KiB costs about a microsecond, as reading them from memory does
+/// six.
 pub(super) const FRAME_BYTES: u64 = PAGES * PAGE_BYTES;
 pub(super) const PAGES: u64 = 16;
 /// What remembering a frame takes, at most: an entry of a map, places in two queues.
