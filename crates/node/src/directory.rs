@@ -54,7 +54,8 @@ pub(crate) fn check(dir: &Path) -> Result<(), Fault> {
         Some(other) => Err(Fault::new(
             Reason::InvalidArgument,
             format!(
-                "refusing to serve {}: it is neither empty nor a data directory of frieze, for it holds {other:?}; give --dir an empty directory, or one that does not exist",
+                "refusing to serve {}: it is neither empty nor a data directory of frieze, for it holds {other:?}; \
+                 give --dir an empty directory, or one that does not exist",
                 dir.display()
             ),
         )),

@@ -248,7 +248,8 @@ impl Engine {
         Err(Fault::new(
             Reason::Busy,
             format!(
-                "what is to be changed has changed {PLANS_MAX} times while it was looked at: try again when it is quieter, or take a smaller part"
+                "what is to be changed has changed {PLANS_MAX} times while it was looked at: try again when it is \
+                 quieter, or take a smaller part"
             ),
         ))
     }
@@ -283,7 +284,8 @@ impl Engine {
             return Err(Fault::new(
                 Reason::TooLarge,
                 format!(
-                    "{} changes at once take {bytes} bytes of the log; at most {EDIT_BYTES_MAX} are allowed: take one directory after the other",
+                    "{} changes at once take {bytes} bytes of the log; at most {EDIT_BYTES_MAX} are allowed: take one \
+                     directory after the other",
                     edit.names.len() + edit.states.len()
                 ),
             ));

@@ -349,7 +349,9 @@ pub(crate) fn not_whole_here(id: InodeId) -> Fault {
     Fault::new(
         Reason::Unsupported,
         format!(
-            "inode {id} has bytes that this server has no copy of, and in this version what is asked needs all of them at one server; ask for as many copies as there are servers (frieze cluster replicas N), or for less at a time"
+            "inode {id} has bytes that this server has no copy of, and in this version what is asked needs all of them \
+             at one server; ask for as many copies as there are servers (frieze cluster replicas N), or for less at a \
+             time"
         ),
     )
 }

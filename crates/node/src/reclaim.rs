@@ -346,7 +346,8 @@ impl Engine {
                 }
                 Err(fault) if fault.reason == Reason::Unsupported => {
                     let words = format!(
-                        "the file system below the data directory cannot free parts of files, so what was forgotten still takes its space (ext4, xfs, btrfs and tmpfs can): {}",
+                        "the file system below the data directory cannot free parts of files, so what was forgotten \
+                         still takes its space (ext4, xfs, btrfs and tmpfs can): {}",
                         fault.message
                     );
                     state.trouble = Some(Fault::new(Reason::Unsupported, words));

@@ -145,7 +145,8 @@ impl Server {
             return Err(Fault::new(
                 Reason::InvalidArgument,
                 format!(
-                    "refusing to listen on {open}: beyond this machine the kernel cannot prove callers; configure at least one [[keys]] entry, or listen on 127.0.0.1"
+                    "refusing to listen on {open}: beyond this machine the kernel cannot prove callers; configure at \
+                     least one [[keys]] entry, or listen on 127.0.0.1"
                 ),
             ));
         }

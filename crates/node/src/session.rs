@@ -147,7 +147,8 @@ impl Conn {
         if !state.proven {
             return Err(Fault::new(
                 Reason::Unproven,
-                "the caller is not proven: connect from this machine over loopback or a Unix socket, or use a key (--key)",
+                "the caller is not proven: connect from this machine over loopback or a Unix socket, or use a key \
+                 (--key)",
             ));
         }
         let caller = match named {

@@ -287,7 +287,8 @@ impl Settings {
         if address.is_empty() || address.starts_with("unix:") {
             return Err(Fault::new(
                 Reason::InvalidArgument,
-                "other servers cannot reach this one: let it listen on host:port, or say where it is reached (--advertise HOST:PORT)",
+                "other servers cannot reach this one: let it listen on host:port, or say where it is reached \
+                 (--advertise HOST:PORT)",
             ));
         }
         Ok(address.to_owned())
@@ -323,7 +324,9 @@ impl Settings {
             Fault::new(
                 Reason::InvalidArgument,
                 format!(
-                    "{} MiB of memory are too little for a server with these settings: give at least {} MiB (--memory {}, or memory_bytes_max = {needed}), or less to index_bytes_max, dirty_bytes_max, young_bytes_max, old_bytes_max or connections_max, where they are set",
+                    "{} MiB of memory are too little for a server with these settings: give at least {} MiB (--memory \
+                     {}, or memory_bytes_max = {needed}), or less to index_bytes_max, dirty_bytes_max, \
+                     young_bytes_max, old_bytes_max or connections_max, where they are set",
                     mib(total),
                     mib(needed),
                     mib(needed)

@@ -138,7 +138,8 @@ impl Engine {
         if self.data.device().is_full() {
             add(
                 "the disk is full: it has no room for another segment of the log, and refuses writes".to_owned(),
-                "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger disk",
+                "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger \
+                 disk",
             );
         }
         let failed: Vec<String> =
@@ -147,7 +148,8 @@ impl Engine {
             let chains = if failed.len() == 1 { "1 chain".to_owned() } else { format!("{} chains", failed.len()) };
             let remedy = match why == Reason::NoSpace.words() {
                 true => {
-                    "give the disk room ('frieze forget', a larger one), then restart the server: it is given what it lacks"
+                    "give the disk room ('frieze forget', a larger one), then restart the server: it is given what it \
+                     lacks"
                 }
                 false => disk,
             };

@@ -111,14 +111,16 @@ impl Successor {
         let Successor { cluster: now, from, at, address } = self;
         let at = format_instant(*at);
         format!(
-            "cluster {cluster} went on from server {from} alone at {at}, as cluster {now}: the server at {address} has proven it"
+            "cluster {cluster} went on from server {from} alone at {at}, as cluster {now}: the server at {address} has \
+             proven it"
         )
     }
 
     fn remedy(&self, directory: &std::path::Path) -> String {
         let (directory, address) = (directory.display(), &self.address);
         format!(
-            "start this server on an empty directory with '--join {address}'; 'frieze export {directory}' reads the files of the old cluster"
+            "start this server on an empty directory with '--join {address}'; 'frieze export {directory}' reads the \
+             files of the old cluster"
         )
     }
 }
@@ -199,7 +201,8 @@ impl Engine {
         Some(match standing.is_contested() {
             true => {
                 let what = format!("two clusters go on from one: {words}; a majority of this one was there afterwards");
-                let remedy = "decide which of the two is to stay, and stop every server of the other: what was written to one is not in the other";
+                let remedy = "decide which of the two is to stay, and stop every server of the other: what was written \
+                    to one is not in the other";
                 (Trouble::new(what, remedy), true)
             }
             false => {

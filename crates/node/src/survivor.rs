@@ -174,7 +174,8 @@ pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
         Standing::Alone => Ok(identity.renamed(cluster)),
         Standing::Joining | Standing::Member => Err(Fault::new(
             Reason::InvalidArgument,
-            "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster recover --copy --dir DIR'",
+            "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster \
+             recover --copy --dir DIR'",
         )),
     })?;
     Ok(cluster)

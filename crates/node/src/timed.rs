@@ -401,7 +401,8 @@ fn no_user_time(id: InodeId, user: UserTime) -> Fault {
     Fault::new(
         Reason::NoUserTime,
         format!(
-            "inode {id} holds no user time, so it cannot be read at {user}: bind its directory with `frieze time bind` before writing"
+            "inode {id} holds no user time, so it cannot be read at {user}: bind its directory with `frieze time bind` \
+             before writing"
         ),
     )
 }

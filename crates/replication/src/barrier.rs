@@ -38,7 +38,8 @@ impl DataPlane {
                 return reply(Err(Fault::new(
                     Reason::Unavailable,
                     format!(
-                        "this server is not one of chain {chain}'s just now, so it cannot say what is durable: ask again in a moment"
+                        "this server is not one of chain {chain}'s just now, so it cannot say what is durable: ask \
+                         again in a moment"
                     ),
                 )));
             }

@@ -857,7 +857,8 @@ fn meta_of(chain: ChainId, record: &Forwarded, punch: bool) -> RecordMeta {
 fn no_lease() -> Fault {
     Fault::new(
         Reason::Unavailable,
-        "this server has no lease just now: it may have been replaced; ask for the chain's members and try there, or again",
+        "this server has no lease just now: it may have been replaced; ask for the chain's members and try there, or \
+         again",
     )
 }
 

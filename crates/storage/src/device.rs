@@ -261,7 +261,10 @@ impl Device {
             return Err(Fault::new(
                 Reason::NoSpace,
                 format!(
-                    "no space for data: {} MiB free of {} MiB, and {} MiB are kept back so that removing, forgetting and restarting work. To free space: `frieze du --history /` shows where history is, `frieze forget --before 7d-ago PATH` gives it up, `frieze snapshot delete NAME` lets go of what a snapshot holds; or make the device larger",
+                    "no space for data: {} MiB free of {} MiB, and {} MiB are kept back so that removing, forgetting \
+                     and restarting work. To free space: `frieze du --history /` shows where history is, `frieze \
+                     forget --before 7d-ago PATH` gives it up, `frieze snapshot delete NAME` lets go of what a \
+                     snapshot holds; or make the device larger",
                     space.free_bytes >> 20,
                     space.capacity_bytes >> 20,
                     self.budget.reserve_bytes >> 20

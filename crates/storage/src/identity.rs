@@ -137,7 +137,8 @@ impl Identity {
                 return Err(Fault::new(
                     Reason::Corrupt,
                     format!(
-                        "the data directory holds {name} but no {STATE_FILE} file: it is not whole; restore the file or use an empty directory"
+                        "the data directory holds {name} but no {STATE_FILE} file: it is not whole; restore the file \
+                         or use an empty directory"
                     ),
                 ));
             }

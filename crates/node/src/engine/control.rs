@@ -245,7 +245,8 @@ impl Engine {
         if !self.is_administrator(principal) {
             return Err(Fault::new(
                 Reason::NotPermitted,
-                "only root, and the user that the server runs as, may add servers: they are given the secret of the cluster",
+                "only root, and the user that the server runs as, may add servers: they are given the secret of the \
+                 cluster",
             ));
         }
         let newcomer = ask.newcomer.as_ref().and_then(Newcomer::from_wire);

@@ -124,7 +124,8 @@ impl Engine {
                 let (from, to) = (format_instant(whole), format_instant(bound));
                 if is_shared {
                     notes.push(format!(
-                        "the machine went down: writes between {from} and {to} that were not synced here come again from other servers, if they have them"
+                        "the machine went down: writes between {from} and {to} that were not synced here come again \
+                         from other servers, if they have them"
                     ));
                 } else {
                     identity.add_gap(whole.min(bound), bound);

@@ -92,7 +92,8 @@ fn judge(directory: &str, identity: &Identity, named: &[ServerAddr], found: &[Fo
     Err(Fault::new(
         Reason::WrongCluster,
         format!(
-            "{words}; to join that cluster, start on an empty directory; to go on with this one, leave --join out or name its servers"
+            "{words}; to join that cluster, start on an empty directory; to go on with this one, leave --join out or \
+             name its servers"
         ),
     ))
 }

@@ -279,7 +279,8 @@ fn members_agree_whatever_happens() {
     }
     let [writes, again, reads, deaths, returns, served] = steps;
     println!(
-        "{writes} writes, {again} asked again, {reads} reads of then, {deaths} deaths, {returns} returns, {served} served again"
+        "{writes} writes, {again} asked again, {reads} reads of then, {deaths} deaths, {returns} returns, {served} \
+         served again"
     );
     assert!(steps.iter().all(|count| *count > 0), "all of it happens");
 }

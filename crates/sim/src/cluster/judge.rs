@@ -347,7 +347,8 @@ fn cuts(history: &History) -> Verdict {
             if shown.is_none_or(|shown| shown < must) {
                 let (node, done_us) = (read.node, read.done_us);
                 let what = format!(
-                    "cell {cell} of the file that is cut is {value} as {node} says from {} to {done_us} us, but write {newest_write} and cut {newest_cut} were done",
+                    "cell {cell} of the file that is cut is {value} as {node} says from {} to {done_us} us, but write \
+                     {newest_write} and cut {newest_cut} were done",
                     read.invoked_us
                 );
                 return broken(Rule::Linearizable, what);
@@ -446,7 +447,8 @@ fn together(history: &History) -> Verdict {
             for (at, value, node) in others {
                 if stamp_of(value).is_some_and(|stamp| stamp <= above) {
                     let what = format!(
-                        "{} was written together and is there at {upto}, but cell {cell:?} of it is {value} at {at} as {node} says",
+                        "{} was written together and is there at {upto}, but cell {cell:?} of it is {value} at {at} as \
+                         {node} says",
                         one.value
                     );
                     return broken(Rule::Whole, what);

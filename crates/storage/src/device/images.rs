@@ -325,7 +325,8 @@ impl Device {
         self.images.lost_count.fetch_add(1, Ordering::Relaxed);
         let ImageKey { chunk, page, stamp } = image.key;
         self.images.words.lock().unwrap_or_else(PoisonError::into_inner).push(format!(
-            "the image of page {page} of chunk {chunk} at {stamp} was damaged and is given up, its records say the same: {why}"
+            "the image of page {page} of chunk {chunk} at {stamp} was damaged and is given up, its records say the \
+             same: {why}"
         ));
     }
 

@@ -136,7 +136,8 @@ impl Device {
             Fault::new(
                 Reason::Corrupt,
                 format!(
-                    "stored data is corrupt: block {index} of the record stamped {} in segment {} at byte {} fails its checksum; it is not returned",
+                    "stored data is corrupt: block {index} of the record stamped {} in segment {} at byte {} fails its \
+                     checksum; it is not returned",
                     source.stamp, source.segment, source.data_offset
                 ),
             )

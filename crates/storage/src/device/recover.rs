@@ -252,7 +252,8 @@ pub fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, F
     Err(Fault::new(
         Reason::Corrupt,
         format!(
-            "the {log} is corrupt, records are missing: {loss}. Put back what is missing, or set serve_damaged = true to serve what is left, where bytes that are gone read as zeros or as older ones"
+            "the {log} is corrupt, records are missing: {loss}. Put back what is missing, or set serve_damaged = true \
+             to serve what is left, where bytes that are gone read as zeros or as older ones"
         ),
     ))
 }
