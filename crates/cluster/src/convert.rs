@@ -1,7 +1,7 @@
 //! Decisions and states as bytes: to and from the messages of `wire`.
 //!
-//! What comes from outside is checked as it is read: bytes that are no state are an error, a decision of a newer version is
-//! [`Decision::Unknown`], which has no effect anywhere.
+//! Input is checked as it is read: bytes that are no state are an error; a decision of a newer version is
+//! [`Decision::Unknown`], which has no effect on any node.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl Decision {
         wire::Decision { kind }
     }
 
-    /// From a batch of the metalog. What cannot be read is [`Decision::Unknown`], on every node alike.
+    /// From a batch of the metalog. Unreadable bytes become [`Decision::Unknown`], on every node alike.
     pub fn from_wire(decision: &wire::Decision) -> Decision {
         let read = decision.kind.as_ref().and_then(|kind| match kind {
             wire::DecisionKind::Found(found) => Some(Decision::Found {

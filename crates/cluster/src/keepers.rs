@@ -1,11 +1,12 @@
 //! Which nodes keep the metalog, and which of them vote.
 //!
-//! Every node executes every change of names, so every node keeps the log. A few of them vote, since each entry waits for a
-//! majority of those; they are spread so that no machine and no site takes more of them with it than it must. The others learn.
-//! A vote moves to another node only where that makes a loss no likelier: from a node that is dead, or has been offline for as long
-//! as its chains wait before they are copied elsewhere ([`Settings::replace_after_ns`](crate::Settings::replace_after_ns)); from one
-//! that drains; or from a machine or site that has more of them than another would have. First the old vote goes and then the
-//! new one comes: of voters that are away, each that goes leaves the others a majority that is as near, or nearer.
+//! Every node executes every change of names, so every node keeps the log. A few of them vote, since each entry waits
+//! for a majority of the voters. Voters are spread so that a lost machine or site takes as few of them as possible; the
+//! rest are learners. A vote moves to another node only where that makes a loss no likelier: from a node that is dead,
+//! or has been offline for as long as its chains wait before they are copied to another node
+//! ([`Settings::replace_after_ns`](crate::Settings::replace_after_ns)); from one that drains; or from a machine or site
+//! that has more voters than another would have. The old voter is removed before the new one is added: if several
+//! voters are offline, each removal leaves a majority that is as near, or nearer.
 
 use std::collections::BTreeSet;
 
@@ -28,11 +29,11 @@ pub struct Keepers {
     pub caught_up: Vec<NodeId>,
     /// Voters that there may be.
     pub voters_max: usize,
-    /// The nodes that have been offline for so long that others take their places: [`crate::Overseer::replaceable`].
+    /// The nodes that have been offline for so long that other nodes replace them: [`crate::Controller::replaceable`].
     pub replaceable: Vec<NodeId>,
 }
 
-/// What is to change about who keeps the metalog.
+/// A change of the voters and learners of the metalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
     /// This node is to get it.
@@ -73,7 +74,7 @@ impl State {
         nodes.filter(|node| !node.is_offline && !node.is_dead)
     }
 
-    /// The voter in whose place one of the learners votes better.
+    /// The voter that one of the learners should replace.
     fn voter_to_replace(&self, keepers: &Keepers) -> Option<NodeId> {
         let able: Vec<NodeId> = self.able(keepers).filter(|node| !node.is_draining).map(|node| node.id).collect();
         if able.is_empty() {

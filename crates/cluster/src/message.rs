@@ -1,4 +1,4 @@
-//! What nodes tell the leader, and what it tells them.
+//! Messages from nodes to the leader, and its replies.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
@@ -20,24 +20,24 @@ pub enum Health {
     /// Well.
     #[default]
     Good,
-    /// It does not hear from this neighbour.
+    /// It receives nothing from this neighbour.
     Unreachable(NodeId),
     /// Its device takes no more records.
     Failed,
-    /// The same for want of space: what it has is good.
+    /// The device is out of space: it takes no new records, and the stored ones are good.
     Full,
 }
 
-/// What a node tells of one chain.
+/// A node's report of one chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The chain.
     pub chain: ChainId,
     /// The configuration that it has installed; 0 for none since its process began.
     pub epoch: ChainEpoch,
-    /// The tail says, under that configuration: this one has caught up.
+    /// Reported by the tail under that configuration: this node has caught up.
     pub caught_up: Option<NodeId>,
-    /// The joining tail says, under that configuration: it can serve.
+    /// Reported by the joining tail under that configuration: it can serve.
     pub is_ready: bool,
     /// (epoch, n) of the last record in its log.
     pub last: (ChainEpoch, u64),
@@ -47,11 +47,11 @@ pub struct Report {
     pub health: Health,
     /// Bytes that it lacks, as far as it knows.
     pub left_bytes: u64,
-    /// What its log may lack since a loss of power, as long as it has not been a member since.
+    /// What its log may lack since a power loss, until it is a member again.
     pub lost: Option<Lost>,
 }
 
-/// What a node still has of chains that others have by now.
+/// Replica garbage of a node: data of chains that other nodes hold by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remains {
     /// Chains that it has no part in, and has not taken out yet.
@@ -80,48 +80,48 @@ pub struct Heartbeat {
     pub incarnation: u64,
     /// Rises with each heartbeat of the process.
     pub number: u64,
-    /// The newest of them that it has seen answered.
+    /// The newest of its heartbeats whose answer it has received.
     pub heard: u64,
     /// Its wall clock, as far as it could compare it with that of this leader.
     pub clock: Option<Clock>,
     /// It stops, and holds no lease from now on.
     pub resigns: bool,
-    /// Where others reach it.
+    /// Address at which peers reach it.
     pub address: String,
     /// Its devices.
     pub devices: Vec<Device>,
     /// Every chain that it has records of or a part in.
     pub chains: Vec<Report>,
-    /// What it has to give back.
+    /// Its replica garbage.
     pub remains: Remains,
-    /// What is wrong with it besides, in words of at most [`TROUBLE_BYTES_MAX`] bytes; empty: nothing.
+    /// Any further trouble, as text of at most [`TROUBLE_BYTES_MAX`] bytes; empty if there is none.
     pub trouble: String,
 }
 
-/// Bytes of the words in which a node tells what is wrong with it.
+/// Length of a node's text about its trouble, in bytes.
 pub const TROUBLE_BYTES_MAX: usize = 512;
 
-/// What a node is to know of a chain.
+/// What the leader sends a node about one chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The chain.
     pub chain: ChainId,
     /// The device, if it has a target.
     pub device: u32,
-    /// What to install; `None`: what it has.
+    /// The configuration to install; `None`: keep the installed one.
     pub configuration: Option<Configuration>,
-    /// The last time that the chain went on from a log alone: older logs end in a gap there.
+    /// The last time that the chain resumed from a log alone: older logs end in a gap there.
     pub resumed: Option<Resumed>,
 }
 
-/// The leader's answer to a heartbeat, or, with number 0, what has just been decided.
+/// The leader's answer to a heartbeat; with number 0, a new decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// The heartbeat that it answers.
     pub number: u64,
     /// The process that it is for.
     pub incarnation: u64,
-    /// Who gives it.
+    /// The leader that grants it.
     pub leader: NodeId,
     /// The leader's wall clock as it gave it, in microseconds.
     pub wall_us: u64,

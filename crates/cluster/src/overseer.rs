@@ -1,8 +1,7 @@
-//! What only the leader of the metalog knows: who is there, and what follows from it.
+//! State that only the leader of the metalog has: which nodes are online, and the decisions that follow.
 //!
-//! An overseer is volatile. Leases are counted here, and what nodes tell of their replicas is kept here; whatever is to last
-//! becomes a [`Decision`] and goes through the log. A decision that another leader has overtaken has no effect there, so an overseer
-//! that is behind does no harm.
+//! A controller is volatile. It counts leases and stores the nodes' reports; what has to survive becomes a [`Decision`]
+//! in the log. A decision that another leader has overtaken has no effect there, so a stale controller does no harm.
 
 mod asks;
 mod chains;
@@ -27,7 +26,7 @@ pub use trouble::Trouble;
 /// Everything that can happen to an overseer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Time has gone by. As often as a lost node is to be noticed: each 50 ms by default.
+    /// Time has passed. Sent as often as a lost node should be noticed: each 50 ms by default.
     Tick,
     /// This node leads the metalog, and its state holds everything that earlier leaders have had committed.
     Lead {
@@ -38,29 +37,29 @@ pub enum Input {
     Follow(Option<NodeId>),
     /// A node is there. The sender is proven by the connection.
     Heartbeat(Heartbeat),
-    /// A majority of the metalog has confirmed, after [`Effect::Confirm`], that this node leads, and the state holds everything
-    /// that was committed by then.
+    /// A majority of the metalog has confirmed, after [`Effect::Confirm`], that this node leads, and the state holds
+    /// everything that was committed by then.
     Confirmed {
         /// From the effect.
         token: u64,
     },
     /// Decisions were executed on the state, with these changes.
     Applied(Vec<Change>),
-    /// Somebody asks for something. Answered by [`Effect::Answer`].
+    /// A request of an operator or a joining node. Answered by [`Effect::Answer`].
     Ask {
         /// Names the request.
         request: u64,
-        /// What is asked.
+        /// The request.
         ask: Ask,
     },
 }
 
-/// What an operator, or a node that is none of the cluster yet, can ask for. Asked twice it happens once.
+/// A request of an operator, or of a node that wants to join. A repeated request takes effect once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// To be one of the cluster. Answered by [`Answer::Joined`].
     Join {
-        /// Who.
+        /// The node.
         newcomer: Newcomer,
         /// The cluster that its directory belongs to, if it does to one.
         cluster: Option<ClusterId>,
@@ -74,15 +73,16 @@ pub enum Ask {
         /// Even where fewer replicas than wanted remain.
         fewer: bool,
     },
-    /// The node may keep what it has.
+    /// The node may keep its targets.
     Undrain(NodeId),
     /// A drained node is none of the cluster any more.
     Remove(NodeId),
-    /// A node that is offline will not come back, nor what it alone has. Its chains go on without it, and it is removed.
+    /// The node is offline and will not come back, nor will what only it has. Its chains continue without it, and it is
+    /// removed.
     DeclareDead {
         /// The node.
         node: NodeId,
-        /// That what it alone has is lost is meant.
+        /// The operator confirms the loss of what only this node has.
         with_loss: bool,
     },
     /// A node has one more device.
@@ -98,7 +98,7 @@ pub enum Ask {
     Replicas(u32),
 }
 
-/// What became of an [`Ask`].
+/// Result of an [`OperatorRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The node has this id.
@@ -110,8 +110,8 @@ pub enum Answer {
 /// Everything that an overseer asks of its driver, to be done in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask a majority of the metalog whether this node leads, now or later (a read index), and wait until the state holds all up
-    /// to there. Then [`Input::Confirmed`]; nothing if it does not come.
+    /// Ask a majority of the metalog whether this node leads, now or later (a read index), and wait until the state
+    /// holds all up to there. Then [`Input::Confirmed`]; nothing if it does not come.
     Confirm {
         /// Names the question.
         token: u64,
@@ -120,18 +120,18 @@ pub enum Effect {
     Grant {
         /// The node.
         to: NodeId,
-        /// What.
+        /// The grant.
         grant: Grant,
     },
-    /// Refuse a node, and tell it why.
+    /// Refuse a node's heartbeat.
     Refuse {
         /// The node.
         to: NodeId,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         error: Error,
     },
-    /// Put these into the log, if this node still leads in this term: what was known in an older one may have been overtaken.
-    /// What is not taken is proposed again.
+    /// Propose these to the log, if this node still leads in this term: a decision from an older term may rest on
+    /// overtaken state. A decision that is not taken is proposed again.
     Propose {
         /// From [`Input::Lead`].
         term: u64,
@@ -142,10 +142,10 @@ pub enum Effect {
     Answer {
         /// The request.
         request: u64,
-        /// What became of it.
+        /// Its result.
         result: Result<Answer, Error>,
     },
-    /// This node's own clock is too far from those of the others: let another one lead.
+    /// This node's own clock differs too much from those of the other nodes: transfer the leadership.
     StepAside(Error),
 }
 
@@ -154,18 +154,18 @@ pub enum Effect {
 pub struct Overseer {
     me: NodeId,
     settings: Settings,
-    /// Who leads, as far as is known here.
+    /// The leader, if it is known here.
     leader: Option<NodeId>,
     leading: Option<Leading>,
     tokens: u64,
 }
 
-/// What is known since this node leads.
+/// State since this node became the leader.
 #[derive(Debug, Default)]
 struct Leading {
     term: u64,
     since: MonoTime,
-    /// When all chains were looked at last.
+    /// When all chains were last examined.
     looked: MonoTime,
     nodes: BTreeMap<NodeId, leases::Watched>,
     /// The question about leadership that is under way.
@@ -173,17 +173,17 @@ struct Leading {
     /// Based on which revision something was proposed, and when.
     proposed: BTreeMap<Subject, (u64, MonoTime)>,
     asks: Vec<asks::Asked>,
-    /// Since when nobody of these chains is left who could have kept its memory.
+    /// Chains without a remaining member that may have kept its memory, and since when.
     stuck: BTreeMap<ChainId, MonoTime>,
-    /// How far those are that are brought up to date.
+    /// Progress of the running syncs.
     syncs: BTreeMap<ChainId, chains::Progress>,
-    /// Who made no progress in a chain, and lets another one try.
+    /// Targets whose sync made no progress and that make room for another one.
     stalled: BTreeMap<ChainId, NodeId>,
     /// Since when nodes are known to be offline.
     offline: BTreeMap<NodeId, MonoTime>,
 }
 
-/// What a decision is about: one at a time is proposed.
+/// The object of a decision: one decision about each is proposed at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Node(NodeId),
@@ -198,8 +198,8 @@ impl Overseer {
         Overseer { me, settings, leader: None, leading: None, tokens: 0 }
     }
 
-    /// Advances the overseer by one input; `out` receives what the driver has to do, in order. `state` is that of this node, with
-    /// every decision executed that the driver has told of.
+    /// Advances the controller by one input; `out` receives the driver's tasks, in order. `state` is that of this node,
+    /// with every decision executed that the driver has passed in.
     pub fn step(&mut self, at: Moment, state: &State, input: Input, out: &mut Vec<Effect>) {
         let now = at.mono;
         let mut look = Look::All;
@@ -210,7 +210,8 @@ impl Overseer {
                 look = if is_due { Look::All } else { Look::At(BTreeSet::new()) };
             }
             Input::Lead { term } => {
-                // Who led before may have led in between without having heard of it: what it knows is old all the same.
+                // Another leader may have led in between without this node noticing: the collected state is stale in
+                // any case.
                 self.stand_down(Some(self.me), out);
                 self.leading = Some(Leading { term, since: now, ..Leading::default() });
             }
@@ -259,13 +260,13 @@ impl Overseer {
         self.leading.is_some()
     }
 
-    /// The nodes that have been offline for so long that others take their places. Empty if this node does not lead.
+    /// The nodes that have been offline for so long that other nodes replace them. Empty if this node does not lead.
     pub fn replaceable(&self, now: MonoTime) -> Vec<NodeId> {
         let offline = self.leading.iter().flat_map(|leading| &leading.offline);
         offline.filter(|(_, since)| !self.is_short(now, **since)).map(|(node, _)| *node).collect()
     }
 
-    /// What is to be decided next, as things are.
+    /// Finds the next decisions.
     fn decide(&mut self, now: MonoTime, state: &State, look: &Look, out: &mut Vec<Effect>) -> Vec<Decision> {
         let mut wanted = self.decide_nodes(now, state);
         if *look == Look::All {
@@ -291,7 +292,7 @@ impl Overseer {
         decisions
     }
 
-    /// Forgets what is long past.
+    /// Drops state that is long out of date.
     fn expire(&mut self, now: MonoTime, state: &State) {
         let again = self.settings.again_ns;
         let Some(leading) = &mut self.leading else { return };
@@ -302,7 +303,7 @@ impl Overseer {
     }
 }
 
-/// Which chains are looked at for what is to be decided.
+/// The chains to examine for new decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Look {
     All,
@@ -310,7 +311,7 @@ enum Look {
 }
 
 impl Look {
-    /// After these changes: where a chain is done with whom it took in, another one may begin.
+    /// The chains to examine after these changes: if a sync has ended, another one may begin.
     fn after(state: &State, changes: &[Change]) -> Look {
         let changed = changes.iter().map(|change| match change {
             Change::Chain(chain) => Some(*chain),
@@ -322,8 +323,8 @@ impl Look {
     }
 }
 
-/// Between two looks at all chains when nothing is told that changes them: what depends on time alone is that patient.
+/// Interval between two examinations of all chains while no report changes them: time alone changes little.
 const LOOK_NS: u64 = 200_000_000;
 
-/// What to decide about one thing: the decisions are proposed together.
+/// A subject, the revision of it, and the decisions about it, which are proposed together.
 type Wanted = (Subject, u64, Vec<Decision>);

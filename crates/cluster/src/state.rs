@@ -1,4 +1,4 @@
-//! The replicated state: nodes and chains after an entry of the log, and what each decision makes of it.
+//! The replicated state: nodes and chains after an entry of the log, and the effect of each decision.
 
 mod nodes;
 mod recover;
@@ -13,7 +13,8 @@ use crate::decision::{Change, Decision};
 use crate::error::Error;
 use crate::node::{Newcomer, Node, NodeState};
 
-/// Nodes and chains, as the log has decided. Every node executes every decision: at one position of the log all have the same.
+/// Nodes and chains, as the log has decided. Every node executes every decision: at one position of the log all have
+/// the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub(crate) cluster: ClusterId,
@@ -24,13 +25,13 @@ pub struct State {
     pub(crate) is_balancing: bool,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     pub(crate) chains: BTreeMap<ChainId, Chain>,
-    /// Some chain has fallen behind: what every read of now asks.
+    /// Some chain is stale (acknowledged records are lost): checked by every read of now.
     pub(crate) is_behind: bool,
-    /// The identities that the cluster had before it went on from one node, oldest first.
+    /// The former identities of the cluster, from before each recovery from one node, oldest first.
     pub(crate) former: Vec<Former>,
 }
 
-/// An identity that a cluster had until it went on from one node.
+/// An identity that a cluster had until it was recovered from one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Former {
     /// The identity.
@@ -51,12 +52,13 @@ pub const REPLICAS_MAX: u32 = 8;
 pub const TARGETS_MAX: usize = 2 * REPLICAS_MAX as usize;
 /// Devices of a node at most.
 pub const DEVICES_MAX: usize = 64;
-/// Identities of before that are remembered at most: of more the oldest are forgotten, and their servers are refused without a reason.
+/// Identities of before that are remembered at most: of more the oldest are forgotten, and their servers are refused
+/// without a reason.
 pub const FORMER_MAX: usize = 16;
 
 impl State {
-    /// Executes a decision that is stamped so in the log. Deterministic: nothing but these and this state is looked at. Returns what has changed;
-    /// [`Change::NoEffect`] if it does not fit, and then nothing has.
+    /// Executes a decision with its stamp in the log. Deterministic: the result depends on the arguments and this state
+    /// alone. Returns the changes; if the decision does not fit, returns [`Change::NoEffect`] and changes nothing.
     pub fn apply(&mut self, decision: &Decision, stamp: u64) -> Vec<Change> {
         match self.try_apply(decision, stamp) {
             Ok(changes) => {
@@ -74,7 +76,7 @@ impl State {
     /// Whether the decision would have an effect now.
     ///
     /// # Errors
-    /// What [`Change::NoEffect`] would say.
+    /// The error that [`Change::NoEffect`] would carry.
     pub fn check(&self, decision: &Decision) -> Result<(), Error> {
         self.clone().try_apply(decision, 0).map(drop)
     }
@@ -146,7 +148,7 @@ impl State {
         self.cluster
     }
 
-    /// What is known of an identity that the cluster had before, if this was one.
+    /// The former identity of the cluster with this id, if there was one.
     pub fn former(&self, cluster: ClusterId) -> Option<Former> {
         self.former.iter().copied().find(|former| former.cluster == cluster)
     }
@@ -156,8 +158,8 @@ impl State {
         &self.former
     }
 
-    /// Decisions that had an effect. Whoever tells what is in here tells this with it, so that the older is never taken for the
-    /// newer.
+    /// Number of decisions that had an effect. Sent with everything derived from the state, so that a receiver
+    /// recognises the older of two.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -172,8 +174,9 @@ impl State {
         self.replicas
     }
 
-    /// Copies that every chain is to have: [`State::replicas`], or as many as there are nodes that are to keep some. One that is away,
-    /// or whose disk takes no more, counts: its copies are missing until it is removed, declared dead or drained.
+    /// Copies that every chain should have: [`State::replicas`], or the number of nodes that keep copies if that is
+    /// smaller. A node that is offline, or whose disk is full, counts: its copies are missing until it is removed,
+    /// declared dead or drained.
     pub fn copies_wanted(&self) -> u32 {
         let keeps = |node: &&Node| !node.is_draining && !node.is_dead;
         let count = self.nodes.values().filter(keeps).count() as u32;
@@ -185,7 +188,7 @@ impl State {
         self.is_balancing
     }
 
-    /// True if some chain went on from a copy that was behind, so that what is there now may lack what was acknowledged.
+    /// True if some chain resumed from a stale copy, so that the present may lack acknowledged records.
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }
@@ -211,7 +214,7 @@ impl State {
         })
     }
 
-    /// In one word what a node is; `None` if there never was one of this id.
+    /// The state of a node, for display; `None` if there never was a node with this id.
     pub fn node_state(&self, node: NodeId) -> Option<NodeState> {
         match self.nodes.get(&node) {
             Some(node) => Some(node.state()),
@@ -234,13 +237,13 @@ impl State {
         self.chains.get(&chain)
     }
 
-    /// True if the target is played by the process that the log knows of: what it had in memory when it took its part it still
-    /// has.
+    /// True if the target's process is the one that the log knows: it still has in memory what it had when it took its
+    /// role.
     pub fn kept_memory(&self, target: &Target) -> bool {
         self.nodes.get(&target.node).is_some_and(|node| node.incarnation() == target.incarnation)
     }
 
-    /// True if the target kept its memory and its node is not known to be gone.
+    /// True if the target kept its memory and its node is not known to be offline.
     pub fn is_alive(&self, target: &Target) -> bool {
         self.kept_memory(target) && self.is_online(target.node)
     }
@@ -255,7 +258,7 @@ impl State {
         self.nodes.get(&target.node).is_some_and(|node| node.is_full(target.device))
     }
 
-    /// What people are told about a target.
+    /// The state of a target, for display.
     pub fn target_state(&self, target: &Target) -> TargetState {
         match target.role {
             _ if !self.is_online(target.node) => TargetState::Offline,
@@ -267,8 +270,8 @@ impl State {
         }
     }
 
-    /// True if nobody needs what `node` may still have of a chain: it has no part in it, and those who have one are all there and serve
-    /// with everything, as many as are wanted of the nodes that may have one.
+    /// True if the data that `node` may still have of a chain is garbage: the node has no role in it, and all members
+    /// are online and serve with complete copies, as many as are wanted of the nodes that may have one.
     pub fn is_kept_by_others(&self, chain: ChainId, node: NodeId) -> bool {
         let Some(chain) = self.chains.get(&chain) else { return false };
         let may_have = |node: &&Node| !node.is_draining && !node.is_dead && node.whole_devices().next().is_some();

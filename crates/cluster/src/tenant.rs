@@ -1,4 +1,4 @@
-//! A node's own lease: what it tells the leader, what it is told, and whether it may answer now.
+//! A node's own lease: its reports to the leader, the leader's grants, and whether the node may answer now.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,7 +9,8 @@ use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remain
 use crate::node::Device;
 use crate::settings::Settings;
 
-/// Who a process is. Its incarnation is durable before the first heartbeat, and above every one that this node ever had.
+/// Identity of a process. Its incarnation is durable before the first heartbeat, and above every one that this node
+/// ever had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its cluster.
@@ -18,7 +19,7 @@ pub struct Identity {
     pub node: NodeId,
     /// Number of the process.
     pub incarnation: u64,
-    /// Where others reach it.
+    /// Address at which peers reach it.
     pub address: String,
     /// Its devices.
     pub devices: Vec<Device>,
@@ -27,52 +28,52 @@ pub struct Identity {
 /// Everything that can happen to a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TenantInput {
-    /// Time has gone by: at least each [`Settings::hurried_ns`] while something is to be told.
+    /// Time has passed: at least each [`Settings::hurried_ns`] while reports are pending.
     Tick,
     /// The metalog's member here takes this node for the leader.
     Leader(Option<NodeId>),
-    /// The leader has answered, or told what was decided.
+    /// The leader has answered, or sent a new decision.
     Granted(Grant),
-    /// Somebody has refused a heartbeat.
+    /// A node has refused a heartbeat.
     Refused {
-        /// Who.
+        /// The node that refused.
         from: NodeId,
         /// Why.
         fault: Fault,
     },
-    /// What [`TenantEffect::Install`] asked for is done: no replica here acts under an older configuration any more.
+    /// [`NodeLeaseEffect::Install`] is done: no replica here acts under an older configuration any more.
     Installed {
         /// From the effect.
         token: u64,
     },
-    /// It could not be done, and none was taken: the leader tells of them again.
+    /// Installing failed, and no configuration was taken: the leader sends them again.
     NotInstalled {
         /// From the effect.
         token: u64,
     },
-    /// A replica tells something.
+    /// A report of a replica.
     Told {
         /// Its chain.
         chain: ChainId,
-        /// What.
+        /// The report.
         news: News,
     },
     /// The devices are these now.
     Devices(Vec<Device>),
-    /// There is so much to give back. Told with the next heartbeat.
+    /// The replica garbage of this node. Sent with the next heartbeat.
     Remains(Remains),
-    /// This is wrong with the server, in words; empty: nothing. Told with the next heartbeat.
+    /// Trouble of this server, as text; empty if there is none. Sent with the next heartbeat.
     Trouble(String),
-    /// The process is about to end: nothing is answered from now on, and others need not wait for the lease to end.
+    /// The process is about to end: it answers nothing from now on, and other nodes need not wait for its lease to end.
     Resign,
 }
 
-/// What a replica tells.
+/// A report of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// As the tail: who is syncing has caught up.
+    /// As the tail: the syncing target has caught up.
     CaughtUp {
-        /// Who.
+        /// The syncing target.
         node: NodeId,
         /// Under this configuration.
         epoch: ChainEpoch,
@@ -84,7 +85,7 @@ pub enum News {
     },
     /// How it is.
     Health(Health),
-    /// How far its log goes, and what it lacks.
+    /// End of its log, and the bytes that it lacks.
     Progress {
         /// (epoch, n) of its last record.
         last: (ChainEpoch, u64),
@@ -93,7 +94,7 @@ pub enum News {
         /// Bytes, as far as it knows.
         left_bytes: u64,
     },
-    /// A loss of power took what its log may have had there.
+    /// A power loss may have taken records of this interval from its log.
     Lost(Lost),
 }
 
@@ -104,18 +105,18 @@ pub enum TenantEffect {
     Send {
         /// The leader.
         to: NodeId,
-        /// What.
+        /// The heartbeat.
         heartbeat: Heartbeat,
     },
-    /// Give each replica its configuration, then report [`TenantInput::Installed`] or [`TenantInput::NotInstalled`]. A configuration that does not name this node
-    /// takes its part away.
+    /// Give each replica its configuration, then report [`TenantInput::Installed`] or [`TenantInput::NotInstalled`]. A
+    /// configuration that does not name this node takes its part away.
     Install {
         /// Names it.
         token: u64,
-        /// What, each with a configuration.
+        /// The chains, each with a configuration.
         chains: Vec<Assignment>,
     },
-    /// The leader refuses this node: to be told to people, once.
+    /// The leader refuses this node: log the reason once.
     Refused(Fault),
 }
 
@@ -141,7 +142,7 @@ pub struct Tenant {
     refusals: u32,
     refused: Option<Fault>,
 
-    /// Newest state that it was told from. What comes late from an older one could give back a part that was taken away.
+    /// Newest state version of any grant. A late grant of an older version could restore a role that was removed.
     version: u64,
     lease_until: Option<MonoTime>,
     has_resigned: bool,
@@ -152,13 +153,14 @@ pub struct Tenant {
     chains: BTreeMap<ChainId, Local>,
 }
 
-/// What is known here of a chain.
+/// Local knowledge of a chain.
 #[derive(Clone, Copy, Debug, Default)]
 struct Local {
     report: Report,
     /// It has a part under the configuration installed.
     has_part: bool,
-    /// Epoch of the last record when the process began. A part under this one or an older is the part of the process before.
+    /// Epoch of the last record when the process began. A part under this one or an older is the part of the process
+    /// before.
     floor: ChainEpoch,
     caught_up: Option<(NodeId, ChainEpoch)>,
     ready: Option<ChainEpoch>,
@@ -172,7 +174,7 @@ struct Installing {
     lease: Option<Lease>,
 }
 
-/// What a configuration makes of this node.
+/// This node's role in a configuration.
 #[derive(Debug)]
 struct Part {
     chain: ChainId,
@@ -198,7 +200,8 @@ const CLOCK_BEATS: u64 = 16;
 const INSTALLING_MAX: usize = 64;
 
 impl Tenant {
-    /// Of a process that has just begun, with (epoch, n) and the stamp of the last record of each chain in its log. It has no part in any.
+    /// Of a process that has just begun, with (epoch, n) and the stamp of the last record of each chain in its log. It
+    /// has no part in any.
     pub fn new(
         identity: Identity,
         settings: Settings,
@@ -233,7 +236,7 @@ impl Tenant {
         }
     }
 
-    /// Advances the tenant by one input; `out` receives what the driver has to do, in order.
+    /// Advances the lease by one input; `out` receives the driver's tasks, in order.
     pub fn step(&mut self, at: Moment, input: TenantInput, out: &mut Vec<TenantEffect>) {
         let now = at.mono;
         match input {
@@ -268,8 +271,8 @@ impl Tenant {
         }
     }
 
-    /// True if this node may answer reads of now, and stamp. Asked *after* the state was read, so that a pause in between cannot
-    /// serve the old.
+    /// True if this node may answer reads of now, and stamp. Call it *after* reading the state, so that a pause in
+    /// between cannot return stale state.
     pub fn holds(&self, now: MonoTime) -> bool {
         self.lease_until.is_some_and(|until| now < until)
     }
@@ -363,7 +366,7 @@ impl Tenant {
         }
     }
 
-    /// What the leader's clock showed lies between sending and now.
+    /// The leader's clock was read between sending the heartbeat and now.
     fn compare_clocks(&mut self, at: Moment, grant: &Grant) {
         let Some(sent) = self.sent.get(&grant.number).filter(|_| self.leader == Some(grant.leader)) else { return };
         let half_us = at.mono.since_ns(sent.mono) / 2000;
@@ -385,7 +388,7 @@ impl Tenant {
             if epoch > local.report.epoch {
                 (local.report.chain, local.report.epoch, local.has_part) = (chain, epoch, has_part);
                 local.report.health = Health::Good;
-                // What a member lacked has been supplied again, or is known to be lost.
+                // A member has received what it lacked, or the loss is recorded.
                 local.report.lost = local.report.lost.filter(|_| !is_member);
             }
         }
@@ -396,7 +399,7 @@ impl Tenant {
         let parts = self.chains.iter().filter(|(_, local)| local.has_part).map(|(chain, _)| chain);
         let coming = self.installing.iter().flat_map(|installing| &installing.chains);
         let coming = coming.filter(|part| part.has_part).map(|part| &part.chain);
-        // A part that the leader does not know of, from a message that was late: it is told of it first.
+        // A role that the leader does not know, from a late message: report it first.
         if parts.chain(coming).all(|chain| named.contains(chain)) {
             self.lease_until = self.lease_until.max(Some(until));
         } else {
@@ -405,8 +408,8 @@ impl Tenant {
     }
 
     fn on_refused(&mut self, now: MonoTime, from: NodeId, fault: Fault, out: &mut Vec<TenantEffect>) {
-        // What somebody said who led once may come late, and is no judgement of who leads now; and who does not lead judges nobody. To
-        // wait longer for that would cost this node its lease.
+        // A refusal by a former leader may arrive late and says nothing about the present leader; a node that does not
+        // lead cannot refuse. A longer wait would cost this node its lease.
         if self.leader != Some(from) || fault.reason == Reason::Unavailable {
             return;
         }
@@ -440,7 +443,7 @@ impl Tenant {
 }
 
 impl Local {
-    /// What was said under another configuration than the one installed is not repeated.
+    /// Reports made under another configuration than the installed one are not repeated.
     fn told(&self) -> Report {
         let caught_up = self.caught_up.filter(|(_, epoch)| *epoch == self.report.epoch).map(|(node, _)| node);
         Report { caught_up, is_ready: self.ready == Some(self.report.epoch), ..self.report }

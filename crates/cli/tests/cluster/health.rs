@@ -178,7 +178,7 @@ fn a_server_whose_disk_is_full_says_so_keeps_what_it_has_and_goes_on_from_there(
     });
     assert!(status["health"].as_str().unwrap().contains("no space left on device"), "{status}");
     let words = said(&cluster.frieze(0, &["cluster"])).0;
-    assert!(words.contains("the disk of db3 takes no more") && words.contains("'frieze forget'"), "{words}");
+    assert!(words.contains("the disk of db3 is full") && words.contains("'frieze forget'"), "{words}");
     let nodes = said(&cluster.frieze(1, &["cluster", "nodes"])).0;
     assert!(nodes.contains("disk full"), "{nodes}");
     let records = |cluster: &Cluster| cluster.client(2).status().unwrap().records;

@@ -1,4 +1,4 @@
-//! What operators and newcomers ask for: checked, proposed, and answered when the log has decided it.
+//! Requests of operators and joining nodes: checked, proposed, and answered when the log has decided them.
 
 use frieze_base::{MonoTime, NodeId};
 
@@ -60,7 +60,7 @@ impl Overseer {
         Ok(())
     }
 
-    /// Answers what is decided or cannot be, and says what is still to be.
+    /// Answers requests that are decided or impossible, and returns the decisions for the rest.
     pub(super) fn decide_asks(&mut self, now: MonoTime, state: &State, out: &mut Vec<Effect>) -> Vec<Wanted> {
         let Some(leading) = &mut self.leading else { return Vec::new() };
         let mut wanted = Vec::new();
@@ -81,7 +81,7 @@ impl Overseer {
     }
 }
 
-/// The answer, if the state holds what was asked for.
+/// The answer, if the state already satisfies the request.
 fn answer(state: &State, ask: &Ask) -> Option<Answer> {
     let is_so = match ask {
         Ask::Join { newcomer, .. } => return state.node_of_token(newcomer.token).map(|node| Answer::Joined(node.id)),
@@ -101,7 +101,7 @@ fn answer(state: &State, ask: &Ask) -> Option<Answer> {
     is_so.then_some(Answer::Decided)
 }
 
-/// The decision that brings it about. What the log would refuse is refused at once, with the log's words.
+/// The decision that satisfies the request. If the log would refuse it, the same error is returned at once.
 fn propose(state: &State, ask: &Ask) -> Result<Wanted, Error> {
     let (subject, revision, decision) = match ask {
         Ask::Join { newcomer, .. } => (Subject::Newcomer(newcomer.token), 0, Decision::Join(newcomer.clone())),

@@ -1,7 +1,8 @@
-//! What is to be decided about each chain: who is gone goes, who is back comes back, and each has as many replicas as are wanted.
+//! Decisions about each chain: offline members leave, returning ones sync, and each chain gets the replicas that are
+//! wanted.
 //!
-//! One step of a chain at a time, the most urgent first. Whatever it rests on that the log does not know (who has caught up, who
-//! is ready, whose log is the longest) was told by the process that is there now, under the configuration that is in force.
+//! One step of a chain at a time, the most urgent first. Facts that the log does not know (which target has caught up,
+//! which is ready, whose log is the longest) come from reports of the present process under the configuration in force.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,38 +17,38 @@ use crate::node::Node;
 use crate::placement::{self, Loads};
 use crate::state::State;
 
-/// How far a target that is brought up to date has come.
+/// Progress of a sync.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     /// Under this configuration.
     epoch: ChainEpoch,
     /// Since when.
     pub(super) since: MonoTime,
-    /// What it lacked then.
+    /// Bytes that it lacked then.
     pub(super) first_bytes: u64,
     /// The least that it has lacked since, and when it first lacked so little.
     pub(super) left_bytes: u64,
     moved: MonoTime,
 }
 
-/// What the steps of all chains have in common.
+/// Values shared by the steps of all chains.
 struct Plan<'a> {
     now: MonoTime,
     state: &'a State,
-    /// Who may get targets.
+    /// Nodes that may get targets.
     eligible: Vec<NodeId>,
     /// Replicas that there can be, those on disks that are full at the moment among them.
     wanted: usize,
     /// Those that there can be now: with so many that stay, one that is to go does.
     enough: usize,
-    /// Targets brought up to date, by the nodes that are busy with it.
+    /// Running syncs by the nodes that take part in them.
     syncs: BTreeMap<NodeId, usize>,
     /// Made when it is first needed.
     loads: Option<Loads>,
 }
 
 impl Overseer {
-    /// What to decide about the chains that are looked at.
+    /// Decides about the chains that `look` selects.
     pub(super) fn decide_chains(&mut self, now: MonoTime, state: &State, look: &Look) -> Vec<Wanted> {
         let chains: Vec<&Chain> = match look {
             Look::All => state.chains().collect(),
@@ -83,12 +84,12 @@ impl Overseer {
             eligible = free.iter().map(|node| node.id).collect();
             keeping = full.len();
             if eligible.is_empty() {
-                // Where everybody drains there is nobody to drain to.
+                // If every node drains, no node can take the targets.
                 let stays = |node: &&Node| !node.is_offline && !node.is_dead && node.free_devices().next().is_some();
                 eligible = state.nodes().filter(stays).map(|node| node.id).collect();
             }
         }
-        // Who takes no more may keep what it has: a copy that it lacks is wanted all the same.
+        // A node whose device is full keeps its targets, and a missing copy counts as wanted.
         let at_most = |nodes: usize| (state.replicas() as usize).min(nodes).max(1);
         let (wanted, enough) = (at_most(eligible.len() + keeping), at_most(eligible.len()));
         let mut syncs = BTreeMap::new();
@@ -116,7 +117,7 @@ impl Overseer {
             return vec![ChainStep::Left(*node)];
         }
         if let Some(node) = gone {
-            // Who goes while it is brought up to date may do so each time: others that wait come first.
+            // A target that left during its sync may do so again: other waiting targets come first.
             if chain.newcomer().is_some_and(|newcomer| newcomer.node == node) {
                 leading.stalled.insert(chain.id, node);
             }
@@ -142,18 +143,18 @@ impl Overseer {
         self.complete(plan, chain)
     }
 
-    /// A target that has a part, and whose process is gone.
+    /// A target that has a role and whose process has ended.
     fn gone(&self, state: &State, chain: &Chain) -> Option<NodeId> {
         let leading = self.leading.as_ref()?;
-        // Who was only late, and is about to be decided to be back, has lost nothing.
+        // A node that was only late, and is about to be decided online, has lost nothing.
         let is_back = |target: &Target| {
             let step = state.node(target.node).ok().and_then(|node| self.returning(node));
             matches!(step, Some(NodeStep::Return { incarnation, .. }) if incarnation == target.incarnation)
         };
         let is_gone = |target: &Target| !state.is_alive(target) && !is_back(target);
         let mut parts = chain.targets.iter().filter(|target| target.role != Role::Out && is_gone(target));
-        // That another one kept its memory is known from its process, not from nothing having been heard of it: it may have restarted
-        // too, and then the chain goes on from the newest log of them all.
+        // That another member kept its memory is known from its process, not from silence: a silent member may have
+        // restarted too, and then the chain resumes from the newest log of all.
         let is_known = |other: &Target| {
             let watched = leading.nodes.get(&other.node);
             watched.is_some_and(|watched| watched.was_heard() && watched.incarnation == other.incarnation)
@@ -165,7 +166,7 @@ impl Overseer {
         Some(target.node)
     }
 
-    /// Lets who is syncing join, and who is joining serve.
+    /// Lets the syncing target join, and the joining one serve.
     fn bring_on(&self, now: MonoTime, state: &State, chain: &Chain, newcomer: &Target) -> Option<ChainStep> {
         let leading = self.leading.as_ref()?;
         let report =
@@ -183,7 +184,7 @@ impl Overseer {
         (is_stuck && others).then_some(ChainStep::TakeOut(newcomer.node))
     }
 
-    /// Notes what a target that is brought up to date lacks.
+    /// Records how much a syncing target lacks.
     fn follow_sync(&mut self, now: MonoTime, state: &State, chain: &Chain) {
         let Some(leading) = &mut self.leading else { return };
         let Some(newcomer) = chain.newcomer() else {
@@ -200,7 +201,7 @@ impl Overseer {
             moved: now,
         };
         let progress = leading.syncs.entry(chain.id).or_insert(fresh);
-        // What it lacks it is told with the first record; and while it is told, more may be written than it gets.
+        // A target learns what it lacks with the first record, and new writes may outpace the sync.
         let has_grown = left_bytes.is_some_and(|left| left > progress.first_bytes);
         if progress.epoch != chain.epoch || progress.left_bytes == u64::MAX || has_grown {
             *progress = Progress { moved: progress.moved, ..fresh };
@@ -219,7 +220,7 @@ impl Overseer {
             let drains = |node: &Node| node.is_draining && !plan.eligible.contains(&node.id);
             node.is_ok_and(|node| !drains(node) && !node.is_dead && is_whole(node))
         };
-        // Who has to go is named before somebody is looked for in its place.
+        // The target to remove is named before its replacement is chosen.
         let goes = chain.targets.iter().find(|target| !target.is_retiring && !may_stay(target));
         if let Some(target) = goes {
             return vec![ChainStep::Retire(target.node)];
@@ -261,15 +262,15 @@ impl Overseer {
         if chain.targets.iter().filter(is_coming).count() >= plan.wanted {
             return Vec::new();
         }
-        // Members first: whoever was to go and may stay after all.
+        // Members first: a retiring member that may stay after all.
         if let Some(target) = chain.targets.iter().find(|target| target.is_retiring && may_stay(target)) {
             return vec![ChainStep::Keep(target.node)];
         }
         plan.place(chain).into_iter().collect()
     }
 
-    /// Nobody who kept its memory is there. The chain waits for those that may have; if there are none, it goes on from the
-    /// newest log (protocols §7).
+    /// No online member kept its memory. The chain waits for members that may have; if there are none, it resumes from
+    /// the newest log (protocols §7).
     fn resume(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
         let Plan { now, state, .. } = *plan;
         let Some(leading) = &mut self.leading else { return Vec::new() };
@@ -283,23 +284,23 @@ impl Overseer {
         let serving: Vec<&Target> = chain.serving().filter(|target| !is_dead(target)).collect();
         let all_dead = serving.is_empty();
         let is_missing = serving.len() < chain.serving().count();
-        // Where a member is gone for good, who had its part until lately may have more than those that are left: as little as can be is
-        // to be lost.
+        // If a member is lost for good, a target that was a member until lately may have more records than the
+        // remaining members: the loss should be as small as possible.
         let others = || chain.targets.iter().filter(|target| !is_dead(target)).collect();
         let candidates: Vec<&Target> = if is_missing { others() } else { serving };
         let logs = candidates.iter().filter_map(|target| {
             let node = state.node(target.node).ok().filter(|node| leading.is_present(now, node))?;
-            // A node that says nothing of the chain has nothing of it.
+            // A node without a report of the chain has no copy of it.
             let report = leading.report(node, chain.id).copied().unwrap_or_default();
             Some(Log::of(target, &report, node))
         });
         let logs: Vec<_> = logs.collect();
         if candidates.is_empty() {
-            // Nothing is left of the chain, as an operator has said: it begins anew, empty.
+            // No copy of the chain is left, as an operator has declared: it begins anew, empty.
             return plan.place(chain).into_iter().collect();
         }
         if !logs.iter().any(|log| all_dead || log.was_member) {
-            // A member that is not here, and not gone for good, may have everything.
+            // An offline member that is not lost for good may have every record.
             return Vec::new();
         }
         if logs.len() < candidates.len() && is_patient {
@@ -309,8 +310,9 @@ impl Overseer {
         let Some(newest) = logs.iter().max_by_key(|log| (log.last, log.was_member, Reverse(log.lost))) else {
             return Vec::new();
         };
-        // Which member's machine stayed on has all that was acknowledged; where nobody's did, what may be missing is missing everywhere.
-        // What was written without whoever goes on now is missing whatever others have.
+        // A member whose machine stayed on has every acknowledged record; if no machine did, what may be missing is
+        // missing from every copy. Records written without the log that the chain resumes from are missing, whatever
+        // other logs have.
         let kept_all = |log: &Log<'_>| log.was_member && log.lost.is_none();
         let lost = newest.lost.filter(|_| !newest.was_member || !logs.iter().any(kept_all));
         vec![ChainStep::Resume { node: newest.node.id, incarnation: newest.node.incarnation(), is_missing, lost }]
@@ -319,7 +321,7 @@ impl Overseer {
     /// Moves targets from the fullest nodes to the emptiest, a few at a time.
     fn balance(&mut self, plan: &mut Plan<'_>, wanted: &mut Vec<Wanted>) {
         let state = plan.state;
-        // What leaves a node that drains, perhaps with nowhere to go, is no move of this.
+        // A move for balance, not one from a draining node, which may have no destination.
         let moves = |target: &Target| target.is_retiring && plan.eligible.contains(&target.node);
         let mut moving = state.chains().filter(|chain| chain.targets.iter().any(moves)).count();
         if !wanted.is_empty() && moving == 0 {
@@ -382,7 +384,7 @@ impl Plan<'_> {
     }
 }
 
-/// A log that a chain may go on from.
+/// A log that a chain may resume from.
 struct Log<'a> {
     node: &'a Node,
     /// (epoch, n) of its last record.
@@ -395,9 +397,9 @@ struct Log<'a> {
 
 impl<'a> Log<'a> {
     fn of(target: &Target, report: &Report, node: &'a Node) -> Log<'a> {
-        // Who is joining may not have heard yet of all that the tail before it committed.
+        // A joining target may not know yet everything that the tail before it committed.
         let was_member = target.role == Role::Serving;
-        // Its last records may be none of the chain's, if it heard late that it had no part any more.
+        // If it learned late that it had no role any more, its last records may not belong to the chain.
         let known =
             [Some(report.newest), Some(target.left).filter(|left| *left > 0), report.lost.map(|lost| lost.from)];
         let from = known.into_iter().flatten().min().unwrap_or(0);
@@ -407,7 +409,7 @@ impl<'a> Log<'a> {
     }
 }
 
-/// A full member that others do not reach, or whose device has failed, where another one can go on.
+/// A full member that its neighbours do not reach, or whose device has failed, if another one can continue.
 fn broken(leading: &Leading, state: &State, chain: &Chain) -> Option<NodeId> {
     let health = |target: &Target| {
         let report = leading.report(state.node(target.node).ok()?, chain.id)?;
@@ -420,7 +422,7 @@ fn broken(leading: &Leading, state: &State, chain: &Chain) -> Option<NodeId> {
         (failed * 100 + accused(target.node), place, target.node)
     };
     let members = chain.targets.iter().filter(|target| matches!(target.role, Role::Serving | Role::Joining));
-    // Of two that do not reach each other the one behind goes: fewer have to hear of it.
+    // Of two members that do not reach each other the later one is removed: fewer nodes have to acknowledge it.
     let (blame, _, node) = members.enumerate().map(blame).max()?;
     let mut others = chain.serving().filter(|other| other.node != node);
     (blame > 0 && others.any(|other| state.is_alive(other))).then_some(node)

@@ -1,9 +1,10 @@
-//! Leases: who has one until when, at the latest.
+//! Leases: which node has one, and its latest end.
 //!
-//! A node counts its lease from when it *sent* the heartbeat, the leader from when it *received* it, and longer by how much their
-//! clocks' rates may differ: what has ended here has ended there. A grant leaves only after a majority has confirmed, later than
-//! the heartbeat came, that this node leads. So who leads next need only wait for one lease from when it began to lead: no
-//! grant of the leader before it rests on a heartbeat that came later, however long that one slept.
+//! A node counts its lease from when it *sent* the heartbeat, the leader from when it *received* it, and longer by the
+//! largest difference of their clocks' rates: a lease that has ended at the leader has ended at the node. A grant
+//! leaves only after a majority has confirmed, later than the heartbeat came, that this node leads. So the next leader
+//! need only wait for one lease from the start of its term: no grant of the leader before it rests on a later
+//! heartbeat, however long that leader slept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ use crate::node::Node;
 use crate::settings::Settings;
 use crate::state::State;
 
-/// What is known of a node.
+/// What the leader knows of a node.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) incarnation: u64,
@@ -30,7 +31,7 @@ pub(super) struct Watched {
     answered: u64,
     /// By then any lease that it may have has certainly ended.
     pub(super) lease_ends: MonoTime,
-    /// The newest answer that it has seen, and since when it is known to hear.
+    /// The newest answer that the node has acknowledged, and since when the node is known to receive answers.
     heard: (u64, MonoTime),
     /// It stops, or is proposed to be offline at this revision: no lease while that may still be decided.
     resigned: bool,
@@ -39,7 +40,7 @@ pub(super) struct Watched {
     tried: Option<u64>,
     /// Its wall clock, as it has compared it with this node's.
     pub(super) clock: Option<Clock>,
-    /// What it told, besides its chains.
+    /// Its last heartbeat, apart from the chains.
     told: Option<Heartbeat>,
     pub(super) reports: BTreeMap<ChainId, Report>,
 }
@@ -49,12 +50,12 @@ pub(super) struct Watched {
 struct Condemned {
     /// Based on this revision of it: with another one the decision has been made, or has no effect any more.
     revision: u64,
-    /// Its newest heartbeat then. One that comes later says that it is back.
+    /// Its newest heartbeat then. A later one means that the node is back.
     number: u64,
 }
 
 impl Watched {
-    /// The node may have a lease until then, from whoever led before.
+    /// The node may have a lease until then, granted by the former leader.
     fn new(incarnation: u64, lease_ends: MonoTime, now: MonoTime) -> Watched {
         Watched {
             incarnation,
@@ -72,7 +73,7 @@ impl Watched {
         }
     }
 
-    /// What it says is wrong with it.
+    /// Its own report of trouble.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.told.as_ref().map(|told| told.trouble.as_str()).filter(|trouble| !trouble.is_empty())
     }
@@ -82,19 +83,19 @@ impl Watched {
         (self.was_heard() && self.incarnation == node.incarnation()).then_some(self.last.0)
     }
 
-    /// What it has told to have to give back.
+    /// Its report of replica garbage.
     pub(super) fn remains(&self) -> Option<Remains> {
         self.told.as_ref().map(|told| told.remains)
     }
 
-    /// It has been heard in this incarnation.
+    /// A heartbeat of this incarnation has arrived.
     pub(super) fn was_heard(&self) -> bool {
         self.told.is_some()
     }
 }
 
 impl Overseer {
-    /// A node is there. Returns which chains it told something new of.
+    /// Handles a heartbeat. Returns the chains with a new report.
     pub(super) fn on_heartbeat(
         &mut self,
         at: Moment,
@@ -122,7 +123,7 @@ impl Overseer {
         }
         let is_first = heartbeat.incarnation > watched.incarnation || !watched.was_heard();
         if heartbeat.incarnation > watched.incarnation {
-            // The process before is gone, and its lease with it; this one is given the time to get one.
+            // The former process has ended, and its lease with it; the new one gets time to obtain one.
             *watched = Watched::new(heartbeat.incarnation, ends, now);
         } else if heartbeat.number <= watched.last.0 {
             return Ok(Look::At(BTreeSet::new()));
@@ -136,7 +137,7 @@ impl Overseer {
         }
         watched.clock = heartbeat.clock;
         if heartbeat.resigns {
-            // It answers nothing from when it said so.
+            // It answers nothing since it resigned.
             (watched.resigned, watched.lease_ends, watched.asked) = (true, now, None);
         }
         let cut = heartbeat.trouble.floor_char_boundary(TROUBLE_BYTES_MAX);
@@ -153,7 +154,8 @@ impl Overseer {
         if !node.is_dead {
             watched.tried = None;
         } else if watched.tried.is_none() {
-            // What was under way when its machine was lost arrives all the same. Whoever is there hears this, and says so.
+            // Messages that were sent before a machine was lost may still arrive. An online node receives this one and
+            // acknowledges it.
             watched.tried = Some(number);
             out.push(Effect::Grant { to: id, grant: Grant { number, incarnation, ..self.fresh(at, state, node) } });
         }
@@ -185,15 +187,16 @@ impl Overseer {
         if is_off { Err(Error::ClockOff { node, offset_us, max_us }) } else { Ok(()) }
     }
 
-    /// The step by which a node is there again, if its process has come back or is a new one. Who was taken out stays out while
-    /// its clock is off: it would get no lease, and be taken out and brought up to date again for ever.
+    /// The step that brings a node back online, if its process has returned or is a new one. A node that was taken
+    /// offline stays so while its clock is off: it would get no lease, and would be taken out and synced again for
+    /// ever.
     pub(super) fn returning(&self, node: &Node) -> Option<NodeStep> {
         let watched = self.leading.as_ref()?.nodes.get(&node.id)?;
         let stays_out = node.is_offline && self.check_clock(node.id, watched.clock).is_err();
         returned(node, watched).filter(|_| !stays_out)
     }
 
-    /// Begins to watch nodes that the log knows and nobody has heard of here.
+    /// Begins to watch nodes that the log knows and that have sent nothing yet.
     pub(super) fn watch_all(&mut self, now: MonoTime, state: &State) {
         let Some(leading) = &mut self.leading else { return };
         let ends = leading.ends(&self.settings, now);
@@ -208,7 +211,7 @@ impl Overseer {
         leading.offline.retain(|node, _| state.node(*node).is_ok());
     }
 
-    /// Asks for leadership to be confirmed, if somebody waits for a lease.
+    /// Requests a confirmation of the leadership, if a node waits for a lease.
     pub(super) fn confirm(&mut self, now: MonoTime, state: &State, out: &mut Vec<Effect>) {
         let Some(leading) = &mut self.leading else { return };
         if leading.confirming.is_some() {
@@ -229,7 +232,8 @@ impl Overseer {
         }
     }
 
-    /// A majority says that this node leads, or led when it asked: who was heard before that gets a lease.
+    /// A majority confirms that this node led when it sent the request: nodes whose heartbeats arrived before that get
+    /// a lease.
     pub(super) fn on_confirmed(&mut self, at: Moment, state: &State, token: u64, out: &mut Vec<Effect>) {
         let Some(leading) = &mut self.leading else { return };
         if leading.confirming.is_none_or(|(asked, _)| asked != token) {
@@ -256,12 +260,12 @@ impl Overseer {
         let is_off = self.check_clocks(node.id, &mut Vec::new()).is_err();
         let Some(leading) = &mut self.leading else { return };
         let Some(watched) = leading.nodes.get_mut(&node.id) else { return };
-        // Each heartbeat is looked at once: who gets nothing speaks again.
+        // Each heartbeat is examined once: a node that gets no lease sends another one.
         watched.answered = watched.answered.max(number);
         if is_off || !may_hold(node, watched) {
             return;
         }
-        // Who hears nothing would keep its chains waiting for as long as it can still be heard.
+        // A node that receives nothing would keep its chains waiting for as long as its heartbeats arrive.
         let is_deaf = at.mono.since_ns(watched.heard.1) > self.settings.deaf_ns && watched.heard.0 < number;
         let lease_ns = if is_deaf { 0 } else { self.settings.lease_ns };
         if lease_ns > 0 {
@@ -275,7 +279,7 @@ impl Overseer {
         out.push(Effect::Grant { to: node.id, grant });
     }
 
-    /// Tells those whom it concerns what was decided, without waiting for their heartbeats.
+    /// Sends new decisions to the nodes that they concern, without waiting for their heartbeats.
     pub(super) fn on_applied(&self, at: Moment, state: &State, changes: &[Change], out: &mut Vec<Effect>) {
         let Some(leading) = &self.leading else { return };
         let mut told: BTreeMap<NodeId, BTreeMap<ChainId, Assignment>> = BTreeMap::new();
@@ -303,7 +307,7 @@ impl Overseer {
         Grant { incarnation: node.incarnation(), leader, wall_us, version, ..Grant::default() }
     }
 
-    /// Who is there again, and whose lease has ended.
+    /// Decides which nodes are back online, and whose lease has ended.
     pub(super) fn decide_nodes(&mut self, now: MonoTime, state: &State) -> Vec<Wanted> {
         let mut wanted = Vec::new();
         for node in state.nodes() {
@@ -313,7 +317,7 @@ impl Overseer {
             let step = if let Some(step) = returning {
                 step
             } else if !node.is_offline && watched.lease_ends <= now {
-                // From now on it gets no lease, until the log has said whether it is offline.
+                // From now on it gets no lease, until the log has decided whether it is offline.
                 watched.condemned = Some(Condemned { revision: node.revision, number: watched.last.0 });
                 NodeStep::Offline
             } else if let Some(step) = failed_device(state, node, watched) {
@@ -336,8 +340,8 @@ impl Leading {
         MonoTime(self.since.0.max(now.0) + settings.lease_ended_ns())
     }
 
-    /// The clock in the middle, less this node's own, in microseconds; each is taken for as near as it may be. Of two in the
-    /// middle the one nearer to its own.
+    /// The clock in the middle, less this node's own, in microseconds; each is taken for as near as it may be. Of two
+    /// in the middle the one nearer to its own.
     fn middle_us(&self, me: NodeId) -> i64 {
         let clocks = self.nodes.iter().filter(|(node, _)| **node != me).filter_map(|(_, watched)| watched.clock);
         let nearest = |Clock { offset_us, error_us }| {
@@ -350,13 +354,13 @@ impl Leading {
         if low.unsigned_abs() < high.unsigned_abs() { low } else { high }
     }
 
-    /// True if the node's process of now was heard, and has a lease as far as is known here.
+    /// True if the node's present process has sent a heartbeat, and has a lease as far as is known here.
     pub(super) fn is_present(&self, now: MonoTime, node: &Node) -> bool {
         let watched = self.nodes.get(&node.id);
         watched.is_some_and(|watched| may_hold(node, watched) && watched.was_heard() && now < watched.lease_ends)
     }
 
-    /// What the node's process of now told of a chain.
+    /// The report of the node's present process about a chain.
     pub(super) fn report(&self, node: &Node, chain: ChainId) -> Option<&Report> {
         let watched = self.nodes.get(&node.id).filter(|watched| watched.incarnation == node.incarnation())?;
         watched.reports.get(&chain)
@@ -369,15 +373,15 @@ fn may_hold(node: &Node, watched: &Watched) -> bool {
     !node.is_offline && watched.incarnation == node.incarnation() && !is_condemned && !watched.resigned
 }
 
-/// What the log does not know yet of a node that was heard.
+/// The step of a node with a heartbeat that the log does not reflect yet.
 fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
     let told = watched.told.as_ref().filter(|_| !watched.resigned)?;
-    // What cannot be was refused when it came.
+    // An impossible description was refused when it came.
     let tells_anew = State::tells_anew(node, &told.address, &told.devices).unwrap_or(false);
     let is_same = told.incarnation == node.incarnation() && !tells_anew;
-    // Who was heard before it was found to be offline has to speak once more.
+    // A node that was decided to be offline has to send another heartbeat first.
     let has_spoken = watched.condemned.is_none_or(|condemned| watched.last.0 > condemned.number);
-    // Who was declared dead has to have heard something since.
+    // A node that was declared dead has to have received an answer since.
     let hears = !node.is_dead || watched.tried.is_some_and(|tried| told.heard >= tried);
     let is_back = node.is_offline && has_spoken;
     let step = || NodeStep::Return {
@@ -388,14 +392,14 @@ fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
     (hears && (!is_same || is_back)).then(step)
 }
 
-/// The chains of which something else was told that decides; how far logs go is looked at in time.
+/// The chains whose reports changed in a way that matters to decisions; the ends of logs are examined periodically.
 fn told_anew(before: &BTreeMap<ChainId, Report>, after: &BTreeMap<ChainId, Report>) -> BTreeSet<ChainId> {
     let told = |report: &Report| (report.epoch, report.caught_up, report.is_ready, report.health);
     let is_new = |(chain, report): &(&ChainId, &Report)| before.get(chain).map(told) != Some(told(report));
     after.iter().filter(is_new).map(|(chain, _)| *chain).collect()
 }
 
-/// A device that a process of now tells to take no more, and of which the log does not know that.
+/// A device that the present process reports as full or failed, and that the log does not know as such.
 fn failed_device(state: &State, node: &Node, watched: &Watched) -> Option<NodeStep> {
     let mut steps = watched.reports.values().filter_map(|report| {
         let device = state.chain(report.chain)?.target(node.id)?.device;
@@ -413,17 +417,18 @@ fn is_without(chain: &Chain, node: NodeId) -> bool {
     chain.target(node).is_none() && !chain.leaving.contains(&node)
 }
 
-/// What a node is to know of a chain, of which it has installed `epoch`.
+/// The assignment of a chain to a node, which has installed `epoch`.
 fn assignment(state: &State, chain: &Chain, node: NodeId, epoch: ChainEpoch) -> Option<Assignment> {
     let target = chain.target(node);
     let (device, resumed) = (target.map_or(0, |target| target.device), chain.resumed);
     let told = |configuration| Some(Assignment { chain: chain.id, device, configuration, resumed });
     if let Some(target) = target.filter(|target| target.role != Role::Out) {
-        // A process that took no part has none, whatever the one before it had.
+        // A process that took no role has none, whatever the one before it had.
         if !state.kept_memory(target) {
             return None;
         }
-        // Who stays is not told before those who go know it: until then nothing happens that they could answer wrongly without.
+        // Remaining members get the new configuration only after the leaving ones have acknowledged it: without it they
+        // could answer nothing wrongly.
         let is_new = epoch < chain.epoch && chain.leaving.is_empty();
         return told(is_new.then(|| chain.configuration()));
     }

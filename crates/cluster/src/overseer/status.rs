@@ -1,8 +1,8 @@
-//! What people are told of the cluster: plain data, for `frieze cluster status`, `nodes` and `chains`. What of it is wrong, in words, is in
-//! [`super::trouble`].
+//! Status of the cluster for display: plain data, for `frieze cluster status`, `nodes` and `chains`. Its troubles, as
+//! text, are in [`super::trouble`].
 //!
-//! A node vouches for what it can: the leader for those whose leases it counts, a node that hears a leader for what the log has decided,
-//! any other for itself and those that it has heard from lately.
+//! A node vouches for what it knows: the leader for the nodes whose leases it counts, a follower with a leader for what
+//! the log has decided, any other node for itself and its recent contacts.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ use crate::state::State;
 pub struct Status {
     /// Its identity.
     pub cluster: ClusterId,
-    /// Who leads, as far as is known.
+    /// The leader, if it is known.
     pub leader: Option<NodeId>,
     /// Of the state.
     pub version: u64,
     /// Of the chain table.
     pub table_version: u64,
-    /// Replicas asked for.
+    /// Replicas wanted.
     pub replicas: u32,
     /// Copies that every chain is to have ([`State::copies_wanted`]).
     pub copies_wanted: u32,
-    /// While nobody is known to lead: since when, in microseconds since the Unix epoch.
+    /// While no leader is known: since when, in microseconds since the Unix epoch.
     pub no_leader_since_us: Option<u64>,
     /// Chains are moved until every node has its share.
     pub is_balancing: bool,
@@ -40,7 +40,7 @@ pub struct Status {
     pub chains: Vec<ChainStatus>,
 }
 
-/// A node. What only the leader knows is `None` elsewhere.
+/// A node. Fields that only the leader knows are `None` at other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
     /// As the log knows it.
@@ -59,18 +59,18 @@ pub struct NodeStatus {
     pub heads: usize,
     /// Targets that it still has to give away, if it is draining.
     pub to_drain: usize,
-    /// What it still has of chains that others have by now.
+    /// Its replica garbage.
     pub remains: Option<Remains>,
     /// Number of the newest heartbeat of the process that the log knows.
     pub heartbeat: Option<u64>,
-    /// While it is [`NodeState::Unknown`]: when the answering node heard from it last, in microseconds since the Unix epoch; `None`: not
-    /// since its own process began.
+    /// While it is [`NodeState::Unknown`]: when the answering node last had contact with it, in microseconds since the
+    /// Unix epoch; `None`: not since its own process began.
     pub last_contact_us: Option<u64>,
-    /// What is wrong with it besides, in its own words or the leader's.
+    /// Any further trouble, in the node's own words or the leader's.
     pub trouble: Option<String>,
 }
 
-/// What a node knows of the others by itself, whatever the log says.
+/// A node's own contacts with other nodes, whatever the log has decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contacts {
     /// When something last came from each.
@@ -92,9 +92,9 @@ pub struct ChainStatus {
     pub targets: Vec<TargetStatus>,
     /// Why it does not work at the moment.
     pub waits: Option<Waits>,
-    /// The last time that it went on from a log alone.
+    /// The last time that it resumed from a log alone.
     pub resumed: Option<Resumed>,
-    /// Where it went on from a copy that was behind: what was acknowledged in here may be missing.
+    /// Where it resumed from a stale copy: acknowledged records of this interval may be missing.
     pub behind: Option<Lost>,
 }
 
@@ -105,27 +105,27 @@ pub struct TargetStatus {
     pub target: Target,
     /// In one word.
     pub state: TargetState,
-    /// Bytes that it lacks, as far as it has told.
+    /// Bytes that it lacks, by its last report.
     pub left_bytes: Option<u64>,
-    /// Bytes a second that it has got, on average since it began to be brought up to date.
+    /// Bytes a second that it has received, on average since its sync began.
     pub bytes_per_s: Option<u64>,
     /// Seconds until it has all, at that rate.
     pub left_s: Option<u64>,
 }
 
-/// What a chain waits for.
+/// The reason why a chain waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// These may have what nobody else has: they have to come back, or to be declared dead.
+    /// These nodes may have records that no other node has: they have to come back, or to be declared dead.
     Memory(Vec<NodeId>),
-    /// All of its full members restarted: those that have not told yet what their logs hold.
+    /// All of its full members restarted: the nodes that have not reported their logs yet.
     Logs(Vec<NodeId>),
-    /// Who was taken out has to hear of it, or its lease to end.
+    /// The nodes that were taken out: each has to acknowledge, or its lease to end.
     Leaving(Vec<NodeId>),
 }
 
 impl Status {
-    /// Chains that have as many full members as are wanted, and work. A member that nobody vouches for is none.
+    /// Chains that work and have as many full members as are wanted. A member in an unknown state does not count.
     pub fn whole(&self) -> usize {
         self.chains.iter().filter(|chain| self.is_whole(chain)).count()
     }
@@ -141,12 +141,12 @@ impl Status {
         self.chains.iter().map(|chain| wanted.saturating_sub(chain.serving() as u64)).sum()
     }
 
-    /// Bytes that targets lack, as far as they have told.
+    /// Bytes that targets lack, by their last reports.
     pub fn left_bytes(&self) -> u64 {
         self.chains.iter().flat_map(|chain| &chain.targets).filter_map(|target| target.left_bytes).sum()
     }
 
-    /// Seconds until the last of those that are brought up to date now is; `None` if none is.
+    /// Seconds until the last running sync ends; `None` if none runs.
     pub fn left_s(&self) -> Option<u64> {
         self.chains.iter().flat_map(|chain| &chain.targets).filter_map(|target| target.left_s).max()
     }
@@ -160,12 +160,13 @@ impl ChainStatus {
 }
 
 impl Overseer {
-    /// So long a node that was heard from counts as there, where nobody leads.
+    /// Age up to which a contact counts a node as online, where no leader is known.
     pub fn recently_ns(&self) -> u64 {
         self.settings.lease_ns.max(CONTACT_NS_MIN)
     }
 
-    /// The cluster as it is known here. At a node that does not lead, what the log knows; where nobody leads, what `contacts` vouch for.
+    /// The status of the cluster as it is known here. A follower reports what the log knows; without a leader, what
+    /// `contacts` show.
     pub fn status(&self, at: Moment, state: &State, contacts: &Contacts) -> Status {
         let since = contacts.no_leader_since.filter(|_| contacts.leader.is_none());
         let view = View { overseer: self, at, state, contacts };
@@ -184,7 +185,7 @@ impl Overseer {
     }
 }
 
-/// What a status is made from.
+/// The inputs of a status.
 struct View<'a> {
     overseer: &'a Overseer,
     at: Moment,
@@ -193,12 +194,12 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// What the wall clock showed then.
+    /// The wall clock's reading at `then`.
     fn wall_us(&self, then: MonoTime) -> u64 {
         self.at.wall_us.saturating_sub(self.at.mono.since_ns(then) / 1000)
     }
 
-    /// What the node is, as far as this one can vouch for it.
+    /// The node's state, as far as this node can vouch for it.
     fn state_of(&self, node: &Node) -> NodeState {
         let View { overseer, at, .. } = *self;
         let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < overseer.recently_ns();
@@ -257,7 +258,7 @@ impl View<'_> {
     }
 }
 
-/// A node says something every half second.
+/// A node sends a message every half second.
 const CONTACT_NS_MIN: u64 = 1_500_000_000;
 
 fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Chain) -> ChainStatus {

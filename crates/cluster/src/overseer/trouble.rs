@@ -1,8 +1,8 @@
-//! What is wrong with a cluster, in words for an operator: what, where and since when, and what to do about it.
+//! Troubles of a cluster as text for an operator: what, where, since when, and what to do.
 //!
-//! Guarantees: a chain that is not whole is named, with its copies counted against those that are wanted; a cluster of which nothing is
-//! named has a leader, every copy, and every server that is one of it. At most [`TROUBLES_MAX`] are named, and how many more there are.
-//! Leaves to others: what is wrong with a server by itself (`node`), how it is shown (`cli`, `metrics`).
+//! Guarantees: a chain that is not complete is named, with its copies counted against those wanted; a cluster without
+//! troubles has a leader, every copy, and every server online. At most [`TROUBLES_MAX`] are named, and the number of
+//! the rest. Leaves to others: the trouble of a server by itself (`node`), its display (`cli`, `metrics`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::node::NodeState;
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// What, where, and since when.
+    /// The trouble: what, where, and since when.
     pub what: String,
     /// What an operator does about it.
     pub remedy: String,
@@ -32,9 +32,9 @@ impl Trouble {
 /// Why a chain lacks a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
-    /// The server is away, or nobody vouches for it.
+    /// The server is offline, or its state is unknown.
     Away,
-    /// Its disk takes no more.
+    /// Its disk is full.
     Full,
     /// Its disk has failed.
     Failed,
@@ -44,11 +44,12 @@ enum Cause {
     Waiting,
 }
 
-/// Chains that lack the same for the same reasons: the copies that they have, and which servers do not serve them, and why.
+/// Chains that lack the same for the same reasons: the copies that they have, and which servers do not serve them, and
+/// why.
 type Lack = (usize, BTreeSet<(NodeId, Cause)>);
 
 impl Status {
-    /// What is wrong, the most urgent first; empty: every chain has every copy, and every server is there.
+    /// The troubles, the most urgent first; empty: every chain has every copy, and every server is online.
     pub fn troubles(&self) -> Vec<Trouble> {
         let mut troubles = Vec::new();
         if self.leader.is_none() {
@@ -79,8 +80,10 @@ impl Status {
         let more = troubles.len().saturating_sub(TROUBLES_MAX);
         if more > 0 {
             troubles.truncate(TROUBLES_MAX - 1);
-            troubles
-                .push(Trouble::new(format!("{} things more", more + 1), "frieze cluster nodes, frieze cluster chains"));
+            troubles.push(Trouble::new(
+                format!("{} more troubles", more + 1),
+                "frieze cluster nodes, frieze cluster chains",
+            ));
         }
         troubles
     }
@@ -92,12 +95,13 @@ impl Status {
         let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join(", ")) };
         Trouble::new(
             format!("no majority of the servers: none leads since {since}{lost}"),
-            "start the servers that are away; until a majority is there nothing can be changed, and instants that were closed can be read; if they \
-             are lost for good, 'frieze cluster recover' goes on from one that is left (docs/operating.md, When the majority is lost for good)",
+            "start the servers that are away; without a majority nothing can be changed, and only instants that \
+             are closed can be read; if they are lost for good, 'frieze cluster recover' continues from one that is \
+             left (docs/operating.md, When the majority is lost for good)",
         )
     }
 
-    /// Who does not serve a chain that could, and why.
+    /// Nodes that could serve a chain and do not, with the cause.
     fn causes(&self, chain: &ChainStatus) -> BTreeSet<(NodeId, Cause)> {
         let of_target = |target: &TargetStatus| {
             let cause = match target.state {
@@ -117,7 +121,7 @@ impl Status {
         causes
     }
 
-    /// Why a node keeps no copies, whatever the chain.
+    /// The cause why a node keeps no copies of any chain.
     fn cause_of_node(&self, node: &NodeStatus) -> Option<Cause> {
         if node.node.is_dead || node.node.is_draining {
             return None;
@@ -138,10 +142,10 @@ impl Status {
             let name = &node.node.told.name;
             match cause {
                 Cause::Away => self.away(node),
-                Cause::Full => format!("the disk of {name} takes no more"),
+                Cause::Full => format!("the disk of {name} is full"),
                 Cause::Failed => format!("the disk of {name} has failed"),
-                Cause::Syncing => format!("{name} is being brought up to date"),
-                Cause::Waiting => format!("{name} is to be brought up to date"),
+                Cause::Syncing => format!("{name} is syncing"),
+                Cause::Waiting => format!("{name} waits to sync"),
             }
         };
         let remedy = |(node, cause): (&NodeStatus, Cause)| {
@@ -149,7 +153,8 @@ impl Status {
             match cause {
                 Cause::Away => remedy_of_away(node),
                 Cause::Full => format!(
-                    "give {name} room ('frieze forget', a larger disk), then restart its server: it is given what it lacks"
+                    "give {name} room ('frieze forget', a larger disk), then restart its server: it receives what it \
+                     lacks"
                 ),
                 Cause::Failed => format!("look at the disk of {name}, replace it if need be, then restart its server"),
                 Cause::Syncing | Cause::Waiting => "'frieze cluster' shows how far it is".to_owned(),
@@ -171,7 +176,7 @@ impl Status {
         Trouble::new(format!("{chains} {have} of {} copies: {why}", self.copies_wanted), remedies.join("; "))
     }
 
-    /// Chains that do not work, by what they wait for.
+    /// Chains that do not work, by their cause.
     fn waiting(&self) -> Vec<Trouble> {
         let mut groups: Vec<(&Waits, usize)> = Vec::new();
         for waits in self.chains.iter().filter_map(|chain| chain.waits.as_ref()) {
@@ -188,10 +193,10 @@ impl Status {
                     "start them again; if their disks are gone, 'frieze cluster declare-dead'",
                 ),
                 Waits::Logs(nodes) => {
-                    (nodes, "have not said yet what their logs hold", "start them again, or wait half a minute")
+                    (nodes, "have not reported their logs yet", "start them again, or wait half a minute")
                 }
                 Waits::Leaving(nodes) => {
-                    (nodes, "have not heard yet that they were taken out", "none: it ends with their leases")
+                    (nodes, "have not acknowledged yet that they were taken out", "none: it ends with their leases")
                 }
             };
             let chains = if chains == 1 {
@@ -222,7 +227,7 @@ impl Status {
                 format!("{name} is away since {}", instant_of_us(Hlc(node.node.offline_since).micros()))
             }
             _ if node.node.whole_devices().next().is_none() => format!("the disk of {name} has failed"),
-            _ => format!("the disk of {name} takes no more"),
+            _ => format!("the disk of {name} is full"),
         }
     }
 }
@@ -238,7 +243,7 @@ fn remedy_of_away(node: &NodeStatus) -> String {
     }
 }
 
-/// To the second: what is told rests on leases.
+/// To the second: the text rests on leases.
 fn instant_of_us(us: u64) -> String {
     let instant = format_instant(Hlc::first_of_micros(us));
     match instant.split_once('.') {

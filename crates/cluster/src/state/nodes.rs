@@ -26,7 +26,7 @@ impl State {
         Ok(vec![Change::Joined(id)])
     }
 
-    /// A node of what it tells of itself.
+    /// A node from its description of itself.
     pub(super) fn checked(&self, id: NodeId, told: &Newcomer) -> Result<Node, Error> {
         check_word("name", &told.name)?;
         check_word("address", &told.address)?;
@@ -43,7 +43,7 @@ impl State {
         Ok(Node { id, revision: 1, told, is_offline: false, offline_since: 0, is_draining: false, is_dead: false })
     }
 
-    /// Whether a node has anything new to tell with these.
+    /// True if the address or the devices differ from those in the log.
     ///
     /// # Errors
     /// If that cannot be.
@@ -70,7 +70,8 @@ impl State {
                     return Err(Error::OldProcess { node: id, newest, found: *incarnation });
                 }
                 next.told.devices = checked_devices(node, *incarnation, address, devices)?;
-                // Another process has no part in anything, so that nobody waits to hear from the one before.
+                // Another process has no role in anything, so that no node waits for an acknowledgement of the former
+                // one.
                 is_gone = *incarnation > node.incarnation();
                 (next.told.incarnation, next.told.address) = (*incarnation, address.clone());
                 (next.is_offline, next.offline_since, next.is_dead) = (false, 0, false);
@@ -124,8 +125,9 @@ impl State {
 }
 
 impl State {
-    /// The chains that would go on without what nobody but `node` is known to hold if it does not come back, and what each would be
-    /// left with: it is the last full member that may come back, or the last of them that kept its memory.
+    /// The chains that would resume without records that only `node` is known to hold, if it does not come back, and
+    /// the copies that would remain of each: it is the last full member that may come back, or the last of them that
+    /// kept its memory.
     fn last_of(&self, node: NodeId) -> Vec<LastOf> {
         let may_return =
             |target: &&Target| target.node != node && self.nodes.get(&target.node).is_some_and(|node| !node.is_dead);
@@ -136,7 +138,8 @@ impl State {
                 return None;
             }
             let is_out = |target: &&Target| may_return(target) && target.role != Role::Serving;
-            // Who has never had its part taken away has still to be given what there is. Which of the others has most is in their logs.
+            // A target that was never a member still has to receive everything. The logs show which of the rest has
+            // most.
             let copies = || chain.targets.iter().filter(is_out).map(|target| target.left).filter(|left| *left > 0);
             let left = match rest().next() {
                 Some(_) => Left::Durable,
@@ -148,8 +151,9 @@ impl State {
     }
 }
 
-/// A node's devices after a process of it has told of these. One that it does not tell of stays, for it may be back tomorrow; one
-/// that has failed or is full stays so until another process has opened it and read its log again, as after its replacement.
+/// A node's devices after a process of it has listed these. A device that the list lacks stays, for it may be back
+/// tomorrow; one that has failed or is full stays so until another process has opened it and read its log again, as
+/// after its replacement.
 fn merged(node: &Node, incarnation: u64, told: &[Device]) -> Vec<Device> {
     let is_same = incarnation == node.incarnation();
     let mut devices = node.told.devices.clone();
@@ -176,7 +180,7 @@ fn check_word(what: &'static str, text: &str) -> Result<(), Error> {
     if is_word { Ok(()) } else { Err(Error::BadName { what, text: text.chars().take(300).collect() }) }
 }
 
-/// The devices of a node that tells of these, if what it tells can be.
+/// The devices of a node's list, if the list is possible.
 fn checked_devices(node: &Node, incarnation: u64, address: &str, told: &[Device]) -> Result<Vec<Device>, Error> {
     check_word("address", address)?;
     check_devices(node.id, told)?;

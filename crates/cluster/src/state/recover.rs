@@ -1,9 +1,9 @@
-//! How a cluster goes on from one node when the majority of its metalog is lost for good.
+//! Recovery of a cluster from one node when the majority of its metalog is lost for good.
 //!
-//! Guarantees: the node is the only one, and the only member of every chain, whatever was decided before, known to be committed or
-//! not; what the others may have acknowledged since is a gap of every chain, and makes reads of now say so; the numbers of the others
-//! are never given again; the identity is another one.
-//! Leaves to others: from where on a chain is not whole (`node`, which reads the logs), and that this is meant (an operator).
+//! Guarantees: the node is the only one, and the only member of every chain, whatever was decided before, known to be
+//! committed or not; what the lost nodes may have acknowledged since is a gap of every chain, and makes reads of now
+//! report it; the ids of the lost nodes are never reused; the identity changes. Leaves to others: from which stamp on a
+//! chain is incomplete (`node`, which reads the logs), and the operator's confirmation.
 
 use frieze_base::NodeId;
 
@@ -46,7 +46,7 @@ impl State {
             chain.resumed = None;
             chain.epoch.0 = epoch.0.max(chain.epoch.0 + 1);
             chain.revision += 1;
-            // Whatever is stamped from now on has a larger stamp than this decision. A chain that is whole up to it lost nothing.
+            // Every later write has a larger stamp than this decision. A chain that is complete up to it lost nothing.
             if *whole < stamp {
                 chain.fall_behind(Lost { from: *whole, to: stamp });
                 next.is_behind = true;

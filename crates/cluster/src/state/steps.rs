@@ -1,10 +1,11 @@
-//! Decisions about chains. What protects a chain's records is checked here, whoever proposed the step:
+//! Decisions about chains. The rules that protect a chain's records are checked here, whichever node proposed the step:
 //! - a full member goes only while another is there that kept its memory, so a tail that is joining is never alone;
-//! - one target at a time is taken in, and begins again when the member that it learns from goes;
-//! - who is taken out alive is *leaving* until it is known to know;
-//! - a chain goes on from a log alone only when every full member has restarted or was declared dead by an operator.
+//! - one target at a time syncs, and begins again when the member that it learns from leaves;
+//! - a node that is taken out alive is *leaving* until it acknowledges;
+//! - a chain resumes from a log alone only when every full member has restarted or was declared dead by an operator.
 //!
-//! What only the leader can know (leases, who has caught up, whose log is the longest) is [`crate::Overseer`]'s.
+//! Facts that only the leader can know (leases, which target has caught up, whose log is the longest) belong to
+//! [`crate::Controller`].
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
 use frieze_hlc::Hlc;
@@ -139,7 +140,7 @@ impl State {
                 require(self.is_online(node) && process == incarnation, "it is not there, or has restarted")?;
                 let has_ended = |member: &Target| !self.kept_memory(member) || self.is_dead(member.node);
                 require(chain.serving().all(has_ended), "a full member may have kept its memory")?;
-                // Where a full member is gone for good, who had its part before may have more than those that are left.
+                // If a full member is lost for good, a former member may have more records than the remaining ones.
                 let is_missing = chain.serving().any(|member| self.is_dead(member.node));
                 let may_resume = |target: &Target| is_missing || target.role == Role::Serving;
                 require(target.is_some_and(may_resume), "it was no full member to the last")
@@ -147,7 +148,7 @@ impl State {
         }
     }
 
-    /// Takes a target's part away; whoever is joining behind it begins again.
+    /// Takes a target's role away; a target that joins behind it begins again.
     fn take_out(&self, chain: &mut Chain, node: NodeId, stamp: u64) {
         let learned_from = chain.serving().last().map(|member| member.node);
         let target = change(chain, node);
@@ -171,15 +172,15 @@ impl State {
 
 /// Takes a part away, by a decision stamped `stamp`.
 fn leave(target: &mut Target, stamp: u64) {
-    // Who was still being brought up to date when it last left lacks what it lacked then.
+    // A target that was still syncing when it left lacks what it lacked then.
     if target.role != Role::Out && target.left == 0 {
         target.left = stamp;
     }
     target.role = Role::Out;
 }
 
-/// What is missing of a chain that goes on from a log outside of it, by a decision stamped `stamp`: whatever was stamped since where
-/// nothing is missing, by clocks that may have been ahead.
+/// What is missing of a chain that resumes from a log outside of it, by a decision stamped `stamp`: every record since
+/// the end of what is complete, by clocks that may have been ahead.
 fn lost_until(lost: Option<Lost>, stamp: u64) -> Lost {
     let ahead = Hlc(stamp).micros().saturating_add(CLOCK_OFFSET_US_MAX).min(Hlc::MICROS_MAX);
     let Lost { from, to } = lost.unwrap_or(Lost { from: 0, to: 0 });

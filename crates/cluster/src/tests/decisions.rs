@@ -1,4 +1,5 @@
-//! Random decisions, most of which make no sense: what protects a chain holds after each, and bytes read back to what they were.
+//! Random decisions, most of which make no sense: what protects a chain holds after each, and bytes read back to what
+//! they were.
 
 use frieze_base::{ChainId, NodeId, Rng};
 
@@ -6,7 +7,7 @@ use super::STAMP;
 use super::states::{founded, newcomer};
 use crate::{ChainStep, Change, Configuration, Decision, Device, Error, NodeStep, Role, State};
 
-/// A decision that somebody might make up, based on what is there or on what was.
+/// A random decision, based on the present state or on an older one.
 fn any_decision(rng: &mut Rng, state: &State) -> Decision {
     let node = NodeId(rng.between(0, 6) as u32);
     let late = u64::from(rng.chance(12));
@@ -84,7 +85,7 @@ fn check(before: &State, after: &State, decision: &Decision) {
         let same = Configuration { epoch: new.epoch, ..old.clone() };
         assert!(is.epoch > was.epoch || same == new, "another configuration is another epoch: {decision:?}");
         assert!(new.members.len() > usize::from(new.joining), "a joining tail is not alone");
-        // Who serves now served before, or was joining, unless nobody had anything left in memory.
+        // A serving target served before, or was joining, unless no process had anything left in memory.
         let had_memory = was.serving().any(|target| before.kept_memory(target) && !is_dead(before, target.node));
         for target in is.serving().filter(|_| had_memory) {
             let role = was.target(target.node).map(|target| target.role);

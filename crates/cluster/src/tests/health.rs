@@ -1,4 +1,4 @@
-//! What is said of a cluster of which something is missing, by a leader and by whoever hears none.
+//! Status of a cluster with something missing, by a leader and by a node without a leader.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn words(status: &Status) -> Vec<String> {
 fn of_follower(state: &State, leader: Option<u32>, ms: u64, last: &[(u32, u64)]) -> Status {
     let mut overseer = Overseer::new(NodeId(2), Settings::default());
     let at = |ms: u64| Moment { mono: MonoTime(ms * MS), wall_us: NEW_YEAR_US + ms * 1000 };
-    // The overseer hears a beat later who leads; what it is told of the leader counts.
+    // The controller learns a beat later that it leads; its input about the leader counts.
     overseer.step(at(0), state, Input::Follow(Some(NodeId(1))), &mut Vec::new());
     let last: BTreeMap<_, _> = last.iter().map(|(node, ms)| (NodeId(*node), MonoTime(ms * MS))).collect();
     let no_leader_since = leader.is_none().then_some(MonoTime(0));
@@ -46,7 +46,7 @@ fn three_servers_are_whole_with_three_copies_and_not_with_two() {
     let status = of_follower(&state, Some(1), 10, &[]);
     assert_eq!((status.copies_wanted, status.whole(), status.copies_missing()), (3, 8, 0));
     assert_eq!(status.troubles(), []);
-    // The log knows that one is away, and nobody has taken it out of its chains yet.
+    // The log knows that one is offline, and it still has its role in the chains.
     node_step(&mut state, 3, NodeStep::Offline).unwrap();
     let status = of_follower(&state, Some(1), 10, &[]);
     assert_eq!((status.copies_wanted, status.whole(), status.copies_missing()), (3, 0, 8));
@@ -78,7 +78,7 @@ fn fewer_copies_than_servers_are_counted_as_copies_and_a_server_that_is_away_is_
 #[test]
 fn who_hears_no_leader_vouches_for_itself_and_those_that_it_hears() {
     let state = three(2);
-    // Nobody leads, as during an election: everybody is there, and nothing is whole that nobody leads.
+    // No leader, as during an election: every node is online, and without a leader nothing is complete.
     let status = of_follower(&state, None, 1000, &[(1, 900), (3, 950)]);
     let states = |status: &Status| status.nodes.iter().map(|node| node.state).collect::<Vec<_>>();
     assert_eq!(states(&status), [NodeState::Up; 3]);
@@ -137,7 +137,7 @@ fn a_server_whose_disk_is_full_goes_out_of_its_chains_keeps_what_it_has_and_is_n
     assert_eq!((target(&desk, 0).role, target(&desk, 0).is_retiring), (Role::Out, false));
     let status = desk.status();
     assert!(
-        words(&status).iter().any(|what| what == "1 chain has 2 of 3 copies: the disk of n3 takes no more"),
+        words(&status).iter().any(|what| what == "1 chain has 2 of 3 copies: the disk of n3 is full"),
         "{status:?}"
     );
     assert!(!desk.state.is_kept_by_others(ChainId(0), NodeId(3)), "nobody gives up what it has");

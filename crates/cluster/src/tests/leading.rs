@@ -409,7 +409,9 @@ fn a_node_that_is_gone_for_long_is_replaced_and_one_that_is_back_soon_is_not() {
     assert!(replaceable(&desk).is_empty(), "its vote is its own as long as its chains wait");
     desk.pass(600_000, &[1, 2, 4]);
     assert_eq!(replaceable(&desk), [NodeId(3)]);
-    let placed = |decision: &Decision| matches!(decision, Decision::Chain { step: ChainStep::Place { node, .. }, .. } if node.0 == 4);
+    let placed = |decision: &Decision| {
+        matches!(decision, Decision::Chain { step: ChainStep::Place { node: NodeId(4), .. }, .. })
+    };
     assert!(desk.decided.iter().any(placed));
     assert_eq!(desk.state.chain(ChainId(0)).unwrap().configuration().syncing, Some(NodeId(4)));
     assert_eq!(desk.state.chain(ChainId(0)).unwrap().epoch, ChainEpoch(13));
@@ -470,8 +472,8 @@ fn a_chain_that_everybody_forgot_goes_on_from_the_log_with_the_newest_epoch_and_
     assert!(!desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
 }
 
-/// All were restarted before anybody was missed. Who is heard first is not given up for others of whom nothing was heard: their logs may
-/// have less.
+/// All were restarted before any was missed. The first node to report is not replaced by the log of silent ones: their
+/// logs may have less.
 #[test]
 fn a_leader_that_has_just_begun_does_not_believe_that_who_is_silent_kept_its_memory() {
     let mut desk = Desk::whole(3, 1);
@@ -509,8 +511,8 @@ fn a_chain_has_lost_what_its_newest_log_lacks_unless_somebody_kept_all() {
     assert_eq!(lost_when([None; 3]), []);
 }
 
-/// What the chain is known to have lost when it goes on from the log of node 3, which had been out of it when the two that served went
-/// for good; and when node 3 was taken out.
+/// What the chain is known to have lost when it goes on from the log of node 3, which had been out of it when the two
+/// that served went for good; and when node 3 was taken out.
 fn lost_without(change: impl FnMut(&mut Report)) -> (Vec<Lost>, u64) {
     let mut desk = Desk::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
@@ -546,9 +548,9 @@ fn a_chain_that_goes_on_from_a_log_outside_of_it_lacks_what_was_written_without_
     assert_eq!(gaps[0].from, 0, "it has nothing of the chain");
 }
 
-/// Three served; node 3 was taken out, node 2 restarted, and node 1 is gone for good. Node 2 is back with a log that ends at `(9, 93)`,
-/// and node 3, if it is `there`, with one that ends at `last`: who has its part now, and whether answers of now say that something may be
-/// missing.
+/// Three served; node 3 was taken out, node 2 restarted, and node 1 is lost for good. Node 2 is back with a log that
+/// ends at `(9, 93)`, and node 3, if it is `there`, with one that ends at `last`: the nodes with a role now, and
+/// whether reads of now report that something may be missing.
 fn left_with(there: bool, last: (u64, u64)) -> (Vec<u32>, bool) {
     let mut desk = Desk::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);
@@ -641,7 +643,8 @@ fn who_was_declared_dead_and_is_there_is_taken_for_there_when_it_has_heard_an_an
     assert!(!desk.is_offline(3) && !desk.state.node(NodeId(3)).unwrap().is_dead);
 }
 
-/// Tenths of a second until the chain goes on, while nodes 1 and `other` are there; `None` if it does not in a minute and a half.
+/// Tenths of a second until the chain goes on, while nodes 1 and `other` are there; `None` if it does not in a minute
+/// and a half.
 fn goes_on_after(desk: &mut Desk, other: u32) -> Option<u64> {
     (0..900).find(|_| {
         desk.now += 100;

@@ -204,7 +204,7 @@ fn those_that_keep_the_metalog_are_spread_over_machines() {
     assert_eq!(state.next_keeper(&keepers(2, [2, 3], [4, 5, 6, 7])), Some(Keeper::Add(NodeId(1))));
 }
 
-/// How a metalog is kept by these, all of whom have all of it.
+/// A metalog kept by these nodes, all of which have all of it.
 fn keepers<const V: usize, const L: usize>(leader: u32, voters: [u32; V], learners: [u32; L]) -> Keepers {
     Keepers {
         leader: NodeId(leader),
@@ -314,7 +314,7 @@ fn a_node_that_drains_gives_its_vote_to_one_that_stays() {
     }
     let mut kept = keepers(1, [1, 2, 3, 4, 5], [6, 7]);
     assert_eq!(settle(&state, &mut kept), [Keeper::Demote(NodeId(2)), Keeper::Promote(NodeId(7))]);
-    // Where nobody else can, it votes all the same.
+    // Where no other node can, it votes all the same.
     let kept = Keepers { caught_up: vec![NodeId(6)], ..keepers(1, [1, 3, 4], [2, 5, 6, 7]) };
     assert_eq!(state.next_keeper(&kept), Some(Keeper::Promote(NodeId(6))));
 }

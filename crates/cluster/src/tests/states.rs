@@ -389,7 +389,7 @@ fn what_a_node_still_has_is_needed_until_all_who_have_a_part_serve() {
     assert!(!kept(&state, 1), "one of three is joining");
     chain_step(&mut state, CHAIN, ChainStep::Serve(NodeId(4))).unwrap();
     assert!(kept(&state, 1));
-    // Who serves may have lost what it had in memory, or be away.
+    // A serving target may have lost its memory, or be offline.
     let before = state.clone();
     restart(&mut state, 2);
     assert!(!kept(&state, 1));

@@ -1,9 +1,10 @@
-//! A whole cluster in one thread under a seed: machines with clocks of their own that die, restart, sleep and are cut off, a
-//! network that loses, doubles and delays, a log whose leader changes, and chains whose records are numbers in a list.
+//! A whole cluster in one thread under a seed: machines with clocks of their own that die, restart, sleep and are cut
+//! off, a network that loses, doubles and delays, a log whose leader changes, and chains whose records are numbers in a
+//! list.
 //!
-//! What replicas do is played in the large: a write is there at every member of an epoch or it is not acknowledged, who is syncing
-//! gets its tail's log at some moment, who restarts loses the end of its own. What is checked is what the control plane has
-//! to see to: whoever may answer has everything that was acknowledged.
+//! Replicas are modelled coarsely: a write is acknowledged only if every member of an epoch has it, a syncing target
+//! gets its tail's log at some moment, a restarting one loses the end of its own. The test checks what the control
+//! plane has to guarantee: a node that may answer has every acknowledged write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +32,7 @@ enum Packet {
     /// A question about leadership, and which process asked.
     Confirm(u64, u64),
     Ask(u64, Ask),
-    /// The metalog's member says who leads.
+    /// The metalog's member reports the leader.
     Leader(u64, usize),
 }
 
@@ -74,22 +75,22 @@ pub(super) struct World {
     pub(super) is_faulty: bool,
     machines: Vec<Machine>,
     cut: BTreeSet<(usize, usize)>,
-    /// Who leads the metalog, in which term.
+    /// The leader of the metalog, and its term.
     leader: Option<usize>,
     term: u64,
-    /// Who is to lead again, and when.
+    /// The former leader that is to lead again, and when.
     again: Option<(u64, usize)>,
     log: Vec<Decision>,
     /// The state after the whole log.
     truth: State,
     acknowledged: BTreeMap<ChainId, Vec<u64>>,
     written: u64,
-    /// Who truly has caught up, or is ready, under which epoch.
+    /// Nodes that truly have caught up, or are ready, under which epoch.
     caught_up: BTreeSet<(ChainId, ChainEpoch, NodeId)>,
     ready: BTreeSet<(ChainId, ChainEpoch, NodeId)>,
     asked: u64,
     declared_dead: BTreeSet<NodeId>,
-    /// Since when nobody is known who may have kept the memory of these chains.
+    /// Chains without a known member that may have kept its memory, and since when.
     stuck: BTreeMap<ChainId, u64>,
     pub(super) counts: Counts,
 }
@@ -422,7 +423,7 @@ impl World {
         (0..self.machines.len()).filter(|other| deaf != Some(*other)).for_each(|other| self.announce(other));
     }
 
-    /// Tells a machine, late perhaps, who leads.
+    /// Informs a machine, perhaps late, of the leader.
     fn announce(&mut self, to: usize) {
         let Some(leader) = self.leader else { return };
         let delay = if self.is_faulty && self.rng.chance(4) { 5_000 * MS } else { 200 * MS };
@@ -545,7 +546,7 @@ impl World {
         self.is_awake(at) && replica.installed.may_answer(node) && tenant.holds(self.moment(at).mono)
     }
 
-    /// Something happens to a chain: a write, a read, or somebody is brought up to date.
+    /// Something happens to a chain: a write, a read, or a sync.
     fn work(&mut self, at: usize) {
         let chains = self.truth.chains().count() as u64;
         if chains == 0 || !self.is_awake(at) {
@@ -661,7 +662,7 @@ impl World {
 
     // ---- faults and operators ----
 
-    /// Something goes wrong, or somebody wants something.
+    /// A fault happens, or an operator's request arrives.
     pub(super) fn trouble(&mut self) {
         let at = self.pick();
         match self.rng.below(20) {
@@ -825,7 +826,7 @@ impl World {
         }
     }
 
-    /// Whoever may answer has a part in the newest configuration that anybody acts under.
+    /// A node that may answer has a role in the newest configuration in use.
     fn check_parts(&self) {
         let mut newest: BTreeMap<ChainId, &Configuration> = BTreeMap::new();
         for machine in self.machines.iter().filter(|machine| machine.is_up) {
@@ -857,7 +858,7 @@ impl World {
         self.cut.clear();
         for at in 0..self.machines.len() {
             self.machines[at].asleep_until = 0;
-            // Who has resigned has to be started again.
+            // A node that has resigned has to be started again.
             if !self.machines[at].is_destroyed {
                 self.restart(at);
             }
