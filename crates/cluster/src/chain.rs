@@ -31,7 +31,7 @@ impl Configuration {
 
 /// The part that a target plays in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub enum TargetRole {
     /// A full member.
     Serving,
     /// The new tail: needed for writes, answers nothing yet.
@@ -69,7 +69,7 @@ pub struct Target {
     /// Its device.
     pub device: u32,
     /// Its part.
-    pub role: Role,
+    pub role: TargetRole,
     /// The process that took this role. A process with another incarnation has lost what was only in memory.
     pub incarnation: u64,
     /// Stamp, as a number, of the decision that last removed this target from the members; 0 if none did since it last
@@ -81,7 +81,7 @@ pub struct Target {
 
 /// How a chain resumed when no member had kept its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resumed {
+pub struct Resumption {
     /// The configuration from which on it did.
     pub epoch: ChainEpoch,
     /// A target that may have had more records was missing or dead.
@@ -91,14 +91,14 @@ pub struct Resumed {
 /// An interval in which records of a chain may have been lost: with the power, or for good with every node that held
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lost {
+pub struct LostInterval {
     /// The stamp, as a number, up to which nothing is missing.
     pub from: u64,
     /// Every later write has a larger stamp than this.
     pub to: u64,
 }
 
-impl Lost {
+impl LostInterval {
     /// True if the tree at instant `at` may lack records of this interval.
     pub fn touches(&self, at: u64) -> bool {
         self.from < at && at < self.to
@@ -120,17 +120,17 @@ pub struct Chain {
     /// ended, the remaining members are not sent the configuration in force.
     pub leaving: Vec<NodeId>,
     /// The last time that the chain resumed from a log alone.
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<Resumption>,
     /// The intervals in which records of it may have been lost, oldest first.
-    pub gaps: Vec<Lost>,
+    pub gaps: Vec<LostInterval>,
     /// Where the chain resumed, perhaps more than once, from a log that was not a full member's: acknowledged records
     /// of this interval may be missing, durable or not, and so may be missing from the present.
-    pub behind: Option<Lost>,
+    pub behind: Option<LostInterval>,
 }
 
 impl Chain {
     /// Records an interval whose writes may be lost. Beyond `GAPS_MAX` the oldest intervals are merged.
-    pub(crate) fn lose(&mut self, lost: Lost) {
+    pub(crate) fn add_gap(&mut self, lost: LostInterval) {
         self.gaps.push(lost);
         if self.gaps.len() > GAPS_MAX {
             let first = self.gaps.remove(0);
@@ -139,21 +139,21 @@ impl Chain {
     }
 
     /// Records an interval that was lost with every node that held it, durable or not.
-    pub(crate) fn fall_behind(&mut self, lost: Lost) {
+    pub(crate) fn add_stale_interval(&mut self, lost: LostInterval) {
         let (from, to) =
             self.behind.map_or((lost.from, lost.to), |before| (before.from.min(lost.from), before.to.max(lost.to)));
-        self.behind = Some(Lost { from, to });
-        self.lose(lost);
+        self.behind = Some(LostInterval { from, to });
+        self.add_gap(lost);
     }
 
     /// The configuration in force.
     pub fn configuration(&self) -> Configuration {
         let of = |role| self.targets.iter().filter(move |target| target.role == role).map(|target| target.node);
-        let joining = of(Role::Joining).next();
+        let joining = of(TargetRole::Joining).next();
         Configuration {
             epoch: self.epoch,
-            members: of(Role::Serving).chain(joining).collect(),
-            syncing: of(Role::Syncing).next(),
+            members: of(TargetRole::Serving).chain(joining).collect(),
+            syncing: of(TargetRole::Syncing).next(),
             joining: joining.is_some(),
         }
     }
@@ -165,17 +165,17 @@ impl Chain {
 
     /// The full members, head first.
     pub fn serving(&self) -> impl Iterator<Item = &Target> {
-        self.targets.iter().filter(|target| target.role == Role::Serving)
+        self.targets.iter().filter(|target| target.role == TargetRole::Serving)
     }
 
     /// The tail, which commits: the last member.
     pub fn tail(&self) -> Option<&Target> {
-        self.targets.iter().rfind(|target| matches!(target.role, Role::Serving | Role::Joining))
+        self.targets.iter().rfind(|target| matches!(target.role, TargetRole::Serving | TargetRole::Joining))
     }
 
     /// The target that is syncing or joining: one at a time.
     pub fn newcomer(&self) -> Option<&Target> {
-        self.targets.iter().find(|target| matches!(target.role, Role::Syncing | Role::Joining))
+        self.targets.iter().find(|target| matches!(target.role, TargetRole::Syncing | TargetRole::Joining))
     }
 
     pub(crate) fn target_mut(&mut self, node: NodeId) -> Option<&mut Target> {
@@ -190,8 +190,12 @@ impl Chain {
     /// Checks what holds between any two decisions.
     pub(crate) fn assert_whole(&self) {
         let count = |role| self.targets.iter().filter(|target| target.role == role).count();
-        assert!(count(Role::Serving) > 0, "chain {} keeps a full member", self.id);
-        assert!(count(Role::Joining) + count(Role::Syncing) <= 1, "chain {} takes in one at a time", self.id);
+        assert!(count(TargetRole::Serving) > 0, "chain {} keeps a full member", self.id);
+        assert!(
+            count(TargetRole::Joining) + count(TargetRole::Syncing) <= 1,
+            "chain {} takes in one at a time",
+            self.id
+        );
         assert!(self.targets.is_sorted_by_key(|target| target.role), "members of chain {} come first", self.id);
     }
 }

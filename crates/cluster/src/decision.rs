@@ -2,9 +2,9 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 
-use crate::chain::Lost;
+use crate::chain::LostInterval;
 use crate::error::Error;
-use crate::node::{Device, Newcomer};
+use crate::node::{NodeDevice, NodeInfo};
 
 /// A decision: an entry of the log, executed on every node with the same result.
 ///
@@ -22,18 +22,18 @@ pub enum Decision {
         /// Their first configuration: above any that the machine alone has used.
         epoch: ChainEpoch,
         /// The machine.
-        first: Newcomer,
+        first: NodeInfo,
         /// Intervals that it may have lost before.
-        gaps: Vec<Lost>,
+        gaps: Vec<LostInterval>,
     },
     /// A node joins and gets the next id. A node that repeats the request, recognised by the token, has the id that it
     /// got first.
-    Join(Newcomer),
+    Join(NodeInfo),
     /// About a node.
     Node {
         /// Which.
         node: NodeId,
-        /// [`crate::Node::revision`] that this is based on.
+        /// [`crate::ClusterNode::revision`] that this is based on.
         revision: u64,
         /// The step.
         step: NodeStep,
@@ -49,33 +49,33 @@ pub enum Decision {
     },
     /// Replicas wanted of each chain.
     Replicas {
-        /// [`crate::State::version`] that this is based on.
+        /// [`crate::ClusterState::version`] that this is based on.
         version: u64,
         /// How many, at least 1.
         replicas: u32,
     },
     /// Move chains until every node has its share, or do not.
     Balance {
-        /// [`crate::State::version`] that this is based on.
+        /// [`crate::ClusterState::version`] that this is based on.
         version: u64,
         /// Whether to.
         on: bool,
     },
-    /// The majority is lost for good, and an operator recovers the cluster from one node: see [`Recovered`].
-    Recover(Recovered),
+    /// The majority is lost for good, and an operator recovers the cluster from one node: see [`ClusterRecovery`].
+    Recover(ClusterRecovery),
     /// Of a newer version: no effect.
     Unknown,
 }
 
 /// Recovery of a cluster from one surviving node. It is decided at that node alone, while no server runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
+pub struct ClusterRecovery {
     /// The identity from now on: messages of the lost nodes carry the old identity and are refused.
     pub cluster: ClusterId,
     /// The node that is left.
     pub node: NodeId,
     /// Its last description of itself.
-    pub told: Newcomer,
+    pub info: NodeInfo,
     /// Above every configuration of a chain that this node knows of.
     pub epoch: ChainEpoch,
     /// For each chain, by number: the stamp, as a number, up to which this node has every acknowledged record; 0 if it
@@ -93,7 +93,7 @@ pub enum NodeStep {
         /// Address at which peers reach it.
         address: String,
         /// All its devices.
-        devices: Vec<Device>,
+        devices: Vec<NodeDevice>,
     },
     /// Its lease has certainly ended.
     Offline,
@@ -110,7 +110,7 @@ pub enum NodeStep {
     /// It is none of the cluster any more. Only without targets.
     Remove,
     /// It has one more device.
-    AddDevice(Device),
+    AddDevice(NodeDevice),
     /// A device of it has failed.
     FailDevice(u32),
     /// A device of it took a record no more for want of space.
@@ -159,7 +159,7 @@ pub enum ChainStep {
         is_missing: bool,
         /// What its log may lack. If it was not a full member to the last, the interval reaches at least to this
         /// decision.
-        lost: Option<Lost>,
+        lost: Option<LostInterval>,
     },
 }
 
@@ -181,7 +181,7 @@ impl ChainStep {
 
 /// What a decision changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ClusterChange {
     /// There is a cluster.
     Founded,
     /// A node has joined, or had joined already.

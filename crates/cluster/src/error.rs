@@ -101,8 +101,8 @@ pub enum Error {
     },
     /// Chains would lose records that no other node is known to hold, and the operator has not confirmed the loss.
     #[error(
-        "node {node} alone has the newest of {}: if it never comes back, {} would be gone, durable or not. If its disks \
-         are there, start its server again: then nothing is lost. If they are lost, confirm the loss with \
+        "node {node} alone has the newest of {}: if it never comes back, {} would be gone, durable or not. If its \
+         disks are there, start its server again: then nothing is lost. If they are lost, confirm the loss with \
          --accept-loss",
         chains_of(last_of),
         losses_of(last_of)
@@ -242,12 +242,12 @@ pub struct LastOf {
     /// The chain.
     pub chain: ChainId,
     /// The copies that would remain.
-    pub left: Left,
+    pub left: RemainingCopies,
 }
 
 /// The copies of a chain that remain without the node that alone has the newest records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Left {
+pub enum RemainingCopies {
     /// Nothing.
     Nothing,
     /// Copies, the first of which was removed from the members at this stamp: they may lack later records, or more if
@@ -273,14 +273,14 @@ fn leader_or_none(leader: &Option<NodeId>) -> String {
 /// The worst of the losses.
 fn losses_of(last_of: &[LastOf]) -> String {
     match last_of.iter().map(|last| last.left).min() {
-        None | Some(Left::Nothing) => "all that they hold".to_owned(),
-        Some(Left::Until(since)) => {
+        None | Some(RemainingCopies::Nothing) => "all that they hold".to_owned(),
+        Some(RemainingCopies::Until(since)) => {
             format!(
                 "what was written since {}, and more where the copy that is left was never whole",
                 format_instant(since)
             )
         }
-        Some(Left::Durable) => "what was not yet on stable storage elsewhere".to_owned(),
+        Some(RemainingCopies::Durable) => "what was not yet on stable storage elsewhere".to_owned(),
     }
 }
 

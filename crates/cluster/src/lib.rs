@@ -1,19 +1,20 @@
 //! The control plane: the nodes, the targets and configuration of each chain, and the leases.
 //!
-//! [`State`] is what the log has decided. Every node executes every [`Decision`], so that at one position of the log
-//! all nodes have the same state. The rules that protect a chain's records are checked there, whichever node proposed
-//! the decision.
+//! [`ClusterState`] is what the log has decided. Every node executes every [`Decision`], so that at one position of the
+//! log all nodes have the same state. The rules that protect a chain's records are checked there, whichever node
+//! proposed the decision.
 //!
 //! [`Controller`] runs at the metalog's leader and is volatile: it counts leases, receives the nodes' reports of their
 //! replicas, and proposes decisions. [`NodeLease`] runs at every node: its own lease, and its heartbeats.
 //!
 //! # The life of a lease
-//! 1. A tenant sends a [`Heartbeat`]: its process, and of each chain the configuration installed and how the replica
-//!    is.
-//! 2. The overseer has a majority confirm that it leads ([`Effect::Confirm`]); then it answers with a [`Grant`]: a
-//!    lease from when the heartbeat was *sent*, and the configuration of every chain in which the node has a part or
-//!    had one.
-//! 3. The tenant has these installed ([`TenantEffect::Install`]); then the lease counts, and [`Tenant::holds`].
+//! 1. A node_lease sends a [`Heartbeat`]: its process, and of each chain the configuration installed and how the
+//!    replica is.
+//! 2. The controller has a majority confirm that it leads ([`ControllerEffect::Confirm`]); then it answers with a
+//!    [`LeaseGrant`]: a lease from when the heartbeat was *sent*, and the configuration of every chain in which the
+//!    node has a part or had one.
+//! 3. The node_lease has these installed ([`NodeLeaseEffect::Install`]); then the lease counts, and
+//!    [`NodeLease::holds`].
 //! 4. If no heartbeat came for the length of a lease, and a margin for clock errors, the node is decided to be offline,
 //!    and each of its chains continues without it.
 //!
@@ -45,29 +46,33 @@
 //! docs/adr/0025-control-plane.md.
 
 mod chain;
+mod controller;
 mod convert;
 mod decision;
 mod error;
-mod keepers;
 mod message;
 mod node;
-mod overseer;
+mod node_lease;
 mod placement;
 mod settings;
 mod state;
-mod tenant;
 #[cfg(test)]
 mod tests;
+mod voters;
 
-pub use chain::{Chain, Configuration, Lost, Resumed, Role, Target, TargetState};
-pub use decision::{ChainStep, Change, Decision, NodeStep, Recovered};
-pub use error::{Error, LastOf, Left};
-pub use keepers::{Keeper, Keepers};
-pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report, TROUBLE_BYTES_MAX};
-pub use node::{Device, Newcomer, Node, NodeState};
-pub use overseer::{
-    Answer, Ask, ChainStatus, Contacts, Effect, Input, NodeStatus, Overseer, Status, TargetStatus, Trouble, Waits,
+pub use chain::{Chain, Configuration, LostInterval, Resumption, Target, TargetRole, TargetState};
+pub use controller::{
+    ChainStatus, ClusterStatus, ClusterTrouble, Contacts, Controller, ControllerEffect, ControllerInput, NodeStatus,
+    OperatorReply, OperatorRequest, TargetStatus, WaitCause,
 };
+pub use decision::{ChainStep, ClusterChange, ClusterRecovery, Decision, NodeStep};
+pub use error::{Error, LastOf, RemainingCopies};
+pub use message::{
+    Assignment, ClockOffset, Heartbeat, LeaseGrant, ReplicaGarbage, ReplicaHealth, ReplicaReport, TROUBLE_BYTES_MAX,
+    WallMoment,
+};
+pub use node::{ClusterNode, NodeDevice, NodeInfo, NodeState};
+pub use node_lease::{NodeLease, NodeLeaseEffect, NodeLeaseInput, ProcessIdentity, ReplicaEvent};
 pub use settings::Settings;
-pub use state::{CHAINS_MAX, DEVICES_MAX, FORMER_MAX, Former, NODES_MAX, REPLICAS_MAX, State, TARGETS_MAX};
-pub use tenant::{Identity, News, Tenant, TenantEffect, TenantInput};
+pub use state::{CHAINS_MAX, ClusterState, DEVICES_MAX, FORMER_MAX, Former, NODES_MAX, REPLICAS_MAX, TARGETS_MAX};
+pub use voters::{MembershipChange, MetalogMembership};

@@ -2,12 +2,12 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
-use crate::chain::{Configuration, Lost, Resumed};
-use crate::node::Device;
+use crate::chain::{Configuration, LostInterval, Resumption};
+use crate::node::NodeDevice;
 
 /// One look at the driver's clocks, taken once per input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct WallMoment {
     /// Monotonic, and running while the machine sleeps (`CLOCK_BOOTTIME`): leases are counted by it.
     pub mono: MonoTime,
     /// Microseconds since the Unix epoch: compared between nodes, and nothing else.
@@ -16,7 +16,7 @@ pub struct Moment {
 
 /// How a target is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Health {
+pub enum ReplicaHealth {
     /// Well.
     #[default]
     Good,
@@ -30,7 +30,7 @@ pub enum Health {
 
 /// A node's report of one chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ReplicaReport {
     /// The chain.
     pub chain: ChainId,
     /// The configuration that it has installed; 0 for none since its process began.
@@ -44,16 +44,16 @@ pub struct Report {
     /// The stamp of that record, as a number; 0 without one.
     pub newest: u64,
     /// How it is.
-    pub health: Health,
+    pub health: ReplicaHealth,
     /// Bytes that it lacks, as far as it knows.
     pub left_bytes: u64,
     /// What its log may lack since a power loss, until it is a member again.
-    pub lost: Option<Lost>,
+    pub lost: Option<LostInterval>,
 }
 
 /// Replica garbage of a node: data of chains that other nodes hold by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Remains {
+pub struct ReplicaGarbage {
     /// Chains that it has no part in, and has not taken out yet.
     pub chains: u32,
     /// Bytes of those taken out that are still to be given back, as far as it has counted them.
@@ -62,7 +62,7 @@ pub struct Remains {
 
 /// A wall clock compared with that of the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clock {
+pub struct ClockOffset {
     /// It less the leader's, in microseconds.
     pub offset_us: i64,
     /// At most so far from the truth: half of the time on the way, there and back.
@@ -83,17 +83,17 @@ pub struct Heartbeat {
     /// The newest of its heartbeats whose answer it has received.
     pub heard: u64,
     /// Its wall clock, as far as it could compare it with that of this leader.
-    pub clock: Option<Clock>,
+    pub clock: Option<ClockOffset>,
     /// It stops, and holds no lease from now on.
     pub resigns: bool,
     /// Address at which peers reach it.
     pub address: String,
     /// Its devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<NodeDevice>,
     /// Every chain that it has records of or a part in.
-    pub chains: Vec<Report>,
+    pub chains: Vec<ReplicaReport>,
     /// Its replica garbage.
-    pub remains: Remains,
+    pub remains: ReplicaGarbage,
     /// Any further trouble, as text of at most [`TROUBLE_BYTES_MAX`] bytes; empty if there is none.
     pub trouble: String,
 }
@@ -111,12 +111,12 @@ pub struct Assignment {
     /// The configuration to install; `None`: keep the installed one.
     pub configuration: Option<Configuration>,
     /// The last time that the chain resumed from a log alone: older logs end in a gap there.
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<Resumption>,
 }
 
 /// The leader's answer to a heartbeat; with number 0, a new decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grant {
+pub struct LeaseGrant {
     /// The heartbeat that it answers.
     pub number: u64,
     /// The process that it is for.
@@ -125,7 +125,7 @@ pub struct Grant {
     pub leader: NodeId,
     /// The leader's wall clock as it gave it, in microseconds.
     pub wall_us: u64,
-    /// [`crate::State::version`] that it was made from.
+    /// [`crate::ClusterState::version`] that it was made from.
     pub version: u64,
     /// Length of the lease in nanoseconds, from when the heartbeat was sent; 0 for none.
     pub lease_ns: u64,

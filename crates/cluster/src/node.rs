@@ -4,7 +4,7 @@ use frieze_base::NodeId;
 
 /// A device of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct NodeDevice {
     /// Its number within the node, from 0.
     pub device: u32,
     /// Bytes it can hold: its share of the chains is proportional to them.
@@ -17,7 +17,7 @@ pub struct Device {
 
 /// A node's description of itself when it joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Newcomer {
+pub struct NodeInfo {
     /// Name for people; unique in the cluster.
     pub name: String,
     /// The site it stands at; empty where there is one only. Replicas of a chain are spread over sites.
@@ -32,18 +32,18 @@ pub struct Newcomer {
     /// Number of its process. It rises with each start, and is durable before it is sent.
     pub incarnation: u64,
     /// Its devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<NodeDevice>,
 }
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct ClusterNode {
     /// Its id; never used again.
     pub id: NodeId,
     /// Changes of it: a decision about it names the one it is based on.
     pub revision: u64,
     /// Its description of itself, when it joined and since.
-    pub told: Newcomer,
+    pub info: NodeInfo,
     /// Its lease has ended, as far as the log knows.
     pub is_offline: bool,
     /// The stamp, as a number, of the decision that it is offline; 0 while it is not.
@@ -69,7 +69,7 @@ pub enum NodeState {
     Removed,
 }
 
-impl Node {
+impl ClusterNode {
     /// In one word.
     pub fn state(&self) -> NodeState {
         match (self.is_offline, self.is_draining) {
@@ -81,7 +81,7 @@ impl Node {
 
     /// Its process: a target that another process served has lost its memory.
     pub fn incarnation(&self) -> u64 {
-        self.told.incarnation
+        self.info.incarnation
     }
 
     /// Bytes that its devices can hold, those that failed left out.
@@ -90,12 +90,12 @@ impl Node {
     }
 
     /// The devices that have not failed.
-    pub fn whole_devices(&self) -> impl Iterator<Item = &Device> {
-        self.told.devices.iter().filter(|device| !device.has_failed)
+    pub fn whole_devices(&self) -> impl Iterator<Item = &NodeDevice> {
+        self.info.devices.iter().filter(|device| !device.has_failed)
     }
 
     /// Those of them that take more than they have.
-    pub fn free_devices(&self) -> impl Iterator<Item = &Device> {
+    pub fn free_devices(&self) -> impl Iterator<Item = &NodeDevice> {
         self.whole_devices().filter(|device| !device.is_full)
     }
 

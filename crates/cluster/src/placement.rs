@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ChainId, NodeId};
 
-use crate::chain::{Chain, Role};
-use crate::state::State;
+use crate::chain::{Chain, TargetRole};
+use crate::state::ClusterState;
 
 /// Targets of each node, and the number of chains that each pair of nodes shares. Retiring targets are not counted.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ pub(crate) struct Move {
 }
 
 impl Loads {
-    pub(crate) fn of(state: &State) -> Loads {
+    pub(crate) fn of(state: &ClusterState) -> Loads {
         let mut loads = Loads::default();
         for chain in state.chains() {
             let nodes: Vec<NodeId> = staying(chain).collect();
@@ -73,7 +73,7 @@ pub(crate) fn staying(chain: &Chain) -> impl Iterator<Item = NodeId> {
 }
 
 /// The node, and its device, that is to have one more target of the chain, of those `eligible`; `None` if all have one.
-pub(crate) fn choose(state: &State, loads: &Loads, chain: &Chain, eligible: &[NodeId]) -> Option<(NodeId, u32)> {
+pub(crate) fn choose(state: &ClusterState, loads: &Loads, chain: &Chain, eligible: &[NodeId]) -> Option<(NodeId, u32)> {
     let others: Vec<NodeId> = staying(chain).collect();
     let free = eligible.iter().filter(|node| chain.target(**node).is_none());
     let best = free.min_by_key(|node| {
@@ -84,12 +84,12 @@ pub(crate) fn choose(state: &State, loads: &Loads, chain: &Chain, eligible: &[No
 }
 
 /// The next move, one that spreads a chain before one that spreads the load; `None` if all is as it should be.
-pub(crate) fn next_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+pub(crate) fn next_move(state: &ClusterState, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
     spreading_move(state, loads, eligible).or_else(|| best_move(state, loads, eligible))
 }
 
 /// The next move that makes the fullest node less full without making another one as full; `None` if there is none.
-fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+fn best_move(state: &ClusterState, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
     let mut nodes: Vec<(u128, NodeId)> =
         eligible.iter().map(|node| (weight(state, loads.targets(*node), *node), *node)).collect();
     nodes.sort();
@@ -100,7 +100,7 @@ fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> 
                 break;
             }
             let fits = state.chains_of(from).filter(|(chain, target)| {
-                let is_still = target.role == Role::Serving && !target.is_retiring && chain.leaving.is_empty();
+                let is_still = target.role == TargetRole::Serving && !target.is_retiring && chain.leaving.is_empty();
                 is_still && chain.target(to).is_none() && chain.targets.iter().all(|target| !target.is_retiring)
             });
             let best = fits
@@ -124,10 +124,10 @@ fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> 
 
 /// A move of a target that shares a machine or a site with other targets of its chain to a place with fewer of them;
 /// `None` if there is none. No move for load balance undoes it.
-fn spreading_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+fn spreading_move(state: &ClusterState, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
     let is_quiet = |chain: &&Chain| {
         chain.leaving.is_empty()
-            && chain.targets.iter().all(|target| target.role == Role::Serving && !target.is_retiring)
+            && chain.targets.iter().all(|target| target.role == TargetRole::Serving && !target.is_retiring)
     };
     let moves = state.chains().filter(is_quiet).flat_map(|chain| {
         let members: Vec<NodeId> = staying(chain).collect();
@@ -148,7 +148,7 @@ fn spreading_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<M
 
 /// A chain whose head should move to the end of it, while that spreads heads better: writes enter at the head. `given`
 /// lists chains whose head has moved already.
-pub(crate) fn next_head(state: &State, given: &[ChainId]) -> Option<(ChainId, NodeId)> {
+pub(crate) fn next_head(state: &ClusterState, given: &[ChainId]) -> Option<(ChainId, NodeId)> {
     let mut heads: BTreeMap<NodeId, u64> = BTreeMap::new();
     let at = |chain: &Chain, place| chain.serving().nth(place).map(|target| target.node);
     for chain in state.chains() {
@@ -160,7 +160,7 @@ pub(crate) fn next_head(state: &State, given: &[ChainId]) -> Option<(ChainId, No
     let may = |chain: &&Chain| {
         // Two members serve while the former head syncs behind them.
         let is_whole = chain.serving().filter(|target| state.is_alive(target)).count() > 2;
-        is_whole && chain.targets.iter().all(|target| target.role == Role::Serving) && !given.contains(&chain.id)
+        is_whole && chain.targets.iter().all(|target| target.role == TargetRole::Serving) && !given.contains(&chain.id)
     };
     let candidates = state.chains().filter(may).filter_map(|chain| {
         let (head, next) = (at(chain, 0)?, at(chain, 1)?);
@@ -171,7 +171,7 @@ pub(crate) fn next_head(state: &State, given: &[ChainId]) -> Option<(ChainId, No
 
 /// The full member that is easiest to replace: on a machine or at a site with other targets of the chain, and with the
 /// most load.
-pub(crate) fn fullest(state: &State, loads: &Loads, chain: &Chain) -> NodeId {
+pub(crate) fn fullest(state: &ClusterState, loads: &Loads, chain: &Chain) -> NodeId {
     let others: Vec<NodeId> = staying(chain).collect();
     let key = |node: &NodeId| (beside(state, *node, &others), weight(state, loads.targets(*node), *node), *node);
     let members = chain.serving().filter(|target| !target.is_retiring).map(|target| target.node);
@@ -179,9 +179,9 @@ pub(crate) fn fullest(state: &State, loads: &Loads, chain: &Chain) -> NodeId {
 }
 
 /// How many of `others` run on the machine of `node`, and how many at its site.
-pub(crate) fn beside(state: &State, node: NodeId, others: &[NodeId]) -> (usize, usize) {
+pub(crate) fn beside(state: &ClusterState, node: NodeId, others: &[NodeId]) -> (usize, usize) {
     let told = |node: &NodeId| {
-        let told = state.node(*node).map(|node| (node.told.machine.as_str(), node.told.site.as_str()));
+        let told = state.node(*node).map(|node| (node.info.machine.as_str(), node.info.site.as_str()));
         told.unwrap_or_default()
     };
     let (machine, site) = told(&node);
@@ -192,15 +192,15 @@ pub(crate) fn beside(state: &State, node: NodeId, others: &[NodeId]) -> (usize, 
 }
 
 /// Targets relative to the capacity of the node.
-fn weight(state: &State, targets: u64, node: NodeId) -> u128 {
+fn weight(state: &ClusterState, targets: u64, node: NodeId) -> u128 {
     let capacity = state.node(node).map_or(0, |node| node.capacity_bytes());
     (u128::from(targets) << 64) / u128::from(capacity.max(1))
 }
 
 /// The device of the node with the least to do.
-fn device(state: &State, node: NodeId) -> Option<u32> {
+fn device(state: &ClusterState, node: NodeId) -> Option<u32> {
     let targets = |device| state.chains_of(node).filter(|(_, target)| target.device == device).count() as u128;
-    let key = |device: &&crate::node::Device| {
+    let key = |device: &&crate::node::NodeDevice| {
         (((targets(device.device) + 1) << 64) / u128::from(device.capacity_bytes.max(1)), device.device)
     };
     Some(state.node(node).ok()?.free_devices().min_by_key(key)?.device)

@@ -37,9 +37,9 @@ pub struct Settings {
     /// Decisions in one proposal.
     pub decisions_max: usize,
     /// Requests of operators under way.
-    pub asks_max: usize,
+    pub requests_max: usize,
     /// Time in nanoseconds until such a request is answered that it was not decided in time.
-    pub ask_ns: u64,
+    pub request_ns: u64,
     /// The limit of a node's clock offset from the other nodes, in microseconds.
     pub clock_offset_us_max: u64,
     /// Longest time in nanoseconds between two tries of a node that was refused.
@@ -64,8 +64,8 @@ impl Default for Settings {
             syncs_per_node_max: 4,
             moves_max: 8,
             decisions_max: 256,
-            asks_max: 64,
-            ask_ns: 10_000 * MS,
+            requests_max: 64,
+            request_ns: 10_000 * MS,
             clock_offset_us_max: CLOCK_OFFSET_US_MAX,
             back_off_ns_max: 10_000 * MS,
         }

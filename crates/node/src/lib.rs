@@ -74,7 +74,7 @@ pub use brought::Brought;
 pub use data::{ChainEnd, Report as ChainReport};
 pub use durability::no_wake;
 pub use engine::{Engine, Joining, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
-pub use frieze_cluster::{ChainStatus as ChainHealth, State as ClusterState, Status as ClusterStatus};
+pub use frieze_cluster::{ChainStatus as ChainHealth, ClusterState, ClusterStatus};
 pub use fsck::{CheckProgress, Checkup, fsck};
 pub use identity::{FORMAT_VERSION, FORMAT_VERSION_MIN};
 pub use meta::{MetalogStatus, SegmentFiles, Unflushed};

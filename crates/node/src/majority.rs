@@ -1,7 +1,7 @@
 //! The majority of the servers that vote in the metalog: who they are, how many of them are there, and what an error says without one.
 
 use frieze_base::{ErrorKind, Fault};
-use frieze_cluster::{Status, Trouble};
+use frieze_cluster::{ClusterStatus, ClusterTrouble};
 use frieze_wire::message::NodeStatus;
 
 use crate::engine::Engine;
@@ -51,10 +51,10 @@ impl Engine {
     }
 
     /// That a voter is away and the loss of one more stops the cluster.
-    pub(crate) fn trouble_of_votes(&self, status: &Status) -> Option<Trouble> {
+    pub(crate) fn trouble_of_votes(&self, status: &ClusterStatus) -> Option<ClusterTrouble> {
         let (heard, voters) = self.voters_heard();
         (status.leader.is_some() && is_last_majority(heard, voters)).then(|| {
-            Trouble::new(
+            ClusterTrouble::new(
                 format!("{heard} of {voters} servers that vote are there: the loss of one more stops the cluster"),
                 "start the others again ('frieze cluster nodes' names those that vote)",
             )

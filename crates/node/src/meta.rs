@@ -330,12 +330,12 @@ impl MetaPlane {
     }
 
     /// Looks at what the log has decided about nodes and chains.
-    pub(crate) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::State)) {
+    pub(crate) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
         self.state.look_at_control(look);
     }
 
     /// What decisions have changed since the last call. After a start, and after a state was received, everything may have.
-    pub(crate) fn take_control_news(&self) -> Vec<frieze_cluster::Change> {
+    pub(crate) fn take_control_news(&self) -> Vec<frieze_cluster::ClusterChange> {
         self.state.take_news()
     }
 

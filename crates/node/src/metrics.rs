@@ -6,7 +6,7 @@
 //! Leaves to others: the text in which they are told (`prometheus`), the door (`serve::metrics`).
 
 use frieze_base::{ChainId, NodeId};
-use frieze_cluster::{NodeState, Status};
+use frieze_cluster::{ClusterStatus, NodeState};
 use frieze_hlc::Hlc;
 use frieze_wire::message::ChainStatus;
 
@@ -388,9 +388,9 @@ fn of_metalog(metalog: &MetalogStatus, values: &mut Values) {
     values.tell("frieze_metalog_members", &["learner"], metalog.members.learners.len() as f64);
 }
 
-fn of_cluster(me: NodeId, status: &Status, values: &mut Values) {
+fn of_cluster(me: NodeId, status: &ClusterStatus, values: &mut Values) {
     let node = status.nodes.iter().find(|node| node.node.id == me);
-    let name = node.map_or("", |node| &node.node.told.name);
+    let name = node.map_or("", |node| &node.node.info.name);
     values.tell("frieze_node_info", &[&status.cluster.to_string(), &me.to_string(), name], 1.0);
     for (state, name) in [
         (NodeState::Up, "up"),
@@ -411,7 +411,7 @@ fn of_cluster(me: NodeId, status: &Status, values: &mut Values) {
     values.count("frieze_cluster_chains", status.chains.len() as u64);
     values.count("frieze_cluster_chains_whole", status.whole() as u64);
     values.count("frieze_cluster_copies_missing", status.copies_missing());
-    let devices = || status.nodes.iter().filter(|node| !node.node.is_dead).flat_map(|node| &node.node.told.devices);
+    let devices = || status.nodes.iter().filter(|node| !node.node.is_dead).flat_map(|node| &node.node.info.devices);
     let full = devices().filter(|device| device.is_full && !device.has_failed).count();
     let failed = devices().filter(|device| device.has_failed).count();
     values.tell("frieze_cluster_disks_out", &["full"], full as f64);

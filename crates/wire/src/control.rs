@@ -205,9 +205,9 @@ pub struct Recover {
     /// The node that is left.
     #[prost(uint32, tag = "2")]
     pub node: u32,
-    /// What it told last.
+    /// What it info last.
     #[prost(message, optional, tag = "3")]
-    pub told: Option<Newcomer>,
+    pub info: Option<Newcomer>,
     /// Above every configuration of a chain that it knows of.
     #[prost(uint64, tag = "4")]
     pub chain_epoch: u64,
@@ -257,9 +257,9 @@ pub struct StoredNode {
     /// Changes of it.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// What it told when it joined, and since.
+    /// What it info when it joined, and since.
     #[prost(message, optional, tag = "3")]
-    pub told: Option<Newcomer>,
+    pub info: Option<Newcomer>,
     /// Its lease has ended.
     #[prost(bool, tag = "4")]
     pub is_offline: bool,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, SessionId};
 use frieze_chain::Configuration;
-use frieze_cluster::Lost;
+use frieze_cluster::LostInterval;
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::frame::FrameHeader;
@@ -357,7 +357,7 @@ fn before_all(whole: Hlc, gaps: &[(Hlc, Hlc)]) -> Hlc {
 
 /// What chains went on without, from copies that were behind.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Losses(BTreeMap<ChainId, Lost>);
+pub(crate) struct Losses(BTreeMap<ChainId, LostInterval>);
 
 impl Losses {
     /// True if a range of a layer may miss something that was lost.

@@ -27,9 +27,9 @@ pub(super) struct State {
     pub(super) versions: Versions,
     caching: OnceLock<Arc<Caching>>,
     /// Nodes and chains; nothing on a machine that is alone.
-    control: RwLock<frieze_cluster::State>,
+    control: RwLock<frieze_cluster::ClusterState>,
     /// What decisions have changed since somebody asked.
-    news: Mutex<Vec<frieze_cluster::Change>>,
+    news: Mutex<Vec<frieze_cluster::ClusterChange>>,
     /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the start counts as
     /// nothing.
     executed: AtomicU64,
@@ -68,12 +68,12 @@ impl State {
     }
 
     /// Looks at what the log has decided about nodes and chains.
-    pub(super) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::State)) {
+    pub(super) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
         look(&self.control.read().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// What decisions have changed since the last call. After a state was received everything may have changed.
-    pub(super) fn take_news(&self) -> Vec<frieze_cluster::Change> {
+    pub(super) fn take_news(&self) -> Vec<frieze_cluster::ClusterChange> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -209,7 +209,7 @@ impl State {
 #[derive(Default)]
 struct Begun {
     namespace: Namespace,
-    control: frieze_cluster::State,
+    control: frieze_cluster::ClusterState,
 }
 
 impl Begun {
@@ -252,7 +252,7 @@ impl Begun {
             if failed.is_some() {
                 return;
             }
-            let decoded = || frieze_cluster::State::decode(value).map_err(Fault::from);
+            let decoded = || frieze_cluster::ClusterState::decode(value).map_err(Fault::from);
             failed = match key {
                 [CONTROL] => decoded().map(|state| self.control = state).err(),
                 _ => self.namespace.load(key, stamp, value).err(),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use frieze_base::{ChainEpoch, ChainId, ErrorKind, InodeId, MonoTime, NodeId, Reason};
-use frieze_cluster::{ChainStep, Decision, Device, Newcomer};
+use frieze_cluster::{ChainStep, Decision, NodeDevice, NodeInfo};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Reply, Request, Sync, View};
 use frieze_wire::peer::{About, Question, Told};
@@ -26,14 +26,14 @@ pub(crate) fn spread_over(seed: u64, members: &[&[u32]]) -> Arc<World> {
     let world = World::of(seed, 3);
     world.share_chains(members);
     world.until("node 1 leads", || world.leader() == Some(ONE));
-    let newcomer = |node: u32| Newcomer {
+    let newcomer = |node: u32| NodeInfo {
         name: format!("n{node}"),
         site: String::new(),
         machine: String::new(),
         address: format!("127.0.0.1:{node}"),
         token: node.into(),
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
+        devices: vec![NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     };
     let cluster = world.engine(ONE).cluster();
     let (epoch, first) = (ChainEpoch(1), newcomer(1));

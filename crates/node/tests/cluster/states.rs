@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use frieze_base::{ChainEpoch, NodeId};
-use frieze_cluster::{Change, Decision, Device, Newcomer};
+use frieze_cluster::{ClusterChange, Decision, NodeDevice, NodeInfo};
 use frieze_disk::CrashKind;
 use frieze_wire::peer::Told;
 use frieze_wire::txn::MakeKind;
@@ -190,16 +190,16 @@ fn decisions_are_executed_alike_and_stay() {
     let world = World::of(71, 3);
     let mut client = Client::new(&world);
     client.make("f").unwrap();
-    let first = Newcomer {
+    let first = NodeInfo {
         name: "a".into(),
         site: String::new(),
         machine: String::new(),
         address: "127.0.0.1:1".into(),
         token: 5,
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
+        devices: vec![NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     };
-    let second = Newcomer { name: "b".into(), token: 6, ..first.clone() };
+    let second = NodeInfo { name: "b".into(), token: 6, ..first.clone() };
     let cluster = world.engine(NodeId(1)).cluster();
     let found = Decision::Found { cluster, replicas: 2, chain_count: 3, epoch: ChainEpoch(1), first, gaps: vec![] };
     let decisions = [found, Decision::Join(second)];
@@ -221,7 +221,7 @@ fn decisions_are_executed_alike_and_stay() {
     assert_eq!([1, 2, 3].map(|node| nodes(NodeId(node))), [0; 3]);
     world.engine(leader).decide(term, &decisions);
     world.until("all have executed it", || [1, 2, 3].iter().all(|node| nodes(NodeId(*node)) == 2));
-    assert!(world.engine(follower).take_control_news().contains(&Change::Founded));
+    assert!(world.engine(follower).take_control_news().contains(&ClusterChange::Founded));
     assert_eq!(world.engine(follower).take_control_news(), []);
     world.settle();
     for node in [1, 2, 3].map(NodeId) {

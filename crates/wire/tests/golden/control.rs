@@ -67,7 +67,7 @@ pub(super) fn later_decisions() -> Vec<(&'static str, DecisionKind)> {
     let recover = control::Recover {
         cluster: vec![0xcd; 16],
         node: 2,
-        told: Some(newcomer()),
+        info: Some(newcomer()),
         chain_epoch: 13,
         whole: vec![AT, 0],
     };
@@ -87,7 +87,7 @@ pub(super) fn control_state() -> control::Stored {
     let node = control::StoredNode {
         node: 2,
         revision: 5,
-        told: Some(newcomer()),
+        info: Some(newcomer()),
         is_offline: true,
         is_draining: true,
         is_dead: true,

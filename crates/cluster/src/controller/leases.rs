@@ -10,99 +10,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainEpoch, ChainId, MonoTime, NodeId};
 
-use super::{Effect, Leading, Look, Overseer, Subject, Wanted};
-use crate::chain::{Chain, Role};
-use crate::decision::{Change, Decision, NodeStep};
+use super::message::ControllerEffect;
+use super::model::{ChainScope, Controller, DecisionSubject, Leading, NodeWatch, OfflineProposal, Proposal};
+use crate::chain::{Chain, TargetRole};
+use crate::decision::{ClusterChange, Decision, NodeStep};
 use crate::error::Error;
-use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report, TROUBLE_BYTES_MAX};
-use crate::node::Node;
+use crate::message::{
+    Assignment, ClockOffset, Heartbeat, LeaseGrant, ReplicaHealth, ReplicaReport, TROUBLE_BYTES_MAX, WallMoment,
+};
+use crate::node::ClusterNode;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::state::ClusterState;
 
-/// What the leader knows of a node.
-#[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) incarnation: u64,
-    /// The newest heartbeat, and when it came.
-    last: (u64, MonoTime),
-    /// One that waits for leadership to be confirmed.
-    asked: Option<(u64, MonoTime)>,
-    /// The newest that was answered.
-    answered: u64,
-    /// By then any lease that it may have has certainly ended.
-    pub(super) lease_ends: MonoTime,
-    /// The newest answer that the node has acknowledged, and since when the node is known to receive answers.
-    heard: (u64, MonoTime),
-    /// It stops, or is proposed to be offline at this revision: no lease while that may still be decided.
-    resigned: bool,
-    condemned: Option<Condemned>,
-    /// Of one that was declared dead: the first heartbeat that came since, which was answered without a lease.
-    tried: Option<u64>,
-    /// Its wall clock, as it has compared it with this node's.
-    pub(super) clock: Option<Clock>,
-    /// Its last heartbeat, apart from the chains.
-    told: Option<Heartbeat>,
-    pub(super) reports: BTreeMap<ChainId, Report>,
-}
-
-/// A node was proposed to be offline.
-#[derive(Clone, Copy, Debug)]
-struct Condemned {
-    /// Based on this revision of it: with another one the decision has been made, or has no effect any more.
-    revision: u64,
-    /// Its newest heartbeat then. A later one means that the node is back.
-    number: u64,
-}
-
-impl Watched {
-    /// The node may have a lease until then, granted by the former leader.
-    fn new(incarnation: u64, lease_ends: MonoTime, now: MonoTime) -> Watched {
-        Watched {
-            incarnation,
-            last: (0, now),
-            asked: None,
-            answered: 0,
-            lease_ends,
-            heard: (0, now),
-            resigned: false,
-            condemned: None,
-            tried: None,
-            clock: None,
-            told: None,
-            reports: BTreeMap::new(),
-        }
-    }
-
-    /// Its own report of trouble.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.told.as_ref().map(|told| told.trouble.as_str()).filter(|trouble| !trouble.is_empty())
-    }
-
-    /// The newest heartbeat, if it is of the process that the log knows.
-    pub(super) fn heartbeat(&self, node: &Node) -> Option<u64> {
-        (self.was_heard() && self.incarnation == node.incarnation()).then_some(self.last.0)
-    }
-
-    /// Its report of replica garbage.
-    pub(super) fn remains(&self) -> Option<Remains> {
-        self.told.as_ref().map(|told| told.remains)
-    }
-
-    /// A heartbeat of this incarnation has arrived.
-    pub(super) fn was_heard(&self) -> bool {
-        self.told.is_some()
-    }
-}
-
-impl Overseer {
+impl Controller {
     /// Handles a heartbeat. Returns the chains with a new report.
     pub(super) fn on_heartbeat(
         &mut self,
-        at: Moment,
-        state: &State,
+        at: WallMoment,
+        state: &ClusterState,
         mut heartbeat: Heartbeat,
-        out: &mut Vec<Effect>,
-    ) -> Result<Look, Error> {
+        out: &mut Vec<ControllerEffect>,
+    ) -> Result<ChainScope, Error> {
         let Some(leading) = &mut self.leading else { return Err(Error::NotLeader { leader: self.leader }) };
         if !state.is_founded() {
             return Err(Error::NotFounded);
@@ -113,20 +41,20 @@ impl Overseer {
         }
         let now = at.mono;
         let node = state.node(heartbeat.node)?;
-        State::tells_anew(node, &heartbeat.address, &heartbeat.devices)?;
+        ClusterState::changes_description(node, &heartbeat.address, &heartbeat.devices)?;
         let ends = leading.ends(&self.settings, now);
-        let fresh = || Watched::new(node.incarnation(), ends, now);
+        let fresh = || NodeWatch::new(node.incarnation(), ends, now);
         let watched = leading.nodes.entry(node.id).or_insert_with(fresh);
         let newest = watched.incarnation.max(node.incarnation());
         if heartbeat.incarnation < newest {
             return Err(Error::OldProcess { node: node.id, newest, found: heartbeat.incarnation });
         }
-        let is_first = heartbeat.incarnation > watched.incarnation || !watched.was_heard();
+        let is_first = heartbeat.incarnation > watched.incarnation || !watched.has_reported();
         if heartbeat.incarnation > watched.incarnation {
             // The former process has ended, and its lease with it; the new one gets time to obtain one.
-            *watched = Watched::new(heartbeat.incarnation, ends, now);
+            *watched = NodeWatch::new(heartbeat.incarnation, ends, now);
         } else if heartbeat.number <= watched.last.0 {
-            return Ok(Look::At(BTreeSet::new()));
+            return Ok(ChainScope::At(BTreeSet::new()));
         }
         watched.last = (heartbeat.number, now);
         if node.is_offline {
@@ -144,12 +72,12 @@ impl Overseer {
         heartbeat.trouble.truncate(cut);
         let reports = std::mem::take(&mut heartbeat.chains).into_iter();
         let reports = reports.filter(|report| state.chain(report.chain).is_some());
-        let reports: BTreeMap<ChainId, Report> = reports.map(|report| (report.chain, report)).collect();
+        let reports: BTreeMap<ChainId, ReplicaReport> = reports.map(|report| (report.chain, report)).collect();
         let is_news = is_first || heartbeat.resigns || node.is_offline;
-        let look = if is_news { Look::All } else { Look::At(told_anew(&watched.reports, &reports)) };
+        let look = if is_news { ChainScope::All } else { ChainScope::At(changed_reports(&watched.reports, &reports)) };
         watched.reports = reports;
         let incarnation = heartbeat.incarnation;
-        watched.told = Some(heartbeat);
+        watched.last_heartbeat = Some(heartbeat);
         let (id, number) = (node.id, watched.last.0);
         if !node.is_dead {
             watched.tried = None;
@@ -157,29 +85,32 @@ impl Overseer {
             // Messages that were sent before a machine was lost may still arrive. An online node receives this one and
             // acknowledges it.
             watched.tried = Some(number);
-            out.push(Effect::Grant { to: id, grant: Grant { number, incarnation, ..self.fresh(at, state, node) } });
+            out.push(ControllerEffect::Grant {
+                to: id,
+                grant: LeaseGrant { number, incarnation, ..self.fresh(at, state, node) },
+            });
         }
         self.check_clocks(id, out).inspect_err(|_| {
             // Without a lease, but with the hour: it finds out by itself that its clock has been put right.
             let fresh = self.fresh(at, state, node);
-            out.push(Effect::Grant { to: id, grant: Grant { number, ..fresh } });
+            out.push(ControllerEffect::Grant { to: id, grant: LeaseGrant { number, ..fresh } });
         })?;
         Ok(look)
     }
 
     /// Compares clocks with the one in the middle: if this node's own is the odd one, it is not to lead.
-    fn check_clocks(&self, node: NodeId, out: &mut Vec<Effect>) -> Result<(), Error> {
+    fn check_clocks(&self, node: NodeId, out: &mut Vec<ControllerEffect>) -> Result<(), Error> {
         let Some(leading) = &self.leading else { return Ok(()) };
         let max_us = self.settings.clock_offset_us_max;
         let offset_us = -leading.middle_us(self.me);
         if offset_us.unsigned_abs() > max_us {
-            out.push(Effect::StepAside(Error::ClockOff { node: self.me, offset_us, max_us }));
+            out.push(ControllerEffect::StepAside(Error::ClockOff { node: self.me, offset_us, max_us }));
         }
         self.check_clock(node, leading.nodes.get(&node).and_then(|watched| watched.clock))
     }
 
     /// Refuses a node whose clock is certainly too far off.
-    pub(super) fn check_clock(&self, node: NodeId, clock: Option<Clock>) -> Result<(), Error> {
+    pub(super) fn check_clock(&self, node: NodeId, clock: Option<ClockOffset>) -> Result<(), Error> {
         let (Some(leading), Some(clock)) = (&self.leading, clock) else { return Ok(()) };
         let max_us = self.settings.clock_offset_us_max;
         let offset_us = clock.offset_us.saturating_sub(leading.middle_us(self.me));
@@ -190,18 +121,18 @@ impl Overseer {
     /// The step that brings a node back online, if its process has returned or is a new one. A node that was taken
     /// offline stays so while its clock is off: it would get no lease, and would be taken out and synced again for
     /// ever.
-    pub(super) fn returning(&self, node: &Node) -> Option<NodeStep> {
+    pub(super) fn returning(&self, node: &ClusterNode) -> Option<NodeStep> {
         let watched = self.leading.as_ref()?.nodes.get(&node.id)?;
         let stays_out = node.is_offline && self.check_clock(node.id, watched.clock).is_err();
         returned(node, watched).filter(|_| !stays_out)
     }
 
     /// Begins to watch nodes that the log knows and that have sent nothing yet.
-    pub(super) fn watch_all(&mut self, now: MonoTime, state: &State) {
+    pub(super) fn watch_all(&mut self, now: MonoTime, state: &ClusterState) {
         let Some(leading) = &mut self.leading else { return };
         let ends = leading.ends(&self.settings, now);
         for node in state.nodes() {
-            leading.nodes.entry(node.id).or_insert_with(|| Watched::new(node.incarnation(), ends, now));
+            leading.nodes.entry(node.id).or_insert_with(|| NodeWatch::new(node.incarnation(), ends, now));
             if node.is_offline {
                 leading.offline.entry(node.id).or_insert(now);
             } else {
@@ -212,7 +143,7 @@ impl Overseer {
     }
 
     /// Requests a confirmation of the leadership, if a node waits for a lease.
-    pub(super) fn confirm(&mut self, now: MonoTime, state: &State, out: &mut Vec<Effect>) {
+    pub(super) fn confirm(&mut self, now: MonoTime, state: &ClusterState, out: &mut Vec<ControllerEffect>) {
         let Some(leading) = &mut self.leading else { return };
         if leading.confirming.is_some() {
             return;
@@ -228,13 +159,19 @@ impl Overseer {
         if waits {
             self.tokens += 1;
             leading.confirming = Some((self.tokens, now));
-            out.push(Effect::Confirm { token: self.tokens });
+            out.push(ControllerEffect::Confirm { token: self.tokens });
         }
     }
 
     /// A majority confirms that this node led when it sent the request: nodes whose heartbeats arrived before that get
     /// a lease.
-    pub(super) fn on_confirmed(&mut self, at: Moment, state: &State, token: u64, out: &mut Vec<Effect>) {
+    pub(super) fn on_confirmed(
+        &mut self,
+        at: WallMoment,
+        state: &ClusterState,
+        token: u64,
+        out: &mut Vec<ControllerEffect>,
+    ) {
         let Some(leading) = &mut self.leading else { return };
         if leading.confirming.is_none_or(|(asked, _)| asked != token) {
             return;
@@ -250,12 +187,12 @@ impl Overseer {
 
     fn grant(
         &mut self,
-        at: Moment,
-        state: &State,
-        node: &Node,
+        at: WallMoment,
+        state: &ClusterState,
+        node: &ClusterNode,
         number: u64,
         received: MonoTime,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<ControllerEffect>,
     ) {
         let is_off = self.check_clocks(node.id, &mut Vec::new()).is_err();
         let Some(leading) = &mut self.leading else { return };
@@ -275,40 +212,46 @@ impl Overseer {
         let epoch = |chain| watched.reports.get(&chain).map_or(ChainEpoch(0), |report| report.epoch);
         let chains = state.chains().filter_map(|chain| assignment(state, chain, node.id, epoch(chain.id))).collect();
         let fresh = self.fresh(at, state, node);
-        let grant = Grant { number, lease_ns, chains, ..fresh };
-        out.push(Effect::Grant { to: node.id, grant });
+        let grant = LeaseGrant { number, lease_ns, chains, ..fresh };
+        out.push(ControllerEffect::Grant { to: node.id, grant });
     }
 
     /// Sends new decisions to the nodes that they concern, without waiting for their heartbeats.
-    pub(super) fn on_applied(&self, at: Moment, state: &State, changes: &[Change], out: &mut Vec<Effect>) {
+    pub(super) fn on_applied(
+        &self,
+        at: WallMoment,
+        state: &ClusterState,
+        changes: &[ClusterChange],
+        out: &mut Vec<ControllerEffect>,
+    ) {
         let Some(leading) = &self.leading else { return };
-        let mut told: BTreeMap<NodeId, BTreeMap<ChainId, Assignment>> = BTreeMap::new();
+        let mut assignments: BTreeMap<NodeId, BTreeMap<ChainId, Assignment>> = BTreeMap::new();
         for change in changes {
-            let (Change::Configured(id, _) | Change::Chain(id)) = change else { continue };
+            let (ClusterChange::Configured(id, _) | ClusterChange::Chain(id)) = change else { continue };
             let Some(chain) = state.chain(*id) else { continue };
             for target in &chain.targets {
                 let Some(watched) = leading.nodes.get(&target.node) else { continue };
                 let epoch = watched.reports.get(id).map_or(ChainEpoch(0), |report| report.epoch);
                 let assignment = assignment(state, chain, target.node, epoch);
                 if let Some(assignment) = assignment.filter(|assignment| assignment.configuration.is_some()) {
-                    told.entry(target.node).or_default().insert(*id, assignment);
+                    assignments.entry(target.node).or_default().insert(*id, assignment);
                 }
             }
         }
-        for (to, chains) in told {
+        for (to, chains) in assignments {
             let Ok(node) = state.node(to) else { continue };
             let chains = chains.into_values().collect();
-            out.push(Effect::Grant { to, grant: Grant { chains, ..self.fresh(at, state, node) } });
+            out.push(ControllerEffect::Grant { to, grant: LeaseGrant { chains, ..self.fresh(at, state, node) } });
         }
     }
 
-    fn fresh(&self, at: Moment, state: &State, node: &Node) -> Grant {
+    fn fresh(&self, at: WallMoment, state: &ClusterState, node: &ClusterNode) -> LeaseGrant {
         let (leader, wall_us, version) = (self.me, at.wall_us, state.version());
-        Grant { incarnation: node.incarnation(), leader, wall_us, version, ..Grant::default() }
+        LeaseGrant { incarnation: node.incarnation(), leader, wall_us, version, ..LeaseGrant::default() }
     }
 
     /// Decides which nodes are back online, and whose lease has ended.
-    pub(super) fn decide_nodes(&mut self, now: MonoTime, state: &State) -> Vec<Wanted> {
+    pub(super) fn decide_nodes(&mut self, now: MonoTime, state: &ClusterState) -> Vec<Proposal> {
         let mut wanted = Vec::new();
         for node in state.nodes() {
             let returning = self.returning(node);
@@ -318,7 +261,7 @@ impl Overseer {
                 step
             } else if !node.is_offline && watched.lease_ends <= now {
                 // From now on it gets no lease, until the log has decided whether it is offline.
-                watched.condemned = Some(Condemned { revision: node.revision, number: watched.last.0 });
+                watched.condemned = Some(OfflineProposal { revision: node.revision, number: watched.last.0 });
                 NodeStep::Offline
             } else if let Some(step) = failed_device(state, node, watched) {
                 step
@@ -328,7 +271,7 @@ impl Overseer {
                 continue;
             };
             let decision = Decision::Node { node: node.id, revision: node.revision, step };
-            wanted.push((Subject::Node(node.id), node.revision, vec![decision]));
+            wanted.push((DecisionSubject::Node(node.id), node.revision, vec![decision]));
         }
         wanted
     }
@@ -344,7 +287,7 @@ impl Leading {
     /// in the middle the one nearer to its own.
     fn middle_us(&self, me: NodeId) -> i64 {
         let clocks = self.nodes.iter().filter(|(node, _)| **node != me).filter_map(|(_, watched)| watched.clock);
-        let nearest = |Clock { offset_us, error_us }| {
+        let nearest = |ClockOffset { offset_us, error_us }| {
             let error_us = i64::try_from(error_us).unwrap_or(i64::MAX);
             offset_us.signum() * offset_us.saturating_abs().saturating_sub(error_us).max(0)
         };
@@ -355,59 +298,64 @@ impl Leading {
     }
 
     /// True if the node's present process has sent a heartbeat, and has a lease as far as is known here.
-    pub(super) fn is_present(&self, now: MonoTime, node: &Node) -> bool {
+    pub(super) fn is_present(&self, now: MonoTime, node: &ClusterNode) -> bool {
         let watched = self.nodes.get(&node.id);
-        watched.is_some_and(|watched| may_hold(node, watched) && watched.was_heard() && now < watched.lease_ends)
+        watched.is_some_and(|watched| may_hold(node, watched) && watched.has_reported() && now < watched.lease_ends)
     }
 
     /// The report of the node's present process about a chain.
-    pub(super) fn report(&self, node: &Node, chain: ChainId) -> Option<&Report> {
+    pub(super) fn report(&self, node: &ClusterNode, chain: ChainId) -> Option<&ReplicaReport> {
         let watched = self.nodes.get(&node.id).filter(|watched| watched.incarnation == node.incarnation())?;
         watched.reports.get(&chain)
     }
 }
 
 /// True unless the node is not to have a lease.
-fn may_hold(node: &Node, watched: &Watched) -> bool {
+fn may_hold(node: &ClusterNode, watched: &NodeWatch) -> bool {
     let is_condemned = watched.condemned.is_some_and(|condemned| condemned.revision == node.revision);
     !node.is_offline && watched.incarnation == node.incarnation() && !is_condemned && !watched.resigned
 }
 
 /// The step of a node with a heartbeat that the log does not reflect yet.
-fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
-    let told = watched.told.as_ref().filter(|_| !watched.resigned)?;
+fn returned(node: &ClusterNode, watched: &NodeWatch) -> Option<NodeStep> {
+    let heartbeat = watched.last_heartbeat.as_ref().filter(|_| !watched.resigned)?;
     // An impossible description was refused when it came.
-    let tells_anew = State::tells_anew(node, &told.address, &told.devices).unwrap_or(false);
-    let is_same = told.incarnation == node.incarnation() && !tells_anew;
+    let changes_description =
+        ClusterState::changes_description(node, &heartbeat.address, &heartbeat.devices).unwrap_or(false);
+    let is_same = heartbeat.incarnation == node.incarnation() && !changes_description;
     // A node that was decided to be offline has to send another heartbeat first.
     let has_spoken = watched.condemned.is_none_or(|condemned| watched.last.0 > condemned.number);
     // A node that was declared dead has to have received an answer since.
-    let hears = !node.is_dead || watched.tried.is_some_and(|tried| told.heard >= tried);
+    let hears = !node.is_dead || watched.tried.is_some_and(|tried| heartbeat.heard >= tried);
     let is_back = node.is_offline && has_spoken;
     let step = || NodeStep::Return {
-        incarnation: told.incarnation,
-        address: told.address.clone(),
-        devices: told.devices.clone(),
+        incarnation: heartbeat.incarnation,
+        address: heartbeat.address.clone(),
+        devices: heartbeat.devices.clone(),
     };
     (hears && (!is_same || is_back)).then(step)
 }
 
 /// The chains whose reports changed in a way that matters to decisions; the ends of logs are examined periodically.
-fn told_anew(before: &BTreeMap<ChainId, Report>, after: &BTreeMap<ChainId, Report>) -> BTreeSet<ChainId> {
-    let told = |report: &Report| (report.epoch, report.caught_up, report.is_ready, report.health);
-    let is_new = |(chain, report): &(&ChainId, &Report)| before.get(chain).map(told) != Some(told(report));
+fn changed_reports(
+    before: &BTreeMap<ChainId, ReplicaReport>,
+    after: &BTreeMap<ChainId, ReplicaReport>,
+) -> BTreeSet<ChainId> {
+    let heartbeat = |report: &ReplicaReport| (report.epoch, report.caught_up, report.is_ready, report.health);
+    let is_new =
+        |(chain, report): &(&ChainId, &ReplicaReport)| before.get(chain).map(heartbeat) != Some(heartbeat(report));
     after.iter().filter(is_new).map(|(chain, _)| *chain).collect()
 }
 
 /// A device that the present process reports as full or failed, and that the log does not know as such.
-fn failed_device(state: &State, node: &Node, watched: &Watched) -> Option<NodeStep> {
+fn failed_device(state: &ClusterState, node: &ClusterNode, watched: &NodeWatch) -> Option<NodeStep> {
     let mut steps = watched.reports.values().filter_map(|report| {
         let device = state.chain(report.chain)?.target(node.id)?.device;
         let (mut whole, mut free) = (node.whole_devices(), node.free_devices());
         match report.health {
-            Health::Failed => whole.any(|whole| whole.device == device).then_some(NodeStep::FailDevice(device)),
-            Health::Full => free.any(|free| free.device == device).then_some(NodeStep::FillDevice(device)),
-            Health::Good | Health::Unreachable(_) => None,
+            ReplicaHealth::Failed => whole.any(|whole| whole.device == device).then_some(NodeStep::FailDevice(device)),
+            ReplicaHealth::Full => free.any(|free| free.device == device).then_some(NodeStep::FillDevice(device)),
+            ReplicaHealth::Good | ReplicaHealth::Unreachable(_) => None,
         }
     });
     steps.next()
@@ -418,11 +366,11 @@ fn is_without(chain: &Chain, node: NodeId) -> bool {
 }
 
 /// The assignment of a chain to a node, which has installed `epoch`.
-fn assignment(state: &State, chain: &Chain, node: NodeId, epoch: ChainEpoch) -> Option<Assignment> {
+fn assignment(state: &ClusterState, chain: &Chain, node: NodeId, epoch: ChainEpoch) -> Option<Assignment> {
     let target = chain.target(node);
     let (device, resumed) = (target.map_or(0, |target| target.device), chain.resumed);
     let told = |configuration| Some(Assignment { chain: chain.id, device, configuration, resumed });
-    if let Some(target) = target.filter(|target| target.role != Role::Out) {
+    if let Some(target) = target.filter(|target| target.role != TargetRole::Out) {
         // A process that took no role has none, whatever the one before it had.
         if !state.kept_memory(target) {
             return None;

@@ -8,16 +8,15 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
-use super::leases::Watched;
-use super::{Leading, Overseer};
-use crate::chain::{Chain, Lost, Resumed, Role, Target, TargetState};
-use crate::message::{Moment, Remains};
-use crate::node::{Node, NodeState};
-use crate::state::State;
+use super::model::{Controller, Leading, NodeWatch};
+use crate::chain::{Chain, LostInterval, Resumption, Target, TargetRole, TargetState};
+use crate::message::{ReplicaGarbage, WallMoment};
+use crate::node::{ClusterNode, NodeState};
+use crate::state::ClusterState;
 
 /// The cluster at a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct ClusterStatus {
     /// Its identity.
     pub cluster: ClusterId,
     /// The leader, if it is known.
@@ -28,7 +27,7 @@ pub struct Status {
     pub table_version: u64,
     /// Replicas wanted.
     pub replicas: u32,
-    /// Copies that every chain is to have ([`State::copies_wanted`]).
+    /// Copies that every chain is to have ([`ClusterState::copies_wanted`]).
     pub copies_wanted: u32,
     /// While no leader is known: since when, in microseconds since the Unix epoch.
     pub no_leader_since_us: Option<u64>,
@@ -44,7 +43,7 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
     /// As the log knows it.
-    pub node: Node,
+    pub node: ClusterNode,
     /// In one word.
     pub state: NodeState,
     /// Nanoseconds until its lease ends at the latest.
@@ -60,7 +59,7 @@ pub struct NodeStatus {
     /// Targets that it still has to give away, if it is draining.
     pub to_drain: usize,
     /// Its replica garbage.
-    pub remains: Option<Remains>,
+    pub remains: Option<ReplicaGarbage>,
     /// Number of the newest heartbeat of the process that the log knows.
     pub heartbeat: Option<u64>,
     /// While it is [`NodeState::Unknown`]: when the answering node last had contact with it, in microseconds since the
@@ -91,11 +90,11 @@ pub struct ChainStatus {
     /// Head first.
     pub targets: Vec<TargetStatus>,
     /// Why it does not work at the moment.
-    pub waits: Option<Waits>,
+    pub waits: Option<WaitCause>,
     /// The last time that it resumed from a log alone.
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<Resumption>,
     /// Where it resumed from a stale copy: acknowledged records of this interval may be missing.
-    pub behind: Option<Lost>,
+    pub behind: Option<LostInterval>,
 }
 
 /// A target.
@@ -115,7 +114,7 @@ pub struct TargetStatus {
 
 /// The reason why a chain waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waits {
+pub enum WaitCause {
     /// These nodes may have records that no other node has: they have to come back, or to be declared dead.
     Memory(Vec<NodeId>),
     /// All of its full members restarted: the nodes that have not reported their logs yet.
@@ -124,7 +123,7 @@ pub enum Waits {
     Leaving(Vec<NodeId>),
 }
 
-impl Status {
+impl ClusterStatus {
     /// Chains that work and have as many full members as are wanted. A member in an unknown state does not count.
     pub fn whole(&self) -> usize {
         self.chains.iter().filter(|chain| self.is_whole(chain)).count()
@@ -159,7 +158,7 @@ impl ChainStatus {
     }
 }
 
-impl Overseer {
+impl Controller {
     /// Age up to which a contact counts a node as online, where no leader is known.
     pub fn recently_ns(&self) -> u64 {
         self.settings.lease_ns.max(CONTACT_NS_MIN)
@@ -167,10 +166,10 @@ impl Overseer {
 
     /// The status of the cluster as it is known here. A follower reports what the log knows; without a leader, what
     /// `contacts` show.
-    pub fn status(&self, at: Moment, state: &State, contacts: &Contacts) -> Status {
+    pub fn status(&self, at: WallMoment, state: &ClusterState, contacts: &Contacts) -> ClusterStatus {
         let since = contacts.no_leader_since.filter(|_| contacts.leader.is_none());
-        let view = View { overseer: self, at, state, contacts };
-        Status {
+        let view = StatusInputs { overseer: self, at, state, contacts };
+        ClusterStatus {
             cluster: state.cluster(),
             leader: contacts.leader,
             version: state.version(),
@@ -186,22 +185,22 @@ impl Overseer {
 }
 
 /// The inputs of a status.
-struct View<'a> {
-    overseer: &'a Overseer,
-    at: Moment,
-    state: &'a State,
+struct StatusInputs<'a> {
+    overseer: &'a Controller,
+    at: WallMoment,
+    state: &'a ClusterState,
     contacts: &'a Contacts,
 }
 
-impl View<'_> {
+impl StatusInputs<'_> {
     /// The wall clock's reading at `then`.
     fn wall_us(&self, then: MonoTime) -> u64 {
         self.at.wall_us.saturating_sub(self.at.mono.since_ns(then) / 1000)
     }
 
     /// The node's state, as far as this node can vouch for it.
-    fn state_of(&self, node: &Node) -> NodeState {
-        let View { overseer, at, .. } = *self;
+    fn state_of(&self, node: &ClusterNode) -> NodeState {
+        let StatusInputs { overseer, at, .. } = *self;
         let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < overseer.recently_ns();
         let is_lost = match &overseer.leading {
             _ if node.id == overseer.me => false,
@@ -216,8 +215,8 @@ impl View<'_> {
         }
     }
 
-    fn node(&self, node: &Node) -> NodeStatus {
-        let View { overseer, state, .. } = *self;
+    fn node(&self, node: &ClusterNode) -> NodeStatus {
+        let StatusInputs { overseer, state, .. } = *self;
         let watched = overseer.leading.as_ref().and_then(|leading| leading.nodes.get(&node.id));
         let targets = || state.chains_of(node.id);
         let is_head = |chain: &Chain| chain.configuration().members.first() == Some(&node.id);
@@ -232,10 +231,10 @@ impl View<'_> {
                 .map(|watched| watched.lease_ends.since_ns(self.at.mono)),
             clock_offset_us: watched.and_then(|watched| Some(watched.clock?.offset_us)),
             targets: targets().count(),
-            serving: targets().filter(|(_, target)| target.role == Role::Serving).count(),
+            serving: targets().filter(|(_, target)| target.role == TargetRole::Serving).count(),
             heads: targets().filter(|(chain, _)| is_head(chain)).count(),
             to_drain: targets().filter(|_| node.is_draining).count(),
-            remains: watched.and_then(Watched::remains).filter(|_| !node.is_offline),
+            remains: watched.and_then(NodeWatch::remains).filter(|_| !node.is_offline),
             heartbeat: watched.and_then(|watched| watched.heartbeat(node)),
             last_contact_us: last.filter(|_| state_of == NodeState::Unknown).map(|last| self.wall_us(*last)),
             trouble: refused().or_else(|| watched.filter(|_| !node.is_offline)?.trouble().map(str::to_owned)),
@@ -261,14 +260,14 @@ impl View<'_> {
 /// A node sends a message every half second.
 const CONTACT_NS_MIN: u64 = 1_500_000_000;
 
-fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Chain) -> ChainStatus {
+fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &ClusterState, chain: &Chain) -> ChainStatus {
     let told = |target: &Target| {
         let report = leading?.report(state.node(target.node).ok()?, chain.id)?;
-        (report.epoch == chain.epoch && target.role != Role::Serving).then_some(report.left_bytes)
+        (report.epoch == chain.epoch && target.role != TargetRole::Serving).then_some(report.left_bytes)
     };
     let of_target = |target: &Target| {
         let progress = leading.and_then(|leading| leading.syncs.get(&chain.id));
-        let progress = progress.filter(|_| matches!(target.role, Role::Syncing | Role::Joining));
+        let progress = progress.filter(|_| matches!(target.role, TargetRole::Syncing | TargetRole::Joining));
         let bytes_per_s = progress.and_then(|progress| {
             let got = u128::from(progress.first_bytes.checked_sub(progress.left_bytes)?);
             let ns = u128::from(now.since_ns(progress.since));
@@ -288,20 +287,20 @@ fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Cha
     }
 }
 
-fn waits(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Chain) -> Option<Waits> {
+fn waits(leading: Option<&Leading>, now: MonoTime, state: &ClusterState, chain: &Chain) -> Option<WaitCause> {
     if chain.serving().any(|target| state.is_alive(target)) {
-        return (!chain.leaving.is_empty()).then(|| Waits::Leaving(chain.leaving.clone()));
+        return (!chain.leaving.is_empty()).then(|| WaitCause::Leaving(chain.leaving.clone()));
     }
     let nodes = |keep: &dyn Fn(&Target) -> bool| -> Vec<NodeId> {
         chain.serving().filter(|target| keep(target)).map(|target| target.node).collect()
     };
     let memory = nodes(&|target| state.kept_memory(target) && state.node(target.node).is_ok_and(|node| !node.is_dead));
     if !memory.is_empty() {
-        return Some(Waits::Memory(memory));
+        return Some(WaitCause::Memory(memory));
     }
     let is_here = |target: &Target| {
         let node = state.node(target.node).ok();
         node.is_some_and(|node| leading.is_some_and(|leading| leading.is_present(now, node)))
     };
-    Some(Waits::Logs(nodes(&|target| !is_here(target))))
+    Some(WaitCause::Logs(nodes(&|target| !is_here(target))))
 }

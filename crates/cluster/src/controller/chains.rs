@@ -9,32 +9,18 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, MonoTime, NodeId};
 
-use super::{Leading, Look, Overseer, Subject, Wanted};
-use crate::chain::{Chain, Lost, Role, Target};
+use super::model::{ChainScope, Controller, DecisionSubject, Leading, Proposal, SyncProgress};
+use crate::chain::{Chain, LostInterval, Target, TargetRole};
 use crate::decision::{ChainStep, Decision, NodeStep};
-use crate::message::{Health, Report};
-use crate::node::Node;
+use crate::message::{ReplicaHealth, ReplicaReport};
+use crate::node::ClusterNode;
 use crate::placement::{self, Loads};
-use crate::state::State;
-
-/// Progress of a sync.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
-    /// Under this configuration.
-    epoch: ChainEpoch,
-    /// Since when.
-    pub(super) since: MonoTime,
-    /// Bytes that it lacked then.
-    pub(super) first_bytes: u64,
-    /// The least that it has lacked since, and when it first lacked so little.
-    pub(super) left_bytes: u64,
-    moved: MonoTime,
-}
+use crate::state::ClusterState;
 
 /// Values shared by the steps of all chains.
-struct Plan<'a> {
+struct StepPlan<'a> {
     now: MonoTime,
-    state: &'a State,
+    state: &'a ClusterState,
     /// Nodes that may get targets.
     eligible: Vec<NodeId>,
     /// Replicas that there can be, those on disks that are full at the moment among them.
@@ -47,13 +33,13 @@ struct Plan<'a> {
     loads: Option<Loads>,
 }
 
-impl Overseer {
+impl Controller {
     /// Decides about the chains that `look` selects.
-    pub(super) fn decide_chains(&mut self, now: MonoTime, state: &State, look: &Look) -> Vec<Wanted> {
+    pub(super) fn decide_chains(&mut self, now: MonoTime, state: &ClusterState, look: &ChainScope) -> Vec<Proposal> {
         let chains: Vec<&Chain> = match look {
-            Look::All => state.chains().collect(),
-            Look::At(some) if some.is_empty() => return Vec::new(),
-            Look::At(some) => some.iter().filter_map(|chain| state.chain(*chain)).collect(),
+            ChainScope::All => state.chains().collect(),
+            ChainScope::At(some) if some.is_empty() => return Vec::new(),
+            ChainScope::At(some) => some.iter().filter_map(|chain| state.chain(*chain)).collect(),
         };
         let mut plan = self.plan(now, state);
         let mut wanted = Vec::new();
@@ -63,29 +49,30 @@ impl Overseer {
             let decide = |(place, step)| Decision::Chain { chain: chain.id, revision: chain.revision + place, step };
             let decisions: Vec<Decision> = (0..).zip(steps).map(decide).collect();
             if !decisions.is_empty() {
-                wanted.push((Subject::Chain(chain.id), chain.revision, decisions));
+                wanted.push((DecisionSubject::Chain(chain.id), chain.revision, decisions));
             }
         }
-        if state.is_balancing() && *look == Look::All {
+        if state.is_balancing() && *look == ChainScope::All {
             self.balance(&mut plan, &mut wanted);
         }
         wanted
     }
 
-    fn plan<'a>(&self, now: MonoTime, state: &'a State) -> Plan<'a> {
+    fn plan<'a>(&self, now: MonoTime, state: &'a ClusterState) -> StepPlan<'a> {
         let (mut eligible, mut keeping): (Vec<NodeId>, usize) = (Vec::new(), 0);
         if let Some(leading) = &self.leading {
-            let may = |node: &&Node| {
+            let may = |node: &&ClusterNode| {
                 let is_here = leading.offline.get(&node.id).is_none_or(|since| self.is_short(now, *since));
                 is_here && !node.is_draining && !node.is_dead && node.whole_devices().next().is_some()
             };
-            let (free, full): (Vec<&Node>, Vec<&Node>) =
+            let (free, full): (Vec<&ClusterNode>, Vec<&ClusterNode>) =
                 state.nodes().filter(may).partition(|node| node.free_devices().next().is_some());
             eligible = free.iter().map(|node| node.id).collect();
             keeping = full.len();
             if eligible.is_empty() {
                 // If every node drains, no node can take the targets.
-                let stays = |node: &&Node| !node.is_offline && !node.is_dead && node.free_devices().next().is_some();
+                let stays =
+                    |node: &&ClusterNode| !node.is_offline && !node.is_dead && node.free_devices().next().is_some();
                 eligible = state.nodes().filter(stays).map(|node| node.id).collect();
             }
         }
@@ -97,7 +84,7 @@ impl Overseer {
             let busy = chain.newcomer().into_iter().chain(chain.serving().last());
             busy.for_each(|target| *syncs.entry(target.node).or_default() += 1);
         }
-        Plan { now, state, eligible, wanted, enough, syncs, loads: None }
+        StepPlan { now, state, eligible, wanted, enough, syncs, loads: None }
     }
 
     pub(super) fn is_short(&self, now: MonoTime, since: MonoTime) -> bool {
@@ -105,7 +92,7 @@ impl Overseer {
     }
 
     /// The next steps of a chain, to be decided together.
-    fn next_steps(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
+    fn next_steps(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
         let (now, state) = (plan.now, plan.state);
         let gone = self.gone(state, chain);
         let Some(leading) = &mut self.leading else { return Vec::new() };
@@ -130,11 +117,11 @@ impl Overseer {
         if !chain.leaving.is_empty() {
             return Vec::new();
         }
-        if let Some(node) = broken(leading, state, chain) {
+        if let Some(node) = unreachable_member(leading, state, chain) {
             return vec![ChainStep::TakeOut(node)];
         }
         if let Some(newcomer) = chain.newcomer() {
-            let step = self.bring_on(now, state, chain, newcomer);
+            let step = self.advance_newcomer(now, state, chain, newcomer);
             if let (Some(ChainStep::TakeOut(node)), Some(leading)) = (step, &mut self.leading) {
                 leading.stalled.insert(chain.id, node);
             }
@@ -144,7 +131,7 @@ impl Overseer {
     }
 
     /// A target that has a role and whose process has ended.
-    fn gone(&self, state: &State, chain: &Chain) -> Option<NodeId> {
+    fn gone(&self, state: &ClusterState, chain: &Chain) -> Option<NodeId> {
         let leading = self.leading.as_ref()?;
         // A node that was only late, and is about to be decided online, has lost nothing.
         let is_back = |target: &Target| {
@@ -152,26 +139,32 @@ impl Overseer {
             matches!(step, Some(NodeStep::Return { incarnation, .. }) if incarnation == target.incarnation)
         };
         let is_gone = |target: &Target| !state.is_alive(target) && !is_back(target);
-        let mut parts = chain.targets.iter().filter(|target| target.role != Role::Out && is_gone(target));
+        let mut parts = chain.targets.iter().filter(|target| target.role != TargetRole::Out && is_gone(target));
         // That another member kept its memory is known from its process, not from silence: a silent member may have
         // restarted too, and then the chain resumes from the newest log of all.
         let is_known = |other: &Target| {
             let watched = leading.nodes.get(&other.node);
-            watched.is_some_and(|watched| watched.was_heard() && watched.incarnation == other.incarnation)
+            watched.is_some_and(|watched| watched.has_reported() && watched.incarnation == other.incarnation)
         };
         let is_rest =
             |other: &Target, gone: &Target| other.node != gone.node && state.is_alive(other) && is_known(other);
         let target =
-            parts.find(|gone| gone.role != Role::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
+            parts.find(|gone| gone.role != TargetRole::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
         Some(target.node)
     }
 
     /// Lets the syncing target join, and the joining one serve.
-    fn bring_on(&self, now: MonoTime, state: &State, chain: &Chain, newcomer: &Target) -> Option<ChainStep> {
+    fn advance_newcomer(
+        &self,
+        now: MonoTime,
+        state: &ClusterState,
+        chain: &Chain,
+        newcomer: &Target,
+    ) -> Option<ChainStep> {
         let leading = self.leading.as_ref()?;
         let report =
             |node| leading.report(state.node(node).ok()?, chain.id).filter(|report| report.epoch == chain.epoch);
-        if newcomer.role == Role::Joining {
+        if newcomer.role == TargetRole::Joining {
             return report(newcomer.node)?.is_ready.then_some(ChainStep::Serve(newcomer.node));
         }
         let tail = chain.tail()?;
@@ -180,12 +173,12 @@ impl Overseer {
         }
         let progress = leading.syncs.get(&chain.id)?;
         let is_stuck = now.since_ns(progress.moved) >= self.settings.sync_patience_ns;
-        let others = chain.targets.iter().any(|target| target.role == Role::Out && state.is_online(target.node));
+        let others = chain.targets.iter().any(|target| target.role == TargetRole::Out && state.is_online(target.node));
         (is_stuck && others).then_some(ChainStep::TakeOut(newcomer.node))
     }
 
     /// Records how much a syncing target lacks.
-    fn follow_sync(&mut self, now: MonoTime, state: &State, chain: &Chain) {
+    fn follow_sync(&mut self, now: MonoTime, state: &ClusterState, chain: &Chain) {
         let Some(leading) = &mut self.leading else { return };
         let Some(newcomer) = chain.newcomer() else {
             leading.syncs.remove(&chain.id);
@@ -193,7 +186,7 @@ impl Overseer {
         };
         let report = state.node(newcomer.node).ok().and_then(|node| leading.report(node, chain.id));
         let left_bytes = report.filter(|report| report.epoch == chain.epoch).map(|report| report.left_bytes);
-        let fresh = Progress {
+        let fresh = SyncProgress {
             epoch: chain.epoch,
             since: now,
             first_bytes: left_bytes.unwrap_or(0),
@@ -204,20 +197,20 @@ impl Overseer {
         // A target learns what it lacks with the first record, and new writes may outpace the sync.
         let has_grown = left_bytes.is_some_and(|left| left > progress.first_bytes);
         if progress.epoch != chain.epoch || progress.left_bytes == u64::MAX || has_grown {
-            *progress = Progress { moved: progress.moved, ..fresh };
+            *progress = SyncProgress { moved: progress.moved, ..fresh };
         } else if let Some(left) = left_bytes.filter(|left| *left < progress.left_bytes) {
             (progress.left_bytes, progress.moved) = (left, now);
         }
     }
 
     /// Sees to it that a chain that works has as many replicas as are wanted, where they are wanted.
-    fn complete(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
-        let Plan { now, state, .. } = *plan;
+    fn complete(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
+        let StepPlan { now, state, .. } = *plan;
         let Some(leading) = &self.leading else { return Vec::new() };
         let may_stay = |target: &Target| {
             let node = state.node(target.node);
-            let is_whole = |node: &Node| node.whole_devices().any(|device| device.device == target.device);
-            let drains = |node: &Node| node.is_draining && !plan.eligible.contains(&node.id);
+            let is_whole = |node: &ClusterNode| node.whole_devices().any(|device| device.device == target.device);
+            let drains = |node: &ClusterNode| node.is_draining && !plan.eligible.contains(&node.id);
             node.is_ok_and(|node| !drains(node) && !node.is_dead && is_whole(node))
         };
         // The target to remove is named before its replacement is chosen.
@@ -226,8 +219,8 @@ impl Overseer {
             return vec![ChainStep::Retire(target.node)];
         }
         let kept = chain.serving().filter(|target| !target.is_retiring && state.is_alive(target)).count();
-        let retiring = chain.targets.iter().find(|target| target.is_retiring && target.role == Role::Serving);
-        let out = || chain.targets.iter().filter(|target| target.role == Role::Out);
+        let retiring = chain.targets.iter().find(|target| target.is_retiring && target.role == TargetRole::Serving);
+        let out = || chain.targets.iter().filter(|target| target.role == TargetRole::Out);
         if let Some(target) = retiring.filter(|_| kept >= plan.enough) {
             return vec![ChainStep::TakeOut(target.node)];
         }
@@ -248,7 +241,7 @@ impl Overseer {
             let present = waiting.filter_map(|target| {
                 state.node(target.node).ok().filter(|node| leading.is_present(now, node) && is_free(node.id))
             });
-            let has_stalled = |node: &&Node| leading.stalled.get(&chain.id) == Some(&node.id);
+            let has_stalled = |node: &&ClusterNode| leading.stalled.get(&chain.id) == Some(&node.id);
             if let Some(node) = present.min_by_key(has_stalled).filter(|_| is_free(tail)) {
                 [tail, node.id].into_iter().for_each(|node| *plan.syncs.entry(node).or_default() += 1);
                 return vec![ChainStep::Sync { node: node.id, incarnation: node.incarnation() }];
@@ -257,7 +250,7 @@ impl Overseer {
         let is_coming = |target: &&Target| {
             let is_here = leading.offline.get(&target.node).is_none_or(|since| self.is_short(now, *since));
             // Another node takes the place of one that is full, if there is another.
-            !target.is_retiring && (target.role != Role::Out || is_here && !state.is_full(target))
+            !target.is_retiring && (target.role != TargetRole::Out || is_here && !state.is_full(target))
         };
         if chain.targets.iter().filter(is_coming).count() >= plan.wanted {
             return Vec::new();
@@ -271,8 +264,8 @@ impl Overseer {
 
     /// No online member kept its memory. The chain waits for members that may have; if there are none, it resumes from
     /// the newest log (protocols §7).
-    fn resume(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
-        let Plan { now, state, .. } = *plan;
+    fn resume(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
+        let StepPlan { now, state, .. } = *plan;
         let Some(leading) = &mut self.leading else { return Vec::new() };
         let is_dead = |target: &Target| state.node(target.node).map_or(true, |node| node.is_dead);
         if chain.serving().any(|target| state.kept_memory(target) && !is_dead(target)) {
@@ -292,7 +285,7 @@ impl Overseer {
             let node = state.node(target.node).ok().filter(|node| leading.is_present(now, node))?;
             // A node without a report of the chain has no copy of it.
             let report = leading.report(node, chain.id).copied().unwrap_or_default();
-            Some(Log::of(target, &report, node))
+            Some(CandidateLog::of(target, &report, node))
         });
         let logs: Vec<_> = logs.collect();
         if candidates.is_empty() {
@@ -313,13 +306,13 @@ impl Overseer {
         // A member whose machine stayed on has every acknowledged record; if no machine did, what may be missing is
         // missing from every copy. Records written without the log that the chain resumes from are missing, whatever
         // other logs have.
-        let kept_all = |log: &Log<'_>| log.was_member && log.lost.is_none();
+        let kept_all = |log: &CandidateLog<'_>| log.was_member && log.lost.is_none();
         let lost = newest.lost.filter(|_| !newest.was_member || !logs.iter().any(kept_all));
         vec![ChainStep::Resume { node: newest.node.id, incarnation: newest.node.incarnation(), is_missing, lost }]
     }
 
     /// Moves targets from the fullest nodes to the emptiest, a few at a time.
-    fn balance(&mut self, plan: &mut Plan<'_>, wanted: &mut Vec<Wanted>) {
+    fn balance(&mut self, plan: &mut StepPlan<'_>, wanted: &mut Vec<Proposal>) {
         let state = plan.state;
         // A move for balance, not one from a draining node, which may have no destination.
         let moves = |target: &Target| target.is_retiring && plan.eligible.contains(&target.node);
@@ -338,8 +331,8 @@ impl Overseer {
             let decide = |(place, step)| Decision::Chain { chain: id, revision: revision + place, step };
             let decisions: Vec<Decision> = (0..).zip(steps).map(decide).collect();
             decisions.iter().for_each(|decision| drop(next.apply(decision, 0)));
-            if wanted.iter().all(|(subject, ..)| *subject != Subject::Chain(id)) {
-                wanted.push((Subject::Chain(id), revision, decisions));
+            if wanted.iter().all(|(subject, ..)| *subject != DecisionSubject::Chain(id)) {
+                wanted.push((DecisionSubject::Chain(id), revision, decisions));
             }
             moving += 1;
         }
@@ -355,17 +348,17 @@ impl Overseer {
         {
             let step = ChainStep::TakeOut(head);
             let decision = Decision::Chain { chain: id, revision: chain.revision, step };
-            wanted.push((Subject::Chain(id), chain.revision, vec![decision]));
+            wanted.push((DecisionSubject::Chain(id), chain.revision, vec![decision]));
             given.push(id);
         }
         if wanted.is_empty() {
             let version = state.version();
-            wanted.push((Subject::Cluster, version, vec![Decision::Balance { version, on: false }]));
+            wanted.push((DecisionSubject::Cluster, version, vec![Decision::Balance { version, on: false }]));
         }
     }
 }
 
-impl Plan<'_> {
+impl StepPlan<'_> {
     /// A new target for the chain, where it does most good.
     fn place(&mut self, chain: &Chain) -> Option<ChainStep> {
         let state = self.state;
@@ -385,43 +378,44 @@ impl Plan<'_> {
 }
 
 /// A log that a chain may resume from.
-struct Log<'a> {
-    node: &'a Node,
+struct CandidateLog<'a> {
+    node: &'a ClusterNode,
     /// (epoch, n) of its last record.
     last: (ChainEpoch, u64),
     /// What it may lack.
-    lost: Option<Lost>,
+    lost: Option<LostInterval>,
     /// Every record went through it to the last.
     was_member: bool,
 }
 
-impl<'a> Log<'a> {
-    fn of(target: &Target, report: &Report, node: &'a Node) -> Log<'a> {
+impl<'a> CandidateLog<'a> {
+    fn of(target: &Target, report: &ReplicaReport, node: &'a ClusterNode) -> CandidateLog<'a> {
         // A joining target may not know yet everything that the tail before it committed.
-        let was_member = target.role == Role::Serving;
+        let was_member = target.role == TargetRole::Serving;
         // If it learned late that it had no role any more, its last records may not belong to the chain.
         let known =
             [Some(report.newest), Some(target.left).filter(|left| *left > 0), report.lost.map(|lost| lost.from)];
         let from = known.into_iter().flatten().min().unwrap_or(0);
         let to = report.lost.map_or(0, |lost| lost.to).max(from + 1);
-        let lost = if was_member { report.lost } else { Some(Lost { from, to }) };
-        Log { node, last: report.last, lost, was_member }
+        let lost = if was_member { report.lost } else { Some(LostInterval { from, to }) };
+        CandidateLog { node, last: report.last, lost, was_member }
     }
 }
 
 /// A full member that its neighbours do not reach, or whose device has failed, if another one can continue.
-fn broken(leading: &Leading, state: &State, chain: &Chain) -> Option<NodeId> {
+fn unreachable_member(leading: &Leading, state: &ClusterState, chain: &Chain) -> Option<NodeId> {
     let health = |target: &Target| {
         let report = leading.report(state.node(target.node).ok()?, chain.id)?;
         (report.epoch == chain.epoch).then_some(report.health)
     };
     let accused =
-        |node| chain.targets.iter().filter(|target| health(target) == Some(Health::Unreachable(node))).count();
+        |node| chain.targets.iter().filter(|target| health(target) == Some(ReplicaHealth::Unreachable(node))).count();
     let blame = |(place, target): (usize, &Target)| {
-        let failed = usize::from(matches!(health(target), Some(Health::Failed | Health::Full)));
+        let failed = usize::from(matches!(health(target), Some(ReplicaHealth::Failed | ReplicaHealth::Full)));
         (failed * 100 + accused(target.node), place, target.node)
     };
-    let members = chain.targets.iter().filter(|target| matches!(target.role, Role::Serving | Role::Joining));
+    let members =
+        chain.targets.iter().filter(|target| matches!(target.role, TargetRole::Serving | TargetRole::Joining));
     // Of two members that do not reach each other the later one is removed: fewer nodes have to acknowledge it.
     let (blame, _, node) = members.enumerate().map(blame).max()?;
     let mut others = chain.serving().filter(|other| other.node != node);

@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 
 use frieze_base::NodeId;
 
-use crate::node::{Node, NodeState};
+use crate::node::{ClusterNode, NodeState};
 use crate::placement::beside;
-use crate::state::State;
+use crate::state::ClusterState;
 
 /// How the metalog is kept now, as its leader knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keepers {
+pub struct MetalogMembership {
     /// The leader: its vote stays.
     pub leader: NodeId,
     /// The nodes whose majority commits.
@@ -35,7 +35,7 @@ pub struct Keepers {
 
 /// A change of the voters and learners of the metalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
+pub enum MembershipChange {
     /// This node is to get it.
     Add(NodeId),
     /// This learner is to vote.
@@ -46,43 +46,43 @@ pub enum Keeper {
     Remove(NodeId),
 }
 
-impl State {
+impl ClusterState {
     /// The next change of how the metalog is kept, one at a time; `None` if nothing is to change, or nothing can yet.
     ///
     /// # Cost
     /// O(n log n + n v) for n nodes and v voters.
-    pub fn next_keeper(&self, keepers: &Keepers) -> Option<Keeper> {
-        let all: BTreeSet<NodeId> = keepers.voters.iter().chain(&keepers.learners).copied().collect();
+    pub fn next_membership_change(&self, members: &MetalogMembership) -> Option<MembershipChange> {
+        let all: BTreeSet<NodeId> = members.voters.iter().chain(&members.learners).copied().collect();
         let is_removed = |node: &&NodeId| self.node_state(**node) == Some(NodeState::Removed);
         if let Some(removed) = all.iter().find(is_removed) {
-            return Some(Keeper::Remove(*removed));
+            return Some(MembershipChange::Remove(*removed));
         }
         let newcomers = self.nodes().filter(|node| !all.contains(&node.id) && !node.is_dead);
         if let Some(newcomer) = newcomers.min_by_key(|node| (node.is_offline, node.id)) {
-            return Some(Keeper::Add(newcomer.id));
+            return Some(MembershipChange::Add(newcomer.id));
         }
-        if keepers.voters.len() < keepers.voters_max {
-            let key = |node: &&Node| (node.is_draining, beside(self, node.id, &keepers.voters), node.id);
-            return self.able(keepers).min_by_key(key).map(|node| Keeper::Promote(node.id));
+        if members.voters.len() < members.voters_max {
+            let key = |node: &&ClusterNode| (node.is_draining, beside(self, node.id, &members.voters), node.id);
+            return self.electable(members).min_by_key(key).map(|node| MembershipChange::Promote(node.id));
         }
-        self.voter_to_replace(keepers).map(Keeper::Demote)
+        self.voter_to_replace(members).map(MembershipChange::Demote)
     }
 
     /// The learners that could vote now.
-    fn able<'a>(&'a self, keepers: &'a Keepers) -> impl Iterator<Item = &'a Node> {
-        let nodes = keepers.caught_up.iter().filter_map(|node| self.node(*node).ok());
+    fn electable<'a>(&'a self, members: &'a MetalogMembership) -> impl Iterator<Item = &'a ClusterNode> {
+        let nodes = members.caught_up.iter().filter_map(|node| self.node(*node).ok());
         nodes.filter(|node| !node.is_offline && !node.is_dead)
     }
 
     /// The voter that one of the learners should replace.
-    fn voter_to_replace(&self, keepers: &Keepers) -> Option<NodeId> {
-        let able: Vec<NodeId> = self.able(keepers).filter(|node| !node.is_draining).map(|node| node.id).collect();
+    fn voter_to_replace(&self, members: &MetalogMembership) -> Option<NodeId> {
+        let able: Vec<NodeId> = self.electable(members).filter(|node| !node.is_draining).map(|node| node.id).collect();
         if able.is_empty() {
             return None;
         }
-        let voters = || keepers.voters.iter().copied().filter(|voter| *voter != keepers.leader);
-        let is = |voter: NodeId, what: fn(&Node) -> bool| self.node(voter).is_ok_and(what);
-        let is_lost = |voter: &NodeId| is(*voter, |node| node.is_dead) || keepers.replaceable.contains(voter);
+        let voters = || members.voters.iter().copied().filter(|voter| *voter != members.leader);
+        let is = |voter: NodeId, what: fn(&ClusterNode) -> bool| self.node(voter).is_ok_and(what);
+        let is_lost = |voter: &NodeId| is(*voter, |node| node.is_dead) || members.replaceable.contains(voter);
         if let Some(lost) = voters().find(is_lost) {
             return Some(lost);
         }
@@ -93,8 +93,8 @@ impl State {
         if let Some(draining) = voters().find(|voter| is(*voter, |node| node.is_draining)) {
             return Some(draining);
         }
-        let (crowd, crowded) = voters().map(|voter| (beside(self, voter, &keepers.voters), voter)).max()?;
-        let rest: Vec<NodeId> = keepers.voters.iter().copied().filter(|voter| *voter != crowded).collect();
+        let (crowd, crowded) = voters().map(|voter| (beside(self, voter, &members.voters), voter)).max()?;
+        let rest: Vec<NodeId> = members.voters.iter().copied().filter(|voter| *voter != crowded).collect();
         able.into_iter().any(|node| beside(self, node, &rest) < crowd).then_some(crowded)
     }
 }
