@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId, Reason};
-use frieze_chain::{AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replica, RequestId};
+use frieze_chain::{
+    AppendToken, Configuration, Forwarded, LogEnd, Message, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId,
+};
 use frieze_hlc::Hlc;
 use frieze_multilog::{Discarded, RecordKind, RecordMeta, Recovered};
 use frieze_wire::message::{ChainStatus, Durability};
@@ -138,7 +140,7 @@ impl DataPlane {
             let member = &mut appender.members[chain.0 as usize];
             (member.shared, member.supply) = (true, None);
             self.forget_closed(*chain);
-            self.step(&mut appender, *chain, Input::Configure(configuration.clone()), None, &mut out);
+            self.step(&mut appender, *chain, ReplicaInput::Configure(configuration.clone()), None, &mut out);
         }
         drop(appender);
         self.finish_out(out);
@@ -229,7 +231,7 @@ impl DataPlane {
             out.reports.push(Report::Silent { chain, node: None });
         }
         let is_close = matches!(message, Message::AskClose { .. });
-        let input = Input::Receive { from, epoch, message };
+        let input = ReplicaInput::Receive { from, epoch, message };
         self.step(&mut appender, chain, input, incoming.as_ref(), out);
         let now = self.clock.reading().mono;
         let member = &mut appender.members[chain.0 as usize];
@@ -250,7 +252,7 @@ impl DataPlane {
         &self,
         appender: &mut Appender,
         chain: ChainId,
-        input: Input,
+        input: ReplicaInput,
         incoming: Option<&Incoming<'_>>,
         out: &mut Out,
     ) {
@@ -266,7 +268,7 @@ impl DataPlane {
         &self,
         appender: &mut Appender,
         chain: ChainId,
-        effects: Vec<Effect>,
+        effects: Vec<ReplicaEffect>,
         incoming: Option<&Incoming<'_>>,
         out: &mut Out,
     ) {
@@ -274,8 +276,8 @@ impl DataPlane {
         while let Some(effect) = todo.pop_front() {
             match effect {
                 // Of a write of this node's own, which appends it itself.
-                Effect::Append { .. } => {}
-                Effect::Take { token, record } => {
+                ReplicaEffect::Append { .. } => {}
+                ReplicaEffect::Take { token, record } => {
                     let incoming = incoming.expect("a replica takes a record only when it is told one");
                     let input = self.take(appender, chain, token, &record, incoming, out);
                     let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
@@ -284,15 +286,15 @@ impl DataPlane {
                     self.show(appender, [chain].into_iter());
                     todo.extend(more);
                 }
-                Effect::Send { to, epoch, message } => self.send(appender, chain, to, epoch, message, out),
-                Effect::Reply { request, result } => match waiter_of(request) {
-                    None => appender.absorb(Effect::Reply { request, result }, &mut out.done),
+                ReplicaEffect::Send { to, epoch, message } => self.send(appender, chain, to, epoch, message, out),
+                ReplicaEffect::Reply { request, result } => match waiter_of(request) {
+                    None => appender.absorb(ReplicaEffect::Reply { request, result }, &mut out.done),
                     Some(id) => out.answer(appender.waiters.remove(&id), result.map(drop)),
                 },
-                Effect::Closed { request, .. } => {
+                ReplicaEffect::Closed { request, .. } => {
                     out.answer(waiter_of(request).and_then(|id| appender.waiters.remove(&id)), Ok(()));
                 }
-                Effect::Seen { request, cut } => {
+                ReplicaEffect::Seen { request, cut } => {
                     // What comes from now on is stamped above the newest.
                     let newest = appender.chains[chain.0 as usize].newest();
                     let member = &mut appender.members[chain.0 as usize];
@@ -301,15 +303,15 @@ impl DataPlane {
                     self.show(appender, [chain].into_iter());
                     out.answer(waiter_of(request).and_then(|id| appender.waiters.remove(&id)), Ok(()));
                 }
-                Effect::Supply { to, after, upto } => {
+                ReplicaEffect::Supply { to, after, upto } => {
                     let epoch = appender.chains[chain.0 as usize].epoch();
                     appender.members[chain.0 as usize].supply = Some(Supply::new(to, epoch, after, upto));
                     out.supplies.push(chain);
                 }
-                Effect::Discard { after } => self.discard(appender, chain, after, out),
-                Effect::CaughtUp { node, epoch } => out.reports.push(Report::CaughtUp { chain, epoch, node }),
-                Effect::Ready { epoch } => out.reports.push(Report::Ready { chain, epoch }),
-                Effect::Distrust { peer, why } => out.reports.push(Report::Distrust { chain, peer, why }),
+                ReplicaEffect::Discard { after } => self.discard(appender, chain, after, out),
+                ReplicaEffect::CaughtUp { node, epoch } => out.reports.push(Report::CaughtUp { chain, epoch, node }),
+                ReplicaEffect::Ready { epoch } => out.reports.push(Report::Ready { chain, epoch }),
+                ReplicaEffect::Distrust { peer, why } => out.reports.push(Report::Distrust { chain, peer, why }),
             }
         }
         let clean = appender.chains[chain.0 as usize].clean();
@@ -330,12 +332,12 @@ impl DataPlane {
         record: &Forwarded,
         incoming: &Incoming<'_>,
         out: &mut Out,
-    ) -> Input {
+    ) -> ReplicaInput {
         let meta = meta_of(chain, record, incoming.punch);
         let failed = |fault: Fault, out: &mut Out| {
             let reason = fault.reason;
             out.reports.push(Report::Failed { chain, fault });
-            Input::AppendFailed { token, reason }
+            ReplicaInput::AppendFailed { token, reason }
         };
         if !self.device.log().accepts(&meta) {
             let words = format!("record {} of chain {chain} lies before what its chunk holds", record.n);
@@ -358,7 +360,7 @@ impl DataPlane {
                 if record.durability == Durability::Sync && appender.chains[chain.0 as usize].is_whole() {
                     out.flush = Some((end, incoming.payload.len() as u64));
                 }
-                Input::Appended { token, end: LogEnd { segment: end.segment, offset: end.offset } }
+                ReplicaInput::Appended { token, end: LogEnd { segment: end.segment, offset: end.offset } }
             }
             Err(fault) => failed(fault, out),
         }
@@ -430,7 +432,7 @@ impl DataPlane {
         let mut effects = Vec::new();
         let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
         // Nothing of the epoch in force is in the log, or it would not be discarded from.
-        replica.step(at, Input::Configure(configuration), &mut effects);
+        replica.step(at, ReplicaInput::Configure(configuration), &mut effects);
         appender.chains[chain.0 as usize] = replica;
         appender.members[chain.0 as usize].forget();
         self.shown.discarded.store(true, Ordering::Release);
@@ -510,7 +512,7 @@ impl DataPlane {
         let gather = Gather::new(asks.len(), reply);
         for chain in asks {
             let request = self.wait(&mut appender, chain, gather.clone());
-            self.step(&mut appender, chain, Input::Look { request }, None, &mut out);
+            self.step(&mut appender, chain, ReplicaInput::Look { request }, None, &mut out);
         }
         drop(appender);
         self.finish_out(out);
@@ -545,7 +547,7 @@ impl DataPlane {
         for chain in open {
             appender.members[chain.0 as usize].asked_at = Some(now);
             let request = self.wait(&mut appender, chain, gather.clone());
-            self.step(&mut appender, chain, Input::Close { request, at }, None, &mut out);
+            self.step(&mut appender, chain, ReplicaInput::Close { request, at }, None, &mut out);
         }
         drop(appender);
         self.finish_out(out);
@@ -572,7 +574,7 @@ impl DataPlane {
             let configuration = appender.chains[chain].configuration();
             let concerns = configuration.holds(node) || configuration.syncing == Some(node);
             if appender.members[chain].shared && concerns {
-                self.step(&mut appender, ChainId(chain as u32), Input::Again, None, &mut out);
+                self.step(&mut appender, ChainId(chain as u32), ReplicaInput::Again, None, &mut out);
             }
         }
         drop(appender);
@@ -643,7 +645,7 @@ impl DataPlane {
                 member.asked_at = Some(now);
             }
             if again {
-                self.step(&mut appender, chain, Input::Again, None, &mut out);
+                self.step(&mut appender, chain, ReplicaInput::Again, None, &mut out);
             }
             if orders {
                 self.go_on_ordering(&mut appender, chain, &mut out);
@@ -652,7 +654,13 @@ impl DataPlane {
                 match promises {
                     true => self.promise_of(&mut appender, chain, instant, &mut out),
                     false => {
-                        self.step(&mut appender, chain, Input::Close { request: NOBODY, at: instant }, None, &mut out);
+                        self.step(
+                            &mut appender,
+                            chain,
+                            ReplicaInput::Close { request: NOBODY, at: instant },
+                            None,
+                            &mut out,
+                        );
                     }
                 }
             }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault, LogIndex, MonoTime, NodeId};
-use frieze_chain::Input;
+use frieze_chain::ReplicaInput;
 use frieze_hlc::Hlc;
 use frieze_wire::peer::{Ask, CloseAfter};
 
@@ -79,7 +79,7 @@ impl DataPlane {
         let mut complete = now;
         for &chain in chains {
             let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
-            if member.shared && !replica.holds_acknowledged() {
+            if member.shared && !replica.has_all_acknowledged() {
                 return Err(frieze_chain::Error::NotMember { chain }.into());
             }
             // Whose head is elsewhere may have stamped what has not come yet, above what has.
@@ -151,7 +151,7 @@ impl DataPlane {
         let Some(newest) = member.ordered.iter().map(|asked| asked.after).max_by_key(|after| after.at) else { return };
         if is_head {
             if replica.promised() < Hlc(newest.at) {
-                self.step(appender, chain, Input::Close { request: NOBODY, at: Hlc(newest.at) }, None, out);
+                self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at: Hlc(newest.at) }, None, out);
             }
             return self.tell_ordered(appender, chain, out);
         }
