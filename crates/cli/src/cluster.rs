@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Client, ClusterChain, ClusterOp, ClusterReply, Hlc, NodeStatus};
+use frieze_client::{Client, ClusterChain, ClusterNodeStatus, ClusterOp, ClusterReply, Hlc};
 use serde_json::{Value, json};
 
 use crate::args::{Cluster, ClusterCommand, Goal};
@@ -110,7 +110,7 @@ fn alone(run: &mut Run, client: &Client, what: Option<&ClusterCommand>) -> Resul
     run.item(|| json!({ "cluster": null, "replicas": reply.replicas }), || Some(format!("{ALONE}{copies}")))
 }
 
-fn is(reply: &ClusterReply, id: u32, look: impl Fn(&NodeStatus) -> bool) -> bool {
+fn is(reply: &ClusterReply, id: u32, look: impl Fn(&ClusterNodeStatus) -> bool) -> bool {
     reply.nodes.iter().any(|node| node.node == id && look(node))
 }
 
@@ -257,7 +257,7 @@ fn syncing(reply: &ClusterReply) -> Option<String> {
 }
 
 /// What a server has of chains that others have by now; `None` if it is nothing, or not known here.
-fn remains(node: &NodeStatus) -> Option<String> {
+fn remains(node: &ClusterNodeStatus) -> Option<String> {
     let (chains, bytes) = (node.remains_chains.unwrap_or(0), node.remains_bytes.unwrap_or(0));
     let left = format!("has {} left of chains that others have", format::size(bytes));
     let kept = format!("keeps {} until all who have them by now serve", format::count(chains.into(), "chain"));
@@ -321,7 +321,7 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
 }
 
 /// What a server is, since when it is away, and whether its disk is out of its chains.
-fn state(node: &NodeStatus) -> String {
+fn state(node: &ClusterNodeStatus) -> String {
     // To the second: it rests on leases.
     let at = |us: u64| {
         format::time_of(Hlc::first_of_micros(us)).split('.').next().map(|at| format!("{at}Z")).unwrap_or_default()
@@ -340,7 +340,7 @@ fn state(node: &NodeStatus) -> String {
 }
 
 /// The same in a word or two.
-fn given_back(node: &NodeStatus) -> String {
+fn given_back(node: &ClusterNodeStatus) -> String {
     match (node.remains_chains.unwrap_or(0), node.remains_bytes) {
         (0, None | Some(0)) => String::new(),
         (0, Some(bytes)) => format::size(bytes),
@@ -357,7 +357,7 @@ fn chains(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     for chain in &reply.chains {
         let (serving, others): (Vec<_>, Vec<_>) = chain.targets.iter().partition(|target| target.state == "serving");
         let members = serving.iter().map(|target| names(reply, &[target.node])).collect::<Vec<_>>().join(" > ");
-        let other = |target: &&frieze_client::TargetStatus| {
+        let other = |target: &&frieze_client::ClusterTargetStatus| {
             let left = target.left_bytes.filter(|left| *left > 0).map(|left| format!(", {} left", format::size(left)));
             format!("{} {}{}", names(reply, &[target.node]), target.state, left.unwrap_or_default())
         };
@@ -387,7 +387,7 @@ fn to_json(reply: &ClusterReply) -> Value {
     })
 }
 
-fn node_json(node: &NodeStatus) -> Value {
+fn node_json(node: &ClusterNodeStatus) -> Value {
     json!({
         "node": node.node,
         "name": node.name,
@@ -416,7 +416,7 @@ fn node_json(node: &NodeStatus) -> Value {
 }
 
 fn chain_json(chain: &ClusterChain) -> Value {
-    let target = |target: &frieze_client::TargetStatus| {
+    let target = |target: &frieze_client::ClusterTargetStatus| {
         json!({
             "node": target.node,
             "state": target.state,

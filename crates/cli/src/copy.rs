@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use frieze_base::{Fault, Reason};
-use frieze_client::Answered;
+use frieze_client::InstantInfo;
 use serde_json::{Value, json};
 
 use self::local::{Local, LocalBytes};
@@ -342,13 +342,13 @@ fn copy_below<S: Source, K: Sink>(
     copy_node(run, source, from, &node, sink, to, asked)
 }
 
-fn tell(run: &mut Run, answered: Option<&Answered>) {
+fn tell(run: &mut Run, answered: Option<&InstantInfo>) {
     if let Some(answered) = answered {
         run.tell(answered);
     }
 }
 
-fn item(from: &str, to: &str, kind: Kind, bytes: u64, answered: Option<&Answered>) -> Value {
+fn item(from: &str, to: &str, kind: Kind, bytes: u64, answered: Option<&InstantInfo>) -> Value {
     let mut item = json!({ "from": from, "to": to, "kind": kind.word(), "bytes": bytes });
     if let Some(answered) = answered.map(past::to_json).filter(|answered| !answered.is_null()) {
         item["answered"] = answered;

@@ -1,7 +1,7 @@
 //! `cluster add-device`: one more disk of this machine, with a server of its own.
 
 use anyhow::{Result, anyhow};
-use frieze_client::{ClusterReply, NodeStatus, ServerAddr, host_name};
+use frieze_client::{ClusterNodeStatus, ClusterReply, ServerAddr, host_name};
 
 use crate::args::{AddDevice, Serve};
 use crate::run::Run;
@@ -30,7 +30,7 @@ pub(crate) fn add(run: &mut Run, args: &AddDevice) -> Result<()> {
 fn server_of(args: &AddDevice, asked: &ServerAddr, reply: &ClusterReply, host: &str) -> Result<Serve> {
     let dir = args.dir.file_name().map(|name| name.to_string_lossy().replace(char::is_whitespace, "-"));
     let name = args.name.clone().unwrap_or_else(|| format!("{host}-{}", dir.unwrap_or_else(|| "disk".to_owned())));
-    let is_itself = |node: &&NodeStatus| node.name == name;
+    let is_itself = |node: &&ClusterNodeStatus| node.name == name;
     let here = || reply.nodes.iter().filter(|node| node.machine == host && !is_itself(node));
     let neighbour = here().find_map(|node| node.address.parse().ok()).unwrap_or_else(|| asked.clone());
     let listen = match (&args.listen, reply.nodes.iter().find(is_itself)) {
@@ -70,7 +70,7 @@ fn next_port(neighbour: &ServerAddr, reply: &ClusterReply) -> Result<String> {
     let ServerAddr::Tcp { host, port } = neighbour else {
         return Ok(ServerAddr::Tcp { host: "127.0.0.1".to_owned(), port: PORT + 1 }.to_string());
     };
-    let of_host = |node: &NodeStatus| match node.address.parse() {
+    let of_host = |node: &ClusterNodeStatus| match node.address.parse() {
         Ok(ServerAddr::Tcp { host: other, port }) if other == *host => Some(port),
         _ => None,
     };
@@ -84,9 +84,9 @@ fn next_port(neighbour: &ServerAddr, reply: &ClusterReply) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn node(name: &str, machine: &str, address: &str) -> NodeStatus {
+    fn node(name: &str, machine: &str, address: &str) -> ClusterNodeStatus {
         let (name, machine, address) = (name.to_owned(), machine.to_owned(), address.to_owned());
-        NodeStatus { name, machine, address, site: "east".to_owned(), ..NodeStatus::default() }
+        ClusterNodeStatus { name, machine, address, site: "east".to_owned(), ..ClusterNodeStatus::default() }
     }
 
     fn asked(dir: &str) -> AddDevice {

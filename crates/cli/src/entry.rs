@@ -1,6 +1,6 @@
 //! How a file is described: its attributes as JSON, and the words for its kind.
 
-use frieze_client::{Acl, Answered, Attr, FileKind, Rights};
+use frieze_client::{Acl, Attr, FileKind, InstantInfo, Rights};
 use frieze_hlc::Hlc;
 use serde_json::{Map, Value, json};
 
@@ -36,7 +36,7 @@ pub(crate) fn kind_letter(kind: FileKind) -> char {
 }
 
 /// The fields of `frieze ls --json`: `path`, `name`, then the attributes.
-pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answered: &Answered) -> Value {
+pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answered: &InstantInfo) -> Value {
     let mut fields = Map::new();
     fields.insert("path".to_owned(), text(path.as_bytes()));
     fields.insert("name".to_owned(), text(path.name().unwrap_or(b"/")));
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_path_that_is_not_text_is_given_exactly_too() {
         let path = FsPath::parse(OsStr::from_bytes(b"/a\xff")).unwrap();
-        let fields = to_json(&path, &Attr::default(), None, &Answered::default());
+        let fields = to_json(&path, &Attr::default(), None, &InstantInfo::default());
         assert_eq!(fields["path"], "/a\u{fffd}");
         assert_eq!(fields["path_hex"], "2f61ff");
         assert_eq!(fields.get("answered"), None, "a read of now says nothing of an instant");
@@ -115,7 +115,7 @@ mod tests {
     fn fields_keep_their_names_and_their_order() {
         let path = FsPath::parse(OsStr::new("/d/f")).unwrap();
         let attr = Attr { kind: FileKind::Symlink as i32, mode: 0o777, inode: 7, ..Attr::default() };
-        let answered = Answered { at: Hlc::last_of_micros(1).0, was_stable: true, ..Answered::default() };
+        let answered = InstantInfo { at: Hlc::last_of_micros(1).0, was_stable: true, ..InstantInfo::default() };
         assert_eq!(
             to_json(&path, &attr, Some(b"t"), &answered).to_string(),
             "{\"path\":\"/d/f\",\"name\":\"f\",\"kind\":\"symlink\",\"inode\":7,\"mode\":\"0777\",\"links\":0,\

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Error, Result};
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_client::Fs;
-use frieze_client::{AccessLists, Answered, Attr, DirEntry, FileKind, StatReply, Target};
+use frieze_client::{AccessLists, Attr, DirEntry, FileKind, InstantInfo, StatReply, Target};
 use frieze_hlc::Hlc;
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ fn pages(
     fs: &Fs,
     path: &FsPath,
     with_attrs: bool,
-    mut each: impl FnMut(&DirEntry, &Answered) -> Result<()>,
+    mut each: impl FnMut(&DirEntry, &InstantInfo) -> Result<()>,
 ) -> Result<()> {
     let mut after = Vec::new();
     loop {
@@ -323,7 +323,7 @@ fn cat_json(run: &mut Run, source: &Remote, path: &FsPath) -> Result<()> {
     run.print_json(item)
 }
 
-fn put_answered(item: &mut Value, answered: &Answered) {
+fn put_answered(item: &mut Value, answered: &InstantInfo) {
     let answered = past::to_json(answered);
     if !answered.is_null() {
         item["answered"] = answered;
@@ -360,7 +360,7 @@ impl Usage<'_> {
     fn tree(&mut self, run: &mut Run, path: &FsPath, is_asked: bool) -> Result<Sum> {
         let mut sum = Sum { directories: 1, ..Sum::default() };
         let mut below = Vec::new();
-        let mut last = Answered::default();
+        let mut last = InstantInfo::default();
         let fs = self.fs.clone();
         pages(&fs, path, true, |entry, answered| {
             last = *answered;
@@ -395,7 +395,7 @@ impl Usage<'_> {
         if failed && is_asked { Err(Reported.into()) } else { Ok(sum) }
     }
 
-    fn print(&self, run: &mut Run, path: &FsPath, sum: &Sum, answered: &Answered) -> Result<()> {
+    fn print(&self, run: &mut Run, path: &FsPath, sum: &Sum, answered: &InstantInfo) -> Result<()> {
         let bytes = if self.args.apparent_size { sum.size } else { sum.bytes_live };
         run.item(
             || {

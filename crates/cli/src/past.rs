@@ -4,8 +4,8 @@
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::Answered;
 use frieze_client::Fs;
+use frieze_client::InstantInfo;
 use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ impl Run {
     }
 
     /// Tells about an answer from the past: a gap always, the instant used with `--verbose`, each once a run.
-    pub(crate) fn tell(&mut self, answered: &Answered) {
+    pub(crate) fn tell(&mut self, answered: &InstantInfo) {
         if answered.incomplete && !self.told.gap {
             self.told.gap = true;
             let at = Hlc(answered.at);
@@ -138,7 +138,7 @@ impl Run {
 }
 
 /// The `answered` field of an item, null for a read of now.
-pub(crate) fn to_json(answered: &Answered) -> Value {
+pub(crate) fn to_json(answered: &InstantInfo) -> Value {
     if answered.at == 0 {
         return Value::Null;
     }
@@ -156,7 +156,7 @@ pub(crate) fn to_json(answered: &Answered) -> Value {
     })
 }
 
-fn describe(answered: &Answered) -> String {
+fn describe(answered: &InstantInfo) -> String {
     let mut text = String::from("as of ");
     match answered.at {
         0 => text.push_str("now"),
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_answer_says_what_instant_it_used_and_how_sure_it_is() {
-        let answered = Answered {
+        let answered = InstantInfo {
             at: Hlc::last_of_micros(1_439_845_200_100_000).0,
             precision_us: 12,
             was_stable: false,
@@ -196,11 +196,11 @@ mod tests {
             "as of hlc-51d8815aefaa0fff (2015-08-17T21:00:00.100000Z), precise to 12 us, closed for this answer, \
              incomplete, may still grow at that user time"
         );
-        let unvouched = Answered { without_lease: true, executed: answered.at, ..answered };
+        let unvouched = InstantInfo { without_lease: true, executed: answered.at, ..answered };
         assert!(describe(&unvouched).contains(", knowing what was decided up to hlc-51d8815aefaa0fff"));
         assert_eq!(to_json(&unvouched)["executed"], "hlc-51d8815aefaa0fff");
         assert_eq!(to_json(&answered)["stable"], false);
-        assert_eq!(to_json(&Answered { at: 0, ..answered }), Value::Null);
+        assert_eq!(to_json(&InstantInfo { at: 0, ..answered }), Value::Null);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, Fs, Quota, Room, Target, Usage};
+use frieze_client::{FileKind, Fs, Quota, Room, Target, TreeUsage};
 use serde_json::json;
 
 use crate::args::{Df, SetQuota};
@@ -115,7 +115,7 @@ fn room(fs: &Fs, path: &FsPath, device: Room) -> Result<Room> {
 }
 
 /// Sets what is to be set, and answers what is so then.
-fn set(fs: &Fs, path: &FsPath, args: &SetQuota) -> Result<Option<(Quota, Usage)>> {
+fn set(fs: &Fs, path: &FsPath, args: &SetQuota) -> Result<Option<(Quota, TreeUsage)>> {
     let directory = target(path, true);
     if fs.stat(&directory)?.attr.kind() != FileKind::Directory {
         return Err(Fault::new(Reason::NotDirectory, "not a directory: a quota is that of one").into());

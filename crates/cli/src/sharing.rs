@@ -1,7 +1,7 @@
 //! `clone`, `restore` and `undo`: what is done, line by line, then the instant at which it was.
 
 use anyhow::{Error, Result};
-use frieze_client::{Action, ActionKind, EditReply, FileKind, Hlc, Undo};
+use frieze_client::{ActionKind, EditAction, EditReply, FileKind, Hlc, Undo};
 use serde_json::{Value, json};
 
 use crate::args::{self, CloneTree, Restore};
@@ -164,7 +164,7 @@ fn word(kind: ActionKind) -> &'static str {
     }
 }
 
-fn line(action: &Action) -> String {
+fn line(action: &EditAction) -> String {
     let mut line = format!("{:<10}  {}", word(action.kind()), format::printable(&action.path));
     if matches!(action.kind(), ActionKind::Bytes | ActionKind::Left) && action.len > 0 {
         line.push_str(&format!("  {} at {}", format::count(action.len, "byte"), action.offset));
@@ -181,7 +181,7 @@ fn line(action: &Action) -> String {
     line
 }
 
-fn to_json(action: &Action) -> Value {
+fn to_json(action: &EditAction) -> Value {
     let exact = |at: u64| (at != 0).then(|| Hlc(at).to_string());
     json!({
         "action": word(action.kind()),

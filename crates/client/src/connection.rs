@@ -297,7 +297,7 @@ impl Connection {
                     .map_err(|error| wrong(format!("malformed refusal: {error}")))?;
                 Err(refusal.into())
             }
-            FrameKind::Request | FrameKind::Told => {
+            FrameKind::Request | FrameKind::Peer => {
                 return Err(wrong("the server sent what only clients and servers send to a server".to_owned()));
             }
         };

@@ -8,8 +8,8 @@ use frieze_base::{ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
-    Answered, Attr, Durability, OpenReply, Read, ReadReply, Reply, Request, RequestBody, Seek, Stat, StatReply, Sync,
-    View, Write, WriteReply,
+    Attr, Durability, InstantInfo, OpenReply, Read, ReadReply, Reply, Request, RequestBody, Seek, Stat, StatReply,
+    Sync, View, Write, WriteReply,
 };
 use frieze_wire::txn::{Caller, Grant, Op, SetAttr, Settle, Target};
 
@@ -29,7 +29,7 @@ pub struct File {
     session: SessionId,
     inode: InodeId,
     attr: Attr,
-    answered: Answered,
+    answered: InstantInfo,
     capability: Vec<u8>,
     flags: OpenFlags,
     view: View,
@@ -81,7 +81,7 @@ impl File {
     }
 
     /// What the server said of the instant when the file was opened.
-    pub fn answered(&self) -> Answered {
+    pub fn answered(&self) -> InstantInfo {
         self.answered
     }
 

@@ -1,7 +1,7 @@
 //! The room that is left to write.
 
 use frieze_wire::message::StatusReply;
-use frieze_wire::quota::{Quota, Usage};
+use frieze_wire::quota::{Quota, TreeUsage};
 
 /// The room at a place: on the device of the server that was asked, and under the quotas of the directories above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Room {
 
     /// The same below a directory with a quota. What leaves least counts, as on XFS: who writes there is refused when that is used up.
     #[must_use]
-    pub fn under(self, quota: &Quota, used: &Usage) -> Room {
+    pub fn under(self, quota: &Quota, used: &TreeUsage) -> Room {
         let mut room = self;
         if let Some(max) = quota.bytes_max
             && max.saturating_sub(used.bytes) < room.free_bytes
@@ -65,10 +65,10 @@ mod tests {
         let device = Room::on_device(&status);
         assert_eq!((device.inodes, device.inodes_free), (7 + 128, 128));
         let quota = Quota { bytes_max: Some(1000), files_max: Some(500) };
-        let used = Usage { bytes: 900, files: 20 };
+        let used = TreeUsage { bytes: 900, files: 20 };
         let room = device.under(&quota, &used);
         assert_eq!((room.capacity_bytes, room.free_bytes, room.inodes_free), (1000, 100, 128));
-        assert_eq!(room.under(&quota, &Usage { bytes: 2000, files: 600 }).free_bytes, 0);
+        assert_eq!(room.under(&quota, &TreeUsage { bytes: 2000, files: 600 }).free_bytes, 0);
         assert_eq!(device.under(&Quota::default(), &used), device);
     }
 

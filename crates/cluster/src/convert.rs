@@ -17,10 +17,10 @@ use crate::state::{ClusterState, Former};
 
 impl Decision {
     /// As it stands in a batch of the metalog.
-    pub fn to_wire(&self) -> wire::Decision {
+    pub fn to_wire(&self) -> wire::DecisionProto {
         let kind = match self {
             Decision::Found { cluster, replicas, chain_count, epoch, first, gaps } => {
-                Some(wire::DecisionKind::Found(wire::Found {
+                Some(wire::DecisionKind::Found(wire::FoundCluster {
                     cluster: cluster.0.to_le_bytes().to_vec(),
                     replicas: *replicas,
                     chain_count: *chain_count,
@@ -53,11 +53,11 @@ impl Decision {
             })),
             Decision::Unknown => None,
         };
-        wire::Decision { kind }
+        wire::DecisionProto { kind }
     }
 
     /// From a batch of the metalog. Unreadable bytes become [`Decision::Unknown`], on every node alike.
-    pub fn from_wire(decision: &wire::Decision) -> Decision {
+    pub fn from_wire(decision: &wire::DecisionProto) -> Decision {
         let read = decision.kind.as_ref().and_then(|kind| match kind {
             wire::DecisionKind::Found(found) => Some(Decision::Found {
                 cluster: cluster_from_wire(&found.cluster)?,
@@ -100,7 +100,7 @@ impl Decision {
 impl ClusterState {
     /// As bytes, the same on every node at one position of the log.
     pub fn encode(&self) -> Vec<u8> {
-        let stored = wire::Stored {
+        let stored = wire::StoredCluster {
             format: wire::STORED_FORMAT,
             cluster: self.cluster.0.to_le_bytes().to_vec(),
             version: self.version,
@@ -120,7 +120,7 @@ impl ClusterState {
     /// # Errors
     /// `BadState` if they are none, or of a newer version of frieze.
     pub fn decode(bytes: &[u8]) -> Result<ClusterState, Error> {
-        let stored = wire::Stored::decode(bytes).map_err(|_| Error::BadState("these bytes are no message"))?;
+        let stored = wire::StoredCluster::decode(bytes).map_err(|_| Error::BadState("these bytes are no message"))?;
         if stored.format != wire::STORED_FORMAT {
             return Err(Error::BadState("it was written by another version of frieze"));
         }
@@ -147,8 +147,8 @@ impl ClusterState {
 
 impl NodeInfo {
     /// As it is sent and stored.
-    pub fn to_wire(&self) -> wire::Newcomer {
-        wire::Newcomer {
+    pub fn to_wire(&self) -> wire::NodeInfoProto {
+        wire::NodeInfoProto {
             name: self.name.clone(),
             site: self.site.clone(),
             machine: self.machine.clone(),
@@ -160,7 +160,7 @@ impl NodeInfo {
     }
 
     /// `None` if the token has another length.
-    pub fn from_wire(newcomer: &wire::Newcomer) -> Option<NodeInfo> {
+    pub fn from_wire(newcomer: &wire::NodeInfoProto) -> Option<NodeInfo> {
         Some(NodeInfo {
             name: newcomer.name.clone(),
             site: newcomer.site.clone(),
@@ -177,19 +177,19 @@ fn cluster_from_wire(bytes: &[u8]) -> Option<ClusterId> {
     Some(ClusterId(u128::from_le_bytes(bytes.try_into().ok()?)))
 }
 
-fn device_to_wire(device: &NodeDevice) -> wire::Device {
+fn device_to_wire(device: &NodeDevice) -> wire::DeviceProto {
     let NodeDevice { device, capacity_bytes, has_failed, is_full } = *device;
-    wire::Device { device, capacity_bytes, has_failed, is_full }
+    wire::DeviceProto { device, capacity_bytes, has_failed, is_full }
 }
 
-pub(crate) fn device_from_wire(device: &wire::Device) -> NodeDevice {
-    let wire::Device { device, capacity_bytes, has_failed, is_full } = *device;
+pub(crate) fn device_from_wire(device: &wire::DeviceProto) -> NodeDevice {
+    let wire::DeviceProto { device, capacity_bytes, has_failed, is_full } = *device;
     NodeDevice { device, capacity_bytes, has_failed, is_full }
 }
 
-fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::NodeStep {
+fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::NodeStepProto {
     use wire::NodeStepKind as Kind;
-    let mut sent = wire::NodeStep { node: node.0, revision, ..wire::NodeStep::default() };
+    let mut sent = wire::NodeStepProto { node: node.0, revision, ..wire::NodeStepProto::default() };
     let kind = match step {
         NodeStep::Return { incarnation, address, devices } => {
             (sent.incarnation, sent.address) = (*incarnation, address.clone());
@@ -209,11 +209,11 @@ fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::Node
             Kind::AddDevice
         }
         NodeStep::FailDevice(device) => {
-            sent.devices = vec![wire::Device { device: *device, ..wire::Device::default() }];
+            sent.devices = vec![wire::DeviceProto { device: *device, ..wire::DeviceProto::default() }];
             Kind::FailDevice
         }
         NodeStep::FillDevice(device) => {
-            sent.devices = vec![wire::Device { device: *device, ..wire::Device::default() }];
+            sent.devices = vec![wire::DeviceProto { device: *device, ..wire::DeviceProto::default() }];
             Kind::FillDevice
         }
     };
@@ -221,7 +221,7 @@ fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::Node
     sent
 }
 
-fn node_step_from_wire(step: &wire::NodeStep) -> Option<NodeStep> {
+fn node_step_from_wire(step: &wire::NodeStepProto) -> Option<NodeStep> {
     use wire::NodeStepKind as Kind;
     Some(match step.kind() {
         Kind::Unknown => return None,
@@ -241,10 +241,10 @@ fn node_step_from_wire(step: &wire::NodeStep) -> Option<NodeStep> {
     })
 }
 
-fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::ChainStep {
+fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::ChainStepProto {
     use wire::ChainStepKind as Kind;
     let node = step.node().0;
-    let mut sent = wire::ChainStep { chain: chain.0, revision, node, ..wire::ChainStep::default() };
+    let mut sent = wire::ChainStepProto { chain: chain.0, revision, node, ..wire::ChainStepProto::default() };
     let kind = match step {
         ChainStep::Place { device, .. } => {
             sent.device = device;
@@ -271,10 +271,10 @@ fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::C
     sent
 }
 
-fn chain_step_from_wire(step: &wire::ChainStep) -> Option<ChainStep> {
+fn chain_step_from_wire(step: &wire::ChainStepProto) -> Option<ChainStep> {
     use wire::ChainStepKind as Kind;
     let node = NodeId(step.node);
-    let wire::ChainStep { device, incarnation, is_missing, lost_from, lost_to, .. } = *step;
+    let wire::ChainStepProto { device, incarnation, is_missing, lost_from, lost_to, .. } = *step;
     let lost = (lost_to > 0).then_some(LostInterval { from: lost_from, to: lost_to });
     Some(match step.kind() {
         Kind::Unknown => return None,

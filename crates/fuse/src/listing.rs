@@ -155,7 +155,7 @@ impl Listing {
 mod tests {
     use std::collections::BTreeSet;
 
-    use frieze_client::Answered;
+    use frieze_client::InstantInfo;
 
     use super::*;
 
@@ -165,7 +165,7 @@ mod tests {
         let mut rest = names.iter().filter(|name| name.as_slice() > after);
         let entries: Vec<DirEntry> =
             rest.by_ref().take(3).map(|name| DirEntry { name: name.clone(), inode: 9, kind: 0, attr: None }).collect();
-        let answered = Answered { was_stable: true, ..Answered::default() };
+        let answered = InstantInfo { was_stable: true, ..InstantInfo::default() };
         ListReply { entries, more: rest.next().is_some(), answered, inode: 5, parent: 1 }
     }
 

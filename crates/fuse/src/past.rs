@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use frieze_base::Fault;
-use frieze_client::{Answered, DirEntry, FileKind, ListReply, Target, ZonePolicy};
+use frieze_client::{DirEntry, FileKind, InstantInfo, ListReply, Target, ZonePolicy};
 use frieze_hlc::{Hlc, Zone};
 use nix::errno::Errno;
 
@@ -101,7 +101,7 @@ impl Tree {
             entries = snapshots.into_iter().map(|snapshot| entry_of(snapshot.name)).collect();
             entries.retain(|entry| entry.name.as_slice() > after);
         }
-        let answered = Answered { was_stable: true, ..Answered::default() };
+        let answered = InstantInfo { was_stable: true, ..InstantInfo::default() };
         Ok(ListReply { entries, more: false, answered, inode: at.inode.0, parent: at.inode.0 })
     }
 }

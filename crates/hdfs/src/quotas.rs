@@ -3,7 +3,7 @@
 //! A quota of names counts a directory itself, as frieze's does. One of space counts the bytes of files once, however many copies
 //! there are; the space that is told to be consumed does too.
 
-use frieze_client::{Caller, FileKind, Quota, Usage};
+use frieze_client::{Caller, FileKind, Quota, TreeUsage};
 
 use crate::exception::Exception;
 use crate::proto::{self, SetQuotaRequest};
@@ -72,7 +72,7 @@ impl Service {
         Ok(self.quota_and_use(asked, path)?.map_or(Quota::default(), |(quota, _)| quota))
     }
 
-    fn quota_and_use(&self, asked: Asked<'_>, path: &str) -> Result<Option<(Quota, Usage)>, Exception> {
+    fn quota_and_use(&self, asked: Asked<'_>, path: &str) -> Result<Option<(Quota, TreeUsage)>, Exception> {
         let Looked { fs, target, .. } = self.look(asked, path)?;
         match fs.view().is_past() {
             true => Ok(None),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
-use frieze_wire::forget::{ANYBODY, Forgotten, Horizon, OwnedInodes, decode_ids, encode_ids};
+use frieze_wire::forget::{ANYBODY, ForgottenHistory, Horizon, OwnedInodes, decode_ids, encode_ids};
 use prost::Message;
 
 use crate::apply::{Done, Run};
@@ -210,7 +210,7 @@ impl Horizons {
     ///
     /// # Cost
     /// A search in the runs of inodes that forgot the same; nothing while nothing was ever forgotten.
-    pub fn expired(&self, id: InodeId, at: Option<Hlc>) -> Option<Forgotten> {
+    pub fn expired(&self, id: InodeId, at: Option<Hlc>) -> Option<ForgottenHistory> {
         if self.inodes.0.is_empty() {
             return None;
         }
@@ -225,7 +225,7 @@ impl Horizons {
     }
 
     /// What an inode has forgotten.
-    pub fn of(&self, id: InodeId) -> Option<Forgotten> {
+    pub fn of(&self, id: InodeId) -> Option<ForgottenHistory> {
         self.inodes.get(id).map(|lost| self.told(lost))
     }
 
@@ -288,11 +288,11 @@ impl Horizons {
         }
     }
 
-    fn told(&self, lost: &Lost) -> Forgotten {
+    fn told(&self, lost: &Lost) -> ForgottenHistory {
         let newest = lost.by.iter().map(|by| by.stamp).max_by_key(|stamp| self.forgettings[stamp].before);
         let newest = newest.expect("it was forgotten");
         let forgetting = &self.forgettings[&newest];
-        Forgotten { before: forgetting.before.0, stamp: newest.0, uid: forgetting.uid }
+        ForgottenHistory { before: forgetting.before.0, stamp: newest.0, uid: forgetting.uid }
     }
 }
 
@@ -321,7 +321,7 @@ impl Namespace {
     pub(crate) fn kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Error> {
         match self.horizons.expired(id, at) {
             None => Ok(()),
-            Some(Forgotten { before, stamp, uid }) => Err(Error::Forgotten {
+            Some(ForgottenHistory { before, stamp, uid }) => Err(Error::Forgotten {
                 inode: id,
                 path: None,
                 at,

@@ -22,7 +22,7 @@ use frieze_cluster::{
     ProcessIdentity, ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
 };
 use frieze_net::ServerAddr;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use tracing::{debug, warn};
 
 use crate::clock::NodeClock;
@@ -423,11 +423,13 @@ impl Control {
             ControllerEffect::Grant { to, grant } if to == self.me => {
                 events.push_back(Event::Tenant(NodeLeaseInput::Granted(grant)));
             }
-            ControllerEffect::Grant { to, grant } => self.tell(to, Told::Grant(wires::grant_out(&grant))),
+            ControllerEffect::Grant { to, grant } => self.tell(to, ServerMessage::Grant(wires::grant_out(&grant))),
             ControllerEffect::Refuse { to, error } if to == self.me => {
                 events.push_back(Event::Tenant(NodeLeaseInput::Refused { from: to, fault: error.into() }));
             }
-            ControllerEffect::Refuse { to, error } => self.tell(to, Told::Refused(wires::refused_out(&error.into()))),
+            ControllerEffect::Refuse { to, error } => {
+                self.tell(to, ServerMessage::Refused(wires::refused_out(&error.into())))
+            }
             ControllerEffect::Propose { term, decisions } => premises.decide(term, &decisions),
             ControllerEffect::Answer { request, result } => {
                 if let Some(place) = lock(&self.answers).get_mut(&request) {
@@ -447,7 +449,9 @@ impl Control {
             NodeLeaseEffect::Send { to, heartbeat } if to == self.me => {
                 events.push_back(Event::Overseer(ControllerInput::Heartbeat(heartbeat)));
             }
-            NodeLeaseEffect::Send { to, heartbeat } => self.tell(to, Told::Heartbeat(wires::heartbeat_out(&heartbeat))),
+            NodeLeaseEffect::Send { to, heartbeat } => {
+                self.tell(to, ServerMessage::Heartbeat(wires::heartbeat_out(&heartbeat)))
+            }
             NodeLeaseEffect::Install { token, chains } => {
                 let configurations: Vec<_> = chains.into_iter().filter_map(configured).collect();
                 match premises.configure(&configurations) {
@@ -462,16 +466,16 @@ impl Control {
         }
     }
 
-    fn tell(&self, to: NodeId, told: Told) {
+    fn tell(&self, to: NodeId, told: ServerMessage) {
         self.way.tell(to, told, PeerPayload::none());
     }
 }
 
 /// What the leader, or a node to the leader, says.
 pub(crate) enum ControlTold {
-    Heartbeat(frieze_wire::peer::control::Heartbeat),
-    Grant(frieze_wire::peer::control::Grant),
-    Refused(frieze_wire::peer::control::Refused),
+    Heartbeat(frieze_wire::peer::control::HeartbeatProto),
+    Grant(frieze_wire::peer::control::LeaseGrantProto),
+    Refused(frieze_wire::peer::control::HeartbeatRefusal),
 }
 
 fn configured(assignment: Assignment) -> Option<(ChainId, ChainConfiguration)> {

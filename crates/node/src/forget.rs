@@ -533,7 +533,7 @@ impl Engine {
     }
 
     /// What is not told of an inode, because it was forgotten: of the file itself, or of the directory that it lies in.
-    pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::Forgotten> {
+    pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::ForgottenHistory> {
         let namespace = self.meta.namespace();
         let of_directory = match inode.kind() {
             FileKind::Directory => None,

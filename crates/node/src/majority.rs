@@ -2,7 +2,7 @@
 
 use frieze_base::{ErrorKind, Fault};
 use frieze_cluster::{ClusterStatus, ClusterTrouble};
-use frieze_wire::message::NodeStatus;
+use frieze_wire::message::ClusterNodeStatus;
 
 use crate::engine::Engine;
 
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// Marks the servers that vote in the metalog, and those that learn.
-    pub(crate) fn name_voters(&self, nodes: &mut [NodeStatus]) {
+    pub(crate) fn name_voters(&self, nodes: &mut [ClusterNodeStatus]) {
         let Some(status) = self.meta.status() else { return };
         let is_in = |of: &[frieze_base::NodeId], node: u32| of.iter().any(|member| member.0 == node);
         for node in nodes {

@@ -8,7 +8,7 @@
 use frieze_base::{ChainId, NodeId};
 use frieze_cluster::{ClusterStatus, NodeState};
 use frieze_hlc::Hlc;
-use frieze_wire::message::ChainStatus;
+use frieze_wire::message::ReplicaStatus;
 
 use crate::engine::{Engine, SOFTWARE};
 use crate::meta::MetalogStatus;
@@ -420,7 +420,7 @@ fn of_cluster(me: NodeId, status: &ClusterStatus, values: &mut Values) {
     values.count("frieze_cluster_chains_waiting", waiting as u64);
 }
 
-fn of_chains(me: NodeId, chains: &[ChainStatus], values: &mut Values) {
+fn of_chains(me: NodeId, chains: &[ReplicaStatus], values: &mut Values) {
     for role in ROLES {
         let count = chains.iter().filter(|chain| role_of(me, chain) == *role).count();
         values.tell("frieze_chains", &[role], count as f64);
@@ -451,7 +451,7 @@ fn of_chains(me: NodeId, chains: &[ChainStatus], values: &mut Values) {
 /// Every role that a server can have in a chain.
 const ROLES: &[&str] = &["only", "head", "middle", "tail", "joining", "syncing", "none"];
 
-fn role_of(me: NodeId, chain: &ChainStatus) -> &'static str {
+fn role_of(me: NodeId, chain: &ReplicaStatus) -> &'static str {
     let NodeId(me) = me;
     let is_last = chain.members.last() == Some(&me);
     match chain.members.iter().position(|member| *member == me) {

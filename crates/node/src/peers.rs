@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use frieze_base::{ClusterId, NodeId};
 use frieze_net::Key;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 
 use crate::identity::secret_after;
 
@@ -13,11 +13,11 @@ use crate::identity::secret_after;
 /// bounded number of bytes for each and loses what is beyond, and what was under way when a connection breaks.
 pub trait Peers: Send + Sync {
     /// Tells `to` something, with bytes beside it.
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload);
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload);
 
     /// The same, by who holds a lock that others wait for, and calls [`Peers::go`] when it has let go of it: what is told takes its
     /// place now, and goes then.
-    fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell_soon(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         self.tell(to, told, payload);
     }
 
@@ -135,13 +135,13 @@ impl Way {
 }
 
 impl Peers for Way {
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         if let Some(peers) = self.0.get() {
             peers.tell(to, told, payload);
         }
     }
 
-    fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell_soon(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         if let Some(peers) = self.0.get() {
             peers.tell_soon(to, told, payload);
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use frieze_client::{Answered, Fs, OpenFlags, Target, UserTime};
+use frieze_client::{Fs, InstantInfo, OpenFlags, Target, UserTime};
 use frieze_hlc::Hlc;
 
 use crate::camera::{self, CAMERAS, RECORD_BYTES, Record};
@@ -100,7 +100,7 @@ pub(crate) fn by_user_time(fs: &Fs, directory: &str, begins_us: u64) -> anyhow::
 }
 
 /// Reads a camera's file as the view has it.
-fn read(fs: &Fs, directory: &str, camera: usize) -> anyhow::Result<(Record, Answered)> {
+fn read(fs: &Fs, directory: &str, camera: usize) -> anyhow::Result<(Record, InstantInfo)> {
     let file = fs.open(&stream::file(directory, camera), OpenFlags::READ)?;
     let mut bytes = [0; RECORD_BYTES];
     let len = file.read_at(0, &mut bytes)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::ErrorKind;
-use frieze_client::{Client, ClusterReply, NodeStatus};
+use frieze_client::{Client, ClusterNodeStatus, ClusterReply};
 
 use super::LOOK_EVERY;
 use crate::args::{ClusterCommand, Goal, Wait};
@@ -79,7 +79,7 @@ fn beats(reply: &ClusterReply) -> Beats {
 }
 
 /// True if a process of the server has spoken since.
-fn has_spoken(node: &NodeStatus, first: &Beats) -> bool {
+fn has_spoken(node: &ClusterNodeStatus, first: &Beats) -> bool {
     let before = first.get(&node.node).copied().unwrap_or_default();
     node.heartbeat.is_some() && (node.incarnation, node.heartbeat) > before
 }
@@ -93,7 +93,8 @@ fn lacking(reply: &ClusterReply, args: &Wait, first: &Beats) -> Result<Option<St
         return Ok(Some("no server leads at the moment".to_owned()));
     }
     let name = args.node.as_deref();
-    let is_named = |node: &&NodeStatus| name.is_none_or(|name| node.name == name || name.parse() == Ok(node.node));
+    let is_named =
+        |node: &&ClusterNodeStatus| name.is_none_or(|name| node.name == name || name.parse() == Ok(node.node));
     let mut named = reply.nodes.iter().filter(is_named).peekable();
     match args.goal {
         Goal::Whole => {
@@ -156,12 +157,19 @@ mod tests {
 
     use super::*;
 
-    fn node(number: u32, state: &str, heartbeat: Option<u64>) -> NodeStatus {
+    fn node(number: u32, state: &str, heartbeat: Option<u64>) -> ClusterNodeStatus {
         let name = format!("db{number}");
-        NodeStatus { node: number, name, state: state.to_owned(), incarnation: 4, heartbeat, ..NodeStatus::default() }
+        ClusterNodeStatus {
+            node: number,
+            name,
+            state: state.to_owned(),
+            incarnation: 4,
+            heartbeat,
+            ..ClusterNodeStatus::default()
+        }
     }
 
-    fn reply(nodes: Vec<NodeStatus>) -> ClusterReply {
+    fn reply(nodes: Vec<ClusterNodeStatus>) -> ClusterReply {
         let chains = vec![ClusterChain::default(); 8];
         ClusterReply { leader: 1, told_by: 1, nodes, chains, whole: 8, copies_wanted: 3, ..ClusterReply::default() }
     }

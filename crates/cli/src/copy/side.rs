@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::Answered;
+use frieze_client::InstantInfo;
 
 use crate::failure::{self, About, Reported};
 
@@ -50,7 +50,7 @@ pub(crate) struct Node {
     /// Two nodes of one side with equal identities are the same file.
     pub(crate) identity: (u64, u64),
     /// About the answer, where the file system gave one.
-    pub(crate) answered: Option<Answered>,
+    pub(crate) answered: Option<InstantInfo>,
 }
 
 /// The bytes of a file in order; holes are left out.

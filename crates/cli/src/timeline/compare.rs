@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use frieze_base::{InodeId, Reason};
-use frieze_client::{Difference, File, FileKind, Fs, Interval, OpenFlags, Side, Span, Target, flags};
+use frieze_client::{ChangedSpan, Difference, File, FileKind, Fs, Interval, OpenFlags, Side, Target, flags};
 use similar::TextDiff;
 
 use crate::format;
@@ -26,7 +26,7 @@ pub(crate) enum Compared {
     /// The same bytes.
     Same,
     /// Other bytes here.
-    Differ { spans: Vec<Span>, more: bool },
+    Differ { spans: Vec<ChangedSpan>, more: bool },
     /// Not two files that may be read.
     Unknown,
 }
@@ -43,7 +43,7 @@ impl<'a> Comparer<'a> {
     /// If a file cannot be read, for any reason but its mode.
     pub(crate) fn bytes(&self, difference: &Difference) -> Result<Compared> {
         let (Some(before), Some(after)) = (&difference.before, &difference.after) else { return Ok(Compared::Unknown) };
-        let whole = Span { offset: 0, len: before.size.max(after.size) };
+        let whole = ChangedSpan { offset: 0, len: before.size.max(after.size) };
         let looked_at = match difference.spans.is_empty() || difference.more_spans {
             true => vec![whole],
             false => difference.spans.clone(),
@@ -141,7 +141,7 @@ fn fill(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize> {
 /// Spans as they are found.
 #[derive(Default)]
 struct Found {
-    spans: Vec<Span>,
+    spans: Vec<ChangedSpan>,
     more: bool,
 }
 
@@ -167,7 +167,7 @@ impl Found {
             // A few equal bytes between two that differ are no news.
             Some(last) if start <= last.offset + last.len + NEAR => last.len = end - last.offset,
             _ if count == SPANS_MAX => self.more = true,
-            _ => self.spans.push(Span { offset: start, len: end - start }),
+            _ => self.spans.push(ChangedSpan { offset: start, len: end - start }),
         }
     }
 }

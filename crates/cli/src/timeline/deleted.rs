@@ -1,7 +1,7 @@
 //! `ls --deleted`: names that once were in a directory.
 
 use anyhow::{Error, Result};
-use frieze_client::{FileKind, Fs, Gone, Hlc, Interval, Target};
+use frieze_client::{DeletedObject, FileKind, Fs, Hlc, Interval, Target};
 use serde_json::{Map, Value};
 
 use super::{Change, Commands, Who, named, put_path, put_side};
@@ -71,13 +71,13 @@ fn directory(run: &mut Run, fs: &Fs, path: &FsPath, args: &Ls) -> Result<()> {
 }
 
 /// The command that brings a name back.
-pub(super) fn back(fs: &Fs, gone: &Gone) -> Result<String> {
+pub(super) fn back(fs: &Fs, gone: &DeletedObject) -> Result<String> {
     Ok(format!("frieze restore {} --to {}", format::printable(&gone.was.path), last_filled(fs, gone)?))
 }
 
 /// The instant to restore a name to: just before it went. A directory was emptied first (`rm -rf`): then the instant before
 /// the first of the removals below it that ended with its own.
-fn last_filled(fs: &Fs, gone: &Gone) -> Result<Hlc> {
+fn last_filled(fs: &Fs, gone: &DeletedObject) -> Result<Hlc> {
     let went = Hlc(gone.stamp).previous();
     let past = fs.at(went);
     let path = Target::path(gone.was.path.clone());
@@ -114,11 +114,11 @@ fn last_filled(fs: &Fs, gone: &Gone) -> Result<Hlc> {
 const STRETCH_US: u64 = 10_000_000;
 const STRETCH_GROWTH: u64 = 30;
 
-fn name_of(gone: &Gone) -> &[u8] {
+fn name_of(gone: &DeletedObject) -> &[u8] {
     gone.was.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-fn row(run: &mut Run, who: &Who, gone: &Gone, human: bool) -> [String; 9] {
+fn row(run: &mut Run, who: &Who, gone: &DeletedObject, human: bool) -> [String; 9] {
     let name = match gone.moved_to.is_empty() {
         true => format::printable(name_of(gone)),
         false => format!("{} (moved to {})", format::printable(name_of(gone)), format::printable(&gone.moved_to)),
@@ -139,7 +139,7 @@ fn row(run: &mut Run, who: &Who, gone: &Gone, human: bool) -> [String; 9] {
     ]
 }
 
-fn to_json(run: &mut Run, who: &Who, gone: &Gone) -> Map<String, Value> {
+fn to_json(run: &mut Run, who: &Who, gone: &DeletedObject) -> Map<String, Value> {
     let (stamp, at) = (Hlc(gone.stamp), Hlc(gone.stamp).previous());
     let mut item = Map::new();
     put_path(&mut item, &gone.was.path);

@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Difference, FileKind, Fs, Hlc, Interval, Span, flags};
+use frieze_client::{ChangedSpan, Difference, FileKind, Fs, Hlc, Interval, flags};
 
 use super::compare::{Compared, Comparer};
 use super::{Change, Commands, Who, details, named, paths, to_json};
@@ -81,7 +81,7 @@ fn spans(asked: &FsPath, difference: &Difference) -> Vec<String> {
     if !sides.into_iter().flatten().any(|side| is_it(&side.path) && side.kind() == FileKind::File) {
         return Vec::new();
     }
-    let line = |span: &Span| format!("   {} bytes at {}", span.len, span.offset);
+    let line = |span: &ChangedSpan| format!("   {} bytes at {}", span.len, span.offset);
     let more = difference.more_spans.then(|| "   and more".to_owned());
     difference.spans.iter().map(line).chain(more).collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Difference, FileKind, Forgotten, Fs, Hlc, Interval, UserTime, Version, VersionKind};
+use frieze_client::{Difference, FileKind, ForgottenHistory, Fs, Hlc, Interval, UserTime, Version, VersionKind};
 use serde_json::{Map, Value};
 
 use super::deleted::back;
@@ -120,7 +120,7 @@ enum Items {
 /// What the server answered about an interval, and what is left of that.
 struct Page {
     items: Items,
-    forgotten: Option<Forgotten>,
+    forgotten: Option<ForgottenHistory>,
     rest: Option<Interval>,
 }
 
@@ -286,7 +286,7 @@ impl Shown {
         }
     }
 
-    fn tell_forgotten(&mut self, run: &mut Run, forgotten: Option<Forgotten>) -> Result<()> {
+    fn tell_forgotten(&mut self, run: &mut Run, forgotten: Option<ForgottenHistory>) -> Result<()> {
         match forgotten.filter(|_| !std::mem::replace(&mut self.told_forgotten, true)) {
             Some(forgotten) => tell_forgotten(run, &forgotten),
             None => Ok(()),
@@ -299,7 +299,7 @@ fn is_absent(error: &Error) -> bool {
 }
 
 /// One line for all that is not told any more.
-fn tell_forgotten(run: &mut Run, forgotten: &Forgotten) -> Result<()> {
+fn tell_forgotten(run: &mut Run, forgotten: &ForgottenHistory) -> Result<()> {
     let (before, stamp) = (Hlc(forgotten.before), Hlc(forgotten.stamp));
     let user = run.names.user(forgotten.uid).to_owned();
     let (before_time, time) = (format::time_of(before), format::time_of(stamp));

@@ -117,7 +117,7 @@ impl Raw {
         let result = match header.kind {
             FrameKind::Reply => Ok(ReplyBody::decode(&body[..]).unwrap().reply.expect("a reply says something")),
             FrameKind::Refusal => Err(Refusal::decode(&body[..]).unwrap().into()),
-            FrameKind::Request | FrameKind::Told => panic!("a server asks nothing"),
+            FrameKind::Request | FrameKind::Peer => panic!("a server asks nothing"),
         };
         Some((header, result))
     }

@@ -5,15 +5,17 @@ use frieze_cluster::{
     Assignment, ClockOffset, Configuration, Heartbeat, LeaseGrant, LostInterval, NodeDevice, ReplicaGarbage,
     ReplicaHealth, ReplicaReport, Resumption,
 };
-use frieze_wire::control::Device as WireDevice;
+use frieze_wire::control::DeviceProto as WireDevice;
 use frieze_wire::peer::control as wire;
 
-pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::Heartbeat {
-    wire::Heartbeat {
+pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::HeartbeatProto {
+    wire::HeartbeatProto {
         incarnation: heartbeat.incarnation,
         number: heartbeat.number,
         heard: heartbeat.heard,
-        clock: heartbeat.clock.map(|ClockOffset { offset_us, error_us }| wire::ClockOffset { offset_us, error_us }),
+        clock: heartbeat
+            .clock
+            .map(|ClockOffset { offset_us, error_us }| wire::ClockOffsetProto { offset_us, error_us }),
         resigns: heartbeat.resigns,
         address: heartbeat.address.clone(),
         devices: heartbeat.devices.iter().map(device_out).collect(),
@@ -25,14 +27,14 @@ pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::Heartbeat {
 }
 
 /// A heartbeat of node `from` of `cluster`, as its connection has proven.
-pub(super) fn heartbeat_in(from: NodeId, cluster: ClusterId, told: wire::Heartbeat) -> Heartbeat {
+pub(super) fn heartbeat_in(from: NodeId, cluster: ClusterId, told: wire::HeartbeatProto) -> Heartbeat {
     Heartbeat {
         cluster,
         node: from,
         incarnation: told.incarnation,
         number: told.number,
         heard: told.heard,
-        clock: told.clock.map(|wire::ClockOffset { offset_us, error_us }| ClockOffset { offset_us, error_us }),
+        clock: told.clock.map(|wire::ClockOffsetProto { offset_us, error_us }| ClockOffset { offset_us, error_us }),
         resigns: told.resigns,
         address: told.address,
         devices: told.devices.iter().map(device_in).collect(),
@@ -93,8 +95,8 @@ fn report_in(report: &wire::ChainReport) -> ReplicaReport {
     }
 }
 
-pub(super) fn grant_out(grant: &LeaseGrant) -> wire::Grant {
-    wire::Grant {
+pub(super) fn grant_out(grant: &LeaseGrant) -> wire::LeaseGrantProto {
+    wire::LeaseGrantProto {
         number: grant.number,
         incarnation: grant.incarnation,
         wall_us: grant.wall_us,
@@ -105,7 +107,7 @@ pub(super) fn grant_out(grant: &LeaseGrant) -> wire::Grant {
 }
 
 /// A grant of the leader `from`.
-pub(super) fn grant_in(from: NodeId, told: wire::Grant) -> LeaseGrant {
+pub(super) fn grant_in(from: NodeId, told: wire::LeaseGrantProto) -> LeaseGrant {
     LeaseGrant {
         number: told.number,
         incarnation: told.incarnation,
@@ -117,14 +119,14 @@ pub(super) fn grant_in(from: NodeId, told: wire::Grant) -> LeaseGrant {
     }
 }
 
-fn assignment_out(assignment: &Assignment) -> wire::Assignment {
+fn assignment_out(assignment: &Assignment) -> wire::AssignmentProto {
     let configuration = assignment.configuration.as_ref().map(|configuration| wire::Configuration {
         epoch: configuration.epoch.0,
         members: configuration.members.iter().map(|node| node.0).collect(),
         syncing: configuration.syncing.map_or(0, |node| node.0),
         joining: configuration.joining,
     });
-    wire::Assignment {
+    wire::AssignmentProto {
         chain: assignment.chain.0,
         device: assignment.device,
         configuration,
@@ -133,7 +135,7 @@ fn assignment_out(assignment: &Assignment) -> wire::Assignment {
     }
 }
 
-fn assignment_in(told: wire::Assignment) -> Assignment {
+fn assignment_in(told: wire::AssignmentProto) -> Assignment {
     let configuration = told.configuration.map(|configuration| Configuration {
         epoch: ChainEpoch(configuration.epoch),
         members: configuration.members.into_iter().map(NodeId).collect(),
@@ -149,11 +151,11 @@ fn assignment_in(told: wire::Assignment) -> Assignment {
     }
 }
 
-pub(super) fn refused_out(fault: &Fault) -> wire::Refused {
-    wire::Refused { reason: fault.reason as u32, message: fault.message.clone() }
+pub(super) fn refused_out(fault: &Fault) -> wire::HeartbeatRefusal {
+    wire::HeartbeatRefusal { reason: fault.reason as u32, message: fault.message.clone() }
 }
 
-pub(super) fn refused_in(told: wire::Refused) -> Fault {
+pub(super) fn refused_in(told: wire::HeartbeatRefusal) -> Fault {
     Fault::new(Reason::from_code(told.reason), told.message)
 }
 

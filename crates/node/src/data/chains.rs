@@ -23,8 +23,8 @@ use frieze_chain::{
 };
 use frieze_hlc::Hlc;
 use frieze_multilog::{Discarded, RecordKind, RecordMeta, Recovered};
-use frieze_wire::message::{ChainStatus, Durability};
-use frieze_wire::peer::{Ask, Told};
+use frieze_wire::message::{Durability, ReplicaStatus};
+use frieze_wire::peer::{ChainAskKind, ServerMessage};
 
 use super::members::{Held, Out, Waiter};
 use super::shown::Sight;
@@ -152,9 +152,15 @@ impl DataPlane {
     ///
     /// # Errors
     /// `BadFrame` for what no member tells: the connection is to be closed. Others: the message is lost, and comes again.
-    pub(crate) fn told(&self, from: NodeId, told: Told, crc: u32, payload: Brought<'_>) -> Result<bool, Fault> {
+    pub(crate) fn told(
+        &self,
+        from: NodeId,
+        told: ServerMessage,
+        crc: u32,
+        payload: Brought<'_>,
+    ) -> Result<bool, Fault> {
         let lacks = match &told {
-            Told::ChainRecord(record) => Some(record.left_bytes),
+            ServerMessage::ChainRecord(record) => Some(record.left_bytes),
             _ => None,
         };
         let Some(heard) = heard(told, payload.len())? else { return Ok(false) };
@@ -738,7 +744,7 @@ impl DataPlane {
     }
 
     /// How the chains are that have their configuration from elsewhere.
-    pub(crate) fn status(&self) -> Vec<ChainStatus> {
+    pub(crate) fn status(&self) -> Vec<ReplicaStatus> {
         if !self.is_shared() {
             return Vec::new();
         }
@@ -746,7 +752,7 @@ impl DataPlane {
         let shared = appender.chains.iter().zip(&appender.members).filter(|(_, member)| member.shared);
         let status = shared.map(|(replica, member)| {
             let Configuration { epoch, members, syncing, joining } = replica.configuration();
-            ChainStatus {
+            ReplicaStatus {
                 chain: replica.chain().0,
                 epoch: epoch.0,
                 members: members.iter().map(|node| node.0).collect(),
@@ -818,7 +824,7 @@ impl DataPlane {
         Ok(())
     }
 
-    pub(super) fn tell(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: Ask) {
+    pub(super) fn tell(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: ChainAskKind) {
         self.way.tell(to, ask(chain, epoch, question), PeerPayload::none());
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use frieze_base::{ChainId, Fault, LogIndex, MonoTime, NodeId};
 use frieze_chain::ReplicaInput;
 use frieze_hlc::Hlc;
-use frieze_wire::peer::{Ask, CloseAfter};
+use frieze_wire::peer::{ChainAskKind, CloseAfter};
 
 use super::chains::{NOBODY, WaitReply};
 use super::members::Out;
@@ -158,7 +158,7 @@ impl DataPlane {
         let (epoch, head) = (replica.epoch(), replica.configuration().head());
         for after in member.ordered.iter().map(|asked| asked.after) {
             if let Some(head) = head {
-                self.tell(head, chain, epoch, Ask::CloseAfter(after));
+                self.tell(head, chain, epoch, ChainAskKind::CloseAfter(after));
             }
         }
     }
@@ -179,7 +179,7 @@ impl DataPlane {
             let is_closed = Hlc(asked.after.at) <= closed;
             match asked.who {
                 Who::Here(waiter) if is_closed => out.answer(waiters.remove(&waiter), Ok(())),
-                Who::Node(to) if is_closed => self.tell(to, chain, epoch, Ask::ClosedAfter(asked.after)),
+                Who::Node(to) if is_closed => self.tell(to, chain, epoch, ChainAskKind::ClosedAfter(asked.after)),
                 _ => {}
             }
             !is_closed

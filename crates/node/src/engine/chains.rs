@@ -13,7 +13,7 @@ use frieze_cluster::LostInterval;
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
+use frieze_wire::message::{Open, Read, ReplicaStatus, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
 use crate::capability::Presenter;
@@ -87,7 +87,7 @@ impl Engine {
     }
 
     /// How the chains are that this node has its part in from elsewhere.
-    pub fn chains(&self) -> Vec<ChainStatus> {
+    pub fn chains(&self) -> Vec<ReplicaStatus> {
         self.data.status()
     }
 

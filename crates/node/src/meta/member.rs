@@ -17,7 +17,7 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_metalog::{Change, DataEnd, Entry, Error, Member, MemberEffect, MemberInput, Members, Role};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::MetalogClose;
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
@@ -114,7 +114,7 @@ pub(super) struct Core {
     /// A state that has come whole.
     pub(super) received: Option<Received>,
     /// Decisions of the control plane that wait for a batch.
-    decisions: Vec<frieze_wire::control::Decision>,
+    decisions: Vec<frieze_wire::control::DecisionProto>,
     /// The term in which they were made.
     decided_in: u64,
     outgoing: Outgoing,
@@ -303,7 +303,7 @@ impl Group {
         &self,
         state: &State,
         term: u64,
-        decisions: impl Iterator<Item = frieze_wire::control::Decision>,
+        decisions: impl Iterator<Item = frieze_wire::control::DecisionProto>,
     ) {
         let mut core = self.lock();
         if core.decided_in != term {
@@ -638,7 +638,7 @@ impl Group {
         });
         if let Some(leader) = core.member.leader().filter(|_| due) {
             core.asked_close = Some((core.wanted, now));
-            let told = Told::MetalogClose(MetalogClose { at: core.wanted.0 });
+            let told = ServerMessage::MetalogClose(MetalogClose { at: core.wanted.0 });
             self.way.tell(leader, told, PeerPayload::none());
         }
     }

@@ -78,7 +78,7 @@ impl State {
     }
 
     /// Executes decisions, after the transactions of their batch.
-    fn decide(&self, decisions: &[frieze_wire::control::Decision], stamp: Hlc, changes: &mut Vec<Change>) {
+    fn decide(&self, decisions: &[frieze_wire::control::DecisionProto], stamp: Hlc, changes: &mut Vec<Change>) {
         if decisions.is_empty() {
             return;
         }

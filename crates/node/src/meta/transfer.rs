@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use frieze_base::{Fault, LogIndex, NodeId, Rng, crc32c};
 use frieze_metalog::{MemberInput, PeerMessage, SnapshotMeta};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
 
 use super::member::Group;
@@ -240,7 +240,7 @@ impl Group {
             true => MetalogHeld { transfer: piece.transfer, next: receiving.next, whole: receiving.whole },
             false => MetalogHeld { transfer: piece.transfer, next: 0, whole: false },
         };
-        self.way.tell(from, Told::MetalogHeld(held), PeerPayload::none());
+        self.way.tell(from, ServerMessage::MetalogHeld(held), PeerPayload::none());
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Group {
 fn tell(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &Bytes) {
     way.tell(
         to,
-        Told::MetalogPiece(piece.clone()),
+        ServerMessage::MetalogPiece(piece.clone()),
         PeerPayload { bytes: bytes.clone(), crc: Some(piece.crc), ahead: None },
     );
 }

@@ -7,7 +7,7 @@ use frieze_base::{ChainEpoch, ChainId, ErrorKind, InodeId, MonoTime, NodeId, Rea
 use frieze_cluster::{ChainStep, Decision, NodeDevice, NodeInfo};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Reply, Request, Sync, View};
-use frieze_wire::peer::{About, Question, Told};
+use frieze_wire::peer::{PeerRequest, PeerRequestKind, ServerMessage};
 use frieze_wire::txn::{CloseSession, Op, SetAttr, Settle, Target};
 
 use crate::client::Client;
@@ -331,7 +331,8 @@ fn leaves_while_it_asks(world: &Arc<World>) {
     let asked = Arc::new(AtomicBool::new(false));
     let asks = asked.clone();
     world.steal(move |_, told| {
-        let is_about_length = matches!(told, Told::Question(Question { about: Some(About::Reach(_)), .. }));
+        let is_about_length =
+            matches!(told, ServerMessage::Question(PeerRequest { about: Some(PeerRequestKind::Reach(_)), .. }));
         asks.fetch_or(is_about_length, Ordering::Relaxed);
         false
     });

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use frieze_base::{ChainEpoch, NodeId};
 use frieze_cluster::{ClusterChange, Decision, NodeDevice, NodeInfo};
 use frieze_disk::CrashKind;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::MakeKind;
 
 use crate::client::{Client, make};
@@ -122,7 +122,7 @@ fn a_piece_that_is_lost_comes_again_before_those_behind_it_count() {
     let pieces: Arc<Mutex<Pieces>> = Arc::default();
     let seen = pieces.clone();
     world.steal(move |to, told| {
-        let (NodeId(3), Told::MetalogPiece(piece)) = (to, told) else { return false };
+        let (NodeId(3), ServerMessage::MetalogPiece(piece)) = (to, told) else { return false };
         let mut seen = seen.lock().unwrap();
         seen.transfers.insert(piece.transfer);
         seen.ahead += u64::from(seen.lost && piece.number > 1);

@@ -7,7 +7,7 @@ use frieze_cluster::{ChainStep, Decision, LostInterval, NodeDevice, NodeInfo, No
 use frieze_disk::CrashKind;
 use frieze_wire::edit::CopyRange;
 use frieze_wire::message::{Punch, Reply, Request, View};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Settle, Target};
 
 use crate::client::{Client, make};
@@ -488,7 +488,7 @@ fn a_session_that_is_ended_leaves_no_file_longer_than_what_is_committed() {
     assert_eq!(stopped.reason, Reason::Busy, "{stopped}");
     // All heads know of it before the leader looks again.
     world.run(200);
-    world.steal(move |_, told| matches!(told, Told::ChainRecord(record) if record.index == lost));
+    world.steal(move |_, told| matches!(told, ServerMessage::ChainRecord(record) if record.index == lost));
     other.begin_write_at(&staying, ONE, &others, offset(lost), b"lost");
     world.run(2_000);
     let late = gone.write_at(TWO, &capability, offset(chunk) + written, b"2").unwrap_err();

@@ -40,7 +40,7 @@ pub(crate) fn troubles_out(troubles: Vec<ClusterTrouble>) -> Vec<wire::Trouble> 
     troubles.into_iter().map(|ClusterTrouble { what, remedy }| wire::Trouble { what, remedy }).collect()
 }
 
-fn node_out(status: &NodeStatus) -> wire::NodeStatus {
+fn node_out(status: &NodeStatus) -> wire::ClusterNodeStatus {
     let state = match status.state {
         NodeState::Up => "up",
         NodeState::Draining => "draining",
@@ -48,7 +48,7 @@ fn node_out(status: &NodeStatus) -> wire::NodeStatus {
         NodeState::Unknown => "unknown",
         NodeState::Removed => "removed",
     };
-    wire::NodeStatus {
+    wire::ClusterNodeStatus {
         node: status.node.id.0,
         name: status.node.info.name.clone(),
         site: status.node.info.site.clone(),
@@ -86,7 +86,7 @@ fn chain_out(status: &ChainStatus) -> ClusterChain {
             TargetState::Offline => "offline",
             TargetState::Unknown => "unknown",
         };
-        wire::TargetStatus {
+        wire::ClusterTargetStatus {
             node: target.target.node.0,
             state: state.to_owned(),
             left_bytes: target.left_bytes,

@@ -70,7 +70,7 @@ fn converse(
     let (mut body, mut payload) = (Vec::new(), Vec::new());
     while let Some(header) = reader.read_frame(&mut body)? {
         let bytes = reader.read_payload_reusing(&mut payload)?.to_vec();
-        if header.kind == FrameKind::Told {
+        if header.kind == FrameKind::Peer {
             let from = conn.node().expect("who tells has proven itself");
             let told = PeerBody::decode(body.as_slice()).expect("a message").told.expect("of a known kind");
             if send.send((from, told, bytes)).is_err() {
