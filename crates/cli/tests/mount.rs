@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use frieze_client::{Client, Hlc};
-use frieze_fuse::{Error, MountOptions, Mounted, mount};
+use frieze_fuse::{Error, MountHandle, MountOptions, mount};
 use frieze_node::Server;
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, SeekFrom as Seeking, XattrFlags};
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ struct World {
     dir: TempDir,
     server: Option<Server>,
     client: Client,
-    mounted: Option<Mounted>,
+    mounted: Option<MountHandle>,
 }
 
 impl World {
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// A second mount of the same server, by a client of its own.
-    fn second(&self, options: MountOptions) -> (PathBuf, Mounted) {
+    fn second(&self, options: MountOptions) -> (PathBuf, MountHandle) {
         let mountpoint = self.dir.path().join("second");
         fs::create_dir_all(&mountpoint).unwrap();
         let mounted = mount(connect(self.dir.path(), TIMEOUT), &mountpoint, options).unwrap();

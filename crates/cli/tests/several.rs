@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use frieze_client::Client;
-use frieze_fuse::{MountOptions, Mounted, mount};
+use frieze_fuse::{MountHandle, MountOptions, mount};
 use frieze_node::Server;
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ use inside::{can_mount, connect, start};
 pub(crate) struct World {
     dir: TempDir,
     server: Option<Server>,
-    mounts: Vec<Option<Mounted>>,
+    mounts: Vec<Option<MountHandle>>,
 }
 
 impl World {
