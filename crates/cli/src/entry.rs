@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::format;
 use crate::past;
 use crate::path::FsPath;
-use crate::run::Run;
+use crate::run::CommandRun;
 
 /// The kind as JSON names it.
 pub(crate) fn kind_word(kind: FileKind) -> &'static str {
@@ -72,7 +72,7 @@ pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answ
 }
 
 /// The entries of an access list, as getfacl(1) shows them: `user:ann:rw-`.
-pub(crate) fn acl(run: &mut Run, acl: &Acl) -> Vec<String> {
+pub(crate) fn acl(run: &mut CommandRun, acl: &Acl) -> Vec<String> {
     let mut entries = vec![format!("user::{}", Rights(acl.owner))];
     entries.extend(
         acl.users.iter().map(|named| format!("user:{}:{}", run.names.user(named.id), Rights(named.permissions))),
@@ -121,7 +121,8 @@ mod tests {
             "{\"path\":\"/d/f\",\"name\":\"f\",\"kind\":\"symlink\",\"inode\":7,\"mode\":\"0777\",\"links\":0,\
              \"uid\":0,\"gid\":0,\"size\":0,\"bytes_live\":0,\"mtime\":\"1970-01-01T00:00:00.000000Z\",\
              \"ctime\":\"1970-01-01T00:00:00.000000Z\",\"born\":\"hlc-0000000000000000\",\"target\":\"t\",\
-             \"time_plugin\":null,\"changed\":\"hlc-0000000000000000\",\"has_acl\":false,\"answered\":{\"at\":\"hlc-0000000000001fff\",\
+             \"time_plugin\":null,\"changed\":\"hlc-0000000000000000\",\"has_acl\":false,\
+             \"answered\":{\"at\":\"hlc-0000000000001fff\",\
              \"at_time\":\"1970-01-01T00:00:00.000001Z\",\"precision_us\":0,\"stable\":true,\"incomplete\":false,\
              \"user_time_open\":false,\"without_lease\":false,\"executed\":null}}"
         );

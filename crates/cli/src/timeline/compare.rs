@@ -7,7 +7,7 @@ use similar::TextDiff;
 
 use crate::format;
 
-/// Spans told of one file.
+/// Spans listed of one file.
 const SPANS_MAX: usize = 1000;
 /// Bytes compared at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -20,7 +20,7 @@ pub(crate) struct Comparer<'a> {
     interval: Interval,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Compared {
     /// The same bytes.
@@ -37,7 +37,7 @@ impl<'a> Comparer<'a> {
         Comparer { fs, interval }
     }
 
-    /// The bytes that differ. Only what was written is read, unless another file has taken the name.
+    /// The bytes that differ. Only written ranges are read, unless another file has taken the name.
     ///
     /// # Errors
     /// If a file cannot be read, for any reason but its mode.
@@ -49,7 +49,7 @@ impl<'a> Comparer<'a> {
             false => difference.spans.clone(),
         };
         let Some((old, new)) = self.open(before, after)? else { return Ok(Compared::Unknown) };
-        let mut found = Found::default();
+        let mut found = FoundSpans::default();
         let (mut left, mut right) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         for span in looked_at {
             let (mut at, end) = (span.offset, (span.offset + span.len).min(whole.len));
@@ -140,13 +140,13 @@ fn fill(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize> {
 
 /// Spans as they are found.
 #[derive(Default)]
-struct Found {
+struct FoundSpans {
     spans: Vec<ChangedSpan>,
     more: bool,
 }
 
-impl Found {
-    /// Compares two states of the bytes from `at` on; what only one has differs.
+impl FoundSpans {
+    /// Compares two states of the bytes from `at` on; bytes that only one has differ.
     fn piece(&mut self, at: u64, old: &[u8], new: &[u8]) {
         let both = old.len().min(new.len());
         let mut position = 0;
@@ -172,7 +172,7 @@ impl Found {
     }
 }
 
-/// Spans nearer to each other than this are told as one.
+/// Spans nearer to each other than this are merged.
 const NEAR: u64 = 8;
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn bytes_that_differ_are_told_in_few_spans() {
         let check = |old: &[u8], new: &[u8], expect: &[(u64, u64)]| {
-            let mut found = Found::default();
+            let mut found = FoundSpans::default();
             found.piece(100, old, new);
             let spans: Vec<(u64, u64)> = found.spans.iter().map(|span| (span.offset, span.len)).collect();
             assert_eq!(spans, expect, "{old:?} {new:?}");

@@ -1,4 +1,4 @@
-//! What is said of a cluster, and by whom: a server of itself, and of what is missing whatever it is that it can vouch for.
+//! The status of a cluster: each server's own, and what it can vouch for of the missing ones.
 
 use super::*;
 

@@ -57,7 +57,8 @@ fn of_version(whole: &[u8], version: u8) -> Vec<u8> {
     other
 }
 
-/// Version 2 is a later one in which nothing was ever forgotten: it becomes 5 before anything is written, and can forget.
+/// Version 2 is a later one in which nothing was ever forgotten: it becomes 5 before anything is written, and can
+/// forget.
 #[test]
 fn a_directory_of_format_version_2_is_read_and_becomes_5() {
     let mut server = server("", "127.0.0.1:0");
