@@ -65,7 +65,7 @@ Exit status:
   1  something failed: one line each on stderr; with several paths the others are done
   2  the command line is wrong; nothing was done
   3  of 'serve': the server was removed from its cluster
-  4  of 'serve': the cluster of the server has ended, and went on from another server
+  4  of 'serve': the cluster of the server has ended, and was recovered from another server
 
 Environment:
   FRIEZE_SERVER  as --server, by default 127.0.0.1:7470
@@ -298,7 +298,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 
-    /// Serve unmodified Hadoop clients at hdfs://HOST:PORT, such as 127.0.0.1:8020. The kernel tells the user of a
+    /// Serve unmodified Hadoop clients at hdfs://HOST:PORT, such as 127.0.0.1:8020. The kernel identifies a
     /// local client, so ADDR has to be an address of this machine alone [default: none].
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) hdfs: Option<String>,

@@ -106,7 +106,7 @@ fn find(reply: &ClusterReply, name: &str) -> Result<u32> {
 fn wait_drained(run: &mut CommandRun, client: &Client, node: u32) -> Result<ClusterReply> {
     run.show(|wanted| ProgressLine::known(wanted, "chains"));
     if run.is_shown() {
-        run.say("the servers go on if this command ends; `frieze cluster undrain` lets it keep the rest");
+        run.say("the drain continues if this command ends; `frieze cluster undrain` lets the server keep the rest");
     }
     let mut most = 0;
     loop {
@@ -139,7 +139,7 @@ fn status(run: &mut CommandRun, reply: &ClusterReply) -> Result<()> {
         (whole, all) if whole == all => "all whole".to_owned(),
         (whole, all) => format!("{} not whole", all - whole),
     };
-    let leader = leader.map_or("nobody at the moment".to_owned(), |node| format!("{} ({})", node.name, node.address));
+    let leader = leader.map_or("none at the moment".to_owned(), |node| format!("{} ({})", node.name, node.address));
     let mut table = TextTable::new(&[false, false]);
     let mut row = |name: &str, words: String| table.row([name.to_owned(), words]);
     row("cluster", reply.cluster.clone());
@@ -203,11 +203,10 @@ fn chains_of(numbers: &[u32]) -> String {
 fn loss(chain: &ClusterChain) -> String {
     let to = format::time_of(Hlc(chain.behind_to));
     match chain.behind_from {
-        0 => format!("went on empty: whatever was written there until {to} is gone"),
+        0 => format!("resumed empty: everything written there until {to} is lost"),
         from => {
             format!(
-                "went on from a copy that may have been behind: some of what was acknowledged from {} to {to} may be \
-                 missing",
+                "resumed from a copy that may have been stale: acknowledged writes from {} to {to} may be missing",
                 format::time_of(Hlc(from))
             )
         }
@@ -236,7 +235,7 @@ fn syncing(reply: &ClusterReply) -> Option<String> {
 fn remains(node: &ClusterNodeStatus) -> Option<String> {
     let (chains, bytes) = (node.remains_chains.unwrap_or(0), node.remains_bytes.unwrap_or(0));
     let left = format!("has {} left of chains that others have", format::size(bytes));
-    let kept = format!("keeps {} until all who have them by now serve", format::count(chains.into(), "chain"));
+    let kept = format!("keeps {} until their new servers all serve", format::count(chains.into(), "chain"));
     match (chains, bytes) {
         (0, 0) => None,
         (0, _) => Some(left),
@@ -305,7 +304,7 @@ fn state(node: &ClusterNodeStatus) -> String {
     };
     let since = match (node.state.as_str(), node.offline_since, node.last_contact_us) {
         ("offline", 1.., _) => format!(" since {}", at(Hlc(node.offline_since).micros())),
-        ("unknown", _, Some(us)) => format!(", last heard from at {}", at(us)),
+        ("unknown", _, Some(us)) => format!(", last contact at {}", at(us)),
         _ => String::new(),
     };
     let disk = match (node.has_failed, node.is_full) {

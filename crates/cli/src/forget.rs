@@ -147,7 +147,7 @@ fn words(reply: &ForgetReply, dry_run: bool) -> Vec<String> {
     }
     if reply.open > 0 {
         let open = format::count(reply.open, "deleted file");
-        lines.push(format!("{open} may still be open: forget again when nobody reads them any more"));
+        lines.push(format!("{open} may still be open: forget again when they are closed"));
     }
     lines
 }

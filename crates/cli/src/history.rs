@@ -18,8 +18,8 @@ pub(crate) fn now(run: &mut CommandRun, args: &NowArgs) -> Result<()> {
     let (earliest, stable) = (Hlc(reply.earliest), Hlc(reply.stable));
     if reply.without_lease && at > stable {
         run.say(&format!(
-            "warning: nobody leads the cluster, so that {at} cannot be read before somebody does; what was done up to \
-             {stable} ({}) can",
+            "warning: the cluster has no leader: {at} cannot be read before it has one; instants up to {stable} ({}) \
+             can",
             format::time_of(stable)
         ));
     }

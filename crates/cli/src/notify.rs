@@ -29,7 +29,7 @@ fn one_line(status: &str) -> String {
 fn tell(message: &str) {
     let Some(socket) = std::env::var_os(VARIABLE) else { return };
     if let Err(error) = send(&socket, message) {
-        tracing::warn!("the service manager could not be told: {error}");
+        tracing::warn!("the service manager could not be notified: {error}");
     }
 }
 

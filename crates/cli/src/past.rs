@@ -124,9 +124,9 @@ impl CommandRun {
             self.told.unvouched = true;
             let executed = Hlc(answered.executed);
             self.say(&format!(
-                "note: no leader reaches the server that answered: it knows what was decided up to {executed} ({}), \
-                 and cannot vouch \
-                 for what was declared since",
+                "note: the answering server reaches no leader: it knows decisions up to {executed} ({}), and cannot \
+                 vouch \
+                 for later ones",
                 format::time_of(executed)
             ));
         }

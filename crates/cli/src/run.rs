@@ -229,9 +229,8 @@ impl CommandRun {
         self.flush()?;
         if self.client.as_ref().is_some_and(|client| client.met_loss()) {
             self.say(
-                "warning: some of what was acknowledged may be missing from what was read: a chain went on from a \
-                 copy that was behind \
-                 ('frieze cluster status' tells which)",
+                "warning: acknowledged writes may be missing from the bytes read: a chain resumed from a stale copy \
+                 ('frieze cluster status' names it)",
             );
         }
         match self.failed {

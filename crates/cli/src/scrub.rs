@@ -53,7 +53,7 @@ fn scrub_as_asked(run: &mut CommandRun, args: &ScrubArgs) -> Result<()> {
 fn wait(run: &mut CommandRun, client: &frieze_client::Client) -> Result<()> {
     run.show(ProgressLine::bytes);
     if run.is_shown() {
-        run.say("the server goes on if this command ends; `frieze scrub --stop` ends the scrub");
+        run.say("the scrub continues if this command ends; `frieze scrub --stop` ends it");
     }
     loop {
         let reply = client.scrub(ScrubAction::Look, 0, false)?;
@@ -87,7 +87,7 @@ pub(crate) fn line(finding: &Finding) -> String {
                  made anew: the files written to there cannot be read"
                     .to_owned()
             }
-            _ => format!("{} of writes, and nothing tells of which files", format::size(finding.len)),
+            _ => format!("{} of writes of unknown files", format::size(finding.len)),
         };
         return format!("damaged: {what}; {place}{unread}");
     }

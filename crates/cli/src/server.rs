@@ -328,7 +328,7 @@ fn images(told: &ImageStatus) -> String {
         words += &format!("; {} wanted by readers", told.wishes);
     }
     if told.lost > 0 {
-        words += &format!("; {} found damaged and given up, with no loss", told.lost);
+        words += &format!("; {} found damaged and dropped, with no loss", told.lost);
     }
     words
 }

@@ -41,8 +41,8 @@ pub(crate) fn recover(run: &mut CommandRun, dir: &Path, yes: bool, is_copy: bool
         None => {
             run.print("")?;
             run.print(
-                "Nothing was changed. If the others are stopped and their disks are lost for good, go on from \
-                this server:",
+                "Nothing was changed. If the others are stopped and their disks are lost for good, recover from \
+                 this server:",
             )?;
             run.print(&format!("  frieze cluster recover --dir {dir} --yes --accept-loss"))
         }
@@ -146,7 +146,7 @@ fn lines(left: &LeftBehind, answers: &BTreeSet<NodeId>) -> Vec<String> {
         );
     }
     if let Some((cluster, at)) = left.went_on_from {
-        row("before", format!("it went on from cluster {cluster} at {}", time(at)));
+        row("before", format!("recovered from cluster {cluster} at {}", time(at)));
     }
     let mut lines: Vec<String> = table.lines().collect();
     lines.push(String::new());

@@ -34,7 +34,7 @@ pub enum Error {
         by: String,
     },
     /// A frieze mount whose process has ended is still mounted there.
-    #[error("cannot mount on {}: a mount whose process is gone lies there; clear it with `umount {}`",
+    #[error("cannot mount on {}: a mount whose process has ended is there; clear it with `umount {}`",
         path.display(), path.display())]
     Dead {
         /// The mountpoint.

@@ -285,7 +285,7 @@ impl MountHandle {
                 self.operations.destroy();
                 Ok(())
             }
-            Err(mpsc::RecvError) => Err(io::Error::other("the mount's thread is gone")),
+            Err(mpsc::RecvError) => Err(io::Error::other("the mount's thread has ended")),
         };
         ended.map_err(|source| Error::Ended { path: self.mountpoint().to_owned(), source })
     }

@@ -58,7 +58,7 @@ impl KernelNotifier {
             && self.has_epochs
             && let Err(error) = raise_epoch(channel)
         {
-            tracing::debug!(%error, "the mount is gone");
+            tracing::debug!(%error, "the mount has ended");
         }
     }
 

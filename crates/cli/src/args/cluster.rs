@@ -29,13 +29,14 @@ there are
 servers that are neither draining nor declared dead), balancing, whole (chains that have them all, and work), \
 troubles (a list of what,
 remedy), sync_bytes_per_s (what the server that answers gives
-at most to those that are brought up to date; 0: no limit), nodes (a list of node, name, machine, site, address,
-state (up, draining, offline, or unknown: nobody leads and the server that answers has not heard from it lately),
+at most to syncing servers; 0: no limit), nodes (a list of node, name, machine, site, address,
+state (up, draining, offline, or unknown: no leader is known and the answering server has had no recent contact with \
+it),
 metalog (voter or learner, as far as the server that answers knows; null: neither), lease_left_ms,
 clock_offset_us, targets, serving, heads, to_drain, capacity_bytes, remains_chains, remains_bytes, incarnation, \
 heartbeat, offline_since, last_contact,
 trouble, disk_full, disk_failed), chains (a list of chain, epoch, waits,
-waits_for, lost (null, or from and to: what was acknowledged between these stamps may be gone), targets (a list of \
+waits_for, lost (null, or from and to: acknowledged writes between these stamps may be missing), targets (a list of \
 node, state, left_bytes,
 left_s, bytes_per_s)). 'nodes' and 'chains' print those, one a line.")]
 pub(crate) struct ClusterArgs {
@@ -53,7 +54,7 @@ pub(crate) enum ClusterCommand {
     /// The servers.
     #[command(
         after_long_help = "Example:\n  frieze cluster nodes\n\nMETALOG says whether the server votes or learns; LEASE \
-            is how long the server may go on answering at most, CLOCK how far its clock is from the leader's."
+            is how long the server may answer at most, CLOCK how far its clock is from the leader's."
     )]
     Nodes,
     /// The chains, and their servers.
@@ -89,7 +90,7 @@ pub(crate) enum ClusterCommand {
     /// loss, and reads of it are marked incomplete.
     #[command(
         after_long_help = "Examples:\n  frieze cluster declare-dead db3 --yes\n  frieze cluster declare-dead db3 \
-            --yes --accept-loss   what only db3 had is gone"
+            --yes --accept-loss   the data that only db3 had is lost"
     )]
     DeclareDead {
         /// Its name or number.

@@ -18,7 +18,7 @@ Examples:
   frieze ls /
   frieze ls -l /reports --at yesterday
   frieze ls -R /src --at hlc-660c66c7a2800fff
-  frieze ls --deleted /reports                what once was there, when it went, who took it
+  frieze ls --deleted /reports                deleted names, when and by which user
   frieze ls --json / | jq -r 'select(.kind == \"file\") | .path'
 
 JSON: one line an entry: path, name, kind (file, directory, symlink, fifo, socket, char-device, block-device), inode,
@@ -292,7 +292,7 @@ Examples:
 A directory goes with everything in it by one change, as long as that is no more than 262,144 names and all of it may \
 go.
 
-JSON: one line a name removed: path, kind. Of very many the last line tells how many more there were: path, more.")]
+JSON: one line a name removed: path, kind. Of very many the last line has the number of the rest: path, more.")]
 pub(crate) struct RmArgs {
     /// The files to remove.
     #[arg(value_name = "PATH", required = true)]

@@ -50,7 +50,7 @@ Examples:
   frieze restore /project --to 1h-ago --dry-run
   frieze restore /project --to 1h-ago
   frieze restore /project/report.txt --to before-upgrade
-  frieze restore /project --to 1h-ago --delete        exactly as it was, names made since gone
+  frieze restore /project --to 1h-ago --delete        exactly as it was, later names removed
 
 The exit status is 1 if something was left as it is.
 

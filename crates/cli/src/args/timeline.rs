@@ -20,7 +20,7 @@ Examples:
   frieze log -R / --from yesterday --to 1h-ago
   frieze log -R / -n 20                   the last twenty things that happened
   frieze log -R /src --from now --follow  what happens from now on, until it is interrupted
-  frieze log /deleted.txt                 finds when it was last there, and who removed it
+  frieze log /deleted.txt                 finds when it last existed, and its removal
   frieze cat /report.txt --at $(frieze log --json /report.txt | jq -r 'select(.kind == \"write\") | .stamp' | tail -1)
 
 JSON, of a file: one line a version: stamp, time, kind (write, make, truncate, set-attr, named, unnamed, punch),

@@ -379,7 +379,7 @@ fn read_ahead(
             piece.clear();
             piece.extend_from_slice(bytes);
             // If the puller is gone, the rest is not wanted.
-            filled.send(Ok((offset, piece))).map_err(|_| anyhow!("nobody wants the rest"))?;
+            filled.send(Ok((offset, piece))).map_err(|_| anyhow!("the rest is not wanted"))?;
             offset += bytes.len() as u64;
             Ok(())
         })?;

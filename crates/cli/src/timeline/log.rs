@@ -36,7 +36,7 @@ pub(crate) fn log(run: &mut CommandRun, args: &LogArgs) -> Result<()> {
     }
     let (newest, is_led) = newest(run)?;
     if !is_led {
-        run.say(&format!("note: nobody leads the cluster: this ends with {newest} ({})", format::time_of(newest)));
+        run.say(&format!("note: the cluster has no leader: this ends with {newest} ({})", format::time_of(newest)));
         if asked_at.is_none() {
             fs = fs.at(newest);
         }

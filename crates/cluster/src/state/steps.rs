@@ -111,7 +111,7 @@ impl ClusterState {
                 require(role == Some(TargetRole::Out), "it has a part already, or no target")?;
                 require(self.is_online(node) && process == incarnation, "it is not there, or has restarted")?;
                 require(chain.newcomer().is_none(), "another one is being taken in")?;
-                require(chain.serving().any(|member| self.is_alive(member)), "nobody is there to learn from")?;
+                require(chain.serving().any(|member| self.is_alive(member)), "no member is there to learn from")?;
                 require(is_settled, "a member is leaving")
             }
             ChainStep::Join(_) => {
