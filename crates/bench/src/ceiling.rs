@@ -1,4 +1,4 @@
-//! What the machine itself can do: the ceiling that stands beside every figure.
+//! The ceiling of the machine itself, printed beside every figure.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,13 +20,13 @@ mod stormed;
 mod streamed;
 
 pub(crate) use chained::{Chained, chained};
-pub(crate) use fetched::Fetched;
-pub(crate) use paced::{Keep, paced};
+pub(crate) use fetched::FetchCeiling;
+pub(crate) use paced::{KeptBytes, paced};
 pub(crate) use scattered::{FIRST, PLAIN, SECOND, Scattered, scattered};
 pub(crate) use stormed::stormed;
 pub(crate) use streamed::{Synced, served, stored, stored_synced};
 
-/// What direct I/O wants its buffers aligned to, on any disk of today.
+/// Alignment of buffers for direct I/O, on any disk of today.
 const DIRECT_ALIGN: usize = 4096;
 /// What every system has, and what paces nothing.
 const UNPACED: &str = "reno";
@@ -58,7 +58,8 @@ fn pair_with(congestion: Option<&str>) -> Result<(TcpStream, TcpStream)> {
     Ok((near, far))
 }
 
-/// Data to send: more than any cache holds, as a file's data is, and touched, so that no page of it is still to be made.
+/// Data to send: more than any cache holds, as a file's data is, and touched, so that no page of it is still to be
+/// made.
 pub(crate) fn cold_data() -> Vec<u8> {
     let mut data = vec![0u8; 256 << 20];
     frieze_base::Rng::new(1).fill(&mut data);
@@ -66,7 +67,7 @@ pub(crate) fn cold_data() -> Vec<u8> {
 }
 
 /// One direction of raw loopback TCP in messages of `message` bytes, GiB/s: the same bytes again and again, out of the
-/// processor's cache, taken as they come, as `iperf3 --length` does it. The best of three rounds: what disturbs one only
+/// processor's cache, received as they come, as `iperf3 --length` does it. The best of three rounds: a disturbance only
 /// ever lowers it, and a ceiling is what the machine can do.
 pub(crate) fn loopback(message: usize, bytes: u64) -> Result<f64> {
     best_direction(message, bytes, None)
@@ -152,8 +153,8 @@ pub(crate) fn ping_pong(request: usize, reply: usize, connections: usize, rounds
     Ok((times.len() as f64 / seconds, median))
 }
 
-/// Sequential writes of 1 MiB into a fresh file in `directory`, GiB/s: each synced or none. Its space is set aside before,
-/// as the server does with its segments and `fio` with its files.
+/// Sequential writes of 1 MiB into a fresh file in `directory`, GiB/s: each synced or none. Its space is set aside
+/// before, as the server does with its segments and `fio` with its files.
 pub(crate) fn disk(directory: &Path, bytes: u64, synced: bool) -> Result<f64> {
     warm_memory(directory, bytes)?;
     let file = preallocated(directory, bytes)?;
@@ -169,13 +170,13 @@ pub(crate) fn disk(directory: &Path, bytes: u64, synced: bool) -> Result<f64> {
     Ok(count as f64 / 1024.0 / watch.seconds())
 }
 
-/// Sequential writes of 1 MiB past the page cache (`O_DIRECT`) into a fresh file in `directory`, `depth` in flight, GiB/s:
-/// what reaches the disk however it is synced. Where the file system knows no direct I/O, synced ones.
+/// Sequential writes of 1 MiB past the page cache (`O_DIRECT`) into a fresh file in `directory`, `depth` in flight,
+/// GiB/s: they reach the disk however they are synced. Where the file system knows no direct I/O, synced ones.
 pub(crate) fn disk_direct(directory: &Path, bytes: u64, depth: u64) -> Result<f64> {
     direct(directory, bytes, depth, false)
 }
 
-/// The same, each followed by a flush of the disk's own cache: what is on stable storage when the writer is told so.
+/// The same, each followed by a flush of the disk's own cache: on stable storage when the writer gets its answer.
 pub(crate) fn disk_direct_flushed(directory: &Path, bytes: u64, depth: u64) -> Result<f64> {
     direct(directory, bytes, depth, true)
 }
@@ -234,7 +235,7 @@ pub(crate) fn random_read_ms(directory: &Path, bytes: u64, len: usize, count: u6
     Ok(times[times.len() / 2])
 }
 
-/// GiB/s of such reads where the next [`AHEAD`] are always asked for already.
+/// GiB/s of such reads, with the next [`AHEAD`] always requested already.
 pub(crate) fn random_reads(directory: &Path, bytes: u64, len: usize, count: usize) -> Result<f64> {
     let file = cold_file(directory, bytes)?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;
@@ -268,9 +269,10 @@ const WARM_SHARE: f64 = 0.3;
 /// Rounds of writing after which memory is taken as it is: where nothing is given back, one is enough.
 const WARM_ROUNDS_MAX: usize = 8;
 
-/// Sees to it that the page cache has `bytes` of memory that was used before. A virtual machine gives unused memory back
-/// to its host, and what it takes again costs ten times as much as writing to it: that would be measured instead. What
-/// was free for two seconds has been given back, some of it while other memory is warmed: so it is done until it goes fast.
+/// Makes sure that the page cache has `bytes` of memory that was used before. A virtual machine returns unused memory
+/// to its host, and getting it again costs ten times as much as writing to it: that would be measured instead. Memory
+/// that was free for two seconds has been returned, some of it while other memory is warmed: so it is repeated until it
+/// is fast.
 pub(crate) fn warm_memory(directory: &Path, bytes: u64) -> Result<()> {
     let enough = WARM_SHARE * memcpy();
     let buffer = vec![7u8; 1 << 20];

@@ -1,4 +1,5 @@
-//! Several servers that are one cluster, as processes of this program on this machine, each with a directory of its own.
+//! Several servers that are one cluster, as processes of this program on this machine, each with a directory of its
+//! own.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,22 +13,22 @@ use frieze_client::{Client, ClusterReply, Options as ClientOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::Options;
+use crate::BenchOptions;
 use crate::relay::Relay;
 use crate::stopwatch::Stopwatch;
 
 /// The servers. They end with it, and their directories go.
 pub(crate) struct Fleet {
     directory: TempDir,
-    servers: Vec<Server>,
+    servers: Vec<FleetServer>,
 }
 
 /// One of them.
-struct Server {
+struct FleetServer {
     process: Option<Child>,
     /// Where it listens.
     listens: String,
-    /// Where others reach it: through its relay, if it has one.
+    /// Address at which other servers reach it: its relay, if it has one.
     address: String,
     metrics: String,
     relay: Option<Relay>,
@@ -35,16 +36,16 @@ struct Server {
 
 impl Fleet {
     /// Starts `count` servers with these lines of configuration, and waits until every chain has all of them.
-    pub(crate) fn start(options: &Options, count: usize, config: &str) -> Result<Fleet> {
+    pub(crate) fn start(options: &BenchOptions, count: usize, config: &str) -> Result<Fleet> {
         Fleet::start_with(options, count, config, false)
     }
 
     /// The same, each reached only through a relay of this process, which can be slowed down.
-    pub(crate) fn start_relayed(options: &Options, count: usize, config: &str) -> Result<Fleet> {
+    pub(crate) fn start_relayed(options: &BenchOptions, count: usize, config: &str) -> Result<Fleet> {
         Fleet::start_with(options, count, config, true)
     }
 
-    fn start_with(options: &Options, count: usize, config: &str, relayed: bool) -> Result<Fleet> {
+    fn start_with(options: &BenchOptions, count: usize, config: &str, relayed: bool) -> Result<Fleet> {
         ensure!(options.server.is_none(), "this scenario starts, kills and slows servers of its own: not --server");
         let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         let directory = tempfile::Builder::new().prefix("frieze-bench-").tempdir_in(&base)?;
@@ -72,7 +73,7 @@ impl Fleet {
         }
         let Ready { listens, metrics } = ready;
         let address = advertised.unwrap_or_else(|| listens.clone());
-        self.servers.push(Server { process: Some(process), listens, address, metrics, relay });
+        self.servers.push(FleetServer { process: Some(process), listens, address, metrics, relay });
         Ok(())
     }
 
@@ -85,18 +86,19 @@ impl Fleet {
         Ok(Client::connect(ClientOptions { server, others: addresses, command, ..ClientOptions::default() })?)
     }
 
-    /// How the cluster is, from whoever answers.
+    /// The state of the cluster, from any server that answers.
     fn cluster(&self) -> Result<ClusterReply> {
         let up = self.servers.iter().position(|server| server.process.is_some()).context("no server is there")?;
         Ok(self.client(up)?.cluster(None)?)
     }
 
-    /// Waits until every chain has every server that there is, and somebody leads. How the cluster is then, and the seconds that it took.
+    /// Waits until every chain has every server, and the cluster has a leader. Returns the state, and the seconds that
+    /// it took.
     pub(crate) fn await_whole(&self) -> Result<(ClusterReply, f64)> {
         let up = self.servers.iter().filter(|server| server.process.is_some()).count();
         let watch = Stopwatch::start();
         loop {
-            // While nobody leads nobody knows.
+            // Without a leader the state is unknown.
             if let Ok(reply) = self.cluster() {
                 let is_whole = |chain: &frieze_client::ClusterChain| {
                     let serving = chain.targets.iter().filter(|target| target.state == "serving").count();
@@ -152,7 +154,7 @@ impl Fleet {
     }
 
     /// The figures of one.
-    pub(crate) fn figures(&self, number: usize) -> Result<Figures> {
+    pub(crate) fn figures(&self, number: usize) -> Result<ServerFigures> {
         let mut stream = TcpStream::connect(&self.servers[number].metrics)?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
@@ -160,7 +162,7 @@ impl Fleet {
         stream.read_to_string(&mut text)?;
         let (head, body) = text.split_once("\r\n\r\n").context("not an answer of HTTP")?;
         ensure!(head.contains(" 200 "), "a server told no figures: {head}");
-        Ok(Figures(body.to_owned()))
+        Ok(ServerFigures(body.to_owned()))
     }
 
     /// CPU seconds of all servers that are there.
@@ -197,11 +199,11 @@ impl Drop for Fleet {
     }
 }
 
-/// What `/metrics` tells.
-pub(crate) struct Figures(String);
+/// The page of `/metrics`.
+pub(crate) struct ServerFigures(String);
 
-impl Figures {
-    /// The sum over all labels; 0 for what is not told.
+impl ServerFigures {
+    /// The sum over all labels; 0 for an absent metric.
     pub(crate) fn sum(&self, name: &str) -> f64 {
         self.each(name).map(|(_, value)| value).sum()
     }
@@ -253,9 +255,9 @@ fn spawn(directory: &Path, number: usize, listen: &str, more: &[(&str, Option<St
 
 /// In the directory of the servers: their configuration.
 const CONFIG: &str = "bench.toml";
-/// How often it is looked whether a cluster is whole.
+/// Interval between two checks whether a cluster is whole.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often it is looked who leads.
+/// Interval between two checks of the leader.
 const LEADER_EVERY: Duration = Duration::from_millis(2);
 /// Longest wait for that.
 const WHOLE_MAX_S: f64 = 600.0;
@@ -267,7 +269,7 @@ mod tests {
     #[test]
     fn a_figure_is_summed_over_its_labels_and_no_other_name() {
         let text = "# HELP a_total x\na_total{kind=\"x\"} 2\na_total{kind=\"y\"} 3\na_total_more 100\nb 1.5\n";
-        let figures = Figures(text.to_owned());
+        let figures = ServerFigures(text.to_owned());
         assert_eq!(figures.sum("a_total"), 5.0);
         assert_eq!(figures.of("a_total", "kind=\"y\""), 3.0);
         assert_eq!((figures.sum("b"), figures.sum("c")), (1.5, 0.0));

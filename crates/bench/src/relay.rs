@@ -14,10 +14,10 @@ use crate::stopwatch::Stopwatch;
 /// Ends with the process.
 pub(crate) struct Relay {
     address: String,
-    shared: Arc<Shared>,
+    shared: Arc<RelayState>,
 }
 
-struct Shared {
+struct RelayState {
     /// Where it leads.
     to: OnceLock<String>,
     /// Bytes a second from the server, all connections together; 0 for as many as there are.
@@ -31,11 +31,11 @@ impl Relay {
     pub(crate) fn open() -> Result<Relay> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
-        let shared = Arc::new(Shared { to: OnceLock::new(), rate: AtomicU64::new(0), passed: Mutex::default() });
+        let shared = Arc::new(RelayState { to: OnceLock::new(), rate: AtomicU64::new(0), passed: Mutex::default() });
         let accepting = shared.clone();
         thread::spawn(move || {
             for near in listener.incoming().flatten() {
-                // Whoever comes before it leads somewhere, or while the server is away, is sent off.
+                // A connection from before it has a target, or while the server is away, is closed.
                 let Some(to) = accepting.to.get() else { continue };
                 let Ok(far) = TcpStream::connect(to) else { continue };
                 if relay(&accepting, &near, &far).is_none() {
@@ -64,7 +64,7 @@ impl Relay {
 }
 
 /// Starts the two directions of a connection.
-fn relay(shared: &Arc<Shared>, near: &TcpStream, far: &TcpStream) -> Option<()> {
+fn relay(shared: &Arc<RelayState>, near: &TcpStream, far: &TcpStream) -> Option<()> {
     near.set_nodelay(true).ok()?;
     far.set_nodelay(true).ok()?;
     let (mut up_from, mut up_to) = (near.try_clone().ok()?, far.try_clone().ok()?);
@@ -87,12 +87,12 @@ fn pass(from: &mut TcpStream, to: &mut TcpStream, wait_for: impl Fn(u64)) {
             break;
         }
     }
-    // The other end has gone already, or goes now.
+    // The other end is closed already, or closes now.
     let _ = to.shutdown(Shutdown::Both);
     let _ = from.shutdown(Shutdown::Both);
 }
 
-impl Shared {
+impl RelayState {
     /// Waits until so many bytes more may have passed.
     fn wait_for(&self, bytes: u64) {
         let rate = self.rate.load(Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Shared {
         let due = {
             let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
             let (watch, so_far) = passed.get_or_insert_with(|| (Stopwatch::start(), 0));
-            // What was not used is not saved up, but for a moment.
+            // Unused rate is not saved up, but for a moment.
             *so_far = (*so_far).max(((watch.seconds() - BURST_S).max(0.0) * rate as f64) as u64) + bytes;
             *so_far as f64 / rate as f64 - watch.seconds()
         };

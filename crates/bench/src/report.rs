@@ -4,9 +4,9 @@ use std::io::Write;
 
 use serde_json::{Map, Value, json};
 
-/// What a scenario measured.
+/// The figures of a scenario.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct BenchReport {
     pub(crate) scenario: &'static str,
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
@@ -21,30 +21,30 @@ pub struct Report {
     pub(crate) more: Vec<(&'static str, f64, &'static str)>,
 }
 
-impl Report {
+impl BenchReport {
     /// Figure over ceiling.
     pub(crate) fn ratio(&self) -> f64 {
         if self.ceiling > 0.0 { self.value / self.ceiling } else { 0.0 }
     }
 
-    /// The median of each figure over the runs. A run's figures are measured one after the other, and what disturbs one
-    /// of them leaves the others: no single run has them all as they usually are.
+    /// The median of each figure over the runs. A run's figures are measured one after the other, and a disturbance of
+    /// one leaves the others: no single run has all of them at their usual values.
     ///
     /// `None` without runs.
-    pub(crate) fn median(mut reports: Vec<Report>) -> Option<Report> {
+    pub(crate) fn median(mut reports: Vec<BenchReport>) -> Option<BenchReport> {
         reports.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
-        let median = |figure: &dyn Fn(&Report) -> f64| {
+        let median = |figure: &dyn Fn(&BenchReport) -> f64| {
             let mut figures: Vec<f64> = reports.iter().map(figure).collect();
             figures.sort_by(f64::total_cmp);
             figures[figures.len() / 2]
         };
         let of = reports.get(reports.len() / 2)?;
         let more = of.more.iter().enumerate().map(|(at, &(name, value, unit))| {
-            // Runs of one scenario tell the same figures in the same order.
+            // Runs of one scenario have the same figures in the same order.
             let found = median(&|report| report.more.get(at).map_or(value, |one| one.1));
             (name, found, unit)
         });
-        Some(Report {
+        Some(BenchReport {
             value: median(&|report| report.value),
             ceiling: median(&|report| report.ceiling),
             cpu_client_s: median(&|report| report.cpu_client_s),
@@ -127,8 +127,8 @@ pub(crate) fn figure(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn report(value: f64) -> Report {
-        Report {
+    fn report(value: f64) -> BenchReport {
+        BenchReport {
             scenario: "stat",
             value,
             unit: "ops/s",
@@ -150,18 +150,18 @@ mod tests {
 
     #[test]
     fn each_figure_is_the_median_of_the_runs() {
-        let runs = [(9.0, 2.0), (1.0, 5.0), (5.0, 90.0)].map(|(value, extra)| Report {
+        let runs = [(9.0, 2.0), (1.0, 5.0), (5.0, 90.0)].map(|(value, extra)| BenchReport {
             more: vec![("extra_us", extra, "us")],
             ceiling: 10.0 + extra,
             ..report(value)
         });
-        let median = Report::median(runs.into()).expect("there are runs");
+        let median = BenchReport::median(runs.into()).expect("there are runs");
         let json = median.to_json();
         assert_eq!([&json["value"], &json["ceiling"], &json["extra_us"]], [5.0, 15.0, 5.0]);
         assert_eq!(json["ratio"], 5.0 / 15.0);
         for field in ["scenario", "unit", "ceiling", "cpu_client_s", "cpu_server_s", "server_peak_mib"] {
             assert!(!json[field].is_null(), "{field}");
         }
-        assert!(Report::median(Vec::new()).is_none());
+        assert!(BenchReport::median(Vec::new()).is_none());
     }
 }

@@ -33,8 +33,8 @@ fn cpu_ns() -> u64 {
     cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64
 }
 
-/// Does `one` so many times, each begun `interval` seconds after the one before, or when that is done. Milliseconds that each
-/// took, in order of size.
+/// Does `one` so many times, each begun `interval` seconds after the one before, or when that is done. Milliseconds
+/// that each took, in order of size.
 ///
 /// # Errors
 /// The first of `one`.

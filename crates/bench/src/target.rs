@@ -7,19 +7,19 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use frieze_client::{Client, Durability, Options as ClientOptions, ServerAddr, StatusReply};
 
-use crate::Options;
+use crate::BenchOptions;
 
 /// A server and how to reach it.
-pub(crate) struct Target {
+pub(crate) struct BenchTarget {
     address: String,
     durability: Durability,
     server: Option<Child>,
     directory: Option<tempfile::TempDir>,
 }
 
-/// What the server has used up to a moment.
+/// Resources that the server has used up to a moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Usage {
+pub(crate) struct ServerUsage {
     pub(crate) cpu_s: f64,
     pub(crate) resident_bytes: f64,
     pub(crate) peak_mib: f64,
@@ -27,26 +27,26 @@ pub(crate) struct Usage {
     pub(crate) index_bytes: f64,
 }
 
-impl Target {
+impl BenchTarget {
     /// Starts a server (this same program with `serve`), or takes the one named.
-    pub(crate) fn start(options: &Options) -> Result<Target> {
-        Target::start_with(options, "")
+    pub(crate) fn start(options: &BenchOptions) -> Result<BenchTarget> {
+        BenchTarget::start_with(options, "")
     }
 
     /// The same, with lines of a server's configuration for the one that is started.
-    pub(crate) fn start_with(options: &Options, config: &str) -> Result<Target> {
+    pub(crate) fn start_with(options: &BenchOptions, config: &str) -> Result<BenchTarget> {
         let durability = if options.sync { Durability::Sync } else { Durability::Async };
         if let Some(address) = &options.server {
-            return Ok(Target { address: address.clone(), durability, server: None, directory: None });
+            return Ok(BenchTarget { address: address.clone(), durability, server: None, directory: None });
         }
         let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         let directory = tempfile::Builder::new().prefix("frieze-bench-").tempdir_in(&base)?;
         std::fs::write(directory.path().join(CONFIG), config)?;
         let (server, address) = serve(directory.path())?;
-        Ok(Target { address, durability, server: Some(server), directory: Some(directory) })
+        Ok(BenchTarget { address, durability, server: Some(server), directory: Some(directory) })
     }
 
-    /// CPU seconds that the thread of the server with this name has used; 0 where it cannot be told.
+    /// CPU seconds that the thread of the server with this name has used; 0 if unknown.
     pub(crate) fn thread_cpu_s(&self, name: &str) -> f64 {
         let Some(server) = &self.server else { return 0.0 };
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", server.id())) else { return 0.0 };
@@ -125,7 +125,7 @@ impl Target {
         crate::ceiling::random_reads(self.own_directory()?, bytes, len, count)
     }
 
-    /// What a bare program gets out of states all over the page cache, beside the same bytes in one place.
+    /// The rate of a bare program that sends states from all over the page cache, beside the same bytes from one place.
     pub(crate) fn scattered(
         &self,
         bytes: u64,
@@ -162,10 +162,10 @@ impl Target {
         Ok(Client::connect(options)?)
     }
 
-    /// What the server has used so far.
-    pub(crate) fn usage(&self, client: &Client) -> Result<Usage> {
+    /// Resources that the server has used so far.
+    pub(crate) fn usage(&self, client: &Client) -> Result<ServerUsage> {
         let status: StatusReply = client.status()?;
-        Ok(Usage {
+        Ok(ServerUsage {
             cpu_s: status.cpu_ns as f64 / 1e9,
             resident_bytes: status.resident_bytes as f64,
             peak_mib: status.resident_bytes_peak as f64 / f64::from(1 << 20),
@@ -197,7 +197,7 @@ fn serve(directory: &Path) -> Result<(Child, String)> {
     Ok((server, address.to_owned()))
 }
 
-impl Drop for Target {
+impl Drop for BenchTarget {
     fn drop(&mut self) {
         let Some(server) = &mut self.server else { return };
         // Its directory goes away with it: nothing has to be flushed.

@@ -31,7 +31,10 @@ pub enum Error {
         found: ChainEpoch,
     },
     /// Writes enter at the head.
-    #[error("chain {chain} takes writes at {}, not here: ask for the chain's members and send it there", head.map_or_else(|| "no server just now".to_owned(), |head| format!("server {head}")))]
+    #[error(
+        "the head of chain {chain} is {}, not this server: look up the chain's members and send the write there",
+        server_or_none(head)
+    )]
     NotHead {
         /// The chain.
         chain: ChainId,
@@ -46,7 +49,7 @@ pub enum Error {
         /// The chain.
         chain: ChainId,
     },
-    /// A write without a session or a number cannot be told from its retry.
+    /// A write without a session or a number cannot be distinguished from its retry.
     #[error("a write needs a session and a request number, got session {session} and number {seq}")]
     Unnumbered {
         /// The session given.
@@ -67,10 +70,10 @@ pub enum Error {
         /// Smallest number that is remembered.
         floor: Seq,
     },
-    /// The sender claims to have seen a stamp that the clock here would not adopt.
+    /// The sender's newest known stamp is so far ahead that the clock here does not adopt it.
     #[error("the request has seen {seen}, beyond the stamp {stamp} of this server's clock")]
     SeenFuture {
-        /// What the sender has seen.
+        /// The sender's newest known stamp.
         seen: Hlc,
         /// The fresh tick here.
         stamp: Hlc,
@@ -96,7 +99,7 @@ pub enum Error {
     /// A limit of [`crate::Settings`] is reached.
     #[error("too many {what}: {max} at most; send again later")]
     Overloaded {
-        /// What there are too many of.
+        /// The items counted.
         what: &'static str,
         /// The limit.
         max: u64,
@@ -108,7 +111,10 @@ pub enum Error {
         reason: Reason,
     },
     /// The device failed, now or before.
-    #[error("the device of chain {chain} has failed ({}): nothing is written until the server has been restarted", reason.words())]
+    #[error(
+        "the device of chain {chain} has failed ({}): nothing is written until the server has been restarted",
+        reason.words()
+    )]
     DeviceFailed {
         /// The chain.
         chain: ChainId,
@@ -148,7 +154,7 @@ impl Error {
         }
     }
 
-    /// What the caller does next.
+    /// The class of the error, by the caller's next action.
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
     }
@@ -158,4 +164,8 @@ impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
         Fault::new(error.reason(), error.to_string())
     }
+}
+
+fn server_or_none(head: &Option<NodeId>) -> String {
+    head.map_or_else(|| "no server at the moment".to_owned(), |head| format!("server {head}"))
 }

@@ -1,27 +1,23 @@
-//! What can happen to a replica and what it can ask for: two closed enums, so that its whole life is one `match`.
+//! Inputs and effects of a replica: two closed enums, so that its whole life is one `match`.
 
 use frieze_base::{ChainEpoch, ChunkId, Fault, MonoTime, NodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::message::Durability;
 
-use crate::link::{Configuration, Forwarded, Message};
+use crate::configuration::{Configuration, Forwarded, Message, RequestId};
 
 /// One look at the driver's clocks, taken once per input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Monotonic time; drives timers and ages, never order.
     pub mono: MonoTime,
-    /// The node's hybrid clock. For [`Input::Write`] a fresh tick, taken while the driver holds the replica, so that
-    /// it lies above every stamp and every promise; for [`Input::Close`] a reading taken after the clock was moved
-    /// past the instant. For the others any reading will do.
+    /// The node's hybrid clock. For [`ReplicaInput::Write`] a fresh tick, taken while the driver holds the replica, so
+    /// that it lies above every stamp and every promise; for [`ReplicaInput::Close`] a reading taken after the clock
+    /// was moved past the instant. For the other inputs any reading will do.
     pub hlc: Hlc,
 }
 
-/// Names a request until it is answered. Chosen by the driver, one for each part of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u64);
-
-/// Names one append from [`Effect::Append`] to its completion. Never used twice by a replica.
+/// Names one append from [`ReplicaEffect::Append`] to its completion. Never used twice by a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppendToken(pub u64);
 
@@ -37,7 +33,7 @@ pub struct LogEnd {
 /// A write of one extent of one chunk. The payload stays with the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteRequest {
-    /// Who is answered.
+    /// The request to answer.
     pub request: RequestId,
     /// Session that asks.
     pub session: SessionId,
@@ -47,7 +43,7 @@ pub struct WriteRequest {
     pub acked: Seq,
     /// Configuration of the chain that the sender knows.
     pub epoch: ChainEpoch,
-    /// Newest stamp the sender has seen; the record is stamped above it.
+    /// The sender's newest known stamp; the record is stamped above it.
     pub seen: Hlc,
     /// Chunk written.
     pub chunk: ChunkId,
@@ -63,7 +59,7 @@ pub struct WriteRequest {
     pub parts: u8,
     /// Time of the data, where a time plug-in found one.
     pub user_time: Option<UserTime>,
-    /// On whose behalf, for `log`.
+    /// User on whose behalf the write runs, for `log`.
     pub uid: u32,
     /// When to answer.
     pub durability: Durability,
@@ -77,12 +73,12 @@ pub struct WriteRequest {
 
 /// Everything that can happen to a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// A client writes. Answered by an [`Effect::Reply`], possibly much later.
+pub enum ReplicaInput {
+    /// A client writes. Answered by an [`ReplicaEffect::Reply`], possibly much later.
     Write(WriteRequest),
     /// The record of this append is whole in the device's log and in the index. Appends complete in the order asked.
     Appended {
-        /// From [`Effect::Append`].
+        /// From [`ReplicaEffect::Append`].
         token: AppendToken,
         /// Where the record ends.
         end: LogEnd,
@@ -90,9 +86,9 @@ pub enum Input {
     /// The record could not be appended, and its space is free again. It and every later append of this replica that
     /// is not complete are withdrawn and refused with `reason`.
     AppendFailed {
-        /// From [`Effect::Append`].
+        /// From [`ReplicaEffect::Append`].
         token: AppendToken,
-        /// What the callers are told.
+        /// The reason given to the callers.
         reason: Reason,
     },
     /// Everything in the device's log up to `through` is on stable storage.
@@ -100,39 +96,39 @@ pub enum Input {
         /// Durable frontier of the device.
         through: LogEnd,
     },
-    /// The device can no longer make records durable. What is not answered fails, and nothing is written from now on.
+    /// The device can no longer make records durable. Unanswered requests fail, and nothing is written from now on.
     DeviceFailed {
-        /// What the callers are told.
+        /// The reason given to the callers.
         reason: Reason,
     },
-    /// Asks that no record will be stamped at or below `at` any more. Answered by an [`Effect::Closed`] when every
-    /// record up to `at` is committed.
+    /// Asks that no record will be stamped at or below `at` any more. Answered by an [`ReplicaEffect::Closed`] when
+    /// every record up to `at` is committed.
     Close {
-        /// Who is answered.
+        /// The request to answer.
         request: RequestId,
         /// The instant, inclusive.
         at: Hlc,
     },
     /// The control plane names a newer configuration. An older or equal one is a delayed message and changes nothing.
     Configure(Configuration),
-    /// A member tells something. Its payload, if it is a record, waits with the driver; the driver's clock has taken in
-    /// [`Message::newest`], and [`Moment::hlc`] is a reading after that.
+    /// A message of another member. Its payload, if it is a record, waits with the driver; the driver's clock has
+    /// adopted [`Message::newest`], and [`Moment::hlc`] is a later reading.
     Receive {
         /// The sender, as proven by the connection.
         from: NodeId,
         /// The sender's configuration.
         epoch: ChainEpoch,
-        /// What it tells.
+        /// The message.
         message: Message,
     },
-    /// A read of now asks what it may see. Answered by [`Effect::Seen`]; after that, not before, the driver looks whether its
-    /// lease still holds.
+    /// A read of now asks for its cut. Answered by [`ReplicaEffect::Seen`]; after that, not before, the driver checks
+    /// that its lease still holds.
     Look {
-        /// Who is answered.
+        /// The request to answer.
         request: RequestId,
     },
-    /// Something is unanswered for long ([`crate::Replica::waits`]), or a connection was lost: what may have been lost with it is
-    /// said again.
+    /// A message is unanswered for long ([`crate::Replica::waits`]), or a connection was lost: what may have been lost
+    /// is sent again.
     Again,
     /// The session is over: its numbers will not come again.
     EndSession(SessionId),
@@ -140,9 +136,9 @@ pub enum Input {
 
 /// Everything a replica can ask of its driver, to be done in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Append this record to the device's log and index it, then report [`Input::Appended`] or
-    /// [`Input::AppendFailed`].
+pub enum ReplicaEffect {
+    /// Append this record to the device's log and index it, then report [`ReplicaInput::Appended`] or
+    /// [`ReplicaInput::AppendFailed`].
     Append {
         /// Names the append.
         token: AppendToken,
@@ -157,84 +153,85 @@ pub enum Effect {
         /// Its stamp.
         stamp: Hlc,
     },
-    /// Append this record, which the predecessor has sent with its payload, and index it, then report [`Input::Appended`] or
-    /// [`Input::AppendFailed`].
+    /// Append this record, which the predecessor has sent with its payload, and index it, then report
+    /// [`ReplicaInput::Appended`] or [`ReplicaInput::AppendFailed`].
     Take {
         /// Names the append.
         token: AppendToken,
         /// The record.
         record: Box<Forwarded>,
     },
-    /// Send this to another member; a record together with its payload. Messages to one member keep their order where the
-    /// network does; one that is lost is said again by [`Input::Again`].
+    /// Send this to another member; a record together with its payload. Messages to one member keep their order where
+    /// the network does; [`ReplicaInput::Again`] sends a lost one again.
     Send {
         /// The member.
         to: NodeId,
         /// The sender's configuration.
         epoch: ChainEpoch,
-        /// What is told.
+        /// The message.
         message: Message,
     },
-    /// Answers [`Input::Look`]: what is stamped up to `cut` is committed, and it holds all that was committed when the read
-    /// began.
+    /// Answers [`ReplicaInput::Look`]: records stamped up to `cut` are committed, and they include all that was
+    /// committed when the read began.
     Seen {
-        /// Who is answered.
+        /// The request to answer.
         request: RequestId,
         /// Inclusive.
         cut: Hlc,
     },
-    /// Send `to` the committed records after `after` up to `upto`, out of the log, as [`Message::Record`] each, in order.
+    /// Send `to` the committed records after `after` up to `upto`, out of the log, as [`Message::Record`] each, in
+    /// order.
     Supply {
-        /// Who lacks them.
+        /// The member that lacks them.
         to: NodeId,
         /// Number of the last record that it has.
         after: u64,
         /// Number of the last one to be sent.
         upto: u64,
     },
-    /// Take every record of this chain after `after` out of the log, durably: the chain does not have them. Then start the
-    /// replica anew from the log ([`crate::Replica::replay`]) and configure it again.
+    /// Take every record of this chain after `after` out of the log, durably: the chain does not have them. Then start
+    /// the replica anew from the log ([`crate::Replica::replay`]) and configure it again.
     Discard {
         /// Number of the last record that stays.
         after: u64,
     },
-    /// The tail tells the control plane: who is syncing holds all that is committed here.
+    /// From the tail to the control plane: the syncing node has every record that is committed here.
     CaughtUp {
-        /// Who it is.
+        /// The syncing node.
         node: NodeId,
         /// Under this configuration.
         epoch: ChainEpoch,
     },
-    /// A joining tail tells the control plane: it has committed all that its predecessor held, and can serve.
+    /// From a joining tail to the control plane: it has committed everything that its predecessor had, and can serve.
     Ready {
         /// Under this configuration.
         epoch: ChainEpoch,
     },
-    /// A member has told what cannot be so: its connection is to be closed and this told to whoever looks after the cluster.
-    /// Nothing was changed.
+    /// A member has sent an impossible message: close its connection and report it to the operator. Nothing was
+    /// changed.
     Distrust {
         /// The member.
         peer: NodeId,
-        /// What was wrong.
+        /// What is impossible about it.
         why: &'static str,
     },
     /// Answers a write, or refuses any request.
     Reply {
-        /// Who is answered.
+        /// The request to answer.
         request: RequestId,
-        /// What happened.
+        /// Its result.
         result: Result<WriteDone, Fault>,
     },
-    /// Answers [`Input::Close`].
+    /// Answers [`ReplicaInput::Close`].
     Closed {
-        /// Who is answered.
+        /// The request to answer.
         request: RequestId,
-        /// The instant asked for: what is read at it will never change.
+        /// The instant: a read at it never changes from now on.
         at: Hlc,
     },
 }
 
-/// A write has happened: committed, and durable if that was asked.
+/// A completed write: committed, and durable if the writer asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteDone {
     /// Its stamp; of the first run, if this was a retry.
@@ -247,7 +244,7 @@ pub struct WriteDone {
 
 /// The last of the records that a replica does not see at a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resumed {
+pub struct ResumePoint {
     /// Configuration it was written under.
     pub epoch: ChainEpoch,
     /// Number in the chain.

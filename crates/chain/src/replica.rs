@@ -1,105 +1,37 @@
-//! The replica: its state, its one `step`, and what can be asked of it.
+//! The replica: its state, its `step`, and its queries.
 
 mod member;
+mod model;
 mod restart;
 
 use std::collections::{BTreeMap, VecDeque};
+
+use model::{DirtyRecord, NeighbourState, PendingClose};
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
+pub use model::Replica;
+
+use crate::configuration::{Configuration, Forwarded, RequestId};
+use crate::dedupe::{BelowFloor, DedupeEntry};
 use crate::error::Error;
-use crate::link::{Configuration, Forwarded};
-use crate::memory::{Forgotten, Memory, Run};
-use crate::message::{AppendToken, Effect, Input, LogEnd, Moment, RequestId, WriteDone, WriteRequest};
+use crate::message::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, WriteDone, WriteRequest};
 use crate::settings::Settings;
 
-/// One member of a chain: head, tail, both, or between them.
-#[derive(Debug)]
-pub struct Replica {
-    chain: ChainId,
-    /// Who this is among the members.
-    me: NodeId,
-    settings: Settings,
-    /// In force; requests and messages of another are refused.
-    configuration: Configuration,
-    /// Configuration of the last record. With its number it orders logs of the chain against each other.
-    last_epoch: ChainEpoch,
-
-    /// Number of the last record that was given a number.
-    last: u64,
-    /// Every record up to this one is whole in the log.
-    appended: u64,
-    /// Every record up to this one is committed: the commit position.
-    clean: u64,
-    /// The records after `clean`, in order: numbers `clean + 1 ..= last`.
-    dirty: VecDeque<Record>,
-    /// Durable frontier of the device.
-    persisted: LogEnd,
-    /// Why the device takes no more records.
-    failed: Option<Reason>,
-
-    /// Newest stamp given; stays when its record is withdrawn.
-    newest: Hlc,
-    /// The group that `newest` was given to: its further parts share the stamp.
-    newest_group: (SessionId, Seq),
-    /// Nothing will be stamped at or below it.
-    promised: Hlc,
-    /// Promises made and not yet acknowledged by the tail, oldest first.
-    promises: VecDeque<Promise>,
-    /// Newest acknowledged promise: the closed timestamp.
-    closed: Hlc,
-    /// The record that it follows.
-    closed_follows: u64,
-    /// Who waits for an instant to close.
-    closing: Vec<Closing>,
-    /// Who waits to hear from the tail what a read of now may see.
-    looking: Vec<RequestId>,
-    link: member::Link,
-
-    sessions: BTreeMap<SessionId, Memory>,
-    tokens: u64,
-    /// Configurations under which records were stamped, in order, with the number of the last of each; the newest of them.
-    epochs: VecDeque<(ChainEpoch, u64)>,
-}
-
-/// A record that is not committed yet.
-#[derive(Debug)]
-struct Record {
-    token: AppendToken,
-    header: Forwarded,
-    /// The request and its retries, all answered at the commit.
-    waiting: Vec<RequestId>,
-    /// Where it ends in the log, once it is whole there.
-    end: Option<LogEnd>,
-}
-
-/// "Nothing will be stamped at or below `at`", in order with the records: it counts where record `follows` is held.
-#[derive(Debug)]
-struct Promise {
-    follows: u64,
-    at: Hlc,
-}
-
-#[derive(Debug)]
-struct Closing {
-    at: Hlc,
-    request: RequestId,
-}
-
-/// What became of a request, as the chain remembers it.
+/// The chain's memory of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remembered {
+pub struct RequestOutcome {
     /// Part of the group that this chain holds, the lowest if it holds several.
     pub part: u8,
     /// How far it has come.
-    pub state: RememberedState,
+    pub state: RequestState,
 }
 
 /// How far a remembered request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RememberedState {
+pub enum RequestState {
     /// It is a record and not yet committed: send the write again to be answered with the first.
     InFlight,
     /// It is committed.
@@ -134,26 +66,26 @@ impl Replica {
             closed_follows: 0,
             closing: Vec::new(),
             looking: Vec::new(),
-            link: member::Link::default(),
+            link: NeighbourState::default(),
             sessions: BTreeMap::new(),
             tokens: 0,
             epochs: VecDeque::new(),
         }
     }
 
-    /// Advances the replica by one input; `out` receives what the driver has to do, in order.
+    /// Advances the replica by one input; `out` receives the driver's tasks, in order.
     ///
     /// # Panics
     /// If the driver breaks its part: a tick that is not fresh, appends completed out of order, a token never given.
-    pub fn step(&mut self, at: Moment, input: Input, out: &mut Vec<Effect>) {
+    pub fn step(&mut self, at: Moment, input: ReplicaInput, out: &mut Vec<ReplicaEffect>) {
         match input {
-            Input::Write(write) => {
+            ReplicaInput::Write(write) => {
                 let request = write.request;
                 if let Err(error) = self.on_write(at, write, out) {
-                    out.push(Effect::Reply { request, result: Err(error.into()) });
+                    out.push(ReplicaEffect::Reply { request, result: Err(error.into()) });
                 }
             }
-            Input::Appended { token, end } => {
+            ReplicaInput::Appended { token, end } => {
                 let next = (self.appended - self.clean) as usize;
                 let record = self.dirty.get_mut(next).expect("only a record that was asked for is appended");
                 assert_eq!(record.token, token, "appends complete in the order they were asked for");
@@ -163,7 +95,7 @@ impl Replica {
                 self.forward(out);
                 self.commit(out);
             }
-            Input::AppendFailed { token, reason } => {
+            ReplicaInput::AppendFailed { token, reason } => {
                 if self.is_head() {
                     self.withdraw(token, &Error::AppendFailed { reason }, out);
                     self.acknowledge_promises();
@@ -175,31 +107,31 @@ impl Replica {
                     self.refuse_waiting(reason, out);
                 }
             }
-            Input::Persisted { through } => {
+            ReplicaInput::Persisted { through } => {
                 self.persisted = self.persisted.max(through);
                 self.commit(out);
             }
-            Input::DeviceFailed { reason } => {
+            ReplicaInput::DeviceFailed { reason } => {
                 self.failed.get_or_insert(reason);
                 self.refuse_waiting(reason, out);
             }
-            Input::Close { request, at: instant } => {
+            ReplicaInput::Close { request, at: instant } => {
                 if let Err(error) = self.on_close(at, request, instant, out) {
-                    out.push(Effect::Reply { request, result: Err(error.into()) });
+                    out.push(ReplicaEffect::Reply { request, result: Err(error.into()) });
                 }
                 self.acknowledge_promises();
                 self.forward(out);
                 self.answer_closing(out);
             }
-            Input::Configure(configuration) => self.configure(configuration, out),
-            Input::Receive { from, epoch, message } => self.on_message(at, from, epoch, message, out),
-            Input::Look { request } => self.on_look(request, out),
-            Input::Again => self.ask_again(out),
-            Input::EndSession(session) => {
+            ReplicaInput::Configure(configuration) => self.configure(configuration, out),
+            ReplicaInput::Receive { from, epoch, message } => self.on_message(at, from, epoch, message, out),
+            ReplicaInput::Look { request } => self.on_look(request, out),
+            ReplicaInput::Again => self.resend(out),
+            ReplicaInput::EndSession(session) => {
                 self.sessions.remove(&session);
             }
         }
-        self.tell_before(out);
+        self.report_progress(out);
         self.assert_whole();
     }
 
@@ -238,13 +170,13 @@ impl Replica {
         self.closed
     }
 
-    /// Newest promise made or heard of here, acknowledged or not.
+    /// Newest promise made or received here, acknowledged or not.
     pub fn promised(&self) -> Hlc {
         self.promised
     }
 
     /// True if a read at `at` may be answered at once: it is closed, and every record up to it is committed. If not,
-    /// [`Input::Close`] answers when it is.
+    /// [`ReplicaInput::Close`] answers when it is.
     pub fn is_readable_at(&self, at: Hlc) -> bool {
         at <= self.closed && self.first_dirty().is_none_or(|stamp| at < stamp)
     }
@@ -255,15 +187,15 @@ impl Replica {
         self.first_dirty().map_or(Hlc::MAX, Hlc::previous)
     }
 
-    /// What became of request `seq` of `session` on this chain; `None` if it never became a record here, or is
+    /// The memory of request `seq` of `session` on this chain; `None` if it never became a record here, or is
     /// forgotten. An append asks every chain before it chooses its offset: a retry has to find the first.
-    pub fn remembered(&self, session: SessionId, seq: Seq) -> Option<Remembered> {
+    pub fn outcome_of(&self, session: SessionId, seq: Seq) -> Option<RequestOutcome> {
         let (part, run) = self.sessions.get(&session)?.first_part(seq)?;
         let state = match run {
-            Run::InFlight { .. } => RememberedState::InFlight,
-            Run::Done(done) => RememberedState::Done(done),
+            DedupeEntry::InFlight { .. } => RequestState::InFlight,
+            DedupeEntry::Done(done) => RequestState::Done(done),
         };
-        Some(Remembered { part, state })
+        Some(RequestOutcome { part, state })
     }
 
     /// The sessions that are remembered, in order. After a recovery the driver ends those that live no more.
@@ -288,19 +220,19 @@ impl Replica {
     }
 
     /// Head: epoch, duplicates, stamp, number, append (protocols §2).
-    fn on_write(&mut self, at: Moment, write: WriteRequest, out: &mut Vec<Effect>) -> Result<(), Error> {
+    fn on_write(&mut self, at: Moment, write: WriteRequest, out: &mut Vec<ReplicaEffect>) -> Result<(), Error> {
         self.check_request(&write)?;
         let memory = self.sessions.entry(write.session).or_default();
         memory.acknowledge(write.acked.min(write.seq));
         match memory.recall(write.seq, write.part) {
-            Err(Forgotten { floor }) => {
+            Err(BelowFloor { floor }) => {
                 return Err(Error::SequenceTooOld { session: write.session, seq: write.seq, floor });
             }
-            Ok(Some(Run::Done(done))) => {
-                out.push(Effect::Reply { request: write.request, result: Ok(done) });
+            Ok(Some(DedupeEntry::Done(done))) => {
+                out.push(ReplicaEffect::Reply { request: write.request, result: Ok(done) });
                 return Ok(());
             }
-            Ok(Some(Run::InFlight { n })) => return self.join(n, write.request),
+            Ok(Some(DedupeEntry::InFlight { n })) => return self.join(n, write.request),
             Ok(None) => {}
         }
         self.check_room()?;
@@ -316,7 +248,7 @@ impl Replica {
         self.note(self.last_epoch, n);
         let memory = self.sessions.get_mut(&write.session).expect("made above");
         memory.begin(write.seq, write.part, n, self.settings.remembered_max);
-        self.dirty.push_back(Record {
+        self.dirty.push_back(DirtyRecord {
             token,
             header: Forwarded {
                 n,
@@ -338,7 +270,14 @@ impl Replica {
             waiting: vec![write.request],
             end: None,
         });
-        out.push(Effect::Append { token, request: write.request, n, epoch: self.configuration.epoch, version, stamp });
+        out.push(ReplicaEffect::Append {
+            token,
+            request: write.request,
+            n,
+            epoch: self.configuration.epoch,
+            version,
+            stamp,
+        });
         Ok(())
     }
 
@@ -404,10 +343,11 @@ impl Replica {
         }
     }
 
-    /// Takes the fresh tick as the stamp of the record: above every stamp, every promise and what the sender has seen.
+    /// Takes the fresh tick as the stamp of the record: above every stamp, every promise and the sender's newest known
+    /// stamp.
     fn stamp(&mut self, at: Moment, write: &WriteRequest) -> Result<Hlc, Error> {
         let stamp = at.hlc;
-        // The driver's clock adopts what a sender has seen, if it is near enough. If not, the sender is at fault.
+        // The driver's clock adopts a sender's stamp if it is near enough. If it did not, the sender is at fault.
         if write.seen >= stamp {
             return Err(Error::SeenFuture { seen: write.seen, stamp });
         }
@@ -434,14 +374,14 @@ impl Replica {
     }
 
     /// The records that are not whole in the log, newest first.
-    fn appending(&self) -> impl Iterator<Item = &Record> {
+    fn appending(&self) -> impl Iterator<Item = &DirtyRecord> {
         self.dirty.iter().rev().take_while(|record| record.header.n > self.appended)
     }
 
-    /// Commits every record that is whole here and at all behind and, if its writer asked for it, durable, and answers for
-    /// it. Cumulative: a record waits for those before it, so that what is clean is a prefix.
-    fn commit(&mut self, out: &mut Vec<Effect>) {
-        // Who is syncing commits nothing before it knows that what it holds is the chain's.
+    /// Commits every record that is complete here and at all successors and, if its writer asked for it, durable, and
+    /// answers its request. Cumulative: a record waits for those before it, so that what is clean is a prefix.
+    fn commit(&mut self, out: &mut Vec<ReplicaEffect>) {
+        // A syncing node commits nothing before it knows that its log is a prefix of the chain's.
         if self.failed.is_some() || !(self.is_member() || self.is_sound()) {
             return;
         }
@@ -458,14 +398,14 @@ impl Replica {
             if let Some(memory) = self.sessions.get_mut(&record.header.session) {
                 memory.finish(record.header.seq, record.header.part, done);
             }
-            out.extend(record.waiting.into_iter().map(|request| Effect::Reply { request, result: Ok(done) }));
+            out.extend(record.waiting.into_iter().map(|request| ReplicaEffect::Reply { request, result: Ok(done) }));
         }
         self.answer_looking(out);
         self.answer_closing(out);
     }
 
     /// Takes back the record of `token` and all after it: none of them is in the log. Their stamps stay burnt.
-    fn withdraw(&mut self, token: AppendToken, error: &Error, out: &mut Vec<Effect>) {
+    fn withdraw(&mut self, token: AppendToken, error: &Error, out: &mut Vec<ReplicaEffect>) {
         let Some(first) = self.dirty.iter().position(|record| record.token == token) else {
             // Withdrawn already, together with one before it.
             return assert!(token.0 < self.tokens, "append {} was never asked for", token.0);
@@ -475,7 +415,7 @@ impl Replica {
             if let Some(memory) = self.sessions.get_mut(&record.header.session) {
                 memory.withdraw(record.header.seq, record.header.part);
             }
-            let refused = |request| Effect::Reply { request, result: Err(error.clone().into()) };
+            let refused = |request| ReplicaEffect::Reply { request, result: Err(error.clone().into()) };
             out.extend(record.waiting.into_iter().map(refused));
         }
         self.last = self.clean + self.dirty.len() as u64;
@@ -488,7 +428,13 @@ impl Replica {
 
     /// Promises that nothing will be stamped at or below `instant`, and lets `request` wait until that is known and
     /// everything up to it is committed.
-    fn on_close(&mut self, at: Moment, request: RequestId, instant: Hlc, out: &mut Vec<Effect>) -> Result<(), Error> {
+    fn on_close(
+        &mut self,
+        at: Moment,
+        request: RequestId,
+        instant: Hlc,
+        out: &mut Vec<ReplicaEffect>,
+    ) -> Result<(), Error> {
         if instant > at.hlc {
             return Err(Error::CloseFuture { at: instant, clock: at.hlc });
         }
@@ -503,11 +449,12 @@ impl Replica {
             return Err(Error::Overloaded { what: "instants waiting to close", max: max as u64 });
         }
         self.have_closed(instant, out);
-        self.closing.push(Closing { at: instant, request });
+        self.closing.push(PendingClose { at: instant, request });
         Ok(())
     }
 
-    /// Tail: a promise counts from when the record that it follows is held. Whoever is not the tail hears of it from there.
+    /// Tail: a promise counts from when the record that it follows is present. The other members learn of it from
+    /// there.
     fn acknowledge_promises(&mut self) {
         if !self.is_tail() && !self.is_syncing() {
             return;
@@ -520,20 +467,21 @@ impl Replica {
         }
     }
 
-    fn answer_closing(&mut self, out: &mut Vec<Effect>) {
+    fn answer_closing(&mut self, out: &mut Vec<ReplicaEffect>) {
         let mut closing = std::mem::take(&mut self.closing);
-        closing.retain(|&Closing { at, request }| {
+        closing.retain(|&PendingClose { at, request }| {
             let readable = self.is_readable_at(at);
             if readable {
-                out.push(Effect::Closed { request, at });
+                out.push(ReplicaEffect::Closed { request, at });
             }
             !readable
         });
         self.closing = closing;
     }
 
-    /// Refuses everybody who waits for a record that will not commit. The records stay dirty: they may be in the log.
-    fn refuse_waiting(&mut self, reason: Reason, out: &mut Vec<Effect>) {
+    /// Refuses every request that waits for a record that will not commit. The records stay dirty: they may be in the
+    /// log.
+    fn refuse_waiting(&mut self, reason: Reason, out: &mut Vec<ReplicaEffect>) {
         self.refuse_all(&Error::DeviceFailed { chain: self.chain, reason }, out);
     }
 
@@ -541,7 +489,7 @@ impl Replica {
         self.dirty.front().map(|record| record.header.stamp)
     }
 
-    /// What holds between any two inputs. Each line costs O(1), so it stays on in release.
+    /// Checks what holds between any two inputs. Each line costs O(1), so it stays on in release.
     fn assert_whole(&self) {
         assert!(
             self.clean <= self.appended && self.appended <= self.last,

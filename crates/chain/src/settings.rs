@@ -1,6 +1,6 @@
 //! The limits of a replica.
 
-/// How much a replica holds before it says no. Each limit is tested when full.
+/// Limits of a replica. Each limit is tested when full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Records appended or being appended and not yet committed. More: more sync writers share a flush. Fewer: less

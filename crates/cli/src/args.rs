@@ -1,4 +1,4 @@
-//! What can be typed: every subcommand, option and help text. No decision is made here.
+//! The command line: every subcommand, option and help text. No decision is made here.
 //!
 //! Paths and instants stay text in this module: they are checked by `path` and `past`, whose words are clearer than
 //! those of a parser.
@@ -17,15 +17,18 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub(crate) use attributes::{Chmod, Chown, Touch};
-pub(crate) use care::{Export, Fsck, Scrub};
-pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand, Goal, Wait};
-pub(crate) use files::{Cat, Cp, Df, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Rmdir, SetQuota, Stat};
-pub(crate) use instants::{Now, Snapshot, Time};
-pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
-pub(crate) use timeline::{Diff, Find, Log, OldIntervals, RunWith, Sessions};
+pub(crate) use attributes::{ChmodArgs, ChownArgs, TouchArgs};
+pub(crate) use care::{ExportArgs, FsckArgs, ScrubArgs};
+pub(crate) use cluster::{AddDeviceArgs, ClusterArgs, ClusterCommand, Goal, WaitArgs};
+pub(crate) use files::{
+    CatArgs, CopyOptions, CpArgs, DfArgs, DuArgs, GetArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, RmArgs,
+    RmdirArgs, SetQuotaArgs, StatArgs,
+};
+pub(crate) use instants::{NowArgs, SnapshotCommand, TimeCommand};
+pub(crate) use sharing::{CloneTreeArgs, ForgetArgs, RestoreArgs, UndoArgs};
+pub(crate) use timeline::{DiffArgs, FindArgs, LogArgs, OldIntervals, RunWithArgs, SessionsArgs};
 
-/// Server that is asked when none is named.
+/// The default server.
 pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";
 
 /// A file system that can be read at any instant of its past.
@@ -34,7 +37,8 @@ pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";
 /// on paths in the file system without a mount. Such a path is absolute and has no `..`: `/reports/may.txt`. Every
 /// change is kept, so every command that reads takes `--at INSTANT` and answers as of then.
 #[derive(Debug, Parser)]
-#[command(name = "frieze", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "frieze", version = env!("FRIEZE_VERSION"), max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Run 'frieze COMMAND --help' for what a command does, its examples and its JSON fields.")]
 #[command(after_long_help = "\
@@ -61,7 +65,7 @@ Exit status:
   1  something failed: one line each on stderr; with several paths the others are done
   2  the command line is wrong; nothing was done
   3  of 'serve': the server was removed from its cluster
-  4  of 'serve': the cluster of the server has ended, and went on from another server
+  4  of 'serve': the cluster of the server has ended, and was recovered from another server
 
 Environment:
   FRIEZE_SERVER  as --server, by default 127.0.0.1:7470
@@ -71,7 +75,7 @@ Environment:
   FRIEZE_LOG     what is logged on stderr: error, warn, info, debug, trace, or frieze_node=debug")]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -80,7 +84,7 @@ impl Cli {
     /// Reads a command line, the program's name first.
     ///
     /// # Errors
-    /// What is wrong with it, or the help that it asks for.
+    /// The error, or the requested help.
     pub(crate) fn read<T: Into<OsString> + Clone>(typed: impl IntoIterator<Item = T>) -> Result<Cli, clap::Error> {
         let matches = Cli::command().try_get_matches_from(typed)?;
         let mut cli = Cli::from_arg_matches(&matches)?;
@@ -94,7 +98,7 @@ impl Cli {
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
-pub(crate) struct Common {
+pub(crate) struct CommonArgs {
     /// Server to ask: HOST:PORT, or unix:PATH of its socket. Of several, separated by commas, the first that answers.
     #[arg(long, global = true, value_name = "ADDR,...", env = "FRIEZE_SERVER", default_value = SERVER_DEFAULT)]
     #[arg(hide_env_values = true)]
@@ -108,25 +112,26 @@ pub(crate) struct Common {
     #[arg(skip)]
     pub(crate) server_told: bool,
 
-    /// Print JSON: one document, or one line an item. Field names stay the same from version to version; numbers of 2^53 and
-    /// above are strings.
+    /// Print JSON: one document, or one line an item. Field names stay the same from version to version; numbers of
+    /// 2^53 and above are strings.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// When a change is acknowledged: async (the server has it in memory: a crash of the server does not lose it, a loss
-    /// of power within its next moments may) or sync (it is on stable storage).
+    /// When a change is acknowledged: async (the server has it in memory: a crash of the server does not lose it, a
+    /// loss of power within its next moments may) or sync (it is on stable storage).
     #[arg(long, global = true, value_name = "WHEN", default_value = "async", hide_possible_values = true)]
-    pub(crate) durability: Durability,
+    pub(crate) durability: DurabilityArg,
 
-    /// File with the line NAME:SECRET of a key in the server's settings: proves who asks from another machine.
+    /// File with the line NAME:SECRET of a key in the server's settings: proves the identity of a caller on another
+    /// machine.
     #[arg(long, global = true, value_name = "FILE", env = "FRIEZE_KEY", hide_env_values = true)]
     pub(crate) key: Option<PathBuf>,
 
-    /// Seconds to go on trying while the server is away.
+    /// Seconds to retry while the server is unreachable.
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) timeout: u32,
 
-    /// Say more on stderr: the instant used, its precision, and whether it was stable.
+    /// Print details on stderr: the instant used, its precision, and whether it was stable.
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
 
@@ -137,7 +142,7 @@ pub(crate) struct Common {
 
 /// When a change is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Durability {
+pub(crate) enum DurabilityArg {
     Async,
     Sync,
 }
@@ -145,7 +150,7 @@ pub(crate) enum Durability {
 /// Which past is read.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Reading the past")]
-pub(crate) struct Past {
+pub(crate) struct PastArgs {
     /// Read as of this instant, such as 5m-ago or 2026-11-21T10:00:00Z ('frieze --help' lists the forms).
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
@@ -157,7 +162,7 @@ pub(crate) struct Past {
 
 /// `--at` where it makes no sense: taken only to be refused in clear words.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct NoPast {
+pub(crate) struct NoPastArgs {
     #[arg(long, value_name = "INSTANT", hide = true)]
     pub(crate) at: Option<String>,
     #[arg(long, value_name = "TIME", hide = true, allow_hyphen_values = true)]
@@ -167,53 +172,53 @@ pub(crate) struct NoPast {
 /// The subcommands, in the order of `--help`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Serve(Box<Serve>),
-    Mount(Mount),
-    Umount(Umount),
-    Ls(Ls),
-    Stat(Stat),
-    Cat(Cat),
-    Put(Put),
-    Get(Get),
-    Cp(Cp),
-    Mv(Mv),
-    Ln(Ln),
-    Rm(Rm),
-    Mkdir(Mkdir),
-    Rmdir(Rmdir),
-    Chmod(Chmod),
-    Chown(Chown),
-    Touch(Touch),
-    Du(Du),
-    Df(Df),
-    Quota(SetQuota),
-    Log(Log),
-    Clone(CloneTree),
-    Restore(Restore),
-    Undo(Undo),
-    Forget(Forget),
-    Diff(Diff),
-    Find(Find),
-    Sessions(Sessions),
-    Run(RunWith),
-    Now(Now),
+    Serve(Box<ServeArgs>),
+    Mount(MountArgs),
+    Umount(UmountArgs),
+    Ls(LsArgs),
+    Stat(StatArgs),
+    Cat(CatArgs),
+    Put(PutArgs),
+    Get(GetArgs),
+    Cp(CpArgs),
+    Mv(MvArgs),
+    Ln(LnArgs),
+    Rm(RmArgs),
+    Mkdir(MkdirArgs),
+    Rmdir(RmdirArgs),
+    Chmod(ChmodArgs),
+    Chown(ChownArgs),
+    Touch(TouchArgs),
+    Du(DuArgs),
+    Df(DfArgs),
+    Quota(SetQuotaArgs),
+    Log(LogArgs),
+    Clone(CloneTreeArgs),
+    Restore(RestoreArgs),
+    Undo(UndoArgs),
+    Forget(ForgetArgs),
+    Diff(DiffArgs),
+    Find(FindArgs),
+    Sessions(SessionsArgs),
+    Run(RunWithArgs),
+    Now(NowArgs),
     #[command(subcommand)]
-    Snapshot(Snapshot),
+    Snapshot(SnapshotCommand),
     #[command(subcommand)]
-    Time(Time),
-    Sync(Sync),
-    Status(Status),
-    Scrub(Scrub),
-    Cluster(Cluster),
-    Fsck(Fsck),
-    Export(Export),
-    Bench(Bench),
+    Time(TimeCommand),
+    Sync(SyncArgs),
+    Status(StatusArgs),
+    Scrub(ScrubArgs),
+    Cluster(ClusterArgs),
+    Fsck(FsckArgs),
+    Export(ExportArgs),
+    Bench(BenchArgs),
 }
 
 /// Make everything written so far durable.
 ///
-/// Returns when everything that anybody was told is done, through this command, a mount or a program, is on the server's
-/// stable storage. A PATH must be there; one barrier covers everything, so it names only what the caller cares for.
+/// Returns when every acknowledged change, made through this command, a mount or a program, is on the server's stable
+/// storage. A PATH must exist; one barrier covers everything, so it only names the object of interest.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -222,20 +227,21 @@ Examples:
   sync /mnt/f/journal.txt         the same through a mount, without this command
 
 JSON: one line a path: path, durable (the stamp up to which everything is on stable storage).")]
-pub(crate) struct Sync {
+pub(crate) struct SyncArgs {
     /// Files or directories [default: everything].
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// Run a server on a directory.
 ///
-/// Keeps the whole file system and its past in DIR, which is made if it is not there. Prints a line that starts with
-/// `ready` and the addresses as soon as it serves, and runs until SIGTERM or SIGINT; then it finishes what it was asked,
-/// makes everything durable and stops. It may be killed at any moment: what was acknowledged is there at the next start.
+/// Stores the whole file system and its past in DIR, which is created if it does not exist. Prints a line that starts
+/// with `ready` and the addresses as soon as it serves, and runs until SIGTERM or SIGINT; then it completes the
+/// requests under way, makes everything durable and stops. It may be killed at any moment: what was acknowledged is
+/// there at the next start.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("hadoop").multiple(true).args(["hdfs", "webhdfs"])))]
 #[command(after_long_help = "\
@@ -251,8 +257,9 @@ Examples:
 
 Without keys in the configuration the server refuses to listen beyond this machine.
 
-JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null), hdfs, webhdfs (URLs, or null).")]
-pub(crate) struct Serve {
+JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null), hdfs, \
+webhdfs (URLs, or null).")]
+pub(crate) struct ServeArgs {
     /// Directory that holds everything.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: PathBuf,
@@ -262,13 +269,13 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<String>,
 
-    /// Be one more server of the cluster that the server at ADDR belongs to, or, if that is alone, begin one with it. For an
-    /// empty directory; one that belongs to the cluster goes on as the node that it is. Several, separated by commas, are asked
-    /// in turn.
+    /// Join the cluster of the server at ADDR as one more server; a single server at ADDR becomes the first of a new
+    /// cluster. DIR has to be empty; a server that is already a member continues as the same node. Several addresses,
+    /// separated by commas, are tried in turn.
     #[arg(long, value_name = "ADDR,...")]
     pub(crate) join: Option<String>,
 
-    /// What this server is called in its cluster [default: the name of the machine]. Fixed when it joins.
+    /// Name of this server in its cluster [default: the name of the machine]. Fixed when it joins.
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
@@ -276,8 +283,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SITE")]
     pub(crate) site: Option<String>,
 
-    /// The machine that it runs on: no two copies of the same data are on one machine as long as there are others. Servers of one
-    /// machine, a server for each disk, say the same [default: the name of the machine]. Fixed when it joins.
+    /// The machine that it runs on: no two copies of the same data are placed on one machine as long as there are
+    /// others. The servers of one machine, one for each disk, give the same name [default: the name of the machine].
+    /// Fixed when it joins.
     #[arg(long, value_name = "MACHINE")]
     pub(crate) machine: Option<String>,
 
@@ -285,28 +293,28 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
 
-    /// Tell Prometheus how the server is, at http://ADDR/metrics: HOST:PORT, or a PORT of this machine. Whoever reaches it may
-    /// read it [default: nowhere].
+    /// Serve Prometheus metrics at http://ADDR/metrics: HOST:PORT, or a PORT of this machine. Not authenticated
+    /// [default: none].
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 
-    /// Let Hadoop clients in, unmodified, at hdfs://HOST:PORT, such as 127.0.0.1:8020. They are whom the kernel says they are, so
-    /// it has to be an address of this machine alone [default: nowhere].
+    /// Serve unmodified Hadoop clients at hdfs://HOST:PORT, such as 127.0.0.1:8020. The kernel identifies a
+    /// local client, so ADDR has to be an address of this machine alone [default: none].
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) hdfs: Option<String>,
 
-    /// Where Hadoop clients read and write; in a cluster the same port at every server, where their clients find the others when
-    /// one is lost [default: port 9866 of the host of --hdfs].
+    /// Port for the data of Hadoop clients; in a cluster the same at every server, where their clients find the others
+    /// when one is lost [default: port 9866 of the host of --hdfs].
     #[arg(long, value_name = "HOST:PORT", requires = "hdfs")]
     pub(crate) hdfs_data: Option<String>,
 
-    /// Let in whatever speaks HTTP, by Hadoop's WebHDFS, at http://HOST:PORT/webhdfs/v1/PATH?op=..., such as 127.0.0.1:9870: curl, and
-    /// Hadoop's webhdfs://. They are whom the kernel says they are, as with --hdfs [default: nowhere].
+    /// Serve HTTP clients by Hadoop's WebHDFS at http://HOST:PORT/webhdfs/v1/PATH?op=..., such as 127.0.0.1:9870: curl,
+    /// and Hadoop's webhdfs://. Users as with --hdfs [default: none].
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) webhdfs: Option<String>,
 
-    /// Take clients of --hdfs and --webhdfs on other machines for whom they say they are, root left out, as HDFS does without
-    /// Kerberos: for networks where everybody is trusted.
+    /// Trust the user name that clients of --hdfs and --webhdfs on other machines send, except root, as HDFS does
+    /// without Kerberos: only for networks where every user is trusted.
     #[arg(long, requires = "hadoop")]
     pub(crate) hdfs_trust_names: bool,
 
@@ -314,13 +322,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Memory for everything, copies of files that the kernel keeps included, in MiB [default: half of the machine's]. With
-    /// less, more is read from the disk; with too little the server says how much it needs. `frieze status` shows who uses it.
+    /// Memory for everything, including the kernel's copies of files, in MiB [default: half of the machine's]. With
+    /// less, more is read from the disk; with too little the server prints how much it needs. `frieze status` shows its
+    /// use.
     #[arg(long, value_name = "MIB")]
     pub(crate) memory: Option<u64>,
 
-    /// How much of it is for the index of history, in MiB [default: a quarter, 1024 at most]. What is not in use of a larger
-    /// one stays on disk.
+    /// Part of the memory for the index of history, in MiB [default: a quarter, 1024 at most]. The unused part of a
+    /// larger index stays on disk.
     #[arg(long, value_name = "MIB")]
     pub(crate) index_memory: Option<u64>,
 
@@ -350,8 +359,9 @@ Examples:
   frieze mount -o remount,nosuid /mnt/root
   frieze umount /mnt/f
 
-JSON: one line when mounted: mounted (true), mountpoint, server, pid, at, at_time; when remounted: remounted (true), mountpoint.")]
-pub(crate) struct Mount {
+JSON: one line when mounted: mounted (true), mountpoint, server, pid, at, at_time; when remounted: remounted (true), \
+mountpoint.")]
+pub(crate) struct MountArgs {
     /// Directory to mount on.
     #[arg(value_name = "MOUNTPOINT")]
     pub(crate) mountpoint: PathBuf,
@@ -364,13 +374,13 @@ pub(crate) struct Mount {
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
 
-    /// Let other users of this machine in. The default where root mounts; others need user_allow_other in
-    /// /etc/fuse.conf.
+    /// Allow other users of this machine to use the mount. The default where root mounts; others need user_allow_other
+    /// in /etc/fuse.conf.
     #[arg(long)]
     pub(crate) allow_other: bool,
 
-    /// How programs and devices on it work, and whether it can be changed, as mount(8) says it; `remount` changes that of the
-    /// mount that is there. Only root gives suid, dev and remount. Without them: nosuid, nodev, exec, rw.
+    /// Rules for programs and devices on it, and for changes, in the words of mount(8); `remount` changes those of an
+    /// existing mount. Only root may give suid, dev and remount. Without them: nosuid, nodev, exec, rw.
     #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<MountFlag>,
 
@@ -379,7 +389,7 @@ pub(crate) struct Mount {
     pub(crate) detach: bool,
 
     #[command(flatten)]
-    pub(crate) past: Past,
+    pub(crate) past: PastArgs,
 }
 
 /// A word of `mount -o`.
@@ -389,7 +399,7 @@ pub(crate) enum MountFlag {
     Suid,
     /// They do not.
     Nosuid,
-    /// Device files stand for devices.
+    /// Device files act as devices.
     Dev,
     /// They do not.
     Nodev,
@@ -416,7 +426,7 @@ Examples:
   frieze umount --lazy /mnt/f
 
 JSON: one line a mountpoint: unmounted.")]
-pub(crate) struct Umount {
+pub(crate) struct UmountArgs {
     /// Mountpoints.
     #[arg(value_name = "MOUNTPOINT", required = true)]
     pub(crate) mountpoints: Vec<PathBuf>,
@@ -428,31 +438,38 @@ pub(crate) struct Umount {
 
 /// Show how the server is.
 ///
-/// Of the server that is named with --server: what it says of itself, and of its cluster as far as it can vouch for it. Prints its health
-/// (what is wrong, and what to do about it: something with this server, a server that is away, copies or a majority that are missing), the error bound of its clock, which instants can be read (earliest to stable), what is not yet
-/// on stable storage, space, damage that a scrub has found, and intervals that a crash lost. Exits with 1 if it is not healthy.
+/// Shows the state of the server that is named with --server, and of its cluster as far as that server knows it. Prints
+/// its health (each trouble, and its remedy: with this server, a server that is away, copies or a majority that are
+/// missing), the error bound of its clock, which instants can be read (earliest to stable), what is not yet on stable
+/// storage, space, damage that a scrub has found, and intervals that a crash lost. Exits with 1 if it is not healthy.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   frieze status
   frieze status --json | jq .dirty_bytes
 
-JSON: health, healthy, troubles (a list of what, remedy), fenced, server, software, cluster, uptime_ms, clock_error_us, newest, newest_time, earliest,
+JSON: health, healthy, troubles (a list of what, remedy), fenced, server, software, cluster, uptime_ms, \
+clock_error_us, newest, newest_time, earliest,
 earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, flushes,
-flush_bytes_median, capacity_bytes, free_bytes, log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, index_bytes_max, shelved_records, shelf_bytes, memory (an
-object of bytes: bytes_max, and for its parts what they may hold, *_bytes_max, and hold, *_bytes; what of older records was
-found in memory, *_hit_bytes, and not, *_missed_bytes; admitted, evicted, refused, healed, unbounded), images (count, bytes, bytes_max, pieces_max, pieces_most, looked_upto,
-looked_upto_time, wishes, lost), records, inodes, sessions, connections, metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, damaged, corrupt_reads, scrub_due, scrub_due_time, scrubbed, scrubbed_time, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
-pub(crate) struct Status {}
+flush_bytes_median, capacity_bytes, free_bytes, log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, \
+index_bytes_max, shelved_records, shelf_bytes, memory (an
+object of bytes: bytes_max, and for its parts what they may hold, *_bytes_max, and hold, *_bytes; what of older \
+records was
+found in memory, *_hit_bytes, and not, *_missed_bytes; admitted, evicted, refused, healed, unbounded), images (count, \
+bytes, bytes_max, pieces_max, pieces_most, looked_upto,
+looked_upto_time, wishes, lost), records, inodes, sessions, connections, metalog_index, resident_bytes, \
+resident_bytes_peak, cpu_ns, damaged, corrupt_reads, scrub_due, scrub_due_time, scrubbed, scrubbed_time, last_whole, \
+last_whole_time, gaps (a list of from, from_time, to, to_time).")]
+pub(crate) struct StatusArgs {}
 
 /// Measure the file system beside the machine's own ceiling.
 ///
-/// Runs a load and prints its figure, the ceiling of this machine measured in the same run (loopback, disk, memory), the
-/// ratio, and what client and server took of the processor and of memory.
+/// Runs a load and prints its figure, the ceiling of this machine measured in the same run (loopback, disk, memory),
+/// the ratio, and the processor time and memory of client and server.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 #[command(after_long_help = "Run 'frieze bench --help' for the scenarios and their options.")]
-pub(crate) struct Bench {
+pub(crate) struct BenchArgs {
     /// Scenario and its options.
     #[arg(value_name = "SCENARIO", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
     pub(crate) args: Vec<OsString>,

@@ -6,19 +6,19 @@ use frieze_client::{Attr, CreateMode, FileKind, Fs, SetAttr, TimeValue};
 use nix::unistd::{Group, User};
 use serde_json::json;
 
-use crate::args::{Chmod, Chown, Touch};
+use crate::args::{ChmodArgs, ChownArgs, TouchArgs};
 use crate::copy::{self, target};
 use crate::entry;
-use crate::failure::Usage;
-use crate::mode::Mode;
+use crate::failure::UsageError;
+use crate::mode::ModeSpec;
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
 /// `frieze chmod`.
-pub(crate) fn chmod(run: &mut Run, args: &Chmod) -> Result<()> {
+pub(crate) fn chmod(run: &mut CommandRun, args: &ChmodArgs) -> Result<()> {
     args.no_past.refuse()?;
-    let mode = Mode::parse(&args.mode)?;
+    let mode = ModeSpec::parse(&args.mode)?;
     let umask = copy::umask();
     change_all(run, &args.paths, args.recursive, true, |attr| {
         // A symbolic link has no mode of its own.
@@ -30,7 +30,7 @@ pub(crate) fn chmod(run: &mut Run, args: &Chmod) -> Result<()> {
 }
 
 /// `frieze chown`.
-pub(crate) fn chown(run: &mut Run, args: &Chown) -> Result<()> {
+pub(crate) fn chown(run: &mut CommandRun, args: &ChownArgs) -> Result<()> {
     args.no_past.refuse()?;
     let (uid, gid) = owner_of(&args.owner)?;
     change_all(run, &args.paths, args.recursive, !args.no_dereference, |_| {
@@ -38,10 +38,10 @@ pub(crate) fn chown(run: &mut Run, args: &Chown) -> Result<()> {
     })
 }
 
-/// Changes each path, and what is below it if that is asked for. `follow`: a path that is a symbolic link stands for what it names;
+/// Changes each path, and what is below it if requested. `follow`: a path that is a symbolic link means its target;
 /// links below are changed themselves, or left.
 fn change_all(
-    run: &mut Run,
+    run: &mut CommandRun,
     paths: &[std::ffi::OsString],
     recursive: bool,
     follow: bool,
@@ -50,7 +50,7 @@ fn change_all(
     let paths = copy::parse_all(paths)?;
     let fs = run.fs()?;
     if recursive {
-        run.show(|wanted| Progress::items(wanted, "changed"));
+        run.show(|wanted| ProgressLine::items(wanted, "changed"));
     }
     for path in &paths {
         // As chmod -R and chown -R do: the tree is walked without following any link.
@@ -64,7 +64,7 @@ fn change_all(
 }
 
 fn change_tree(
-    run: &mut Run,
+    run: &mut CommandRun,
     fs: &Fs,
     path: &FsPath,
     attr: &Attr,
@@ -113,13 +113,13 @@ fn owner_of(text: &str) -> Result<(Option<u32>, Option<u32>)> {
         None => (text, None),
     };
     if owner.is_empty() && group.is_none_or(str::is_empty) {
-        return Err(Usage(format!("owner {text:?}: write OWNER, OWNER:GROUP or :GROUP")).into());
+        return Err(UsageError(format!("owner {text:?}: write OWNER, OWNER:GROUP or :GROUP")).into());
     }
     let user = match owner {
         "" => None,
         name => User::from_name(name).ok().flatten(),
     };
-    let unknown = |what: &str, name: &str| Usage(format!("{name}: no such {what} here; give the number"));
+    let unknown = |what: &str, name: &str| UsageError(format!("{name}: no such {what} here; give the number"));
     let uid = match (&user, owner) {
         (_, "") => None,
         (Some(user), _) => Some(user.uid.as_raw()),
@@ -138,7 +138,7 @@ fn owner_of(text: &str) -> Result<(Option<u32>, Option<u32>)> {
 }
 
 /// `frieze touch`.
-pub(crate) fn touch(run: &mut Run, args: &Touch) -> Result<()> {
+pub(crate) fn touch(run: &mut CommandRun, args: &TouchArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     let time = match &args.date {
@@ -167,8 +167,8 @@ pub(crate) fn touch(run: &mut Run, args: &Touch) -> Result<()> {
     Ok(())
 }
 
-/// Makes the file, with the time that was asked for.
-fn make(fs: &Fs, path: &FsPath, args: &Touch, wanted: SetAttr) -> Result<()> {
+/// Makes the file, with the requested time.
+fn make(fs: &Fs, path: &FsPath, args: &TouchArgs, wanted: SetAttr) -> Result<()> {
     fs.create(&target(path, true), 0o666, CreateMode::OpenExisting)?.close()?;
     if args.date.is_some() {
         fs.set_attr(wanted)?;

@@ -4,22 +4,22 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
-use crate::args::{Bench, Durability};
-use crate::run::Run;
+use crate::args::{BenchArgs, DurabilityArg};
+use crate::run::CommandRun;
 
 /// `frieze bench`.
-pub(crate) fn bench(run: &mut Run, args: &Bench) -> Result<()> {
+pub(crate) fn bench(run: &mut CommandRun, args: &BenchArgs) -> Result<()> {
     frieze_bench::run(line(run, args))
 }
 
 /// The arguments as typed, with those options of every command that mean something to a load put back: they are taken
 /// from wherever they stand before the scenario.
-fn line(run: &Run, args: &Bench) -> Vec<OsString> {
+fn line(run: &CommandRun, args: &BenchArgs) -> Vec<OsString> {
     let mut line = args.args.clone();
     if run.common.json {
         line.push("--json".into());
     }
-    if run.common.durability == Durability::Sync {
+    if run.common.durability == DurabilityArg::Sync {
         line.push("--sync".into());
     }
     // A load runs against a server of its own unless one is named here and now: not by the environment.
@@ -37,7 +37,7 @@ mod tests {
     fn handed_on(typed: &[&str]) -> Vec<OsString> {
         let cli = Cli::read(typed.iter().copied()).unwrap();
         let Command::Bench(args) = &cli.command else { panic!("it is a bench") };
-        line(&Run::new("bench", cli.common), args)
+        line(&CommandRun::new("bench", cli.common), args)
     }
 
     #[test]

@@ -7,16 +7,16 @@ use frieze_base::{Fault, Reason};
 use frieze_client::{Error as ClientError, FileKind, Fs, RenameMode};
 use serde_json::json;
 
-use crate::args::{Ln, Mkdir, Mv, Rm, Rmdir};
-use crate::copy::{self, Remote, about, target};
+use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
+use crate::copy::{self, RemoteSide, about, target};
 use crate::entry;
-use crate::failure::{Reported, Usage, is};
+use crate::failure::{ReportedError, UsageError, is};
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
 /// `frieze mv`.
-pub(crate) fn mv(run: &mut Run, args: &Mv) -> Result<()> {
+pub(crate) fn mv(run: &mut CommandRun, args: &MvArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     let Some((to, from)) = paths.split_last() else { return Ok(()) };
@@ -29,14 +29,14 @@ pub(crate) fn mv(run: &mut Run, args: &Mv) -> Result<()> {
     // An exchange names both ends itself.
     let named = args.no_target_directory || args.exchange;
     if named && from.len() > 1 {
-        return Err(Usage("one SOURCE and one PATH: the last path is a name, not a directory".to_owned()).into());
+        return Err(UsageError("one SOURCE and one PATH: the last path is a name, not a directory".to_owned()).into());
     }
     let there = kind_of(&fs, to)?;
     let into = !named && there == Some(FileKind::Directory);
     if !into && (from.len() > 1 || (to.wants_directory && there.is_some())) {
         let reason = if there.is_some() { Reason::NotDirectory } else { Reason::NotFound };
         run.report(&to.to_string(), Fault::from(reason).into())?;
-        return Err(Reported.into());
+        return Err(ReportedError.into());
     }
     for path in from {
         let place = match path.name() {
@@ -47,11 +47,11 @@ pub(crate) fn mv(run: &mut Run, args: &Mv) -> Result<()> {
             Ok(_) => run.item(|| json!({ "from": path.to_string(), "to": place.to_string() }), || None)?,
             Err(error) => {
                 let error = Error::from(error);
-                // Whose fault it is: the new name's, where that can be said.
+                // The subject of the error: the new name, where that is known.
                 let is_of_place = is(&error, Reason::Exists)
                     || is(&error, Reason::NotEmpty)
                     || is(&error, Reason::NotFound) && fs.stat(&target(path, false)).is_ok();
-                let error = if is_of_place { about(&Remote { fs: fs.clone() }, &place, error) } else { error };
+                let error = if is_of_place { about(&RemoteSide { fs: fs.clone() }, &place, error) } else { error };
                 run.report(&path.to_string(), error)?;
             }
         }
@@ -60,13 +60,13 @@ pub(crate) fn mv(run: &mut Run, args: &Mv) -> Result<()> {
 }
 
 /// `frieze ln`.
-pub(crate) fn ln(run: &mut Run, args: &Ln) -> Result<()> {
+pub(crate) fn ln(run: &mut CommandRun, args: &LnArgs) -> Result<()> {
     args.no_past.refuse()?;
     let name = FsPath::parse(&args.name)?;
     let text = args.target.as_bytes();
     let file = if args.symbolic { None } else { Some(FsPath::parse(&args.target)?) };
     if text.is_empty() {
-        return Err(Usage("the text of a symbolic link cannot be empty".to_owned()).into());
+        return Err(UsageError("the text of a symbolic link cannot be empty".to_owned()).into());
     }
     let fs = run.fs()?;
     let place = match (kind_of(&fs, &name)?, file.as_ref().map_or(last_name(text), |file| file.name())) {
@@ -79,10 +79,10 @@ pub(crate) fn ln(run: &mut Run, args: &Ln) -> Result<()> {
     };
     if let Err(error) = made {
         let error = Error::from(error);
-        // The file that is to have one more name may be what is missing.
+        // The file that gets one more name may be missing.
         return match file.filter(|file| is(&error, Reason::NotFound) && fs.stat(&target(file, false)).is_err()) {
             Some(file) => run.report(&file.to_string(), error),
-            None => run.report(&place.to_string(), about(&Remote { fs }, &place, error)),
+            None => run.report(&place.to_string(), about(&RemoteSide { fs }, &place, error)),
         };
     }
     let target = String::from_utf8_lossy(text);
@@ -94,14 +94,14 @@ fn last_name(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// `frieze rm`.
-pub(crate) fn rm(run: &mut Run, args: &Rm) -> Result<()> {
+pub(crate) fn rm(run: &mut CommandRun, args: &RmArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     if paths.iter().any(FsPath::is_root) {
-        return Err(Usage("/ cannot be removed".to_owned()).into());
+        return Err(UsageError("/ cannot be removed".to_owned()).into());
     }
     let fs = run.fs()?;
-    run.show(|wanted| Progress::items(wanted, "removed"));
+    run.show(|wanted| ProgressLine::items(wanted, "removed"));
     for path in &paths {
         let kind = match fs.stat(&target(path, false)) {
             Ok(reply) => reply.attr.kind(),
@@ -126,13 +126,13 @@ pub(crate) fn rm(run: &mut Run, args: &Rm) -> Result<()> {
     Ok(())
 }
 
-fn remove_one(run: &mut Run, fs: &Fs, path: &FsPath, kind: FileKind) -> Result<()> {
+fn remove_one(run: &mut CommandRun, fs: &Fs, path: &FsPath, kind: FileKind) -> Result<()> {
     let removed = match kind {
         FileKind::Directory => fs.rmdir(&target(path, false)).map(drop),
         _ => fs.unlink(&target(path, false)).map(drop),
     };
     match removed {
-        // Somebody else removed it meanwhile: it is gone, as asked.
+        // It was removed meanwhile: the result is as requested.
         Err(error) if error.reason() == Reason::NotFound => return Ok(()),
         removed => removed?,
     }
@@ -140,8 +140,9 @@ fn remove_one(run: &mut Run, fs: &Fs, path: &FsPath, kind: FileKind) -> Result<(
     run.item(|| json!({ "path": path.to_string(), "kind": entry::kind_word(kind) }), || None)
 }
 
-/// In one change, if all of it may go and fits into one; else what may, from the leaves up, each with its complaint.
-fn remove_tree(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<()> {
+/// In one change, if all of it may be removed and fits into one; else as much as may, from the leaves up, each failure
+/// with its own message.
+fn remove_tree(run: &mut CommandRun, fs: &Fs, path: &FsPath) -> Result<()> {
     run.progress(|progress| progress.at(path.to_string()));
     let removed = match fs.remove_tree(&target(path, false), false) {
         Ok(removed) => removed,
@@ -160,7 +161,7 @@ fn remove_tree(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<()> {
     }
 }
 
-fn remove_from_leaves(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<()> {
+fn remove_from_leaves(run: &mut CommandRun, fs: &Fs, path: &FsPath) -> Result<()> {
     run.progress(|progress| progress.at(path.to_string()));
     let mut failed = false;
     for entry in fs.entries(&target(path, false))? {
@@ -175,17 +176,17 @@ fn remove_from_leaves(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<()> {
         }
     }
     if failed {
-        return Err(Reported.into());
+        return Err(ReportedError.into());
     }
     remove_one(run, fs, path, FileKind::Directory)
 }
 
 /// `frieze rmdir`.
-pub(crate) fn rmdir(run: &mut Run, args: &Rmdir) -> Result<()> {
+pub(crate) fn rmdir(run: &mut CommandRun, args: &RmdirArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     if paths.iter().any(FsPath::is_root) {
-        return Err(Usage("/ cannot be removed".to_owned()).into());
+        return Err(UsageError("/ cannot be removed".to_owned()).into());
     }
     let fs = run.fs()?;
     for path in paths {
@@ -204,23 +205,23 @@ pub(crate) fn rmdir(run: &mut Run, args: &Rmdir) -> Result<()> {
 }
 
 /// `frieze mkdir`.
-pub(crate) fn mkdir(run: &mut Run, args: &Mkdir) -> Result<()> {
+pub(crate) fn mkdir(run: &mut CommandRun, args: &MkdirArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     let umask = copy::umask();
-    // A default access list says something of all but the owner, unless a mode is named: that is the mode.
+    // A default access list decides for all but the owner, unless a mode is given.
     let (owner, others) = (0o777 & !(umask & copy::OWNER), umask & !copy::OWNER);
     let (mode, mode_of_parents, umask) = match &args.mode {
         None => (owner, owner, others),
         Some(text) => match u32::from_str_radix(text, 8) {
             Ok(mode) if mode <= 0o7777 => (mode, owner & !others, 0),
-            _ => return Err(Usage(format!("--mode {text}: write it in octal, such as 755")).into()),
+            _ => return Err(UsageError(format!("--mode {text}: write it in octal, such as 755")).into()),
         },
     };
     let fs = run.fs()?.with_umask(umask);
     for path in &paths {
         let made = match args.parents {
-            // A parent can be entered and filled by its owner, whatever mode is asked for the last one.
+            // A parent can be entered and filled by its owner, whatever the mode of the last directory.
             true => make_with_parents(run, &fs, path, mode, mode_of_parents | 0o300),
             false => make(run, &fs, path, mode),
         };
@@ -231,7 +232,7 @@ pub(crate) fn mkdir(run: &mut Run, args: &Mkdir) -> Result<()> {
     Ok(())
 }
 
-fn make(run: &mut Run, fs: &Fs, path: &FsPath, mode: u32) -> Result<()> {
+fn make(run: &mut CommandRun, fs: &Fs, path: &FsPath, mode: u32) -> Result<()> {
     if path.is_root() {
         return Err(Fault::from(Reason::Exists).into());
     }
@@ -239,7 +240,7 @@ fn make(run: &mut Run, fs: &Fs, path: &FsPath, mode: u32) -> Result<()> {
     run.item(|| json!({ "path": path.to_string(), "inode": made.id }), || None)
 }
 
-fn make_with_parents(run: &mut Run, fs: &Fs, path: &FsPath, mode: u32, mode_of_parents: u32) -> Result<()> {
+fn make_with_parents(run: &mut CommandRun, fs: &Fs, path: &FsPath, mode: u32, mode_of_parents: u32) -> Result<()> {
     // From the longest prefix that is there: a long path that exists costs one request.
     let mut missing = Vec::new();
     let mut prefix = Some(path.clone());
@@ -256,7 +257,7 @@ fn make_with_parents(run: &mut Run, fs: &Fs, path: &FsPath, mode: u32, mode_of_p
     for place in missing.iter().rev() {
         let mode = if place.as_bytes() == path.as_bytes() { mode } else { mode_of_parents };
         match make(run, fs, place, mode) {
-            // Somebody else made it meanwhile.
+            // It was made meanwhile.
             Err(error) if is(&error, Reason::Exists) && kind_of(fs, place)? == Some(FileKind::Directory) => {}
             made => made?,
         }
@@ -264,7 +265,7 @@ fn make_with_parents(run: &mut Run, fs: &Fs, path: &FsPath, mode: u32, mode_of_p
     Ok(())
 }
 
-/// The kind of what a path names, links followed; none if there is nothing.
+/// The kind of the object at a path, links followed; none if it does not exist.
 fn kind_of(fs: &Fs, path: &FsPath) -> Result<Option<FileKind>> {
     match fs.stat(&target(path, true)) {
         Ok(reply) => Ok(Some(reply.attr.kind())),

@@ -1,30 +1,25 @@
-//! `cluster`: the servers of a cluster, what they have, and what is to be done with them.
+//! `cluster`: the servers of a cluster, their state, and operations on them.
 
+mod reply;
 mod wait;
-
-use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Client, ClusterChain, ClusterOp, ClusterReply, Hlc, NodeStatus};
-use serde_json::{Value, json};
+use frieze_client::{Client, ClusterChain, ClusterNodeStatus, ClusterOp, ClusterReply, Hlc};
 
-use crate::args::{Cluster, ClusterCommand, Goal};
+use self::reply::{LOOK_EVERY, alone, chain_json, node_json, to_json};
+use crate::args::{ClusterArgs, ClusterCommand};
 use crate::device;
-use crate::failure::{self, Reported, Usage};
-use crate::format::{self, Table};
-use crate::progress::Progress;
-use crate::run::Run;
-use crate::server::troubles_to_json;
+use crate::failure::{self, ReportedError, UsageError};
+use crate::format::{self, TextTable};
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 use crate::survivor;
 
-/// How often the server is asked how far it is.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
 /// `frieze cluster`.
-pub(crate) fn cluster(run: &mut Run, args: &Cluster) -> Result<()> {
+pub(crate) fn cluster(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
     run_command(run, args).map_err(|error| match failure::fault_of(&error) {
-        // Who may, and what speaks against it, is in the server's words only.
+        // The server's words name the users that may, and the obstacles.
         Some(fault) if matches!(fault.reason, Reason::NotPermitted | Reason::Busy | Reason::NotFound) => {
             Error::msg(fault.message)
         }
@@ -32,7 +27,7 @@ pub(crate) fn cluster(run: &mut Run, args: &Cluster) -> Result<()> {
     })
 }
 
-fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
+fn run_command(run: &mut CommandRun, args: &ClusterArgs) -> Result<()> {
     match &args.what {
         Some(ClusterCommand::AddDevice(args)) => return device::add(run, args),
         Some(ClusterCommand::Recover { dir, yes, copy, .. }) => return survivor::recover(run, dir, *yes, *copy),
@@ -48,10 +43,10 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
     }
     let node = |name: &str| find(&reply, name);
     let op = match args.what.as_ref().unwrap_or(&ClusterCommand::Status) {
-        // Said in the status itself: a script sees it by the exit status.
+        // The status shows it already: a script gets it by the exit status.
         ClusterCommand::Status => {
             status(run, &reply)?;
-            return if reply.troubles.is_empty() { Ok(()) } else { Err(Reported.into()) };
+            return if reply.troubles.is_empty() { Ok(()) } else { Err(ReportedError.into()) };
         }
         ClusterCommand::Nodes => return nodes(run, &reply),
         ClusterCommand::Chains => return chains(run, &reply),
@@ -90,27 +85,7 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
     status(run, &reply)
 }
 
-/// What can be said to a server that is alone: how many copies there are to be once others join it. Everything else is of a cluster.
-fn alone(run: &mut Run, client: &Client, what: Option<&ClusterCommand>) -> Result<()> {
-    const ALONE: &str =
-        "the server is alone: start another with 'frieze serve --dir DIR --join ADDR' to begin a cluster";
-    let reply = match what.unwrap_or(&ClusterCommand::Status) {
-        ClusterCommand::Replicas { count } => client.cluster(Some(ClusterOp::Replicas(*count)))?,
-        // Every copy that is wanted is there.
-        ClusterCommand::Status | ClusterCommand::Nodes | ClusterCommand::Chains => client.cluster(None)?,
-        ClusterCommand::Wait(args) if args.goal == Goal::Whole => client.cluster(None)?,
-        _ => return Err(Error::msg(ALONE)),
-    };
-    // A server of before, or one that has founded a cluster meanwhile, says nothing of it.
-    let copies = match reply.replicas {
-        0 => String::new(),
-        1 => "; everything is to have 1 copy then".to_owned(),
-        copies => format!("; everything is to have {copies} copies then, or as many as there are servers"),
-    };
-    run.item(|| json!({ "cluster": null, "replicas": reply.replicas }), || Some(format!("{ALONE}{copies}")))
-}
-
-fn is(reply: &ClusterReply, id: u32, look: impl Fn(&NodeStatus) -> bool) -> bool {
+fn is(reply: &ClusterReply, id: u32, look: impl Fn(&ClusterNodeStatus) -> bool) -> bool {
     reply.nodes.iter().any(|node| node.node == id && look(node))
 }
 
@@ -122,16 +97,16 @@ fn find(reply: &ClusterReply, name: &str) -> Result<u32> {
         Some(node) => Ok(node.node),
         None => {
             let names: Vec<&str> = reply.nodes.iter().map(|node| node.name.as_str()).collect();
-            Err(Usage(format!("there is no server {name:?} in this cluster, only {}", names.join(", "))).into())
+            Err(UsageError(format!("there is no server {name:?} in this cluster, only {}", names.join(", "))).into())
         }
     }
 }
 
 /// Waits until a node has given its chains away, and shows how far it is.
-fn wait_drained(run: &mut Run, client: &Client, node: u32) -> Result<ClusterReply> {
-    run.show(|wanted| Progress::known(wanted, "chains"));
+fn wait_drained(run: &mut CommandRun, client: &Client, node: u32) -> Result<ClusterReply> {
+    run.show(|wanted| ProgressLine::known(wanted, "chains"));
     if run.is_shown() {
-        run.say("the servers go on if this command ends; `frieze cluster undrain` lets it keep the rest");
+        run.say("the drain continues if this command ends; `frieze cluster undrain` lets the server keep the rest");
     }
     let mut most = 0;
     loop {
@@ -147,7 +122,7 @@ fn wait_drained(run: &mut Run, client: &Client, node: u32) -> Result<ClusterRepl
     }
 }
 
-fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
+fn status(run: &mut CommandRun, reply: &ClusterReply) -> Result<()> {
     if run.json() {
         return run.print_json(to_json(reply));
     }
@@ -164,8 +139,8 @@ fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
         (whole, all) if whole == all => "all whole".to_owned(),
         (whole, all) => format!("{} not whole", all - whole),
     };
-    let leader = leader.map_or("nobody at the moment".to_owned(), |node| format!("{} ({})", node.name, node.address));
-    let mut table = Table::new(&[false, false]);
+    let leader = leader.map_or("none at the moment".to_owned(), |node| format!("{} ({})", node.name, node.address));
+    let mut table = TextTable::new(&[false, false]);
     let mut row = |name: &str, words: String| table.row([name.to_owned(), words]);
     row("cluster", reply.cluster.clone());
     row("leader", leader);
@@ -200,7 +175,7 @@ fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     table.lines().try_for_each(|line| run.print(&line))
 }
 
-/// What chains that went on from copies that were behind may lack: of each loss in words the chains that share it.
+/// Possible losses of chains that resumed from stale copies: each as text, with the chains that share it.
 fn losses(chains: &[ClusterChain]) -> Vec<(String, Vec<u32>)> {
     let mut losses: Vec<(String, Vec<u32>)> = Vec::new();
     for chain in chains.iter().filter(|chain| chain.behind_to > 0) {
@@ -224,21 +199,21 @@ fn chains_of(numbers: &[u32]) -> String {
     }
 }
 
-/// What a chain that went on from a copy that was behind may lack.
+/// The possible loss of a chain that resumed from a stale copy.
 fn loss(chain: &ClusterChain) -> String {
     let to = format::time_of(Hlc(chain.behind_to));
     match chain.behind_from {
-        0 => format!("went on empty: whatever was written there until {to} is gone"),
+        0 => format!("resumed empty: everything written there until {to} is lost"),
         from => {
             format!(
-                "went on from a copy that may have been behind: some of what was acknowledged from {} to {to} may be missing",
+                "resumed from a copy that may have been stale: acknowledged writes from {} to {to} may be missing",
                 format::time_of(Hlc(from))
             )
         }
     }
 }
 
-/// How far those are that are brought up to date; `None` if nobody is.
+/// Progress of the running syncs; `None` if there is none.
 fn syncing(reply: &ClusterReply) -> Option<String> {
     let targets = || reply.chains.iter().flat_map(|chain| &chain.targets).filter(|target| target.state == "syncing");
     let count = targets().count() as u64;
@@ -246,7 +221,7 @@ fn syncing(reply: &ClusterReply) -> Option<String> {
     let rate: u64 = targets().filter_map(|target| target.bytes_per_s).sum();
     let mut words =
         format!("{} brought up to date, about {} left", format::count(count, "replica"), format::size(left));
-    // All are given to at the same time, so they share what comes.
+    // All receive at the same time, so they share the rate.
     if let Some(left_s) = left.checked_div(rate).filter(|_| left > 0) {
         words += &format!(", {} at {}/s", format::duration_ms(left_s * 1000), format::size(rate));
     }
@@ -256,11 +231,11 @@ fn syncing(reply: &ClusterReply) -> Option<String> {
     (count > 0).then_some(words)
 }
 
-/// What a server has of chains that others have by now; `None` if it is nothing, or not known here.
-fn remains(node: &NodeStatus) -> Option<String> {
+/// Replica garbage of a server; `None` if there is none, or it is not known here.
+fn remains(node: &ClusterNodeStatus) -> Option<String> {
     let (chains, bytes) = (node.remains_chains.unwrap_or(0), node.remains_bytes.unwrap_or(0));
     let left = format!("has {} left of chains that others have", format::size(bytes));
-    let kept = format!("keeps {} until all who have them by now serve", format::count(chains.into(), "chain"));
+    let kept = format!("keeps {} until their new servers all serve", format::count(chains.into(), "chain"));
     match (chains, bytes) {
         (0, 0) => None,
         (0, _) => Some(left),
@@ -276,11 +251,12 @@ fn names(reply: &ClusterReply, nodes: &[u32]) -> String {
     nodes.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
+fn nodes(run: &mut CommandRun, reply: &ClusterReply) -> Result<()> {
     if run.json() {
         return reply.nodes.iter().try_for_each(|node| run.print_json(node_json(node)));
     }
-    let mut table = Table::new(&[true, false, false, false, false, false, false, true, true, true, true, true, true]);
+    let mut table =
+        TextTable::new(&[true, false, false, false, false, false, false, true, true, true, true, true, true]);
     table.row(
         [
             "NODE",
@@ -320,15 +296,15 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     table.lines().try_for_each(|line| run.print(&line))
 }
 
-/// What a server is, since when it is away, and whether its disk is out of its chains.
-fn state(node: &NodeStatus) -> String {
+/// The state of a server, since when it is away, and whether its disk is out of its chains.
+fn state(node: &ClusterNodeStatus) -> String {
     // To the second: it rests on leases.
     let at = |us: u64| {
         format::time_of(Hlc::first_of_micros(us)).split('.').next().map(|at| format!("{at}Z")).unwrap_or_default()
     };
     let since = match (node.state.as_str(), node.offline_since, node.last_contact_us) {
         ("offline", 1.., _) => format!(" since {}", at(Hlc(node.offline_since).micros())),
-        ("unknown", _, Some(us)) => format!(", last heard from at {}", at(us)),
+        ("unknown", _, Some(us)) => format!(", last contact at {}", at(us)),
         _ => String::new(),
     };
     let disk = match (node.has_failed, node.is_full) {
@@ -340,7 +316,7 @@ fn state(node: &NodeStatus) -> String {
 }
 
 /// The same in a word or two.
-fn given_back(node: &NodeStatus) -> String {
+fn given_back(node: &ClusterNodeStatus) -> String {
     match (node.remains_chains.unwrap_or(0), node.remains_bytes) {
         (0, None | Some(0)) => String::new(),
         (0, Some(bytes)) => format::size(bytes),
@@ -348,16 +324,16 @@ fn given_back(node: &NodeStatus) -> String {
     }
 }
 
-fn chains(run: &mut Run, reply: &ClusterReply) -> Result<()> {
+fn chains(run: &mut CommandRun, reply: &ClusterReply) -> Result<()> {
     if run.json() {
         return reply.chains.iter().try_for_each(|chain| run.print_json(chain_json(chain)));
     }
-    let mut table = Table::new(&[true, true, false, false]);
+    let mut table = TextTable::new(&[true, true, false, false]);
     table.row(["CHAIN", "EPOCH", "HEAD TO TAIL", "OTHERS"].map(str::to_owned));
     for chain in &reply.chains {
         let (serving, others): (Vec<_>, Vec<_>) = chain.targets.iter().partition(|target| target.state == "serving");
         let members = serving.iter().map(|target| names(reply, &[target.node])).collect::<Vec<_>>().join(" > ");
-        let other = |target: &&frieze_client::TargetStatus| {
+        let other = |target: &&frieze_client::ClusterTargetStatus| {
             let left = target.left_bytes.filter(|left| *left > 0).map(|left| format!(", {} left", format::size(left)));
             format!("{} {}{}", names(reply, &[target.node]), target.state, left.unwrap_or_default())
         };
@@ -368,71 +344,6 @@ fn chains(run: &mut Run, reply: &ClusterReply) -> Result<()> {
         table.row([chain.chain.to_string(), chain.epoch.to_string(), members, others.trim().to_owned()]);
     }
     table.lines().try_for_each(|line| run.print(&line))
-}
-
-fn to_json(reply: &ClusterReply) -> Value {
-    json!({
-        "cluster": reply.cluster,
-        "leader": reply.leader,
-        "told_by": reply.told_by,
-        "version": reply.version,
-        "replicas": reply.replicas,
-        "balancing": reply.is_balancing,
-        "copies_wanted": reply.copies_wanted,
-        "whole": reply.whole,
-        "troubles": troubles_to_json(&reply.troubles),
-        "sync_bytes_per_s": reply.sync_bytes_per_s,
-        "nodes": reply.nodes.iter().map(node_json).collect::<Vec<_>>(),
-        "chains": reply.chains.iter().map(chain_json).collect::<Vec<_>>(),
-    })
-}
-
-fn node_json(node: &NodeStatus) -> Value {
-    json!({
-        "node": node.node,
-        "name": node.name,
-        "machine": node.machine,
-        "site": node.site,
-        "address": node.address,
-        "state": node.state,
-        "metalog": (!node.metalog.is_empty()).then_some(&node.metalog),
-        "lease_left_ms": node.lease_left_ms,
-        "clock_offset_us": node.clock_offset_us,
-        "targets": node.targets,
-        "serving": node.serving,
-        "heads": node.heads,
-        "to_drain": node.to_drain,
-        "capacity_bytes": node.capacity_bytes,
-        "remains_chains": node.remains_chains,
-        "remains_bytes": node.remains_bytes,
-        "incarnation": node.incarnation,
-        "heartbeat": node.heartbeat,
-        "offline_since": (node.offline_since > 0).then(|| Hlc(node.offline_since).to_string()),
-        "last_contact": node.last_contact_us.map(|us| format::time_of(Hlc::first_of_micros(us))),
-        "trouble": (!node.trouble.is_empty()).then_some(&node.trouble),
-        "disk_full": node.is_full,
-        "disk_failed": node.has_failed,
-    })
-}
-
-fn chain_json(chain: &ClusterChain) -> Value {
-    let target = |target: &frieze_client::TargetStatus| {
-        json!({
-            "node": target.node,
-            "state": target.state,
-            "left_bytes": target.left_bytes,
-            "left_s": target.left_s,
-            "bytes_per_s": target.bytes_per_s,
-        })
-    };
-    json!({
-        "chain": chain.chain,
-        "epoch": chain.epoch,
-        "waits": chain.waits,
-        "waits_for": chain.waits_for,
-        "lost": (chain.behind_to > 0).then(|| json!({ "from": Hlc(chain.behind_from).to_string(), "to": Hlc(chain.behind_to).to_string() })),
-        "targets": chain.targets.iter().map(target).collect::<Vec<_>>(),
-    })
 }
 
 #[cfg(test)]

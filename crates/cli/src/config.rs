@@ -1,4 +1,5 @@
-//! What a command is not told on its line nor by the environment: a file of the user's, or of the machine's.
+//! Defaults for options that neither the command line nor the environment sets: a file of the user's, or of the
+//! machine's.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use frieze_client::{PrivateFile, PrivateFileError};
 use serde::Deserialize;
 
-use crate::failure::Usage;
+use crate::failure::UsageError;
 
 /// Names the file.
 const VARIABLE: &str = "FRIEZE_CLIENT";
@@ -15,7 +16,7 @@ const FILE: &str = "frieze/client.toml";
 /// Settings of the machine.
 const MACHINE: &str = "/etc";
 
-/// What it may say.
+/// Its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
@@ -25,11 +26,12 @@ pub(crate) struct Config {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// Reads the first that there is of the file that `FRIEZE_CLIENT` names (none, if that is empty), the user's and the machine's.
+/// Reads the first that there is of the file that `FRIEZE_CLIENT` names (none, if that is empty), the user's and the
+/// machine's.
 ///
 /// # Errors
-/// [`Usage`] with the file and what is wrong.
-pub(crate) fn load() -> Result<Config, Usage> {
+/// [`UsageError`] with the file and the error.
+pub(crate) fn load() -> Result<Config, UsageError> {
     load_first(&places(&|name| std::env::var_os(name).map(PathBuf::from)))
 }
 
@@ -44,27 +46,27 @@ fn places(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<(PathBuf, bool)> {
     own.into_iter().chain([PathBuf::from(MACHINE)]).map(|directory| (directory.join(FILE), false)).collect()
 }
 
-fn load_first(places: &[(PathBuf, bool)]) -> Result<Config, Usage> {
+fn load_first(places: &[(PathBuf, bool)]) -> Result<Config, UsageError> {
     for (path, is_named) in places {
         let error = match PrivateFile::read(path) {
             Ok(file) => return read(path, &file.text),
             Err(PrivateFileError::Io(error)) => error,
-            Err(refused) => return Err(Usage(refused.to_string())),
+            Err(refused) => return Err(UsageError(refused.to_string())),
         };
         match error {
             error if !is_named && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-            // `$HOME` of whoever this program was before it became another user.
+            // `$HOME` of the user before this program changed its user.
             error if !is_named && !path.starts_with(MACHINE) && error.kind() == ErrorKind::PermissionDenied => {}
-            error => return Err(Usage(format!("cannot read {}: {error}", path.display()))),
+            error => return Err(UsageError(format!("cannot read {}: {error}", path.display()))),
         }
     }
     Ok(Config::default())
 }
 
-fn read(path: &Path, text: &str) -> Result<Config, Usage> {
-    let mut config: Config =
-        toml::from_str(text).map_err(|error| Usage(format!("{} is wrong: {}", path.display(), error.message())))?;
-    // A key lies beside the file unless it is said where.
+fn read(path: &Path, text: &str) -> Result<Config, UsageError> {
+    let mut config: Config = toml::from_str(text)
+        .map_err(|error| UsageError(format!("{} is wrong: {}", path.display(), error.message())))?;
+    // A key lies beside the file unless its path is given.
     config.key = config.key.map(|key| path.parent().unwrap_or(Path::new("")).join(key));
     Ok(config)
 }

@@ -12,24 +12,24 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use frieze_base::{Fault, Reason};
-use frieze_client::Answered;
+use frieze_client::InstantInfo;
 use serde_json::{Value, json};
 
-use self::local::{Local, LocalBytes};
-use self::side::{How, Kind, Node, Side, Sink};
-use crate::args::{Cp, Get, Put};
-use crate::failure::{About, Reported, Usage};
+use self::local::{LocalBytes, LocalSide};
+use self::side::{CopyEntry, CopyKind, CopySide, CopySink, How};
+use crate::args::{CopyOptions, CpArgs, GetArgs, PutArgs};
+use crate::failure::{ErrorSubject, ReportedError, UsageError};
 use crate::past;
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
-pub(crate) use self::remote::{Remote, target};
-pub(crate) use self::side::{PIECE_BYTES, Pull, Source, about};
+pub(crate) use self::remote::{RemoteSide, target};
+pub(crate) use self::side::{CopySource, PIECE_BYTES, Pull, about};
 
-/// What is asked of every file of one copy.
+/// Options of every file of one copy.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct CopySettings {
     recursive: bool,
     preserve: bool,
     how: How,
@@ -37,36 +37,38 @@ struct Asked {
     umask: u32,
 }
 
-impl Asked {
-    fn new(recursive: bool, preserve: bool, atomic: bool) -> Asked {
-        Asked { recursive, preserve, how: if atomic { How::Atomic } else { How::Over }, umask: umask() }
+impl CopySettings {
+    fn new(options: CopyOptions) -> CopySettings {
+        let CopyOptions { recursive, preserve, atomic } = options;
+        CopySettings { recursive, preserve, how: if atomic { How::Atomic } else { How::Over }, umask: umask() }
     }
 
-    /// Of a copy into the file system, where the server takes away the umask, or gives what a default access list says.
-    fn into_remote(self) -> Asked {
-        Asked { umask: umask() & OWNER, ..self }
+    /// For a copy into the file system, where the server applies the umask, or a default access list.
+    fn into_remote(self) -> CopySettings {
+        CopySettings { umask: umask() & OWNER, ..self }
     }
 }
 
-/// Bits of the owner, which no access list says otherwise: a directory is made with all of them, and gets its own when it is full.
+/// Bits of the owner, which no access list overrides: a directory is made with all of them, and gets its own when it is
+/// full.
 pub(crate) const OWNER: u32 = 0o700;
 
 /// `frieze put`.
-pub(crate) fn put(run: &mut Run, args: &Put) -> Result<()> {
+pub(crate) fn put(run: &mut CommandRun, args: &PutArgs) -> Result<()> {
     args.no_past.refuse()?;
     let (to, from) = args.paths.split_last().ok_or_else(two_paths)?;
     let to = FsPath::parse(to)?;
-    let mut asked = Asked::new(args.recursive, args.preserve, args.atomic).into_remote();
+    let mut asked = CopySettings::new(args.options).into_remote();
     if args.append {
         asked.how = How::Append;
     }
-    let sink = Remote::sink(run)?;
-    run.show(Progress::bytes);
+    let sink = RemoteSide::sink(run)?;
+    run.show(ProgressLine::bytes);
     let into = destination(run, &sink, &to, from.len(), to.wants_directory)?;
     for typed in from {
         if typed == "-" {
             if into {
-                return Err(Usage(format!("{to}: is a directory: standard input needs the path of a file")).into());
+                return Err(UsageError(format!("{to}: is a directory: standard input needs the path of a file")).into());
             }
             if let Err(error) = put_stdin(run, &sink, &to, asked) {
                 run.report(&to.to_string(), error)?;
@@ -80,7 +82,7 @@ pub(crate) fn put(run: &mut Run, args: &Put) -> Result<()> {
             (true, None) => to.clone(),
         };
         let from = path.display().to_string();
-        if let Err(error) = copy(run, &Local, &path, &sink, &place, asked) {
+        if let Err(error) = copy(run, &LocalSide, &path, &sink, &place, asked) {
             run.report(&from, error)?;
         }
     }
@@ -88,14 +90,14 @@ pub(crate) fn put(run: &mut Run, args: &Put) -> Result<()> {
 }
 
 /// `frieze get`.
-pub(crate) fn get(run: &mut Run, args: &Get) -> Result<()> {
+pub(crate) fn get(run: &mut CommandRun, args: &GetArgs) -> Result<()> {
     let (to, typed) = args.paths.split_last().ok_or_else(two_paths)?;
     let from = parse_all(typed)?;
-    let asked = Asked::new(args.recursive, args.preserve, args.atomic);
-    let source = Remote { fs: run.view(&args.past)? };
+    let asked = CopySettings::new(args.options);
+    let source = RemoteSide { fs: run.view(&args.past)? };
     if to == "-" {
         if run.json() {
-            return Err(Usage("get PATH - writes bytes: it has no --json (cat has)".to_owned()).into());
+            return Err(UsageError("get PATH - writes bytes: it has no --json (cat has)".to_owned()).into());
         }
         for path in &from {
             if let Err(error) = to_stdout(run, &source, path) {
@@ -104,28 +106,28 @@ pub(crate) fn get(run: &mut Run, args: &Get) -> Result<()> {
         }
         return Ok(());
     }
-    run.show(Progress::bytes);
+    run.show(ProgressLine::bytes);
     let wants_directory = to.as_bytes().ends_with(b"/");
     let to = PathBuf::from(to);
-    let into = destination(run, &Local, &to, from.len(), wants_directory)?;
-    copy_all(run, &source, &from, &Local, &to, into, asked)
+    let into = destination(run, &LocalSide, &to, from.len(), wants_directory)?;
+    copy_all(run, &source, &from, &LocalSide, &to, into, asked)
 }
 
 /// `frieze cp`.
-pub(crate) fn cp(run: &mut Run, args: &Cp) -> Result<()> {
+pub(crate) fn cp(run: &mut CommandRun, args: &CpArgs) -> Result<()> {
     let (to, from) = args.paths.split_last().ok_or_else(two_paths)?;
     let (to, from) = (FsPath::parse(to)?, parse_all(from)?);
-    let asked = Asked::new(args.recursive, args.preserve, args.atomic).into_remote();
-    let source = Remote { fs: run.view(&args.past)? };
-    let sink = Remote::sink(run)?;
-    run.show(Progress::bytes);
+    let asked = CopySettings::new(args.options).into_remote();
+    let source = RemoteSide { fs: run.view(&args.past)? };
+    let sink = RemoteSide::sink(run)?;
+    run.show(ProgressLine::bytes);
     let into = destination(run, &sink, &to, from.len(), to.wants_directory)?;
     if args.past.is_now() {
         // A tree of now that is copied into itself would never end; one of the past is finite.
         for path in &from {
             let place = if into { path.name().map_or(to.clone(), |name| to.join(name)) } else { to.clone() };
-            if args.recursive && path.holds(&place) && path != &place {
-                return Err(Usage(format!("{path} cannot be copied into itself ({place})")).into());
+            if args.options.recursive && path.holds(&place) && path != &place {
+                return Err(UsageError(format!("{path} cannot be copied into itself ({place})")).into());
             }
         }
     }
@@ -136,7 +138,7 @@ pub(crate) fn cp(run: &mut Run, args: &Cp) -> Result<()> {
 ///
 /// # Errors
 /// If it cannot be opened or read, or standard output fails.
-pub(crate) fn to_stdout(run: &mut Run, source: &Remote, path: &FsPath) -> Result<()> {
+pub(crate) fn to_stdout(run: &mut CommandRun, source: &RemoteSide, path: &FsPath) -> Result<()> {
     const ZEROS: &[u8] = &[0; 1 << 16];
     let node = source.node_or_fail(path)?;
     tell(run, node.answered.as_ref());
@@ -162,7 +164,7 @@ pub(crate) fn to_stdout(run: &mut Run, source: &Remote, path: &FsPath) -> Result
 /// Paths as typed, all checked before anything is done.
 ///
 /// # Errors
-/// [`Usage`] at the first that is none.
+/// [`UsageError`] at the first that is none.
 pub(crate) fn parse_all(typed: &[OsString]) -> Result<Vec<FsPath>> {
     typed.iter().map(|text| FsPath::parse(text)).collect()
 }
@@ -175,58 +177,58 @@ pub(crate) fn umask() -> u32 {
     mask.bits()
 }
 
-impl Remote {
+impl RemoteSide {
     /// The file system of now, for new files with the umask of this process.
-    fn sink(run: &mut Run) -> Result<Remote> {
-        Ok(Remote { fs: run.fs()?.with_umask(umask() & !OWNER) })
+    fn sink(run: &mut CommandRun) -> Result<RemoteSide> {
+        Ok(RemoteSide { fs: run.fs()?.with_umask(umask() & !OWNER) })
     }
 
-    /// What stands at a path, links followed.
+    /// The object at a path, links followed.
     ///
     /// # Errors
     /// `NotFound` if nothing does.
-    pub(crate) fn node_or_fail(&self, path: &FsPath) -> Result<Node> {
+    pub(crate) fn node_or_fail(&self, path: &FsPath) -> Result<CopyEntry> {
         self.node(path, true)?.ok_or_else(|| Fault::from(Reason::NotFound).into())
     }
 }
 
 fn two_paths() -> anyhow::Error {
-    Usage("two paths are needed: from and to".to_owned()).into()
+    UsageError("two paths are needed: from and to".to_owned()).into()
 }
 
-fn put_stdin(run: &mut Run, sink: &Remote, to: &FsPath, asked: Asked) -> Result<()> {
+fn put_stdin(run: &mut CommandRun, sink: &RemoteSide, to: &FsPath, asked: CopySettings) -> Result<()> {
     let stdin = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let mut counted = Counted { bytes: &mut LocalBytes::new(stdin)?, from: "-".to_owned(), run };
+    let mut counted = CountedBytes { bytes: &mut LocalBytes::new(stdin)?, from: "-".to_owned(), run };
     let moved = sink.write(to, 0o666 & !asked.umask, asked.how, &mut counted)?;
-    run.item(|| item("-", &to.to_string(), Kind::File, moved, None), || None)
+    run.item(|| item("-", &to.to_string(), CopyKind::File, moved, None), || None)
 }
 
 /// True if things are copied into `to`, false if `to` is the new name.
-fn destination<S: Side>(run: &mut Run, side: &S, to: &S::Path, count: usize, wants: bool) -> Result<bool> {
+fn destination<S: CopySide>(run: &mut CommandRun, side: &S, to: &S::Path, count: usize, wants: bool) -> Result<bool> {
     let there = match side.node(to, true) {
         Ok(there) => there,
         Err(error) => {
             run.report(&side.show(to), error)?;
-            return Err(Reported.into());
+            return Err(ReportedError.into());
         }
     };
-    let is_directory = there.as_ref().is_some_and(|node| node.kind == Kind::Directory);
+    let is_directory = there.as_ref().is_some_and(|node| node.kind == CopyKind::Directory);
     if !is_directory && (count > 1 || wants) {
         let reason = if there.is_some() { Reason::NotDirectory } else { Reason::NotFound };
         run.report(&side.show(to), Fault::from(reason).into())?;
-        return Err(Reported.into());
+        return Err(ReportedError.into());
     }
     Ok(is_directory)
 }
 
-fn copy_all<K: Sink>(
-    run: &mut Run,
-    source: &Remote,
+fn copy_all<K: CopySink>(
+    run: &mut CommandRun,
+    source: &RemoteSide,
     from: &[FsPath],
     sink: &K,
     to: &K::Path,
     into: bool,
-    asked: Asked,
+    asked: CopySettings,
 ) -> Result<()> {
     for path in from {
         let place = match (into, path.name()) {
@@ -240,21 +242,21 @@ fn copy_all<K: Sink>(
     Ok(())
 }
 
-/// Copies one path and, if asked, what is below it.
+/// Copies one path and, if requested, what is below it.
 ///
 /// # Errors
-/// What went wrong with this path; [`Reported`] if it was only something below.
-fn copy<S: Source, K: Sink>(
-    run: &mut Run,
+/// The error of this path; [`ReportedError`] if only something below it failed.
+fn copy<S: CopySource, K: CopySink>(
+    run: &mut CommandRun,
     source: &S,
     from: &S::Path,
     sink: &K,
     to: &K::Path,
-    asked: Asked,
+    asked: CopySettings,
 ) -> Result<()> {
     let node = source.node(from, !asked.recursive)?.ok_or_else(|| anyhow!(Fault::from(Reason::NotFound)))?;
     tell(run, node.answered.as_ref());
-    if node.kind == Kind::Directory && !asked.recursive {
+    if node.kind == CopyKind::Directory && !asked.recursive {
         return Err(Fault::new(Reason::InvalidArgument, "is a directory: -r copies it with everything in it").into());
     }
     if is_same(&node, sink, to)? {
@@ -264,42 +266,42 @@ fn copy<S: Source, K: Sink>(
 }
 
 /// True if the source of now is the very file that would be written.
-fn is_same<K: Sink>(node: &Node, sink: &K, to: &K::Path) -> Result<bool> {
+fn is_same<K: CopySink>(node: &CopyEntry, sink: &K, to: &K::Path) -> Result<bool> {
     let of_now = node.answered.as_ref().is_some_and(|answered| answered.at == 0);
-    if !of_now || node.kind != Kind::File {
+    if !of_now || node.kind != CopyKind::File {
         return Ok(false);
     }
     Ok(sink.node(to, true)?.is_some_and(|there| there.answered.is_some() && there.identity == node.identity))
 }
 
-fn copy_node<S: Source, K: Sink>(
-    run: &mut Run,
+fn copy_node<S: CopySource, K: CopySink>(
+    run: &mut CommandRun,
     source: &S,
     from: &S::Path,
-    node: &Node,
+    node: &CopyEntry,
     sink: &K,
     to: &K::Path,
-    asked: Asked,
+    asked: CopySettings,
 ) -> Result<()> {
     run.progress(|progress| progress.at(source.show(from)));
     let mode = node.mode & 0o777 & !asked.umask;
     let mut below_failed = false;
     let mut moved = 0;
     match node.kind {
-        Kind::File => {
+        CopyKind::File => {
             run.progress(|progress| progress.expect(node.size));
             let mut bytes = source.open(from)?;
             let from = source.show(from);
-            let written = sink.write(to, mode, asked.how, &mut Counted { bytes: &mut *bytes, from, run });
+            let written = sink.write(to, mode, asked.how, &mut CountedBytes { bytes: &mut *bytes, from, run });
             moved = written.map_err(|error| about(sink, to, error))?;
         }
-        Kind::Symlink => {
+        CopyKind::Symlink => {
             let text = source.link_text(from)?;
             sink.make_link(to, &text).map_err(|error| about(sink, to, error))?;
         }
-        Kind::Directory => {
+        CopyKind::Directory => {
             let made = match sink.node(to, true)? {
-                Some(there) if there.kind == Kind::Directory => false,
+                Some(there) if there.kind == CopyKind::Directory => false,
                 _ => {
                     sink.make_directory(to, mode).map_err(|error| about(sink, to, error))?;
                     true
@@ -313,10 +315,10 @@ fn copy_node<S: Source, K: Sink>(
                 }
             }
             if made && !asked.preserve && mode & 0o700 != 0o700 {
-                sink.set_like(to, &Node { mode, ..node.clone() })?;
+                sink.set_like(to, &CopyEntry { mode, ..node.clone() })?;
             }
         }
-        Kind::Other => {
+        CopyKind::Other => {
             return Err(anyhow!("is neither a file, a directory nor a symbolic link: it is not copied"));
         }
     }
@@ -325,30 +327,30 @@ fn copy_node<S: Source, K: Sink>(
     }
     let (from, to) = (source.show(from), sink.show(to));
     run.item(|| item(&from, &to, node.kind, moved, node.answered.as_ref()), || None)?;
-    if below_failed { Err(Reported.into()) } else { Ok(()) }
+    if below_failed { Err(ReportedError.into()) } else { Ok(()) }
 }
 
-fn copy_below<S: Source, K: Sink>(
-    run: &mut Run,
+fn copy_below<S: CopySource, K: CopySink>(
+    run: &mut CommandRun,
     source: &S,
     from: &S::Path,
     sink: &K,
     to: &K::Path,
-    asked: Asked,
+    asked: CopySettings,
 ) -> Result<()> {
-    // What went away since its directory was read was not there to copy.
+    // An entry that was removed since its directory was read is skipped.
     let Some(node) = source.node(from, false)? else { return Ok(()) };
     tell(run, node.answered.as_ref());
     copy_node(run, source, from, &node, sink, to, asked)
 }
 
-fn tell(run: &mut Run, answered: Option<&Answered>) {
+fn tell(run: &mut CommandRun, answered: Option<&InstantInfo>) {
     if let Some(answered) = answered {
         run.tell(answered);
     }
 }
 
-fn item(from: &str, to: &str, kind: Kind, bytes: u64, answered: Option<&Answered>) -> Value {
+fn item(from: &str, to: &str, kind: CopyKind, bytes: u64, answered: Option<&InstantInfo>) -> Value {
     let mut item = json!({ "from": from, "to": to, "kind": kind.word(), "bytes": bytes });
     if let Some(answered) = answered.map(past::to_json).filter(|answered| !answered.is_null()) {
         item["answered"] = answered;
@@ -361,16 +363,16 @@ fn name_of_local(path: &Path) -> Option<Vec<u8>> {
     path.file_name().map(|name| name.as_bytes().to_vec())
 }
 
-/// Bytes on their way, counted for whoever watches.
-struct Counted<'a> {
+/// Bytes that are copied, counted for the progress line.
+struct CountedBytes<'a> {
     bytes: &'a mut dyn Pull,
     from: String,
-    run: &'a mut Run,
+    run: &'a mut CommandRun,
 }
 
-impl Pull for Counted<'_> {
+impl Pull for CountedBytes<'_> {
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
-        let next = self.bytes.next(into).map_err(|error| error.context(About(self.from.clone())))?;
+        let next = self.bytes.next(into).map_err(|error| error.context(ErrorSubject(self.from.clone())))?;
         let count = into.len() as u64;
         if next.is_some() {
             self.run.progress(|progress| progress.advance(count));

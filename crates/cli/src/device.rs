@@ -1,17 +1,17 @@
 //! `cluster add-device`: one more disk of this machine, with a server of its own.
 
 use anyhow::{Result, anyhow};
-use frieze_client::{ClusterReply, NodeStatus, ServerAddr, host_name};
+use frieze_client::{ClusterNodeStatus, ClusterReply, ServerAddr, host_name};
 
-use crate::args::{AddDevice, Serve};
-use crate::run::Run;
+use crate::args::{AddDeviceArgs, ServeArgs};
+use crate::run::CommandRun;
 use crate::serve;
 
-/// The port of a server that nobody told another one.
+/// The default port of a server.
 const PORT: u16 = 7470;
 
 /// `frieze cluster add-device`.
-pub(crate) fn add(run: &mut Run, args: &AddDevice) -> Result<()> {
+pub(crate) fn add(run: &mut CommandRun, args: &AddDeviceArgs) -> Result<()> {
     // Before the client makes its threads.
     serve::stop_signals().thread_block()?;
     let asked = run.options()?.server;
@@ -26,11 +26,11 @@ pub(crate) fn add(run: &mut Run, args: &AddDevice) -> Result<()> {
     serve::serve(run, &serve)
 }
 
-/// The server of one more disk of this machine, in the cluster of which `asked` has told, or in the one that it begins with `asked`.
-fn server_of(args: &AddDevice, asked: &ServerAddr, reply: &ClusterReply, host: &str) -> Result<Serve> {
+/// The server of one more disk of this machine, in the cluster of the answering server, or in a new one with it.
+fn server_of(args: &AddDeviceArgs, asked: &ServerAddr, reply: &ClusterReply, host: &str) -> Result<ServeArgs> {
     let dir = args.dir.file_name().map(|name| name.to_string_lossy().replace(char::is_whitespace, "-"));
     let name = args.name.clone().unwrap_or_else(|| format!("{host}-{}", dir.unwrap_or_else(|| "disk".to_owned())));
-    let is_itself = |node: &&NodeStatus| node.name == name;
+    let is_itself = |node: &&ClusterNodeStatus| node.name == name;
     let here = || reply.nodes.iter().filter(|node| node.machine == host && !is_itself(node));
     let neighbour = here().find_map(|node| node.address.parse().ok()).unwrap_or_else(|| asked.clone());
     let listen = match (&args.listen, reply.nodes.iter().find(is_itself)) {
@@ -44,7 +44,7 @@ fn server_of(args: &AddDevice, asked: &ServerAddr, reply: &ClusterReply, host: &
     if join.is_empty() {
         join.push(asked.to_string());
     }
-    Ok(Serve {
+    Ok(ServeArgs {
         dir: args.dir.clone(),
         listen: vec![listen],
         join: Some(join.join(",")),
@@ -70,7 +70,7 @@ fn next_port(neighbour: &ServerAddr, reply: &ClusterReply) -> Result<String> {
     let ServerAddr::Tcp { host, port } = neighbour else {
         return Ok(ServerAddr::Tcp { host: "127.0.0.1".to_owned(), port: PORT + 1 }.to_string());
     };
-    let of_host = |node: &NodeStatus| match node.address.parse() {
+    let of_host = |node: &ClusterNodeStatus| match node.address.parse() {
         Ok(ServerAddr::Tcp { host: other, port }) if other == *host => Some(port),
         _ => None,
     };
@@ -84,13 +84,13 @@ fn next_port(neighbour: &ServerAddr, reply: &ClusterReply) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn node(name: &str, machine: &str, address: &str) -> NodeStatus {
+    fn node(name: &str, machine: &str, address: &str) -> ClusterNodeStatus {
         let (name, machine, address) = (name.to_owned(), machine.to_owned(), address.to_owned());
-        NodeStatus { name, machine, address, site: "east".to_owned(), ..NodeStatus::default() }
+        ClusterNodeStatus { name, machine, address, site: "east".to_owned(), ..ClusterNodeStatus::default() }
     }
 
-    fn asked(dir: &str) -> AddDevice {
-        AddDevice { dir: dir.into(), listen: None, name: None, memory: None, config: None }
+    fn asked(dir: &str) -> AddDeviceArgs {
+        AddDeviceArgs { dir: dir.into(), listen: None, name: None, memory: None, config: None }
     }
 
     #[test]

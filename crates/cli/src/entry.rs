@@ -1,13 +1,13 @@
 //! How a file is described: its attributes as JSON, and the words for its kind.
 
-use frieze_client::{Acl, Answered, Attr, FileKind, Rights};
+use frieze_client::{Acl, Attr, FileKind, InstantInfo, Rights};
 use frieze_hlc::Hlc;
 use serde_json::{Map, Value, json};
 
 use crate::format;
 use crate::past;
 use crate::path::FsPath;
-use crate::run::Run;
+use crate::run::CommandRun;
 
 /// The kind as JSON names it.
 pub(crate) fn kind_word(kind: FileKind) -> &'static str {
@@ -36,7 +36,7 @@ pub(crate) fn kind_letter(kind: FileKind) -> char {
 }
 
 /// The fields of `frieze ls --json`: `path`, `name`, then the attributes.
-pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answered: &Answered) -> Value {
+pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answered: &InstantInfo) -> Value {
     let mut fields = Map::new();
     fields.insert("path".to_owned(), text(path.as_bytes()));
     fields.insert("name".to_owned(), text(path.name().unwrap_or(b"/")));
@@ -72,7 +72,7 @@ pub(crate) fn to_json(path: &FsPath, attr: &Attr, link_text: Option<&[u8]>, answ
 }
 
 /// The entries of an access list, as getfacl(1) shows them: `user:ann:rw-`.
-pub(crate) fn acl(run: &mut Run, acl: &Acl) -> Vec<String> {
+pub(crate) fn acl(run: &mut CommandRun, acl: &Acl) -> Vec<String> {
     let mut entries = vec![format!("user::{}", Rights(acl.owner))];
     entries.extend(
         acl.users.iter().map(|named| format!("user:{}:{}", run.names.user(named.id), Rights(named.permissions))),
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_path_that_is_not_text_is_given_exactly_too() {
         let path = FsPath::parse(OsStr::from_bytes(b"/a\xff")).unwrap();
-        let fields = to_json(&path, &Attr::default(), None, &Answered::default());
+        let fields = to_json(&path, &Attr::default(), None, &InstantInfo::default());
         assert_eq!(fields["path"], "/a\u{fffd}");
         assert_eq!(fields["path_hex"], "2f61ff");
         assert_eq!(fields.get("answered"), None, "a read of now says nothing of an instant");
@@ -115,13 +115,14 @@ mod tests {
     fn fields_keep_their_names_and_their_order() {
         let path = FsPath::parse(OsStr::new("/d/f")).unwrap();
         let attr = Attr { kind: FileKind::Symlink as i32, mode: 0o777, inode: 7, ..Attr::default() };
-        let answered = Answered { at: Hlc::last_of_micros(1).0, was_stable: true, ..Answered::default() };
+        let answered = InstantInfo { at: Hlc::last_of_micros(1).0, was_stable: true, ..InstantInfo::default() };
         assert_eq!(
             to_json(&path, &attr, Some(b"t"), &answered).to_string(),
             "{\"path\":\"/d/f\",\"name\":\"f\",\"kind\":\"symlink\",\"inode\":7,\"mode\":\"0777\",\"links\":0,\
              \"uid\":0,\"gid\":0,\"size\":0,\"bytes_live\":0,\"mtime\":\"1970-01-01T00:00:00.000000Z\",\
              \"ctime\":\"1970-01-01T00:00:00.000000Z\",\"born\":\"hlc-0000000000000000\",\"target\":\"t\",\
-             \"time_plugin\":null,\"changed\":\"hlc-0000000000000000\",\"has_acl\":false,\"answered\":{\"at\":\"hlc-0000000000001fff\",\
+             \"time_plugin\":null,\"changed\":\"hlc-0000000000000000\",\"has_acl\":false,\
+             \"answered\":{\"at\":\"hlc-0000000000001fff\",\
              \"at_time\":\"1970-01-01T00:00:00.000001Z\",\"precision_us\":0,\"stable\":true,\"incomplete\":false,\
              \"user_time_open\":false,\"without_lease\":false,\"executed\":null}}"
         );

@@ -1,9 +1,10 @@
 //! `export`: files out of a data directory that no server uses, as a tar or below a directory.
 //!
-//! Everything that is not as it was, or may not be, is named; what can be read is there all the same.
+//! Everything that is not as it was, or may not be, is named; what can be read is exported all the same.
 
 mod directory;
 mod tape;
+mod target;
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -18,58 +19,59 @@ use frieze_hlc::{Hlc, Instant, ZonePolicy};
 use frieze_node::{Archive, MemberArchive};
 use serde_json::{Value, json};
 
-use self::directory::Below;
+use self::directory::OutputDir;
 use self::tape::Tape;
-use crate::args::Export;
+use self::target::{ExportTarget, Meta};
+use crate::args::ExportArgs;
 use crate::copy::{PIECE_BYTES, Pull};
-use crate::failure::{self, NotLooked, OutputClosed, Reported, Usage};
+use crate::failure::{self, CheckFailed, OutputClosed, ReportedError, UsageError};
 use crate::format;
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
 /// Sentences that are kept; of more it is known how many.
 const WRONG_MAX: usize = 1000;
-/// What is read at once where something of a piece is damaged: what is beside it is whole.
+/// Size of a read where part of a piece is damaged: the bytes beside it are good.
 const SMALL_BYTES: usize = 4096;
 
 /// `frieze export`.
-pub(crate) fn export(run: &mut Run, args: &Export) -> Result<()> {
+pub(crate) fn export(run: &mut CommandRun, args: &ExportArgs) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     let instant = args.at.as_deref().map(parse).transpose()?;
     let to_stdout = args.to.is_none() && args.output.is_none() && !args.list;
     if to_stdout && io::stdout().is_terminal() {
         let words = "a tar is not for a terminal: '> FILE', --output FILE, --to DIR or --list".to_owned();
-        return Err(Usage(words).into());
+        return Err(UsageError(words).into());
     }
     if let Some(to) = args.to.as_ref().or(args.output.as_ref()) {
         check_outside(&args.dir, to)?;
     }
-    let archive = Archive::open(&args.dir).map_err(|fault| NotLooked(fault.message))?;
+    let archive = Archive::open(&args.dir).map_err(|fault| CheckFailed(fault.message))?;
     let at = instant.map(|instant| exact(&archive, &instant)).transpose()?;
-    let mut work = Work {
+    let mut work = ExportRun {
         run,
         archive,
         at,
         first: BTreeMap::new(),
-        counts: Counts::default(),
+        counts: ExportCounts::default(),
         wrong: Vec::new(),
         wrong_more: 0,
         notes: Vec::new(),
     };
     work.look()?;
     let root =
-        work.archive.find(path.as_bytes(), at).map_err(|fault| NotLooked(format!("{path}: {}", fault.message)))?;
+        work.archive.find(path.as_bytes(), at).map_err(|fault| CheckFailed(format!("{path}: {}", fault.message)))?;
     let name = path.name().map(<[u8]>::to_vec).unwrap_or_default();
     if args.list {
-        work.walk(&name, root, &mut Listing)?;
+        work.walk(&name, root, &mut ListOnly)?;
         // A line for each name is all there is on standard output.
         return work.end(false);
     }
-    work.run.show(Progress::bytes);
+    work.run.show(ProgressLine::bytes);
     match (&args.to, &args.output) {
         (Some(to), _) => {
-            let mut below = Below::make(to)?;
+            let mut below = OutputDir::make(to)?;
             work.walk(&name, root, &mut below)?;
             work.notes.extend(below.notes());
             work.end(true)
@@ -84,7 +86,7 @@ pub(crate) fn export(run: &mut Run, args: &Export) -> Result<()> {
             work.end(true)
         }
         (None, None) => {
-            let mut tape = Tape::new(Out(BufWriter::new(io::stdout())));
+            let mut tape = Tape::new(ExportOutput(BufWriter::new(io::stdout())));
             let walked = work.walk(&name, root, &mut tape).and_then(|()| Ok(tape.finish()?.0.flush()?));
             match walked {
                 Err(error) if is_closed(&error) => return Err(OutputClosed.into()),
@@ -96,26 +98,27 @@ pub(crate) fn export(run: &mut Run, args: &Export) -> Result<()> {
     }
 }
 
-/// Sees to it that nothing is made in the data directory: a server refuses to start on a directory with other things in it.
+/// Sees to it that nothing is made in the data directory: a server refuses to start on a directory with other things in
+/// it.
 ///
 /// # Errors
-/// [`Usage`] if `to` lies in `dir`.
+/// [`UsageError`] if `to` lies in `dir`.
 fn check_outside(dir: &Path, to: &Path) -> Result<()> {
-    // What is not there yet is made where the part of its path that is there leads.
+    // A missing path is made where its existing part leads.
     let absolute = std::path::absolute(to)?;
     let place = absolute.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
     if dir.canonicalize().is_ok_and(|dir| place.is_some_and(|place| place.starts_with(dir))) {
         let words =
             format!("{} lies in the data directory {}: name a place outside of it", to.display(), dir.display());
-        return Err(Usage(words).into());
+        return Err(UsageError(words).into());
     }
     Ok(())
 }
 
 /// Standard output.
-struct Out(BufWriter<io::Stdout>);
+struct ExportOutput(BufWriter<io::Stdout>);
 
-impl Write for Out {
+impl Write for ExportOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }
@@ -131,12 +134,12 @@ fn is_closed(error: &anyhow::Error) -> bool {
 }
 
 fn parse(text: &str) -> Result<Instant> {
-    Ok(Instant::parse(text, ZonePolicy::Local).map_err(|error| Usage(error.to_string()))?)
+    Ok(Instant::parse(text, ZonePolicy::Local).map_err(|error| UsageError(error.to_string()))?)
 }
 
 /// The exact instant that is meant.
 fn exact(archive: &Archive, instant: &Instant) -> Result<Hlc> {
-    let named = |name: &str| archive.instant_named(name).map_err(|fault| NotLooked(fault.message));
+    let named = |name: &str| archive.instant_named(name).map_err(|fault| CheckFailed(fault.message));
     Ok(match instant {
         Instant::System(at) => *at,
         Instant::Named(name) => named(name)?,
@@ -151,42 +154,10 @@ fn exact(archive: &Archive, instant: &Instant) -> Result<Hlc> {
     })
 }
 
-/// What of a file or directory is kept beside its bytes.
-struct Meta {
-    attr: Attr,
-    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-}
+/// No output: only lists.
+struct ListOnly;
 
-impl Meta {
-    fn kind(&self) -> FileKind {
-        self.attr.kind()
-    }
-}
-
-/// Where files go. Names are relative; that of everything is empty.
-trait Place {
-    /// A directory, before what is in it.
-    fn directory(&mut self, name: &[u8], meta: &Meta) -> Result<()>;
-    /// The same, after it. What cannot be kept is answered.
-    fn leave(&mut self, name: &[u8], meta: &Meta) -> Result<Vec<String>>;
-    /// A file with its bytes. What cannot be kept is answered.
-    fn file(&mut self, name: &[u8], meta: &Meta, bytes: &mut dyn Pull) -> Result<Vec<String>>;
-    /// Another name of a file.
-    fn again(&mut self, name: &[u8], first: &[u8], meta: &Meta) -> Result<()>;
-    /// A symbolic link.
-    fn link(&mut self, name: &[u8], meta: &Meta, target: &[u8]) -> Result<Vec<String>>;
-    /// A pipe, a device or a socket. What cannot be kept is answered.
-    fn special(&mut self, name: &[u8], meta: &Meta) -> Result<Vec<String>>;
-    /// True if the bytes of files are wanted.
-    fn takes_bytes(&self) -> bool {
-        true
-    }
-}
-
-/// Nowhere: what is there is only shown.
-struct Listing;
-
-impl Place for Listing {
+impl ExportTarget for ListOnly {
     fn directory(&mut self, _: &[u8], _: &Meta) -> Result<()> {
         Ok(())
     }
@@ -217,7 +188,7 @@ impl Place for Listing {
 }
 
 #[derive(Default)]
-struct Counts {
+struct ExportCounts {
     files: u64,
     directories: u64,
     links: u64,
@@ -226,27 +197,27 @@ struct Counts {
 }
 
 /// Something that is not as it was, or may not be.
-struct Wrong {
+struct Defect {
     path: String,
     range: Option<Range<u64>>,
     why: String,
 }
 
 /// One export.
-struct Work<'a> {
-    run: &'a mut Run,
+struct ExportRun<'a> {
+    run: &'a mut CommandRun,
     archive: Archive,
     at: Option<Hlc>,
     /// Files of several names: the first.
     first: BTreeMap<InodeId, Vec<u8>>,
-    counts: Counts,
-    wrong: Vec<Wrong>,
+    counts: ExportCounts,
+    wrong: Vec<Defect>,
     wrong_more: u64,
     notes: Vec<String>,
 }
 
-impl Work<'_> {
-    /// What is to be known before anything is read.
+impl ExportRun<'_> {
+    /// Checks before anything is read.
     fn look(&mut self) -> Result<()> {
         self.notes.extend(self.archive.notes().iter().cloned());
         if let Some(words) = self.archive.damaged().map(str::to_owned) {
@@ -263,7 +234,7 @@ impl Work<'_> {
             self.notes.push(note);
         }
         if let Some(at) = self.at {
-            let gap = self.archive.begin(at).map_err(|fault| NotLooked(fault.message))?;
+            let gap = self.archive.begin(at).map_err(|fault| CheckFailed(fault.message))?;
             if let Some((from, to)) = gap {
                 let upto = if to == Hlc::MAX { String::new() } else { format!(" to {}", format::time_of(to)) };
                 let words = format!(
@@ -277,8 +248,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn walk(&mut self, name: &[u8], root: InodeId, place: &mut dyn Place) -> Result<()> {
-        // Directories that are open: their own name, and where listing goes on.
+    fn walk(&mut self, name: &[u8], root: InodeId, place: &mut dyn ExportTarget) -> Result<()> {
+        // Directories that are open: their own name, and where their listing continues.
         let mut open: Vec<(Vec<u8>, InodeId, Meta, Vec<u8>)> = Vec::new();
         if let Some(meta) = self.one(name, root, place)? {
             open.push((name.to_vec(), root, meta, Vec::new()));
@@ -312,8 +283,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// One name. Answers what a directory is, if this is one.
-    fn one(&mut self, name: &[u8], id: InodeId, place: &mut dyn Place) -> Result<Option<Meta>> {
+    /// One name. Returns the directory, if it is one.
+    fn one(&mut self, name: &[u8], id: InodeId, place: &mut dyn ExportTarget) -> Result<Option<Meta>> {
         let known = self.archive.attr(id, self.at).and_then(|attr| {
             let xattrs = self.archive.xattrs(id, self.at)?;
             Ok(Meta { attr, xattrs })
@@ -363,7 +334,7 @@ impl Work<'_> {
         Ok(None)
     }
 
-    fn file(&mut self, name: &[u8], id: InodeId, meta: &Meta, place: &mut dyn Place) -> Result<Vec<String>> {
+    fn file(&mut self, name: &[u8], id: InodeId, meta: &Meta, place: &mut dyn ExportTarget) -> Result<Vec<String>> {
         let lacks = self.archive.lacks(id, self.at)?;
         if !lacks.is_empty() {
             let chains: Vec<String> = lacks.iter().map(ToString::to_string).collect();
@@ -371,7 +342,7 @@ impl Work<'_> {
         }
         let size = meta.attr.size;
         self.run.progress(|progress| progress.expect(size));
-        let mut content = Content {
+        let mut content = FileContent {
             archive: &mut self.archive,
             id,
             at: self.at,
@@ -424,7 +395,7 @@ impl Work<'_> {
         self.wrong(&shown(name), range, why);
     }
 
-    /// Says what is wrong, at once, and keeps it for the end.
+    /// Prints a defect at once, and keeps it for the end.
     fn wrong(&mut self, path: &str, range: Option<Range<u64>>, why: String) {
         if self.wrong.len() >= WRONG_MAX {
             self.wrong_more += 1;
@@ -436,10 +407,10 @@ impl Work<'_> {
             "" => self.run.say(&format!("wrong: {why}")),
             path => self.run.say(&format!("wrong: {path}{bytes}: {why}")),
         }
-        self.wrong.push(Wrong { path: path.to_owned(), range, why });
+        self.wrong.push(Defect { path: path.to_owned(), range, why });
     }
 
-    /// The end: what was done, in one document, and whether all of it is as it was.
+    /// The end: a summary in one document, and whether all of it is as it was.
     fn end(self, prints: bool) -> Result<()> {
         let found = self.wrong.len() as u64 + self.wrong_more;
         if self.wrong_more > 0 {
@@ -449,12 +420,12 @@ impl Work<'_> {
             let document = self.to_json();
             self.run.print_json(document)?;
         }
-        if found == 0 { Ok(()) } else { Err(Reported.into()) }
+        if found == 0 { Ok(()) } else { Err(ReportedError.into()) }
     }
 
     fn to_json(&self) -> Value {
-        let Counts { files, directories, links, others, bytes } = &self.counts;
-        let wrong = self.wrong.iter().map(|Wrong { path, range, why }| {
+        let ExportCounts { files, directories, links, others, bytes } = &self.counts;
+        let wrong = self.wrong.iter().map(|Defect { path, range, why }| {
             let (start, end) = range.as_ref().map(|range| (range.start, range.end)).unzip();
             json!({ "path": path, "start": start, "end": end, "why": why })
         });
@@ -495,7 +466,7 @@ fn member_notes(member: &MemberArchive) -> Vec<String> {
     notes
 }
 
-/// Gaps that are named; of more it is said how many.
+/// Gaps that are named; of more only the number is printed.
 const GAPS_NAMED_MAX: usize = 3;
 
 fn gap_notes(gaps: &[(Hlc, Hlc)]) -> Vec<String> {
@@ -517,19 +488,19 @@ fn shown(name: &[u8]) -> String {
     format!("/{}", String::from_utf8_lossy(name))
 }
 
-/// The bytes of a file in order, holes left out; zeros in the place of what cannot be read.
-struct Content<'a> {
+/// The bytes of a file in order, holes left out; zeros in place of unreadable bytes.
+struct FileContent<'a> {
     archive: &'a mut Archive,
     id: InodeId,
     at: Option<Hlc>,
     size: u64,
     offset: u64,
-    run: &'a mut Run,
+    run: &'a mut CommandRun,
     unread: Vec<(Range<u64>, String)>,
     moved: u64,
 }
 
-impl Content<'_> {
+impl FileContent<'_> {
     fn is_unread(&mut self, range: Range<u64>, fault: &Fault) {
         match self.unread.last_mut() {
             Some((before, _)) if before.end == range.start => before.end = range.end,
@@ -555,7 +526,7 @@ impl Content<'_> {
     }
 }
 
-impl Pull for Content<'_> {
+impl Pull for FileContent<'_> {
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
         into.clear();
         let found = self.archive.next_data(self.id, self.at, self.offset, self.size);

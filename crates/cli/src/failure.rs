@@ -1,4 +1,4 @@
-//! What can go wrong, in the words a person reads.
+//! Failures, in words for people.
 
 use std::fmt;
 use std::io;
@@ -8,17 +8,17 @@ use frieze_base::{Fault, Reason};
 
 /// The command line is wrong: nothing was done, exit status 2.
 #[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
-impl fmt::Display for Usage {
+impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for UsageError {}
 
-/// Nobody reads standard output any more: the command ends at once and in silence.
+/// The reader of standard output is gone: the command ends at once and in silence.
 #[derive(Debug)]
 pub(crate) struct OutputClosed;
 
@@ -30,55 +30,55 @@ impl fmt::Display for OutputClosed {
 
 impl std::error::Error for OutputClosed {}
 
-/// Failures were reported already, one line each: exit status 1 and nothing more to say.
+/// Failures were reported already, one line each: exit status 1 and no further message.
 #[derive(Debug)]
-pub(crate) struct Reported;
+pub(crate) struct ReportedError;
 
-impl fmt::Display for Reported {
+impl fmt::Display for ReportedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("failures were reported")
     }
 }
 
-impl std::error::Error for Reported {}
+impl std::error::Error for ReportedError {}
 
 /// The server was removed from its cluster, and none starts on its directory again: exit status 3.
 #[derive(Debug)]
-pub(crate) struct Removed(pub(crate) String);
+pub(crate) struct ServerRemoved(pub(crate) String);
 
-impl fmt::Display for Removed {
+impl fmt::Display for ServerRemoved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Removed {}
+impl std::error::Error for ServerRemoved {}
 
-/// The cluster of the server has ended, and went on under another identity: exit status 4.
+/// The cluster of the server has ended, and was recovered under another identity: exit status 4.
 #[derive(Debug)]
-pub(crate) struct Ended(pub(crate) String);
+pub(crate) struct ClusterEnded(pub(crate) String);
 
-impl fmt::Display for Ended {
+impl fmt::Display for ClusterEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Ended {}
+impl std::error::Error for ClusterEnded {}
 
-/// What was to be looked at could not be: nothing is known of it, exit status 2.
+/// The check could not run: nothing is known, exit status 2.
 #[derive(Debug)]
-pub(crate) struct NotLooked(pub(crate) String);
+pub(crate) struct CheckFailed(pub(crate) String);
 
-impl fmt::Display for NotLooked {
+impl fmt::Display for CheckFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NotLooked {}
+impl std::error::Error for CheckFailed {}
 
-/// The process that was started to do the work failed with this exit status and said why.
+/// The process that was started to do the work failed with this exit status and printed why.
 #[derive(Debug)]
 pub(crate) struct ChildFailed(pub(crate) u8);
 
@@ -90,11 +90,11 @@ impl fmt::Display for ChildFailed {
 
 impl std::error::Error for ChildFailed {}
 
-/// What a failure is about, where that is not what the command was reading or writing just then.
+/// The subject of a failure, if it is not what the command was reading or writing just then.
 #[derive(Debug)]
-pub(crate) struct About(pub(crate) String);
+pub(crate) struct ErrorSubject(pub(crate) String);
 
-impl fmt::Display for About {
+impl fmt::Display for ErrorSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -117,10 +117,10 @@ pub(crate) fn is(error: &Error, reason: Reason) -> bool {
 
 /// `error` about `subject` in one line: `/a/b: no such file or directory`.
 ///
-/// A subject that the words name already is not said twice.
+/// A subject that the words name already is not repeated.
 pub(crate) fn line(subject: &str, error: &Error) -> String {
     let words = words(error);
-    let subject = error.downcast_ref::<About>().map_or(subject, |about| &about.0);
+    let subject = error.downcast_ref::<ErrorSubject>().map_or(subject, |about| &about.0);
     if subject.is_empty() || words.starts_with(&format!("{subject}: ")) || words.contains(&format!("{subject:?}")) {
         return words;
     }
@@ -133,7 +133,7 @@ pub(crate) fn words(error: &Error) -> String {
         Some(fault) => of_fault(&fault),
         None => {
             let mut said: Vec<String> = Vec::new();
-            let subjects = usize::from(error.is::<About>());
+            let subjects = usize::from(error.is::<ErrorSubject>());
             for cause in error.chain().skip(subjects) {
                 let words = cause.downcast_ref::<io::Error>().map_or_else(|| cause.to_string(), of_io);
                 // A cause that the words above it quote already adds nothing.
@@ -147,7 +147,7 @@ pub(crate) fn words(error: &Error) -> String {
     text.trim_end().replace('\n', " ")
 }
 
-/// Reasons whose words say it all. The message of the server mostly repeats them with names of its own.
+/// Reasons with complete words. The message of the server mostly repeats them with names of its own.
 fn of_fault(fault: &Fault) -> String {
     use Reason::{AccessDenied, Exists, IsDirectory, NotDirectory, NotEmpty, NotFound, SymlinkLoop, TooManyLinks};
     match fault.reason {
@@ -158,7 +158,7 @@ fn of_fault(fault: &Fault) -> String {
     }
 }
 
-/// What the operating system said, as it says it, but in lower case and without the number.
+/// The operating system's message, but in lower case and without the number.
 fn of_io(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(code) => {

@@ -1,4 +1,4 @@
-//! `forget`: what is given up, and what that frees.
+//! `forget`: the history that is given up, and the space that it frees.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use anyhow::Result;
 use frieze_client::{ForgetOptions, ForgetReply, ForgottenFile, Hlc, SnapshotLoss, Target};
 use serde_json::{Value, json};
 
-use crate::args::Forget;
+use crate::args::ForgetArgs;
 use crate::copy::target;
 use crate::format;
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
 /// `frieze forget`.
-pub(crate) fn forget(run: &mut Run, args: &Forget) -> Result<()> {
+pub(crate) fn forget(run: &mut CommandRun, args: &ForgetArgs) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     let before = run.instant(&args.before)?;
     let how = ForgetOptions { dry_run: args.dry_run, with_snapshots: args.with_snapshots };
@@ -31,10 +31,10 @@ pub(crate) fn forget(run: &mut Run, args: &Forget) -> Result<()> {
     words(&reply, args.dry_run).iter().chain(&snapshots).try_for_each(|line| run.print(line))
 }
 
-/// Forgets, and shows how far the server has come, to a person who waits for it.
-fn forget_and_show(run: &mut Run, target: &Target, before: Hlc, how: ForgetOptions) -> Result<ForgetReply> {
+/// Forgets, and shows the server's progress to a person at a terminal.
+fn forget_and_show(run: &mut CommandRun, target: &Target, before: Hlc, how: ForgetOptions) -> Result<ForgetReply> {
     let (client, fs) = (run.client()?.clone(), run.fs()?);
-    run.show(|wanted| Progress::known(wanted, "files looked at"));
+    run.show(|wanted| ProgressLine::known(wanted, "files looked at"));
     if !run.is_shown() {
         return Ok(fs.forget(target, before, how)?);
     }
@@ -47,7 +47,7 @@ fn forget_and_show(run: &mut Run, target: &Target, before: Hlc, how: ForgetOptio
         });
         while !work.is_finished() {
             std::thread::park_timeout(LOOK_EVERY);
-            // Whoever cannot be asked now is asked again.
+            // A server that does not answer now is asked again.
             if let Ok(status) = client.status() {
                 let (done, all) = (status.forgetting_looked_at, status.forgetting_to_look_at);
                 run.progress(|progress| progress.is_at(done, all));
@@ -60,7 +60,7 @@ fn forget_and_show(run: &mut Run, target: &Target, before: Hlc, how: ForgetOptio
     })
 }
 
-/// How often the server is asked how far it is.
+/// Interval between two requests for the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 fn line(file: &ForgottenFile) -> String {
@@ -69,8 +69,8 @@ fn line(file: &ForgottenFile) -> String {
     format!("{:>9} in {writes:<12}  {}{deleted}", format::size(file.bytes), format::printable(&file.path))
 }
 
-/// What becomes of snapshots, a sentence a line.
-fn snapshot_words(run: &mut Run, reply: &ForgetReply, dry_run: bool) -> Vec<String> {
+/// The effect on snapshots, a sentence a line.
+fn snapshot_words(run: &mut CommandRun, reply: &ForgetReply, dry_run: bool) -> Vec<String> {
     let mut names = |wanted: &dyn Fn(&SnapshotLoss) -> bool| {
         let mut named = Vec::new();
         for snapshot in reply.shown_by.iter().filter(|snapshot| wanted(snapshot)) {
@@ -87,7 +87,8 @@ fn snapshot_words(run: &mut Run, reply: &ForgetReply, dry_run: bool) -> Vec<Stri
     let mut lines = Vec::new();
     if !holding.is_empty() {
         lines.push(format!(
-            "stays readable at snapshots: {holding}; `--with-snapshots` forgets it there, too, and `frieze snapshot delete NAME` deletes one"
+            "stays readable at snapshots: {holding}; `--with-snapshots` forgets it there, too, and `frieze snapshot \
+             delete NAME` deletes one"
         ));
     }
     if !losing.is_empty() {
@@ -146,7 +147,7 @@ fn words(reply: &ForgetReply, dry_run: bool) -> Vec<String> {
     }
     if reply.open > 0 {
         let open = format::count(reply.open, "deleted file");
-        lines.push(format!("{open} may still be open: forget again when nobody reads them any more"));
+        lines.push(format!("{open} may still be open: forget again when they are closed"));
     }
     lines
 }
@@ -160,7 +161,7 @@ fn file_to_json(file: &ForgottenFile) -> Value {
     })
 }
 
-fn to_json(run: &mut Run, reply: &ForgetReply, dry_run: bool) -> Value {
+fn to_json(run: &mut CommandRun, reply: &ForgetReply, dry_run: bool) -> Value {
     let snapshot = |snapshot: &SnapshotLoss| {
         json!({
             "name": snapshot.name,

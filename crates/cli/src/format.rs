@@ -99,18 +99,19 @@ pub(crate) fn time_of(stamp: Hlc) -> String {
     frieze_hlc::format_instant(stamp)
 }
 
-/// The program of a command line: the last part of its first word. What follows may hold a secret, and is shown where it is asked for.
+/// The program of a command line: the last part of its first word. The rest may contain a secret, and is shown only on
+/// request.
 pub(crate) fn program(command: &str) -> &str {
     let first = command.split_whitespace().next().unwrap_or_default();
     let name = first.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     &name[..name.floor_char_boundary(PROGRAM_BYTES_MAX)]
 }
 
-/// Bytes of a program's name that are shown: what Linux lets a file be called would push a table apart.
+/// Bytes of a program's name that are shown: the longest names of Linux would push a table apart.
 const PROGRAM_BYTES_MAX: usize = 32;
 
-/// JSON in which every number is exact for readers that keep numbers in doubles (JavaScript, `jq`): one of 2^53 and above, or
-/// as far below zero, is a string of its digits.
+/// JSON in which every number is exact for readers that keep numbers in doubles (JavaScript, `jq`): one of 2^53 and
+/// above, or as far below zero, is a string of its digits.
 pub(crate) fn exact(value: serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match value {
@@ -124,7 +125,7 @@ pub(crate) fn exact(value: serde_json::Value) -> serde_json::Value {
     }
 }
 
-/// How exact instants are, in words; `u64::MAX` is what a server says whose clock nothing disciplines.
+/// The precision of exact instants, as text; `u64::MAX` means an undisciplined clock.
 pub(crate) fn precision(us: u64) -> String {
     match us {
         u64::MAX => "with unknown precision (nothing disciplines the server's clock)".to_owned(),
@@ -159,12 +160,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 /// Names of users and groups of this machine, looked up once each.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct UserNames {
     users: BTreeMap<u32, String>,
     groups: BTreeMap<u32, String>,
 }
 
-impl Names {
+impl UserNames {
     /// The name of a user, or the number where there is none.
     pub(crate) fn user(&mut self, uid: u32) -> &str {
         self.users.entry(uid).or_insert_with(|| match User::from_uid(Uid::from_raw(uid)) {
@@ -184,15 +185,15 @@ impl Names {
 
 /// Rows whose columns line up, two spaces between them; the last column is as long as it is.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     right: &'static [bool],
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// A table of as many columns as `right` has; true aligns a column to the right.
-    pub(crate) fn new(right: &'static [bool]) -> Table {
-        Table { right, rows: Vec::new() }
+    pub(crate) fn new(right: &'static [bool]) -> TextTable {
+        TextTable { right, rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -319,7 +320,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&[false, true, false]);
+        let mut table = TextTable::new(&[false, true, false]);
         table.row(["a", "1", "x"].map(str::to_owned));
         table.row(["bcd", "100", ""].map(str::to_owned));
         assert_eq!(table.lines().collect::<Vec<_>>(), ["a      1  x", "bcd  100"]);

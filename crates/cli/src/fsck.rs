@@ -1,4 +1,4 @@
-//! `fsck`: a data directory that no server uses, looked at.
+//! `fsck`: checks a data directory that no server uses.
 
 use std::cell::RefCell;
 
@@ -7,30 +7,30 @@ use frieze_node::Checkup;
 use rustix::fs::Mode;
 use serde_json::{Value, json};
 
-use crate::args::Fsck;
-use crate::failure::{NotLooked, Reported};
+use crate::args::FsckArgs;
+use crate::failure::{CheckFailed, ReportedError};
 use crate::format;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 use crate::scrub;
 
 /// `frieze fsck`.
-pub(crate) fn fsck(run: &mut Run, args: &Fsck) -> Result<()> {
+pub(crate) fn fsck(run: &mut CommandRun, args: &FsckArgs) -> Result<()> {
     // It makes a copy of a part of the directory.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    run.show(Progress::bytes);
+    run.show(ProgressLine::bytes);
     let checkup = {
         let run = RefCell::new(&mut *run);
         let progress = |done, all| run.borrow_mut().progress(|progress| progress.is_at(done, all));
-        frieze_node::fsck(&args.dir, &progress).map_err(|fault| NotLooked(fault.message))?
+        frieze_node::fsck(&args.dir, &progress).map_err(|fault| CheckFailed(fault.message))?
     };
     if run.json() {
         run.print_json(to_json(&checkup))?;
     } else {
         lines(&checkup).iter().try_for_each(|line| run.print(line))?;
     }
-    // Said already: a script sees it by the exit status.
-    if checkup.found() == 0 { Ok(()) } else { Err(Reported.into()) }
+    // Printed already: a script gets it by the exit status.
+    if checkup.found() == 0 { Ok(()) } else { Err(ReportedError.into()) }
 }
 
 fn lines(checkup: &Checkup) -> Vec<String> {

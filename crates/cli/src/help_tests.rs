@@ -21,7 +21,7 @@ fn commands() -> Vec<(String, clap::Command)> {
     let mut out = Vec::new();
     all(&command, "frieze", &mut out);
     // `bench` hands its arguments on, `--help` included.
-    let bench = frieze_bench::Options::command().term_width(100);
+    let bench = frieze_bench::BenchOptions::command().term_width(100);
     out.iter_mut().filter(|(typed, _)| typed == "frieze bench").for_each(|(_, command)| *command = bench.clone());
     out
 }

@@ -5,20 +5,21 @@ use frieze_base::Reason;
 use frieze_client::Hlc;
 use serde_json::json;
 
-use crate::args::{self, Now};
-use crate::failure::Usage;
-use crate::format::{self, Table};
-use crate::run::Run;
+use crate::args::{self, NowArgs};
+use crate::failure::UsageError;
+use crate::format::{self, TextTable};
+use crate::run::CommandRun;
 
 /// `frieze now`.
-pub(crate) fn now(run: &mut Run, args: &Now) -> Result<()> {
+pub(crate) fn now(run: &mut CommandRun, args: &NowArgs) -> Result<()> {
     let asked = args.at.as_deref().map(|text| run.instant(text)).transpose()?;
     let reply = run.client()?.clock()?;
     let at = asked.unwrap_or(Hlc(reply.at));
     let (earliest, stable) = (Hlc(reply.earliest), Hlc(reply.stable));
     if reply.without_lease && at > stable {
         run.say(&format!(
-            "warning: nobody leads the cluster, so that {at} cannot be read before somebody does; what was done up to {stable} ({}) can",
+            "warning: the cluster has no leader: {at} cannot be read before it has one; instants up to {stable} ({}) \
+             can",
             format::time_of(stable)
         ));
     }
@@ -41,11 +42,11 @@ pub(crate) fn now(run: &mut Run, args: &Now) -> Result<()> {
 }
 
 /// `frieze snapshot`.
-pub(crate) fn snapshot(run: &mut Run, command: &args::Snapshot) -> Result<()> {
+pub(crate) fn snapshot(run: &mut CommandRun, command: &args::SnapshotCommand) -> Result<()> {
     match command {
-        args::Snapshot::Create { name, at } => create(run, name, at.as_deref()),
-        args::Snapshot::List => list(run),
-        args::Snapshot::Delete { names } => {
+        args::SnapshotCommand::Create { name, at } => create(run, name, at.as_deref()),
+        args::SnapshotCommand::List => list(run),
+        args::SnapshotCommand::Delete { names } => {
             for name in names {
                 match run.client()?.delete_snapshot(name) {
                     Ok(_) => run.item(|| json!({ "deleted": name }), || None)?,
@@ -63,8 +64,8 @@ pub(crate) fn snapshot(run: &mut Run, command: &args::Snapshot) -> Result<()> {
     }
 }
 
-fn create(run: &mut Run, name: &str, at: Option<&str>) -> Result<()> {
-    frieze_hlc::check_snapshot_name(name).map_err(|error| Usage(error.to_string()))?;
+fn create(run: &mut CommandRun, name: &str, at: Option<&str>) -> Result<()> {
+    frieze_hlc::check_snapshot_name(name).map_err(|error| UsageError(error.to_string()))?;
     let at = at.map(|text| run.instant(text)).transpose()?;
     let at = match run.client()?.make_snapshot(name, at) {
         Ok(at) => at,
@@ -79,10 +80,10 @@ fn create(run: &mut Run, name: &str, at: Option<&str>) -> Result<()> {
     )
 }
 
-fn list(run: &mut Run) -> Result<()> {
+fn list(run: &mut CommandRun) -> Result<()> {
     let snapshots = run.client()?.snapshots_with_bytes()?;
     let now = run.client()?.now()?;
-    let mut table = Table::new(&[false, false, false, true, true, false]);
+    let mut table = TextTable::new(&[false, false, false, true, true, false]);
     if !run.json() && !snapshots.is_empty() {
         table.row(["NAME", "INSTANT", "STAMP", "AGE", "HELD", "MADE BY"].map(str::to_owned));
     }

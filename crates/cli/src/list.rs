@@ -5,25 +5,25 @@ use std::collections::BTreeSet;
 use anyhow::{Error, Result};
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_client::Fs;
-use frieze_client::{AccessLists, Answered, Attr, DirEntry, FileKind, StatReply, Target};
+use frieze_client::{AccessLists, Attr, DirEntry, FileKind, InstantInfo, StatReply, Target};
 use frieze_hlc::Hlc;
 use serde_json::{Value, json};
 
-use crate::args::{Cat, Du, Ls, Stat};
-use crate::copy::{self, Remote, Source, target};
+use crate::args::{CatArgs, DuArgs, LsArgs, StatArgs};
+use crate::copy::{self, CopySource, RemoteSide, target};
 use crate::entry;
-use crate::failure::Reported;
-use crate::format::{self, Table};
+use crate::failure::ReportedError;
+use crate::format::{self, TextTable};
 use crate::past;
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
 /// `frieze ls`.
-pub(crate) fn ls(run: &mut Run, args: &Ls) -> Result<()> {
+pub(crate) fn ls(run: &mut CommandRun, args: &LsArgs) -> Result<()> {
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.view(&args.past)?;
-    let mut listing = Listing { fs, args, headings: paths.len() > 1 || args.recursive, begun: false };
+    let mut listing = DirectoryLister { fs, args, headings: paths.len() > 1 || args.recursive, begun: false };
     for path in &paths {
         if let Err(error) = listing.path(run, path) {
             run.report(&path.to_string(), error)?;
@@ -33,7 +33,7 @@ pub(crate) fn ls(run: &mut Run, args: &Ls) -> Result<()> {
 }
 
 /// `frieze stat`.
-pub(crate) fn stat(run: &mut Run, args: &Stat) -> Result<()> {
+pub(crate) fn stat(run: &mut CommandRun, args: &StatArgs) -> Result<()> {
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.view(&args.past)?;
     let mut begun = false;
@@ -59,9 +59,9 @@ pub(crate) fn stat(run: &mut Run, args: &Stat) -> Result<()> {
 }
 
 /// `frieze cat`.
-pub(crate) fn cat(run: &mut Run, args: &Cat) -> Result<()> {
+pub(crate) fn cat(run: &mut CommandRun, args: &CatArgs) -> Result<()> {
     let paths = copy::parse_all(&args.paths)?;
-    let source = Remote { fs: run.view(&args.past)? };
+    let source = RemoteSide { fs: run.view(&args.past)? };
     for path in &paths {
         let done = if run.json() { cat_json(run, &source, path) } else { copy::to_stdout(run, &source, path) };
         if let Err(error) = done {
@@ -72,18 +72,18 @@ pub(crate) fn cat(run: &mut Run, args: &Cat) -> Result<()> {
 }
 
 /// `frieze du`.
-pub(crate) fn du(run: &mut Run, args: &Du) -> Result<()> {
+pub(crate) fn du(run: &mut CommandRun, args: &DuArgs) -> Result<()> {
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.view(&args.past)?;
-    run.show(|wanted| Progress::items(wanted, "files"));
-    let mut usage = Usage { fs, args, counted: BTreeSet::new() };
+    run.show(|wanted| ProgressLine::items(wanted, "files"));
+    let mut usage = UsageLister { fs, args, counted: BTreeSet::new() };
     for path in &paths {
         let summed = usage.fs.stat(&target(path, false)).map_err(Error::from).and_then(|reply| {
             run.tell(&reply.answered);
             match reply.attr.kind() {
                 FileKind::Directory => usage.tree(run, path, true).map(drop),
                 _ => {
-                    let mut sum = Sum::default();
+                    let mut sum = SpaceSum::default();
                     usage.add(&mut sum, &reply.attr);
                     usage.print(run, path, &sum, &reply.answered)
                 }
@@ -96,17 +96,17 @@ pub(crate) fn du(run: &mut Run, args: &Du) -> Result<()> {
     Ok(())
 }
 
-struct Listing<'a> {
+struct DirectoryLister<'a> {
     fs: Fs,
-    args: &'a Ls,
+    args: &'a LsArgs,
     /// Directories are printed with their names.
     headings: bool,
     begun: bool,
 }
 
-impl Listing<'_> {
-    fn path(&mut self, run: &mut Run, path: &FsPath) -> Result<()> {
-        // A link to a directory is listed as the directory, unless the link itself is asked about.
+impl DirectoryLister<'_> {
+    fn path(&mut self, run: &mut CommandRun, path: &FsPath) -> Result<()> {
+        // A link to a directory is listed as the directory, unless the link itself is requested.
         let follow = !self.args.long && !self.args.directory || path.wants_directory;
         let reply = match self.fs.stat(&target(path, follow)) {
             // A link that leads nowhere is still there.
@@ -135,7 +135,7 @@ impl Listing<'_> {
         table.lines().try_for_each(|line| run.print(&line))
     }
 
-    fn directory(&mut self, run: &mut Run, path: &FsPath) -> Result<()> {
+    fn directory(&mut self, run: &mut CommandRun, path: &FsPath) -> Result<()> {
         if self.headings && !run.json() && !self.args.null {
             if self.begun {
                 run.print("")?;
@@ -152,7 +152,7 @@ impl Listing<'_> {
                 below.push(place.clone());
             }
             let Some(attr) = &entry.attr else {
-                // Without headings the name alone would not say where it is.
+                // Without headings the name alone would not show where it is.
                 let name = if self.args.null && self.headings { place.as_bytes() } else { &entry.name };
                 return run.name(name, self.args.null);
             };
@@ -179,7 +179,7 @@ fn pages(
     fs: &Fs,
     path: &FsPath,
     with_attrs: bool,
-    mut each: impl FnMut(&DirEntry, &Answered) -> Result<()>,
+    mut each: impl FnMut(&DirEntry, &InstantInfo) -> Result<()>,
 ) -> Result<()> {
     let mut after = Vec::new();
     loop {
@@ -208,11 +208,11 @@ fn shown(name: &[u8], link_text: Option<&[u8]>) -> String {
     }
 }
 
-fn long_table() -> Table {
-    Table::new(&[false, true, false, false, true, false, false])
+fn long_table() -> TextTable {
+    TextTable::new(&[false, true, false, false, true, false, false])
 }
 
-fn long_row(run: &mut Run, attr: &Attr, name: String, human: bool) -> [String; 7] {
+fn long_row(run: &mut CommandRun, attr: &Attr, name: String, human: bool) -> [String; 7] {
     let size = match attr.kind() {
         FileKind::CharDevice | FileKind::BlockDevice => {
             format!("{}, {}", rustix::fs::major(attr.rdev.into()), rustix::fs::minor(attr.rdev.into()))
@@ -234,7 +234,7 @@ fn size_text(bytes: u64, human: bool) -> String {
     if human { format::human(bytes) } else { bytes.to_string() }
 }
 
-/// The access lists of what has any.
+/// The access lists of an object that has any.
 fn access_lists(fs: &Fs, attr: &Attr) -> Result<Option<AccessLists>> {
     // Not the name again: another file may have it by now.
     let target = Target::inode(InodeId(attr.inode));
@@ -242,7 +242,7 @@ fn access_lists(fs: &Fs, attr: &Attr) -> Result<Option<AccessLists>> {
 }
 
 fn print_stat(
-    run: &mut Run,
+    run: &mut CommandRun,
     path: &FsPath,
     reply: &StatReply,
     link_text: Option<&[u8]>,
@@ -260,7 +260,7 @@ fn print_stat(
     }
     let born = Hlc(attr.born);
     let changed = Hlc(attr.changed);
-    let mut table = Table::new(&[true, false]);
+    let mut table = TextTable::new(&[true, false]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("path", shown(path.as_bytes(), link_text));
     row("kind", entry::kind_word(attr.kind()).to_owned());
@@ -296,7 +296,7 @@ fn print_stat(
     table.lines().try_for_each(|line| run.print(&line))
 }
 
-fn cat_json(run: &mut Run, source: &Remote, path: &FsPath) -> Result<()> {
+fn cat_json(run: &mut CommandRun, source: &RemoteSide, path: &FsPath) -> Result<()> {
     let node = source.node_or_fail(path)?;
     let mut pulled = source.open(path)?;
     let mut bytes = vec![0; usize::try_from(node.size)?];
@@ -323,31 +323,31 @@ fn cat_json(run: &mut Run, source: &Remote, path: &FsPath) -> Result<()> {
     run.print_json(item)
 }
 
-fn put_answered(item: &mut Value, answered: &Answered) {
+fn put_answered(item: &mut Value, answered: &InstantInfo) {
     let answered = past::to_json(answered);
     if !answered.is_null() {
         item["answered"] = answered;
     }
 }
 
-/// What lies below a directory.
+/// Space below a directory.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct SpaceSum {
     bytes_live: u64,
     size: u64,
     files: u64,
     directories: u64,
 }
 
-struct Usage<'a> {
+struct UsageLister<'a> {
     fs: Fs,
-    args: &'a Du,
+    args: &'a DuArgs,
     /// Inodes with several names that were counted under one of them.
     counted: BTreeSet<u64>,
 }
 
-impl Usage<'_> {
-    fn add(&mut self, sum: &mut Sum, attr: &Attr) {
+impl UsageLister<'_> {
+    fn add(&mut self, sum: &mut SpaceSum, attr: &Attr) {
         if attr.kind() == FileKind::File && attr.links > 1 && !self.counted.insert(attr.inode) {
             return;
         }
@@ -357,10 +357,10 @@ impl Usage<'_> {
     }
 
     /// Sums up a directory, printing those below first.
-    fn tree(&mut self, run: &mut Run, path: &FsPath, is_asked: bool) -> Result<Sum> {
-        let mut sum = Sum { directories: 1, ..Sum::default() };
+    fn tree(&mut self, run: &mut CommandRun, path: &FsPath, is_asked: bool) -> Result<SpaceSum> {
+        let mut sum = SpaceSum { directories: 1, ..SpaceSum::default() };
         let mut below = Vec::new();
-        let mut last = Answered::default();
+        let mut last = InstantInfo::default();
         let fs = self.fs.clone();
         pages(&fs, path, true, |entry, answered| {
             last = *answered;
@@ -391,11 +391,11 @@ impl Usage<'_> {
         if is_asked || !self.args.summarize {
             self.print(run, path, &sum, &last)?;
         }
-        // A sum with something missing was printed, and what is missing reported.
-        if failed && is_asked { Err(Reported.into()) } else { Ok(sum) }
+        // A sum with something missing was printed, and the missing part reported.
+        if failed && is_asked { Err(ReportedError.into()) } else { Ok(sum) }
     }
 
-    fn print(&self, run: &mut Run, path: &FsPath, sum: &Sum, answered: &Answered) -> Result<()> {
+    fn print(&self, run: &mut CommandRun, path: &FsPath, sum: &SpaceSum, answered: &InstantInfo) -> Result<()> {
         let bytes = if self.args.apparent_size { sum.size } else { sum.bytes_live };
         run.item(
             || {

@@ -1,13 +1,13 @@
 //! The `frieze` command: a server, a mount, and a command for each thing one does with files, now and in the past.
 //!
-//! Guarantees: an exit status as `--help` says; each failure is one line on standard error; with `--json`
-//! standard output holds JSON and nothing else; nobody reading the output ends the command in silence.
-//! Leaves to others: everything about the file system (`client`, `node`, `fuse`) and about loads (`bench`).
+//! Guarantees: an exit status as `--help` says; each failure is one line on standard error; with `--json` standard
+//! output is JSON and nothing else; if the reader of the output is gone, the command ends in silence. Leaves to others:
+//! everything about the file system (`client`, `node`, `fuse`) and about loads (`bench`).
 //!
-//! A subcommand is a function of [`run::Run`] and its arguments from [`args`]. It parses every path and instant first,
-//! so that a wrong command line does nothing; then it goes through its paths, reporting failures one by one.
+//! A subcommand is a function of [`run::CommandRun`] and its arguments from [`args`]. It parses every path and instant
+//! first, so that a wrong command line does nothing; then it goes through its paths, reporting failures one by one.
 
-// What `status` tells as JSON has more fields than the macro that writes them goes deep by default.
+// The JSON of `status` has more fields than the default depth of the macro that writes it.
 #![recursion_limit = "256"]
 
 mod allocator;
@@ -52,12 +52,12 @@ use anyhow::{Error, Result};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::failure::{ChildFailed, Ended, NotLooked, OutputClosed, Removed, Reported, Usage};
-use crate::run::Run;
+use crate::failure::{CheckFailed, ChildFailed, ClusterEnded, OutputClosed, ReportedError, ServerRemoved, UsageError};
+use crate::run::CommandRun;
 
 /// Something failed.
 const EXIT_FAILURE: u8 = 1;
-/// The command line is wrong, and clap ends with the same; or nothing could be looked at.
+/// The command line is wrong, and clap ends with the same; or the check could not run.
 const EXIT_USAGE: u8 = 2;
 /// A server was removed from its cluster: to start it again is of no use.
 const EXIT_REMOVED: u8 = 3;
@@ -67,7 +67,7 @@ const EXIT_ENDED: u8 = 4;
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
-        // Help goes to standard output with 0, what is wrong to standard error with 2.
+        // Help goes to standard output with 0, errors to standard error with 2.
         Err(error) => error.exit(),
     };
     let name = cli.command.name();
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
-    let mut run = Run::new(cli.command.name(), cli.common);
+    let mut run = CommandRun::new(cli.command.name(), cli.common);
     let done = match &cli.command {
         Command::Serve(args) => serve::serve(&mut run, args),
         Command::Mount(args) => mount::mount(&mut run, args),
@@ -125,7 +125,7 @@ fn run(cli: Cli) -> Result<()> {
     };
     match done {
         Ok(()) => run.finish(),
-        // What was printed before it failed is still wanted; the first failure is the one to tell about.
+        // Output from before the failure is still wanted; the first failure is reported.
         Err(error) => {
             let _ = run.finish();
             Err(error)
@@ -133,25 +133,25 @@ fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// Says what has not been said of `error` and gives its exit status.
+/// Prints `error` unless it was reported, and returns its exit status.
 fn exit_status(command: &str, error: &Error) -> u8 {
     if error.is::<OutputClosed>() {
         return 0;
     }
-    if error.is::<Reported>() {
+    if error.is::<ReportedError>() {
         return EXIT_FAILURE;
     }
     if let Some(ChildFailed(status)) = error.downcast_ref::<ChildFailed>() {
         return *status;
     }
-    let usage = error.is::<Usage>();
+    let usage = error.is::<UsageError>();
     let hint = if usage { format!("\nTry 'frieze {command} --help'.") } else { String::new() };
-    // If standard error is closed there is nobody to tell.
+    // If standard error is closed there is no receiver.
     let _ = writeln!(io::stderr(), "frieze: {command}: {}{hint}", failure::words(error));
     match () {
-        () if usage || error.is::<NotLooked>() => EXIT_USAGE,
-        () if error.is::<Removed>() => EXIT_REMOVED,
-        () if error.is::<Ended>() => EXIT_ENDED,
+        () if usage || error.is::<CheckFailed>() => EXIT_USAGE,
+        () if error.is::<ServerRemoved>() => EXIT_REMOVED,
+        () if error.is::<ClusterEnded>() => EXIT_ENDED,
         () => EXIT_FAILURE,
     }
 }
@@ -211,7 +211,7 @@ fn log_to_stderr(default: &str) {
             let _ = writeln!(io::stderr(), "frieze: FRIEZE_LOG is no filter of log lines ({error}): using {default}");
             EnvFilter::new(default)
         }
-        // A command that meets a loss tells of it itself.
+        // A command that meets a loss reports it itself.
         None if default == "warn" => EnvFilter::new(format!("warn,{}=off", frieze_client::LOSS_LOG)),
         None => EnvFilter::new(default),
     };

@@ -1,39 +1,40 @@
 //! Modes as chmod(1) takes them: in octal, or as changes of what a file has (`u+x`, `go-w`, `a=rX`).
 //!
-//! Guarantees: what is taken means what it means to chmod(1) of GNU, to which a test compares it.
+//! Guarantees: an accepted mode has the meaning that chmod(1) of GNU gives it; a test compares them.
 
 use anyhow::Result;
 
-use crate::failure::Usage;
+use crate::failure::UsageError;
 
-/// What a file's mode is to be.
+/// The wanted mode of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ModeSpec {
     /// These bits; `long`: with the set-id bits of directories, too, which fewer than five digits keep.
     Octal { bits: u32, long: bool },
     /// Changes, one after the other.
-    Symbolic(Vec<Change>),
+    Symbolic(Vec<ModeChange>),
 }
 
 /// One change: `go-w`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct ModeChange {
     /// Bits of the classes that are named; `None`: all, without those of the umask.
     who: Option<u32>,
-    action: Action,
-    what: What,
+    action: ModeOperator,
+    what: ModeBits,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum ModeOperator {
     Add,
     Take,
     Set,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// Permissions for all classes, of which those that are named get theirs; `X`: to execute, if it is a directory or somebody may.
+enum ModeBits {
+    /// Permissions for all classes, applied to those that are named; `X`: to execute, if it is a directory or any class
+    /// may.
     Bits { bits: u32, if_any_executes: bool },
     /// Those of another class, by the place of its bits.
     CopyOf(u32),
@@ -43,30 +44,31 @@ const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 
-impl Mode {
+impl ModeSpec {
     /// # Errors
-    /// [`Usage`] for what is no mode.
-    pub(crate) fn parse(text: &str) -> Result<Mode> {
-        let wrong = || Usage(format!("mode {text}: write it in octal, such as 755, or as changes, such as u+x,go-w"));
+    /// [`UsageError`] if the text is no mode.
+    pub(crate) fn parse(text: &str) -> Result<ModeSpec> {
+        let wrong =
+            || UsageError(format!("mode {text}: write it in octal, such as 755, or as changes, such as u+x,go-w"));
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o7777).ok_or_else(wrong)?;
-            return Ok(Mode::Octal { bits, long: text.len() >= 5 });
+            return Ok(ModeSpec::Octal { bits, long: text.len() >= 5 });
         }
         let mut changes = Vec::new();
         for clause in text.split(',') {
             changes_of(clause, &mut changes).ok_or_else(wrong)?;
         }
-        Ok(Mode::Symbolic(changes))
+        Ok(ModeSpec::Symbolic(changes))
     }
 
     /// The mode of a file that has `mode` now.
     pub(crate) fn of(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
         match self {
-            Mode::Octal { bits, long } => {
+            ModeSpec::Octal { bits, long } => {
                 let kept = if is_directory && !long { mode & (SET_USER | SET_GROUP) } else { 0 };
                 bits | kept
             }
-            Mode::Symbolic(changes) => {
+            ModeSpec::Symbolic(changes) => {
                 changes.iter().fold(mode & 0o7777, |mode, change| change.of(mode, is_directory, umask))
             }
         }
@@ -74,7 +76,7 @@ impl Mode {
 }
 
 /// The changes of `ug+r-w`, appended; `None` if it is none.
-fn changes_of(clause: &str, changes: &mut Vec<Change>) -> Option<()> {
+fn changes_of(clause: &str, changes: &mut Vec<ModeChange>) -> Option<()> {
     let at = clause.find(['+', '-', '='])?;
     let mut who = None;
     for class in clause[..at].chars() {
@@ -90,15 +92,15 @@ fn changes_of(clause: &str, changes: &mut Vec<Change>) -> Option<()> {
     let mut rest = &clause[at..];
     while !rest.is_empty() {
         let action = match rest.as_bytes()[0] {
-            b'+' => Action::Add,
-            b'-' => Action::Take,
-            _ => Action::Set,
+            b'+' => ModeOperator::Add,
+            b'-' => ModeOperator::Take,
+            _ => ModeOperator::Set,
         };
         let end = rest[1..].find(['+', '-', '=']).map_or(rest.len(), |next| next + 1);
         let what = match &rest[1..end] {
-            "u" => What::CopyOf(6),
-            "g" => What::CopyOf(3),
-            "o" => What::CopyOf(0),
+            "u" => ModeBits::CopyOf(6),
+            "g" => ModeBits::CopyOf(3),
+            "o" => ModeBits::CopyOf(0),
             letters => {
                 let (mut bits, mut if_any_executes) = (0, false);
                 for letter in letters.chars() {
@@ -112,34 +114,34 @@ fn changes_of(clause: &str, changes: &mut Vec<Change>) -> Option<()> {
                         _ => return None,
                     }
                 }
-                What::Bits { bits, if_any_executes }
+                ModeBits::Bits { bits, if_any_executes }
             }
         };
-        changes.push(Change { who, action, what });
+        changes.push(ModeChange { who, action, what });
         rest = &rest[end..];
     }
     Some(())
 }
 
-impl Change {
+impl ModeChange {
     fn of(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
         let what = match self.what {
-            What::CopyOf(shift) => {
+            ModeBits::CopyOf(shift) => {
                 let class = mode >> shift & 0o7;
                 class | class << 3 | class << 6
             }
-            What::Bits { bits, if_any_executes } => {
+            ModeBits::Bits { bits, if_any_executes } => {
                 let executes = if_any_executes && (is_directory || mode & 0o111 != 0);
                 bits | if executes { 0o111 } else { 0 }
             }
         };
         let who = self.who.unwrap_or(0o7777);
-        // Whom nobody named: not what the umask keeps from new files.
+        // Without a class: not the bits that the umask keeps from new files.
         let bits = what & who & if self.who.is_none() { !umask } else { 0o7777 };
         match self.action {
-            Action::Add => mode | bits,
-            Action::Take => mode & !bits,
-            Action::Set => {
+            ModeOperator::Add => mode | bits,
+            ModeOperator::Take => mode & !bits,
+            ModeOperator::Set => {
                 // A directory keeps its set-id bits unless they are named.
                 let kept = if is_directory { (SET_USER | SET_GROUP) & !what } else { 0 };
                 mode & (!who | kept) | bits
@@ -185,10 +187,10 @@ mod tests {
                 let before = std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
                 let mut chmod = Command::new("sh");
                 chmod.args(["-c", "umask 027; exec chmod \"$1\" \"$2\"", "sh", &text]).arg(path);
-                // Complains where the umask made something else of it than was asked.
+                // Complains where the umask changed the requested mode.
                 chmod.stderr(Stdio::null()).status().unwrap();
                 let after = std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-                let found = Mode::parse(&text).unwrap().of(before, is_directory, 0o027);
+                let found = ModeSpec::parse(&text).unwrap().of(before, is_directory, 0o027);
                 assert_eq!(
                     format!("{found:o}"),
                     format!("{after:o}"),
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn what_is_no_mode_is_refused() {
         for text in ["", "8", "77777", "u", "z+x", "u+q", "u+x,", ",u+x", "+x-q", "0o755", "rwx"] {
-            assert!(Mode::parse(text).is_err(), "{text}");
+            assert!(ModeSpec::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -1,10 +1,11 @@
 //! `mount` and `umount`.
 //!
-//! `mount -o remount` changes how the kernel takes programs and devices of a mount, and asks nothing of the process behind it.
+//! `mount -o remount` changes how the kernel takes programs and devices of a mount, and asks nothing of the process
+//! behind it.
 //!
-//! A mount goes to the background by running itself again: the second process mounts, says so in a line on its standard
-//! output, which the first one reads and passes on, and leaves the terminal only then. Whatever goes wrong before is
-//! said on the standard error that both share, so it reaches the user, and the exit status is that of the second.
+//! A mount goes to the background by running itself again: the second process mounts, prints a line on its standard
+//! output, which the first one reads and passes on, and leaves the terminal only then. Errors before that go to the
+//! standard error that both share, so they reach the user, and the exit status is that of the second.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -21,15 +22,15 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use serde_json::json;
 
-use crate::args::{Common, Mount, MountFlag, Umount};
-use crate::failure::{ChildFailed, Reported};
+use crate::args::{CommonArgs, MountArgs, MountFlag, UmountArgs};
+use crate::failure::{ChildFailed, ReportedError};
 use crate::format;
 use crate::notify;
-use crate::run::Run;
+use crate::run::CommandRun;
 use crate::serve::stop_signals;
 
 /// `frieze mount`.
-pub(crate) fn mount(run: &mut Run, args: &Mount) -> Result<()> {
+pub(crate) fn mount(run: &mut CommandRun, args: &MountArgs) -> Result<()> {
     let mountpoint = std::path::absolute(&args.mountpoint)?;
     if args.options.contains(&MountFlag::Remount) {
         return remount(run, args);
@@ -37,7 +38,7 @@ pub(crate) fn mount(run: &mut Run, args: &Mount) -> Result<()> {
     if args.foreground { in_foreground(run, args, mountpoint) } else { in_background(run, args, &mountpoint) }
 }
 
-fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()> {
+fn in_foreground(run: &mut CommandRun, args: &MountArgs, mountpoint: PathBuf) -> Result<()> {
     // Before any thread is made: each inherits that these are for us to wait for.
     let signals = stop_signals();
     signals.thread_block()?;
@@ -76,7 +77,7 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
         )
         .and_then(|()| run.flush());
     if let Err(error) = announced {
-        // Whoever asked for the mount is gone.
+        // The process that started the mount has ended.
         mounted.unmount()?;
         return Err(error);
     }
@@ -89,7 +90,7 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
         if let Ok(signal) = signals.wait() {
             tracing::info!(signal = signal.as_str(), "unmounting");
             notify::stopping("unmounting");
-            // What is open is closed one after the other, and perhaps no server answers any more.
+            // Open files are closed one after the other, and perhaps no server answers any more.
             ending.end_within(ending.options().timeout);
             if let Err(error) = unmounter.unmount() {
                 tracing::error!(%error, "cannot unmount");
@@ -99,13 +100,13 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
     Ok(mounted.join()?)
 }
 
-/// What the last of two opposite words says.
+/// The last of two opposite words.
 fn allows(words: &[MountFlag], yes: MountFlag, no: MountFlag) -> Option<bool> {
     words.iter().rfind(|word| **word == yes || **word == no).map(|word| *word == yes)
 }
 
 /// Changes the flags of the mount that is there.
-fn remount(run: &mut Run, args: &Mount) -> Result<()> {
+fn remount(run: &mut CommandRun, args: &MountArgs) -> Result<()> {
     let mountpoint = mounted_path(&args.mountpoint)?;
     let table = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
     if !is_frieze_mount(&table, &mountpoint) {
@@ -148,7 +149,7 @@ fn flags_of(table: &str, mountpoint: &Path) -> MsFlags {
     words.split(',').map(flag).collect()
 }
 
-fn in_background(run: &mut Run, args: &Mount, mountpoint: &Path) -> Result<()> {
+fn in_background(run: &mut CommandRun, args: &MountArgs, mountpoint: &Path) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program to run it again")?;
     let mut child = Command::new(program)
         .args(again(&run.common, args, mountpoint)?)
@@ -167,14 +168,14 @@ fn in_background(run: &mut Run, args: &Mount, mountpoint: &Path) -> Result<()> {
 
 fn ended(status: ExitStatus) -> Error {
     match status.code() {
-        // It has said why.
+        // It has printed why.
         Some(code @ 1..) => ChildFailed(code as u8).into(),
         _ => Error::msg(format!("the process of the mount ended before it mounted: {status}")),
     }
 }
 
 /// The command line of the second process.
-fn again(common: &Common, args: &Mount, mountpoint: &Path) -> Result<Vec<OsString>> {
+fn again(common: &CommonArgs, args: &MountArgs, mountpoint: &Path) -> Result<Vec<OsString>> {
     let durability = common.durability.to_possible_value().expect("no variant is skipped");
     let timeout = common.timeout.to_string();
     let mut line: Vec<OsString> = ["mount", "--foreground", "--detach", "--durability"]
@@ -227,7 +228,7 @@ fn leave_terminal(log: Option<File>) -> Result<()> {
 }
 
 /// `frieze umount`.
-pub(crate) fn umount(run: &mut Run, args: &Umount) -> Result<()> {
+pub(crate) fn umount(run: &mut CommandRun, args: &UmountArgs) -> Result<()> {
     for typed in &args.mountpoints {
         let shown = format::local(typed);
         match unmount(typed, args.lazy) {
@@ -253,7 +254,7 @@ fn unmount(typed: &Path, lazy: bool) -> Result<()> {
     }
 }
 
-/// The path as the kernel's table has it. The mountpoint itself is not asked: a dead mount would not answer.
+/// The path as the kernel's table has it. The mountpoint itself is not accessed: a dead mount would not answer.
 fn mounted_path(typed: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(typed)?;
     match (path.parent(), path.file_name()) {
@@ -268,8 +269,8 @@ fn by_helper(mountpoint: &Path, lazy: bool) -> Result<()> {
     for helper in ["fusermount3", "fusermount"] {
         match Command::new(helper).arg(flag).arg("--").arg(mountpoint).status() {
             Ok(status) if status.success() => return Ok(()),
-            // The helper has said why.
-            Ok(_) => return Err(Reported.into()),
+            // The helper has printed why.
+            Ok(_) => return Err(ReportedError.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).context(helper),
         }

@@ -1,8 +1,7 @@
-//! What a service manager is told: that this process is ready, or about to end (sd_notify(3)).
+//! Notifications of the service manager: this process is ready, or about to end (sd_notify(3)).
 //!
-//! Guarantees: nothing happens where nobody asked to be told (no `NOTIFY_SOCKET`); telling never waits, and its failure is logged and
-//! changes nothing.
-//! Leaves to others: what ready means (`serve`, `mount`).
+//! Guarantees: without `NOTIFY_SOCKET` nothing happens; sending never waits, and its failure is logged and changes
+//! nothing. Leaves to others: when it is ready (`serve`, `mount`).
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,7 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Names the socket of whoever wants to be told.
+/// Names the socket of the service manager.
 const VARIABLE: &str = "NOTIFY_SOCKET";
 
 /// Everything is there; `status` is shown by `systemctl status`.
@@ -30,7 +29,7 @@ fn one_line(status: &str) -> String {
 fn tell(message: &str) {
     let Some(socket) = std::env::var_os(VARIABLE) else { return };
     if let Err(error) = send(&socket, message) {
-        tracing::warn!("the service manager could not be told: {error}");
+        tracing::warn!("the service manager could not be notified: {error}");
     }
 }
 
@@ -45,7 +44,7 @@ fn send(socket: &OsStr, message: &str) -> io::Result<()> {
         }
     };
     let from = UnixDatagram::unbound()?;
-    // Whoever does not read is not waited for.
+    // A receiver that does not read is not waited for.
     from.set_nonblocking(true)?;
     from.send_to_addr(message.as_bytes(), &address)?;
     Ok(())

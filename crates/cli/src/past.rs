@@ -1,31 +1,31 @@
-//! From `--at` and `--user-at` to a view, and what an answer from the past says of itself.
+//! From `--at` and `--user-at` to a view, and the notes about an answer from the past.
 //!
-//! An instant is made exact once a run: whatever is read afterwards, however long it takes, is of that one cut.
+//! An instant is made exact once a run: every later read, however long it takes, is of that one cut.
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::Answered;
 use frieze_client::Fs;
+use frieze_client::InstantInfo;
 use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 use serde_json::{Value, json};
 
-use crate::args::{NoPast, OldIntervals, Past};
-use crate::failure::Usage;
+use crate::args::{NoPastArgs, OldIntervals, PastArgs};
+use crate::failure::UsageError;
 use crate::format;
-use crate::run::Run;
+use crate::run::CommandRun;
 
-impl Past {
+impl PastArgs {
     /// True if now is read.
     pub(crate) fn is_now(&self) -> bool {
         self.at.is_none() && self.user_at.is_none()
     }
 }
 
-impl NoPast {
+impl NoPastArgs {
     /// Refuses `--at` of a command that changes something.
     ///
     /// # Errors
-    /// `ReadOnly`, with what to do instead.
+    /// `ReadOnly`, with a hint for the alternative.
     pub(crate) fn refuse(&self) -> Result<()> {
         if self.at.is_none() && self.user_at.is_none() {
             return Ok(());
@@ -39,7 +39,7 @@ impl OldIntervals {
     /// Refuses an interval as it was spelled.
     ///
     /// # Errors
-    /// [`Usage`] with the new spelling.
+    /// [`UsageError`] with the new spelling.
     pub(crate) fn refuse(&self) -> Result<()> {
         let told = [
             (self.since.is_some(), "--since INSTANT is --from INSTANT"),
@@ -48,16 +48,16 @@ impl OldIntervals {
             (!self.changed_between.is_empty(), "--changed-between INSTANT INSTANT is --from INSTANT --to INSTANT"),
         ];
         let found: Vec<&str> = told.iter().filter(|(is_there, _)| *is_there).map(|(_, words)| *words).collect();
-        if found.is_empty() { Ok(()) } else { Err(Usage(format!("{} now", found.join(", "))).into()) }
+        if found.is_empty() { Ok(()) } else { Err(UsageError(format!("{} now", found.join(", "))).into()) }
     }
 }
 
-impl Run {
+impl CommandRun {
     /// The file system as `past` asks for it, its instant made exact.
     ///
     /// # Errors
-    /// [`Usage`] if a text is no instant; else what the server says of it: in the future, expired, no such snapshot.
-    pub(crate) fn view(&mut self, past: &Past) -> Result<Fs> {
+    /// [`UsageError`] if a text is no instant; else the server's error: in the future, expired, no such snapshot.
+    pub(crate) fn view(&mut self, past: &PastArgs) -> Result<Fs> {
         let (at, user_at) = self.instants(past)?;
         let mut fs = self.fs()?;
         if let Some(at) = at {
@@ -72,9 +72,9 @@ impl Run {
     /// System time and user time of `past`, made exact.
     ///
     /// # Errors
-    /// As [`Run::view`].
-    pub(crate) fn instants(&mut self, past: &Past) -> Result<(Option<Hlc>, Option<UserTime>)> {
-        // Both texts are checked before anything is asked of the server.
+    /// As [`CommandRun::view`].
+    pub(crate) fn instants(&mut self, past: &PastArgs) -> Result<(Option<Hlc>, Option<UserTime>)> {
+        // Both texts are checked before any request to the server.
         let user_at = past.user_at.as_deref().map(|text| self.user_time(text)).transpose()?;
         let at = match (&past.at, user_at) {
             (Some(text), _) => Some(self.instant(text)?),
@@ -88,9 +88,9 @@ impl Run {
     /// The exact instant that a text means.
     ///
     /// # Errors
-    /// As [`Run::view`].
+    /// As [`CommandRun::view`].
     pub(crate) fn instant(&mut self, text: &str) -> Result<Hlc> {
-        let parsed = Instant::parse(text, ZonePolicy::Local).map_err(|error| Usage(error.to_string()))?;
+        let parsed = Instant::parse(text, ZonePolicy::Local).map_err(|error| UsageError(error.to_string()))?;
         if let (Instant::System(at), Err(_)) = (parsed, Instant::parse(text, ZonePolicy::Refuse)) {
             self.say(&format!("{text} in the zone of this machine is {}", format::time_of(at)));
         }
@@ -102,15 +102,15 @@ impl Run {
     }
 
     pub(crate) fn user_time(&mut self, text: &str) -> Result<UserTime> {
-        let parsed = UserTime::parse(text, ZonePolicy::Local).map_err(|error| Usage(error.to_string()))?;
+        let parsed = UserTime::parse(text, ZonePolicy::Local).map_err(|error| UsageError(error.to_string()))?;
         if UserTime::parse(text, ZonePolicy::Refuse).is_err() {
             self.say(&format!("{text} in the zone of this machine is {parsed}"));
         }
         Ok(parsed)
     }
 
-    /// Tells about an answer from the past: a gap always, the instant used with `--verbose`, each once a run.
-    pub(crate) fn tell(&mut self, answered: &Answered) {
+    /// Prints notes about an answer from the past: a gap always, the instant used with `--verbose`, each once a run.
+    pub(crate) fn tell(&mut self, answered: &InstantInfo) {
         if answered.incomplete && !self.told.gap {
             self.told.gap = true;
             let at = Hlc(answered.at);
@@ -124,8 +124,9 @@ impl Run {
             self.told.unvouched = true;
             let executed = Hlc(answered.executed);
             self.say(&format!(
-                "note: no leader reaches the server that answered: it knows what was decided up to {executed} ({}), and cannot vouch \
-                 for what was declared since",
+                "note: the answering server reaches no leader: it knows decisions up to {executed} ({}), and cannot \
+                 vouch \
+                 for later ones",
                 format::time_of(executed)
             ));
         }
@@ -138,7 +139,7 @@ impl Run {
 }
 
 /// The `answered` field of an item, null for a read of now.
-pub(crate) fn to_json(answered: &Answered) -> Value {
+pub(crate) fn to_json(answered: &InstantInfo) -> Value {
     if answered.at == 0 {
         return Value::Null;
     }
@@ -151,12 +152,12 @@ pub(crate) fn to_json(answered: &Answered) -> Value {
         "incomplete": answered.incomplete,
         "user_time_open": answered.user_time_open,
         "without_lease": answered.without_lease,
-        // With a lease the answer holds whatever is decided meanwhile, and is the same when it is asked for again.
+        // With a lease the answer is final, and is the same when it is requested again.
         "executed": answered.without_lease.then(|| Hlc(answered.executed).to_string()),
     })
 }
 
-fn describe(answered: &Answered) -> String {
+fn describe(answered: &InstantInfo) -> String {
     let mut text = String::from("as of ");
     match answered.at {
         0 => text.push_str("now"),
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_answer_says_what_instant_it_used_and_how_sure_it_is() {
-        let answered = Answered {
+        let answered = InstantInfo {
             at: Hlc::last_of_micros(1_439_845_200_100_000).0,
             precision_us: 12,
             was_stable: false,
@@ -196,17 +197,17 @@ mod tests {
             "as of hlc-51d8815aefaa0fff (2015-08-17T21:00:00.100000Z), precise to 12 us, closed for this answer, \
              incomplete, may still grow at that user time"
         );
-        let unvouched = Answered { without_lease: true, executed: answered.at, ..answered };
+        let unvouched = InstantInfo { without_lease: true, executed: answered.at, ..answered };
         assert!(describe(&unvouched).contains(", knowing what was decided up to hlc-51d8815aefaa0fff"));
         assert_eq!(to_json(&unvouched)["executed"], "hlc-51d8815aefaa0fff");
         assert_eq!(to_json(&answered)["stable"], false);
-        assert_eq!(to_json(&Answered { at: 0, ..answered }), Value::Null);
+        assert_eq!(to_json(&InstantInfo { at: 0, ..answered }), Value::Null);
     }
 
     #[test]
     fn changing_the_past_is_refused_with_what_to_do_instead() {
-        NoPast::default().refuse().unwrap();
-        let error = NoPast { at: Some("5m-ago".to_owned()), user_at: None }.refuse().unwrap_err();
+        NoPastArgs::default().refuse().unwrap();
+        let error = NoPastArgs { at: Some("5m-ago".to_owned()), user_at: None }.refuse().unwrap_err();
         assert!(error.to_string().starts_with("the past cannot be changed"));
     }
 }

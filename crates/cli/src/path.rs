@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Result;
 use frieze_base::PATH_BYTES_MAX;
 
-use crate::failure::Usage;
+use crate::failure::UsageError;
 use crate::format::printable;
 
 /// An absolute path in the file system: no empty name, no `.`, no `..`, no NUL.
@@ -23,12 +23,12 @@ impl FsPath {
     /// Reads a path as typed.
     ///
     /// # Errors
-    /// [`Usage`] with the reason, if it is not absolute, has `..` or NUL, or is too long.
+    /// [`UsageError`] with the reason, if it is not absolute, has `..` or NUL, or is too long.
     pub(crate) fn parse(text: &OsStr) -> Result<FsPath> {
         let typed = text.as_bytes();
-        let refuse = |why: &str| Err(Usage(format!("{}: {why}", printable(typed))).into());
+        let refuse = |why: &str| Err(UsageError(format!("{}: {why}", printable(typed))).into());
         if typed.is_empty() {
-            return Err(Usage("the path is empty: write / for the root directory".to_owned()).into());
+            return Err(UsageError("the path is empty: write / for the root directory".to_owned()).into());
         }
         if typed[0] != b'/' {
             return refuse(&format!("not an absolute path: write /{}", printable(typed.trim_ascii_start())));

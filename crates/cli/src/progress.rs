@@ -13,33 +13,33 @@ const DRAWN_HZ: u8 = 8;
 ///
 /// Shows nothing where standard error is not a terminal. Dropping it clears its line.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     bar: ProgressBar,
     wanted: bool,
     shown: bool,
     subject: String,
 }
 
-impl Progress {
-    /// Counts bytes; the end grows by [`Progress::expect`].
-    pub(crate) fn bytes(wanted: bool) -> Progress {
-        Progress::new(wanted, "{wide_msg} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left [{bar:20}]")
+impl ProgressLine {
+    /// Counts bytes; the end grows by [`ProgressLine::expect`].
+    pub(crate) fn bytes(wanted: bool) -> ProgressLine {
+        ProgressLine::new(wanted, "{wide_msg} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left [{bar:20}]")
     }
 
-    /// Counts files whose number is not known.
-    pub(crate) fn items(wanted: bool, noun: &str) -> Progress {
-        Progress::new(wanted, &format!("{{wide_msg}} {{human_pos}} {noun}, {{per_sec}}"))
+    /// Counts files of an unknown number.
+    pub(crate) fn items(wanted: bool, noun: &str) -> ProgressLine {
+        ProgressLine::new(wanted, &format!("{{wide_msg}} {{human_pos}} {noun}, {{per_sec}}"))
     }
 
-    /// Counts what somebody else does, who tells how far he is ([`Progress::is_at`]).
-    pub(crate) fn known(wanted: bool, noun: &str) -> Progress {
-        Progress::new(wanted, &format!("{{wide_msg}} {{human_pos}} of {{human_len}} {noun} [{{bar:20}}]"))
+    /// Counts the work of another process, which reports its position ([`ProgressLine::is_at`]).
+    pub(crate) fn known(wanted: bool, noun: &str) -> ProgressLine {
+        ProgressLine::new(wanted, &format!("{{wide_msg}} {{human_pos}} of {{human_len}} {noun} [{{bar:20}}]"))
     }
 
-    fn new(wanted: bool, template: &str) -> Progress {
+    fn new(wanted: bool, template: &str) -> ProgressLine {
         let style = ProgressStyle::with_template(template).expect("the template is a constant and valid");
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(style);
-        Progress { bar, wanted, shown: false, subject: String::new() }
+        ProgressLine { bar, wanted, shown: false, subject: String::new() }
     }
 
     /// More work was found.
@@ -69,7 +69,7 @@ impl Progress {
         self.wanted
     }
 
-    /// What is being worked on.
+    /// The present item.
     pub(crate) fn at(&mut self, subject: String) {
         match self.shown {
             true => self.bar.set_message(subject),
@@ -83,7 +83,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -95,17 +95,17 @@ mod tests {
 
     #[test]
     fn templates_are_valid_and_count() {
-        let mut bytes = Progress::bytes(false);
+        let mut bytes = ProgressLine::bytes(false);
         bytes.expect(10);
         bytes.expect(5);
         bytes.advance(7);
         assert_eq!((bytes.bar.position(), bytes.bar.length()), (7, Some(15)));
-        let mut known = Progress::known(true, "files");
+        let mut known = ProgressLine::known(true, "files");
         for (done, all) in [(5, 0), (7, 30), (30, 30)] {
             known.is_at(done, all);
             assert_eq!((known.bar.position(), known.bar.length()), (done, Some(all.max(done))));
         }
-        let mut items = Progress::items(true, "files");
+        let mut items = ProgressLine::items(true, "files");
         items.advance(3);
         assert_eq!(items.bar.position(), 3);
         assert!(!items.shown, "half a second has not passed");

@@ -2,21 +2,21 @@
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, FreeSpace, Fs, Quota, Target, Usage};
+use frieze_client::{FileKind, FreeSpace, Fs, Quota, Target, TreeUsage};
 use serde_json::json;
 
-use crate::args::{Df, SetQuota};
+use crate::args::{DfArgs, SetQuotaArgs};
 use crate::copy::{self, target};
-use crate::format::{self, Table};
+use crate::format::{self, TextTable};
 use crate::path::FsPath;
-use crate::run::Run;
+use crate::run::CommandRun;
 
 /// `frieze quota`.
-pub(crate) fn quota(run: &mut Run, args: &SetQuota) -> Result<()> {
+pub(crate) fn quota(run: &mut CommandRun, args: &SetQuotaArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.fs()?;
-    let mut table = Table::new(&[true, true, true, true, false]);
+    let mut table = TextTable::new(&[true, true, true, true, false]);
     table.row(["FILES", "OF", "BYTES", "OF", "PATH"].map(str::to_owned));
     let mut found = Vec::new();
     for path in paths {
@@ -57,12 +57,12 @@ pub(crate) fn quota(run: &mut Run, args: &SetQuota) -> Result<()> {
 }
 
 /// `frieze df`.
-pub(crate) fn df(run: &mut Run, args: &Df) -> Result<()> {
+pub(crate) fn df(run: &mut CommandRun, args: &DfArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.fs()?;
     let device = FreeSpace::on_device(&run.client()?.status()?);
-    let mut table = Table::new(&[true, true, true, true, false]);
+    let mut table = TextTable::new(&[true, true, true, true, false]);
     let (all, free) = if args.inodes { ("INODES", "IFREE") } else { ("SIZE", "AVAIL") };
     table.row([all, "USED", free, "USE%", "PATH"].map(str::to_owned));
     for path in paths {
@@ -106,7 +106,7 @@ fn room(fs: &Fs, path: &FsPath, device: FreeSpace) -> Result<FreeSpace> {
     fs.stat(&target(path, true))?;
     let mut room = device;
     for place in FreeSpace::prefixes(path.as_bytes()) {
-        // Who may not look at a directory above is told of those below.
+        // A user that may not read a directory above gets those below.
         if let Ok(Some((quota, used))) = fs.quota(&Target::path(place)) {
             room = room.under(&quota, &used);
         }
@@ -114,8 +114,8 @@ fn room(fs: &Fs, path: &FsPath, device: FreeSpace) -> Result<FreeSpace> {
     Ok(room)
 }
 
-/// Sets what is to be set, and answers what is so then.
-fn set(fs: &Fs, path: &FsPath, args: &SetQuota) -> Result<Option<(Quota, Usage)>> {
+/// Sets the quota, and returns the resulting one.
+fn set(fs: &Fs, path: &FsPath, args: &SetQuotaArgs) -> Result<Option<(Quota, TreeUsage)>> {
     let directory = target(path, true);
     if fs.stat(&directory)?.attr.kind() != FileKind::Directory {
         return Err(Fault::new(Reason::NotDirectory, "not a directory: a quota is that of one").into());

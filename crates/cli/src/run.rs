@@ -1,4 +1,4 @@
-//! One run of the command: the connection made when first needed, what goes to standard output and standard error, and
+//! One run of the command: the connection made when first needed, its output to standard output and standard error, and
 //! whether anything failed.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -9,49 +9,49 @@ use frieze_base::Reason;
 use frieze_client::{Client, Fs, Key, Options, PrivateFile, PrivateFileError, ServerAddr};
 use serde_json::Value;
 
-use crate::args::{Common, Durability};
+use crate::args::{CommonArgs, DurabilityArg};
 use crate::config::{self, Config};
-use crate::failure::{self, OutputClosed, Reported, Usage};
-use crate::format::{Names, exact};
+use crate::failure::{self, OutputClosed, ReportedError, UsageError};
+use crate::format::{UserNames, exact};
 use crate::path::FsPath;
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 
 /// One run of one subcommand.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct CommandRun {
     /// The subcommand, as failures name it.
     command: &'static str,
     /// Options of every command.
-    pub(crate) common: Common,
+    pub(crate) common: CommonArgs,
     /// Names of users and groups.
-    pub(crate) names: Names,
-    /// What has been said about the instant used.
-    pub(crate) told: Told,
+    pub(crate) names: UserNames,
+    /// Notes about the instant that were printed already.
+    pub(crate) told: PrintedNotes,
     out: BufWriter<Stdout>,
     client: Option<Client>,
-    progress: Option<Progress>,
+    progress: Option<ProgressLine>,
     failed: bool,
 }
 
-/// What is said once a run, not once a file.
+/// Notes that are printed once a run, not once a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct PrintedNotes {
     /// The instant used.
     pub(crate) instant: bool,
     /// That it lies inside a gap.
     pub(crate) gap: bool,
-    /// That who answered knows nothing of what was declared since.
+    /// That the answering server does not know later declarations.
     pub(crate) unvouched: bool,
 }
 
-impl Run {
+impl CommandRun {
     /// A run that has done nothing yet.
-    pub(crate) fn new(command: &'static str, common: Common) -> Run {
-        Run {
+    pub(crate) fn new(command: &'static str, common: CommonArgs) -> CommandRun {
+        CommandRun {
             command,
             common,
-            names: Names::default(),
-            told: Told::default(),
+            names: UserNames::default(),
+            told: PrintedNotes::default(),
             out: BufWriter::new(io::stdout()),
             client: None,
             progress: None,
@@ -73,7 +73,7 @@ impl Run {
     /// The file system of now.
     ///
     /// # Errors
-    /// As [`Run::client`].
+    /// As [`CommandRun::client`].
     pub(crate) fn fs(&mut self) -> Result<Fs> {
         Ok(self.client()?.fs())
     }
@@ -81,22 +81,24 @@ impl Run {
     /// How a client of this run connects.
     ///
     /// # Errors
-    /// [`Usage`] if an address, the key file or the file of the client's settings cannot be read as one.
+    /// [`UsageError`] if an address, the key file or the file of the client's settings cannot be read as one.
     pub(crate) fn options(&self) -> Result<Options> {
         let lacks_some = !self.common.server_told || self.common.key.is_none();
         let told = if lacks_some { config::load()? } else { Config::default() };
         let typed = Some(&self.common.server);
         let server = if self.common.server_told { typed } else { told.server.as_ref().or(typed) };
         let servers = ServerAddr::parse_list(server.map_or("", String::as_str));
-        let mut servers = servers.map_err(|error| Usage(format!("--server {error}")))?;
+        let mut servers = servers.map_err(|error| UsageError(format!("--server {error}")))?;
         let key = match self.common.key.as_ref().or(told.key.as_ref()) {
             None => None,
             Some(file) => {
                 let secret = match PrivateFile::read_secret(file) {
-                    Err(error @ PrivateFileError::Open { .. }) => return Err(Usage(format!("--key: {error}")).into()),
+                    Err(error @ PrivateFileError::Open { .. }) => {
+                        return Err(UsageError(format!("--key: {error}")).into());
+                    }
                     read => read.with_context(|| format!("--key {}", file.display()))?,
                 };
-                Some(key_of(&secret.text).map_err(|words| Usage(format!("--key {}: {words}", file.display())))?)
+                Some(key_of(&secret.text).map_err(|words| UsageError(format!("--key {}: {words}", file.display())))?)
             }
         };
         Ok(Options {
@@ -121,7 +123,7 @@ impl Run {
     /// Prints one item: as JSON, or as the line of `text`.
     ///
     /// # Errors
-    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    /// If standard output fails; [`OutputClosed`] if its reader is gone.
     pub(crate) fn item(&mut self, json: impl FnOnce() -> Value, text: impl FnOnce() -> Option<String>) -> Result<()> {
         if self.common.json {
             return self.print_json(json());
@@ -135,7 +137,7 @@ impl Run {
     /// Prints a line of JSON; numbers that many readers of JSON cannot hold are strings in it ([`exact`]).
     ///
     /// # Errors
-    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    /// If standard output fails; [`OutputClosed`] if its reader is gone.
     pub(crate) fn print_json(&mut self, line: impl Into<Value>) -> Result<()> {
         self.print(&exact(line.into()).to_string())
     }
@@ -143,7 +145,7 @@ impl Run {
     /// Prints a line to standard output.
     ///
     /// # Errors
-    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    /// If standard output fails; [`OutputClosed`] if its reader is gone.
     pub(crate) fn print(&mut self, line: &str) -> Result<()> {
         self.bytes(line.as_bytes())?;
         self.bytes(b"\n")
@@ -152,7 +154,7 @@ impl Run {
     /// Prints a name; `null`: as it is, with a zero byte behind it, for `xargs -0`.
     ///
     /// # Errors
-    /// As [`Run::bytes`].
+    /// As [`CommandRun::bytes`].
     pub(crate) fn name(&mut self, name: &[u8], null: bool) -> Result<()> {
         if null { self.bytes(&[name, b"\0"].concat()) } else { self.print(&crate::format::printable(name)) }
     }
@@ -160,23 +162,23 @@ impl Run {
     /// Writes bytes to standard output as they are.
     ///
     /// # Errors
-    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    /// If standard output fails; [`OutputClosed`] if its reader is gone.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.write_all(bytes).map_err(output_failed)
     }
 
-    /// Hands what was printed to whoever reads it.
+    /// Passes buffered output on.
     ///
     /// # Errors
-    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    /// If standard output fails; [`OutputClosed`] if its reader is gone.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(output_failed)
     }
 
-    /// Says something on standard error: `frieze: ls: TEXT`.
+    /// Prints a line on standard error: `frieze: ls: TEXT`.
     pub(crate) fn say(&mut self, text: &str) {
         let line = format!("frieze: {}: {text}\n", self.command);
-        // In the order of events where both go to one terminal. If either is closed there is nobody to tell.
+        // In the order of events where both go to one terminal. If either is closed there is no receiver.
         let write = |out: &mut BufWriter<Stdout>| {
             let _ = out.flush();
             let _ = io::stderr().write_all(line.as_bytes());
@@ -187,33 +189,33 @@ impl Run {
         }
     }
 
-    /// Says something on standard error if `--verbose` is given.
+    /// Prints a line on standard error if `--verbose` is given.
     pub(crate) fn say_more(&mut self, text: &str) {
         if self.common.verbose {
             self.say(text);
         }
     }
 
-    /// Reports the failure of one item, after which the others are still done: exit status 1 at the end.
+    /// Reports the failure of one item, after which the command continues with the next: exit status 1 at the end.
     ///
     /// # Errors
-    /// `error` itself, if there is no point in going on: nobody reads the output, or the server is away.
+    /// `error` itself, if continuing is pointless: the reader of the output is gone, or the server is unreachable.
     pub(crate) fn report(&mut self, subject: &str, error: Error) -> Result<()> {
-        if error.is::<OutputClosed>() || error.is::<Usage>() || failure::is(&error, Reason::Unavailable) {
+        if error.is::<OutputClosed>() || error.is::<UsageError>() || failure::is(&error, Reason::Unavailable) {
             return Err(error);
         }
         self.failed = true;
-        // What is below a tree was reported where it happened.
-        if !error.is::<Reported>() {
+        // A failure below a tree was reported where it happened.
+        if !error.is::<ReportedError>() {
             self.say(&failure::line(subject, &error));
         }
         Ok(())
     }
 
-    /// As [`Run::report`], of the one thing that the command is about: what is left to return.
+    /// As [`CommandRun::report`], for the only item of the command: returns the error to return.
     pub(crate) fn reported(&mut self, subject: &FsPath, error: Error) -> Error {
         match self.report(&subject.to_string(), error) {
-            Ok(()) => Reported.into(),
+            Ok(()) => ReportedError.into(),
             Err(error) => error,
         }
     }
@@ -221,45 +223,45 @@ impl Run {
     /// The end: everything printed.
     ///
     /// # Errors
-    /// [`Reported`] if anything failed on the way.
+    /// [`ReportedError`] if anything failed on the way.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.progress = None;
         self.flush()?;
         if self.client.as_ref().is_some_and(|client| client.met_loss()) {
             self.say(
-                "warning: some of what was acknowledged may be missing from what was read: a chain went on from a copy that was behind \
-                 ('frieze cluster status' tells which)",
+                "warning: acknowledged writes may be missing from the bytes read: a chain resumed from a stale copy \
+                 ('frieze cluster status' names it)",
             );
         }
         match self.failed {
-            true => Err(Reported.into()),
+            true => Err(ReportedError.into()),
             false => Ok(()),
         }
     }
 
     /// Shows progress from now on; without a terminal or with `--quiet` it stays hidden.
-    pub(crate) fn show(&mut self, make: impl FnOnce(bool) -> Progress) {
+    pub(crate) fn show(&mut self, make: impl FnOnce(bool) -> ProgressLine) {
         self.progress = Some(make(!self.common.quiet && io::stderr().is_terminal()));
     }
 
     /// True if progress may be seen.
     pub(crate) fn is_shown(&self) -> bool {
-        self.progress.as_ref().is_some_and(Progress::is_wanted)
+        self.progress.as_ref().is_some_and(ProgressLine::is_wanted)
     }
 
-    /// Tells the progress of this run something, if any is shown.
-    pub(crate) fn progress(&mut self, tell: impl FnOnce(&mut Progress)) {
+    /// Updates the progress of this run, if any is shown.
+    pub(crate) fn progress(&mut self, tell: impl FnOnce(&mut ProgressLine)) {
         if let Some(progress) = &mut self.progress {
             tell(progress);
         }
     }
 }
 
-impl From<Durability> for frieze_client::Durability {
-    fn from(durability: Durability) -> frieze_client::Durability {
+impl From<DurabilityArg> for frieze_client::Durability {
+    fn from(durability: DurabilityArg) -> frieze_client::Durability {
         match durability {
-            Durability::Async => frieze_client::Durability::Async,
-            Durability::Sync => frieze_client::Durability::Sync,
+            DurabilityArg::Async => frieze_client::Durability::Async,
+            DurabilityArg::Sync => frieze_client::Durability::Sync,
         }
     }
 }

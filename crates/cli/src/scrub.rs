@@ -1,4 +1,4 @@
-//! `scrub`: everything stored is read, and what is damaged is named.
+//! `scrub`: everything stored is read, and damage is named.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use frieze_base::Reason;
 use frieze_client::{Finding, FindingKind, Hlc, ScrubAction, ScrubReply, ScrubState};
 use serde_json::{Value, json};
 
-use crate::args::Scrub;
-use crate::failure::{self, Reported};
+use crate::args::ScrubArgs;
+use crate::failure::{self, ReportedError};
 use crate::format;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
 /// `frieze scrub`.
-pub(crate) fn scrub(run: &mut Run, args: &Scrub) -> Result<()> {
+pub(crate) fn scrub(run: &mut CommandRun, args: &ScrubArgs) -> Result<()> {
     scrub_as_asked(run, args).map_err(|error| match failure::fault_of(&error) {
-        // Who may is in the server's words only.
+        // The server's words name the users that may.
         Some(fault) if fault.reason == Reason::NotPermitted => Error::msg(fault.message),
         _ => error,
     })
 }
 
-fn scrub_as_asked(run: &mut Run, args: &Scrub) -> Result<()> {
+fn scrub_as_asked(run: &mut CommandRun, args: &ScrubArgs) -> Result<()> {
     let client = run.client()?.clone();
     let rate = u64::from(args.rate.unwrap_or(0)) << 20;
     if args.stop {
@@ -45,15 +45,15 @@ fn scrub_as_asked(run: &mut Run, args: &Scrub) -> Result<()> {
         }
         words(&reply).iter().try_for_each(|line| run.print(line))?;
     }
-    // Said already: a script sees it by the exit status.
-    if reply.damaged == 0 { Ok(()) } else { Err(Reported.into()) }
+    // Printed already: a script gets it by the exit status.
+    if reply.damaged == 0 { Ok(()) } else { Err(ReportedError.into()) }
 }
 
 /// Waits until the server is done, and shows how far it is.
-fn wait(run: &mut Run, client: &frieze_client::Client) -> Result<()> {
-    run.show(Progress::bytes);
+fn wait(run: &mut CommandRun, client: &frieze_client::Client) -> Result<()> {
+    run.show(ProgressLine::bytes);
     if run.is_shown() {
-        run.say("the server goes on if this command ends; `frieze scrub --stop` ends the scrub");
+        run.say("the scrub continues if this command ends; `frieze scrub --stop` ends it");
     }
     loop {
         let reply = client.scrub(ScrubAction::Look, 0, false)?;
@@ -65,7 +65,7 @@ fn wait(run: &mut Run, client: &frieze_client::Client) -> Result<()> {
     }
 }
 
-/// How often the server is asked how far it is.
+/// Interval between two requests for the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A finding in a line.
@@ -87,7 +87,7 @@ pub(crate) fn line(finding: &Finding) -> String {
                  made anew: the files written to there cannot be read"
                     .to_owned()
             }
-            _ => format!("{} of writes, and nothing tells of which files", format::size(finding.len)),
+            _ => format!("{} of writes of unknown files", format::size(finding.len)),
         };
         return format!("damaged: {what}; {place}{unread}");
     }

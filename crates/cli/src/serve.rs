@@ -11,17 +11,17 @@ use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::Mode;
 use serde_json::json;
 
-use crate::args::Serve;
-use crate::failure::{Ended, Removed};
+use crate::args::ServeArgs;
+use crate::failure::{ClusterEnded, ServerRemoved};
 use crate::notify;
-use crate::run::Run;
+use crate::run::CommandRun;
 
 /// `frieze serve`.
-pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
+pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
     // Before any thread is made: each inherits that these are for us to wait for.
     let signals = stop_signals();
     signals.thread_block()?;
-    // What libraries make below the data directory, too, is for its owner alone.
+    // Files that libraries create below the data directory, too, are for its owner alone.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 
     let mut settings = Settings::load(args.config.as_deref())?;
@@ -57,9 +57,9 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     let at = |address: &String| (!address.is_empty()).then(|| address.clone());
     let (hdfs, data, webhdfs) = (at(&settings.hdfs), settings.hdfs_data.clone(), at(&settings.webhdfs));
     let notes = settings.dir.join("hdfs-leases");
-    // Told whole: the message names the directory, the address or the setting.
+    // Printed whole: the message names the directory, the address or the setting.
     let server = Server::start(settings).map_err(|fault| match fault.reason {
-        Reason::Removed => Removed(fault.message).into(),
+        Reason::Removed => ServerRemoved(fault.message).into(),
         _ => Error::msg(fault.message),
     })?;
     let admission = || server.admission();
@@ -71,7 +71,7 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         tracing::info!("figures for Prometheus are at http://{address}/metrics");
     }
     let dir = args.dir.display().to_string();
-    let doors = match Doors::open(hdfs.as_ref(), webhdfs.as_ref(), &server) {
+    let doors = match Gateways::open(hdfs.as_ref(), webhdfs.as_ref(), &server) {
         Ok(doors) => doors,
         Err(error) => {
             server.stop()?;
@@ -100,33 +100,33 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
 
     let end = await_end(&server, signals)?;
     notify::stopping("flushing everything");
-    // What its clients are told they wrote is in the server before that stops.
+    // Acknowledged writes of its clients are in the server before that stops.
     drop(doors);
     server.stop()?;
     match end {
-        End::Signal => Ok(()),
-        End::Removed(fault) if fault.reason == Reason::WrongCluster => Err(Ended(fault.message).into()),
-        End::Removed(fault) => Err(Removed(format!("this server has ended: {}", fault.message)).into()),
+        ServeEnd::Signal => Ok(()),
+        ServeEnd::Removed(fault) if fault.reason == Reason::WrongCluster => Err(ClusterEnded(fault.message).into()),
+        ServeEnd::Removed(fault) => Err(ServerRemoved(format!("this server has ended: {}", fault.message)).into()),
     }
 }
 
 /// Why a server ends.
-enum End {
+enum ServeEnd {
     Signal,
     /// It was removed, or its cluster has ended.
     Removed(Fault),
 }
 
 /// Waits until a signal comes, or the server is none of its cluster any more.
-fn await_end(server: &Server, signals: SigSet) -> Result<End> {
+fn await_end(server: &Server, signals: SigSet) -> Result<ServeEnd> {
     let (send, ended) = mpsc::channel();
     let removed = send.clone();
-    // Who does not look any more has an end already.
-    server.on_removal(move |fault| drop(removed.send(Ok(End::Removed(fault)))));
+    // If the receiver is gone, the process is ending already.
+    server.on_removal(move |fault| drop(removed.send(Ok(ServeEnd::Removed(fault)))));
     std::thread::Builder::new().name("frieze-signals".to_owned()).spawn(move || {
         let end = signals.wait().map(|signal| {
             tracing::info!(signal = signal.as_str(), "stopping");
-            End::Signal
+            ServeEnd::Signal
         });
         drop(send.send(end));
     })?;
@@ -134,15 +134,19 @@ fn await_end(server: &Server, signals: SigSet) -> Result<End> {
 }
 
 /// The doors of this process for foreign protocols. Dropped, they are closed.
-struct Doors {
-    // First: it says the calls of the other.
+struct Gateways {
+    // First: it uses the calls of the other.
     web: Option<frieze_http::WebHdfsGateway>,
     hdfs: Option<HdfsGateway>,
 }
 
-impl Doors {
+impl Gateways {
     /// Lets Hadoop clients in, and those by HTTP. A file has one writer at both.
-    fn open(hdfs: Option<&HdfsOptions>, web: Option<&frieze_http::WebHdfsOptions>, server: &Server) -> Result<Doors> {
+    fn open(
+        hdfs: Option<&HdfsOptions>,
+        web: Option<&frieze_http::WebHdfsOptions>,
+        server: &Server,
+    ) -> Result<Gateways> {
         let secret = || server.secret_for(frieze_hdfs::TOKENS);
         let client = |command: String| Options {
             server: server.home(),
@@ -161,7 +165,7 @@ impl Doors {
             })
         };
         let web = web.map(open).transpose()?;
-        Ok(Doors { web, hdfs })
+        Ok(Gateways { web, hdfs })
     }
 }
 
@@ -174,5 +178,6 @@ pub(crate) fn stop_signals() -> SigSet {
     signals
 }
 
-/// Transfers of Hadoop clients that may be under way at one time; each has a connection to the server while it waits for it.
+/// Transfers of Hadoop clients that may be under way at one time; each has a connection to the server while it waits
+/// for it.
 const DOOR_CONNECTIONS_MAX: usize = 512;

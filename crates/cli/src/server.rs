@@ -1,4 +1,4 @@
-//! `status` and `time`: what a server says of itself, and where data keeps its own time.
+//! `status` and `time`: the state of a server, and where data keeps its own time.
 
 use std::ffi::OsString;
 
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use crate::args;
 use crate::copy::{self, target};
 use crate::entry;
-use crate::failure::Reported;
-use crate::format::{self, Table};
+use crate::failure::ReportedError;
+use crate::format::{self, TextTable};
 use crate::path::FsPath;
-use crate::run::Run;
+use crate::run::CommandRun;
 
 /// Extended attribute that binds a time plug-in to a directory.
 const TIME_XATTR: &[u8] = b"user.frieze.time";
 
 /// `frieze status`.
-pub(crate) fn status(run: &mut Run) -> Result<()> {
+pub(crate) fn status(run: &mut CommandRun) -> Result<()> {
     let client = run.client()?;
     let (status, server) = (client.status()?, client.options().server.to_string());
     let healthy = status.health == "healthy" && !status.fenced;
@@ -29,12 +29,12 @@ pub(crate) fn status(run: &mut Run) -> Result<()> {
     } else {
         status_table(&server, &status).lines().try_for_each(|line| run.print(&line))?;
     }
-    // Said in the status itself: a script sees it by the exit status.
-    if healthy { Ok(()) } else { Err(Reported.into()) }
+    // The status shows it already: a script gets it by the exit status.
+    if healthy { Ok(()) } else { Err(ReportedError.into()) }
 }
 
 /// `frieze sync`.
-pub(crate) fn sync(run: &mut Run, args: &args::Sync) -> Result<()> {
+pub(crate) fn sync(run: &mut CommandRun, args: &args::SyncArgs) -> Result<()> {
     args.no_past.refuse()?;
     let root = [OsString::from("/")];
     let paths = copy::parse_all(if args.paths.is_empty() { &root } else { &args.paths })?;
@@ -50,7 +50,7 @@ pub(crate) fn sync(run: &mut Run, args: &args::Sync) -> Result<()> {
         return Ok(());
     }
     fs.sync_all()?;
-    // Of the server that was asked to bring everything there.
+    // Of the server that was asked to make everything durable.
     let durable = Hlc(run.client()?.status_of_leader()?.durable);
     run.say_more(&format!("everything up to {durable} ({}) is on stable storage", format::time_of(durable)));
     for path in there {
@@ -67,7 +67,8 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         .gaps
         .iter()
         .map(|gap| {
-            json!({ "from": stamp(gap.from), "from_time": time(gap.from), "to": stamp(gap.to), "to_time": time(gap.to) })
+            let (from, to) = (gap.from, gap.to);
+            json!({ "from": stamp(from), "from_time": time(from), "to": stamp(to), "to_time": time(to) })
         })
         .collect();
     let told = status.images.as_deref().copied().unwrap_or_default();
@@ -162,12 +163,12 @@ fn memory_to_json(memory: &MemoryUse) -> Value {
     })
 }
 
-/// What is wrong, for programs.
+/// Troubles, for programs.
 pub(crate) fn troubles_to_json(troubles: &[Trouble]) -> Vec<Value> {
     troubles.iter().map(|trouble| json!({ "what": trouble.what, "remedy": trouble.remedy })).collect()
 }
 
-/// What a person wants to know of the memory: what it may be, what is in it, and whether that is of use.
+/// The memory in words for people: its limit, its content, and the hit rates.
 fn memory_rows(memory: &MemoryUse) -> Vec<(&'static str, String)> {
     let size = format::size;
     let unbounded = if memory.unbounded { "; the system does not let go of all it should" } else { "" };
@@ -206,9 +207,9 @@ fn memory_rows(memory: &MemoryUse) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn status_table(server: &str, status: &StatusReply) -> Table {
+fn status_table(server: &str, status: &StatusReply) -> TextTable {
     let at = |stamp: u64| format!("{}  {}", format::time_of(Hlc(stamp)), Hlc(stamp));
-    let mut table = Table::new(&[true, false]);
+    let mut table = TextTable::new(&[true, false]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     match &status.troubles[..] {
         [] if status.gaps.is_empty() => row("health", status.health.clone()),
@@ -310,7 +311,7 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
     table
 }
 
-/// How many images there are, what they cost, and of how many pieces a page consists at most.
+/// Number and cost of images, and the largest number of pieces of a page.
 fn images(told: &ImageStatus) -> String {
     let space = format!("{} of {}", format::size(told.bytes), format::size(told.bytes_max));
     let mut words = format!("{} in {space}", told.count);
@@ -327,25 +328,25 @@ fn images(told: &ImageStatus) -> String {
         words += &format!("; {} wanted by readers", told.wishes);
     }
     if told.lost > 0 {
-        words += &format!("; {} found damaged and given up, with no loss", told.lost);
+        words += &format!("; {} found damaged and dropped, with no loss", told.lost);
     }
     words
 }
 
 /// `frieze time`.
-pub(crate) fn time(run: &mut Run, command: &args::Time) -> Result<()> {
+pub(crate) fn time(run: &mut CommandRun, command: &args::TimeCommand) -> Result<()> {
     match command {
-        args::Time::Bind { path, spec } => {
+        args::TimeCommand::Bind { path, spec } => {
             let path = FsPath::parse(path)?;
             let bound = bind(run, &path, Some(spec));
             said(run, &path, bound, Some(spec))
         }
-        args::Time::Unbind { path } => {
+        args::TimeCommand::Unbind { path } => {
             let path = FsPath::parse(path)?;
             let unbound = bind(run, &path, None);
             said(run, &path, unbound, None)
         }
-        args::Time::Show { paths, past } => {
+        args::TimeCommand::Show { paths, past } => {
             let paths = copy::parse_all(paths)?;
             let fs = run.view(past)?;
             for path in &paths {
@@ -366,7 +367,7 @@ pub(crate) fn time(run: &mut Run, command: &args::Time) -> Result<()> {
     }
 }
 
-fn bind(run: &mut Run, path: &FsPath, spec: Option<&String>) -> Result<()> {
+fn bind(run: &mut CommandRun, path: &FsPath, spec: Option<&String>) -> Result<()> {
     let fs = run.fs()?;
     let directory = target(path, true);
     if fs.stat(&directory)?.attr.kind() != FileKind::Directory {
@@ -384,7 +385,7 @@ fn bind(run: &mut Run, path: &FsPath, spec: Option<&String>) -> Result<()> {
     Ok(())
 }
 
-fn said(run: &mut Run, path: &FsPath, done: Result<()>, spec: Option<&String>) -> Result<()> {
+fn said(run: &mut CommandRun, path: &FsPath, done: Result<()>, spec: Option<&String>) -> Result<()> {
     match done {
         Ok(()) => run.item(|| json!({ "path": path.to_string(), "time_plugin": spec }), || None),
         Err(error) => run.report(&path.to_string(), error),

@@ -1,20 +1,20 @@
-//! `clone`, `restore` and `undo`: what is done, line by line, then the instant at which it was.
+//! `clone`, `restore` and `undo`: the changes, line by line, then their instant.
 
 use anyhow::{Error, Result};
-use frieze_client::{Action, ActionKind, EditReply, FileKind, Hlc, Undo};
+use frieze_client::{ActionKind, EditAction, EditReply, FileKind, Hlc, Undo};
 use serde_json::{Value, json};
 
-use crate::args::{self, CloneTree, Restore};
+use crate::args::{self, CloneTreeArgs, RestoreArgs};
 use crate::copy::target;
-use crate::failure::{Reported, Usage};
+use crate::failure::{ReportedError, UsageError};
 use crate::format;
 use crate::path::FsPath;
-use crate::run::Run;
+use crate::run::CommandRun;
 use frieze_base::{Fault, Reason};
 use nix::unistd::User;
 
 /// `frieze clone`.
-pub(crate) fn clone(run: &mut Run, args: &CloneTree) -> Result<()> {
+pub(crate) fn clone(run: &mut CommandRun, args: &CloneTreeArgs) -> Result<()> {
     let (source, mut place) = (FsPath::parse(&args.source)?, FsPath::parse(&args.target)?);
     let at = args.at.as_deref().map(|text| run.instant(text)).transpose()?;
     let fs = run.fs()?;
@@ -36,7 +36,7 @@ pub(crate) fn clone(run: &mut Run, args: &CloneTree) -> Result<()> {
 }
 
 /// `frieze restore`.
-pub(crate) fn restore(run: &mut Run, args: &Restore) -> Result<()> {
+pub(crate) fn restore(run: &mut CommandRun, args: &RestoreArgs) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     let at = run.instant(&args.to)?;
     let reply = match run.fs()?.restore(&target(&path, false), at, args.delete, args.dry_run) {
@@ -52,13 +52,15 @@ pub(crate) fn restore(run: &mut Run, args: &Restore) -> Result<()> {
 }
 
 /// `frieze undo`.
-pub(crate) fn undo(run: &mut Run, args: &args::Undo) -> Result<()> {
+pub(crate) fn undo(run: &mut CommandRun, args: &args::UndoArgs) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     let uid = args.user.as_deref().map(uid_of).transpose()?;
     let from = args.from.as_deref().map(|text| run.instant(text)).transpose()?;
     let upto = args.to.as_deref().map(|text| run.instant(text)).transpose()?;
     if args.sessions.is_empty() && uid.is_none() && from.is_none() {
-        return Err(Usage("whose changes? name a --session or a --user, or an instant with --from".to_owned()).into());
+        return Err(
+            UsageError("whose changes? name a --session or a --user, or an instant with --from".to_owned()).into()
+        );
     }
     let undo = Undo {
         target: target(&path, false),
@@ -83,11 +85,11 @@ fn uid_of(text: &str) -> Result<u32> {
     }
     match User::from_name(text) {
         Ok(Some(user)) => Ok(user.uid.as_raw()),
-        Ok(None) | Err(_) => Err(Usage(format!("--user {text}: no such user here; give the number")).into()),
+        Ok(None) | Err(_) => Err(UsageError(format!("--user {text}: no such user here; give the number")).into()),
     }
 }
 
-fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<()> {
+fn tell(run: &mut CommandRun, reply: &EditReply, dry_run: bool, done: &str) -> Result<()> {
     for action in &reply.actions {
         run.item(|| to_json(action), || Some(line(action)))?;
     }
@@ -132,12 +134,12 @@ fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<(
     all_done(reply)
 }
 
-/// What was left as it is was asked for as well: exit status 1.
+/// Objects that were left alone were part of the request: exit status 1.
 fn all_done(reply: &EditReply) -> Result<()> {
-    if left(reply) == 0 { Ok(()) } else { Err(Reported.into()) }
+    if left(reply) == 0 { Ok(()) } else { Err(ReportedError.into()) }
 }
 
-/// A dry run of what would be refused fails as that would.
+/// A dry run of a change that would be refused fails in the same way.
 fn would_be_refused(reply: &EditReply) -> Result<()> {
     match reply.refused {
         0 => Ok(()),
@@ -164,7 +166,7 @@ fn word(kind: ActionKind) -> &'static str {
     }
 }
 
-fn line(action: &Action) -> String {
+fn line(action: &EditAction) -> String {
     let mut line = format!("{:<10}  {}", word(action.kind()), format::printable(&action.path));
     if matches!(action.kind(), ActionKind::Bytes | ActionKind::Left) && action.len > 0 {
         line.push_str(&format!("  {} at {}", format::count(action.len, "byte"), action.offset));
@@ -181,7 +183,7 @@ fn line(action: &Action) -> String {
     line
 }
 
-fn to_json(action: &Action) -> Value {
+fn to_json(action: &EditAction) -> Value {
     let exact = |at: u64| (at != 0).then(|| Hlc(at).to_string());
     json!({
         "action": word(action.kind()),

@@ -1,4 +1,4 @@
-//! `cluster recover`, `new-identity` and `moved`: what is done with a data directory while no server runs on it.
+//! `cluster recover`, `new-identity` and `moved`: operations on a data directory while no server runs on it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,13 +11,13 @@ use frieze_hlc::Hlc;
 use frieze_node::{LeftBehind, WentOn};
 use serde_json::{Value, json};
 
-use crate::failure::NotLooked;
-use crate::format::{self, Table};
-use crate::run::Run;
+use crate::failure::CheckFailed;
+use crate::format::{self, TextTable};
+use crate::run::CommandRun;
 
 /// `frieze cluster recover`.
-pub(crate) fn recover(run: &mut Run, dir: &Path, yes: bool, is_copy: bool) -> Result<()> {
-    let left = frieze_node::survey(dir).map_err(|fault| NotLooked(fault.message))?;
+pub(crate) fn recover(run: &mut CommandRun, dir: &Path, yes: bool, is_copy: bool) -> Result<()> {
+    let left = frieze_node::survey(dir).map_err(|fault| CheckFailed(fault.message))?;
     let answers = ask_others(&left);
     if !run.json() {
         lines(&left, &answers).iter().try_for_each(|line| run.print(line))?;
@@ -40,7 +40,10 @@ pub(crate) fn recover(run: &mut Run, dir: &Path, yes: bool, is_copy: bool) -> Re
         }
         None => {
             run.print("")?;
-            run.print("Nothing was changed. If the others are stopped and their disks are lost for good, go on from this server:")?;
+            run.print(
+                "Nothing was changed. If the others are stopped and their disks are lost for good, recover from \
+                 this server:",
+            )?;
             run.print(&format!("  frieze cluster recover --dir {dir} --yes --accept-loss"))
         }
         Some(WentOn { cluster, from, to }) => {
@@ -48,14 +51,15 @@ pub(crate) fn recover(run: &mut Run, dir: &Path, yes: bool, is_copy: bool) -> Re
             run.print(&format!("This server is the only one of cluster {cluster} now."))?;
             run.print(&format!("The gap: from {} to {}.", format::time_of(from), format::time_of(to)))?;
             run.print(&format!(
-                "Start it: frieze serve --dir {dir} ... Let others join it with empty directories; servers of before are refused."
+                "Start it: frieze serve --dir {dir} ... Let others join it with empty directories; servers of before \
+                 are refused."
             ))
         }
     }
 }
 
 /// `frieze cluster new-identity`.
-pub(crate) fn new_identity(run: &mut Run, dir: &Path) -> Result<()> {
+pub(crate) fn new_identity(run: &mut CommandRun, dir: &Path) -> Result<()> {
     let cluster = frieze_node::rename_copy(dir)?;
     run.item(
         || json!({ "cluster": cluster.to_string() }),
@@ -64,7 +68,7 @@ pub(crate) fn new_identity(run: &mut Run, dir: &Path) -> Result<()> {
 }
 
 /// `frieze cluster moved`.
-pub(crate) fn moved(run: &mut Run, dir: &Path) -> Result<()> {
+pub(crate) fn moved(run: &mut CommandRun, dir: &Path) -> Result<()> {
     frieze_node::take_moved(dir)?;
     run.item(|| json!({}), || Some(format!("a server starts on {} again", dir.display())))
 }
@@ -95,7 +99,8 @@ fn refuse_while_others_answer(left: &LeftBehind, answers: &BTreeSet<NodeId>) -> 
         return Ok(());
     }
     bail!(
-        "{} of this cluster {}: with a majority of the servers nothing is lost, so start this one again beside them. If they are too few, \
+        "{} of this cluster {}: with a majority of the servers nothing is lost, so start this one again beside them. \
+         If they are too few, \
          stop them first. A copy of a directory becomes another cluster with --copy",
         there.join(", "),
         if there.len() == 1 { "answers" } else { "answer" }
@@ -103,7 +108,7 @@ fn refuse_while_others_answer(left: &LeftBehind, answers: &BTreeSet<NodeId>) -> 
 }
 
 fn lines(left: &LeftBehind, answers: &BTreeSet<NodeId>) -> Vec<String> {
-    let mut table = Table::new(&[false, false]);
+    let mut table = TextTable::new(&[false, false]);
     let mut row = |name: &str, words: String| table.row([name.to_owned(), words]);
     row("cluster", left.cluster.to_string());
     row("server", format!("{} ({})", left.node, if left.name.is_empty() { "removed" } else { &left.name }));
@@ -141,11 +146,11 @@ fn lines(left: &LeftBehind, answers: &BTreeSet<NodeId>) -> Vec<String> {
         );
     }
     if let Some((cluster, at)) = left.went_on_from {
-        row("before", format!("it went on from cluster {cluster} at {}", time(at)));
+        row("before", format!("recovered from cluster {cluster} at {}", time(at)));
     }
     let mut lines: Vec<String> = table.lines().collect();
     lines.push(String::new());
-    let mut chains = Table::new(&[true, false, true, false, false]);
+    let mut chains = TextTable::new(&[true, false, true, false, false]);
     chains.row(["CHAIN", "COPY", "RECORDS", "NEWEST", "WHOLE UP TO"].map(str::to_owned));
     for chain in &left.chains {
         let (newest, whole) = (time(chain.newest), time(chain.whole));
@@ -160,13 +165,17 @@ fn time(stamp: Hlc) -> String {
 }
 
 fn to_json(left: &LeftBehind, answers: &BTreeSet<NodeId>, went_on: Option<&WentOn>) -> Value {
-    let others = left.others.iter().map(
-        |other| json!({ "node": other.node.0, "name": other.name, "address": other.address, "state": other.state, "answers": answers.contains(&other.node) }),
-    );
-    let chains = left.chains.iter().map(|chain| {
-        json!({ "chain": chain.chain.0, "copy": chain.copy.word(), "last": chain.last, "newest": chain.newest.to_string(),
-                "whole": chain.whole.to_string() })
+    let others = left.others.iter().map(|other| {
+        let answers = answers.contains(&other.node);
+        json!({ "node": other.node.0, "name": other.name, "address": other.address, "state": other.state,
+                "answers": answers })
     });
+    let chains = left.chains.iter().map(|chain| {
+        json!({ "chain": chain.chain.0, "copy": chain.copy.word(), "last": chain.last,
+                "newest": chain.newest.to_string(), "whole": chain.whole.to_string() })
+    });
+    let went_on_from =
+        left.went_on_from.map(|(cluster, at)| json!({ "cluster": cluster.to_string(), "at": at.to_string() }));
     let went_on = went_on.map(|WentOn { cluster, from, to }| {
         json!({ "cluster": cluster.to_string(), "from": from.to_string(), "to": to.to_string() })
     });
@@ -176,7 +185,7 @@ fn to_json(left: &LeftBehind, answers: &BTreeSet<NodeId>, went_on: Option<&WentO
         "name": left.name,
         "others": others.collect::<Vec<_>>(),
         "is_sole": left.is_sole(),
-        "went_on_from": left.went_on_from.map(|(cluster, at)| json!({ "cluster": cluster.to_string(), "at": at.to_string() })),
+        "went_on_from": went_on_from,
         "voters": left.voters.iter().map(|voter| voter.0).collect::<Vec<_>>(),
         "known_entry": left.known.0.0,
         "known": left.known.1.to_string(),

@@ -1,4 +1,4 @@
-//! The commands about time itself: what changed, who did it, what once was there.
+//! The commands about time itself: changes, their actors, and deleted names.
 
 mod compare;
 mod deleted;
@@ -22,11 +22,11 @@ use serde_json::{Map, Value, json};
 
 use crate::entry;
 use crate::format;
-use crate::run::Run;
+use crate::run::CommandRun;
 
 /// Sessions by number, as answers bring them along.
 #[derive(Debug)]
-pub(crate) struct Who {
+pub(crate) struct SessionNames {
     sessions: BTreeMap<u64, SessionInfo>,
     commands: Commands,
 }
@@ -46,7 +46,7 @@ impl Commands {
         if full { Commands::Whole } else { Commands::Program }
     }
 
-    /// What is shown of this one.
+    /// The part of a command line that is shown.
     pub(crate) fn shown(self, command: &str) -> &str {
         match self {
             Commands::Program => format::program(command),
@@ -55,13 +55,13 @@ impl Commands {
     }
 }
 
-impl Who {
-    /// Nobody yet.
-    pub(crate) fn new(commands: Commands) -> Who {
-        Who { sessions: BTreeMap::new(), commands }
+impl SessionNames {
+    /// No sessions yet.
+    pub(crate) fn new(commands: Commands) -> SessionNames {
+        SessionNames { sessions: BTreeMap::new(), commands }
     }
 
-    /// Takes in the sessions of an answer.
+    /// Adds the sessions of an answer.
     pub(crate) fn learn(&mut self, sessions: Vec<SessionInfo>) {
         self.sessions.extend(sessions.into_iter().map(|session| (session.id, session)));
     }
@@ -73,7 +73,7 @@ impl Who {
     }
 
     /// `root on laptop, session 123: make`; the server's own changes have no session.
-    pub(crate) fn words(&self, run: &mut Run, uid: u32, session: u64) -> String {
+    pub(crate) fn words(&self, run: &mut CommandRun, uid: u32, session: u64) -> String {
         let user = run.names.user(uid).to_owned();
         match self.shown(session) {
             Some((host, command)) => format!(
@@ -97,10 +97,11 @@ impl Who {
         }
     }
 
-    /// Adds `session`, `user`, `host` and `command`, null where they are not known, and the user's number under `uid_field`.
+    /// Adds `session`, `user`, `host` and `command`, null where they are not known, and the user's number under
+    /// `uid_field`.
     pub(crate) fn put_json(
         &self,
-        run: &mut Run,
+        run: &mut CommandRun,
         item: &mut Map<String, Value>,
         uid_field: &str,
         uid: u32,
@@ -115,43 +116,43 @@ impl Who {
     }
 }
 
-/// What kind of change a difference is.
+/// The kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ChangeKind {
     Added,
     Removed,
     Renamed,
     Modified,
 }
 
-impl Change {
+impl ChangeKind {
     /// Of a difference.
-    pub(crate) fn of(difference: &Difference) -> Change {
+    pub(crate) fn of(difference: &Difference) -> ChangeKind {
         match (&difference.before, &difference.after) {
-            (None, _) => Change::Added,
-            (_, None) => Change::Removed,
-            (Some(before), Some(after)) if before.path != after.path => Change::Renamed,
-            _ => Change::Modified,
+            (None, _) => ChangeKind::Added,
+            (_, None) => ChangeKind::Removed,
+            (Some(before), Some(after)) if before.path != after.path => ChangeKind::Renamed,
+            _ => ChangeKind::Modified,
         }
     }
 
     /// As JSON names it.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Change::Added => "added",
-            Change::Removed => "removed",
-            Change::Renamed => "renamed",
-            Change::Modified => "modified",
+            ChangeKind::Added => "added",
+            ChangeKind::Removed => "removed",
+            ChangeKind::Renamed => "renamed",
+            ChangeKind::Modified => "modified",
         }
     }
 
     /// As a line of `diff` begins.
     pub(crate) fn letter(self) -> char {
         match self {
-            Change::Added => 'A',
-            Change::Removed => 'D',
-            Change::Renamed => 'R',
-            Change::Modified => 'M',
+            ChangeKind::Added => 'A',
+            ChangeKind::Removed => 'D',
+            ChangeKind::Renamed => 'R',
+            ChangeKind::Modified => 'M',
         }
     }
 }
@@ -174,8 +175,8 @@ pub(crate) fn paths(difference: &Difference) -> String {
     }
 }
 
-/// What differs beside the name, in words: `120 bytes at 0, mode 0644 -> 0600`; empty if nothing does.
-pub(crate) fn details(run: &mut Run, difference: &Difference) -> String {
+/// The differences besides the name, as text: `120 bytes at 0, mode 0644 -> 0600`; empty if there are none.
+pub(crate) fn details(run: &mut CommandRun, difference: &Difference) -> String {
     let (Some(before), Some(after)) = (&difference.before, &difference.after) else { return String::new() };
     let has = |bit: u32| difference.flags & bit != 0;
     let mut parts = Vec::new();
@@ -222,7 +223,7 @@ fn content(difference: &Difference, before: &Side, after: &Side) -> String {
 }
 
 /// One difference as JSON.
-pub(crate) fn to_json(run: &mut Run, who: &Who, difference: &Difference) -> Map<String, Value> {
+pub(crate) fn to_json(run: &mut CommandRun, who: &SessionNames, difference: &Difference) -> Map<String, Value> {
     let words = [
         (flags::CONTENT, "content"),
         (flags::MODE, "mode"),
@@ -238,7 +239,7 @@ pub(crate) fn to_json(run: &mut Run, who: &Who, difference: &Difference) -> Map<
         difference.spans.iter().map(|span| json!({ "offset": span.offset, "len": span.len })).collect();
     let stamp = Hlc(difference.stamp);
     let mut item = Map::new();
-    item.insert("change".to_owned(), Change::of(difference).word().into());
+    item.insert("change".to_owned(), ChangeKind::of(difference).word().into());
     item.insert("what".to_owned(), what.into());
     put_path(&mut item, &named(difference).path);
     item.insert("before".to_owned(), difference.before.as_ref().map(side_json).into());

@@ -1,4 +1,5 @@
-//! Three servers as an operator starts them: one, and two that join it. They are killed, and what was acknowledged stays.
+//! Three servers as an operator starts them: one, and two that join it. They are killed, and what was acknowledged
+//! stays.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
@@ -135,7 +136,7 @@ fn start(directory: &Path, number: usize, listen: &str, join: Option<&String>) -
     let own = format!("{number}.toml");
     let config = if directory.join(&own).exists() { own.as_str() } else { "settings.toml" };
     command.args(["serve", "--dir", &dir, "--listen", listen, "--name", &name, "--config", config]);
-    // Each another, so that nobody's is taken for that of another.
+    // Each a different number, so that each server's figure can be recognised.
     command.args(["--memory", &memory_mib(number).to_string()]);
     if let Some(join) = join {
         command.args(["--join", join]);
@@ -251,7 +252,7 @@ fn whichever_server_is_killed_what_was_acknowledged_is_there_and_writers_go_on()
     }
 }
 
-/// Who connected to it while it was alone, and has not connected again since.
+/// A client that connected while the server was alone, and has not connected again since.
 #[test]
 fn a_client_of_a_server_that_was_alone_goes_on_when_it_is_lost_from_the_cluster_it_has_founded() {
     let mut cluster = Cluster::of(1);
@@ -260,7 +261,7 @@ fn a_client_of_a_server_that_was_alone_goes_on_when_it_is_lost_from_the_cluster_
     cluster.grow();
     cluster.grow();
     cluster.await_whole(0);
-    // The server ends its connections within a second or so, and whoever greets again is given the map.
+    // The server ends its connections within a second or so, and each new connection gets the map.
     eventually("the client knows of others", || {
         write(&client, "/between", b"three");
         (!client.is_alone()).then_some(())
@@ -364,7 +365,8 @@ fn a_drained_server_can_be_removed_and_its_name_is_not_given_again() {
     assert!(Cluster::of(1).client(0).cluster(None).unwrap().cluster.is_empty());
 }
 
-/// Two copies of each chain; one server is away while another writes on, and is all that is left when that one is gone for good.
+/// Two copies of each chain; one server is away while another writes on, and is all that is left when that one is gone
+/// for good.
 #[test]
 fn what_may_be_missing_where_a_chain_went_on_from_an_older_copy_is_said_by_whoever_reads() {
     let mut cluster = Cluster::with(3, "replicas = 2\nchain_count = 9\n");
@@ -417,7 +419,8 @@ fn what_may_be_missing_where_a_chain_went_on_from_an_older_copy_is_said_by_whoev
     let words = cat(lacking[0]);
     assert!(words.starts_with("frieze: cat: warning: some of what was acknowledged may be missing"), "{words}");
     assert_eq!((words.lines().count(), cat(whole[0])), (1, String::new()));
-    // What is written over it is there, and nothing of it is missing: once stamps are above what a clock may have been ahead.
+    // What is written over it is there, and nothing of it is missing: once stamps are above what a clock may have been
+    // ahead.
     eventually("what is written anew is whole", || {
         write(&admin, lacking[0], b"anew, and longer");
         let file = admin.fs().open(&Target::path(lacking[0].as_str()), OpenFlags::READ).unwrap();
@@ -607,7 +610,7 @@ fn a_disk_that_is_added_to_a_machine_takes_its_part_and_is_found_again() {
     assert!(reply.nodes.iter().all(|node| node.targets == 4), "{:?}", reply.nodes);
     assert!(read(&client, "/before") == scrambled(7, 5_000_000));
     drop(second);
-    // Told neither where to listen nor whom to join: it is where it was.
+    // Without an address to listen at or to join: it is where it was.
     let (_second, again) = add("");
     assert_eq!(again, address);
     assert!(read(&support::client(&address), "/before") == scrambled(7, 5_000_000));
@@ -708,7 +711,7 @@ fn a_drained_server_gives_its_disk_back_and_comes_back_whole() {
     };
     let before = on_disk(&cluster, 3);
     assert!(before > 24_000_000, "{before}");
-    // Somebody writes and reads all the time, and notices nothing.
+    // A client writes and reads all the time, and has no failure.
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {

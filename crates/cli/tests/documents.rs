@@ -1,14 +1,14 @@
-//! What the README and the page for operators tell people to type works as it stands there: the blocks run word by word, one after the
-//! other, on new machines.
+//! What the README and the page for operators tell people to type works as it stands there: the blocks run word by
+//! word, one after the other, on new machines.
 //!
-//! A block of `sh` runs; a block of `console` runs what stands behind `$ ` and is compared with what stands below it. Numbers of
-//! sessions, instants and times differ from run to run: what a block shows stands for what it was in this run. `make` is not run again
-//! here, but has to have such a target. `<!-- needs: PROGRAM -->` before a block leaves it out where that program is missing;
-//! `<!-- file: PATH -->` says that it is a file, which only its user can read. Indented blocks show what is said elsewhere, or what takes
-//! systemd (`make services`).
+//! A block of `sh` runs; a block of `console` runs what stands behind `$ ` and is compared with what stands below it.
+//! Numbers of sessions, instants and times differ from run to run: what a block shows stands for what it was in this
+//! run. `make` is not run again here, but has to have such a target. `<!-- needs: PROGRAM -->` before a block leaves it
+//! out where that program is missing; `<!-- file: PATH -->` says that it is a file, which only its user can read.
+//! Indented blocks show what is said elsewhere, or what takes systemd (`make services`).
 //!
-//! A machine is one of namespaces: its own mounts, network and processes. `/mnt`, `/srv` and `/var/lib` are empty. What ends with
-//! `# on db2` runs on another machine of that name, with mounts of its own, on the same network.
+//! A machine is one of namespaces: its own mounts, network and processes. `/mnt`, `/srv` and `/var/lib` are empty. What
+//! ends with `# on db2` runs on another machine of that name, with mounts of its own, on the same network.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
@@ -78,7 +78,8 @@ impl Shell {
         // Their names are those of the pages; what is written to /etc stays there.
         let names = "for n in 1 2 3; do echo 127.0.0.1$n db$n >>etc/hosts; done";
         let prepare = format!(
-            "exec 2>&1; set -e; ip link set lo up; mount --bind mnt /mnt; mount --bind srv /srv; mount --bind lib /var/lib; \
+            "exec 2>&1; set -e; ip link set lo up; mount --bind mnt /mnt; mount --bind srv /srv; mount --bind lib \
+             /var/lib; \
              cp -a /etc etc 2>/dev/null || true; {names}; mount --bind etc /etc; mkdir -p /etc/frieze; \
              cd here; set +e"
         );
@@ -91,8 +92,10 @@ impl Shell {
     fn machine(&mut self, name: &str) {
         // It is there as long as a process is in it.
         let begin = format!(
-            "[ -e ../machines/{name} ] || {{ mkdir ../machines/{name}; mkfifo ../machines/{name}.ready; unshare --mount --uts sh -c \
-             'hostname {name}; mount --bind ../machines/{name} /srv; echo $$ >../machines/{name}.ready; exec tail -f /dev/null' \
+            "[ -e ../machines/{name} ] || {{ mkdir ../machines/{name}; mkfifo ../machines/{name}.ready; unshare \
+             --mount --uts sh -c \
+             'hostname {name}; mount --bind ../machines/{name} /srv; echo $$ >../machines/{name}.ready; exec tail -f \
+             /dev/null' \
              >/dev/null 2>&1 & read pid <../machines/{name}.ready; echo $pid >../machines/{name}.pid; }}"
         );
         let (said, status) = self.run(&begin);
@@ -144,7 +147,7 @@ fn is_log(line: &str) -> bool {
 
 const NAMESPACES: [&str; 6] = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// Who is not root is root in namespaces of a user of its own.
+/// A user other than root is root in namespaces of its own.
 fn user() -> &'static [&'static str] {
     if nix::unistd::geteuid().is_root() { &[] } else { &["--map-root-user"] }
 }
@@ -192,7 +195,7 @@ fn compare(shell: &mut Shell, block: &Block, place: &str) {
     }
 }
 
-/// Runs a line of a block as somebody types it.
+/// Runs a line of a block as a person types it.
 fn type_line(shell: &mut Shell, line: &str, makefile: &str, place: &str) {
     if let Some(target) = line.strip_prefix("make ") {
         let target = target.split(' ').next().unwrap();

@@ -1,5 +1,5 @@
-//! What nobody should send, store or ask, and what each of it gets: a clear refusal, while the server stays up and
-//! everybody else is served.
+//! Hostile messages, data and requests, and the clear refusal that each of them gets, while the server stays up and
+//! serves every other client.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
@@ -33,7 +33,7 @@ use frieze_client::{Client, CreateMode, OpenFlags, Target};
 
 use support::served::Served;
 
-/// A file that is there before somebody is hostile, and must be as it was afterwards.
+/// A file from before the hostile client, which must be unchanged afterwards.
 const KEPT: &[u8] = b"as it was";
 
 /// A server with the file that has to survive.

@@ -2,8 +2,8 @@
 //!
 //! The loads never stop for a kill: their clients ride out the restart and send again what was not answered. So every
 //! call succeeds, and at the end the file system must hold exactly what the calls said. Each test prints its seed;
-//! `FRIEZE_SEED` sets another, and `FRIEZE_KILLS` how often the server of the library's loads is killed: `make kill-cycles`
-//! does it 500 times.
+//! `FRIEZE_SEED` sets another, and `FRIEZE_KILLS` how often the server of the library's loads is killed:
+//! `make kill-cycles` does it 500 times.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
@@ -21,9 +21,10 @@ mod past;
 
 use support::scrambled;
 
-/// Small chunks and segments, so that groups of records and changes of segment are frequent; little memory for the index,
-/// so that shelves are made, merged and read under the kills.
-const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\nindex_bytes_max = 262144\nshelve_segments = 2\nsession_timeout = \"20m\"\n";
+/// Small chunks and segments, so that groups of records and changes of segment are frequent; little memory for the
+/// index, so that shelves are made, merged and read under the kills.
+const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\nindex_bytes_max = 262144\nshelve_segments = \
+    2\nsession_timeout = \"20m\"\n";
 
 fn seed() -> u64 {
     let seed = std::env::var("FRIEZE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_121);

@@ -1,11 +1,11 @@
-//! The long run: mixed writes and reads of the past for `FRIEZE_SECONDS` (a few by default; `make long-run` takes 30 minutes),
-//! with two restarts of the server in the first third; in the end memory is flat and a scrub is clean. `FRIEZE_PACE` makes so many
-//! times as many calls a second: as many calls in less time.
+//! The long run: mixed writes and reads of the past for `FRIEZE_SECONDS` (a few by default; `make long-run` takes 30
+//! minutes), with two restarts of the server in the first third; in the end memory is flat and a scrub is clean.
+//! `FRIEZE_PACE` makes so many times as many calls a second: as many calls in less time.
 //!
-//! What is *flat*: over the last two thirds of the time, in which nothing is restarted, a line is fitted to the resident memory
-//! of the server. It may rise by at most 5 % of its middle, or by 4 MiB where that is more. The load is the same all the time,
-//! files come and go, sessions too, and what is older than a while is forgotten, so nothing that is kept should grow but the
-//! few bytes a thousand writes that history costs.
+//! What is *flat*: over the last two thirds of the time, in which nothing is restarted, a line is fitted to the
+//! resident memory of the server. It may rise by at most 5 % of its middle, or by 4 MiB where that is more. The load is
+//! the same all the time, files come and go, sessions too, and what is older than a while is forgotten, so nothing that
+//! is kept should grow but the few bytes a thousand writes that history costs.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
@@ -27,8 +27,10 @@ use samples::Samples;
 use support::clock;
 use support::served::{Served, frieze};
 
-/// Little memory, and of that little for the index: all of it is full soon, and shelves are read and merged all the time.
-const SETTINGS: &str = "segment_bytes = 16777216\nchunk_bytes = 4194304\nindex_bytes_max = 8388608\nmemory_bytes_max = 134217728\nshelve_segments = 2\nsession_timeout = \"20m\"\n";
+/// Little memory, and of that little for the index: all of it is full soon, and shelves are read and merged all the
+/// time.
+const SETTINGS: &str = "segment_bytes = 16777216\nchunk_bytes = 4194304\nindex_bytes_max = 8388608\nmemory_bytes_max \
+    = 134217728\nshelve_segments = 2\nsession_timeout = \"20m\"\n";
 /// Below this many seconds, each counted as often as the pace says, memory is not judged: caches are still filling.
 const JUDGED_FROM_S: u64 = 600;
 /// Nor below this many, whatever the pace: a server of few minutes is still growing to what it takes.

@@ -1,4 +1,4 @@
-//! What Prometheus reads of a server, and what others get who come to that door.
+//! The metrics that Prometheus reads of a server, and the answers to other clients of that address.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
@@ -84,7 +84,7 @@ fn a_server_tells_how_it_is_and_what_it_was_asked() {
     assert_eq!(value(&before, "frieze_healthy"), 1.0);
     assert_eq!(value(&before, "frieze_fenced"), 0.0);
     assert!(value(&before, "frieze_disk_free_bytes") > 0.0 && value(&before, "process_resident_memory_bytes") > 0.0);
-    // It is alone: there is no lease to hold, and a 0 would alarm somebody.
+    // It is alone: there is no lease, and a 0 would raise an alert.
     assert!(!before.contains("frieze_lease_held"), "{before}");
     let client = client(&server.address);
     let file = client.fs().create(&Target::path("/told"), 0o644, CreateMode::OpenExisting).unwrap();
@@ -131,7 +131,7 @@ fn a_wrong_request_gets_an_answer_and_the_door_stays_open() {
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "{head}");
     let endless = server.answer(&format!("GET /{} HTTP/1.1\r\n", "x".repeat(9_000)));
     assert!(endless.starts_with("HTTP/1.1 431 "), "{endless}");
-    // Who comes and says nothing takes a place for a while, and no more than there are.
+    // A silent client takes a place for a while, and no more than there are.
     let silent = eventually("those who say nothing have all places", || {
         // Others each time: on a machine that stands still the first may have been sent away.
         let silent: Vec<TcpStream> = (0..8).map(|_| server.door()).collect();

@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use frieze_client::{Client, Hlc};
-use frieze_fuse::{Error, MountOptions, Mounted, mount};
+use frieze_fuse::{Error, MountHandle, MountOptions, mount};
 use frieze_node::Server;
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, SeekFrom as Seeking, XattrFlags};
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ struct World {
     dir: TempDir,
     server: Option<Server>,
     client: Client,
-    mounted: Option<Mounted>,
+    mounted: Option<MountHandle>,
 }
 
 impl World {
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// A second mount of the same server, by a client of its own.
-    fn second(&self, options: MountOptions) -> (PathBuf, Mounted) {
+    fn second(&self, options: MountOptions) -> (PathBuf, MountHandle) {
         let mountpoint = self.dir.path().join("second");
         fs::create_dir_all(&mountpoint).unwrap();
         let mounted = mount(connect(self.dir.path(), TIMEOUT), &mountpoint, options).unwrap();
@@ -275,7 +275,7 @@ fn attributes_are_right_after_a_read_and_whatever_changed_them_since() {
     assert!((named.ctime(), named.ctime_nsec()) > (moved.ctime(), moved.ctime_nsec()), "a rename changes the file");
     OpenOptions::new().write(true).truncate(true).open(&third).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 0);
-    // By somebody else.
+    // A second mount.
     let (second, mounted) = world.second(MountOptions::default());
     fs::write(second.join("third"), b"by another").unwrap();
     assert_eq!(read_and_look(&file).len(), 10);
@@ -344,7 +344,8 @@ fn shared_mappings_are_written_back_and_seen() {
     // SQLite in WAL mode maps its index shared; Python is the shortest program here that maps.
     let path = world.path("mapped");
     fs::write(&path, vec![0u8; 8192]).unwrap();
-    let program = "import mmap,sys\nf=open(sys.argv[1],'r+b')\nm=mmap.mmap(f.fileno(),8192)\nm[5000:5005]=b'hello'\nm.flush()\nm.close()";
+    let program = "import mmap,sys\nf=open(sys.argv[1],'r+b')\nm=mmap.mmap(f.fileno(),8192)\n\
+                   m[5000:5005]=b'hello'\nm.flush()\nm.close()";
     let Ok(output) = Command::new("python3").args(["-c", program]).arg(&path).output() else {
         eprintln!("skipped: no python3 to map a file with");
         return;
@@ -661,7 +662,7 @@ fn other_users_have_their_own_rights_now_and_in_the_past() {
     assert_eq!(shell(1002, "2002", &past), Some(false), "the rights of now count in the past as well");
     assert_eq!(shell(1001, "", &past), Some(true));
 
-    // The root directory is open to all and sticky: a file belongs to who made it.
+    // The root directory is open to all and sticky: a file belongs to the user that made it.
     assert_eq!(shell(1001, "", "echo mine > mine"), Some(true));
     assert_eq!(fs::metadata(world.path("mine")).unwrap().uid(), 1001);
     assert_eq!(shell(1002, "", "rm -f mine"), Some(false));

@@ -2,7 +2,8 @@
 //! (pjdfstest), what builds and stores source (cargo, git), what trusts a file system with its tables (SQLite,
 //! PostgreSQL), what wears it down (stress-ng, dbench).
 //!
-//! Each part says so and passes where its program or /dev/fuse is missing; `scripts/bootstrap.sh --tests` installs them.
+//! Each part says so and passes where its program or /dev/fuse is missing; `scripts/bootstrap.sh --tests` installs
+//! them.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 

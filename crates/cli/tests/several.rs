@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use frieze_client::Client;
-use frieze_fuse::{MountOptions, Mounted, mount};
+use frieze_fuse::{MountHandle, MountOptions, mount};
 use frieze_node::Server;
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ use inside::{can_mount, connect, start};
 pub(crate) struct World {
     dir: TempDir,
     server: Option<Server>,
-    mounts: Vec<Option<Mounted>>,
+    mounts: Vec<Option<MountHandle>>,
 }
 
 impl World {
@@ -90,8 +90,8 @@ impl World {
         self.server = Some(start(self.dir.path()));
     }
 
-    /// Does what may need the server, and then, while there is none, what may not. What mounts keep they keep for three seconds:
-    /// on a machine so busy that the server takes one to stop, all of it is done again.
+    /// Does what may need the server, and then, while there is none, what may not. What mounts keep they keep for three
+    /// seconds: on a machine so busy that the server takes one to stop, all of it is done again.
     pub(crate) fn while_nobody_is_asked(&mut self, before: impl Fn(), meanwhile: impl Fn()) {
         let stops_in_time = |world: &mut World| {
             before();

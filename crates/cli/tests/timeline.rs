@@ -1,5 +1,5 @@
-//! The commands about time itself, end to end: what they say, who may learn it, what it costs, and a random history
-//! against a tree that was copied at every step.
+//! The commands about time itself, end to end: their output, the rights to it, their cost, and a random history against
+//! a tree that was copied at every step.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 

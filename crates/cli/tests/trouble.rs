@@ -1,5 +1,5 @@
-//! What goes wrong on machines that share a file system: mounts that die, two that want the same, a clock that is wrong.
-//! Mounts are processes of their own here. Without /dev/fuse each part that mounts says so and passes.
+//! What goes wrong on machines that share a file system: mounts that die, two that want the same, a clock that is
+//! wrong. Mounts are processes of their own here. Without /dev/fuse each part that mounts says so and passes.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
@@ -124,7 +124,7 @@ fn a_mount_killed_in_the_middle_of_a_write_leaves_what_was_acknowledged_and_no_t
         let number = (block as u64).to_le_bytes();
         assert!(bytes.chunks(8).all(|bytes| bytes == &number[..bytes.len()]), "block {block}");
     }
-    // Nobody has to clean up behind it: the file is written on by others, and the place is mounted again.
+    // Nothing has to be cleaned up behind it: other clients continue to write the file, and the place is mounted again.
     fs::write(other.path("stream"), "by another").unwrap();
     assert_eq!(server.ok(&["cat", "/stream"]), "by another");
     let refused = server.fails(1, &["mount", "one"]);
@@ -211,7 +211,7 @@ fn a_restore_over_a_directory_in_use_leaves_its_users_their_files() {
     kept.write_all(b", and longer").unwrap();
     let mut made = OpenOptions::new().read(true).write(true).create_new(true).open(other.path("d/made")).unwrap();
     made.write_all(b"since").unwrap();
-    // Somebody works in it.
+    // A program works in it.
     let mut shell = Command::new("sh")
         .args(["-c", "read line; ls . && echo mine >new"])
         .current_dir(other.path("d"))

@@ -7,7 +7,7 @@ use std::thread;
 use frieze_client::{Client, Error, File, OpenFlags, Options, Target};
 use frieze_net::{FramePayload, FrameReader, FrameWriter, Limits, Listener, mono};
 use frieze_wire::message::{
-    Answered, Attr, HelloReply, OpenReply, ReadReply, Reply, ReplyBody, Request, RequestBody, StatReply, TxnReply,
+    Attr, HelloReply, InstantInfo, OpenReply, ReadReply, Reply, ReplyBody, Request, RequestBody, StatReply, TxnReply,
     WriteReply,
 };
 use frieze_wire::{FrameHeader, FrameKind};
@@ -74,7 +74,7 @@ fn answer(stream: frieze_net::Stream) -> Option<()> {
     while let Some(header) = reader.read_frame(&mut body).ok()? {
         reader.read_payload_reusing(&mut payload).ok()?;
         let mut len = 0;
-        let answered = Answered::default();
+        let answered = InstantInfo::default();
         let reply = match RequestBody::decode(&body[..]).ok()?.request? {
             Request::Hello(_) => Reply::Hello(HelloReply { chunk_bytes: 64 << 20, ..HelloReply::default() }),
             Request::Stat(_) => Reply::Stat(StatReply { attr: attr.clone(), answered }),

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use frieze_base::{ChunkId, InodeId, Seq, SessionId};
-use frieze_wire::message::{Answered, Attr, Durability, OpenReply, Reply, Request, RequestBody, Stat, StatReply, View};
+use frieze_wire::message::{
+    Attr, Durability, InstantInfo, OpenReply, Reply, Request, RequestBody, Stat, StatReply, View,
+};
 use frieze_wire::txn::{Caller, Target};
 
 use crate::Error;
@@ -32,7 +34,7 @@ pub struct File {
     session: SessionId,
     inode: InodeId,
     attr: Attr,
-    answered: Answered,
+    answered: InstantInfo,
     capability: Vec<u8>,
     flags: OpenFlags,
     view: View,
@@ -92,7 +94,7 @@ impl File {
     }
 
     /// What the server reported of the instant when the file was opened.
-    pub fn answered(&self) -> Answered {
+    pub fn answered(&self) -> InstantInfo {
         self.answered
     }
 

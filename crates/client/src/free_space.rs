@@ -1,7 +1,7 @@
 //! Free space.
 
 use frieze_wire::message::StatusReply;
-use frieze_wire::quota::{Quota, Usage};
+use frieze_wire::quota::{Quota, TreeUsage};
 
 /// The space at a path: on the device of the server, and under the quotas of the directories above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl FreeSpace {
     /// The same below a directory with a quota. The tightest bound counts, as on XFS: when it is reached, writes are
     /// refused.
     #[must_use]
-    pub fn under(self, quota: &Quota, used: &Usage) -> FreeSpace {
+    pub fn under(self, quota: &Quota, used: &TreeUsage) -> FreeSpace {
         let mut space = self;
         if let Some(max) = quota.bytes_max
             && max.saturating_sub(used.bytes) < space.free_bytes
@@ -66,10 +66,10 @@ mod tests {
         let device = FreeSpace::on_device(&status);
         assert_eq!((device.inodes, device.inodes_free), (7 + 128, 128));
         let quota = Quota { bytes_max: Some(1000), files_max: Some(500) };
-        let used = Usage { bytes: 900, files: 20 };
+        let used = TreeUsage { bytes: 900, files: 20 };
         let space = device.under(&quota, &used);
         assert_eq!((space.capacity_bytes, space.free_bytes, space.inodes_free), (1000, 100, 128));
-        assert_eq!(space.under(&quota, &Usage { bytes: 2000, files: 600 }).free_bytes, 0);
+        assert_eq!(space.under(&quota, &TreeUsage { bytes: 2000, files: 600 }).free_bytes, 0);
         assert_eq!(device.under(&Quota::default(), &used), device);
     }
 

@@ -9,12 +9,12 @@ use frieze_wire::message::{
     Access, DirEntry, Durability, GetXattr, List, ListReply, Log, LogReply, Open, OpenReply, PATH_XATTR, ReadLink,
     Reply, Request, Stat, StatReply, Sync, TxnReply, View,
 };
-use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage, read_told};
+use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR, parse_quota};
 use frieze_wire::txn::{
     Caller, DeleteSnapshot, Link, Make, MakeKind, MakeNameless, MakeSnapshot, Op, Remove, RemoveXattr, Rename, SetAttr,
     SetXattr, Special, Target,
 };
-use frieze_wire::writers::{WRITERS_XATTR, Writer, read_told as read_told_writers};
+use frieze_wire::writers::{FileWriter, WRITERS_XATTR, parse_writers};
 
 use crate::cache_leases::CacheLease;
 use crate::client_core::ClientCore;
@@ -226,18 +226,18 @@ impl Fs {
     ///
     /// # Errors
     /// `NoAttribute` of the past; `AccessDenied` if the caller may neither read nor write it; as [`Fs::get_xattr`].
-    pub fn writers(&self, target: &Target) -> Result<Vec<Writer>, Error> {
-        read_told_writers(&self.get_xattr(target, WRITERS_XATTR)?).ok_or(Error::Refused(Reason::Internal.into()))
+    pub fn writers(&self, target: &Target) -> Result<Vec<FileWriter>, Error> {
+        parse_writers(&self.get_xattr(target, WRITERS_XATTR)?).ok_or(Error::Refused(Reason::Internal.into()))
     }
 
     /// The present quota of a directory and its use; `None` if it has none.
     ///
     /// # Errors
     /// As [`Fs::get_xattr`].
-    pub fn quota(&self, target: &Target) -> Result<Option<(Quota, Usage)>, Error> {
+    pub fn quota(&self, target: &Target) -> Result<Option<(Quota, TreeUsage)>, Error> {
         let request = GetXattr { target: target.clone(), view: View::NOW, name: USAGE_XATTR.to_vec() };
         match self.bytes(Request::GetXattr(request), "a quota") {
-            Ok(told) => Ok(Some(read_told(&told).ok_or(Error::Refused(Reason::Internal.into()))?)),
+            Ok(told) => Ok(Some(parse_quota(&told).ok_or(Error::Refused(Reason::Internal.into()))?)),
             Err(error) if error.reason() == Reason::NoAttribute => Ok(None),
             Err(error) => Err(error),
         }

@@ -72,23 +72,23 @@ pub use frieze_net::{
     Proof, Seat, ServerAddr, host_name, mono, send_unpaced, tcp_proof, user_of,
 };
 pub use frieze_wire::Holds;
-pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, DEFAULT_ACL_XATTR, Named, Rights, is_acl};
-pub use frieze_wire::edit::{Action, ActionKind, EditReply, Undo};
-pub use frieze_wire::forget::{ForgetReply, Forgotten, ForgottenFile, SnapshotLoss};
+pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, AclNamedEntry, DEFAULT_ACL_XATTR, Rights, is_acl};
+pub use frieze_wire::edit::{ActionKind, EditAction, EditReply, Undo};
+pub use frieze_wire::forget::{ForgetReply, ForgottenFile, ForgottenHistory, SnapshotLoss};
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
-    Answered, Attr, ClusterChain, ClusterOp, ClusterReply, DirEntry, Durability, FileKind, HelloReply, ImageStatus,
-    ListReply, LogReply, MemoryUse, NodeStatus, NowReply, PATH_XATTR, Snapshot, StatReply, StatusReply, TargetStatus,
-    Trouble, TxnReply, Version, VersionKind, View, WriteReply,
+    Attr, ClusterChain, ClusterNodeStatus, ClusterOp, ClusterReply, ClusterTargetStatus, DirEntry, Durability,
+    FileKind, HelloReply, ImageStatus, InstantInfo, ListReply, LogReply, MemoryUse, NowReply, PATH_XATTR, Snapshot,
+    StatReply, StatusReply, Trouble, TxnReply, Version, VersionKind, View, WriteReply,
 };
-pub use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
+pub use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{
-    DeletedReply, DiffReply, Difference, Gone, LastSeenReply, SessionInfo, SessionsReply, Side, Span, StoryReply,
-    UsageReply,
+    ChangedSpan, DeletedObject, DeletedReply, DiffReply, Difference, LastSeenReply, SessionInfo, SessionsReply, Side,
+    StoryReply, UsageReply,
 };
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
-pub use frieze_wire::writers::Writer;
+pub use frieze_wire::writers::FileWriter;
 pub use fs::Fs;
 pub use interval::HistoryInterval;
 pub use modes::{CreateMode, OpenFlags, RenameMode, XattrMode};

@@ -10,7 +10,7 @@ use frieze_client::{
     Caller, Client, CreateMode, Error, Fs, Hlc, Key, OpenFlags, Options, RenameMode, Target, UserTime, ZonePolicy,
 };
 use frieze_net::{Listener, mono};
-use frieze_wire::message::{Done, Reply, Request};
+use frieze_wire::message::{EmptyReply, Reply, Request};
 use frieze_wire::txn::Op;
 use proptest::prelude::*;
 use world::{Act, World};
@@ -344,7 +344,7 @@ fn a_reply_of_another_kind_is_a_protocol_error_and_ends_the_connection() {
     let world = World::new();
     let server = world.serve();
     let client = server.connect();
-    world.plan_for(1, Act::Instead(Reply::Done(Done {})), |seen| matches!(seen.request, Request::Now(_)));
+    world.plan_for(1, Act::Instead(Reply::Done(EmptyReply {})), |seen| matches!(seen.request, Request::Now(_)));
     let error = client.now().unwrap_err();
     assert!(error.to_string().contains("answered done to the time"), "{error}");
     client.now().unwrap();

@@ -1,16 +1,16 @@
-//! A chain as the log has decided it: who has a target of it, which part each one plays, and the configuration that follows.
+//! A chain as the log has decided it: its targets, the role of each, and the configuration that follows.
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
 
-/// The members of a chain: what `chain` calls by the same name. Cores do not know each other, so this is a counterpart, and the
-/// driver converts.
+/// The members of a chain, as in `chain`. Cores do not know each other: this type is a counterpart, and the driver
+/// converts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// Its number. Members of an older one are fenced.
     pub epoch: ChainEpoch,
     /// Head first, tail last.
     pub members: Vec<NodeId>,
-    /// Who is brought up to date behind the tail.
+    /// The node that is being synced behind the tail.
     pub syncing: Option<NodeId>,
     /// The tail is new: it answers no read of now and cannot be left alone with the chain yet.
     pub joining: bool,
@@ -31,33 +31,33 @@ impl Configuration {
 
 /// The part that a target plays in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub enum TargetRole {
     /// A full member.
     Serving,
     /// The new tail: needed for writes, answers nothing yet.
     Joining,
-    /// Brought up to date behind the tail.
+    /// Receives the missing records from the tail; not a member.
     Syncing,
     /// None.
     Out,
 }
 
-/// What people are told about a target.
+/// State of a target, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TargetState {
     /// A full member.
     Serving,
     /// The new tail.
     Joining,
-    /// Brought up to date behind the tail.
+    /// Receives the missing records from the tail.
     Syncing,
-    /// Its node is there; it is to be brought up to date.
+    /// Its node is online; the sync has not begun.
     Waiting,
     /// Its node is there, and its device takes no more.
     Full,
     /// Its node is not there.
     Offline,
-    /// Nobody leads, and the server that answers has not heard from its node lately.
+    /// No leader is known, and the answering server has had no recent contact with the node.
     Unknown,
 }
 
@@ -69,36 +69,37 @@ pub struct Target {
     /// Its device.
     pub device: u32,
     /// Its part.
-    pub role: Role,
-    /// The process that took this part. Another one has lost what was in memory only.
+    pub role: TargetRole,
+    /// The process that took this role. A process with another incarnation has lost what was only in memory.
     pub incarnation: u64,
-    /// Without having been a full member since: the stamp, as a number, of the decision that took its last part away. What the chain
-    /// has that its log lacks is newer than its last record or than this. 0: it has none taken away.
+    /// Stamp, as a number, of the decision that last removed this target from the members; 0 if none did since it last
+    /// served. Records of the chain that its log lacks are newer than its last record or than this stamp.
     pub left: u64,
-    /// It goes once enough others serve.
+    /// The target is dropped once enough other targets serve.
     pub is_retiring: bool,
 }
 
-/// How a chain went on when nobody had kept its memory.
+/// How a chain resumed when no member had kept its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resumed {
+pub struct Resumption {
     /// The configuration from which on it did.
     pub epoch: ChainEpoch,
-    /// Somebody who may have had more was missing, or dead.
+    /// A target that may have had more records was missing or dead.
     pub is_missing: bool,
 }
 
-/// An interval in which records of a chain may have been lost, with the power or for good with all who held them.
+/// An interval in which records of a chain may have been lost: with the power, or for good with every node that held
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lost {
+pub struct LostInterval {
     /// The stamp, as a number, up to which nothing is missing.
     pub from: u64,
-    /// Whatever was stamped since has a larger one than this.
+    /// Every later write has a larger stamp than this.
     pub to: u64,
 }
 
-impl Lost {
-    /// True if something stamped up to `at` may be missing of what was stamped after all that is there.
+impl LostInterval {
+    /// True if the tree at instant `at` may lack records of this interval.
     pub fn touches(&self, at: u64) -> bool {
         self.from < at && at < self.to
     }
@@ -113,23 +114,23 @@ pub struct Chain {
     pub epoch: ChainEpoch,
     /// Changes of it: a decision about it names the one it is based on.
     pub revision: u64,
-    /// Its targets: the members from head to tail, who is syncing, the rest.
+    /// Its targets: the members from head to tail, the syncing one, the rest.
     pub targets: Vec<Target>,
-    /// Who was taken out alive, and is not known to know it. Until it does, or its lease has ended, nobody who stays is told of
-    /// the configuration in force.
+    /// Nodes that were removed while online and have not acknowledged it. Until each acknowledges, or its lease has
+    /// ended, the remaining members are not sent the configuration in force.
     pub leaving: Vec<NodeId>,
-    /// The last time that it had to go on from a log alone.
-    pub resumed: Option<Resumed>,
+    /// The last time that the chain resumed from a log alone.
+    pub resumed: Option<Resumption>,
     /// The intervals in which records of it may have been lost, oldest first.
-    pub gaps: Vec<Lost>,
-    /// Where it went on from a log outside of it, perhaps more than once: what was acknowledged in here may be missing, whatever was
-    /// durable, and so from what is there now.
-    pub behind: Option<Lost>,
+    pub gaps: Vec<LostInterval>,
+    /// Where the chain resumed, perhaps more than once, from a log that was not a full member's: acknowledged records
+    /// of this interval may be missing, durable or not, and so may be missing from the present.
+    pub behind: Option<LostInterval>,
 }
 
 impl Chain {
-    /// Notes that it went on without what may have been stamped there. Of very many the oldest become one.
-    pub(crate) fn lose(&mut self, lost: Lost) {
+    /// Records an interval whose writes may be lost. Beyond `GAPS_MAX` the oldest intervals are merged.
+    pub(crate) fn add_gap(&mut self, lost: LostInterval) {
         self.gaps.push(lost);
         if self.gaps.len() > GAPS_MAX {
             let first = self.gaps.remove(0);
@@ -137,22 +138,22 @@ impl Chain {
         }
     }
 
-    /// The same of what went with everybody who had it, durable or not.
-    pub(crate) fn fall_behind(&mut self, lost: Lost) {
+    /// Records an interval that was lost with every node that held it, durable or not.
+    pub(crate) fn add_stale_interval(&mut self, lost: LostInterval) {
         let (from, to) =
             self.behind.map_or((lost.from, lost.to), |before| (before.from.min(lost.from), before.to.max(lost.to)));
-        self.behind = Some(Lost { from, to });
-        self.lose(lost);
+        self.behind = Some(LostInterval { from, to });
+        self.add_gap(lost);
     }
 
     /// The configuration in force.
     pub fn configuration(&self) -> Configuration {
         let of = |role| self.targets.iter().filter(move |target| target.role == role).map(|target| target.node);
-        let joining = of(Role::Joining).next();
+        let joining = of(TargetRole::Joining).next();
         Configuration {
             epoch: self.epoch,
-            members: of(Role::Serving).chain(joining).collect(),
-            syncing: of(Role::Syncing).next(),
+            members: of(TargetRole::Serving).chain(joining).collect(),
+            syncing: of(TargetRole::Syncing).next(),
             joining: joining.is_some(),
         }
     }
@@ -164,17 +165,17 @@ impl Chain {
 
     /// The full members, head first.
     pub fn serving(&self) -> impl Iterator<Item = &Target> {
-        self.targets.iter().filter(|target| target.role == Role::Serving)
+        self.targets.iter().filter(|target| target.role == TargetRole::Serving)
     }
 
-    /// Who commits: the last of those that are members.
+    /// The tail, which commits: the last member.
     pub fn tail(&self) -> Option<&Target> {
-        self.targets.iter().rfind(|target| matches!(target.role, Role::Serving | Role::Joining))
+        self.targets.iter().rfind(|target| matches!(target.role, TargetRole::Serving | TargetRole::Joining))
     }
 
     /// The target that is syncing or joining: one at a time.
     pub fn newcomer(&self) -> Option<&Target> {
-        self.targets.iter().find(|target| matches!(target.role, Role::Syncing | Role::Joining))
+        self.targets.iter().find(|target| matches!(target.role, TargetRole::Syncing | TargetRole::Joining))
     }
 
     pub(crate) fn target_mut(&mut self, node: NodeId) -> Option<&mut Target> {
@@ -186,11 +187,15 @@ impl Chain {
         self.targets.sort_by_key(|target| target.role);
     }
 
-    /// What holds between any two decisions.
+    /// Checks what holds between any two decisions.
     pub(crate) fn assert_whole(&self) {
         let count = |role| self.targets.iter().filter(|target| target.role == role).count();
-        assert!(count(Role::Serving) > 0, "chain {} keeps a full member", self.id);
-        assert!(count(Role::Joining) + count(Role::Syncing) <= 1, "chain {} takes in one at a time", self.id);
+        assert!(count(TargetRole::Serving) > 0, "chain {} keeps a full member", self.id);
+        assert!(
+            count(TargetRole::Joining) + count(TargetRole::Syncing) <= 1,
+            "chain {} takes in one at a time",
+            self.id
+        );
         assert!(self.targets.is_sorted_by_key(|target| target.role), "members of chain {} come first", self.id);
     }
 }

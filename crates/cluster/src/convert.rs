@@ -1,7 +1,7 @@
 //! Decisions and states as bytes: to and from the messages of `wire`.
 //!
-//! What comes from outside is checked as it is read: bytes that are no state are an error, a decision of a newer version is
-//! [`Decision::Unknown`], which has no effect anywhere.
+//! Input is checked as it is read: bytes that are no state are an error; a decision of a newer version is
+//! [`Decision::Unknown`], which has no effect on any node.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 use frieze_wire::control as wire;
 use prost::Message;
 
-use crate::chain::{Chain, Lost, Resumed, Role, Target};
-use crate::decision::{ChainStep, Decision, NodeStep, Recovered};
+use crate::chain::{Chain, LostInterval, Resumption, Target, TargetRole};
+use crate::decision::{ChainStep, ClusterRecovery, Decision, NodeStep};
 use crate::error::Error;
-use crate::node::{Device, Newcomer, Node};
-use crate::state::{Former, State};
+use crate::node::{ClusterNode, NodeDevice, NodeInfo};
+use crate::state::{ClusterState, Former};
 
 impl Decision {
     /// As it stands in a batch of the metalog.
-    pub fn to_wire(&self) -> wire::Decision {
+    pub fn to_wire(&self) -> wire::DecisionProto {
         let kind = match self {
             Decision::Found { cluster, replicas, chain_count, epoch, first, gaps } => {
-                Some(wire::DecisionKind::Found(wire::Found {
+                Some(wire::DecisionKind::Found(wire::FoundCluster {
                     cluster: cluster.0.to_le_bytes().to_vec(),
                     replicas: *replicas,
                     chain_count: *chain_count,
@@ -47,27 +47,27 @@ impl Decision {
             Decision::Recover(recovered) => Some(wire::DecisionKind::Recover(wire::Recover {
                 cluster: recovered.cluster.0.to_le_bytes().to_vec(),
                 node: recovered.node.0,
-                told: Some(recovered.told.to_wire()),
+                info: Some(recovered.info.to_wire()),
                 chain_epoch: recovered.epoch.0,
                 whole: recovered.whole.clone(),
             })),
             Decision::Unknown => None,
         };
-        wire::Decision { kind }
+        wire::DecisionProto { kind }
     }
 
-    /// From a batch of the metalog. What cannot be read is [`Decision::Unknown`], on every node alike.
-    pub fn from_wire(decision: &wire::Decision) -> Decision {
+    /// From a batch of the metalog. Unreadable bytes become [`Decision::Unknown`], on every node alike.
+    pub fn from_wire(decision: &wire::DecisionProto) -> Decision {
         let read = decision.kind.as_ref().and_then(|kind| match kind {
             wire::DecisionKind::Found(found) => Some(Decision::Found {
                 cluster: cluster_from_wire(&found.cluster)?,
                 replicas: found.replicas,
                 chain_count: found.chain_count,
                 epoch: ChainEpoch(found.chain_epoch),
-                first: Newcomer::from_wire(found.first.as_ref()?)?,
+                first: NodeInfo::from_wire(found.first.as_ref()?)?,
                 gaps: gaps_from_wire(&found.gaps),
             }),
-            wire::DecisionKind::Join(newcomer) => Some(Decision::Join(Newcomer::from_wire(newcomer)?)),
+            wire::DecisionKind::Join(newcomer) => Some(Decision::Join(NodeInfo::from_wire(newcomer)?)),
             wire::DecisionKind::Node(step) => Some(Decision::Node {
                 node: NodeId(step.node),
                 revision: step.revision,
@@ -85,10 +85,10 @@ impl Decision {
                 Some(Decision::Balance { version: *version, on: *on })
             }
             wire::DecisionKind::Adjust(_) => None,
-            wire::DecisionKind::Recover(recover) => Some(Decision::Recover(Recovered {
+            wire::DecisionKind::Recover(recover) => Some(Decision::Recover(ClusterRecovery {
                 cluster: cluster_from_wire(&recover.cluster)?,
                 node: NodeId(recover.node),
-                told: Newcomer::from_wire(recover.told.as_ref()?)?,
+                info: NodeInfo::from_wire(recover.info.as_ref()?)?,
                 epoch: ChainEpoch(recover.chain_epoch),
                 whole: recover.whole.clone(),
             })),
@@ -97,10 +97,10 @@ impl Decision {
     }
 }
 
-impl State {
+impl ClusterState {
     /// As bytes, the same on every node at one position of the log.
     pub fn encode(&self) -> Vec<u8> {
-        let stored = wire::Stored {
+        let stored = wire::StoredCluster {
             format: wire::STORED_FORMAT,
             cluster: self.cluster.0.to_le_bytes().to_vec(),
             version: self.version,
@@ -119,8 +119,8 @@ impl State {
     ///
     /// # Errors
     /// `BadState` if they are none, or of a newer version of frieze.
-    pub fn decode(bytes: &[u8]) -> Result<State, Error> {
-        let stored = wire::Stored::decode(bytes).map_err(|_| Error::BadState("these bytes are no message"))?;
+    pub fn decode(bytes: &[u8]) -> Result<ClusterState, Error> {
+        let stored = wire::StoredCluster::decode(bytes).map_err(|_| Error::BadState("these bytes are no message"))?;
         if stored.format != wire::STORED_FORMAT {
             return Err(Error::BadState("it was written by another version of frieze"));
         }
@@ -130,7 +130,7 @@ impl State {
         let chains = stored.chains.iter().map(|chain| chain_from_wire(chain).map(|chain| (chain.id, chain)));
         let chains: BTreeMap<ChainId, Chain> = chains.collect::<Option<_>>().ok_or(broken.clone())?;
         let former = stored.former.iter().map(former_from_wire).collect::<Option<_>>().ok_or(broken.clone())?;
-        Ok(State {
+        Ok(ClusterState {
             former,
             cluster,
             version: stored.version,
@@ -145,10 +145,10 @@ impl State {
     }
 }
 
-impl Newcomer {
+impl NodeInfo {
     /// As it is sent and stored.
-    pub fn to_wire(&self) -> wire::Newcomer {
-        wire::Newcomer {
+    pub fn to_wire(&self) -> wire::NodeInfoProto {
+        wire::NodeInfoProto {
             name: self.name.clone(),
             site: self.site.clone(),
             machine: self.machine.clone(),
@@ -160,8 +160,8 @@ impl Newcomer {
     }
 
     /// `None` if the token has another length.
-    pub fn from_wire(newcomer: &wire::Newcomer) -> Option<Newcomer> {
-        Some(Newcomer {
+    pub fn from_wire(newcomer: &wire::NodeInfoProto) -> Option<NodeInfo> {
+        Some(NodeInfo {
             name: newcomer.name.clone(),
             site: newcomer.site.clone(),
             machine: newcomer.machine.clone(),
@@ -177,19 +177,19 @@ fn cluster_from_wire(bytes: &[u8]) -> Option<ClusterId> {
     Some(ClusterId(u128::from_le_bytes(bytes.try_into().ok()?)))
 }
 
-fn device_to_wire(device: &Device) -> wire::Device {
-    let Device { device, capacity_bytes, has_failed, is_full } = *device;
-    wire::Device { device, capacity_bytes, has_failed, is_full }
+fn device_to_wire(device: &NodeDevice) -> wire::DeviceProto {
+    let NodeDevice { device, capacity_bytes, has_failed, is_full } = *device;
+    wire::DeviceProto { device, capacity_bytes, has_failed, is_full }
 }
 
-pub(crate) fn device_from_wire(device: &wire::Device) -> Device {
-    let wire::Device { device, capacity_bytes, has_failed, is_full } = *device;
-    Device { device, capacity_bytes, has_failed, is_full }
+pub(crate) fn device_from_wire(device: &wire::DeviceProto) -> NodeDevice {
+    let wire::DeviceProto { device, capacity_bytes, has_failed, is_full } = *device;
+    NodeDevice { device, capacity_bytes, has_failed, is_full }
 }
 
-fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::NodeStep {
+fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::NodeStepProto {
     use wire::NodeStepKind as Kind;
-    let mut sent = wire::NodeStep { node: node.0, revision, ..wire::NodeStep::default() };
+    let mut sent = wire::NodeStepProto { node: node.0, revision, ..wire::NodeStepProto::default() };
     let kind = match step {
         NodeStep::Return { incarnation, address, devices } => {
             (sent.incarnation, sent.address) = (*incarnation, address.clone());
@@ -209,11 +209,11 @@ fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::Node
             Kind::AddDevice
         }
         NodeStep::FailDevice(device) => {
-            sent.devices = vec![wire::Device { device: *device, ..wire::Device::default() }];
+            sent.devices = vec![wire::DeviceProto { device: *device, ..wire::DeviceProto::default() }];
             Kind::FailDevice
         }
         NodeStep::FillDevice(device) => {
-            sent.devices = vec![wire::Device { device: *device, ..wire::Device::default() }];
+            sent.devices = vec![wire::DeviceProto { device: *device, ..wire::DeviceProto::default() }];
             Kind::FillDevice
         }
     };
@@ -221,7 +221,7 @@ fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::Node
     sent
 }
 
-fn node_step_from_wire(step: &wire::NodeStep) -> Option<NodeStep> {
+fn node_step_from_wire(step: &wire::NodeStepProto) -> Option<NodeStep> {
     use wire::NodeStepKind as Kind;
     Some(match step.kind() {
         Kind::Unknown => return None,
@@ -241,10 +241,10 @@ fn node_step_from_wire(step: &wire::NodeStep) -> Option<NodeStep> {
     })
 }
 
-fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::ChainStep {
+fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::ChainStepProto {
     use wire::ChainStepKind as Kind;
     let node = step.node().0;
-    let mut sent = wire::ChainStep { chain: chain.0, revision, node, ..wire::ChainStep::default() };
+    let mut sent = wire::ChainStepProto { chain: chain.0, revision, node, ..wire::ChainStepProto::default() };
     let kind = match step {
         ChainStep::Place { device, .. } => {
             sent.device = device;
@@ -263,7 +263,7 @@ fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::C
         ChainStep::Drop(_) => Kind::Drop,
         ChainStep::Resume { incarnation, is_missing, lost, .. } => {
             (sent.incarnation, sent.is_missing) = (incarnation, is_missing);
-            (sent.lost_from, sent.lost_to) = lost.map_or((0, 0), |Lost { from, to }| (from, to));
+            (sent.lost_from, sent.lost_to) = lost.map_or((0, 0), |LostInterval { from, to }| (from, to));
             Kind::Resume
         }
     };
@@ -271,11 +271,11 @@ fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::C
     sent
 }
 
-fn chain_step_from_wire(step: &wire::ChainStep) -> Option<ChainStep> {
+fn chain_step_from_wire(step: &wire::ChainStepProto) -> Option<ChainStep> {
     use wire::ChainStepKind as Kind;
     let node = NodeId(step.node);
-    let wire::ChainStep { device, incarnation, is_missing, lost_from, lost_to, .. } = *step;
-    let lost = (lost_to > 0).then_some(Lost { from: lost_from, to: lost_to });
+    let wire::ChainStepProto { device, incarnation, is_missing, lost_from, lost_to, .. } = *step;
+    let lost = (lost_to > 0).then_some(LostInterval { from: lost_from, to: lost_to });
     Some(match step.kind() {
         Kind::Unknown => return None,
         Kind::Place => ChainStep::Place { node, device },
@@ -299,11 +299,11 @@ fn former_from_wire(former: &wire::StoredFormer) -> Option<Former> {
     Some(Former { cluster: cluster_from_wire(&former.cluster)?, node: NodeId(former.node), at: former.at })
 }
 
-fn node_to_wire(node: &Node) -> wire::StoredNode {
+fn node_to_wire(node: &ClusterNode) -> wire::StoredNode {
     wire::StoredNode {
         node: node.id.0,
         revision: node.revision,
-        told: Some(node.told.to_wire()),
+        info: Some(node.info.to_wire()),
         is_offline: node.is_offline,
         is_draining: node.is_draining,
         is_dead: node.is_dead,
@@ -311,11 +311,11 @@ fn node_to_wire(node: &Node) -> wire::StoredNode {
     }
 }
 
-fn node_from_wire(node: &wire::StoredNode) -> Option<Node> {
-    Some(Node {
+fn node_from_wire(node: &wire::StoredNode) -> Option<ClusterNode> {
+    Some(ClusterNode {
         id: NodeId(node.node),
         revision: node.revision,
-        told: Newcomer::from_wire(node.told.as_ref()?)?,
+        info: NodeInfo::from_wire(node.info.as_ref()?)?,
         is_offline: node.is_offline,
         offline_since: node.offline_since,
         is_draining: node.is_draining,
@@ -339,7 +339,7 @@ fn chain_to_wire(chain: &Chain) -> wire::StoredChain {
 }
 
 fn chain_from_wire(chain: &wire::StoredChain) -> Option<Chain> {
-    let resumed = Resumed { epoch: ChainEpoch(chain.resumed_epoch), is_missing: chain.resumed_missing };
+    let resumed = Resumption { epoch: ChainEpoch(chain.resumed_epoch), is_missing: chain.resumed_missing };
     Some(Chain {
         id: ChainId(chain.chain),
         epoch: ChainEpoch(chain.chain_epoch),
@@ -348,24 +348,24 @@ fn chain_from_wire(chain: &wire::StoredChain) -> Option<Chain> {
         leaving: chain.leaving.iter().map(|node| NodeId(*node)).collect(),
         resumed: (resumed.epoch.0 > 0).then_some(resumed),
         gaps: gaps_from_wire(&chain.gaps),
-        behind: (chain.behind_to > 0).then_some(Lost { from: chain.behind_from, to: chain.behind_to }),
+        behind: (chain.behind_to > 0).then_some(LostInterval { from: chain.behind_from, to: chain.behind_to }),
     })
 }
 
-fn gaps_to_wire(gaps: &[Lost]) -> Vec<u64> {
-    gaps.iter().flat_map(|Lost { from, to }| [*from, *to]).collect()
+fn gaps_to_wire(gaps: &[LostInterval]) -> Vec<u64> {
+    gaps.iter().flat_map(|LostInterval { from, to }| [*from, *to]).collect()
 }
 
-fn gaps_from_wire(gaps: &[u64]) -> Vec<Lost> {
-    gaps.as_chunks().0.iter().map(|&[from, to]| Lost { from, to }).collect()
+fn gaps_from_wire(gaps: &[u64]) -> Vec<LostInterval> {
+    gaps.as_chunks().0.iter().map(|&[from, to]| LostInterval { from, to }).collect()
 }
 
 fn target_to_wire(target: &Target) -> wire::StoredTarget {
     let role = match target.role {
-        Role::Serving => wire::StoredRole::Serving,
-        Role::Joining => wire::StoredRole::Joining,
-        Role::Syncing => wire::StoredRole::Syncing,
-        Role::Out => wire::StoredRole::Out,
+        TargetRole::Serving => wire::StoredRole::Serving,
+        TargetRole::Joining => wire::StoredRole::Joining,
+        TargetRole::Syncing => wire::StoredRole::Syncing,
+        TargetRole::Out => wire::StoredRole::Out,
     };
     let Target { node, device, incarnation, left, is_retiring, .. } = *target;
     wire::StoredTarget { node: node.0, device, role: role as i32, incarnation, left, is_retiring }
@@ -373,10 +373,10 @@ fn target_to_wire(target: &Target) -> wire::StoredTarget {
 
 fn target_from_wire(target: &wire::StoredTarget) -> Option<Target> {
     let role = match wire::StoredRole::try_from(target.role).ok()? {
-        wire::StoredRole::Serving => Role::Serving,
-        wire::StoredRole::Joining => Role::Joining,
-        wire::StoredRole::Syncing => Role::Syncing,
-        wire::StoredRole::Out => Role::Out,
+        wire::StoredRole::Serving => TargetRole::Serving,
+        wire::StoredRole::Joining => TargetRole::Joining,
+        wire::StoredRole::Syncing => TargetRole::Syncing,
+        wire::StoredRole::Out => TargetRole::Out,
     };
     let wire::StoredTarget { node, device, incarnation, left, is_retiring, .. } = *target;
     Some(Target { node: NodeId(node), device, role, incarnation, left, is_retiring })

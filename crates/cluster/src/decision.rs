@@ -1,14 +1,14 @@
-//! What can be decided, and what a decision changed.
+//! Decisions, and the changes that a decision makes.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 
-use crate::chain::Lost;
+use crate::chain::LostInterval;
 use crate::error::Error;
-use crate::node::{Device, Newcomer};
+use crate::node::{NodeDevice, NodeInfo};
 
 /// A decision: an entry of the log, executed on every node with the same result.
 ///
-/// Each names the revision of what it is based on; if that has changed meanwhile it has no effect.
+/// Each names the revision that it is based on; if that has changed meanwhile, the decision has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// A machine that was alone becomes node 1, and the only member of every chain.
@@ -22,19 +22,20 @@ pub enum Decision {
         /// Their first configuration: above any that the machine alone has used.
         epoch: ChainEpoch,
         /// The machine.
-        first: Newcomer,
-        /// What it may have lost before.
-        gaps: Vec<Lost>,
+        first: NodeInfo,
+        /// Intervals that it may have lost before.
+        gaps: Vec<LostInterval>,
     },
-    /// A node joins and gets the next id. Who asks again, by the token, has the id that it got.
-    Join(Newcomer),
+    /// A node joins and gets the next id. A node that repeats the request, recognised by the token, has the id that it
+    /// got first.
+    Join(NodeInfo),
     /// About a node.
     Node {
         /// Which.
         node: NodeId,
-        /// [`crate::Node::revision`] that this is based on.
+        /// [`crate::ClusterNode::revision`] that this is based on.
         revision: u64,
-        /// What.
+        /// The step.
         step: NodeStep,
     },
     /// About a chain.
@@ -43,79 +44,80 @@ pub enum Decision {
         chain: ChainId,
         /// [`crate::Chain::revision`] that this is based on.
         revision: u64,
-        /// What.
+        /// The step.
         step: ChainStep,
     },
     /// Replicas wanted of each chain.
     Replicas {
-        /// [`crate::State::version`] that this is based on.
+        /// [`crate::ClusterState::version`] that this is based on.
         version: u64,
         /// How many, at least 1.
         replicas: u32,
     },
     /// Move chains until every node has its share, or do not.
     Balance {
-        /// [`crate::State::version`] that this is based on.
+        /// [`crate::ClusterState::version`] that this is based on.
         version: u64,
         /// Whether to.
         on: bool,
     },
-    /// The majority is lost for good, and an operator goes on from one node: see [`Recovered`].
-    Recover(Recovered),
+    /// The majority is lost for good, and an operator recovers the cluster from one node: see [`ClusterRecovery`].
+    Recover(ClusterRecovery),
     /// Of a newer version: no effect.
     Unknown,
 }
 
-/// How a cluster goes on from one node that is left. It is decided at that node alone, while no server runs.
+/// Recovery of a cluster from one surviving node. It is decided at that node alone, while no server runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
-    /// The identity from now on: what the others may still say is said to another cluster.
+pub struct ClusterRecovery {
+    /// The identity from now on: messages of the lost nodes carry the old identity and are refused.
     pub cluster: ClusterId,
     /// The node that is left.
     pub node: NodeId,
-    /// What it told last.
-    pub told: Newcomer,
+    /// Its last description of itself.
+    pub info: NodeInfo,
     /// Above every configuration of a chain that this node knows of.
     pub epoch: ChainEpoch,
-    /// Of each chain, by number: the stamp, as a number, up to which this node has everything that was acknowledged; 0 where it has
-    /// nothing. What a majority may have acknowledged since is lost, up to the stamp of the decision.
+    /// For each chain, by number: the stamp, as a number, up to which this node has every acknowledged record; 0 if it
+    /// has no copy. What a majority may have acknowledged since is lost, up to the stamp of the decision.
     pub whole: Vec<u64>,
 }
 
-/// What is decided about a node.
+/// A step of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeStep {
-    /// It is there. With a newer incarnation its targets have lost what was in memory only.
+    /// The node is online. With a newer incarnation its targets have lost what was only in memory.
     Return {
         /// Of its process.
         incarnation: u64,
-        /// Where others reach it.
+        /// Address at which peers reach it.
         address: String,
         /// All its devices.
-        devices: Vec<Device>,
+        devices: Vec<NodeDevice>,
     },
     /// Its lease has certainly ended.
     Offline,
     /// It is to give its chains away.
     Drain,
-    /// It may keep what it has.
+    /// The node may keep its targets.
     Undrain,
-    /// What it alone has will not come back: said by an operator of a node that is offline.
+    /// An operator declares that what only this node has is lost for good. The node is offline.
     DeclareDead {
-        /// No effect where a chain would go on without what nobody else is known to hold: that such a loss is meant has to be said.
+        /// If true, the decision has no effect where a chain would resume without records that no other node is known
+        /// to hold: the operator has to confirm such a loss.
         spares: bool,
     },
     /// It is none of the cluster any more. Only without targets.
     Remove,
     /// It has one more device.
-    AddDevice(Device),
+    AddDevice(NodeDevice),
     /// A device of it has failed.
     FailDevice(u32),
     /// A device of it took a record no more for want of space.
     FillDevice(u32),
 }
 
-/// What is decided about a chain.
+/// A step of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainStep {
     /// The node gets a target, without a part yet.
@@ -125,42 +127,44 @@ pub enum ChainStep {
         /// Its device.
         device: u32,
     },
-    /// Its target goes once enough others serve.
+    /// Its target is dropped once enough other targets serve.
     Retire(NodeId),
     /// It stays after all.
     Keep(NodeId),
-    /// It is brought up to date behind the tail.
+    /// The target syncs behind the tail.
     Sync {
         /// The node.
         node: NodeId,
         /// Its process.
         incarnation: u64,
     },
-    /// It has caught up: it becomes the tail and answers nothing yet. Not before the tail said so of this configuration.
+    /// It has caught up: it becomes the tail and answers no reads yet. Requires the tail's report under this
+    /// configuration.
     Join(NodeId),
-    /// It is ready: a full member. Not before it said so of this configuration.
+    /// It is ready: a full member. Requires its own report under this configuration.
     Serve(NodeId),
-    /// It has no part any more. Who is there and kept its memory is *leaving* until it is known to know.
+    /// The node has no role any more. If it is online and kept its memory, it is *leaving* until it acknowledges.
     TakeOut(NodeId),
     /// It was leaving, and has installed a configuration without it.
     Left(NodeId),
     /// Its target, without a part, is none any more.
     Drop(NodeId),
-    /// Every full member has restarted or is dead: the chain goes on from the log of this one (protocols §7).
+    /// Every full member has restarted or is dead: the chain resumes from the log of this one (protocols §7).
     Resume {
         /// The node with the newest (epoch, n).
         node: NodeId,
         /// Its process.
         incarnation: u64,
-        /// Somebody who may have had more did not return.
+        /// A target that may have had more records did not return.
         is_missing: bool,
-        /// What its log may lack. Of one that was no full member to the last it reaches at least to where this is decided.
-        lost: Option<Lost>,
+        /// What its log may lack. If it was not a full member to the last, the interval reaches at least to this
+        /// decision.
+        lost: Option<LostInterval>,
     },
 }
 
 impl ChainStep {
-    /// About whom.
+    /// The node that the step is about.
     pub fn node(&self) -> NodeId {
         match *self {
             ChainStep::Place { node, .. } | ChainStep::Sync { node, .. } | ChainStep::Resume { node, .. } => node,
@@ -175,9 +179,9 @@ impl ChainStep {
     }
 }
 
-/// What a decision has changed.
+/// What a decision changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ClusterChange {
     /// There is a cluster.
     Founded,
     /// A node has joined, or had joined already.
@@ -190,9 +194,9 @@ pub enum Change {
     Configured(ChainId, ChainEpoch),
     /// Something about a chain other than its configuration.
     Chain(ChainId),
-    /// What is wanted of the cluster.
+    /// The replicas or the balance wanted of the cluster.
     Wanted,
-    /// It went on from one node, under another identity.
+    /// The cluster was recovered from this node, under another identity.
     Recovered(NodeId),
     /// Nothing, and why.
     NoEffect(Error),

@@ -12,16 +12,16 @@ pub enum Error {
     /// There is one already.
     #[error("the cluster has been founded already")]
     AlreadyFounded,
-    /// A cluster that goes on from one node needs another identity.
-    #[error("the cluster is {cluster} already: who goes on from one server draws another identity")]
+    /// A cluster that is recovered from one node needs another identity.
+    #[error("the cluster is {cluster} already: recovery from one server needs a new identity")]
     SameCluster {
         /// The identity.
         cluster: ClusterId,
     },
-    /// What the decision was based on has changed: look again.
-    #[error("{what} has changed meanwhile (it is at {found}, this was based on {based_on}): look again")]
+    /// The state has changed since the decision was made: read it again.
+    #[error("{what} has changed meanwhile (it is at {found}, this was based on {based_on}): read it again")]
     Stale {
-        /// What has changed.
+        /// The object that changed.
         what: &'static str,
         /// The revision that the decision names.
         based_on: u64,
@@ -40,7 +40,8 @@ pub enum Error {
     },
     /// The last member that kept its memory would go.
     #[error(
-        "node {node} is the last of chain {chain} that kept its memory: wait until another serves, or declare dead who will not come back"
+        "node {node} is the last of chain {chain} that kept its memory: wait until another serves, or declare the \
+         lost ones dead"
     )]
     LastMember {
         /// The chain.
@@ -49,20 +50,20 @@ pub enum Error {
         node: NodeId,
     },
     /// A decision of a newer version of frieze.
-    #[error("a decision that this version of frieze does not know: bring all nodes to the newest version")]
+    #[error("a decision that this version of frieze does not know: upgrade all nodes to the newest version")]
     Unknown,
     /// Another node has this name.
     #[error("the name {name:?} belongs to node {node}: choose another with --name, or remove that node first")]
     NameTaken {
         /// The name.
         name: String,
-        /// Who has it.
+        /// The node that has it.
         node: NodeId,
     },
     /// A name, site or address that cannot be one.
     #[error("{what} {text:?}: 1 to 255 bytes, no spaces and no control characters, are wanted")]
     BadName {
-        /// Of what kind.
+        /// Which of the three.
         what: &'static str,
         /// As given.
         text: String,
@@ -75,7 +76,8 @@ pub enum Error {
     },
     /// There was one, and it was removed.
     #[error(
-        "node {node} was removed from this cluster: to bring the machine back, start it on an empty directory with --join"
+        "node {node} was removed from this cluster: to bring the machine back, start it on an empty directory with \
+         --join"
     )]
     Removed {
         /// The node.
@@ -97,10 +99,11 @@ pub enum Error {
         /// The node.
         node: NodeId,
     },
-    /// Chains would lose by it what nobody else is known to hold, and nobody said that this is meant.
+    /// Chains would lose records that no other node is known to hold, and the operator has not confirmed the loss.
     #[error(
-        "node {node} alone has the newest of {}: if it never comes back, {} would be gone, durable or not. Start its server again if its \
-         disks are there: then nothing is lost. If they are gone, say that this loss is meant (--accept-loss)",
+        "node {node} alone has the newest of {}: if it never comes back, {} would be gone, durable or not. If its \
+         disks are there, start its server again: then nothing is lost. If they are lost, confirm the loss with \
+         --accept-loss",
         chains_of(last_of),
         losses_of(last_of)
     )]
@@ -112,7 +115,8 @@ pub enum Error {
     },
     /// It still has targets.
     #[error(
-        "node {node} still has targets of {chains} chains: drain it first, or if it is gone for good remove it with --dead"
+        "node {node} still has targets of {chains} chains: drain it first, or if it is gone for good remove it with \
+         --dead"
     )]
     StillUsed {
         /// The node.
@@ -122,7 +126,8 @@ pub enum Error {
     },
     /// Too few nodes would be left.
     #[error(
-        "without node {node} only {left} nodes would be left for {replicas} replicas: add a node first, or ask for fewer replicas"
+        "without node {node} only {left} nodes would be left for {replicas} replicas: add a node first, or ask for \
+         fewer replicas"
     )]
     TooFewNodes {
         /// The node.
@@ -135,7 +140,7 @@ pub enum Error {
     /// A number that cannot be.
     #[error("{what}: {found} is not within 1 to {max}")]
     OutOfRange {
-        /// Of what.
+        /// The quantity.
         what: &'static str,
         /// As given.
         found: u64,
@@ -145,14 +150,14 @@ pub enum Error {
     /// A limit is reached.
     #[error("too many {what}: {max} at most")]
     TooMany {
-        /// Of what.
+        /// The items counted.
         what: &'static str,
         /// The limit.
         max: u64,
     },
     /// The sender belongs to another cluster.
     #[error(
-        "this node belongs to cluster {found}, and here is cluster {expected}: check the address it was told to join"
+        "this node belongs to cluster {found}, and here is cluster {expected}: check the address given with --join"
     )]
     WrongCluster {
         /// Of this cluster.
@@ -162,7 +167,8 @@ pub enum Error {
     },
     /// A newer process of the same node has spoken.
     #[error(
-        "a newer process of node {node} has spoken (start {newest}, this is {found}): its directory is in use twice, perhaps as a copy; stop one"
+        "a newer process of node {node} is running (start {newest}, this is {found}): its directory is in use twice, \
+         perhaps as a copy; stop one"
     )]
     OldProcess {
         /// The node.
@@ -172,9 +178,10 @@ pub enum Error {
         /// The sender's.
         found: u64,
     },
-    /// The sender's clock is too far from those of the others.
+    /// The sender's clock differs too much from those of the other nodes.
     #[error(
-        "the clock of node {node} is {} ms {} those of the others, {} ms are allowed: set it (chrony, NTP), then it is taken back by itself",
+        "the clock of node {node} is {} ms {} those of the others, {} ms are allowed: set it (chrony, NTP), then the \
+         node returns by itself",
         offset_us.unsigned_abs() / 1000, if *offset_us > 0 { "ahead of" } else { "behind" }, max_us / 1000
     )]
     ClockOff {
@@ -182,17 +189,17 @@ pub enum Error {
         node: NodeId,
         /// Its clock less theirs, in microseconds.
         offset_us: i64,
-        /// What is allowed, in microseconds.
+        /// The limit, in microseconds.
         max_us: u64,
     },
     /// This node does not lead.
-    #[error("this node does not lead the cluster{}", leader.map_or(": nobody does at the moment, try again".to_owned(), |node| format!(": node {node} does")))]
+    #[error("this node does not lead the cluster{}", leader_or_none(leader))]
     NotLeader {
-        /// Who does, if it is known.
+        /// The leader, if it is known.
         leader: Option<NodeId>,
     },
     /// It has not come about in time.
-    #[error("this was not decided in time: ask again, it will not happen twice")]
+    #[error("not decided in time: repeat the request, it takes effect once")]
     NotDecided,
     /// Stored bytes that are no state.
     #[error("the stored state of the cluster cannot be read: {0}")]
@@ -223,7 +230,7 @@ impl Error {
         }
     }
 
-    /// What the caller does next.
+    /// The class of the error, by the caller's next action.
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
     }
@@ -234,18 +241,19 @@ impl Error {
 pub struct LastOf {
     /// The chain.
     pub chain: ChainId,
-    /// What it would be left with.
-    pub left: Left,
+    /// The copies that would remain.
+    pub left: RemainingCopies,
 }
 
-/// What a chain is left with without the node that alone has the newest of it.
+/// The copies of a chain that remain without the node that alone has the newest records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Left {
+pub enum RemainingCopies {
     /// Nothing.
     Nothing,
-    /// Copies of which the first had its part taken away then: they may lack what was written since, or more if none was whole.
+    /// Copies, the first of which was removed from the members at this stamp: they may lack later records, or more if
+    /// none was complete.
     Until(Hlc),
-    /// What was on stable storage: others served to the last, and all of them were restarted since.
+    /// What was on stable storage: other members served to the last, and all of them have restarted since.
     Durable,
 }
 
@@ -258,17 +266,21 @@ fn chains_of(last_of: &[LastOf]) -> String {
     format!("{} {}{more}", if last_of.len() == 1 { "chain" } else { "chains" }, named.join(", "))
 }
 
-/// The worst of what would be gone.
+fn leader_or_none(leader: &Option<NodeId>) -> String {
+    leader.map_or(": no node does at the moment, try again".to_owned(), |node| format!(": node {node} does"))
+}
+
+/// The worst of the losses.
 fn losses_of(last_of: &[LastOf]) -> String {
     match last_of.iter().map(|last| last.left).min() {
-        None | Some(Left::Nothing) => "all that they hold".to_owned(),
-        Some(Left::Until(since)) => {
+        None | Some(RemainingCopies::Nothing) => "all that they hold".to_owned(),
+        Some(RemainingCopies::Until(since)) => {
             format!(
                 "what was written since {}, and more where the copy that is left was never whole",
                 format_instant(since)
             )
         }
-        Some(Left::Durable) => "what was not yet on stable storage elsewhere".to_owned(),
+        Some(RemainingCopies::Durable) => "what was not yet on stable storage elsewhere".to_owned(),
     }
 }
 

@@ -4,57 +4,57 @@ use frieze_base::NodeId;
 
 /// A device of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct NodeDevice {
     /// Its number within the node, from 0.
     pub device: u32,
-    /// Bytes it can hold: how many chains it gets, compared with others.
+    /// Bytes it can hold: its share of the chains is proportional to them.
     pub capacity_bytes: u64,
-    /// Nothing is placed on it any more, and what it has counts no more.
+    /// The device has failed: no target is placed on it, and its targets do not count.
     pub has_failed: bool,
-    /// It took a record no more for want of space: it gets nothing new until its server is restarted, and what it has stays.
+    /// The device ran out of space: it gets no new targets until its server restarts, and keeps those it has.
     pub is_full: bool,
 }
 
-/// What a node tells of itself when it joins.
+/// A node's description of itself when it joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Newcomer {
-    /// What people call it; unique in the cluster.
+pub struct NodeInfo {
+    /// Name for people; unique in the cluster.
     pub name: String,
     /// The site it stands at; empty where there is one only. Replicas of a chain are spread over sites.
     pub site: String,
-    /// The machine it runs on, a server for each of its disks; empty where nobody said. Replicas of a chain are spread over machines
-    /// before anything else.
+    /// The machine it runs on, if several servers share one; empty if it was not given. Replicas of a chain are spread
+    /// over machines before anything else.
     pub machine: String,
     /// Where other nodes reach it.
     pub address: String,
-    /// Drawn when its data directory was made: who asks twice is one node.
+    /// Drawn when its data directory was created: a repeated request with the same token is the same node.
     pub token: u128,
-    /// Number of its process. Rises with each start, and is durable before it is told to anybody.
+    /// Number of its process. It rises with each start, and is durable before it is sent.
     pub incarnation: u64,
     /// Its devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<NodeDevice>,
 }
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct ClusterNode {
     /// Its id; never used again.
     pub id: NodeId,
     /// Changes of it: a decision about it names the one it is based on.
     pub revision: u64,
-    /// What it told, when it joined and since.
-    pub told: Newcomer,
+    /// Its description of itself, when it joined and since.
+    pub info: NodeInfo,
     /// Its lease has ended, as far as the log knows.
     pub is_offline: bool,
     /// The stamp, as a number, of the decision that it is offline; 0 while it is not.
     pub offline_since: u64,
     /// It is giving its chains away.
     pub is_draining: bool,
-    /// An operator said that what it alone has will not come back. Until it does.
+    /// An operator declared what only this node has lost for good. Cleared when the node returns.
     pub is_dead: bool,
 }
 
-/// What people are told about a node.
+/// State of a node, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeState {
     /// It is there.
@@ -63,13 +63,13 @@ pub enum NodeState {
     Draining,
     /// Its lease has ended.
     Offline,
-    /// Nobody leads who would know, and the server that answers has not heard from it lately.
+    /// No leader is known, and the answering server has had no recent contact with the node.
     Unknown,
     /// It is none of the cluster any more.
     Removed,
 }
 
-impl Node {
+impl ClusterNode {
     /// In one word.
     pub fn state(&self) -> NodeState {
         match (self.is_offline, self.is_draining) {
@@ -81,7 +81,7 @@ impl Node {
 
     /// Its process: a target that another process served has lost its memory.
     pub fn incarnation(&self) -> u64 {
-        self.told.incarnation
+        self.info.incarnation
     }
 
     /// Bytes that its devices can hold, those that failed left out.
@@ -90,12 +90,12 @@ impl Node {
     }
 
     /// The devices that have not failed.
-    pub fn whole_devices(&self) -> impl Iterator<Item = &Device> {
-        self.told.devices.iter().filter(|device| !device.has_failed)
+    pub fn whole_devices(&self) -> impl Iterator<Item = &NodeDevice> {
+        self.info.devices.iter().filter(|device| !device.has_failed)
     }
 
     /// Those of them that take more than they have.
-    pub fn free_devices(&self) -> impl Iterator<Item = &Device> {
+    pub fn free_devices(&self) -> impl Iterator<Item = &NodeDevice> {
         self.whole_devices().filter(|device| !device.is_full)
     }
 

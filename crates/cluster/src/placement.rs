@@ -1,24 +1,24 @@
-//! Which node gets a target: spread so that the load of a lost node falls evenly on the rest, over machines and sites, and with as few moves
-//! as there can be.
+//! Which node gets a target: spread so that the load of a lost node falls evenly on the rest, over machines and sites,
+//! and with as few moves as there can be.
 //!
-//! The load of a lost node falls on those that share chains with it. So of the nodes with the least to do, compared with what
-//! they hold, the one is taken that shares the fewest chains with the members that are there. Moves go from the node with the
-//! most to the one with the least until no move makes that better, which is as few as any other way to get there takes when all
-//! nodes hold the same.
+//! The load of a lost node falls on the nodes that share chains with it. So of the nodes with the least load, relative
+//! to their capacity, the one is chosen that shares the fewest chains with the online members. Targets move from the
+//! node with the most load to the one with the least until no move improves the balance; if all nodes have equal
+//! capacity, no other way takes fewer moves.
 //!
 //! # Source
-//! Cidon et al., *Copysets* (ATC'13), on what a lost node costs by whom it shares with; the balanced block designs that 3FS solves
-//! for ahead of time are approached greedily here, for nodes come one by one.
+//! Cidon et al., *Copysets* (ATC'13), on the cost of a lost node by the nodes that share chains with it; the balanced
+//! block designs that 3FS solves for ahead of time are approached greedily here, since nodes join one by one.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use frieze_base::{ChainId, NodeId};
 
-use crate::chain::{Chain, Role};
-use crate::state::State;
+use crate::chain::{Chain, TargetRole};
+use crate::state::ClusterState;
 
-/// Who has how many targets, and shares how many chains with whom. Targets that are to go are not counted.
+/// Targets of each node, and the number of chains that each pair of nodes shares. Retiring targets are not counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
     targets: BTreeMap<NodeId, u64>,
@@ -35,7 +35,7 @@ pub(crate) struct Move {
 }
 
 impl Loads {
-    pub(crate) fn of(state: &State) -> Loads {
+    pub(crate) fn of(state: &ClusterState) -> Loads {
         let mut loads = Loads::default();
         for chain in state.chains() {
             let nodes: Vec<NodeId> = staying(chain).collect();
@@ -73,7 +73,7 @@ pub(crate) fn staying(chain: &Chain) -> impl Iterator<Item = NodeId> {
 }
 
 /// The node, and its device, that is to have one more target of the chain, of those `eligible`; `None` if all have one.
-pub(crate) fn choose(state: &State, loads: &Loads, chain: &Chain, eligible: &[NodeId]) -> Option<(NodeId, u32)> {
+pub(crate) fn choose(state: &ClusterState, loads: &Loads, chain: &Chain, eligible: &[NodeId]) -> Option<(NodeId, u32)> {
     let others: Vec<NodeId> = staying(chain).collect();
     let free = eligible.iter().filter(|node| chain.target(**node).is_none());
     let best = free.min_by_key(|node| {
@@ -84,12 +84,12 @@ pub(crate) fn choose(state: &State, loads: &Loads, chain: &Chain, eligible: &[No
 }
 
 /// The next move, one that spreads a chain before one that spreads the load; `None` if all is as it should be.
-pub(crate) fn next_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+pub(crate) fn next_move(state: &ClusterState, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
     spreading_move(state, loads, eligible).or_else(|| best_move(state, loads, eligible))
 }
 
 /// The next move that makes the fullest node less full without making another one as full; `None` if there is none.
-fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+fn best_move(state: &ClusterState, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
     let mut nodes: Vec<(u128, NodeId)> =
         eligible.iter().map(|node| (weight(state, loads.targets(*node), *node), *node)).collect();
     nodes.sort();
@@ -100,7 +100,7 @@ fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> 
                 break;
             }
             let fits = state.chains_of(from).filter(|(chain, target)| {
-                let is_still = target.role == Role::Serving && !target.is_retiring && chain.leaving.is_empty();
+                let is_still = target.role == TargetRole::Serving && !target.is_retiring && chain.leaving.is_empty();
                 is_still && chain.target(to).is_none() && chain.targets.iter().all(|target| !target.is_retiring)
             });
             let best = fits
@@ -108,7 +108,7 @@ fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> 
                     let others: Vec<NodeId> = staying(chain).filter(|node| *node != from).collect();
                     let shared = |node| others.iter().map(|other| loads.shared(node, *other)).sum::<u64>();
                     let places = (beside(state, to, &others), beside(state, from, &others));
-                    // Heads are spread with the rest: who gives a chain away gives one that it heads, others being equal.
+                    // Heads are spread too: other things being equal, a node gives away a chain that it heads.
                     let heads = chain.serving().next().is_some_and(|head| head.node == from);
                     (places, (shared(to) as i64 - shared(from) as i64, Reverse(heads), chain.id))
                 })
@@ -122,12 +122,12 @@ fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> 
     None
 }
 
-/// A move of a target that stands beside others of its chain, on a machine or at a site, to where fewer are; `None` if there is none.
-/// No move for the load's sake undoes it.
-fn spreading_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+/// A move of a target that shares a machine or a site with other targets of its chain to a place with fewer of them;
+/// `None` if there is none. No move for load balance undoes it.
+fn spreading_move(state: &ClusterState, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
     let is_quiet = |chain: &&Chain| {
         chain.leaving.is_empty()
-            && chain.targets.iter().all(|target| target.role == Role::Serving && !target.is_retiring)
+            && chain.targets.iter().all(|target| target.role == TargetRole::Serving && !target.is_retiring)
     };
     let moves = state.chains().filter(is_quiet).flat_map(|chain| {
         let members: Vec<NodeId> = staying(chain).collect();
@@ -146,21 +146,21 @@ fn spreading_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<M
     Some(Move { chain, from, to, device: device(state, to)? })
 }
 
-/// A chain whose head is to go to its end, as long as that spreads heads better: writes enter there. Heads that gave way already are
-/// told by `given`.
-pub(crate) fn next_head(state: &State, given: &[ChainId]) -> Option<(ChainId, NodeId)> {
+/// A chain whose head should move to the end of it, while that spreads heads better: writes enter at the head. `given`
+/// lists chains whose head has moved already.
+pub(crate) fn next_head(state: &ClusterState, given: &[ChainId]) -> Option<(ChainId, NodeId)> {
     let mut heads: BTreeMap<NodeId, u64> = BTreeMap::new();
     let at = |chain: &Chain, place| chain.serving().nth(place).map(|target| target.node);
     for chain in state.chains() {
-        // Who comes next is head once the one before it has gone.
+        // The second member becomes head once the first has moved.
         let place = usize::from(given.contains(&chain.id));
         *heads.entry(at(chain, place)?).or_default() += 1;
     }
     let weigh = |node, more| weight(state, heads.get(&node).copied().unwrap_or(0) + more, node);
     let may = |chain: &&Chain| {
-        // Two are left to serve while the one that was the head is brought up to date behind them.
+        // Two members serve while the former head syncs behind them.
         let is_whole = chain.serving().filter(|target| state.is_alive(target)).count() > 2;
-        is_whole && chain.targets.iter().all(|target| target.role == Role::Serving) && !given.contains(&chain.id)
+        is_whole && chain.targets.iter().all(|target| target.role == TargetRole::Serving) && !given.contains(&chain.id)
     };
     let candidates = state.chains().filter(may).filter_map(|chain| {
         let (head, next) = (at(chain, 0)?, at(chain, 1)?);
@@ -169,37 +169,38 @@ pub(crate) fn next_head(state: &State, given: &[ChainId]) -> Option<(ChainId, No
     candidates.min().map(|(_, _, chain, head)| (chain, head))
 }
 
-/// The full member whose place can best be spared: on a machine or at a site with others, and with the most to do.
-pub(crate) fn fullest(state: &State, loads: &Loads, chain: &Chain) -> NodeId {
+/// The full member that is easiest to replace: on a machine or at a site with other targets of the chain, and with the
+/// most load.
+pub(crate) fn fullest(state: &ClusterState, loads: &Loads, chain: &Chain) -> NodeId {
     let others: Vec<NodeId> = staying(chain).collect();
     let key = |node: &NodeId| (beside(state, *node, &others), weight(state, loads.targets(*node), *node), *node);
     let members = chain.serving().filter(|target| !target.is_retiring).map(|target| target.node);
     members.max_by_key(key).expect("a chain that has too many members has one")
 }
 
-/// How many of `others` run on the machine of `node`, and how many stand at its site.
-pub(crate) fn beside(state: &State, node: NodeId, others: &[NodeId]) -> (usize, usize) {
+/// How many of `others` run on the machine of `node`, and how many at its site.
+pub(crate) fn beside(state: &ClusterState, node: NodeId, others: &[NodeId]) -> (usize, usize) {
     let told = |node: &NodeId| {
-        let told = state.node(*node).map(|node| (node.told.machine.as_str(), node.told.site.as_str()));
+        let told = state.node(*node).map(|node| (node.info.machine.as_str(), node.info.site.as_str()));
         told.unwrap_or_default()
     };
     let (machine, site) = told(&node);
     let others = || others.iter().filter(|other| **other != node).map(told);
-    // Who says nothing of its machine has one of its own, as far as is known.
+    // A node without a machine name counts as a machine of its own.
     let on_machine = others().filter(|other| !machine.is_empty() && other.0 == machine).count();
     (on_machine, others().filter(|other| other.1 == site).count())
 }
 
-/// So many targets, compared with what the node holds.
-fn weight(state: &State, targets: u64, node: NodeId) -> u128 {
+/// Targets relative to the capacity of the node.
+fn weight(state: &ClusterState, targets: u64, node: NodeId) -> u128 {
     let capacity = state.node(node).map_or(0, |node| node.capacity_bytes());
     (u128::from(targets) << 64) / u128::from(capacity.max(1))
 }
 
 /// The device of the node with the least to do.
-fn device(state: &State, node: NodeId) -> Option<u32> {
+fn device(state: &ClusterState, node: NodeId) -> Option<u32> {
     let targets = |device| state.chains_of(node).filter(|(_, target)| target.device == device).count() as u128;
-    let key = |device: &&crate::node::Device| {
+    let key = |device: &&crate::node::NodeDevice| {
         (((targets(device.device) + 1) << 64) / u128::from(device.capacity_bytes.max(1)), device.device)
     };
     Some(state.node(node).ok()?.free_devices().min_by_key(key)?.device)

@@ -1,4 +1,4 @@
-//! The replicated state: nodes and chains after an entry of the log, and what each decision makes of it.
+//! The replicated state: nodes and chains after an entry of the log, and the effect of each decision.
 
 mod nodes;
 mod recover;
@@ -8,29 +8,30 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 
-use crate::chain::{Chain, Lost, Role, Target, TargetState};
-use crate::decision::{Change, Decision};
+use crate::chain::{Chain, LostInterval, Target, TargetRole, TargetState};
+use crate::decision::{ClusterChange, Decision};
 use crate::error::Error;
-use crate::node::{Newcomer, Node, NodeState};
+use crate::node::{ClusterNode, NodeInfo, NodeState};
 
-/// Nodes and chains, as the log has decided. Every node executes every decision: at one position of the log all have the same.
+/// Nodes and chains, as the log has decided. Every node executes every decision: at one position of the log all have
+/// the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct ClusterState {
     pub(crate) cluster: ClusterId,
     pub(crate) version: u64,
     pub(crate) table_version: u64,
     pub(crate) next_node: u32,
     pub(crate) replicas: u32,
     pub(crate) is_balancing: bool,
-    pub(crate) nodes: BTreeMap<NodeId, Node>,
+    pub(crate) nodes: BTreeMap<NodeId, ClusterNode>,
     pub(crate) chains: BTreeMap<ChainId, Chain>,
-    /// Some chain has fallen behind: what every read of now asks.
+    /// Some chain is stale (acknowledged records are lost): checked by every read of now.
     pub(crate) is_behind: bool,
-    /// The identities that the cluster had before it went on from one node, oldest first.
+    /// The former identities of the cluster, from before each recovery from one node, oldest first.
     pub(crate) former: Vec<Former>,
 }
 
-/// An identity that a cluster had until it went on from one node.
+/// An identity that a cluster had until it was recovered from one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Former {
     /// The identity.
@@ -51,35 +52,40 @@ pub const REPLICAS_MAX: u32 = 8;
 pub const TARGETS_MAX: usize = 2 * REPLICAS_MAX as usize;
 /// Devices of a node at most.
 pub const DEVICES_MAX: usize = 64;
-/// Identities of before that are remembered at most: of more the oldest are forgotten, and their servers are refused without a reason.
+/// Identities of before that are remembered at most: of more the oldest are forgotten, and their servers are refused
+/// without a reason.
 pub const FORMER_MAX: usize = 16;
 
-impl State {
-    /// Executes a decision that is stamped so in the log. Deterministic: nothing but these and this state is looked at. Returns what has changed;
-    /// [`Change::NoEffect`] if it does not fit, and then nothing has.
-    pub fn apply(&mut self, decision: &Decision, stamp: u64) -> Vec<Change> {
+impl ClusterState {
+    /// Executes a decision with its stamp in the log. Deterministic: the result depends on the arguments and this state
+    /// alone. Returns the changes; if the decision does not fit, returns [`ClusterChange::NoEffect`] and changes
+    /// nothing.
+    pub fn apply(&mut self, decision: &Decision, stamp: u64) -> Vec<ClusterChange> {
         match self.try_apply(decision, stamp) {
             Ok(changes) => {
-                let configured = changes
-                    .iter()
-                    .any(|change| matches!(change, Change::Configured(..) | Change::Founded | Change::Recovered(_)));
+                let configured = changes.iter().any(|change| {
+                    matches!(
+                        change,
+                        ClusterChange::Configured(..) | ClusterChange::Founded | ClusterChange::Recovered(_)
+                    )
+                });
                 self.version += u64::from(!changes.is_empty());
                 self.table_version += u64::from(configured);
                 changes
             }
-            Err(error) => vec![Change::NoEffect(error)],
+            Err(error) => vec![ClusterChange::NoEffect(error)],
         }
     }
 
     /// Whether the decision would have an effect now.
     ///
     /// # Errors
-    /// What [`Change::NoEffect`] would say.
+    /// The error that [`ClusterChange::NoEffect`] would carry.
     pub fn check(&self, decision: &Decision) -> Result<(), Error> {
         self.clone().try_apply(decision, 0).map(drop)
     }
 
-    fn try_apply(&mut self, decision: &Decision, stamp: u64) -> Result<Vec<Change>, Error> {
+    fn try_apply(&mut self, decision: &Decision, stamp: u64) -> Result<Vec<ClusterChange>, Error> {
         match decision {
             Decision::Found { cluster, replicas, chain_count, epoch, first, gaps } => {
                 self.found(*cluster, *replicas, *chain_count, *epoch, first, gaps)
@@ -91,12 +97,12 @@ impl State {
             Decision::Replicas { version, replicas } => {
                 self.check_version(*version)?;
                 self.replicas = within("replicas", (*replicas).into(), REPLICAS_MAX.into())? as u32;
-                Ok(vec![Change::Wanted])
+                Ok(vec![ClusterChange::Wanted])
             }
             Decision::Balance { version, on } => {
                 self.check_version(*version)?;
                 self.is_balancing = *on;
-                Ok(vec![Change::Wanted])
+                Ok(vec![ClusterChange::Wanted])
             }
             Decision::Recover(recovered) => self.recover(recovered, stamp),
             Decision::Unknown => Err(Error::Unknown),
@@ -109,9 +115,9 @@ impl State {
         replicas: u32,
         chain_count: u32,
         epoch: ChainEpoch,
-        first: &Newcomer,
-        gaps: &[Lost],
-    ) -> Result<Vec<Change>, Error> {
+        first: &NodeInfo,
+        gaps: &[LostInterval],
+    ) -> Result<Vec<ClusterChange>, Error> {
         if self.is_founded() {
             return Err(Error::AlreadyFounded);
         }
@@ -119,7 +125,7 @@ impl State {
         within("chains", chain_count.into(), CHAINS_MAX.into())?;
         let id = NodeId(1);
         let node = self.checked(id, first)?;
-        let role = Role::Serving;
+        let role = TargetRole::Serving;
         let target =
             |device| Target { node: id, device, role, incarnation: first.incarnation, left: 0, is_retiring: false };
         let device = first.devices.first().map_or(0, |device| device.device);
@@ -127,13 +133,13 @@ impl State {
             let (targets, leaving) = (vec![target(device)], Vec::new());
             let mut chain =
                 Chain { id, epoch, revision: 1, targets, leaving, resumed: None, gaps: Vec::new(), behind: None };
-            gaps.iter().for_each(|lost| chain.lose(*lost));
+            gaps.iter().for_each(|lost| chain.add_gap(*lost));
             chain
         };
         self.chains = (0..chain_count).map(ChainId).map(|id| (id, chain(id))).collect();
         (self.cluster, self.replicas, self.next_node) = (cluster, replicas, 2);
         self.nodes.insert(id, node);
-        Ok(vec![Change::Founded, Change::Joined(id)])
+        Ok(vec![ClusterChange::Founded, ClusterChange::Joined(id)])
     }
 
     /// True if there is a cluster. A machine that is alone has none, and needs none.
@@ -146,7 +152,7 @@ impl State {
         self.cluster
     }
 
-    /// What is known of an identity that the cluster had before, if this was one.
+    /// The former identity of the cluster with this id, if there was one.
     pub fn former(&self, cluster: ClusterId) -> Option<Former> {
         self.former.iter().copied().find(|former| former.cluster == cluster)
     }
@@ -156,8 +162,8 @@ impl State {
         &self.former
     }
 
-    /// Decisions that had an effect. Whoever tells what is in here tells this with it, so that the older is never taken for the
-    /// newer.
+    /// Number of decisions that had an effect. Sent with everything derived from the state, so that a receiver
+    /// recognises the older of two.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -172,10 +178,11 @@ impl State {
         self.replicas
     }
 
-    /// Copies that every chain is to have: [`State::replicas`], or as many as there are nodes that are to keep some. One that is away,
-    /// or whose disk takes no more, counts: its copies are missing until it is removed, declared dead or drained.
+    /// Copies that every chain should have: [`ClusterState::replicas`], or the number of nodes that keep copies if that
+    /// is smaller. A node that is offline, or whose disk is full, counts: its copies are missing until it is removed,
+    /// declared dead or drained.
     pub fn copies_wanted(&self) -> u32 {
-        let keeps = |node: &&Node| !node.is_draining && !node.is_dead;
+        let keeps = |node: &&ClusterNode| !node.is_draining && !node.is_dead;
         let count = self.nodes.values().filter(keeps).count() as u32;
         self.replicas.min(count).max(1)
     }
@@ -185,13 +192,13 @@ impl State {
         self.is_balancing
     }
 
-    /// True if some chain went on from a copy that was behind, so that what is there now may lack what was acknowledged.
+    /// True if some chain resumed from a stale copy, so that the present may lack acknowledged records.
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }
 
     /// The nodes, by id.
-    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+    pub fn nodes(&self) -> impl Iterator<Item = &ClusterNode> {
         self.nodes.values()
     }
 
@@ -204,14 +211,14 @@ impl State {
     ///
     /// # Errors
     /// `Removed` if it was one, `UnknownNode` if it never was.
-    pub fn node(&self, node: NodeId) -> Result<&Node, Error> {
+    pub fn node(&self, node: NodeId) -> Result<&ClusterNode, Error> {
         self.nodes.get(&node).ok_or(match self.node_state(node) {
             Some(_) => Error::Removed { node },
             None => Error::UnknownNode { node },
         })
     }
 
-    /// In one word what a node is; `None` if there never was one of this id.
+    /// The state of a node, for display; `None` if there never was a node with this id.
     pub fn node_state(&self, node: NodeId) -> Option<NodeState> {
         match self.nodes.get(&node) {
             Some(node) => Some(node.state()),
@@ -220,13 +227,13 @@ impl State {
     }
 
     /// The node of this name.
-    pub fn node_named(&self, name: &str) -> Option<&Node> {
-        self.nodes.values().find(|node| node.told.name == name)
+    pub fn node_named(&self, name: &str) -> Option<&ClusterNode> {
+        self.nodes.values().find(|node| node.info.name == name)
     }
 
     /// The node that joined with this token.
-    pub fn node_of_token(&self, token: u128) -> Option<&Node> {
-        self.nodes.values().find(|node| node.told.token == token)
+    pub fn node_of_token(&self, token: u128) -> Option<&ClusterNode> {
+        self.nodes.values().find(|node| node.info.token == token)
     }
 
     /// A chain.
@@ -234,13 +241,13 @@ impl State {
         self.chains.get(&chain)
     }
 
-    /// True if the target is played by the process that the log knows of: what it had in memory when it took its part it still
-    /// has.
+    /// True if the target's process is the one that the log knows: it still has in memory what it had when it took its
+    /// role.
     pub fn kept_memory(&self, target: &Target) -> bool {
         self.nodes.get(&target.node).is_some_and(|node| node.incarnation() == target.incarnation)
     }
 
-    /// True if the target kept its memory and its node is not known to be gone.
+    /// True if the target kept its memory and its node is not known to be offline.
     pub fn is_alive(&self, target: &Target) -> bool {
         self.kept_memory(target) && self.is_online(target.node)
     }
@@ -255,25 +262,26 @@ impl State {
         self.nodes.get(&target.node).is_some_and(|node| node.is_full(target.device))
     }
 
-    /// What people are told about a target.
+    /// The state of a target, for display.
     pub fn target_state(&self, target: &Target) -> TargetState {
         match target.role {
             _ if !self.is_online(target.node) => TargetState::Offline,
-            Role::Serving => TargetState::Serving,
-            Role::Joining => TargetState::Joining,
-            Role::Syncing => TargetState::Syncing,
-            Role::Out if self.is_full(target) => TargetState::Full,
-            Role::Out => TargetState::Waiting,
+            TargetRole::Serving => TargetState::Serving,
+            TargetRole::Joining => TargetState::Joining,
+            TargetRole::Syncing => TargetState::Syncing,
+            TargetRole::Out if self.is_full(target) => TargetState::Full,
+            TargetRole::Out => TargetState::Waiting,
         }
     }
 
-    /// True if nobody needs what `node` may still have of a chain: it has no part in it, and those who have one are all there and serve
-    /// with everything, as many as are wanted of the nodes that may have one.
+    /// True if the data that `node` may still have of a chain is garbage: the node has no role in it, and all members
+    /// are online and serve with complete copies, as many as are wanted of the nodes that may have one.
     pub fn is_kept_by_others(&self, chain: ChainId, node: NodeId) -> bool {
         let Some(chain) = self.chains.get(&chain) else { return false };
-        let may_have = |node: &&Node| !node.is_draining && !node.is_dead && node.whole_devices().next().is_some();
+        let may_have =
+            |node: &&ClusterNode| !node.is_draining && !node.is_dead && node.whole_devices().next().is_some();
         let wanted = (self.replicas as usize).min(self.nodes.values().filter(may_have).count()).max(1);
-        let serves = |target: &Target| target.role == Role::Serving && self.is_alive(target);
+        let serves = |target: &Target| target.role == TargetRole::Serving && self.is_alive(target);
         let is_out = chain.target(node).is_none() && !chain.leaving.contains(&node);
         is_out && chain.targets.len() >= wanted && chain.targets.iter().all(serves)
     }

@@ -1,10 +1,10 @@
-//! A model of the way on from one survivor, before any of its code: members with logs, a chain of records, acknowledgements, the loss of a
-//! majority, the survivor that goes on, and the lost ones that come back. Every rule of [ADR 56](../../../docs/adr/0056-one-survivor.md)
-//! can be taken out, and each is found to be missing.
+//! A model of the way on from one survivor, before any of its code: members with logs, a chain of records,
+//! acknowledgements, the loss of a majority, the survivor that goes on, and the lost ones that come back. Every rule of
+//! [ADR 56](../../../docs/adr/0056-one-survivor.md) can be taken out, and each is found to be missing.
 //!
-//! What is promised: an answer at an instant that does not call itself incomplete holds what was acknowledged up to then and nothing else,
-//! and stays so; what a survivor has and somebody was answered by is not dropped; nothing of the cluster before comes into the one that
-//! goes on.
+//! What is promised: an answer at an instant that is not marked incomplete holds every acknowledged record up to then
+//! and nothing else, and never changes; a record that a survivor has and a reader was answered from is not dropped;
+//! nothing of the former cluster enters the recovered one.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ type Set = BTreeSet<usize>;
 struct Entry {
     stamp: u64,
     term: u64,
-    /// Who has the chain from here on, head first; empty: it says nothing of that.
+    /// The members of the chain from here on, head first; empty: no change.
     chain: Vec<usize>,
 }
 
@@ -72,7 +72,7 @@ struct World {
     /// Acknowledged to clients of the cluster that goes on, and of it before.
     entries: BTreeSet<Entry>,
     records: BTreeSet<u64>,
-    /// Who led in which term of which cluster.
+    /// The leader of each term of each cluster.
     elected: BTreeSet<(u64, u64, usize)>,
     survivor: Option<usize>,
     gap: Option<(u64, u64)>,
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// True if what this one's cluster acknowledges counts for who reads at the survivor.
+    /// True if what this one's cluster acknowledges counts for a reader at the survivor.
     fn counts(&self, one: usize) -> bool {
         self.survivor.is_none_or(|survivor| self.members[survivor].identity == self.members[one].identity)
     }

@@ -3,15 +3,15 @@
 use frieze_base::{Fault, NAME_BYTES_MAX, Reason};
 use frieze_hlc::{Hlc, Instant, UserTime, Zone, ZonePolicy, format_instant, looks_like_instant};
 
-use crate::node::When;
+use crate::node::ViewTime;
 
 /// The hidden directory of every directory: its past.
 pub(crate) const AT_NAME: &[u8] = frieze_base::AT_NAME.as_bytes();
 
-/// What the name of a cut by user time begins with.
+/// Prefix of the name of a cut by user time.
 const USER_PREFIX: &str = "user-";
 
-/// What a name inside `.at` means.
+/// Meaning of a name inside `.at`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AtName {
     /// An exact instant: a directory.
@@ -20,7 +20,7 @@ pub(crate) enum AtName {
     User(UserTime),
     /// A name whose meaning moves: a symbolic link to an exact instant.
     Moving(Instant),
-    /// A time without a zone, or `user-` and one: a symbolic link to what it means in the zone of the process that asks.
+    /// A time without a zone, or `user-` and one: a symbolic link to the instant in the zone of the calling process.
     Zoneless,
     /// Perhaps a saved snapshot: a directory if the server knows it.
     Snapshot(String),
@@ -33,7 +33,7 @@ impl AtName {
     /// # Errors
     /// `InvalidInstant` for a name written like an instant that is none, or none that is possible here. `NotFound` for
     /// any other name. `Future` for the end of time, which as an instant of the wire would mean now.
-    pub(crate) fn read(name: &[u8], outer: When) -> Result<AtName, Fault> {
+    pub(crate) fn read(name: &[u8], outer: ViewTime) -> Result<AtName, Fault> {
         if name.len() > NAME_BYTES_MAX {
             return Err(Reason::NameTooLong.into());
         }
@@ -77,7 +77,7 @@ impl AtName {
     }
 }
 
-/// What a time without a zone points to, read in `zone`: the exact name beside it, which `frieze --at` would say.
+/// The target of a time without a zone, read in `zone`: the exact name beside it, as `frieze --at` shows it.
 ///
 /// # Errors
 /// `InvalidInstant` for a time that is none in that zone, or two.
@@ -91,7 +91,7 @@ pub(crate) fn zoned_target(name: &str, zone: &Zone) -> Result<String, Fault> {
     }
 }
 
-/// What a moving name points to: the name of the exact instant beside it.
+/// The target of a moving name: the name of the exact instant beside it.
 pub(crate) fn link_target(at: Hlc) -> String {
     at.to_string()
 }
@@ -108,11 +108,11 @@ pub(crate) const LINK_TARGET_BYTES: u64 = 20;
 mod tests {
     use super::*;
 
-    const PRESENT: When = When { at: None, user_at: None };
-    const PAST: When = When { at: Some(Hlc(77)), user_at: None };
-    const CUT: When = When { at: Some(Hlc(77)), user_at: Some(UserTime(5)) };
+    const PRESENT: ViewTime = ViewTime { at: None, user_at: None };
+    const PAST: ViewTime = ViewTime { at: Some(Hlc(77)), user_at: None };
+    const CUT: ViewTime = ViewTime { at: Some(Hlc(77)), user_at: Some(UserTime(5)) };
 
-    fn read(name: &str, outer: When) -> Result<AtName, Reason> {
+    fn read(name: &str, outer: ViewTime) -> Result<AtName, Reason> {
         AtName::read(name.as_bytes(), outer).map_err(|fault| fault.reason)
     }
 

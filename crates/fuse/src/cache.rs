@@ -1,14 +1,14 @@
-//! What the kernel may go on using without asking, and how it is taken back (protocols §6).
+//! The kernel's caches: what it may use without asking, and how that is recalled (protocols §6).
 //!
-//! Guarantees: nothing is given to the kernel for longer than the server granted it, nor for longer than the lease lasts
-//! as this side counts it, so a stopped mount shows nothing stale beyond it; a recall is acknowledged when no answer that
-//! it forbids is on its way to the kernel and the kernel has been told to forget.
-//! Leaves to others: what is granted (the server), telling the kernel ([`crate::notify`]).
+//! Guarantees: the kernel may use nothing for longer than the server granted it, nor for longer than the lease by this
+//! side's clock, so a stopped mount shows nothing stale beyond it; a recall is acknowledged when no answer that it
+//! forbids is on its way to the kernel and the kernel has dropped its copies. Leaves to others: the grants (the
+//! server), messages to the kernel ([`crate::notify`]).
 //!
-//! Names are taken back by raising the kernel's *epoch* (Linux 6.16): every name given before is looked up again. It
-//! takes no lock, so it waits for no request, and it catches answers that a program has not taken up yet. A kernel
-//! without it gets names that hold for no time. Attributes are taken back inode by inode, which takes no lock either;
-//! pages of a file are checked against its attributes at every read(2), and dropped for mappings by a thread of its own.
+//! Names are recalled by raising the kernel's *epoch* (Linux 6.16): every earlier name is looked up again. It takes no
+//! lock, so it waits for no request, and it covers answers that a program has not read yet. A kernel without it gets
+//! names with a validity of zero. Attributes are recalled inode by inode, which takes no lock either; pages of a file
+//! are checked against its attributes at every read(2), and dropped for mappings by a thread of its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread;
@@ -17,62 +17,62 @@ use std::time::Duration;
 use frieze_base::{FastMap, InodeId, MonoTime};
 use frieze_client::{Attr, CacheLease, ChangedParents, Holds, RecallsReply};
 
-use crate::notify::Kernel;
-use crate::own::{Count, Own};
+use crate::local_changes::{ChangeCount, LocalChanges};
+use crate::notify::KernelNotifier;
 
-/// What the kernel was given, and for how long.
+/// The kernel's cached names and attributes, and their validity.
 #[derive(Default)]
-pub(crate) struct Cache {
-    state: Mutex<State>,
-    /// Shared by who hands an answer to the kernel that may be cached; alone by who takes a recall.
+pub(crate) struct KernelCache {
+    state: Mutex<CacheState>,
+    /// Read lock: a cacheable answer is handed to the kernel. Write lock: a recall is taken.
     giving: RwLock<()>,
-    kernel: OnceLock<Kernel>,
+    kernel: OnceLock<KernelNotifier>,
 }
 
 #[derive(Default)]
-struct State {
+struct CacheState {
     lease_until: MonoTime,
     /// Recalls taken so far.
     recalls: u64,
-    /// What was recalled last by which.
-    recalled: FastMap<Key, u64>,
+    /// The last recall of each key.
+    recalled: FastMap<CacheKey, u64>,
     /// Everything was recalled by it.
     floor: u64,
     /// The kernel was given names to keep since it last forgot all.
     keeps_names: bool,
-    /// Inodes whose attributes the kernel was given to keep, in this lease and the one before.
-    young: FastMap<InodeId, Given>,
-    old: FastMap<InodeId, Given>,
+    /// Inodes whose attributes the kernel may keep, in this lease and the one before.
+    young: FastMap<InodeId, GivenAttributes>,
+    old: FastMap<InodeId, GivenAttributes>,
     turned: MonoTime,
 }
 
 /// When the kernel was given attributes last, and until when it keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Given {
+struct GivenAttributes {
     at: MonoTime,
     until: MonoTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum CacheKey {
     Names(InodeId),
     Inode(InodeId),
 }
 
 /// How long the name and the attributes of a promise hold from now on.
-pub(crate) type Holding<'a> = dyn Fn(&Promise) -> (Duration, Duration) + 'a;
+pub(crate) type Holding<'a> = dyn Fn(&CachePromise) -> (Duration, Duration) + 'a;
 
 /// A request that asks for the right to cache its answer.
-pub(crate) struct Asking {
+pub(crate) struct GrantRequest {
     began: u64,
     sent: MonoTime,
-    own: Count,
+    change_count: ChangeCount,
     pub(crate) granted: Arc<CacheLease>,
 }
 
-/// What an answer may be cached for, if nothing is recalled before it reaches the kernel.
+/// The validity of an answer, if nothing is recalled before it reaches the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Promise {
+pub(crate) struct CachePromise {
     began: u64,
     /// The server counts from later than this.
     sent: MonoTime,
@@ -80,19 +80,19 @@ pub(crate) struct Promise {
     inode: Option<InodeId>,
     holds: Holds,
     /// The mount's own changes that it knows of.
-    own: Count,
+    change_count: ChangeCount,
 }
 
-impl Asking {
+impl GrantRequest {
     /// The promise that the names of a directory, none so far, are known for `names_ms`.
-    pub(crate) fn promise_of_empty(&self, directory: InodeId, names_ms: u32) -> Promise {
+    pub(crate) fn promise_of_empty(&self, directory: InodeId, names_ms: u32) -> CachePromise {
         let names_ms = u16::try_from(names_ms).unwrap_or(u16::MAX);
         let holds = Holds { names_ms, ..Holds::NONE };
-        Promise { holds, ..self.promise(Some(directory), None) }
+        CachePromise { holds, ..self.promise(Some(directory), None) }
     }
 
     /// The directories that a change of names has changed: their attributes, and the promises of them.
-    pub(crate) fn parents(&self) -> Vec<(Attr, Promise)> {
+    pub(crate) fn parents(&self) -> Vec<(Attr, CachePromise)> {
         let ChangedParents { attrs, holds_ms } = self.granted.take_parents();
         let holds = Holds { files_ms: u16::try_from(holds_ms).unwrap_or(u16::MAX), ..Holds::NONE };
         let promise = self.promise(None, None);
@@ -104,28 +104,28 @@ impl Asking {
     }
 
     /// The promise of an answer about a name in `directory` and about `inode`, where it has them.
-    pub(crate) fn promise(&self, directory: Option<InodeId>, inode: Option<InodeId>) -> Promise {
-        let (began, sent, own) = (self.began, self.sent, self.own);
-        Promise { began, sent, directory, inode, holds: self.granted.holds(), own }
+    pub(crate) fn promise(&self, directory: Option<InodeId>, inode: Option<InodeId>) -> CachePromise {
+        let (began, sent, change_count) = (self.began, self.sent, self.change_count);
+        CachePromise { began, sent, directory, inode, holds: self.granted.holds(), change_count }
     }
 }
 
-impl Promise {
-    /// That of a listing asked for now.
+impl CachePromise {
+    /// The promise of a listing requested now.
     #[cfg(test)]
-    pub(crate) fn of_listing(cache: &Cache, directory: InodeId, holds: Holds) -> Promise {
-        let asking = cache.ask(&Own::default()).expect("the cache has a lease");
-        Promise { holds, ..asking.promise(Some(directory), None) }
+    pub(crate) fn of_listing(cache: &KernelCache, directory: InodeId, holds: Holds) -> CachePromise {
+        let asking = cache.ask(&LocalChanges::default()).expect("the cache has a lease");
+        CachePromise { holds, ..asking.promise(Some(directory), None) }
     }
 
     /// The mount's own changes that it knows of.
-    pub(crate) fn own(&self) -> Count {
-        self.own
+    pub(crate) fn change_count(&self) -> ChangeCount {
+        self.change_count
     }
 
     /// That of an answer to a change of the mount's own, which has ended.
-    pub(crate) fn after(self, own: &Own) -> Promise {
-        Promise { own: own.count(), ..self }
+    pub(crate) fn after(self, own: &LocalChanges) -> CachePromise {
+        CachePromise { change_count: own.count(), ..self }
     }
 
     /// True if it is about the attributes of this inode.
@@ -133,60 +133,66 @@ impl Promise {
         self.inode == Some(inode)
     }
 
-    /// The directory whose names it is about.
+    /// The directory of its names.
     pub(crate) fn directory(&self) -> Option<InodeId> {
         self.directory
     }
 
     /// The same about an inode alone, which holds for another time.
-    pub(crate) fn of_inode(self, inode: InodeId, holds: Holds) -> Promise {
-        Promise { directory: None, inode: Some(inode), holds, ..self }
+    pub(crate) fn of_inode(self, inode: InodeId, holds: Holds) -> CachePromise {
+        CachePromise { directory: None, inode: Some(inode), holds, ..self }
     }
 
     /// The same about another inode: of a listing, each entry.
-    pub(crate) fn about(self, inode: InodeId) -> Promise {
-        Promise { inode: Some(inode), ..self }
+    pub(crate) fn about(self, inode: InodeId) -> CachePromise {
+        CachePromise { inode: Some(inode), ..self }
     }
 }
 
-impl Cache {
-    /// From now on answers may be cached: `kernel` can be told to forget them.
-    pub(crate) fn begin(&self, kernel: Kernel) {
+impl KernelCache {
+    /// From now on answers may be cached: `kernel` can drop them.
+    pub(crate) fn begin(&self, kernel: KernelNotifier) {
         // Called once, at the start.
         let _ = self.kernel.set(kernel);
     }
 
     /// To be called before a request is sent; `None` if its answer could not be cached.
-    pub(crate) fn ask(&self, own: &Own) -> Option<Asking> {
+    pub(crate) fn ask(&self, own: &LocalChanges) -> Option<GrantRequest> {
         self.kernel.get()?;
-        let own = own.count();
+        let change_count = own.count();
         let (state, sent) = (self.lock(), now());
-        (sent < state.lease_until).then(|| Asking { began: state.recalls, sent, own, granted: Arc::default() })
+        (sent < state.lease_until).then(|| GrantRequest {
+            began: state.recalls,
+            sent,
+            change_count,
+            granted: Arc::default(),
+        })
     }
 
-    /// Hands an answer to the kernel by `answer`, which asks how long names and attributes hold: no recall is taken
-    /// meanwhile, so nothing in it may wait for the server. What one of the mount's own changes has overtaken holds for no time:
-    /// of a directory in which a name was changed the kernel forgets what it knew, but not what is on its way.
-    pub(crate) fn giving(&self, own: &Own, answer: &mut dyn FnMut(&Holding<'_>)) {
+    /// Hands an answer to the kernel by `answer`, which asks for the validity of names and attributes: no recall is
+    /// taken meanwhile, so nothing in it may wait for the server. An answer that one of the mount's own changes has
+    /// overtaken has a validity of zero: the kernel drops what it knew of a directory in which a name was changed, but
+    /// not what is on its way.
+    pub(crate) fn giving(&self, own: &LocalChanges, answer: &mut dyn FnMut(&Holding<'_>)) {
         let _giving = self.giving.read().unwrap_or_else(PoisonError::into_inner);
         answer(&|promise| {
             let (names, files) = self.lock().holds(promise);
             let has_epochs = self.kernel.get().is_some_and(|kernel| kernel.has_epochs);
-            let is_overtaken = promise.inode.is_some_and(|inode| own.has_changed_inode(promise.own, inode));
+            let is_overtaken = promise.inode.is_some_and(|inode| own.has_changed_inode(promise.change_count, inode));
             (if has_epochs { names } else { Duration::ZERO }, if is_overtaken { Duration::ZERO } else { files })
         });
     }
 
-    /// Takes an answer of the server to a question sent at `sent`: what it recalls is forgotten when this returns, and the
-    /// lease begins anew. `is_new`: this life of the server was not known before.
+    /// Takes a recall, the answer to a request sent at `sent`: its keys are dropped when this returns, and the lease
+    /// begins anew. `is_new`: the server has restarted.
     pub(crate) fn take(&self, recall: &RecallsReply, sent: MonoTime, is_new: bool) {
         let everything = recall.everything || is_new;
         let lease_ns = u64::from(recall.lease_ms) * 1_000_000;
         let mut files: Vec<InodeId> = Vec::new();
         let mut newest = MonoTime(0);
-        // What has run out by itself is asked for already: to forget it would make the answer void (below), which, where the
-        // lease has lapsed, may be the first that knows of what others have changed meanwhile.
-        let mut forget = |inode: InodeId, given: Given, now: MonoTime| {
+        // Expired entries are requested again anyway: dropping them would make the answer void (below), which, if the
+        // lease has lapsed, may be the first that reflects changes of other clients.
+        let mut forget = |inode: InodeId, given: GivenAttributes, now: MonoTime| {
             if now.since_ns(given.until) <= TAKEN_UP.as_nanos() as u64 {
                 files.push(inode);
                 newest = newest.max(given.at);
@@ -218,12 +224,12 @@ impl Cache {
                 state.recalled.clear();
             }
             for &directory in &recall.directories {
-                state.recalled.insert(Key::Names(InodeId(directory)), recalls);
+                state.recalled.insert(CacheKey::Names(InodeId(directory)), recalls);
             }
             for &file in &recall.files {
-                state.recalled.insert(Key::Inode(InodeId(file)), recalls);
-                // What the kernel was not given it has not to forget; and an answer that is on its way to it must not be
-                // made void, because it then goes on with what it knew before.
+                state.recalled.insert(CacheKey::Inode(InodeId(file)), recalls);
+                // The kernel need not drop what it was not given; and an answer that is on its way to it must not be
+                // made void, because the kernel would continue with its former state.
                 let given = state.young.remove(&InodeId(file)).max(state.old.remove(&InodeId(file)));
                 if let Some(given) = given {
                     forget(InodeId(file), given, now);
@@ -245,8 +251,8 @@ impl Cache {
         self.lock().lease_until = MonoTime(sent.0 + lease_ns / 20 * 19);
     }
 
-    /// The kernel asks for the attributes of this inode again: a change of the mount's own, of which the kernel does not know
-    /// what it changed.
+    /// The kernel requests the attributes of this inode again: the mount's own change altered attributes that the
+    /// kernel does not know of.
     pub(crate) fn forget_attributes(&self, inode: InodeId) {
         if let Some(kernel) = self.kernel.get() {
             kernel.forget_attributes(inode);
@@ -258,60 +264,60 @@ impl Cache {
         now() >= self.lock().lease_until
     }
 
-    /// True if nobody else has changed the inode of the promise since it was given.
-    pub(crate) fn is_kept(&self, promise: &Promise) -> bool {
+    /// True if no other client has changed the inode of the promise since it was given.
+    pub(crate) fn is_kept(&self, promise: &CachePromise) -> bool {
         self.lock().is_kept(promise)
     }
 
-    /// For how long nobody else can change the names of the promise's directory unnoticed, if nobody has.
-    pub(crate) fn names_left(&self, promise: &Promise) -> Duration {
+    /// How long other clients cannot change the names of the promise's directory unnoticed, if none has.
+    pub(crate) fn names_left(&self, promise: &CachePromise) -> Duration {
         self.lock().names_left(promise, now())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn holds(&mut self, promise: &Promise) -> (Duration, Duration) {
+impl CacheState {
+    fn holds(&mut self, promise: &CachePromise) -> (Duration, Duration) {
         let now = now();
         let names = self.names_left(promise, now);
-        let inode = promise.inode.filter(|inode| self.is_good(promise, Key::Inode(*inode)));
+        let inode = promise.inode.filter(|inode| self.is_good(promise, CacheKey::Inode(*inode)));
         let files = inode.map_or(Duration::ZERO, |_| self.left(promise, promise.holds.files_ms, now));
         self.keeps_names |= !names.is_zero();
         if let Some(inode) = inode.filter(|_| !files.is_zero()) {
             let until = MonoTime(now.0 + files.as_nanos() as u64);
-            self.young.insert(inode, Given { at: now, until });
+            self.young.insert(inode, GivenAttributes { at: now, until });
         }
         (names, files)
     }
 
-    fn names_left(&self, promise: &Promise, now: MonoTime) -> Duration {
+    fn names_left(&self, promise: &CachePromise, now: MonoTime) -> Duration {
         match promise.directory {
-            Some(directory) if self.is_good(promise, Key::Names(directory)) => {
+            Some(directory) if self.is_good(promise, CacheKey::Names(directory)) => {
                 self.left(promise, promise.holds.names_ms, now)
             }
             _ => Duration::ZERO,
         }
     }
 
-    /// True if nothing of it was recalled since it was asked for.
-    fn is_good(&self, promise: &Promise, key: Key) -> bool {
+    /// True if nothing of it was recalled since its request.
+    fn is_good(&self, promise: &CachePromise, key: CacheKey) -> bool {
         promise.began >= self.floor && self.recalled.get(&key).is_none_or(|at| *at <= promise.began)
     }
 
-    fn left(&self, promise: &Promise, ms: u16, now: MonoTime) -> Duration {
+    fn left(&self, promise: &CachePromise, ms: u16, now: MonoTime) -> Duration {
         let until = MonoTime(promise.sent.0 + u64::from(ms) * 1_000_000);
         Duration::from_nanos(self.lease_until.since_ns(now).min(until.since_ns(now)))
     }
 
-    fn is_kept(&self, promise: &Promise) -> bool {
-        let is_good = promise.inode.is_none_or(|inode| self.is_good(promise, Key::Inode(inode)));
+    fn is_kept(&self, promise: &CachePromise) -> bool {
+        let is_good = promise.inode.is_none_or(|inode| self.is_good(promise, CacheKey::Inode(inode)));
         is_good && promise.began >= self.floor && !self.left(promise, promise.holds.files_ms, now()).is_zero()
     }
 
-    /// What was given before the last lease has run out by itself.
+    /// Entries from before the last lease have expired by themselves.
     fn turn(&mut self, lease_ns: u64) {
         let now = now();
         if now.since_ns(self.turned) >= lease_ns {
@@ -356,9 +362,9 @@ mod tests {
     const DIR: InodeId = InodeId(5);
     const FILE: InodeId = InodeId(9);
 
-    fn cache() -> Cache {
-        let cache = Cache::default();
-        cache.begin(Kernel::deaf());
+    fn cache() -> KernelCache {
+        let cache = KernelCache::default();
+        cache.begin(KernelNotifier::silent());
         cache.take(&reply(), now(), false);
         cache
     }
@@ -367,14 +373,14 @@ mod tests {
         RecallsReply { lease_ms: 5000, life: 1, ..RecallsReply::default() }
     }
 
-    fn asking(cache: &Cache) -> Promise {
-        let asking = cache.ask(&Own::default()).unwrap();
-        Promise { holds: Holds { names_ms: 3000, files_ms: 3000 }, ..asking.promise(Some(DIR), Some(FILE)) }
+    fn asking(cache: &KernelCache) -> CachePromise {
+        let asking = cache.ask(&LocalChanges::default()).unwrap();
+        CachePromise { holds: Holds { names_ms: 3000, files_ms: 3000 }, ..asking.promise(Some(DIR), Some(FILE)) }
     }
 
-    fn given(cache: &Cache, promise: &Promise) -> (u64, u64) {
+    fn given(cache: &KernelCache, promise: &CachePromise) -> (u64, u64) {
         let mut held = (0, 0);
-        cache.giving(&Own::default(), &mut |holding| {
+        cache.giving(&LocalChanges::default(), &mut |holding| {
             let (names, files) = holding(promise);
             held = (names.as_millis().div_ceil(100) as u64 * 100, files.as_millis().div_ceil(100) as u64 * 100);
         });
@@ -397,7 +403,7 @@ mod tests {
         assert!(names <= 800 && files <= 800, "{names} {files}");
         cache.take(&reply(), MonoTime(now().0 - 6_000_000_000), false);
         assert_eq!(given(&cache, &promise), (0, 0));
-        assert!(cache.ask(&Own::default()).is_none());
+        assert!(cache.ask(&LocalChanges::default()).is_none());
     }
 
     #[test]
@@ -414,8 +420,8 @@ mod tests {
 
     #[test]
     fn what_the_mount_itself_has_changed_since_it_was_asked_for_holds_for_no_time() {
-        let (cache, own) = (cache(), Own::default());
-        let held = |promise: &Promise| {
+        let (cache, own) = (cache(), LocalChanges::default());
+        let held = |promise: &CachePromise| {
             let mut held = (true, true);
             cache.giving(&own, &mut |holding| {
                 let (names, files) = holding(promise);
@@ -425,7 +431,7 @@ mod tests {
         };
         let ask = || {
             let promise = cache.ask(&own).unwrap().promise(Some(DIR), Some(FILE));
-            Promise { holds: Holds { names_ms: 3000, files_ms: 3000 }, ..promise }
+            CachePromise { holds: Holds { names_ms: 3000, files_ms: 3000 }, ..promise }
         };
         let promise = ask();
         drop(own.touch(InodeId(77)));
@@ -445,15 +451,15 @@ mod tests {
         assert_eq!(given(&cache, &promise), (0, 0));
     }
 
-    /// The inodes that the kernel is told to forget by a recall of everything, `later` after it was given the file.
+    /// The inodes that the kernel has to drop by a recall of everything, `later` after it was given the file.
     fn told(later: Duration) -> Vec<InodeId> {
         let (told, kernel) = std::io::pipe().unwrap();
-        let cache = Cache::default();
-        cache.begin(Kernel::told_in(std::os::fd::OwnedFd::from(kernel).into()));
+        let cache = KernelCache::default();
+        cache.begin(KernelNotifier::recording(std::os::fd::OwnedFd::from(kernel).into()));
         // The lease and the promise began before.
         let then = MonoTime(now().0 - later.as_nanos() as u64);
         cache.lock().lease_until = MonoTime(then.0 + 3_000_000_000);
-        cache.lock().young.insert(FILE, Given { at: then, until: MonoTime(then.0 + 3_000_000_000) });
+        cache.lock().young.insert(FILE, GivenAttributes { at: then, until: MonoTime(then.0 + 3_000_000_000) });
         cache.take(&RecallsReply { everything: true, ..reply() }, now(), false);
         drop(cache);
         let mut bytes = Vec::new();
@@ -482,9 +488,9 @@ mod tests {
 
     #[test]
     fn without_a_lease_nothing_is_asked_for() {
-        assert!(Cache::default().ask(&Own::default()).is_none());
-        let cache = Cache::default();
-        cache.begin(Kernel::deaf());
-        assert!(cache.ask(&Own::default()).is_none());
+        assert!(KernelCache::default().ask(&LocalChanges::default()).is_none());
+        let cache = KernelCache::default();
+        cache.begin(KernelNotifier::silent());
+        assert!(cache.ask(&LocalChanges::default()).is_none());
     }
 }

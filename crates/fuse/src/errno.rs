@@ -29,7 +29,7 @@ pub fn errno_of(reason: Reason) -> Errno {
         Reason::NotYetClosed | Reason::Overloaded => Errno::EAGAIN,
         Reason::NoSpace => Errno::ENOSPC,
         Reason::FilesQuota | Reason::BytesQuota => Errno::EDQUOT,
-        // As NFS says it of a server that was made anew: what the mount knows of is not there any more.
+        // As NFS answers after a server was recreated: the mount's file handles are stale.
         Reason::StaleHandle | Reason::WrongCluster => Errno::ESTALE,
         Reason::CrossDevice => Errno::EXDEV,
         Reason::Busy | Reason::Superseded => Errno::EBUSY,

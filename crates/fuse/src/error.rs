@@ -8,7 +8,7 @@ use frieze_base::{ErrorKind, Fault, Reason};
 /// A mount that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The mountpoint is missing or cannot be looked at.
+    /// The mountpoint is missing or cannot be read.
     #[error("cannot mount on {}: {source}", path.display())]
     MountpointUnreadable {
         /// The mountpoint.
@@ -23,16 +23,18 @@ pub enum Error {
         path: PathBuf,
     },
     /// Something is mounted there already.
-    #[error("cannot mount on {}: {by} is mounted there already; unmount it first (umount {}) or choose another directory",
-        path.display(), path.display())]
+    #[error(
+        "cannot mount on {}: {by} is mounted there already; unmount it first (umount {}) or choose another directory",
+        path.display(), path.display()
+    )]
     InUse {
         /// The mountpoint.
         path: PathBuf,
-        /// What is mounted.
+        /// The mounted file system.
         by: String,
     },
-    /// A frieze mount whose process is gone still lies there.
-    #[error("cannot mount on {}: a mount whose process is gone lies there; clear it with `umount {}`",
+    /// A frieze mount whose process has ended is still mounted there.
+    #[error("cannot mount on {}: a mount whose process has ended is there; clear it with `umount {}`",
         path.display(), path.display())]
     Dead {
         /// The mountpoint.
@@ -77,7 +79,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the caller does next.
+    /// The class of the error, by the caller's next action.
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
     }

@@ -8,83 +8,39 @@ use frieze_client::{Attr, File, ListReply, SetAttr, Target};
 use nix::errno::Errno;
 
 use crate::at::AT_NAME;
-use crate::cache::Promise;
+use crate::attributes::{SET_GROUP_ID, SET_USER_ID, node_kind, too_many};
+use crate::cache::CachePromise;
 use crate::errno::answer;
 use crate::kernel::REQUEST_BYTES_MAX;
-use crate::listing::{Line, Listing};
-use crate::node::{Node, NodeId, Place, UNNUMBERED, When};
-use crate::operations::{Allocate, Attributes, DirLine, Entry, NodeKind, OpenHow, Opened, SeekFor, Who, WriteHow};
-use crate::tree::{SET_GROUP_ID, SET_USER_ID, Tree, node_kind, too_many};
+use crate::listing::{DirListing, ListingLine};
+use crate::node::{FuseNode, NodeId, NodePlace, UNNUMBERED, ViewTime};
+use crate::open::{DirHandle, FileHandle, Unprivileged};
+use crate::operations::{
+    Allocate, Attributes, DirLine, FuseCaller, FuseEntry, NodeKind, OpenHow, OpenResult, SeekFor, WriteHow,
+};
+use crate::tree::MountTree;
 
-/// An open file.
-pub(crate) struct OpenFile {
-    file: File,
-    /// True if it was opened to write.
-    pub(crate) writes: bool,
-    reads: bool,
-    /// User id of who opened it.
-    opener: u32,
-    /// A failed fsync stays failed: what was lost is not written by asking again (protocols §7).
-    sync_failed: AtomicBool,
-    /// Set once the mount has found the file without set-id bits.
-    unprivileged: Mutex<Option<Unprivileged>>,
-    /// The state in which it was opened, until the kernel has read through it, if its pages held another.
-    fresh: AtomicBool,
-    /// Writes go past the kernel's pages.
-    direct: bool,
-    changed: u64,
-    promise: Option<Promise>,
-}
-
-/// How long a file is known to have no set-id bits: until this mount gives some to a file, and as long as the grant lasts under
-/// which the server said so, for another mount may give it some.
-#[derive(Clone, Copy)]
-struct Unprivileged {
-    /// The count of [`Tree::privileges_given`] before the mount asked.
-    given: u64,
-    promise: Promise,
-}
-
-/// An open directory.
-pub(crate) struct OpenDir {
-    pub(crate) node: Node,
-    listing: Mutex<Listing>,
-    /// What the entries of the page that is being shown may be cached for.
-    promise: Mutex<Option<Promise>>,
-}
-
-impl OpenFile {
-    fn unprivileged(&self) -> Option<Unprivileged> {
-        *self.unprivileged.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl OpenDir {
-    fn promise(&self) -> Option<Promise> {
-        *self.promise.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Entries asked of the server at a time: about 100 KiB of names, and three times as much with attributes.
+/// Entries requested at a time: about 100 KiB of names, and three times as much with attributes.
 const PAGE_ENTRIES: u32 = 2048;
 /// Shorter copies are read and written: a shared range is kept with its file in every version of it from then on.
 const SHARE_BYTES_MIN: u64 = 128 << 10;
-/// Writes that are as long may be parts of one that the kernel has cut: at the most that a request holds, or at as many pages.
+/// Writes that are as long may be parts of one that the kernel has cut: at the most that a request holds, or at as many
+/// pages.
 const CUT_BYTES_MIN: usize = REQUEST_BYTES_MAX as usize - (4 << 10);
 /// Most bytes of one answer to copy_file_range.
 const COPY_BYTES_MAX: u64 = 1 << 31;
 
-impl Tree {
+impl MountTree {
     /// Keeps a file just opened; `attr` is its state.
     pub(crate) fn keep(
         &self,
-        who: Who,
+        who: FuseCaller,
         file: File,
         attr: &Attr,
-        when: When,
+        when: ViewTime,
         how: OpenHow,
-        promise: Option<Promise>,
-    ) -> Opened {
+        promise: Option<CachePromise>,
+    ) -> OpenResult {
         let keep_cache = match when.is_past() {
             true => when.is_final(),
             false => self.pages.open(&self.cache, InodeId(attr.inode), attr.changed, promise),
@@ -92,10 +48,11 @@ impl Tree {
         let privileged = attr.mode & (SET_USER_ID | SET_GROUP_ID) != 0;
         let given = self.privileges_given.load(Ordering::Acquire);
         let unprivileged = promise.filter(|_| !privileged).map(|promise| Unprivileged { given, promise });
-        // An append goes past the kernel's cache: the kernel would cut it at the border of a page that it does not hold, and what
-        // another mount appends would come between. So does a record of user time, which is what a program wrote with one call.
+        // An append bypasses the kernel's cache: the kernel would cut it at the border of a page that it does not have,
+        // and other mounts' appends would come between. So does a record of user time, which is the bytes of one write
+        // call.
         let direct = how.append || how.write && !when.is_past() && file.has_user_time();
-        let handle = self.files.insert(OpenFile {
+        let handle = self.files.insert(FileHandle {
             file,
             writes: how.write,
             reads: how.read,
@@ -108,18 +65,18 @@ impl Tree {
             promise,
         });
         // A present file is flushed for the locks that end with a descriptor.
-        Opened { handle, keep_cache, no_flush: when.is_past(), direct }
+        OpenResult { handle, keep_cache, no_flush: when.is_past(), direct }
     }
 
     /// Cuts a file to nothing that was to be made and was there already, made by another mount (`O_CREAT | O_TRUNC`).
-    pub(crate) fn truncate(&self, who: Who, inode: InodeId) -> Result<Attr, Errno> {
+    pub(crate) fn truncate(&self, who: FuseCaller, inode: InodeId) -> Result<Attr, Errno> {
         let target = Target::inode(inode);
         let request = SetAttr { target: target.clone(), size: Some(0), by_handle: true, ..SetAttr::default() };
-        let _touching = self.whole.touch(inode);
-        let reply = self.ask(who, When::default(), |fs| fs.set_attr(request.clone()))?;
+        let _touching = self.complete_dirs.touch(inode);
+        let reply = self.ask(who, ViewTime::default(), |fs| fs.set_attr(request.clone()))?;
         match reply.attr {
             Some(attr) => Ok(attr),
-            None => Ok(self.ask(who, When::default(), |fs| fs.stat(&target))?.attr),
+            None => Ok(self.ask(who, ViewTime::default(), |fs| fs.stat(&target))?.attr),
         }
     }
 
@@ -143,17 +100,17 @@ impl Tree {
         Ok(filled)
     }
 
-    /// Writes `data`, or fails. Returns how much of it: of a long run of records of one size, which the kernel has cut where it likes,
-    /// whole ones, as write(2) may.
+    /// Writes `data`, or fails. Returns how much of it: of a long run of records of one size, which the kernel has cut
+    /// where it likes, whole ones, as write(2) may.
     pub(crate) fn write_file(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<usize, Errno> {
         let open = self.files.get(handle).ok_or(Errno::EBADF)?;
         if !open.writes {
             return Err(Errno::EBADF);
         }
         self.check_locked(&open, handle)?;
-        let _touching = self.whole.touch(open.file.inode());
-        // The server ends the bits with the first write of a session for another user, those of a mapping included, of which the
-        // kernel does not say whose they are.
+        let _touching = self.complete_dirs.touch(open.file.inode());
+        // The server clears the bits with the first write of a session for another user, including writes of a mapping,
+        // whose user the kernel does not name.
         if how.kill_privileges || how.from_cache && open.opener != 0 {
             self.kill_privileges(&open)?;
         }
@@ -179,14 +136,15 @@ impl Tree {
         Ok(data.len())
     }
 
-    /// Refuses bytes through an open file whose lock others have got.
-    fn check_locked(&self, open: &OpenFile, handle: u64) -> Result<(), Errno> {
+    /// Refuses I/O through an open file whose lock was lost to another client.
+    fn check_locked(&self, open: &FileHandle, handle: u64) -> Result<(), Errno> {
         self.locking.check(&self.client, open.file.inode(), handle, || self.cache.has_lapsed())
     }
 
-    /// A write by anybody but the superuser ends the file's set-id bits. The kernel marks every such write; the mount looks at
-    /// the bits only where the file may have some. The kernel keeps the mode over a write: it is told to ask for it again.
-    fn kill_privileges(&self, open: &OpenFile) -> Result<(), Errno> {
+    /// A write by any user but the superuser clears the file's set-id bits. The kernel marks every such write; the
+    /// mount requests the bits only where the file may have some. The kernel keeps the mode over a write: it has to
+    /// request it again.
+    fn kill_privileges(&self, open: &FileHandle) -> Result<(), Errno> {
         let given = self.privileges_given.load(Ordering::Acquire);
         let is_known = |known: Unprivileged| known.given == given && self.cache.is_kept(&known.promise);
         if open.unprivileged().is_some_and(is_known) {
@@ -195,13 +153,13 @@ impl Tree {
         let inode = open.file.inode();
         let target = Target::inode(inode);
         let asking = self.asking();
-        let attr = self.ask_as_mount_noting(When::default(), asking.as_ref(), |fs| fs.stat(&target))?.attr;
+        let attr = self.ask_as_mount_noting(ViewTime::default(), asking.as_ref(), |fs| fs.stat(&target))?.attr;
         // Without the group's right to execute, set-group-id meant mandatory locking, and stays.
         let runs_as_group = attr.mode & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID | GROUP_EXECUTE;
         let killed = if runs_as_group { SET_USER_ID | SET_GROUP_ID } else { SET_USER_ID };
         if attr.mode & killed != 0 {
             let request = SetAttr { target, mode: Some(attr.mode & !killed), ..SetAttr::default() };
-            self.ask_as_mount(When::default(), |fs| fs.set_attr(request))?;
+            self.ask_as_mount(ViewTime::default(), |fs| fs.set_attr(request))?;
             self.cache.forget_attributes(inode);
         }
         let promise = asking.map(|asking| asking.promise(None, Some(inode)));
@@ -239,17 +197,17 @@ impl Tree {
         }
     }
 
-    /// Closes what nobody uses any more; a call still running on it closes it by dropping it.
-    pub(crate) fn close_open(&self, open: Arc<OpenFile>) {
+    /// Closes an unused file; a call still running on it closes it by dropping it.
+    pub(crate) fn close_open(&self, open: Arc<FileHandle>) {
         if let Ok(open) = Arc::try_unwrap(open) {
             self.close(open.file);
         }
     }
 
-    /// Settles and closes, without waiting for it where that is possible. Every write was answered before, so nothing that
-    /// is lost here was promised; and whoever asks for the length before it is settled is told the same.
+    /// Settles and closes, without waiting for it where that is possible. Every write was answered before, so no
+    /// promised write is lost here; a request for the length before it is settled gets the same answer.
     pub(crate) fn close(&self, file: File) {
-        let _touching = file.flags().write.then(|| self.whole.touch(file.inode()));
+        let _touching = file.flags().write.then(|| self.complete_dirs.touch(file.inode()));
         if let Err(error) = file.close_later() {
             tracing::debug!("files are settled at the end of the session: {error}");
         }
@@ -270,9 +228,15 @@ impl Tree {
         }
     }
 
-    /// copy_file_range(2), by sharing. Where that is not worth a range of the file, or does not fit, the kernel is told
+    /// copy_file_range(2), by sharing. Where sharing is not worth it or the range does not fit, the kernel gets
     /// `EOPNOTSUPP` and copies by reading and writing.
-    pub(crate) fn copy_file_range(&self, who: Who, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno> {
+    pub(crate) fn copy_file_range(
+        &self,
+        who: FuseCaller,
+        from: (u64, u64),
+        to: (u64, u64),
+        len: u64,
+    ) -> Result<u32, Errno> {
         let source = self.files.get(from.0).ok_or(Errno::EBADF)?;
         let target = self.files.get(to.0).ok_or(Errno::EBADF)?;
         if !target.writes {
@@ -284,7 +248,7 @@ impl Tree {
         if len < SHARE_BYTES_MIN || end.is_none_or(|(from, to)| from.max(to) > i64::MAX as u64) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let _touching = self.whole.touch(target.file.inode());
+        let _touching = self.complete_dirs.touch(target.file.inode());
         if who.uid != 0 {
             self.kill_privileges(&target)?;
         }
@@ -302,11 +266,11 @@ impl Tree {
         }
     }
 
-    /// fallocate(2). Space is taken when bytes are written, so it cannot be set aside; that there is enough of it now is
-    /// checked.
+    /// fallocate(2). Space is taken when bytes are written, so it cannot be set aside; that there is enough of it now
+    /// is checked.
     pub(crate) fn allocate_file(
         &self,
-        who: Who,
+        who: FuseCaller,
         handle: u64,
         offset: u64,
         len: u64,
@@ -322,7 +286,7 @@ impl Tree {
             Allocate::Punch | Allocate::Zero | Allocate::ZeroKeepSize => {}
             Allocate::Other => return Err(Errno::EOPNOTSUPP),
         }
-        let _touching = self.whole.touch(open.file.inode());
+        let _touching = self.complete_dirs.touch(open.file.inode());
         if who.uid != 0 {
             self.kill_privileges(&open)?;
         }
@@ -345,37 +309,41 @@ impl Tree {
     }
 
     /// Opens a directory, and reads its first page: the right to read it is decided here, by the server.
-    pub(crate) fn open_dir(&self, who: Who, node: Node) -> Result<Opened, Errno> {
-        // With attributes, which is what the kernel asks for first: names and attributes are one state of the directory.
-        let looking = self.whole.look();
-        let is_now = node.place == Place::Tree && !node.when.is_past();
-        let known = if is_now { self.ahead.listing(&self.cache, &self.whole.own, node.inode, who) } else { None };
+    pub(crate) fn open_dir(&self, who: FuseCaller, node: FuseNode) -> Result<OpenResult, Errno> {
+        // With attributes, which the kernel requests first: names and attributes are one state of the directory.
+        let looking = self.complete_dirs.look();
+        let is_now = node.place == NodePlace::Tree && !node.when.is_past();
+        let known = if is_now {
+            self.prefetch.listing(&self.cache, &self.complete_dirs.local_changes, node.inode, who)
+        } else {
+            None
+        };
         let (first, promise) = match known {
             Some((first, promise)) => (first, Some(promise)),
             None => self.page(who, &node, b"", true, false)?,
         };
         if let Some(promise) = promise.filter(|_| !first.more) {
-            looking.saw(promise, first.entries.iter().map(|entry| &entry.name[..]));
+            looking.complete(promise, first.entries.iter().map(|entry| &entry.name[..]));
         }
         drop(looking);
-        let listing = Mutex::new(Listing::opened(first));
-        let opened = OpenDir { node, listing, promise: Mutex::new(promise) };
-        Ok(Opened { handle: self.dirs.insert(opened), keep_cache: false, no_flush: true, direct: false })
+        let listing = Mutex::new(DirListing::opened(first));
+        let opened = DirHandle { node, listing, promise: Mutex::new(promise) };
+        Ok(OpenResult { handle: self.dirs.insert(opened), keep_cache: false, no_flush: true, direct: false })
     }
 
     pub(crate) fn read_dir(
         &self,
-        who: Who,
+        who: FuseCaller,
         handle: u64,
         cookie: u64,
         plus: bool,
-        show: &mut dyn FnMut(DirLine<'_>, &Entry) -> bool,
+        show: &mut dyn FnMut(DirLine<'_>, &FuseEntry) -> bool,
     ) -> Result<(), Errno> {
         let open = self.dirs.get(handle).ok_or(Errno::EBADF)?;
         let dir = &open.node;
         let mut listing = open.listing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut failed = None;
-        let is_now = plus && dir.place == Place::Tree && !dir.when.is_past();
+        let is_now = plus && dir.place == NodePlace::Tree && !dir.when.is_past();
         let is_good = !is_now || self.is_good(open.promise());
         if cookie == 0 && !self.is_current(dir, open.promise()) {
             listing.outdate();
@@ -389,24 +357,24 @@ impl Tree {
                 Ok(page)
             },
             |listing, line, cookie| match line {
-                Line::Itself => show_dot(show, dir.id, b".", cookie),
-                Line::Parent => show_dot(show, self.parent_of(dir, listing.parent()), b"..", cookie),
-                // Made through another door. Here the name is taken, and what walks a tree must not walk into it.
-                Line::Entry(entry) if dir.place == Place::Tree && entry.name == AT_NAME => false,
-                Line::Entry(entry) => {
-                    // A name in `.at` is a view that nobody has entered: it has no number yet.
+                ListingLine::Itself => show_dot(show, dir.id, b".", cookie),
+                ListingLine::Parent => show_dot(show, self.parent_of(dir, listing.parent()), b"..", cookie),
+                // Created by another gateway. Here the name is taken, and a tree walk must not enter it.
+                ListingLine::Entry(entry) if dir.place == NodePlace::Tree && entry.name == AT_NAME => false,
+                ListingLine::Entry(entry) => {
+                    // A name in `.at` is a view that no program has entered: it has no number yet.
                     let inode = InodeId(entry.inode);
-                    let node = if dir.place == Place::At { UNNUMBERED } else { self.nodes.beside(dir, inode) };
+                    let node = if dir.place == NodePlace::At { UNNUMBERED } else { self.nodes.beside(dir, inode) };
                     let line = DirLine { node, kind: node_kind(entry.kind()), name: &entry.name, cookie };
                     if !plus {
                         return show(line, &no_attributes(node, line.kind));
                     }
                     let promise = open.promise();
-                    // The kernel takes for true now what it is told of names and files.
-                    let is_overtaken = |promise: Promise| {
-                        let own = &self.whole.own;
+                    // The kernel takes names and files of this answer as present state.
+                    let is_overtaken = |promise: CachePromise| {
+                        let own = &self.complete_dirs.local_changes;
                         !self.cache.is_kept(&promise.about(inode))
-                            || own.has_changed(promise.own(), dir.inode, &entry.name, inode)
+                            || own.has_changed(promise.change_count(), dir.inode, &entry.name, inode)
                     };
                     let is_old = is_now && !listing.is_new() && (!is_good || promise.is_none_or(is_overtaken));
                     let attr = entry.attr.as_ref().filter(|_| !is_old);
@@ -419,7 +387,7 @@ impl Tree {
                             }
                             full
                         }
-                        // Gone since the page was read.
+                        // Deleted since the page was read.
                         Err(Errno::ENOENT) => false,
                         Err(errno) => {
                             failed = Some(errno);
@@ -432,21 +400,23 @@ impl Tree {
         failed.map_or(Ok(()), Err)
     }
 
-    /// True if nobody but this mount can have changed what a page says, and it knows what it has changed.
-    fn is_good(&self, page: Option<Promise>) -> bool {
+    /// True if only this mount can have changed what a page says, and it knows its changes.
+    fn is_good(&self, page: Option<CachePromise>) -> bool {
         page.is_some_and(|page| {
             let is_kept = !self.cache.names_left(&page).is_zero() && self.cache.is_kept(&page);
-            is_kept && !self.whole.own.has_lost_count(page.own())
+            is_kept && !self.complete_dirs.local_changes.has_lost_count(page.change_count())
         })
     }
 
-    /// True if a directory has the names that its first page shows. A mount is never recalled for its own changes, and the rest
-    /// of a directory that it changes while it reads may stay as it was (`rm -r`): only from the start all names have to be shown.
-    fn is_current(&self, dir: &Node, page: Option<Promise>) -> bool {
+    /// True if a directory has the names that its first page shows. A mount is never recalled for its own changes, and
+    /// the rest of a directory that it changes while it reads may stay as it was (`rm -r`): only from the start all
+    /// names have to be shown.
+    fn is_current(&self, dir: &FuseNode, page: Option<CachePromise>) -> bool {
         match dir.place {
-            Place::Tree if dir.when.is_final() => true,
-            Place::Tree if !dir.when.is_past() => page.is_some_and(|page| {
-                self.is_good(Some(page)) && !self.whole.own.has_changed_inode(page.own(), dir.inode)
+            NodePlace::Tree if dir.when.is_final() => true,
+            NodePlace::Tree if !dir.when.is_past() => page.is_some_and(|page| {
+                self.is_good(Some(page))
+                    && !self.complete_dirs.local_changes.has_changed_inode(page.change_count(), dir.inode)
             }),
             // Snapshots are made, and user times written, without a word to the mount.
             _ => false,
@@ -456,58 +426,58 @@ impl Tree {
     /// The entry of a name in a listing, with one more reference.
     fn entry_of(
         &self,
-        who: Who,
-        dir: &Node,
+        who: FuseCaller,
+        dir: &FuseNode,
         name: &[u8],
         attr: Option<&Attr>,
-        promise: Option<Promise>,
-    ) -> Result<Entry, Errno> {
+        promise: Option<CachePromise>,
+    ) -> Result<FuseEntry, Errno> {
         match (&dir.place, attr) {
-            (Place::Tree, Some(attr)) => {
+            (NodePlace::Tree, Some(attr)) => {
                 let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
                 let promise = promise.map(|promise| promise.about(InodeId(attr.inode)));
                 Ok(self.entry_for(node, attr, dir.when, promise))
             }
-            // Without, because the kernel asked without and asks on with them.
-            (Place::Tree, None) => self.find(who, dir, name),
-            (Place::At | Place::Moving(_), _) => self.lookup_in_at(who, dir, name),
+            // Without, because the kernel asked without and later continues with them.
+            (NodePlace::Tree, None) => self.find(who, dir, name),
+            (NodePlace::At | NodePlace::Moving(_), _) => self.lookup_in_at(who, dir, name),
         }
     }
 
-    /// The page after a name. Once opened, a directory is read to its end whatever becomes of its mode.
+    /// The page after a name. Once opened, a directory is read to its end, whatever mode it gets.
     fn page(
         &self,
-        who: Who,
-        dir: &Node,
+        who: FuseCaller,
+        dir: &FuseNode,
         after: &[u8],
         plus: bool,
         opened: bool,
-    ) -> Result<(ListReply, Option<Promise>), Errno> {
+    ) -> Result<(ListReply, Option<CachePromise>), Errno> {
         let count = PAGE_ENTRIES;
         match dir.place {
-            Place::Tree => {
-                let asking = self.cache.ask(&self.whole.own).filter(|_| plus && !dir.when.is_past());
+            NodePlace::Tree => {
+                let asking = self.cache.ask(&self.complete_dirs.local_changes).filter(|_| plus && !dir.when.is_past());
                 let page = self.ask_noting(who, dir.when, asking.as_ref(), |fs| match opened {
                     true => fs.list_opened(dir.inode, after, count, plus),
                     false => fs.list(&Target::inode(dir.inode), after, count, plus),
                 })?;
                 Ok((page, asking.map(|asking| asking.promise(Some(dir.inode), None))))
             }
-            Place::At | Place::Moving(_) => Ok((self.list_at(dir, after)?, None)),
+            NodePlace::At | NodePlace::Moving(_) => Ok((self.list_at(dir, after)?, None)),
         }
     }
 
-    fn parent_of(&self, dir: &Node, parent: u64) -> NodeId {
+    fn parent_of(&self, dir: &FuseNode, parent: u64) -> NodeId {
         match dir.place {
-            // `..` of `.at` is the directory it belongs to; nobody but a listing sees this number.
-            Place::At | Place::Moving(_) => UNNUMBERED,
-            Place::Tree => self.nodes.beside(dir, InodeId(parent)),
+            // `..` of `.at` is the directory it belongs to; only a listing shows this number.
+            NodePlace::At | NodePlace::Moving(_) => UNNUMBERED,
+            NodePlace::Tree => self.nodes.beside(dir, InodeId(parent)),
         }
     }
 }
 
 /// Makes everything written through this handle, and the metadata that names the file, durable.
-fn sync(open: &OpenFile) -> Result<(), Errno> {
+fn sync(open: &FileHandle) -> Result<(), Errno> {
     if open.sync_failed.load(Ordering::Acquire) {
         return Err(Errno::EIO);
     }
@@ -517,12 +487,17 @@ fn sync(open: &OpenFile) -> Result<(), Errno> {
     })
 }
 
-fn show_dot(show: &mut dyn FnMut(DirLine<'_>, &Entry) -> bool, node: NodeId, name: &'static [u8], cookie: u64) -> bool {
+fn show_dot(
+    show: &mut dyn FnMut(DirLine<'_>, &FuseEntry) -> bool,
+    node: NodeId,
+    name: &'static [u8],
+    cookie: u64,
+) -> bool {
     let line = DirLine { node, kind: NodeKind::Directory, name, cookie };
     show(line, &no_attributes(node, NodeKind::Directory))
 }
 
-fn no_attributes(node: NodeId, kind: NodeKind) -> Entry {
+fn no_attributes(node: NodeId, kind: NodeKind) -> FuseEntry {
     let attributes = Attributes {
         node,
         kind,
@@ -537,7 +512,7 @@ fn no_attributes(node: NodeId, kind: NodeKind) -> Entry {
         ctime_ns: 0,
         rdev: 0,
     };
-    Entry { attributes, valid: std::time::Duration::ZERO, promise: None }
+    FuseEntry { attributes, valid: std::time::Duration::ZERO, promise: None }
 }
 
 const GROUP_EXECUTE: u32 = 0o010;

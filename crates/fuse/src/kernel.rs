@@ -19,14 +19,14 @@ use nix::fcntl::OFlag;
 
 use crate::node::NodeId;
 use crate::operations::{
-    Allocate, Attributes, Changes, Entry, FileLock, Found, LockFor, NewMode, NewNode, NewTime, NodeKind, OpenHow,
-    Opened, Operations, RenameHow, SeekFor, WantedLock, Who, WriteHow,
+    Allocate, AttrChanges, Attributes, FileLock, FuseCaller, FuseEntry, LockFor, LookupResult, NewMode, NewNode,
+    NewTime, NodeKind, OpenHow, OpenResult, Operations, RenameHow, SeekFor, WantedLock, WriteHow,
 };
 
 /// A file system as `fuser` wants one.
-pub(crate) struct Kernel<T: Operations> {
+pub(crate) struct KernelAdapter<T: Operations> {
     operations: Arc<T>,
-    /// It shows an instant: nobody locks what nobody writes.
+    /// It shows an instant, which has no writers: locks are not needed.
     shows_past: bool,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct Kernel<T: Operations> {
 const LINES_MAX: usize = 240;
 /// The largest read or write of one request: the kernel's own limit (256 pages).
 pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Read-ahead and other requests nobody waits for, at one time: 1 MiB each fills a fast link many times over.
+/// Read-ahead and other background requests at one time: 1 MiB each fills a fast link many times over.
 const BACKGROUND_MAX: u16 = 64;
 
-impl<T: Operations> Kernel<T> {
-    pub(crate) fn new(operations: Arc<T>, shows_past: bool) -> Kernel<T> {
-        Kernel { operations, shows_past }
+impl<T: Operations> KernelAdapter<T> {
+    pub(crate) fn new(operations: Arc<T>, shows_past: bool) -> KernelAdapter<T> {
+        KernelAdapter { operations, shows_past }
     }
 }
 
@@ -48,17 +48,18 @@ thread_local! {
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl<T: Operations> Filesystem for Kernel<T> {
+impl<T: Operations> Filesystem for KernelAdapter<T> {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Not FUSE_ATOMIC_O_TRUNC: a program that runs would be cut to nothing before the kernel refuses (ETXTBSY) to open it
-        // with O_RDONLY | O_TRUNC. Without it the kernel asks for the cut itself, once it has seen that it may.
-        // Not FUSE_ASYNC_DIO: the kernel drops cached pages before it sends an asynchronous O_DIRECT write and not again when it
-        // has ended, so a page that another program reads meanwhile would stay as it was before.
+        // Not FUSE_ATOMIC_O_TRUNC: a running program would be truncated before the kernel refuses (ETXTBSY) to open it
+        // with O_RDONLY | O_TRUNC. Without it the kernel requests the truncation itself, after it has checked the
+        // right. Not FUSE_ASYNC_DIO: the kernel drops cached pages before it sends an asynchronous O_DIRECT write and
+        // not again when it has ended, so a page that another program reads meanwhile would stay as it was before.
         let mut wanted = vec![
-            // Pages are dropped when a file's size or mtime is seen to have changed.
+            // Pages are dropped when a file's size or mtime has changed.
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_PARALLEL_DIROPS,
-            // Without it the kernel would chmod as the writer, who may not, before a write to a set-user-id file.
+            // Without it the kernel would chmod as the writer, which is not allowed to, before a write to a set-user-id
+            // file.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             // A file open for appending can be mapped too.
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
@@ -68,8 +69,8 @@ impl<T: Operations> Filesystem for Kernel<T> {
         if !self.shows_past {
             wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
-        // The kernel's own check has to know of access lists, or it refuses callers that a list admits. The umask counts only where no
-        // default list does, which the server knows.
+        // The kernel's own check has to know of access lists, or it would refuse users that a list admits. The
+        // umask counts only where no default list does, which the server knows.
         wanted.extend([InitFlags::FUSE_POSIX_ACL, InitFlags::FUSE_DONT_MASK]);
         for flag in wanted {
             if let Err(missing) = config.add_capabilities(flag) {
@@ -92,15 +93,15 @@ impl<T: Operations> Filesystem for Kernel<T> {
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.operations.lookup(who(req), node(parent), name.as_bytes()) {
-            Ok(Found::Entry(entry)) => self.answer_entry(Ok(entry), reply),
-            Ok(Found::Absent(promise)) => {
+            Ok(LookupResult::Entry(entry)) => self.answer_entry(Ok(entry), reply),
+            Ok(LookupResult::Absent(promise)) => {
                 let mut reply = Some(reply);
                 self.operations.giving(&mut |holding| {
                     let Some(reply) = reply.take() else { return };
                     let (names, _) = holding(&promise);
                     match names.is_zero() {
                         true => reply.error(to_fuser(Errno::ENOENT)),
-                        // An inode of 0 is a name that is not there, for as long as is said.
+                        // An inode of 0 is an absent name, for its validity.
                         false => reply.entry(&names, &absent(), Generation(0)),
                     }
                 });
@@ -135,7 +136,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let changes = Changes {
+        let changes = AttrChanges {
             mode,
             uid,
             gid,
@@ -250,7 +251,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
         let flags = OFlag::from_bits_retain(flags.0);
         let from_cache = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let how = WriteHow {
-            // A page of a shared mapping goes back to where it came from, whatever the file was opened with.
+            // A page of a shared mapping is written back to its offset, whatever the file was opened with.
             append: flags.contains(OFlag::O_APPEND) && !from_cache,
             sync: flags.intersects(OFlag::O_SYNC | OFlag::O_DSYNC),
             kill_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
@@ -302,7 +303,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
 
     fn readdirplus(&self, req: &Request, _ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         // First the lines, which may have to wait for the server, then the answer, which must not.
-        let mut lines: Vec<(u64, Vec<u8>, Entry)> = Vec::new();
+        let mut lines: Vec<(u64, Vec<u8>, FuseEntry)> = Vec::new();
         let read = self.operations.readdir_plus(who(req), fh.0, offset, &mut |line, entry| {
             let full = lines.len() >= LINES_MAX;
             if !full {
@@ -530,8 +531,8 @@ impl<T: Operations> Filesystem for Kernel<T> {
     }
 }
 
-fn who(req: &Request) -> Who {
-    Who { uid: req.uid(), gid: req.gid(), thread: req.pid() }
+fn who(req: &Request) -> FuseCaller {
+    FuseCaller { uid: req.uid(), gid: req.gid(), thread: req.pid() }
 }
 
 fn node(ino: INodeNo) -> NodeId {
@@ -557,8 +558,8 @@ fn answer_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     }
 }
 
-impl<T: Operations> Kernel<T> {
-    fn answer_entry(&self, result: Result<Entry, Errno>, reply: ReplyEntry) {
+impl<T: Operations> KernelAdapter<T> {
+    fn answer_entry(&self, result: Result<FuseEntry, Errno>, reply: ReplyEntry) {
         let entry = match result {
             Ok(entry) => entry,
             Err(errno) => return reply.error(to_fuser(errno)),
@@ -571,7 +572,7 @@ impl<T: Operations> Kernel<T> {
         });
     }
 
-    fn answer_attr(&self, result: Result<Entry, Errno>, reply: ReplyAttr) {
+    fn answer_attr(&self, result: Result<FuseEntry, Errno>, reply: ReplyAttr) {
         let entry = match result {
             Ok(entry) => entry,
             Err(errno) => return reply.error(to_fuser(errno)),
@@ -584,7 +585,7 @@ impl<T: Operations> Kernel<T> {
         });
     }
 
-    fn give(&self, entry: &Entry, answer: &mut dyn FnMut(Duration, Duration)) {
+    fn give(&self, entry: &FuseEntry, answer: &mut dyn FnMut(Duration, Duration)) {
         match &entry.promise {
             Some(promise) => self.operations.giving(&mut |holding| {
                 let (names, files) = holding(promise);
@@ -595,7 +596,7 @@ impl<T: Operations> Kernel<T> {
     }
 }
 
-/// What stands for a name that is not there.
+/// The attributes of an absent name.
 fn absent() -> FileAttr {
     file_attr(&Attributes {
         node: NodeId(0),
@@ -613,7 +614,7 @@ fn absent() -> FileAttr {
     })
 }
 
-fn answer_open(result: Result<Opened, Errno>, reply: ReplyOpen) {
+fn answer_open(result: Result<OpenResult, Errno>, reply: ReplyOpen) {
     match result {
         Ok(opened) => reply.opened(FileHandle(opened.handle), fopen_flags(opened)),
         Err(errno) => reply.error(to_fuser(errno)),
@@ -630,7 +631,7 @@ fn answer_xattr(result: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
     }
 }
 
-fn fopen_flags(opened: Opened) -> FopenFlags {
+fn fopen_flags(opened: OpenResult) -> FopenFlags {
     let mut flags = FopenFlags::empty();
     flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
     flags.set(FopenFlags::FOPEN_NOFLUSH, opened.no_flush);
@@ -723,7 +724,7 @@ const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 /// The kernel's mark in the open flags of a file that is about to be run.
 const FMODE_EXEC: i32 = 0x20;
-/// `st_blksize`: what stdio and cp take as a good size. Every write(2) is a request, so not 4 KiB.
+/// `st_blksize`: the I/O size of stdio and cp. Every write(2) is a request, so not 4 KiB.
 const PREFERRED_IO_BYTES: u32 = 128 << 10;
 const STATFS_BLOCK_BYTES: u32 = 4096;
 

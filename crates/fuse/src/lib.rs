@@ -6,24 +6,25 @@
 //! ```
 //!
 //! `.at/<exact instant>` and `.at/<snapshot>` are directories, `.at/<moving name>` a symbolic link to the exact instant
-//! it means to the process that asks, `.at/user-<instant>` the directory cut by user time. `.at` is hidden from listings.
+//! it means to the process that asks, `.at/user-<instant>` the directory cut by user time. `.at` is hidden from
+//! listings.
 //!
 //! Guarantees: the present is the server's present (names and attributes are not cached; bytes only while the server
 //! says they have not changed); an exact instant reads the same for ever; below `.at` nothing can be written (EROFS); a
-//! write has happened when write(2) returns.
-//! Leaves to others: rights (the kernel and the server), connections and retries (`client`), turning into a background
-//! process and reacting to signals (`cli`).
+//! write has happened when write(2) returns. Leaves to others: rights (the kernel and the server), connections and
+//! retries (`client`), daemonising and signals (`cli`).
 //!
 //! The way of a request: `fuser` reads it on one of some threads, [`kernel`] turns it into a call of
 //! [`operations::Operations`], [`tree`] answers it with calls of the client. `.at` is in [`past`] and [`at`], ids in
 //! [`node`], errno in [`errno`].
 
-mod ahead;
-mod asking;
+mod acl_cache;
 mod at;
+mod attr_prefetch;
+mod attributes;
 mod cache;
-mod closing;
-mod dropping;
+mod close;
+mod complete_dirs;
 mod errno;
 mod error;
 mod files;
@@ -31,23 +32,24 @@ mod handle;
 mod kernel;
 mod links;
 mod listing;
-mod lists;
+mod local_changes;
 mod locking;
-mod looking;
+mod lookup;
 mod mountpoint;
-mod moving;
+mod moving_names;
 mod node;
 mod notify;
+mod open;
 mod operations;
-mod own;
-mod pages;
+mod page_invalidation;
+mod page_states;
 mod past;
 mod process;
 mod recalls;
 mod refusals;
 mod room;
+mod rpc;
 mod tree;
-mod whole;
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -68,10 +70,10 @@ use frieze_hlc::{Hlc, UserTime};
 pub use errno::errno_of;
 pub use error::Error;
 
-use kernel::Kernel;
-use node::When;
+use kernel::KernelAdapter;
+use node::ViewTime;
 use operations::Operations;
-use tree::Tree;
+use tree::MountTree;
 
 /// How to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,15 +82,15 @@ pub struct MountOptions {
     pub at: Option<Hlc>,
     /// Cuts every file at this user time, read-only. Default: not.
     pub user_at: Option<UserTime>,
-    /// Lets other users than the one who mounts use it. Default: yes where the server lets this client speak for other
-    /// users and the mounting user is root; a mount that cannot tell users apart is its owner's alone.
+    /// Allows users other than the mounting one. Default: yes if the server lets this client impersonate users and the
+    /// mounting user is root; a mount that cannot distinguish users is its owner's alone.
     pub allow_other: Option<bool>,
     /// Requests worked on at one time. Each may wait for the server; more costs a thread and a connection each. Default
     /// 16.
     pub threads: usize,
     /// Programs run with their set-user-id and set-group-id bits. Only root can mount so. Default: not.
     pub suid: bool,
-    /// Device files stand for devices. Only root can mount so. Default: not.
+    /// Device files act as devices. Only root can mount so. Default: not.
     pub dev: bool,
     /// Nothing is changed through it. Default: only a mount of an instant.
     pub read_only: bool,
@@ -112,9 +114,9 @@ impl Default for MountOptions {
 }
 
 /// A mount. Dropped, it is unmounted.
-pub struct Mounted {
+pub struct MountHandle {
     operations: Arc<dyn Operations>,
-    ended: Receiver<End>,
+    ended: Receiver<MountEnd>,
     unmounter: Unmounter,
     over: bool,
 }
@@ -124,24 +126,24 @@ pub struct Mounted {
 pub struct Unmounter {
     mountpoint: PathBuf,
     session: Arc<Mutex<SessionUnmounter>>,
-    ended: Sender<End>,
+    ended: Sender<MountEnd>,
 }
 
 /// How an unmount went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
-    /// Nobody used it: it is gone.
+    /// It was unused: it is unmounted.
     Clean,
-    /// Somebody used it: it is out of the tree, and what they held open is closed.
+    /// It was in use: it is out of the tree, and its open files are closed.
     Detached,
 }
 
-/// Why [`Mounted::join`] returns.
+/// Why [`MountHandle::join`] returns.
 #[derive(Debug)]
-enum End {
+enum MountEnd {
     /// The kernel ended the session, or it broke.
     Session(io::Result<()>),
-    /// It was detached; the kernel goes on asking for those who hold it, until this process ends.
+    /// It was detached; the kernel continues to send requests of its open files, until this process ends.
     Detached,
 }
 
@@ -159,13 +161,13 @@ enum End {
 ///
 /// let client = Client::connect(Options::default())?;
 /// let mounted = mount(client, "/mnt/f".as_ref(), MountOptions::default())?;
-/// mounted.join()?; // until somebody unmounts it
+/// mounted.join()?; // until it is unmounted
 /// # Ok(())
 /// # }
 /// ```
-pub fn mount(client: Client, mountpoint: &Path, options: MountOptions) -> Result<Mounted, Error> {
+pub fn mount(client: Client, mountpoint: &Path, options: MountOptions) -> Result<MountHandle, Error> {
     let mountpoint = mountpoint::check(mountpoint)?;
-    let base = When { at: options.at, user_at: options.user_at };
+    let base = ViewTime { at: options.at, user_at: options.user_at };
     let fs = client.fs();
     let fs = base.at.map_or(fs.clone(), |at| fs.at(at));
     let fs = base.user_at.map_or(fs.clone(), |user_at| fs.user_at(user_at));
@@ -177,13 +179,13 @@ pub fn mount(client: Client, mountpoint: &Path, options: MountOptions) -> Result
     let allow_other = options.allow_other.unwrap_or(client.hello().may_impersonate && root);
     let source = client.options().server.to_string();
     let config = config(base, &source, allow_other, &options);
-    let tree = Arc::new(Tree::new(client, base));
+    let tree = Arc::new(MountTree::new(client, base));
     start(tree, base, mountpoint, &config)
 }
 
-fn config(base: When, source: &str, allow_other: bool, options: &MountOptions) -> Config {
+fn config(base: ViewTime, source: &str, allow_other: bool, options: &MountOptions) -> Config {
     let mut config = Config::default();
-    // What a comma would end in the list of options for fusermount3.
+    // A comma would end the value in the list of options for fusermount3.
     let source = if source.contains([',', '\\']) { "frieze" } else { source };
     config.mount_options = vec![
         MountOption::FSName(source.to_owned()),
@@ -191,7 +193,7 @@ fn config(base: When, source: &str, allow_other: bool, options: &MountOptions) -
         MountOption::DefaultPermissions,
         if options.suid { MountOption::Suid } else { MountOption::NoSuid },
         if options.dev { MountOption::Dev } else { MountOption::NoDev },
-        // A read makes no record: said in the flags of statfs too.
+        // A read makes no record: the flags of statfs show it too.
         MountOption::NoAtime,
     ];
     if base.is_past() || options.read_only {
@@ -206,15 +208,20 @@ fn config(base: When, source: &str, allow_other: bool, options: &MountOptions) -
     config
 }
 
-fn start(operations: Arc<Tree>, base: When, mountpoint: PathBuf, config: &Config) -> Result<Mounted, Error> {
+fn start(
+    operations: Arc<MountTree>,
+    base: ViewTime,
+    mountpoint: PathBuf,
+    config: &Config,
+) -> Result<MountHandle, Error> {
     let refused = |source| Error::Refused { path: mountpoint.clone(), source };
-    let kernel = Kernel::new(operations.clone(), base.is_past());
+    let kernel = KernelAdapter::new(operations.clone(), base.is_past());
     let mut session = Session::new(kernel, &mountpoint, config).map_err(refused)?;
     if !base.is_past() {
         let channel = session.as_fd().try_clone_to_owned().map_err(refused)?;
-        operations.cache.begin(notify::Kernel::new(channel).map_err(refused)?);
+        operations.cache.begin(notify::KernelNotifier::new(channel).map_err(refused)?);
         let (client, cache) = (operations.client.clone(), operations.cache.clone());
-        closing::watch(client.clone()).map_err(refused)?;
+        close::watch(client.clone()).map_err(refused)?;
         recalls::watch(client, cache, operations.locking.clone()).map_err(refused)?;
     }
     mountpoint::read_ahead(&mountpoint, READ_AHEAD_KIB);
@@ -229,20 +236,20 @@ fn start(operations: Arc<Tree>, base: When, mountpoint: PathBuf, config: &Config
         .spawn(move || {
             let ended = panic::catch_unwind(AssertUnwindSafe(|| session.run()))
                 .unwrap_or_else(|_| Err(io::Error::other("a thread of the mount panicked")));
-            // Whoever waits may have given up: then nobody wants to know.
-            let _ = sender.send(End::Session(ended));
+            // The receiver may have given up waiting: then the result is dropped.
+            let _ = sender.send(MountEnd::Session(ended));
         })
         .map_err(refused)?;
-    Ok(Mounted { operations, ended, unmounter, over: false })
+    Ok(MountHandle { operations, ended, unmounter, over: false })
 }
 
-impl Mounted {
+impl MountHandle {
     /// Where it is mounted, the full name.
     pub fn mountpoint(&self) -> &Path {
         &self.unmounter.mountpoint
     }
 
-    /// Unmounts from another thread while this one waits in [`Mounted::join`].
+    /// Unmounts from another thread while this one waits in [`MountHandle::join`].
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }
@@ -255,8 +262,8 @@ impl Mounted {
         self.wait()
     }
 
-    /// Unmounts, and waits until everything open is closed. A mount that is in use is taken out of the tree at once, and
-    /// programs that hold files of it lose them.
+    /// Unmounts, and waits until everything open is closed. A mount that is in use is taken out of the tree at once,
+    /// and programs that hold files of it lose them.
     ///
     /// # Errors
     /// `Unmount` if even that is refused.
@@ -272,18 +279,18 @@ impl Mounted {
     fn wait(&mut self) -> Result<(), Error> {
         self.over = true;
         let ended = match self.ended.recv() {
-            Ok(End::Session(ended)) => ended,
-            Ok(End::Detached) => {
+            Ok(MountEnd::Session(ended)) => ended,
+            Ok(MountEnd::Detached) => {
                 self.operations.destroy();
                 Ok(())
             }
-            Err(mpsc::RecvError) => Err(io::Error::other("the mount's thread is gone")),
+            Err(mpsc::RecvError) => Err(io::Error::other("the mount's thread has ended")),
         };
         ended.map_err(|source| Error::Ended { path: self.mountpoint().to_owned(), source })
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountHandle {
     fn drop(&mut self) {
         if !self.over
             && let Err(error) = self.end()
@@ -293,14 +300,14 @@ impl Drop for Mounted {
     }
 }
 
-impl fmt::Debug for Mounted {
+impl fmt::Debug for MountHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mounted").field("unmounter", &self.unmounter).finish_non_exhaustive()
     }
 }
 
 impl Unmounter {
-    /// Unmounts; from then on [`Mounted::join`] returns.
+    /// Unmounts; from then on [`MountHandle::join`] returns.
     ///
     /// # Errors
     /// `Unmount` if the kernel refuses.
@@ -312,8 +319,8 @@ impl Unmounter {
                 umount2(&self.mountpoint, MntFlags::MNT_DETACH)
                     .map_err(|errno| Error::Unmount { path: self.mountpoint.clone(), source: errno.into() })?;
                 tracing::info!("{} was in use and is detached", self.mountpoint.display());
-                // Whoever waits may have given up: then nobody wants to know.
-                let _ = self.ended.send(End::Detached);
+                // The receiver may have given up waiting: then the result is dropped.
+                let _ = self.ended.send(MountEnd::Detached);
                 Ok(Unmount::Detached)
             }
             Err(source) => Err(Error::Unmount { path: self.mountpoint.clone(), source }),

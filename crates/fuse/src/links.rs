@@ -1,28 +1,29 @@
 //! Where a symbolic link of the past leads.
 //!
 //! The kernel follows a link through the tree of the mount, where a directory of the past lies in an `.at`: `..` of
-//! `d/.at/T` is `d/.at`, and not what held `d` at T. So a link that leads out of the directory whose `.at` it was reached
-//! by is given to the kernel with the way through the `.at` of the root, in which everything of that instant lies.
+//! `d/.at/T` is `d/.at`, and not the directory that contained `d` at T. So the kernel gets a link that leads out of the
+//! directory whose `.at` it was reached by with the way through the `.at` of the root, which contains everything of
+//! that instant.
 //!
-//! Guarantees: a program that reads the link (`readlink(2)`: `ls -l`, `cp -a`, `tar`) gets its text as it is stored, where
-//! the mount can look at its system call; so a copy of the past holds the links of the past.
-//! Leaves to others: absolute links, which lead to the present as they always do.
+//! Guarantees: a program that reads the link (`readlink(2)`: `ls -l`, `cp -a`, `tar`) gets its text as it is stored,
+//! where the mount can inspect its system call; so a copy of the past has the links of the past. Leaves to others:
+//! absolute links, which lead to the present as they always do.
 
 use frieze_base::InodeId;
 use frieze_client::Target;
 use nix::errno::Errno;
 
 use crate::at::{AT_NAME, link_target, user_name};
-use crate::node::{Node, When};
-use crate::operations::Who;
+use crate::node::{FuseNode, ViewTime};
+use crate::operations::FuseCaller;
 use crate::process::is_reading_link;
-use crate::tree::Tree;
+use crate::tree::MountTree;
 
 type Path = Vec<Vec<u8>>;
 
-impl Tree {
+impl MountTree {
     /// The text of a link of the tree, or the way that the kernel has to go for it.
-    pub(crate) fn read_link(&self, who: Who, link: &Node) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn read_link(&self, who: FuseCaller, link: &FuseNode) -> Result<Vec<u8>, Errno> {
         let text = self.ask(who, link.when, |fs| fs.read_link(&Target::inode(link.inode)))?;
         if !self.nodes.is_entered(link) || !leaves(&text, 0) || is_reading_link(who.thread) {
             return Ok(text);
@@ -30,8 +31,8 @@ impl Tree {
         Ok(self.way(who, link, &text).unwrap_or(text))
     }
 
-    /// The way to what `text` led to, if it leads out of the view that the link was reached in.
-    fn way(&self, who: Who, link: &Node, text: &[u8]) -> Option<Vec<u8>> {
+    /// The way to the target of `text`, if it leads out of the view that the link was reached in.
+    fn way(&self, who: FuseCaller, link: &FuseNode, text: &[u8]) -> Option<Vec<u8>> {
         let mut directory = self.path(who, link.inode, link.when)?;
         directory.pop();
         let mut door = self.nodes.door_of(link)?;
@@ -46,14 +47,14 @@ impl Tree {
             door = outer;
         }
         up += self.path(who, door.inode, door.when)?.len();
-        // What lies outside of the mount has no past.
+        // Targets outside of the mount have no past.
         let climbs = text.split(|&byte| byte == b'/').take_while(|name| *name == b"..").count();
         if climbs > directory.len() {
             let rest = text.split(|&byte| byte == b'/').skip(climbs);
             return Some(join([&b".."[..]].repeat(up + climbs - directory.len()).into_iter().chain(rest)));
         }
         let mut way: Path = vec![b"..".to_vec(); up];
-        let When { at, user_at } = link.when;
+        let ViewTime { at, user_at } = link.when;
         if let Some(at) = at.filter(|_| self.base.at.is_none()) {
             way.extend([AT_NAME.to_vec(), link_target(at).into_bytes()]);
         }
@@ -65,7 +66,7 @@ impl Tree {
     }
 
     /// The names from the root to an inode; `None` where the caller may not list the last directory.
-    fn path(&self, who: Who, inode: InodeId, when: When) -> Option<Path> {
+    fn path(&self, who: FuseCaller, inode: InodeId, when: ViewTime) -> Option<Path> {
         if inode == InodeId::ROOT {
             return Some(Vec::new());
         }

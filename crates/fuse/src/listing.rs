@@ -3,12 +3,13 @@
 //! Offset 0 is `.`, 1 is `..`, entry k has offset k + 2; the cookie of an entry is the offset after it. Only the page
 //! being read is in memory, with a mark (offset, name before it) for each page passed, so a directory of any size costs
 //! little, and deleting while reading (`rm -r`) skips nothing: pages follow one another by name, not by count. Going
-//! back to 0 reads the directory anew, as `rewinddir` asks; so does the first read, where a name was made since opendir.
+//! back to 0 reads the directory anew, as `rewinddir` asks; so does the first read, where a name was made since
+//! opendir.
 
 use frieze_client::{DirEntry, ListReply};
 
 /// A line to show, and its cookie.
-pub(crate) enum Line<'a> {
+pub(crate) enum ListingLine<'a> {
     /// The directory itself.
     Itself,
     /// Its parent.
@@ -19,7 +20,7 @@ pub(crate) enum Line<'a> {
 
 /// The state of an open directory.
 #[derive(Default)]
-pub(crate) struct Listing {
+pub(crate) struct DirListing {
     /// Offset of the first entry of `page`.
     first: u64,
     page: Vec<DirEntry>,
@@ -29,7 +30,7 @@ pub(crate) struct Listing {
     marks: Vec<(u64, Vec<u8>)>,
     /// The first page was fetched when the directory was opened and has not been shown yet.
     fresh: bool,
-    /// The page was fetched for the walk that goes on.
+    /// The page was fetched for the current walk.
     is_new: bool,
     /// The largest offset shown so far.
     shown: u64,
@@ -37,39 +38,39 @@ pub(crate) struct Listing {
 
 const DOTS: u64 = 2;
 
-impl Listing {
+impl DirListing {
     /// A listing that begins with the page just fetched.
-    pub(crate) fn opened(reply: ListReply) -> Listing {
-        let mut listing = Listing { fresh: true, ..Listing::default() };
+    pub(crate) fn opened(reply: ListReply) -> DirListing {
+        let mut listing = DirListing { fresh: true, ..DirListing::default() };
         listing.start(reply);
         listing
     }
 
-    /// The page that came with the opening is out of date: the first read fetches it anew. The caller may have rewound, which
-    /// the kernel does not pass on where nothing was read before.
+    /// The page that came with the opening is out of date: the first read fetches it anew. The caller may have rewound,
+    /// which the kernel does not pass on where nothing was read before.
     pub(crate) fn outdate(&mut self) {
         self.fresh = false;
     }
 
-    /// The directory's parent, as the server last said.
+    /// The directory's parent, from the server's last answer.
     pub(crate) fn parent(&self) -> u64 {
         self.parent
     }
 
-    /// True, while [`Listing::walk`] shows, if the page was fetched since that began.
+    /// True, while [`DirListing::walk`] shows, if the page was fetched since that began.
     pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Shows lines from `offset` until `show(line, cookie)` says that it is full, or until the end. `fetch(name)` asks
-    /// the server for the page after a name. `is_good`: what the page at hand says is as good as if it were fetched now;
-    /// if not, what was not shown of it is fetched anew, but after a step back, where offsets must stay what they were.
+    /// Shows lines from `offset` until `show(line, cookie)` returns that it is full, or until the end. `fetch(name)`
+    /// requests the page after a name. `is_good`: the current page equals one fetched now; if not, the rest of it is
+    /// fetched anew, but after a step back, where offsets must keep their meaning.
     pub(crate) fn walk<E>(
         &mut self,
         offset: u64,
         is_good: bool,
         mut fetch: impl FnMut(&[u8]) -> Result<ListReply, E>,
-        mut show: impl FnMut(&Listing, Line<'_>, u64) -> bool,
+        mut show: impl FnMut(&DirListing, ListingLine<'_>, u64) -> bool,
     ) -> Result<(), E> {
         self.is_new = false;
         if offset == 0 {
@@ -77,12 +78,12 @@ impl Listing {
                 let reply = fetch(b"")?;
                 self.start(reply);
             }
-            if show(self, Line::Itself, 1) {
+            if show(self, ListingLine::Itself, 1) {
                 return Ok(());
             }
         }
         self.fresh = false;
-        if offset <= 1 && show(self, Line::Parent, DOTS) {
+        if offset <= 1 && show(self, ListingLine::Parent, DOTS) {
             return Ok(());
         }
         let mut next = offset.max(DOTS);
@@ -93,7 +94,7 @@ impl Listing {
         }
         loop {
             while let Some(entry) = self.page.get((next - self.first) as usize) {
-                if show(self, Line::Entry(entry), next + 1) {
+                if show(self, ListingLine::Entry(entry), next + 1) {
                     return Ok(());
                 }
                 next += 1;
@@ -155,7 +156,7 @@ impl Listing {
 mod tests {
     use std::collections::BTreeSet;
 
-    use frieze_client::Answered;
+    use frieze_client::InstantInfo;
 
     use super::*;
 
@@ -165,16 +166,16 @@ mod tests {
         let mut rest = names.iter().filter(|name| name.as_slice() > after);
         let entries: Vec<DirEntry> =
             rest.by_ref().take(3).map(|name| DirEntry { name: name.clone(), inode: 9, kind: 0, attr: None }).collect();
-        let answered = Answered { was_stable: true, ..Answered::default() };
+        let answered = InstantInfo { was_stable: true, ..InstantInfo::default() };
         ListReply { entries, more: rest.next().is_some(), answered, inode: 5, parent: 1 }
     }
 
     /// Reads `count` lines from `offset`: their names and the cookie of the last.
-    fn read(listing: &mut Listing, names: &Names, offset: u64, count: usize) -> (Vec<String>, u64) {
+    fn read(listing: &mut DirListing, names: &Names, offset: u64, count: usize) -> (Vec<String>, u64) {
         read_if(listing, names, (offset, true), count)
     }
 
-    fn read_if(listing: &mut Listing, names: &Names, from: (u64, bool), count: usize) -> (Vec<String>, u64) {
+    fn read_if(listing: &mut DirListing, names: &Names, from: (u64, bool), count: usize) -> (Vec<String>, u64) {
         let (offset, is_good) = from;
         let (mut lines, mut cookie) = (Vec::new(), offset);
         listing
@@ -187,9 +188,9 @@ mod tests {
                         return true;
                     }
                     lines.push(match line {
-                        Line::Itself => ".".to_owned(),
-                        Line::Parent => "..".to_owned(),
-                        Line::Entry(entry) => String::from_utf8(entry.name.clone()).unwrap(),
+                        ListingLine::Itself => ".".to_owned(),
+                        ListingLine::Parent => "..".to_owned(),
+                        ListingLine::Entry(entry) => String::from_utf8(entry.name.clone()).unwrap(),
                     });
                     cookie = next;
                     false
@@ -203,8 +204,8 @@ mod tests {
         (0..10).map(|n| format!("f{n}").into_bytes()).collect()
     }
 
-    fn opened(names: &Names) -> Listing {
-        Listing::opened(page(names, b""))
+    fn opened(names: &Names) -> DirListing {
+        DirListing::opened(page(names, b""))
     }
 
     #[test]
@@ -286,7 +287,7 @@ mod tests {
                 }
                 all.extend(lines);
                 offset = cookie;
-                // Under the eyes of who reads: the last of all goes, if it was not shown.
+                // Deleted while the directory is read: the last entry disappears, if it was not shown.
                 if offset >= 5 {
                     names.remove(&b"f9"[..]);
                 }
@@ -295,7 +296,7 @@ mod tests {
             assert!(was_gone || count >= 11, "buffers of {count}: {all:?}");
             assert_eq!(all.len(), if was_gone { 10 } else { 11 }, "buffers of {count}: {all:?}");
             assert!(all[2..].is_sorted(), "buffers of {count}: {all:?}");
-            // After a step back the offsets mean what they meant.
+            // After a step back the offsets have the same meaning.
             assert_eq!(read_if(&mut listing, &names, (4, false), 2).0, ["f3", "f4"], "buffers of {count}");
         }
     }

@@ -1,18 +1,18 @@
-//! Locks of files, held on the server: fcntl(2) and flock(2) of programs on this mount against those on others.
+//! Locks of files at the server: fcntl(2) and flock(2) of programs on this mount against those on other mounts.
 //!
-//! Guarantees: a waiting program can be interrupted and killed; what this mount holds is asked for again when the server
-//! has started anew, before anybody else can get it; a lock is given up with the file, the process or the mount. What others got
-//! while the mount hung or was cut off, longer than its lease, is lost: reads and writes through the open file that it was asked
-//! for through fail with `EIO`, before anything is read or changed without the lock.
+//! Guarantees: a waiting program can be interrupted and killed; this mount claims its locks again when the server has
+//! restarted, before another client can get them; a lock ends with the file, the process or the mount. A lock that
+//! another client got while the mount hung or was cut off for longer than its lease is lost: reads and writes through
+//! the open file of the lock fail with `EIO`, before anything is read or changed without the lock.
 //!
-//! The kernel says at each close(2) whose fcntl locks end, and at the last close of a description whose flock ends. It says
-//! nothing of a lock of the description itself (`F_OFD_SETLK`). So each lock is noted with the handle it was asked for through:
-//! what the last close finds under its handle is such a lock, because those of processes have ended with their descriptors.
-//! Leaves to others: who may have which (the server).
+//! The kernel names at each close(2) the owner whose fcntl locks end, and at the last close of a description the one
+//! whose flock ends. It does not name a lock of the description itself (`F_OFD_SETLK`). So each lock is recorded with
+//! the handle of its request: a lock that the last close finds under its handle is such a lock, because those of
+//! processes have ended with their descriptors. Leaves to others: conflicts of locks (the server).
 //!
-//! The kernel's request to wait is kept here without a thread: the server tells when the lock is held, through the
-//! question that waits for recalls. FUSE lets a program die only when its request is answered, so the signals of the
-//! programs that wait are looked at ten times a second.
+//! The kernel's request to wait is kept here without a thread: the server reports the grant by the request that waits
+//! for recalls. FUSE lets a program die only when its request is answered, so the signals of the waiting programs are
+//! checked ten times a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,54 +28,55 @@ use crate::errno::answer;
 use crate::process::has_signal;
 
 /// Called once with how a wait ended.
-pub(crate) type Answer = Box<dyn FnOnce(Result<(), Errno>) + Send>;
+pub(crate) type LockAnswer = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 
 /// The locks of one mount.
 #[derive(Default)]
 pub(crate) struct Locking {
-    state: Mutex<State>,
-    /// Shared by who unlocks; alone by who asks again for what is held: what is unlocked meanwhile would be locked again
-    /// behind it, and nobody would unlock it any more.
+    state: Mutex<LockTable>,
+    /// Read lock: an unlock. Write lock: claiming the locks again. A lock that is released during the claim would be
+    /// claimed after its release, and stay for ever.
     unlocking: RwLock<()>,
-    /// Something is held or lost: reads and writes look here first.
+    /// A lock is held or lost: reads and writes check it first.
     is_used: AtomicBool,
-    /// The lease has run out, and what is held has not been asked for since.
+    /// The lease has run out, and the locks have not been claimed again since.
     is_unsure: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
-    /// What each owner holds of each file, in the order of asking.
-    held: BTreeMap<(InodeId, u64), Vec<Held>>,
-    /// Open files through which something was locked that others have got since.
+struct LockTable {
+    /// The locks of each owner in each file, in the order of their requests.
+    held: BTreeMap<(InodeId, u64), Vec<GrantedLock>>,
+    /// Open files with a lock that was lost to another client.
     lost: BTreeSet<u64>,
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingLock>,
     last_wait: u64,
-    /// How often a server that has started anew was asked again for what is waited for.
+    /// Restarts of the server after which the waits were requested again.
     lives: u64,
     is_watching: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-struct Held {
+struct GrantedLock {
     range: LockRange,
-    /// The open file that it was asked for through.
+    /// The open file of its request.
     handle: u64,
 }
 
-struct Waiting {
-    wanted: Held,
-    /// The server has answered that it waits. Before, the question is under way and finds the server by itself: asked a second time
-    /// beside it, the lock would be given a second time after the program has given it back, and nobody would hold it.
+struct WaitingLock {
+    wanted: GrantedLock,
+    /// The server has answered that it waits. Before, the request is under way and reaches the server by itself:
+    /// requested a second time, the lock would be granted a second time after the program has released it, and never be
+    /// released.
     is_known: bool,
     thread: u32,
-    answer: Answer,
+    answer: LockAnswer,
 }
 
 /// A lock as a program asks for it.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
-    /// What of which file, for whom.
+pub(crate) struct LockRequest {
+    /// The range, the file and the owner.
     pub(crate) range: LockRange,
     /// Through which open file.
     pub(crate) handle: u64,
@@ -87,9 +88,9 @@ pub(crate) struct Asked {
 
 impl Locking {
     /// Locks, unlocks, or waits: `answer` is called when it is decided.
-    pub(crate) fn set(self: &Arc<Locking>, client: &Client, asked: Asked, answered: Answer) {
-        let Asked { range, handle, wait, thread } = asked;
-        let wanted = Held { range, handle };
+    pub(crate) fn set(self: &Arc<Locking>, client: &Client, asked: LockRequest, answered: LockAnswer) {
+        let LockRequest { range, handle, wait, thread } = asked;
+        let wanted = GrantedLock { range, handle };
         if !wait || range.kind() == LockKind::Unlock {
             return answered(self.ask(client, wanted, 0).and_then(errno_of));
         }
@@ -97,8 +98,8 @@ impl Locking {
             let mut state = self.lock();
             state.last_wait += 1;
             let number = state.last_wait;
-            // Before it is asked for: the server may tell that it is held before it answers the question.
-            state.waiting.insert(number, Waiting { wanted, is_known: false, thread, answer: answered });
+            // Before its request: the server may report the grant before it answers the request.
+            state.waiting.insert(number, WaitingLock { wanted, is_known: false, thread, answer: answered });
             number
         };
         loop {
@@ -120,7 +121,7 @@ impl Locking {
         self.watch_signals(client);
     }
 
-    /// Looks at signals as long as somebody waits.
+    /// Checks signals as long as a program waits.
     fn watch_signals(self: &Arc<Locking>, client: &Client) {
         if std::mem::replace(&mut self.lock().is_watching, true) {
             return;
@@ -143,18 +144,18 @@ impl Locking {
         }
     }
 
-    /// Who keeps `range` from being locked.
+    /// The lock that prevents `range` from being locked.
     pub(crate) fn test(&self, client: &Client, range: LockRange) -> Result<Option<LockRange>, Errno> {
         client.test_lock(range).map_err(|error| answer(&error.into()))
     }
 
-    /// An owner is gone from a file, and its locks with it.
+    /// An owner has closed a file, which ends its locks.
     pub(crate) fn release(&self, client: &Client, inode: InodeId, owner: u64) {
         if !self.lock().held.contains_key(&(inode, owner)) {
             return;
         }
         let range = LockRange { inode: inode.0, owner, kind: LockKind::Unlock as i32, start: 0, end: u64::MAX, pid: 0 };
-        if let Err(errno) = self.ask(client, Held { range, handle: 0 }, 0) {
+        if let Err(errno) = self.ask(client, GrantedLock { range, handle: 0 }, 0) {
             tracing::warn!(%errno, %inode, "a lock is given up with the session only");
         }
     }
@@ -165,7 +166,7 @@ impl Locking {
             let mut state = self.lock();
             state.lost.remove(&handle);
             let of_inode = state.held.range((inode, 0)..=(inode, u64::MAX));
-            let is_own = |(_, held): &(_, &Vec<Held>)| held.iter().any(|held| held.handle == handle);
+            let is_own = |(_, held): &(_, &Vec<GrantedLock>)| held.iter().any(|held| held.handle == handle);
             of_inode.filter(is_own).map(|((_, owner), _)| *owner).collect()
         };
         for owner in owners {
@@ -173,8 +174,8 @@ impl Locking {
         }
     }
 
-    /// Checks that what was locked through an open file is held still, before bytes are read or written through it. `has_lapsed`:
-    /// the mount's lease has run out.
+    /// Checks that the locks of an open file are still valid, before bytes are read or written through it.
+    /// `has_lapsed`: the mount's lease has run out.
     pub(crate) fn check(
         &self,
         client: &Client,
@@ -187,7 +188,7 @@ impl Locking {
         }
         if self.is_unsure.load(Ordering::Acquire) || has_lapsed() {
             let _alone = self.unlocking.write().unwrap_or_else(PoisonError::into_inner);
-            let held: Vec<Held> = {
+            let held: Vec<GrantedLock> = {
                 let state = self.lock();
                 let of_inode = state.held.range((inode, 0)..=(inode, u64::MAX)).flat_map(|(_, held)| held);
                 of_inode.filter(|held| held.handle == handle).copied().collect()
@@ -199,24 +200,24 @@ impl Locking {
         if self.lock().lost.contains(&handle) { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// The lease has run out: others may have got what is held.
-    pub(crate) fn doubt(&self) {
+    /// The lease has run out: other clients may have got the locks.
+    pub(crate) fn mark_unsure(&self) {
         self.is_unsure.store(true, Ordering::Release);
     }
 
-    /// Asks again for something that is held; it is lost if others have got it.
-    fn claim(&self, client: &Client, held: Held) -> Result<(), frieze_client::Error> {
+    /// Claims a lock again; it is lost if another client has got it.
+    fn claim(&self, client: &Client, held: GrantedLock) -> Result<(), frieze_client::Error> {
         let outcome = client.lock(held.range, 0, true)?;
         if outcome != LockOutcome::Held {
             tracing::warn!(?outcome, inode = held.range.inode, "a lock was lost to others");
             let mut state = self.lock();
             state.lost.insert(held.handle);
-            state.note(Held { range: LockRange { kind: LockKind::Unlock as i32, ..held.range }, ..held });
+            state.note(GrantedLock { range: LockRange { kind: LockKind::Unlock as i32, ..held.range }, ..held });
         }
         Ok(())
     }
 
-    /// The server says that these waits are over: the locks are held.
+    /// The server reports that these waits are over: the locks are granted.
     pub(crate) fn served(&self, waits: &[u64]) {
         for wait in waits {
             let wanted = self.lock().waiting.get(wait).map(|waiting| waiting.wanted);
@@ -227,7 +228,7 @@ impl Locking {
         }
     }
 
-    /// The server has started anew: asks again for what is held and waited for. False if it could not be asked.
+    /// The server has restarted: claims the locks and the waits again. False if it could not be reached.
     pub(crate) fn ask_again(&self, client: &Client) -> bool {
         let _alone = self.unlocking.write().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -238,7 +239,8 @@ impl Locking {
                     return false;
                 }
             }
-            // A lock that was changed meanwhile was perhaps changed back by this; one that was lost is asked for no more.
+            // A lock that was changed meanwhile was perhaps changed back by this claim; a lost one is not claimed any
+            // more.
             if self.held().len() <= held.len() && self.held().iter().all(|still| held.contains(still)) {
                 break;
             }
@@ -263,7 +265,7 @@ impl Locking {
 
     /// Ends the waits of programs that have a signal to act on.
     pub(crate) fn interrupt(&self, client: &Client) {
-        // A question that is under way cannot be taken back: it is looked at when it is answered.
+        // A request that is under way cannot be cancelled: it is checked when it is answered.
         let waiting: Vec<(u64, u32, LockRange)> = {
             let state = self.lock();
             let known = state.waiting.iter().filter(|(_, waiting)| waiting.is_known);
@@ -274,7 +276,8 @@ impl Locking {
                 continue;
             }
             match client.cancel_lock(number) {
-                // It was held before the signal was seen; or the server has started anew, and knows nothing of the wait.
+                // It was granted before the signal was noticed; or the server has restarted, and does not know the
+                // wait.
                 Ok(LockOutcome::Held) => match client.lock(range, 0, false) {
                     Ok(LockOutcome::Held) => self.served(&[number]),
                     Ok(_) => self.finish(number, Err(Errno::EINTR)),
@@ -285,19 +288,19 @@ impl Locking {
         }
     }
 
-    /// The mount ends: nobody waits any more.
+    /// The mount ends: no wait continues.
     pub(crate) fn end(&self) {
         let waiting = std::mem::take(&mut self.lock().waiting);
-        for (_, Waiting { answer, .. }) in waiting {
+        for (_, WaitingLock { answer, .. }) in waiting {
             answer(Err(Errno::EIO));
         }
     }
 
-    fn held(&self) -> Vec<Held> {
+    fn held(&self) -> Vec<GrantedLock> {
         self.lock().held.values().flatten().copied().collect()
     }
 
-    fn ask(&self, client: &Client, wanted: Held, wait: u64) -> Result<LockOutcome, Errno> {
+    fn ask(&self, client: &Client, wanted: GrantedLock, wait: u64) -> Result<LockOutcome, Errno> {
         let range = wanted.range;
         // New locks are not kept waiting: the server refuses them while other mounts may ask again, and they for us.
         let unlocks = range.kind() == LockKind::Unlock;
@@ -309,26 +312,26 @@ impl Locking {
         Ok(outcome)
     }
 
-    /// Keeps in mind what is held, to ask for it again.
-    fn note(&self, newer: Held) {
+    /// Records a lock, to claim it again.
+    fn note(&self, newer: GrantedLock) {
         self.lock().note(newer);
         self.is_used.store(true, Ordering::Release);
     }
 
     fn finish(&self, number: u64, result: Result<(), Errno>) {
         let waiting = self.lock().waiting.remove(&number);
-        if let Some(Waiting { answer, .. }) = waiting {
+        if let Some(WaitingLock { answer, .. }) = waiting {
             answer(result);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LockTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn note(&mut self, newer: Held) {
+impl LockTable {
+    fn note(&mut self, newer: GrantedLock) {
         let range = newer.range;
         let key = (InodeId(range.inode), range.owner);
         let mut rest = Vec::new();
@@ -339,10 +342,10 @@ impl State {
                 continue;
             }
             if older.start < range.start {
-                rest.push(Held { range: LockRange { end: range.start - 1, ..older }, ..held });
+                rest.push(GrantedLock { range: LockRange { end: range.start - 1, ..older }, ..held });
             }
             if range.end < older.end {
-                rest.push(Held { range: LockRange { start: range.end + 1, ..older }, ..held });
+                rest.push(GrantedLock { range: LockRange { start: range.end + 1, ..older }, ..held });
             }
         }
         if range.kind() != LockKind::Unlock {
@@ -364,5 +367,5 @@ fn errno_of(outcome: LockOutcome) -> Result<(), Errno> {
     }
 }
 
-/// How often the signals of programs that wait are looked at.
+/// Interval between two checks of the signals of waiting programs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

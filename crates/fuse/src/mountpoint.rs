@@ -1,4 +1,4 @@
-//! Looks at a mountpoint before and after: what is mounted where, from `/proc/self/mountinfo`.
+//! Checks of a mountpoint before and after: mounted file systems from `/proc/self/mountinfo`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::Error;
 
 /// One line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mounted {
+struct MountEntry {
     /// `major:minor`.
     device: String,
     path: PathBuf,
@@ -51,8 +51,8 @@ pub(crate) fn check(path: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// Lets the kernel read ahead further than the 128 KiB that FUSE begins with, where this process may say so. Left as it
-/// is otherwise: reads are right either way.
+/// Lets the kernel read ahead further than the 128 KiB that FUSE begins with, if this process may set it. Left as it is
+/// otherwise: reads are right either way.
 pub(crate) fn read_ahead(mountpoint: &Path, kib: u32) {
     let device = match find(mountpoint) {
         Ok(Some(mounted)) => mounted.device,
@@ -65,21 +65,21 @@ pub(crate) fn read_ahead(mountpoint: &Path, kib: u32) {
 }
 
 /// The topmost mount on `path`, a full name.
-fn find(path: &Path) -> io::Result<Option<Mounted>> {
+fn find(path: &Path) -> io::Result<Option<MountEntry>> {
     let table = fs::read("/proc/self/mountinfo")?;
     Ok(last_on(&table, path))
 }
 
-fn last_on(table: &[u8], path: &Path) -> Option<Mounted> {
+fn last_on(table: &[u8], path: &Path) -> Option<MountEntry> {
     table.split(|&byte| byte == b'\n').filter_map(parse).rfind(|mounted| mounted.path == path)
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
-fn parse(line: &[u8]) -> Option<Mounted> {
+fn parse(line: &[u8]) -> Option<MountEntry> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
     let text = |index: usize| fields.get(index).map(|field| String::from_utf8_lossy(&unescape(field)).into_owned());
-    Some(Mounted {
+    Some(MountEntry {
         device: text(2)?,
         path: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
         kind: text(dash + 1)?,

@@ -1,13 +1,13 @@
-//! Node ids: which file, at which time, a number of the kernel stands for.
+//! Node ids: the kernel's numbers for a file at an instant.
 //!
 //! A file of the mount's own view (the present, or the instant of `mount --at`) has its inode number as its id, without
-//! a table. Every other view has a *slot*, and an id is a bit that says so, the slot and the inode: so each (inode, view) has
-//! a number of its own that never equals one of the present, and the table grows with the number of views in use, not of
-//! files. A slot counts the kernel's references and is used again when the last is forgotten, the one free longest
+//! a table. Every other view has a *slot*, and an id is a marker bit, the slot and the inode: so each (inode, view) has
+//! a number of its own that never equals one of the present, and the table grows with the number of views in use, not
+//! of files. A slot counts the kernel's references and is used again when the last is dropped, the one free longest
 //! first.
 //!
-//! Every id is below 2^53: programs keep inode numbers in doubles (Node's `fs.stat`, `jq`), where larger ones run together. Of
-//! the 52 bits beside the first, three say how the others are divided between slot and inode ([`pack`]): with an inode below
+//! Every id is below 2^53: programs keep inode numbers in doubles (Node's `fs.stat`, `jq`), where larger ones collide.
+//! Of the 52 bits beside the first, three encode the division between slot and inode ([`pack`]): with an inode below
 //! 2^21 there is room for 2^28 slots, with one below 2^45 for 16.
 //!
 //! A slot also names its *door*, the `.at` it was entered by: the same directory at the same instant reached by two
@@ -25,28 +25,28 @@ pub(crate) struct NodeId(pub(crate) u64);
 
 /// The instant and user time that a part of the tree shows. Both absent: now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct When {
+pub(crate) struct ViewTime {
     /// System time, inclusive.
     pub(crate) at: Option<Hlc>,
     /// User time, inclusive.
     pub(crate) user_at: Option<UserTime>,
 }
 
-impl When {
+impl ViewTime {
     /// True if nothing may be changed through it.
     pub(crate) fn is_past(self) -> bool {
         self.at.is_some() || self.user_at.is_some()
     }
 
-    /// True if what it shows never changes: an exact instant of system time, with or without a user time under it.
+    /// True if its content never changes: an exact instant of system time, with or without a user time under it.
     pub(crate) fn is_final(self) -> bool {
         self.at.is_some()
     }
 }
 
-/// What kind of place a node is in.
+/// The kind of place of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum NodePlace {
     /// A file of the tree.
     Tree,
     /// The virtual directory `.at` of a directory.
@@ -57,15 +57,15 @@ pub(crate) enum Place {
 
 /// A node: an inode in a place, as its view shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct FuseNode {
     /// Its id.
     pub(crate) id: NodeId,
     /// The inode; of `.at` and what is in it: the directory it belongs to.
     pub(crate) inode: InodeId,
     /// When; of `.at` and of the links in it: the view of the directory it belongs to.
-    pub(crate) when: When,
+    pub(crate) when: ViewTime,
     /// Where.
-    pub(crate) place: Place,
+    pub(crate) place: NodePlace,
 }
 
 /// No slot is free, or the inode number does not fit into an id beside one.
@@ -73,28 +73,28 @@ pub(crate) struct Node {
 pub(crate) struct Full;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Slot {
-    place: Place,
-    when: When,
+struct NodeSlot {
+    place: NodePlace,
+    when: ViewTime,
     /// Tree and Moving: the `.at` directory it lies in. At: the door of the directory it belongs to, 0 for the base.
     door: u64,
 }
 
 /// All nodes the kernel knows. Bounded by [`SLOTS_MAX`].
 pub(crate) struct Nodes {
-    base: When,
-    table: Mutex<Table>,
+    base: ViewTime,
+    table: Mutex<SlotTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    slots: Vec<Option<(Slot, u64)>>,
-    numbers: BTreeMap<Slot, u32>,
+struct SlotTable {
+    slots: Vec<Option<(NodeSlot, u64)>>,
+    numbers: BTreeMap<NodeSlot, u32>,
     free: VecDeque<u32>,
 }
 
 const PAST_BIT: u64 = 1 << 52;
-/// Bits of slot and inode together, and where the bits lie that say how they are divided.
+/// Bits of slot and inode together, below the bits that encode their division.
 const PARTS_BITS: u32 = 49;
 const DIVISIONS: u32 = 8;
 /// Bits of the inode in the first division; each further one has so many more.
@@ -107,28 +107,29 @@ pub(crate) const UNNUMBERED: NodeId = NodeId(u32::MAX as u64);
 
 impl Nodes {
     /// Nodes of a mount that shows `base`.
-    pub(crate) fn new(base: When) -> Nodes {
-        Nodes { base, table: Mutex::new(Table::default()) }
+    pub(crate) fn new(base: ViewTime) -> Nodes {
+        Nodes { base, table: Mutex::new(SlotTable::default()) }
     }
 
     /// The node with this id; `None` if it was forgotten.
-    pub(crate) fn find(&self, id: NodeId) -> Option<Node> {
+    pub(crate) fn find(&self, id: NodeId) -> Option<FuseNode> {
         if id.0 & PAST_BIT == 0 {
-            return Some(Node { id, inode: InodeId(id.0), when: self.base, place: Place::Tree });
+            return Some(FuseNode { id, inode: InodeId(id.0), when: self.base, place: NodePlace::Tree });
         }
         let (number, inode) = split(id);
         let table = self.lock();
         let (slot, _) = table.slots.get(number as usize)?.as_ref()?;
-        Some(Node { id, inode, when: slot.when, place: slot.place.clone() })
+        Some(FuseNode { id, inode, when: slot.when, place: slot.place.clone() })
     }
 
     /// True if it was reached by an `.at`.
-    pub(crate) fn is_entered(&self, node: &Node) -> bool {
+    pub(crate) fn is_entered(&self, node: &FuseNode) -> bool {
         node.id.0 & PAST_BIT != 0
     }
 
-    /// The `.at` by which the view of `node` was entered; of an `.at`, the one outside of it. `None` in the mount's own view.
-    pub(crate) fn door_of(&self, node: &Node) -> Option<Node> {
+    /// The `.at` by which the view of `node` was entered; of an `.at`, the one outside of it. `None` in the mount's own
+    /// view.
+    pub(crate) fn door_of(&self, node: &FuseNode) -> Option<FuseNode> {
         if !self.is_entered(node) {
             return None;
         }
@@ -137,7 +138,7 @@ impl Nodes {
     }
 
     /// The id of another inode in the view of `node`, without a reference: for listings.
-    pub(crate) fn beside(&self, node: &Node, inode: InodeId) -> NodeId {
+    pub(crate) fn beside(&self, node: &FuseNode, inode: InodeId) -> NodeId {
         if node.id.0 & PAST_BIT == 0 {
             return NodeId(inode.0);
         }
@@ -146,7 +147,7 @@ impl Nodes {
     }
 
     /// The id of another inode in the view of `node`; the kernel holds one more reference to it.
-    pub(crate) fn refer_beside(&self, node: &Node, inode: InodeId) -> Result<NodeId, Full> {
+    pub(crate) fn refer_beside(&self, node: &FuseNode, inode: InodeId) -> Result<NodeId, Full> {
         if node.id.0 & PAST_BIT == 0 {
             return Ok(NodeId(inode.0));
         }
@@ -159,20 +160,20 @@ impl Nodes {
     }
 
     /// The id of the `.at` of the directory `node`; the kernel holds one more reference to it.
-    pub(crate) fn refer_at(&self, node: &Node) -> Result<NodeId, Full> {
+    pub(crate) fn refer_at(&self, node: &FuseNode) -> Result<NodeId, Full> {
         let mut table = self.lock();
         let door = if node.id.0 & PAST_BIT == 0 { 0 } else { table.door_of(node.id) };
-        table.refer(Slot { place: Place::At, when: node.when, door }, node.inode)
+        table.refer(NodeSlot { place: NodePlace::At, when: node.when, door }, node.inode)
     }
 
     /// The id of the directory of the `.at` directory `at`, as it was `when`; the kernel holds one more reference.
-    pub(crate) fn refer_past(&self, at: &Node, when: When) -> Result<NodeId, Full> {
-        self.lock().refer(Slot { place: Place::Tree, when, door: at.id.0 }, at.inode)
+    pub(crate) fn refer_past(&self, at: &FuseNode, when: ViewTime) -> Result<NodeId, Full> {
+        self.lock().refer(NodeSlot { place: NodePlace::Tree, when, door: at.id.0 }, at.inode)
     }
 
     /// The id of the moving link `name` in the `.at` directory `at`; the kernel holds one more reference.
-    pub(crate) fn refer_moving(&self, at: &Node, name: &str) -> Result<NodeId, Full> {
-        self.lock().refer(Slot { place: Place::Moving(name.into()), when: at.when, door: at.id.0 }, at.inode)
+    pub(crate) fn refer_moving(&self, at: &FuseNode, name: &str) -> Result<NodeId, Full> {
+        self.lock().refer(NodeSlot { place: NodePlace::Moving(name.into()), when: at.when, door: at.id.0 }, at.inode)
     }
 
     /// The kernel gave up `count` references.
@@ -199,14 +200,14 @@ impl Nodes {
         self.lock().numbers.len()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, SlotTable> {
         // Every change of the table is complete before anything can panic.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    fn refer(&mut self, slot: Slot, inode: InodeId) -> Result<NodeId, Full> {
+impl SlotTable {
+    fn refer(&mut self, slot: NodeSlot, inode: InodeId) -> Result<NodeId, Full> {
         let number = match self.numbers.get(&slot) {
             Some(&number) => number,
             None => self.take(slot, inode)?,
@@ -219,7 +220,7 @@ impl Table {
     }
 
     /// A slot that has never been used, or when there is none the one free longest: an id comes back as late as it can.
-    fn take(&mut self, slot: Slot, inode: InodeId) -> Result<u32, Full> {
+    fn take(&mut self, slot: NodeSlot, inode: InodeId) -> Result<u32, Full> {
         let fits = |number: u32| pack(number, inode).is_some();
         let unused = self.slots.len() as u32;
         let number = if self.slots.len() < SLOTS_MAX && self.free.len() < FREE_MIN && fits(unused) {
@@ -240,7 +241,7 @@ impl Table {
     }
 }
 
-// Free slots kept before one is used again, so that an id seen a moment ago does not mean something else.
+// Free slots kept before one is used again, so that a recent id does not change its meaning.
 const FREE_MIN: usize = 1024;
 
 /// The id of an inode in the view of a slot; `None` if both together are too large for any division.
@@ -271,11 +272,11 @@ mod tests {
 
     const ROOT: NodeId = NodeId(InodeId::ROOT.0);
 
-    fn at(micros: u64) -> When {
-        When { at: Some(Hlc::first_of_micros(micros)), user_at: None }
+    fn at(micros: u64) -> ViewTime {
+        ViewTime { at: Some(Hlc::first_of_micros(micros)), user_at: None }
     }
 
-    fn past(nodes: &Nodes, dir: NodeId, when: When) -> Node {
+    fn past(nodes: &Nodes, dir: NodeId, when: ViewTime) -> FuseNode {
         let door = nodes.refer_at(&nodes.find(dir).unwrap()).unwrap();
         let id = nodes.refer_past(&nodes.find(door).unwrap(), when).unwrap();
         nodes.find(id).unwrap()
@@ -283,16 +284,16 @@ mod tests {
 
     #[test]
     fn a_present_file_has_its_inode_number_and_costs_no_slot() {
-        let nodes = Nodes::new(When::default());
+        let nodes = Nodes::new(ViewTime::default());
         let node = nodes.find(NodeId(77)).unwrap();
-        assert_eq!((node.inode, node.when, &node.place), (InodeId(77), When::default(), &Place::Tree));
+        assert_eq!((node.inode, node.when, &node.place), (InodeId(77), ViewTime::default(), &NodePlace::Tree));
         assert_eq!(nodes.refer_beside(&node, InodeId(78)), Ok(NodeId(78)));
         assert_eq!(nodes.slots(), 0);
     }
 
     #[test]
     fn every_inode_and_instant_has_an_id_of_its_own() {
-        let nodes = Nodes::new(When::default());
+        let nodes = Nodes::new(ViewTime::default());
         let first = past(&nodes, ROOT, at(1));
         let second = past(&nodes, ROOT, at(2));
         let file_first = nodes.refer_beside(&first, InodeId(9)).unwrap();
@@ -307,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_same_view_entered_twice_by_one_door_has_one_id_and_by_two_doors_two() {
-        let nodes = Nodes::new(When::default());
+        let nodes = Nodes::new(ViewTime::default());
         let by_root = past(&nodes, ROOT, at(5));
         assert_eq!(past(&nodes, ROOT, at(5)).id, by_root.id);
         let inside = nodes.refer_beside(&by_root, InodeId(30)).unwrap();
@@ -318,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_slot_lives_until_its_last_reference_is_forgotten() {
-        let nodes = Nodes::new(When::default());
+        let nodes = Nodes::new(ViewTime::default());
         let dir = past(&nodes, ROOT, at(5));
         let file = nodes.refer_beside(&dir, InodeId(9)).unwrap();
         nodes.refer_beside(&dir, InodeId(9)).unwrap();
@@ -333,7 +334,7 @@ mod tests {
 
     #[test]
     fn an_id_given_up_is_not_used_again_at_once() {
-        let nodes = Nodes::new(When::default());
+        let nodes = Nodes::new(ViewTime::default());
         let root = nodes.find(ROOT).unwrap();
         let door = nodes.find(nodes.refer_at(&root).unwrap()).unwrap();
         let mut seen = std::collections::BTreeSet::new();
@@ -351,13 +352,13 @@ mod tests {
 
     #[test]
     fn moving_links_of_one_directory_differ_and_do_not_equal_its_at() {
-        let nodes = Nodes::new(When::default());
+        let nodes = Nodes::new(ViewTime::default());
         let root = nodes.find(ROOT).unwrap();
         let door = nodes.find(nodes.refer_at(&root).unwrap()).unwrap();
         let one = nodes.refer_moving(&door, "5m-ago").unwrap();
         let other = nodes.refer_moving(&door, "yesterday").unwrap();
         assert!(one != other && one != door.id);
-        assert_eq!(nodes.find(one).unwrap().place, Place::Moving("5m-ago".into()));
+        assert_eq!(nodes.find(one).unwrap().place, NodePlace::Moving("5m-ago".into()));
     }
 
     #[test]
@@ -388,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_not_cut_and_takes_no_slot() {
-        let nodes = Nodes::new(When::default());
+        let nodes = Nodes::new(ViewTime::default());
         let dir = past(&nodes, ROOT, at(5));
         let huge = InodeId(1 << 50);
         assert_eq!((nodes.refer_beside(&dir, huge), nodes.beside(&dir, huge)), (Err(Full), UNNUMBERED));

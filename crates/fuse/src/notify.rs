@@ -1,4 +1,4 @@
-//! What a mount tells its kernel to forget: messages that are written to `/dev/fuse` without having been asked.
+//! Messages of a mount to its kernel that make it drop cached state: written to `/dev/fuse` without a request.
 //!
 //! The `fuser` crate knows some of them, but not the epoch, and hides its channel; each is one write of a few bytes.
 
@@ -11,25 +11,25 @@ use std::thread;
 
 use frieze_base::InodeId;
 
-use crate::dropping::Dropping;
+use crate::page_invalidation::PageInvalidation;
 
 /// The kernel's side of a mount.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct KernelNotifier {
     channel: Option<File>,
     /// It can drop all names at once.
     pub(crate) has_epochs: bool,
-    pages: Option<SyncSender<Arc<Dropping>>>,
+    pages: Option<SyncSender<Arc<PageInvalidation>>>,
 }
 
-impl Kernel {
+impl KernelNotifier {
     /// Speaks over a descriptor of the mount's `/dev/fuse`.
     ///
     /// # Errors
     /// If the system has no thread to give.
-    pub(crate) fn new(channel: OwnedFd) -> io::Result<Kernel> {
+    pub(crate) fn new(channel: OwnedFd) -> io::Result<KernelNotifier> {
         let channel = File::from(channel);
-        let (pages, dropped) = sync_channel::<Arc<Dropping>>(PAGES_MAX);
+        let (pages, dropped) = sync_channel::<Arc<PageInvalidation>>(PAGES_MAX);
         let second = channel.try_clone()?;
         let drops = move || dropped.iter().for_each(|dropping| dropping.work(|inode| drop_pages(&second, inode)));
         thread::Builder::new().name("frieze-pages".to_owned()).spawn(drops)?;
@@ -37,38 +37,38 @@ impl Kernel {
         if !has_epochs {
             tracing::info!("this kernel cannot drop names at once (Linux 6.16 can): names are looked up every time");
         }
-        Ok(Kernel { channel: Some(channel), has_epochs, pages: Some(pages) })
+        Ok(KernelNotifier { channel: Some(channel), has_epochs, pages: Some(pages) })
     }
 
-    /// A kernel that hears nothing.
+    /// A kernel that receives nothing.
     #[cfg(test)]
-    pub(crate) fn deaf() -> Kernel {
-        Kernel { channel: None, has_epochs: true, pages: None }
+    pub(crate) fn silent() -> KernelNotifier {
+        KernelNotifier { channel: None, has_epochs: true, pages: None }
     }
 
-    /// One that only takes down what it is told, in the file; it is not asked to drop pages.
+    /// A kernel that only records its messages in the file; it does not drop pages.
     #[cfg(test)]
-    pub(crate) fn told_in(channel: File) -> Kernel {
-        Kernel { channel: Some(channel), has_epochs: true, pages: None }
+    pub(crate) fn recording(channel: File) -> KernelNotifier {
+        KernelNotifier { channel: Some(channel), has_epochs: true, pages: None }
     }
 
-    /// Every name is looked up again.
+    /// Drops all names: every name is looked up again.
     pub(crate) fn forget_names(&self) {
         if let Some(channel) = &self.channel
             && self.has_epochs
             && let Err(error) = raise_epoch(channel)
         {
-            tracing::debug!(%error, "the mount is gone");
+            tracing::debug!(%error, "the mount has ended");
         }
     }
 
-    /// Attributes of these inodes are asked for again, and their pages are read again.
+    /// Drops attributes and pages of these inodes: both are requested again.
     pub(crate) fn forget_files(&self, inodes: &[InodeId]) {
         inodes.iter().for_each(|inode| self.forget_attributes(*inode));
         self.drop_pages(inodes);
     }
 
-    /// Attributes of this inode are asked for again. It takes no lock, so a request on the file may wait for it.
+    /// Drops the attributes of this inode. It takes no lock, so a request on the file may wait for it.
     pub(crate) fn forget_attributes(&self, inode: InodeId) {
         let Some(channel) = &self.channel else { return };
         if let Err(error) = forget_inode(channel, inode, ATTRIBUTES_ONLY) {
@@ -76,12 +76,12 @@ impl Kernel {
         }
     }
 
-    /// Drops the pages of these files, and waits for that, but not long: a page that a request holds is let go only when
-    /// that is answered, and its answer may wait for us.
+    /// Drops the pages of these files, and waits for that, but not long: a page that a request has locked is dropped
+    /// only when that is answered, and its answer may wait for this thread.
     fn drop_pages(&self, inodes: &[InodeId]) {
         let Some(pages) = self.pages.as_ref().filter(|_| !inodes.is_empty()) else { return };
-        let dropping = Arc::new(Dropping::new(inodes.to_vec()));
-        // A queue that is full is that of a thread that waits: others take its place below.
+        let dropping = Arc::new(PageInvalidation::new(inodes.to_vec()));
+        // A full queue belongs to a stuck thread: another takes its place below.
         let _ = pages.try_send(dropping.clone());
         let another = || {
             let channel = self.channel.as_ref()?.try_clone().ok()?;
@@ -91,7 +91,7 @@ impl Kernel {
         };
         let left = dropping.wait(another);
         if left > 0 {
-            // What is left out is checked at every read(2) all the same.
+            // A file that is left out is checked at every read(2) all the same.
             tracing::debug!(?inodes, left, "pages are held by requests");
         }
     }

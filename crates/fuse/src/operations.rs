@@ -1,4 +1,4 @@
-//! What a kernel asks of a mounted file system, in plain types.
+//! Requests of the kernel to a mounted file system, in plain types.
 //!
 //! The seam between the logic ([`crate::tree`]) and a way to talk to a kernel ([`crate::kernel`], over the `fuser`
 //! crate): another transport (io_uring, virtio-fs) implements calls of this trait and leaves the logic alone.
@@ -8,13 +8,13 @@ use std::time::Duration;
 use frieze_client::FreeSpace;
 use nix::errno::Errno;
 
-use crate::cache::{Holding, Promise};
-use crate::locking::Answer;
+use crate::cache::{CachePromise, Holding};
+use crate::locking::LockAnswer;
 use crate::node::NodeId;
 
-/// Who asks.
+/// The caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct FuseCaller {
     /// User id of the calling thread.
     pub uid: u32,
     /// Group id.
@@ -23,7 +23,7 @@ pub(crate) struct Who {
     pub thread: u32,
 }
 
-/// What kind of thing a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     /// Regular file.
@@ -74,32 +74,32 @@ pub(crate) struct Attributes {
 /// Attributes, and how long they and the name they were found by may be used without asking again. Each entry of a
 /// lookup, a creation or a listing with attributes gives the kernel one reference to the node, until it forgets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FuseEntry {
     /// The attributes.
     pub attributes: Attributes,
     /// How long they hold.
     pub valid: Duration,
-    /// What the server granted: they hold as long as that does instead.
-    pub promise: Option<Promise>,
+    /// The server's grant: the entry is valid as long as that instead.
+    pub promise: Option<CachePromise>,
 }
 
-/// What a name stands for.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum LookupResult {
     /// A file.
-    Entry(Entry),
+    Entry(FuseEntry),
     /// Nothing; the kernel may remember that.
-    Absent(Promise),
+    Absent(CachePromise),
 }
 
 /// An open file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Opened {
+pub(crate) struct OpenResult {
     /// Its number.
     pub handle: u64,
     /// True: cached bytes of the file are still right.
     pub keep_cache: bool,
-    /// True: nothing has to happen at close(2), so the kernel need not tell.
+    /// True: nothing has to happen at close(2), so the kernel need not send it.
     pub no_flush: bool,
     /// True: reads and writes go past the kernel's cache, each as one request.
     pub direct: bool,
@@ -146,7 +146,7 @@ pub(crate) enum NewTime {
 
 /// Changes of attributes; absent ones stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub(crate) struct AttrChanges {
     /// Permission bits.
     pub mode: Option<u32>,
     /// Owner.
@@ -174,7 +174,7 @@ pub(crate) enum RenameHow {
     Exchange,
 }
 
-/// The mode of what is made.
+/// The mode of a new node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewMode {
     /// Permission bits, as in `st_mode`.
@@ -183,7 +183,7 @@ pub(crate) struct NewMode {
     pub umask: u32,
 }
 
-/// What mknod(2) makes.
+/// The node that mknod(2) creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewNode {
     /// Kind and permission bits.
@@ -192,7 +192,7 @@ pub(crate) struct NewNode {
     pub rdev: u32,
 }
 
-/// What fallocate(2) asks for.
+/// An operation of fallocate(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocate {
     /// Space for the range, and a file at least as long.
@@ -209,7 +209,7 @@ pub(crate) enum Allocate {
     Other,
 }
 
-/// What lseek(2) looks for.
+/// The target of lseek(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeekFor {
     /// The next byte of data.
@@ -218,23 +218,23 @@ pub(crate) enum SeekFor {
     Hole,
 }
 
-/// What a lock keeps out.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockFor {
     /// Writers.
     Reading,
-    /// Everybody else.
+    /// Excludes all other owners.
     Writing,
-    /// Nobody: it is given up.
+    /// Excludes none: the lock is released.
     Nothing,
 }
 
 /// A lock on a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileLock {
-    /// Whose.
+    /// The owner.
     pub owner: u64,
-    /// What for.
+    /// The kind.
     pub kind: LockFor,
     /// First byte.
     pub start: u64,
@@ -264,82 +264,84 @@ pub(crate) struct DirLine<'a> {
     pub kind: NodeKind,
     /// The name.
     pub name: &'a [u8],
-    /// Where to go on after this line.
+    /// The offset after this line.
     pub cookie: u64,
 }
 
-/// Everything a kernel asks. Errors are what the program sees. Calls come from many threads at once and may wait.
+/// Every request of a kernel. Errors are those that the program gets. Calls come from many threads at once and may
+/// wait.
 ///
 /// `name` is one component, never empty, `.` or `..`.
 pub(crate) trait Operations: Send + Sync + 'static {
-    fn lookup(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<Found, Errno>;
-    /// Hands an answer to the kernel by `answer`, which asks how long what it tells holds.
+    fn lookup(&self, who: FuseCaller, parent: NodeId, name: &[u8]) -> Result<LookupResult, Errno>;
+    /// Hands an answer to the kernel by `answer`, which asks for its validity.
     fn giving(&self, answer: &mut dyn FnMut(&Holding<'_>));
-    /// The kernel gives up `count` references.
+    /// The kernel drops `count` references.
     fn forget(&self, node: NodeId, count: u64);
-    fn getattr(&self, who: Who, node: NodeId) -> Result<Entry, Errno>;
-    fn setattr(&self, who: Who, node: NodeId, changes: Changes) -> Result<Entry, Errno>;
-    fn readlink(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno>;
-    fn mknod(&self, who: Who, parent: NodeId, name: &[u8], new: NewNode) -> Result<Entry, Errno>;
-    fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], mode: NewMode) -> Result<Entry, Errno>;
-    fn symlink(&self, who: Who, parent: NodeId, name: &[u8], target: &[u8]) -> Result<Entry, Errno>;
-    fn link(&self, who: Who, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry, Errno>;
-    fn unlink(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
-    fn rmdir(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
-    fn rename(&self, who: Who, from: (NodeId, &[u8]), to: (NodeId, &[u8]), how: RenameHow) -> Result<(), Errno>;
+    fn getattr(&self, who: FuseCaller, node: NodeId) -> Result<FuseEntry, Errno>;
+    fn setattr(&self, who: FuseCaller, node: NodeId, changes: AttrChanges) -> Result<FuseEntry, Errno>;
+    fn readlink(&self, who: FuseCaller, node: NodeId) -> Result<Vec<u8>, Errno>;
+    fn mknod(&self, who: FuseCaller, parent: NodeId, name: &[u8], new: NewNode) -> Result<FuseEntry, Errno>;
+    fn mkdir(&self, who: FuseCaller, parent: NodeId, name: &[u8], mode: NewMode) -> Result<FuseEntry, Errno>;
+    fn symlink(&self, who: FuseCaller, parent: NodeId, name: &[u8], target: &[u8]) -> Result<FuseEntry, Errno>;
+    fn link(&self, who: FuseCaller, node: NodeId, parent: NodeId, name: &[u8]) -> Result<FuseEntry, Errno>;
+    fn unlink(&self, who: FuseCaller, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
+    fn rmdir(&self, who: FuseCaller, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
+    fn rename(&self, who: FuseCaller, from: (NodeId, &[u8]), to: (NodeId, &[u8]), how: RenameHow) -> Result<(), Errno>;
     fn create(
         &self,
-        who: Who,
+        who: FuseCaller,
         parent: NodeId,
         name: &[u8],
         mode: NewMode,
         how: OpenHow,
-    ) -> Result<(Entry, Opened), Errno>;
-    fn open(&self, who: Who, node: NodeId, how: OpenHow) -> Result<Opened, Errno>;
+    ) -> Result<(FuseEntry, OpenResult), Errno>;
+    fn open(&self, who: FuseCaller, node: NodeId, how: OpenHow) -> Result<OpenResult, Errno>;
     /// Fills `into` from `offset`; less than full only at the end of the file.
     fn read(&self, handle: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno>;
-    /// Writes `data` or fails. Returns how much of it: all, but for the rest of a run of records that the kernel has cut within one.
+    /// Writes `data` or fails. Returns how much of it: all, but for the rest of a run of records that the kernel has
+    /// cut within one.
     fn write(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<usize, Errno>;
     fn fsync(&self, handle: u64) -> Result<(), Errno>;
     /// A program closed its descriptor: locks that `owner` has on the file end.
     fn flush(&self, node: NodeId, owner: u64);
-    /// `owner`: whose locks on the file end with it.
+    /// `owner`: its locks on the file end with it.
     fn release(&self, node: NodeId, handle: u64, owner: Option<u64>);
     /// Locks, unlocks or waits; `answer` is called when it is decided.
-    fn lock(&self, who: Who, node: NodeId, lock: WantedLock, answer: Answer);
+    fn lock(&self, who: FuseCaller, node: NodeId, lock: WantedLock, answer: LockAnswer);
     /// The first lock in the way.
     fn test_lock(&self, node: NodeId, range: FileLock) -> Result<Option<FileLock>, Errno>;
     fn seek(&self, handle: u64, offset: u64, what: SeekFor) -> Result<u64, Errno>;
-    fn copy_range(&self, who: Who, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno>;
-    fn allocate(&self, who: Who, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno>;
-    fn opendir(&self, who: Who, node: NodeId) -> Result<Opened, Errno>;
+    fn copy_range(&self, who: FuseCaller, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno>;
+    fn allocate(&self, who: FuseCaller, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno>;
+    fn opendir(&self, who: FuseCaller, node: NodeId) -> Result<OpenResult, Errno>;
     /// Shows lines after `cookie` (0: from the start) until `show` answers true: full.
     fn readdir(
         &self,
-        who: Who,
+        who: FuseCaller,
         handle: u64,
         cookie: u64,
         show: &mut dyn FnMut(DirLine<'_>) -> bool,
     ) -> Result<(), Errno>;
-    /// As `readdir`, with an entry for every line but `.` and `..`, whose attributes are their ids and kinds only.
+    /// As `readdir`, with an entry for every line except `.` and `..`, whose attributes are their ids and kinds only.
     fn readdir_plus(
         &self,
-        who: Who,
+        who: FuseCaller,
         handle: u64,
         cookie: u64,
-        show: &mut dyn FnMut(DirLine<'_>, &Entry) -> bool,
+        show: &mut dyn FnMut(DirLine<'_>, &FuseEntry) -> bool,
     ) -> Result<(), Errno>;
     fn fsyncdir(&self, handle: u64) -> Result<(), Errno>;
     fn releasedir(&self, handle: u64);
     fn statfs(&self, node: NodeId) -> Result<FreeSpace, Errno>;
     /// `flags`: 0 either, 1 `XATTR_CREATE`, 2 `XATTR_REPLACE`.
-    fn setxattr(&self, who: Who, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno>;
-    fn getxattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno>;
+    fn setxattr(&self, who: FuseCaller, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno>;
+    fn getxattr(&self, who: FuseCaller, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno>;
     /// Names, each ended by NUL.
-    fn listxattr(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno>;
-    fn removexattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<(), Errno>;
+    fn listxattr(&self, who: FuseCaller, node: NodeId) -> Result<Vec<u8>, Errno>;
+    fn removexattr(&self, who: FuseCaller, node: NodeId, name: &[u8]) -> Result<(), Errno>;
     /// `mask`: `R_OK` 4, `W_OK` 2, `X_OK` 1.
-    fn access(&self, who: Who, node: NodeId, mask: u32) -> Result<(), Errno>;
+    fn access(&self, who: FuseCaller, node: NodeId, mask: u32) -> Result<(), Errno>;
     /// The last call: everything still open is closed.
     fn destroy(&self);
 }

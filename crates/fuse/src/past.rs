@@ -1,22 +1,23 @@
-//! The virtual directory `.at` and what is in it.
+//! The virtual directory `.at` and its entries.
 
 use std::time::Duration;
 
 use frieze_base::Fault;
-use frieze_client::{Answered, DirEntry, FileKind, ListReply, Target, ZonePolicy};
+use frieze_client::{DirEntry, FileKind, InstantInfo, ListReply, Target, ZonePolicy};
 use frieze_hlc::{Hlc, Zone};
 use nix::errno::Errno;
 
 use crate::at::{AtName, LINK_TARGET_BYTES, link_target, zoned_target};
+use crate::attributes::{attributes, too_many, valid};
 use crate::errno::answer;
-use crate::node::{Node, NodeId, When};
-use crate::operations::{Attributes, Entry, NodeKind, Who};
+use crate::node::{FuseNode, NodeId, ViewTime};
+use crate::operations::{Attributes, FuseCaller, FuseEntry, NodeKind};
 use crate::process::{ProcessId, variable_of};
-use crate::tree::{Tree, attributes, too_many, valid};
+use crate::tree::MountTree;
 
-impl Tree {
+impl MountTree {
     /// `.at` in the directory `dir`. A cut by user time has none: there is no further time to go to.
-    pub(crate) fn lookup_at(&self, who: Who, dir: &Node) -> Result<Entry, Errno> {
+    pub(crate) fn lookup_at(&self, who: FuseCaller, dir: &FuseNode) -> Result<FuseEntry, Errno> {
         if dir.when.user_at.is_some() {
             return Err(Errno::ENOENT);
         }
@@ -30,16 +31,23 @@ impl Tree {
 
     /// Attributes of the `.at` of the directory that `node` belongs to: those of the directory, without the right to
     /// write.
-    pub(crate) fn at_attributes(&self, who: Who, node: &Node, id: NodeId) -> Result<Entry, Errno> {
-        // Of a directory of now, as it was last known if nobody leads: it is the way to the past, which needs nobody.
+    pub(crate) fn at_attributes(&self, who: FuseCaller, node: &FuseNode, id: NodeId) -> Result<FuseEntry, Errno> {
+        // For a directory of now, its last known attributes if there is no leader: it is the way to the past, which
+        // needs no leader.
         let attr = self.ask(who, node.when, |fs| fs.recent().stat(&Target::inode(node.inode)))?.attr;
         let of_directory = attributes(id, &attr);
         let attributes = Attributes { mode: of_directory.mode & !ANY_WRITE & 0o777, links: 2, ..of_directory };
-        Ok(Entry { attributes, valid: valid(node.when), promise: None })
+        Ok(FuseEntry { attributes, valid: valid(node.when), promise: None })
     }
 
     /// Attributes of a moving name in the `.at` that `node` is, or belongs to.
-    pub(crate) fn moving_attributes(&self, who: Who, node: &Node, id: NodeId, name: &str) -> Result<Entry, Errno> {
+    pub(crate) fn moving_attributes(
+        &self,
+        who: FuseCaller,
+        node: &FuseNode,
+        id: NodeId,
+        name: &str,
+    ) -> Result<FuseEntry, Errno> {
         let of_directory = self.at_attributes(who, node, id)?.attributes;
         let size = match zoneless_target(who, node, name) {
             Some(target) => target?.len() as u64,
@@ -47,19 +55,19 @@ impl Tree {
         };
         let attributes =
             Attributes { kind: NodeKind::Symlink, mode: 0o777, links: 1, size, bytes_live: 0, ..of_directory };
-        // Its meaning moves and depends on who asks: never kept.
-        Ok(Entry { attributes, valid: Duration::ZERO, promise: None })
+        // Its meaning moves and depends on the caller: never kept.
+        Ok(FuseEntry { attributes, valid: Duration::ZERO, promise: None })
     }
 
     /// A name in the `.at` directory `at`.
-    pub(crate) fn lookup_in_at(&self, who: Who, at: &Node, name: &[u8]) -> Result<Entry, Errno> {
+    pub(crate) fn lookup_in_at(&self, who: FuseCaller, at: &FuseNode, name: &[u8]) -> Result<FuseEntry, Errno> {
         match AtName::read(name, at.when).map_err(|fault| answer(&fault))? {
-            AtName::Exact(instant) => self.enter(who, at, When { at: Some(instant), user_at: None }, PINNED),
-            AtName::User(user_at) => self.enter(who, at, When { user_at: Some(user_at), ..at.when }, PINNED),
+            AtName::Exact(instant) => self.enter(who, at, ViewTime { at: Some(instant), user_at: None }, PINNED),
+            AtName::User(user_at) => self.enter(who, at, ViewTime { user_at: Some(user_at), ..at.when }, PINNED),
             AtName::Snapshot(snapshot) => {
                 let instant = self.resolve(&snapshot)?;
                 // The name may be given to another instant at any time.
-                self.enter(who, at, When { at: Some(instant), user_at: None }, Duration::ZERO)
+                self.enter(who, at, ViewTime { at: Some(instant), user_at: None }, Duration::ZERO)
             }
             AtName::Moving(_) | AtName::Zoneless => {
                 let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
@@ -70,9 +78,9 @@ impl Tree {
         }
     }
 
-    /// The directory of `at` as it was `when`. The server says whether that instant can be read, and whether the
-    /// directory was there.
-    fn enter(&self, who: Who, at: &Node, when: When, name_valid: Duration) -> Result<Entry, Errno> {
+    /// The directory of `at` as it was `when`. The server checks whether that instant can be read, and whether the
+    /// directory existed then.
+    fn enter(&self, who: FuseCaller, at: &FuseNode, when: ViewTime, name_valid: Duration) -> Result<FuseEntry, Errno> {
         let attr = self.ask(who, when, |fs| fs.stat(&Target::inode(at.inode)))?.attr;
         let node = self.nodes.refer_past(at, when).map_err(too_many)?;
         let mut entry = self.entry(node, &attr, when);
@@ -81,11 +89,11 @@ impl Tree {
     }
 
     /// Where a moving name, or a time without a zone, points to, for the process that asks.
-    pub(crate) fn resolve_moving(&self, who: Who, node: &Node, name: &str) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn resolve_moving(&self, who: FuseCaller, node: &FuseNode, name: &str) -> Result<Vec<u8>, Errno> {
         if let Some(target) = zoneless_target(who, node, name) {
             return target;
         }
-        let at = self.moving.resolve(ProcessId::of(who.thread), name, || self.resolve(name))?;
+        let at = self.moving_names.resolve(ProcessId::of(who.thread), name, || self.resolve(name))?;
         Ok(link_target(at).into_bytes())
     }
 
@@ -93,21 +101,21 @@ impl Tree {
         self.client.resolve(name, ZonePolicy::Refuse).map_err(|error| answer(&Fault::from(error)))
     }
 
-    /// The saved snapshots: what `ls .at` shows. Inside the past there is nothing to show.
-    pub(crate) fn list_at(&self, at: &Node, after: &[u8]) -> Result<ListReply, Errno> {
+    /// The saved snapshots: the entries of `ls .at`. Inside the past there are none.
+    pub(crate) fn list_at(&self, at: &FuseNode, after: &[u8]) -> Result<ListReply, Errno> {
         let mut entries = Vec::new();
         if !at.when.is_past() {
             let snapshots = self.client.snapshots().map_err(|error| answer(&error.into()))?;
             entries = snapshots.into_iter().map(|snapshot| entry_of(snapshot.name)).collect();
             entries.retain(|entry| entry.name.as_slice() > after);
         }
-        let answered = Answered { was_stable: true, ..Answered::default() };
+        let answered = InstantInfo { was_stable: true, ..InstantInfo::default() };
         Ok(ListReply { entries, more: false, answered, inode: at.inode.0, parent: at.inode.0 })
     }
 }
 
 /// Where a time without a zone points to, for the process that asks; `None` for any other name.
-fn zoneless_target(who: Who, node: &Node, name: &str) -> Option<Result<Vec<u8>, Errno>> {
+fn zoneless_target(who: FuseCaller, node: &FuseNode, name: &str) -> Option<Result<Vec<u8>, Errno>> {
     match AtName::read(name.as_bytes(), node.when) {
         Ok(AtName::Zoneless) => {
             let zone = Zone::of_variable(variable_of(who.thread, "TZ").as_deref());
@@ -122,5 +130,5 @@ fn entry_of(name: String) -> DirEntry {
 }
 
 const ANY_WRITE: u32 = 0o222;
-/// The name says the instant itself: it holds as long as what it names.
+/// The name contains the instant itself: it is valid as long as its target.
 const PINNED: Duration = Duration::MAX;

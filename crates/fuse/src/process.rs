@@ -1,4 +1,4 @@
-//! What the mount has to know of a calling process, from `/proc`.
+//! Properties of a calling process, from `/proc`.
 
 use std::fs;
 
@@ -11,7 +11,8 @@ pub(crate) struct ProcessId {
 }
 
 impl ProcessId {
-    /// The process that thread `thread` belongs to; `None` if it is gone or lives in another pid namespace (thread 0).
+    /// The process that thread `thread` belongs to; `None` if it has ended or lives in another pid namespace (thread
+    /// 0).
     pub(crate) fn of(thread: u32) -> Option<ProcessId> {
         if thread == 0 {
             return None;
@@ -28,7 +29,7 @@ impl ProcessId {
     }
 }
 
-/// The supplementary groups of `thread`; none if it is gone or lives in another pid namespace.
+/// The supplementary groups of `thread`; none if it has ended or lives in another pid namespace.
 pub(crate) fn groups_of(thread: u32) -> Vec<u32> {
     if thread == 0 {
         return Vec::new();
@@ -36,8 +37,8 @@ pub(crate) fn groups_of(thread: u32) -> Vec<u32> {
     fs::read_to_string(format!("/proc/{thread}/status")).map(|status| groups(&status)).unwrap_or_default()
 }
 
-/// A variable of the environment that the process of `thread` was started with; `None` too if it is gone, lives in another pid
-/// namespace, or may not be looked at.
+/// A variable of the environment that the process of `thread` was started with; `None` too if it has ended, lives in
+/// another pid namespace, or may not be read.
 pub(crate) fn variable_of(thread: u32, name: &str) -> Option<String> {
     if thread == 0 {
         return None;
@@ -50,7 +51,7 @@ fn variable(environment: &[u8], name: &str) -> Option<String> {
     String::from_utf8(environment.split(|&byte| byte == 0).find_map(value)?).ok()
 }
 
-/// True if `thread` has a signal to act on, or is gone. False if it lives in another pid namespace.
+/// True if `thread` has a signal to act on, or has ended. False if it lives in another pid namespace.
 pub(crate) fn has_signal(thread: u32) -> bool {
     if thread == 0 {
         return false;
@@ -58,15 +59,15 @@ pub(crate) fn has_signal(thread: u32) -> bool {
     fs::read_to_string(format!("/proc/{thread}/status")).map_or(true, |status| is_signalled(&status))
 }
 
-/// True if `thread` has asked for the text of a symbolic link (`readlink(2)`), and not for what it leads to. False as well where
-/// that cannot be found out: in another pid namespace, or for want of the right to trace the thread.
+/// True if `thread` has requested the text of a symbolic link (`readlink(2)`), and not its target. False as well where
+/// that cannot be determined: in another pid namespace, or for want of the right to trace the thread.
 pub(crate) fn is_reading_link(thread: u32) -> bool {
     if thread == 0 {
         return false;
     }
     for _ in 0..LOOKS_MAX {
         match fs::read_to_string(format!("/proc/{thread}/syscall")) {
-            // It has asked, and is about to sleep until it is answered.
+            // It has sent the request, and is about to sleep until it is answered.
             Ok(text) if text.starts_with("running") => std::thread::yield_now(),
             text => return text.is_ok_and(|text| is_readlink(&text)),
         }

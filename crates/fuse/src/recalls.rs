@@ -6,32 +6,33 @@ use std::time::Duration;
 
 use frieze_client::{Client, Error, Recaller, mono};
 
-use crate::cache::Cache;
+use crate::cache::KernelCache;
 use crate::locking::Locking;
 
 /// Starts it. It ends when the client is closed.
 ///
 /// # Errors
 /// If the system has no thread to give.
-pub(crate) fn watch(client: Client, cache: Arc<Cache>, locking: Arc<Locking>) -> std::io::Result<()> {
+pub(crate) fn watch(client: Client, cache: Arc<KernelCache>, locking: Arc<Locking>) -> std::io::Result<()> {
     let recaller = client.recaller();
     let watch = move || obey(recaller, &client, &cache, &locking);
     thread::Builder::new().name("frieze-recalls".to_owned()).spawn(watch).map(drop)
 }
 
-fn obey(mut recaller: Recaller, client: &Client, cache: &Cache, locking: &Locking) {
+fn obey(mut recaller: Recaller, client: &Client, cache: &KernelCache, locking: &Locking) {
     let (mut acked, mut life) = (0, 0);
     let mut pause = PAUSE_MIN;
-    // Locks and open files that the server may not know of any more, or that it could not tell of.
+    // Locks and open files that the server may not know of any more, or that it could not report.
     let mut is_behind = false;
     loop {
         let sent = mono();
         match recaller.ask(acked, life) {
             Ok(reply) => {
                 let is_new = reply.life != life;
-                // A server that heard nothing for a lease gave the locks to others: they are asked for before anything else.
+                // A server without contact for a lease gave the locks to other clients: they are claimed before
+                // anything else.
                 if cache.has_lapsed() {
-                    locking.doubt();
+                    locking.mark_unsure();
                     is_behind = true;
                 }
                 cache.take(&reply, sent, is_new);
@@ -50,7 +51,7 @@ fn obey(mut recaller: Recaller, client: &Client, cache: &Cache, locking: &Lockin
             }
             Err(Error::Closed) => return locking.end(),
             Err(error) => {
-                // The lease runs out meanwhile, and everything is asked for again.
+                // The lease runs out meanwhile, and everything is claimed again.
                 tracing::debug!(%error, "no answer about recalls");
                 is_behind = true;
                 recaller.pause(pause);

@@ -1,7 +1,8 @@
-//! Why rows and records of user time were refused. A program is told an errno; people who look for the reason find it in an extended
-//! attribute of the file, and one line in the mount's log.
+//! The reasons why rows and records of user time were refused. A program gets an errno; people find the reason in an
+//! extended attribute of the file, and in one line of the mount's log.
 //!
-//! Guarantees: the words are those of the newest refusal by this mount, until a write of the file is taken; memory and log are bounded.
+//! Guarantees: the words are those of the newest refusal by this mount, until a write of the file is taken; memory and
+//! log are bounded.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,9 +15,9 @@ pub(crate) const REFUSED_XATTR: &[u8] = b"user.frieze.refused";
 
 /// Files of which a refusal is remembered.
 #[derive(Default)]
-pub(crate) struct Refusals(Mutex<FastMap<InodeId, Refusal>>);
+pub(crate) struct Refusals(Mutex<FastMap<InodeId, TimeRefusal>>);
 
-struct Refusal {
+struct TimeRefusal {
     words: String,
     at: MonoTime,
     logged: MonoTime,
@@ -45,7 +46,7 @@ impl Refusals {
             let oldest = files.iter().min_by_key(|(_, refusal)| refusal.at).map(|(inode, _)| *inode);
             oldest.and_then(|oldest| files.remove(&oldest));
         }
-        files.insert(inode, Refusal { words, at: now, logged });
+        files.insert(inode, TimeRefusal { words, at: now, logged });
     }
 
     /// A write of it was taken.
@@ -58,12 +59,12 @@ impl Refusals {
         self.lock().get(&inode).map(|refusal| refusal.words.clone().into_bytes())
     }
 
-    fn lock(&self) -> MutexGuard<'_, FastMap<InodeId, Refusal>> {
+    fn lock(&self) -> MutexGuard<'_, FastMap<InodeId, TimeRefusal>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Files whose refusals are remembered: beyond them the oldest goes.
+/// Files whose refusals are remembered: beyond them the oldest is dropped.
 const FILES_MAX: usize = 1024;
 /// The same words of the same file are logged once in so long.
 const LOG_EVERY: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_client::{ACL_ENTRIES_MAX, AccessLists, Acl, Fs, Named, Reason, Target};
+use frieze_client::{ACL_ENTRIES_MAX, AccessLists, Acl, AclNamedEntry, Fs, Reason, Target};
 
 use crate::accounts::{gid_of, uid_of};
 use crate::exception::Exception;
@@ -223,9 +223,9 @@ fn list_of(entries: &AclEntries, scope: AclScope) -> Result<Option<Acl>, &'stati
         found.insert(*whose);
         match *whose {
             Whose::Owner => acl.owner = permissions,
-            Whose::User(id) => acl.users.push(Named { id, permissions }),
+            Whose::User(id) => acl.users.push(AclNamedEntry { id, permissions }),
             Whose::Group => acl.group = permissions,
-            Whose::NamedGroup(id) => acl.groups.push(Named { id, permissions }),
+            Whose::NamedGroup(id) => acl.groups.push(AclNamedEntry { id, permissions }),
             Whose::Mask => acl.mask = Some(permissions),
             Whose::Other => acl.other = permissions,
         }

@@ -3,7 +3,7 @@
 //! A quota of names counts the directory itself, as frieze's does. One of space counts the bytes of files once,
 //! whatever their replication; so does the space consumed.
 
-use frieze_client::{Attr, Caller, FileKind, InodeId, Quota, Target, Usage};
+use frieze_client::{Attr, Caller, FileKind, InodeId, Quota, Target, TreeUsage};
 
 use crate::attributes::is_absent;
 use crate::exception::Exception;
@@ -80,7 +80,11 @@ pub(crate) fn quota_of(names: &FileNames, context: CallContext<'_>, path: &str) 
     Ok(quota_and_use(names, context, path)?.map_or(Quota::default(), |(quota, _)| quota))
 }
 
-fn quota_and_use(names: &FileNames, context: CallContext<'_>, path: &str) -> Result<Option<(Quota, Usage)>, Exception> {
+fn quota_and_use(
+    names: &FileNames,
+    context: CallContext<'_>,
+    path: &str,
+) -> Result<Option<(Quota, TreeUsage)>, Exception> {
     let ResolvedPath { fs, target, .. } = names.resolve(context, path)?;
     match fs.view().is_past() {
         true => Ok(None),

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use frieze_base::{Fault, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_metalog::{EntryKind, Members, PeerEntry, PeerKind, PeerMessage, SnapshotMeta};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::{MetalogEntry, MetalogKind, MetalogMembers, MetalogMessage, MetalogState};
 
 use frieze_net::{PeerPayload, Peers};
@@ -39,7 +39,7 @@ impl RaftSender {
     pub(super) fn tell(&mut self, way: &dyn Peers, message: &PeerMessage) {
         let (said, bytes) = to_wire(message, 0);
         if bytes.len() <= PART_BYTES {
-            return way.tell(message.to, Told::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
+            return way.tell(message.to, ServerMessage::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
         }
         self.parted += 1;
         let parts = bytes.len().div_ceil(PART_BYTES) as u32;
@@ -47,7 +47,7 @@ impl RaftSender {
             let said = MetalogMessage { parted: self.parted, part, parts, ..said.clone() };
             let from = part as usize * PART_BYTES;
             let bytes = bytes.slice(from..bytes.len().min(from + PART_BYTES));
-            way.tell(message.to, Told::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
+            way.tell(message.to, ServerMessage::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use frieze_base::{InodeId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
-use frieze_wire::forget::Forgotten;
+use frieze_wire::forget::ForgottenHistory;
 use frieze_wire::message::FileKind;
 
 /// How the bytes of a file are cut into chunks, and those spread over chains.
@@ -103,7 +103,7 @@ pub struct InodeHorizon {
     /// Nothing of it is left but what snapshots show.
     pub is_gone: bool,
     /// How far back its newest forgetting reaches.
-    pub forgotten: Option<Forgotten>,
+    pub forgotten: Option<ForgottenHistory>,
     /// Instants before the horizon that snapshots keep readable.
     pub pins: BTreeSet<Hlc>,
 }

@@ -5,7 +5,7 @@
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{ExpiredInodes, Expiries, Expiry, Pins};
-use frieze_wire::forget::Forgotten;
+use frieze_wire::forget::ForgottenHistory;
 
 use super::facts::{ForgettingCount, InodeHorizon};
 use super::metadata::Metadata;
@@ -70,7 +70,7 @@ impl Metadata {
     }
 
     /// The horizon of the inode, of these, that has forgotten most.
-    pub fn newest_horizon(&self, ids: impl Iterator<Item = InodeId>) -> Option<Forgotten> {
+    pub fn newest_horizon(&self, ids: impl Iterator<Item = InodeId>) -> Option<ForgottenHistory> {
         let namespace = self.state.read();
         ids.filter_map(|id| namespace.horizons().of(id)).max_by_key(|forgotten| forgotten.before)
     }

@@ -277,13 +277,13 @@ impl Metadata {
     }
 
     /// Calls `look` with the decisions about nodes and chains, locked meanwhile.
-    pub fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::State)) {
+    pub fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
         self.state.look_at_control(look);
     }
 
     /// What decisions changed since the last call. After a start, and after a state was received, everything may have
     /// changed.
-    pub fn take_control_changes(&self) -> Vec<frieze_cluster::Change> {
+    pub fn take_control_changes(&self) -> Vec<frieze_cluster::ClusterChange> {
         self.state.take_control_changes()
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, ListedEntry, NamedInstant, NamespaceCounts, ReadSet, Resolved};
-use frieze_wire::edit::{Brought, Edit};
+use frieze_wire::edit::{Edit, NamelessInode};
 use frieze_wire::message::{FileKind, Version};
 use frieze_wire::txn::{Caller, Format, Outcome, Target};
 
@@ -253,7 +253,7 @@ impl Metadata {
     ///
     /// # Errors
     /// The store's.
-    pub fn brought(&self, ids: &BTreeSet<InodeId>) -> Result<Vec<Brought>, Fault> {
+    pub fn brought(&self, ids: &BTreeSet<InodeId>) -> Result<Vec<NamelessInode>, Fault> {
         let namespace = self.state.read();
         let brought = ids.iter().map(|id| namespace.bring(&self.state.versions, *id));
         brought.filter_map(Result::transpose).collect()

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use frieze_base::{Fault, LogIndex, NodeId, Rng, crc32c};
 use frieze_metalog::{PeerMessage, SnapshotMeta};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::{MetalogMessage, MetalogPiece};
 
 use super::codec;
@@ -144,7 +144,7 @@ impl OutgoingSnapshot {
 pub(super) fn tell(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &Bytes) {
     way.tell(
         to,
-        Told::MetalogPiece(piece.clone()),
+        ServerMessage::MetalogPiece(piece.clone()),
         PeerPayload { bytes: bytes.clone(), crc: Some(piece.crc), ahead: None },
     );
 }

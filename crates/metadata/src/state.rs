@@ -27,9 +27,9 @@ pub(super) struct AppliedState {
     pub(super) versions: NameVersions,
     observer: OnceLock<Arc<dyn ChangeObserver>>,
     /// Nodes and chains; nothing on a machine that is alone.
-    control: RwLock<frieze_cluster::State>,
+    control: RwLock<frieze_cluster::ClusterState>,
     /// What decisions have changed since the last call of [`AppliedState::take_control_changes`].
-    news: Mutex<Vec<frieze_cluster::Change>>,
+    news: Mutex<Vec<frieze_cluster::ClusterChange>>,
     /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the
     /// start counts as nothing.
     executed: AtomicU64,
@@ -67,17 +67,17 @@ impl AppliedState {
     }
 
     /// Looks at what the log has decided about nodes and chains.
-    pub(super) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::State)) {
+    pub(super) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
         look(&self.control.read().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// What decisions have changed since the last call. After a state was received everything may have changed.
-    pub(super) fn take_control_changes(&self) -> Vec<frieze_cluster::Change> {
+    pub(super) fn take_control_changes(&self) -> Vec<frieze_cluster::ClusterChange> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Executes decisions, after the transactions of their batch.
-    fn decide(&self, decisions: &[frieze_wire::control::Decision], stamp: Hlc, changes: &mut Vec<KeyVersion>) {
+    fn decide(&self, decisions: &[frieze_wire::control::DecisionProto], stamp: Hlc, changes: &mut Vec<KeyVersion>) {
         if decisions.is_empty() {
             return;
         }
@@ -220,7 +220,7 @@ impl AppliedState {
 #[derive(Default)]
 struct LoadedState {
     namespace: Namespace,
-    control: frieze_cluster::State,
+    control: frieze_cluster::ClusterState,
 }
 
 impl LoadedState {
@@ -266,7 +266,7 @@ impl LoadedState {
             if failed.is_some() {
                 return;
             }
-            let decoded = || frieze_cluster::State::decode(value).map_err(Fault::from);
+            let decoded = || frieze_cluster::ClusterState::decode(value).map_err(Fault::from);
             failed = match key {
                 [CONTROL] => decoded().map(|state| self.control = state).err(),
                 _ => self.namespace.load(key, stamp, value).err(),

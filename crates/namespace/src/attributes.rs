@@ -5,7 +5,7 @@ use frieze_base::{InodeId, NAME_BYTES_MAX};
 use frieze_hlc::Hlc;
 use frieze_wire::acl::is_acl;
 use frieze_wire::message::{FileKind, VersionKind};
-use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
+use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
 use frieze_wire::txn::{Caller, RemoveXattr, SetAttr, SetXattr, Settle, TimeValue};
 use prost::Message;
 
@@ -54,7 +54,7 @@ impl Namespace {
         }
         let grows = size.map_or(0, |len| len.saturating_sub(length_of(inode, settled)));
         if grows > 0 && inode.orphaned().is_none() && inode.parent.0 != 0 {
-            self.check_room(inode.parent, Usage { files: 0, bytes: grows }, None)?;
+            self.check_room(inode.parent, TreeUsage { files: 0, bytes: grows }, None)?;
         }
         let (caller, stamp) = (run.caller, run.stamp);
         let inode = self.edit(run, id);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use frieze_base::{FastMap, Fault, InodeId, NAME_BYTES_MAX};
 use frieze_hlc::Hlc;
 use frieze_wire::acl::is_acl;
-use frieze_wire::edit::{Brought, Edit, EditKind, NEW, NewInode, SetState, Share, Xattr};
+use frieze_wire::edit::{Edit, EditKind, NEW, NamelessInode, NewInode, SetState, Share, Xattr};
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::Caller;
@@ -168,7 +168,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `StaleHandle` if it never was; those of the store.
-    pub fn bring(&self, history: &dyn VersionHistory, id: InodeId) -> Result<Option<Brought>, Fault> {
+    pub fn bring(&self, history: &dyn VersionHistory, id: InodeId) -> Result<Option<NamelessInode>, Fault> {
         if self.inodes.get(id).is_some() {
             return Ok(None);
         }
@@ -186,7 +186,7 @@ impl Namespace {
             broken.is_ok()
         })?;
         broken?;
-        Ok(Some(Brought { inode: id.0, from: from.0, value, xattrs }))
+        Ok(Some(NamelessInode { inode: id.0, from: from.0, value, xattrs }))
     }
 
     /// An inode as it is before the edit, or as the edit makes or brings it.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
-use frieze_wire::forget::{Forgotten, Horizon, OwnedInodes, decode_ids, encode_ids};
+use frieze_wire::forget::{ForgottenHistory, Horizon, OwnedInodes, decode_ids, encode_ids};
 use prost::Message;
 
 use crate::apply::{OpResult, TxnRun};
@@ -58,7 +58,7 @@ impl Namespace {
     pub(crate) fn kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Error> {
         match self.horizons.expired(id, at) {
             None => Ok(()),
-            Some(Forgotten { before, stamp, uid }) => Err(Error::Forgotten {
+            Some(ForgottenHistory { before, stamp, uid }) => Err(Error::Forgotten {
                 inode: id,
                 path: None,
                 at,

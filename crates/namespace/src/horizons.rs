@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
-use frieze_wire::forget::{ANYBODY, Forgotten};
+use frieze_wire::forget::{ANYBODY, ForgottenHistory};
 
 use crate::model::NamedInstant;
 
@@ -191,7 +191,7 @@ impl Expiries {
     ///
     /// # Cost
     /// A search in the runs of inodes that forgot the same; nothing while nothing was ever forgotten.
-    pub fn expired(&self, id: InodeId, at: Option<Hlc>) -> Option<Forgotten> {
+    pub fn expired(&self, id: InodeId, at: Option<Hlc>) -> Option<ForgottenHistory> {
         if self.inodes.0.is_empty() {
             return None;
         }
@@ -206,7 +206,7 @@ impl Expiries {
     }
 
     /// What an inode has forgotten.
-    pub fn of(&self, id: InodeId) -> Option<Forgotten> {
+    pub fn of(&self, id: InodeId) -> Option<ForgottenHistory> {
         self.inodes.get(id).map(|lost| self.told(lost))
     }
 
@@ -269,11 +269,11 @@ impl Expiries {
         }
     }
 
-    fn told(&self, lost: &ExpiredState) -> Forgotten {
+    fn told(&self, lost: &ExpiredState) -> ForgottenHistory {
         let newest = lost.by.iter().map(|by| by.stamp).max_by_key(|stamp| self.forgettings[stamp].before);
         let newest = newest.expect("it was forgotten");
         let forgetting = &self.forgettings[&newest];
-        Forgotten { before: forgetting.before.0, stamp: newest.0, uid: forgetting.uid }
+        ForgottenHistory { before: forgetting.before.0, stamp: newest.0, uid: forgetting.uid }
     }
 }
 

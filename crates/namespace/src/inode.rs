@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
-use frieze_wire::acl::{Acl, Named};
+use frieze_wire::acl::{Acl, AclNamedEntry};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
 
@@ -377,7 +377,8 @@ fn listed(inode: &Inode, acl: &Acl, caller: &Caller, mask: u32) -> bool {
     if let Ok(at) = acl.users.binary_search_by_key(&caller.uid, |user| user.id) {
         return grants(acl.users[at].permissions);
     }
-    let named = acl.groups.iter().filter(|group| caller.in_group(group.id)).map(|group: &Named| group.permissions);
+    let named =
+        acl.groups.iter().filter(|group| caller.in_group(group.id)).map(|group: &AclNamedEntry| group.permissions);
     let mut groups = caller.in_group(inode.gid).then_some(acl.group).into_iter().chain(named).peekable();
     match groups.peek() {
         Some(_) => groups.any(grants),

@@ -2,7 +2,7 @@
 
 use frieze_base::InodeId;
 use frieze_wire::message::{FileKind, VersionKind};
-use frieze_wire::quota::Usage;
+use frieze_wire::quota::TreeUsage;
 use frieze_wire::txn::{Caller, Link, Make, MakeKind, MakeNameless, Remove, Rename, Special};
 
 use crate::apply::{OpResult, TxnRun};
@@ -55,7 +55,7 @@ impl Namespace {
         let (kind, mode, mut extra) = new_inode(run, kind, op.mode)?;
         let mode = self.inherit((place.parent, parent), (kind, mode, op.umask), &mut extra);
         let takes_over = replaced.and_then(|id| self.inodes.get(id)).is_some_and(|old| old.links == 1);
-        self.check_room(place.parent, Usage { files: u64::from(!takes_over), bytes: 0 }, None)?;
+        self.check_room(place.parent, TreeUsage { files: u64::from(!takes_over), bytes: 0 }, None)?;
         if !extra.grants.is_empty() {
             // The open is refused, rather than the write that comes after it.
             self.check_room_to_write(place.parent, 0, 0..1)?;

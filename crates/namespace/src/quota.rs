@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use frieze_base::InodeId;
 use frieze_wire::message::FileKind;
-use frieze_wire::quota::{QUOTA_XATTR, Quota, Usage};
+use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage};
 
 use crate::edit::Draft;
 use crate::error::Error;
@@ -36,7 +36,7 @@ impl Namespace {
     ///
     /// # Cost
     /// O(1); right after a restart, before the first change, as much as lies below the directory.
-    pub fn quota(&self, directory: InodeId) -> Option<(Quota, Usage)> {
+    pub fn quota(&self, directory: InodeId) -> Option<(Quota, TreeUsage)> {
         let limit = self.quotas.limits.get(&directory)?;
         Some((limit.quota, limit.used.unwrap_or_else(|| self.weigh(directory))))
     }
@@ -119,7 +119,7 @@ impl Namespace {
 
     /// Refuses what would bring more to a directory than it or one above may hold. `from`: where it comes from, and
     /// counts already.
-    pub(crate) fn check_room(&self, into: InodeId, more: Usage, from: Option<InodeId>) -> Result<(), Error> {
+    pub(crate) fn check_room(&self, into: InodeId, more: TreeUsage, from: Option<InodeId>) -> Result<(), Error> {
         if self.quotas.limits.is_empty() {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl Namespace {
         Ok(())
     }
 
-    fn check_limit(&self, directory: InodeId, more: Usage) -> Result<(), Error> {
+    fn check_limit(&self, directory: InodeId, more: TreeUsage) -> Result<(), Error> {
         let QuotaLimit { quota, used } = self.quotas.limits[&directory];
         let used = used.unwrap_or_else(|| self.weigh(directory));
         let is_over = |used: u64, more: u64, max: Option<u64>| more > 0 && max.is_some_and(|max| used + more > max);
@@ -150,7 +150,7 @@ impl Namespace {
             return Ok(());
         }
         let more = range.start.saturating_sub(size) + 1;
-        self.check_room(home, Usage { files: 0, bytes: more }, None)
+        self.check_room(home, TreeUsage { files: 0, bytes: more }, None)
     }
 
     /// Refuses a rename that brings more to a directory than may be there.
@@ -167,13 +167,13 @@ impl Namespace {
         let weight = |id: InodeId, place: InodeId| match self.inodes.get(id).and_then(QuotaCharge::of) {
             Some(counted) if counted.is_directory => self.weigh(id),
             Some(counted) if counted.home == place => counted.usage(),
-            _ => Usage::default(),
+            _ => TreeUsage::default(),
         };
         // What is replaced goes only with its last name; until then it counts where its next one is, which may be here.
         let is_last = |id: &InodeId| {
             exchange || self.inodes.get(*id).is_some_and(|inode| inode.is_directory() || inode.links == 1)
         };
-        let goes = replaced.filter(is_last).map_or(Usage::default(), |id| weight(id, to));
+        let goes = replaced.filter(is_last).map_or(TreeUsage::default(), |id| weight(id, to));
         let comes = weight(moved, from);
         self.check_room(to, beyond(comes, goes), Some(from))?;
         match exchange {
@@ -214,7 +214,7 @@ impl Namespace {
         }
         for (directory, (files, bytes)) in more {
             let some = |more: i128| u64::try_from(more).unwrap_or(0);
-            self.check_limit(directory, Usage { files: some(files), bytes: some(bytes) })?;
+            self.check_limit(directory, TreeUsage { files: some(files), bytes: some(bytes) })?;
         }
         Ok(())
     }
@@ -262,8 +262,8 @@ impl Namespace {
     }
 
     /// Counts what lies below a directory, itself included.
-    fn weigh(&self, directory: InodeId) -> Usage {
-        let mut all = Usage::default();
+    fn weigh(&self, directory: InodeId) -> TreeUsage {
+        let mut all = TreeUsage::default();
         let mut left = vec![directory];
         // Of a file with several names in one directory.
         let mut seen = BTreeSet::new();
@@ -289,11 +289,11 @@ impl Namespace {
     }
 }
 
-fn sum(one: Usage, other: Usage) -> Usage {
-    Usage { files: one.files + other.files, bytes: one.bytes + other.bytes }
+fn sum(one: TreeUsage, other: TreeUsage) -> TreeUsage {
+    TreeUsage { files: one.files + other.files, bytes: one.bytes + other.bytes }
 }
 
 /// What is more in one than in the other.
-fn beyond(one: Usage, other: Usage) -> Usage {
-    Usage { files: one.files.saturating_sub(other.files), bytes: one.bytes.saturating_sub(other.bytes) }
+fn beyond(one: TreeUsage, other: TreeUsage) -> TreeUsage {
+    TreeUsage { files: one.files.saturating_sub(other.files), bytes: one.bytes.saturating_sub(other.bytes) }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{FastMap, InodeId};
 use frieze_wire::message::FileKind;
-use frieze_wire::quota::{Quota, Usage};
+use frieze_wire::quota::{Quota, TreeUsage};
 
 use crate::inode::Inode;
 
@@ -22,7 +22,7 @@ pub(crate) struct Quotas {
 pub(crate) struct QuotaLimit {
     pub(crate) quota: Quota,
     /// `None` while it is among the uncounted.
-    pub(crate) used: Option<Usage>,
+    pub(crate) used: Option<TreeUsage>,
 }
 
 /// What an inode counts for, and where.
@@ -40,7 +40,7 @@ impl QuotaCharge {
         has_name.then_some(QuotaCharge { home: inode.parent, bytes, is_directory: inode.is_directory() })
     }
 
-    pub(crate) fn usage(self) -> Usage {
-        Usage { files: 1, bytes: self.bytes }
+    pub(crate) fn usage(self) -> TreeUsage {
+        TreeUsage { files: 1, bytes: self.bytes }
     }
 }

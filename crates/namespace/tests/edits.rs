@@ -10,7 +10,7 @@ use common::{NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_hlc::Hlc;
 use frieze_namespace::{MAY_READ, MAY_WRITE, ORPHANS_KEPT_MAX, PATCHES_MAX, PatchSource};
-use frieze_wire::acl::{ACCESS_ACL_XATTR, Acl, DEFAULT_ACL_XATTR, Named};
+use frieze_wire::acl::{ACCESS_ACL_XATTR, Acl, AclNamedEntry, DEFAULT_ACL_XATTR};
 use frieze_wire::edit::{Edit, EditKind, NEW, NewInode, SetName, SetState, Share, Xattr};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{MakeKind, MakeNameless, Op, Outcome};
@@ -368,7 +368,7 @@ proptest! {
 fn an_access_list_that_an_edit_sets_counts_and_leaves_the_mode() {
     let mut world = NamespaceWorld::new();
     let file = world.make("/f", 0o640, MakeKind::File(false)).unwrap();
-    let named = vec![Named { id: 2000, permissions: 6 }];
+    let named = vec![AclNamedEntry { id: 2000, permissions: 6 }];
     let acl = Acl { users: named, mask: Some(7), ..Acl::of_mode(0o600) };
     let state = |world: &NamespaceWorld, value: Option<Vec<u8>>| {
         let expect = world.ns.current(file).unwrap().from.0;

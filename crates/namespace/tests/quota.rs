@@ -10,7 +10,7 @@ use common::{CHUNK_BYTES, NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_wire::edit::{Edit, EditKind, NEW, NewInode, SetName, SetState, Xattr};
 use frieze_wire::message::FileKind;
-use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
+use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
 use frieze_wire::txn::{Grant, Make, MakeKind, Op, RemoveXattr, SetAttr, SetXattr, Settle, Target};
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn set_quota(world: &mut NamespaceWorld, path: &str, text: &str) -> Result<(), R
 }
 
 fn used(world: &NamespaceWorld, path: &str) -> (u64, u64) {
-    let (_, Usage { files, bytes }) = world.ns.quota(world.find(path, None).unwrap()).unwrap();
+    let (_, TreeUsage { files, bytes }) = world.ns.quota(world.find(path, None).unwrap()).unwrap();
     (files, bytes)
 }
 
@@ -226,8 +226,8 @@ fn an_edit_brings_no_more_than_may_be_there() {
 }
 
 /// What lies below a directory by the answers of the namespace alone: each inode once, where its home is.
-fn counted(world: &NamespaceWorld, directory: InodeId) -> Usage {
-    let mut sum = Usage { files: 1, bytes: 0 };
+fn counted(world: &NamespaceWorld, directory: InodeId) -> TreeUsage {
+    let mut sum = TreeUsage { files: 1, bytes: 0 };
     let (mut todo, mut seen) = (vec![directory], BTreeSet::new());
     while let Some(here) = todo.pop() {
         for entry in world.ns.list(&world.history, here, None, b"", usize::MAX).unwrap() {
@@ -307,7 +307,7 @@ proptest! {
     fn what_is_counted_is_what_is_there_whatever_happens(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
         let mut world = NamespaceWorld::new();
-        let mut before: Vec<(InodeId, (Quota, Usage))> = Vec::new();
+        let mut before: Vec<(InodeId, (Quota, TreeUsage))> = Vec::new();
         for _ in 0..200 {
             let asked = world.log.len();
             change(&mut world, &mut rng);

@@ -4,18 +4,18 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use frieze_base::NodeId;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 
 /// Sends messages to other nodes. Never waits; keeps the order of the messages from one plane to one node as long as
 /// the connection lives; queues a bounded number of bytes for each node. Messages beyond it are dropped, and so are
 /// those in flight when a connection breaks.
 pub trait Peers: Send + Sync {
     /// Sends a message to `to`, with a payload.
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload);
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload);
 
     /// The same for a caller that holds a contended lock, and calls [`Peers::go`] after its release: the message is
     /// queued now and sent then.
-    fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell_soon(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         self.tell(to, told, payload);
     }
 
@@ -91,13 +91,13 @@ impl PeersCell {
 }
 
 impl Peers for PeersCell {
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         if let Some(peers) = self.0.get() {
             peers.tell(to, told, payload);
         }
     }
 
-    fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell_soon(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         if let Some(peers) = self.0.get() {
             peers.tell_soon(to, told, payload);
         }

@@ -112,7 +112,7 @@ impl TransportConn for SocketConn {
                     .map_err(|error| malformed(format!("malformed refusal: {error}")))?;
                 Err(refusal.into())
             }
-            FrameKind::Request | FrameKind::Told => {
+            FrameKind::Request | FrameKind::Peer => {
                 return Err(malformed("the server sent a frame that only servers receive".to_owned()));
             }
         };

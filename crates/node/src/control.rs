@@ -18,11 +18,12 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration as ChainConfiguration;
 use frieze_cluster::{
-    Answer, Ask, Assignment, Change, Configuration, Contacts, Decision, Effect, Identity, Input, Moment, News,
-    Overseer, Remains, Settings, State, Status, Tenant, TenantEffect, TenantInput,
+    Assignment, ClusterChange, ClusterState, ClusterStatus, Configuration, Contacts, Controller, ControllerEffect,
+    ControllerInput, Decision, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest,
+    ProcessIdentity, ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
 };
 use frieze_net::ServerAddr;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use tracing::{debug, warn};
 
 use frieze_net::{Idle, idle_until};
@@ -43,9 +44,9 @@ const NEWS_MAX: usize = 1 << 16;
 /// What the control plane asks of the rest of the server.
 pub(crate) trait Premises: Sync {
     /// Looks at what the log has decided.
-    fn state(&self, look: &mut dyn FnMut(&State));
+    fn state(&self, look: &mut dyn FnMut(&ClusterState));
     /// What decisions have changed since it was asked last.
-    fn changes(&self) -> Vec<Change>;
+    fn changes(&self) -> Vec<ClusterChange>;
     /// This server leads now.
     fn reign(&self) -> Option<Reign>;
     /// Who leads, as far as is known.
@@ -59,11 +60,11 @@ pub(crate) trait Premises: Sync {
     fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
     /// The lease holds until then, by the monotonic clock.
     fn renew(&self, until: MonoTime);
-    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`News::Progress`]. Nothing
+    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`ReplicaEvent::Progress`]. Nothing
     /// while it would have to wait.
-    fn progress(&self) -> Vec<(ChainId, News)>;
+    fn progress(&self) -> Vec<(ChainId, ReplicaEvent)>;
     /// What this server has to give back.
-    fn remains(&self) -> Remains;
+    fn remains(&self) -> ReplicaGarbage;
     /// Lets another server lead the metalog.
     fn step_aside(&self);
 }
@@ -84,10 +85,10 @@ pub(crate) struct Control {
     clock: Arc<NodeClock>,
     way: Arc<dyn Peers>,
     inner: Mutex<Inner>,
-    news: Mutex<Vec<(ChainId, News)>>,
+    news: Mutex<Vec<(ChainId, ReplicaEvent)>>,
     jobs: Mutex<Jobs>,
     wanted: Condvar,
-    answers: Mutex<BTreeMap<u64, Option<Result<Answer, Fault>>>>,
+    answers: Mutex<BTreeMap<u64, Option<Result<OperatorReply, Fault>>>>,
     answered: Condvar,
     /// When something last came from each of the others, which a leader or a lease lives by.
     contacts: Mutex<BTreeMap<NodeId, MonoTime>>,
@@ -100,8 +101,8 @@ pub(crate) struct Control {
 }
 
 struct Inner {
-    overseer: Overseer,
-    tenant: Tenant,
+    overseer: Controller,
+    tenant: NodeLease,
     /// The reign that the overseer knows of, and whom it follows.
     reign: Option<Reign>,
     leader: Option<NodeId>,
@@ -129,14 +130,14 @@ struct Jobs {
 
 /// One thing that happens, and those that follow from it.
 enum Event {
-    Overseer(Input),
-    Tenant(TenantInput),
+    Overseer(ControllerInput),
+    Tenant(NodeLeaseInput),
 }
 
 impl Control {
     /// Of a process that has just begun, with (epoch, n) of the last record of each chain in its log.
     pub(crate) fn new(
-        identity: Identity,
+        identity: ProcessIdentity,
         settings: Settings,
         seed: u64,
         logs: Vec<(ChainId, (ChainEpoch, u64), u64)>,
@@ -146,8 +147,8 @@ impl Control {
     ) -> Control {
         let (me, cluster) = (identity.node, identity.cluster);
         let inner = Inner {
-            overseer: Overseer::new(me, settings.clone()),
-            tenant: Tenant::new(identity, settings, seed, logs),
+            overseer: Controller::new(me, settings.clone()),
+            tenant: NodeLease::new(identity, settings, seed, logs),
             reign: None,
             leader: None,
             no_leader_since: None,
@@ -172,9 +173,9 @@ impl Control {
         }
     }
 
-    fn moment(&self) -> Moment {
+    fn moment(&self) -> WallMoment {
         let reading = self.clock.reading();
-        Moment { mono: reading.mono, wall_us: reading.wall_us }
+        WallMoment { mono: reading.mono, wall_us: reading.wall_us }
     }
 
     /// Time goes by. To be called again after what is returned.
@@ -183,22 +184,24 @@ impl Control {
         let mut events = VecDeque::new();
         let reign = premises.reign();
         if let Some(Reign { term, .. }) = reign.filter(|reign| Some(*reign) != inner.reign) {
-            events.push_back(Event::Overseer(Input::Lead { term }));
+            events.push_back(Event::Overseer(ControllerInput::Lead { term }));
         }
         let leader = if reign.is_some() { Some(self.me) } else { premises.leader() };
         if reign.is_none() && (inner.reign.is_some() || leader != inner.leader) {
-            events.push_back(Event::Overseer(Input::Follow(leader)));
+            events.push_back(Event::Overseer(ControllerInput::Follow(leader)));
         }
         if leader != inner.leader {
-            events.push_back(Event::Tenant(TenantInput::Leader(leader)));
+            events.push_back(Event::Tenant(NodeLeaseInput::Leader(leader)));
         }
         (inner.reign, inner.leader) = (reign, leader);
         let changes = premises.changes();
         if !changes.is_empty() {
-            events.push_back(Event::Overseer(Input::Applied(changes)));
+            events.push_back(Event::Overseer(ControllerInput::Applied(changes)));
         }
         let news = std::mem::take(&mut *lock(&self.news));
-        events.extend(news.into_iter().map(|(chain, news)| Event::Tenant(TenantInput::Told { chain, news })));
+        events.extend(
+            news.into_iter().map(|(chain, news)| Event::Tenant(NodeLeaseInput::Replica { chain, event: news })),
+        );
         let now = self.moment().mono;
         inner.no_leader_since = leader.is_none().then(|| inner.no_leader_since.unwrap_or(now));
         if now.since_ns(inner.progress_told) > PROGRESS_EVERY_NS {
@@ -206,12 +209,12 @@ impl Control {
             if !progress.is_empty() {
                 inner.progress_told = now;
             }
-            let told = |(chain, news)| Event::Tenant(TenantInput::Told { chain, news });
+            let told = |(chain, news)| Event::Tenant(NodeLeaseInput::Replica { chain, event: news });
             events.extend(progress.into_iter().map(told));
-            events.push_back(Event::Tenant(TenantInput::Remains(premises.remains())));
-            events.push_back(Event::Tenant(TenantInput::Trouble(lock(&self.trouble).clone())));
+            events.push_back(Event::Tenant(NodeLeaseInput::Remains(premises.remains())));
+            events.push_back(Event::Tenant(NodeLeaseInput::Trouble(lock(&self.trouble).clone())));
         }
-        events.extend([Event::Overseer(Input::Tick), Event::Tenant(TenantInput::Tick)]);
+        events.extend([Event::Overseer(ControllerInput::Tick), Event::Tenant(NodeLeaseInput::Tick)]);
         self.run(&mut inner, premises, events);
         if inner.reign.is_some() {
             self.want_members(now);
@@ -223,10 +226,12 @@ impl Control {
     pub(crate) fn told(&self, premises: &dyn Premises, from: NodeId, told: ControlTold) {
         let event = match told {
             ControlTold::Heartbeat(told) => {
-                Event::Overseer(Input::Heartbeat(wires::heartbeat_in(from, self.cluster, told)))
+                Event::Overseer(ControllerInput::Heartbeat(wires::heartbeat_in(from, self.cluster, told)))
             }
-            ControlTold::Grant(told) => Event::Tenant(TenantInput::Granted(wires::grant_in(from, told))),
-            ControlTold::Refused(told) => Event::Tenant(TenantInput::Refused { from, fault: wires::refused_in(told) }),
+            ControlTold::Grant(told) => Event::Tenant(NodeLeaseInput::Granted(wires::grant_in(from, told))),
+            ControlTold::Refused(told) => {
+                Event::Tenant(NodeLeaseInput::Refused { from, fault: wires::refused_in(told) })
+            }
         };
         self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
     }
@@ -280,7 +285,7 @@ impl Control {
     }
 
     /// A chain tells something. Never waits: it is handed on with the next beat.
-    pub(crate) fn note(&self, chain: ChainId, news: News) {
+    pub(crate) fn note(&self, chain: ChainId, news: ReplicaEvent) {
         let mut waiting = lock(&self.news);
         if waiting.len() < NEWS_MAX {
             waiting.push((chain, news));
@@ -289,26 +294,30 @@ impl Control {
 
     /// This server leads, as a majority has confirmed after it was asked for.
     pub(crate) fn confirmed(&self, premises: &dyn Premises, token: u64) {
-        let event = Event::Overseer(Input::Confirmed { token });
+        let event = Event::Overseer(ControllerInput::Confirmed { token });
         self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
     }
 
     /// The process is about to end: others need not wait for the lease.
     pub(crate) fn resign(&self, premises: &dyn Premises) {
-        self.run(&mut lock(&self.inner), premises, VecDeque::from([Event::Tenant(TenantInput::Resign)]));
+        self.run(&mut lock(&self.inner), premises, VecDeque::from([Event::Tenant(NodeLeaseInput::Resign)]));
     }
 
     /// Somebody asks for something. Waits until it is decided.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: this server does not lead, or no majority answers; what is wrong with what is asked.
-    pub(crate) fn ask(&self, premises: &dyn Premises, ask: Ask) -> Result<Answer, Fault> {
+    pub(crate) fn ask(&self, premises: &dyn Premises, ask: OperatorRequest) -> Result<OperatorReply, Fault> {
         let request = {
             let mut inner = lock(&self.inner);
             inner.last_request += 1;
             let request = inner.last_request;
             lock(&self.answers).insert(request, None);
-            self.run(&mut inner, premises, VecDeque::from([Event::Overseer(Input::Ask { request, ask })]));
+            self.run(
+                &mut inner,
+                premises,
+                VecDeque::from([Event::Overseer(ControllerInput::Request { request, ask })]),
+            );
             request
         };
         let unanswered = |answers: &mut BTreeMap<u64, Option<_>>| matches!(answers.get(&request), Some(None));
@@ -327,7 +336,7 @@ impl Control {
     }
 
     /// The cluster at a glance.
-    pub(crate) fn status(&self, premises: &dyn Premises) -> Option<Status> {
+    pub(crate) fn status(&self, premises: &dyn Premises) -> Option<ClusterStatus> {
         let inner = lock(&self.inner);
         let at = self.moment();
         // A leader that was lost since the last beat is missed here already.
@@ -409,61 +418,65 @@ impl Control {
         }
     }
 
-    fn oversee(&self, premises: &dyn Premises, effect: Effect, events: &mut VecDeque<Event>) {
+    fn oversee(&self, premises: &dyn Premises, effect: ControllerEffect, events: &mut VecDeque<Event>) {
         match effect {
-            Effect::Confirm { token } => self.give(&mut lock(&self.jobs), Job::Confirm(token)),
-            Effect::Grant { to, grant } if to == self.me => {
-                events.push_back(Event::Tenant(TenantInput::Granted(grant)));
+            ControllerEffect::Confirm { token } => self.give(&mut lock(&self.jobs), Job::Confirm(token)),
+            ControllerEffect::Grant { to, grant } if to == self.me => {
+                events.push_back(Event::Tenant(NodeLeaseInput::Granted(grant)));
             }
-            Effect::Grant { to, grant } => self.tell(to, Told::Grant(wires::grant_out(&grant))),
-            Effect::Refuse { to, error } if to == self.me => {
-                events.push_back(Event::Tenant(TenantInput::Refused { from: to, fault: error.into() }));
+            ControllerEffect::Grant { to, grant } => self.tell(to, ServerMessage::Grant(wires::grant_out(&grant))),
+            ControllerEffect::Refuse { to, error } if to == self.me => {
+                events.push_back(Event::Tenant(NodeLeaseInput::Refused { from: to, fault: error.into() }));
             }
-            Effect::Refuse { to, error } => self.tell(to, Told::Refused(wires::refused_out(&error.into()))),
-            Effect::Propose { term, decisions } => premises.decide(term, &decisions),
-            Effect::Answer { request, result } => {
+            ControllerEffect::Refuse { to, error } => {
+                self.tell(to, ServerMessage::Refused(wires::refused_out(&error.into())))
+            }
+            ControllerEffect::Propose { term, decisions } => premises.decide(term, &decisions),
+            ControllerEffect::Answer { request, result } => {
                 if let Some(place) = lock(&self.answers).get_mut(&request) {
                     *place = Some(result.map_err(Fault::from));
                 }
                 self.answered.notify_all();
             }
-            Effect::StepAside(error) => {
+            ControllerEffect::StepAside(error) => {
                 warn!("another server is to lead: {error}");
                 premises.step_aside();
             }
         }
     }
 
-    fn keep_lease(&self, premises: &dyn Premises, effect: TenantEffect, events: &mut VecDeque<Event>) {
+    fn keep_lease(&self, premises: &dyn Premises, effect: NodeLeaseEffect, events: &mut VecDeque<Event>) {
         match effect {
-            TenantEffect::Send { to, heartbeat } if to == self.me => {
-                events.push_back(Event::Overseer(Input::Heartbeat(heartbeat)));
+            NodeLeaseEffect::Send { to, heartbeat } if to == self.me => {
+                events.push_back(Event::Overseer(ControllerInput::Heartbeat(heartbeat)));
             }
-            TenantEffect::Send { to, heartbeat } => self.tell(to, Told::Heartbeat(wires::heartbeat_out(&heartbeat))),
-            TenantEffect::Install { token, chains } => {
+            NodeLeaseEffect::Send { to, heartbeat } => {
+                self.tell(to, ServerMessage::Heartbeat(wires::heartbeat_out(&heartbeat)))
+            }
+            NodeLeaseEffect::Install { token, chains } => {
                 let configurations: Vec<_> = chains.into_iter().filter_map(configured).collect();
                 match premises.configure(&configurations) {
-                    Ok(()) => events.push_back(Event::Tenant(TenantInput::Installed { token })),
+                    Ok(()) => events.push_back(Event::Tenant(NodeLeaseInput::Installed { token })),
                     Err(fault) => {
                         warn!("configurations of chains could not be kept, so the lease runs out: {fault}");
-                        events.push_back(Event::Tenant(TenantInput::NotInstalled { token }));
+                        events.push_back(Event::Tenant(NodeLeaseInput::NotInstalled { token }));
                     }
                 }
             }
-            TenantEffect::Refused(fault) => warn!("the cluster's leader refuses this server: {fault}"),
+            NodeLeaseEffect::Refused(fault) => warn!("the cluster's leader refuses this server: {fault}"),
         }
     }
 
-    fn tell(&self, to: NodeId, told: Told) {
+    fn tell(&self, to: NodeId, told: ServerMessage) {
         self.way.tell(to, told, PeerPayload::none());
     }
 }
 
 /// What the leader, or a node to the leader, says.
 pub(crate) enum ControlTold {
-    Heartbeat(frieze_wire::peer::control::Heartbeat),
-    Grant(frieze_wire::peer::control::Grant),
-    Refused(frieze_wire::peer::control::Refused),
+    Heartbeat(frieze_wire::peer::control::HeartbeatProto),
+    Grant(frieze_wire::peer::control::LeaseGrantProto),
+    Refused(frieze_wire::peer::control::HeartbeatRefusal),
 }
 
 fn configured(assignment: Assignment) -> Option<(ChainId, ChainConfiguration)> {

@@ -12,7 +12,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{ChangeSubject, Inode, MAY_READ, Patch, PlaceName, SubjectState, TreeAt};
 use frieze_wire::acl::is_acl;
 use frieze_wire::message::FileKind;
-use frieze_wire::timeline::{ACL, CONTENT, Difference, MODE, OWNER, REPLACED, Side, Span, TIMES, XATTRS};
+use frieze_wire::timeline::{ACL, CONTENT, ChangedSpan, Difference, MODE, OWNER, REPLACED, Side, TIMES, XATTRS};
 use frieze_wire::txn::Caller;
 
 use crate::cuts::CutPair;
@@ -217,7 +217,7 @@ impl Differ<'_, '_> {
         before: Option<&PlaceName>,
         after: Option<&PlaceName>,
         flags: u32,
-        spans: &[Span],
+        spans: &[ChangedSpan],
         last: Last,
     ) -> Result<(), Fault> {
         let is_root = matches!(self.scope, Scope::Within(root) | Scope::Names(root) if root == ends.id);
@@ -287,7 +287,7 @@ impl Differ<'_, '_> {
     }
 
     /// The bytes that differ or may differ, and the flags with the contents among them.
-    fn spans(&mut self, ends: &Ends, touch: &Touch<'_>, flags: u32) -> Result<(Vec<Span>, u32), Fault> {
+    fn spans(&mut self, ends: &Ends, touch: &Touch<'_>, flags: u32) -> Result<(Vec<ChangedSpan>, u32), Fault> {
         let (Some(before), Some(after)) = (&ends.before, &ends.after) else { return Ok((Vec::new(), flags)) };
         let touched = touch.data.is_some() || before.patches() != after.patches() || before.size != after.size;
         if before.kind() != FileKind::File || !touched {
@@ -308,9 +308,9 @@ impl Differ<'_, '_> {
     }
 
     /// The spans without the bytes that both ends show from the same records: what was restored is as it was.
-    fn really(&self, ends: &Ends, spans: Vec<Span>, both: u64) -> Result<Vec<Span>, Fault> {
+    fn really(&self, ends: &Ends, spans: Vec<ChangedSpan>, both: u64) -> Result<Vec<ChangedSpan>, Fault> {
         let [before, after] = [self.interval.after, self.interval.upto].map(|at| self.engine.seen_at(ends.id, at));
-        let range = |span: &Span| ByteRange::new(span.offset, span.offset + span.len);
+        let range = |span: &ChangedSpan| ByteRange::new(span.offset, span.offset + span.len);
         let kept = ByteRange::new(0, both);
         let ranges: Vec<ByteRange> = spans.iter().map(|span| range(span).intersect(kept)).collect();
         let differing = self.engine.differing(&before?, &after?, &ranges)?;
@@ -318,7 +318,7 @@ impl Differ<'_, '_> {
         for span in spans.iter().map(range) {
             let parts = differing.iter().map(|part| part.intersect(span));
             let beyond = ByteRange::new(span.start().max(both).min(span.end()), span.end());
-            found.extend(parts.chain([beyond]).map(|part| Span { offset: part.start(), len: part.len() }));
+            found.extend(parts.chain([beyond]).map(|part| ChangedSpan { offset: part.start(), len: part.len() }));
         }
         Ok(apart(found))
     }
@@ -377,12 +377,18 @@ fn replaced_flags(old: &Side, new: &Side) -> u32 {
 }
 
 /// Bytes written since `since`, decided by a patch since then, or beyond the shorter of both lengths: in order, apart.
-pub(crate) fn spans_of(data: Option<&FileChange>, patches: &[Patch], since: Hlc, old: u64, new: u64) -> Vec<Span> {
+pub(crate) fn spans_of(
+    data: Option<&FileChange>,
+    patches: &[Patch],
+    since: Hlc,
+    old: u64,
+    new: u64,
+) -> Vec<ChangedSpan> {
     let longer = old.max(new);
     let written = data.into_iter().flat_map(|file| &file.writes).map(|write| (write.range.start(), write.range.end()));
     let decided = patches.iter().filter(|patch| patch.at > since).map(|patch| (patch.start, patch.end));
     let ranges = written.chain(decided).chain([(old.min(new), longer)]);
-    let spans = ranges.map(|(start, end)| Span { offset: start, len: end.min(longer).saturating_sub(start) });
+    let spans = ranges.map(|(start, end)| ChangedSpan { offset: start, len: end.min(longer).saturating_sub(start) });
     apart(spans.collect())
 }
 

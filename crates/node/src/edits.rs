@@ -25,7 +25,7 @@ use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PATCHES_MAX};
 use frieze_wire::acl::{ACCESS_ACL_XATTR, DEFAULT_ACL_XATTR};
-use frieze_wire::edit::{Action, ActionKind, Edit, EditKind, EditReply, NEW, NewInode, SetName, SetState, Share};
+use frieze_wire::edit::{ActionKind, Edit, EditAction, EditKind, EditReply, NEW, NewInode, SetName, SetState, Share};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::View;
 use frieze_wire::txn::{Op, Transaction};
@@ -68,7 +68,7 @@ pub(crate) struct Plan {
     pub(crate) displaced: BTreeSet<InodeId>,
     pub(crate) new: Vec<NewInode>,
     pub(crate) states: BTreeMap<InodeId, SetState>,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) actions: Vec<EditAction>,
     /// Bytes that a copied range has.
     pub(crate) len: u64,
     /// Files that go with their names, and what they held lies elsewhere: nothing may be written to them until the edit
@@ -107,20 +107,26 @@ impl Plan {
         self.states.entry(id).or_insert_with(fresh)
     }
 
-    pub(crate) fn tell(&mut self, kind: ActionKind, path: &[u8], inode: u64, words: impl Into<String>) -> &mut Action {
+    pub(crate) fn tell(
+        &mut self,
+        kind: ActionKind,
+        path: &[u8],
+        inode: u64,
+        words: impl Into<String>,
+    ) -> &mut EditAction {
         let inode = if inode & NEW == 0 { inode } else { 0 };
-        self.actions.push(Action {
+        self.actions.push(EditAction {
             kind: kind as i32,
             path: path.to_vec(),
             inode,
             words: words.into(),
-            ..Action::default()
+            ..EditAction::default()
         });
         self.actions.last_mut().expect("just pushed")
     }
 
     /// A name stays as it is after all, and why.
-    pub(crate) fn leave(&mut self, path: &[u8], inode: u64, words: impl Into<String>) -> &mut Action {
+    pub(crate) fn leave(&mut self, path: &[u8], inode: u64, words: impl Into<String>) -> &mut EditAction {
         let names = [ActionKind::Name, ActionKind::Unname, ActionKind::Replace, ActionKind::Make];
         let below = [path, b"/"].concat();
         self.actions.retain(|action| match action.kind() {

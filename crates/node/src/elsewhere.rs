@@ -21,7 +21,7 @@ use frieze_base::{ChainId, Fault, InodeId, LogIndex, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::Tail;
 use frieze_wire::message::FileKind;
-use frieze_wire::peer::{About, CloseAfter, FileReach, PersistAsk, ReachAsk, TouchedAsk};
+use frieze_wire::peer::{CloseAfter, FileReach, PeerRequestKind, PersistAsk, ReachAsk, TouchedAsk};
 
 use self::asking::Inquiry;
 pub(crate) use self::bytes::{Fetch, Wanted};
@@ -213,7 +213,7 @@ impl Engine {
         };
         let about = |chains: &BTreeSet<ChainId>| {
             let files = concerned(chains).into_iter().map(|(_, file, _)| file.clone()).collect();
-            About::Reach(ReachAsk { files, uncommitted: counted == Counted::All })
+            PeerRequestKind::Reach(ReachAsk { files, uncommitted: counted == Counted::All })
         };
         let (mut tails, mut complete) = (BTreeMap::<InodeId, Tail>::new(), Hlc::MAX);
         for heard in
@@ -256,7 +256,7 @@ impl Engine {
     ) -> Result<BTreeSet<ChainId>, Fault> {
         let away: BTreeSet<ChainId> = self.chains_elsewhere(None).intersection(chains).copied().collect();
         if !away.is_empty() {
-            let about = |_: &BTreeSet<ChainId>| About::Order(CloseAfter { at: at.0, entry: entry.0 });
+            let about = |_: &BTreeSet<ChainId>| PeerRequestKind::Order(CloseAfter { at: at.0, entry: entry.0 });
             self.ask_members(away.clone(), &Inquiry { at: None, about: &about })?;
         }
         Ok(away)
@@ -271,7 +271,7 @@ impl Engine {
         if away.is_empty() {
             return Ok(());
         }
-        let about = |_: &BTreeSet<ChainId>| About::Persist(PersistAsk {});
+        let about = |_: &BTreeSet<ChainId>| PeerRequestKind::Persist(PersistAsk {});
         self.ask_members(away, &Inquiry { at: None, about: &about }).map(drop)
     }
 
@@ -286,7 +286,8 @@ impl Engine {
         }
         let (mut todo, mut files) = (vec![(away, 0)], BTreeSet::new());
         while let Some((chains, above)) = todo.pop() {
-            let about = |_: &BTreeSet<ChainId>| About::Touched(TouchedAsk { after: after.0, upto: upto.0, above });
+            let about =
+                |_: &BTreeSet<ChainId>| PeerRequestKind::Touched(TouchedAsk { after: after.0, upto: upto.0, above });
             for heard in self.ask_members(chains, &Inquiry { at: Some(upto), about: &about })? {
                 files.extend(heard.answer.inodes.into_iter().map(InodeId));
                 todo.extend(heard.answer.more_after.map(|above| (heard.chains, above)));

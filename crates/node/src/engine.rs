@@ -20,7 +20,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
 use frieze_wire::peer::control::Attached;
-use frieze_wire::peer::{Ask, ChainAsk, Told};
+use frieze_wire::peer::{ChainAsk, ChainAskKind, ServerMessage};
 use frieze_wire::txn::Caller;
 
 pub(crate) use chains::chains_of_extent;
@@ -351,47 +351,53 @@ impl Engine {
         &self,
         from: NodeId,
         header: &FrameHeader,
-        told: Told,
+        told: ServerMessage,
         payload: ReceivedPayload<'_>,
     ) -> Result<(), Fault> {
         self.clock.observe(header.hlc)?;
         match told {
-            Told::Alive(_) if payload.is_empty() => {
+            ServerMessage::Alive(_) if payload.is_empty() => {
                 self.contact(from);
                 Ok(())
             }
-            Told::Alive(_) => Err(Fault::new(
+            ServerMessage::Alive(_) => Err(Fault::new(
                 Reason::BadFrame,
                 format!("malformed frame: node {from} sent {} bytes with a sign of life", payload.len()),
             )),
-            Told::Heartbeat(told) => {
+            ServerMessage::Heartbeat(told) => {
                 self.control_told(from, ControlTold::Heartbeat(told));
                 Ok(())
             }
-            Told::Grant(told) => {
+            ServerMessage::Grant(told) => {
                 self.control_told(from, ControlTold::Grant(told));
                 Ok(())
             }
-            Told::Refused(told) => {
+            ServerMessage::Refused(told) => {
                 self.control_told(from, ControlTold::Refused(told));
                 Ok(())
             }
-            Told::Metalog(said) => {
+            ServerMessage::Metalog(said) => {
                 self.contact(from);
                 self.meta.on_peer_message(from, PeerMetalog::Message(said), payload.bytes())
             }
-            Told::MetalogPiece(piece) => self.meta.on_peer_message(from, PeerMetalog::Piece(piece), payload.bytes()),
-            Told::MetalogHeld(held) => self.meta.on_peer_message(from, PeerMetalog::Held(held), payload.bytes()),
-            Told::MetalogClose(close) => self.meta.on_peer_message(from, PeerMetalog::Close(close), payload.bytes()),
-            Told::Question(question) => {
+            ServerMessage::MetalogPiece(piece) => {
+                self.meta.on_peer_message(from, PeerMetalog::Piece(piece), payload.bytes())
+            }
+            ServerMessage::MetalogHeld(held) => {
+                self.meta.on_peer_message(from, PeerMetalog::Held(held), payload.bytes())
+            }
+            ServerMessage::MetalogClose(close) => {
+                self.meta.on_peer_message(from, PeerMetalog::Close(close), payload.bytes())
+            }
+            ServerMessage::Question(question) => {
                 self.questions.ask(from, question);
                 Ok(())
             }
-            Told::QuestionAnswer(answer) => {
+            ServerMessage::QuestionAnswer(answer) => {
                 self.questions.answered(answer, payload.bytes());
                 Ok(())
             }
-            Told::Attached(told) => {
+            ServerMessage::Attached(told) => {
                 self.sessions.seen(told.sessions.into_iter().map(SessionId), self.clock.reading().mono);
                 Ok(())
             }
@@ -402,9 +408,11 @@ impl Engine {
     }
 
     /// True if this server is asked to close a change of metadata that it has not executed yet.
-    fn is_early(&self, told: &Told) -> bool {
+    fn is_early(&self, told: &ServerMessage) -> bool {
         match told {
-            Told::ChainAsk(ChainAsk { ask: Some(Ask::CloseAfter(after)), .. }) => self.meta.appended().0 < after.entry,
+            ServerMessage::ChainAsk(ChainAsk { ask: Some(ChainAskKind::CloseAfter(after)), .. }) => {
+                self.meta.appended().0 < after.entry
+            }
             _ => false,
         }
     }
@@ -672,7 +680,7 @@ impl Engine {
         self.attached_told.store(now.0, Ordering::Relaxed);
         let sessions: Vec<u64> = self.sessions.connected().into_iter().map(|session| session.0).collect();
         if !sessions.is_empty() {
-            self.way.tell(leader, Told::Attached(Attached { sessions }), PeerPayload::default());
+            self.way.tell(leader, ServerMessage::Attached(Attached { sessions }), PeerPayload::default());
         }
     }
 
@@ -740,7 +748,7 @@ fn sees_instants(request: &Request) -> bool {
 }
 
 pub(crate) fn done() -> Reply {
-    Reply::Done(frieze_wire::message::Done {})
+    Reply::Done(frieze_wire::message::EmptyReply {})
 }
 
 pub(crate) fn unknown_session(session: SessionId) -> Fault {

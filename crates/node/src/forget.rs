@@ -521,7 +521,7 @@ impl Engine {
     }
 
     /// What is not told of an inode, because it was forgotten: of the file itself, or of the directory that it lies in.
-    pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::Forgotten> {
+    pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::ForgottenHistory> {
         let directory = Some(inode.parent).filter(|_| !inode.is_directory());
         self.meta.newest_horizon([id].into_iter().chain(directory))
     }

@@ -9,7 +9,9 @@ use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{EntryVersion, MAY_READ, NoReadSet, PlaceName, Resolved, TreeAt};
 use frieze_wire::message::FileKind;
-use frieze_wire::timeline::{Deleted, DeletedReply, Gone, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply};
+use frieze_wire::timeline::{
+    Deleted, DeletedObject, DeletedReply, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply,
+};
 use frieze_wire::txn::{Caller, Target};
 
 use crate::engine::Engine;
@@ -175,19 +177,19 @@ impl Engine {
     }
 
     /// A name as it was, if it may be told.
-    fn gone(&self, cut: &mut TreeAt<'_>, named: &PlaceName, id: InodeId) -> Result<Option<Gone>, Fault> {
+    fn gone(&self, cut: &mut TreeAt<'_>, named: &PlaceName, id: InodeId) -> Result<Option<DeletedObject>, Fault> {
         if [id, named.parent].into_iter().any(|id| self.check_kept(id, Some(cut.at())).is_err()) {
             return Ok(None);
         }
         let inode = cut.inode(id)?;
         let side = self.side(cut, Some(named), id, inode.as_deref(), &mut false)?;
-        Ok(side.map(|was| Gone { was, stamp: 0, session: 0, uid: 0, moved_to: Vec::new() }))
+        Ok(side.map(|was| DeletedObject { was, stamp: 0, session: 0, uid: 0, moved_to: Vec::new() }))
     }
 
     /// Notes who took the name of `inode` from `directory` at `stamp`, and where it went.
     fn ended(
         &self,
-        gone: &mut Gone,
+        gone: &mut DeletedObject,
         caller: &Caller,
         directory: InodeId,
         inode: InodeId,

@@ -61,7 +61,7 @@ mod views;
 pub use archive::{Archive, Listed, MemberArchive, Part, Xattr};
 pub use durability::no_wake;
 pub use engine::{Engine, Joining, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
-pub use frieze_cluster::{ChainStatus as ChainHealth, State as ClusterState, Status as ClusterStatus};
+pub use frieze_cluster::{ChainStatus as ChainHealth, ClusterState, ClusterStatus};
 pub use frieze_metadata::{
     CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, MetalogStatus, SegmentFiles,
     ShowVersions, StoreItem, StoreView, Unflushed, VersionStore, VisitItem,

@@ -2,8 +2,8 @@
 //! says without one.
 
 use frieze_base::{ErrorKind, Fault};
-use frieze_cluster::{Status, Trouble};
-use frieze_wire::message::NodeStatus;
+use frieze_cluster::{ClusterStatus, ClusterTrouble};
+use frieze_wire::message::ClusterNodeStatus;
 
 use crate::engine::Engine;
 
@@ -41,7 +41,7 @@ impl Engine {
     }
 
     /// Marks the servers that vote in the metalog, and those that learn.
-    pub(crate) fn name_voters(&self, nodes: &mut [NodeStatus]) {
+    pub(crate) fn name_voters(&self, nodes: &mut [ClusterNodeStatus]) {
         let Some(status) = self.meta.status() else { return };
         let is_in = |of: &[frieze_base::NodeId], node: u32| of.iter().any(|member| member.0 == node);
         for node in nodes {
@@ -54,10 +54,10 @@ impl Engine {
     }
 
     /// That a voter is away and the loss of one more stops the cluster.
-    pub(crate) fn trouble_of_votes(&self, status: &Status) -> Option<Trouble> {
+    pub(crate) fn trouble_of_votes(&self, status: &ClusterStatus) -> Option<ClusterTrouble> {
         let (heard, voters) = self.voters_heard();
         (status.leader.is_some() && is_last_majority(heard, voters)).then(|| {
-            Trouble::new(
+            ClusterTrouble::new(
                 format!("{heard} of {voters} servers that vote are there: the loss of one more stops the cluster"),
                 "start the others again ('frieze cluster nodes' names those that vote)",
             )

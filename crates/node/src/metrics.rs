@@ -6,9 +6,9 @@
 //! (`prometheus`), the door (`serve::metrics`).
 
 use frieze_base::{ChainId, NodeId};
-use frieze_cluster::{NodeState, Status};
+use frieze_cluster::{ClusterStatus, NodeState};
 use frieze_hlc::Hlc;
-use frieze_wire::message::ChainStatus;
+use frieze_wire::message::ReplicaStatus;
 
 use crate::engine::{Engine, SOFTWARE};
 use crate::status::HEALTHY;
@@ -392,9 +392,9 @@ fn of_metalog(metalog: &MetalogStatus, values: &mut Values) {
     values.tell("frieze_metalog_members", &["learner"], metalog.members.learners.len() as f64);
 }
 
-fn of_cluster(me: NodeId, status: &Status, values: &mut Values) {
+fn of_cluster(me: NodeId, status: &ClusterStatus, values: &mut Values) {
     let node = status.nodes.iter().find(|node| node.node.id == me);
-    let name = node.map_or("", |node| &node.node.told.name);
+    let name = node.map_or("", |node| &node.node.info.name);
     values.tell("frieze_node_info", &[&status.cluster.to_string(), &me.to_string(), name], 1.0);
     for (state, name) in [
         (NodeState::Up, "up"),
@@ -415,7 +415,7 @@ fn of_cluster(me: NodeId, status: &Status, values: &mut Values) {
     values.count("frieze_cluster_chains", status.chains.len() as u64);
     values.count("frieze_cluster_chains_whole", status.whole() as u64);
     values.count("frieze_cluster_copies_missing", status.copies_missing());
-    let devices = || status.nodes.iter().filter(|node| !node.node.is_dead).flat_map(|node| &node.node.told.devices);
+    let devices = || status.nodes.iter().filter(|node| !node.node.is_dead).flat_map(|node| &node.node.info.devices);
     let full = devices().filter(|device| device.is_full && !device.has_failed).count();
     let failed = devices().filter(|device| device.has_failed).count();
     values.tell("frieze_cluster_disks_out", &["full"], full as f64);
@@ -424,7 +424,7 @@ fn of_cluster(me: NodeId, status: &Status, values: &mut Values) {
     values.count("frieze_cluster_chains_waiting", waiting as u64);
 }
 
-fn of_chains(me: NodeId, chains: &[ChainStatus], values: &mut Values) {
+fn of_chains(me: NodeId, chains: &[ReplicaStatus], values: &mut Values) {
     for role in ROLES {
         let count = chains.iter().filter(|chain| role_of(me, chain) == *role).count();
         values.tell("frieze_chains", &[role], count as f64);
@@ -455,7 +455,7 @@ fn of_chains(me: NodeId, chains: &[ChainStatus], values: &mut Values) {
 /// Every role that a server can have in a chain.
 const ROLES: &[&str] = &["only", "head", "middle", "tail", "joining", "syncing", "none"];
 
-fn role_of(me: NodeId, chain: &ChainStatus) -> &'static str {
+fn role_of(me: NodeId, chain: &ReplicaStatus) -> &'static str {
     let NodeId(me) = me;
     let is_last = chain.members.last() == Some(&me);
     match chain.members.iter().position(|member| *member == me) {

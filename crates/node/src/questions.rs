@@ -10,10 +10,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::NodeId;
-use frieze_wire::peer::{Question, QuestionAnswer};
+use frieze_wire::peer::{PeerRequest, PeerResponse};
 
 /// An answer, and the bytes beside it.
-pub(crate) type Answered = (QuestionAnswer, Vec<u8>);
+pub(crate) type Answered = (PeerResponse, Vec<u8>);
 
 /// Both sides of it at one server.
 pub(crate) struct Questions {
@@ -32,7 +32,7 @@ struct Open {
 
 #[derive(Default)]
 struct Asked {
-    waiting: VecDeque<(NodeId, Question)>,
+    waiting: VecDeque<(NodeId, PeerRequest)>,
     /// Those that wait, and those that are being answered.
     known: BTreeSet<(NodeId, u64)>,
     ended: bool,
@@ -88,7 +88,7 @@ impl Questions {
     }
 
     /// An answer has come. What nobody waits for is let go.
-    pub(crate) fn answered(&self, answer: QuestionAnswer, payload: &[u8]) {
+    pub(crate) fn answered(&self, answer: PeerResponse, payload: &[u8]) {
         if let Some(place) = lock(&self.open).answers.get_mut(&answer.id) {
             *place = Some((answer, payload.to_vec()));
             self.come.notify_all();
@@ -96,7 +96,7 @@ impl Questions {
     }
 
     /// Another server asks. What is too much is let go: it is asked again.
-    pub(crate) fn ask(&self, from: NodeId, question: Question) {
+    pub(crate) fn ask(&self, from: NodeId, question: PeerRequest) {
         let mut asked = lock(&self.asked);
         if asked.waiting.len() < ASKED_MAX && asked.known.insert((from, question.id)) {
             asked.waiting.push_back((from, question));
@@ -105,14 +105,14 @@ impl Questions {
     }
 
     /// The next to be answered; `None` when the server stops. [`Questions::done`] is to be called with it.
-    pub(crate) fn next(&self) -> Option<(NodeId, Question)> {
+    pub(crate) fn next(&self) -> Option<(NodeId, PeerRequest)> {
         let idle = |asked: &mut Asked| asked.waiting.is_empty() && !asked.ended;
         let mut asked = self.wanted.wait_while(lock(&self.asked), idle).unwrap_or_else(PoisonError::into_inner);
         if asked.ended { None } else { asked.waiting.pop_front() }
     }
 
     /// [`Questions::next`] without waiting.
-    pub(crate) fn take(&self) -> Option<(NodeId, Question)> {
+    pub(crate) fn take(&self) -> Option<(NodeId, PeerRequest)> {
         lock(&self.asked).waiting.pop_front()
     }
 
@@ -143,8 +143,8 @@ const ASKED_MAX: usize = 1024;
 mod tests {
     use super::*;
 
-    fn question(id: u64) -> Question {
-        Question { id, ..Question::default() }
+    fn question(id: u64) -> PeerRequest {
+        PeerRequest { id, ..PeerRequest::default() }
     }
 
     #[test]
@@ -167,14 +167,14 @@ mod tests {
         let questions = Questions::new(7);
         let (first, second) = (questions.begin(), questions.begin());
         assert!(!questions.has_come(&[first, second]));
-        let answer = QuestionAnswer { id: second, complete: 3, ..QuestionAnswer::default() };
+        let answer = PeerResponse { id: second, complete: 3, ..PeerResponse::default() };
         questions.answered(answer, b"bytes");
         assert!(questions.has_come(&[first, second]) && !questions.has_come(&[first]));
         assert!(questions.take_answer(first).is_none());
         let taken = questions.take_answer(second).map(|(answer, payload)| (answer.complete, payload));
         assert_eq!(taken, Some((3, b"bytes".to_vec())));
         questions.end(first);
-        questions.answered(QuestionAnswer { id: first, ..QuestionAnswer::default() }, &[]);
+        questions.answered(PeerResponse { id: first, ..PeerResponse::default() }, &[]);
         assert!(questions.take_answer(first).is_none() && !questions.has_come(&[first, second]));
     }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason, SegmentId};
-use frieze_cluster::State;
+use frieze_cluster::ClusterState;
 use tracing::{debug, info};
 
 use crate::engine::Engine;
@@ -74,7 +74,7 @@ impl Engine {
     /// # Errors
     /// The disk's: the next call tries again.
     pub fn give_up_remains(&self) -> Result<(), Fault> {
-        self.give_up_remains_if(&State::is_kept_by_others)
+        self.give_up_remains_if(&ClusterState::is_kept_by_others)
     }
 
     /// The same, where `is_kept` says whether nobody needs what a node may still have of a chain: for tests of who
@@ -82,7 +82,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::give_up_remains`].
-    pub fn give_up_remains_if(&self, is_kept: &dyn Fn(&State, ChainId, NodeId) -> bool) -> Result<(), Fault> {
+    pub fn give_up_remains_if(&self, is_kept: &dyn Fn(&ClusterState, ChainId, NodeId) -> bool) -> Result<(), Fault> {
         if !self.meta.is_member() || self.durability.failure().is_some() {
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Engine {
     fn kept_of(
         &self,
         held: &[(ChainId, ChainEpoch)],
-        is_kept: &dyn Fn(&State, ChainId, NodeId) -> bool,
+        is_kept: &dyn Fn(&ClusterState, ChainId, NodeId) -> bool,
     ) -> Vec<(ChainId, ChainEpoch)> {
         let (me, mut found) = (self.node(), Vec::new());
         if !held.is_empty() {

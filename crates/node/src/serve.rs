@@ -38,7 +38,7 @@ use frieze_net::{
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, Request, RequestBody};
-use frieze_wire::peer::{PeerBody, Told};
+use frieze_wire::peer::{PeerBody, ServerMessage};
 use prost::Message;
 use tracing::{debug, error, info, warn};
 
@@ -628,7 +628,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
             held.writer.rest();
         };
         let Some(header) = reader.read_frame_or_rest(&mut body, at_rest)? else { return Ok(()) };
-        if let (FrameKind::Told, Some(node)) = (header.kind, conn.node()) {
+        if let (FrameKind::Peer, Some(node)) = (header.kind, conn.node()) {
             if !std::mem::replace(&mut is_told, true) {
                 reader.set_limits(LISTENING);
                 if let Some(links) = shared.links.get() {
@@ -745,24 +745,26 @@ fn take_told(
     let decoded = PeerBody::decode(body);
     let decoded = decoded.map_err(|error| Trouble::Malformed(malformed(format!("the body is no message: {error}"))))?;
     // What a newer server tells and this one does not know it can do without.
-    let Some(told) = decoded.told else { return Ok(()) };
+    let Some(told) = decoded.message else { return Ok(()) };
     let len = header.payload_len as usize;
     shared.traffic.received(&told, len + body.len());
     match &told {
-        Told::ChainPiece(piece) => {
+        ServerMessage::ChainPiece(piece) => {
             let goes = |chain, len| pieces::next_of(shared, chain, len);
             pieces.take(&shared.pool, goes, reader, piece, len)
         }
-        Told::ChainRecord(record) if record.ahead != 0 => match pieces.finish(&shared.pool, reader, record, len)? {
-            Some(whole) => {
-                let header = FrameHeader { payload_crc: record.crc, ..*header };
-                hand_on(shared, node, &header, told, whole.brought())
+        ServerMessage::ChainRecord(record) if record.ahead != 0 => {
+            match pieces.finish(&shared.pool, reader, record, len)? {
+                Some(whole) => {
+                    let header = FrameHeader { payload_crc: record.crc, ..*header };
+                    hand_on(shared, node, &header, told, whole.brought())
+                }
+                None => {
+                    debug!("record {} of chain {} has come without its pieces: it is lost", record.n, record.chain);
+                    Ok(())
+                }
             }
-            None => {
-                debug!("record {} of chain {} has come without its pieces: it is lost", record.n, record.chain);
-                Ok(())
-            }
-        },
+        }
         _ if len >= SHARED_BYTES_MIN => {
             let whole = pieces::receive(shared, reader, len, None)?;
             hand_on(shared, node, header, told, whole.brought())
@@ -775,7 +777,7 @@ fn hand_on(
     shared: &Shared,
     node: NodeId,
     header: &FrameHeader,
-    told: Told,
+    told: ServerMessage,
     payload: ReceivedPayload<'_>,
 ) -> Result<(), Trouble> {
     match shared.engine.told(node, header, told, payload) {

@@ -1,7 +1,7 @@
 //! How the server is, in numbers and words.
 
 use frieze_base::Reason;
-use frieze_cluster::Trouble;
+use frieze_cluster::ClusterTrouble;
 use frieze_wire::message::{Gap, MemoryUse, StatusReply};
 
 use crate::engine::{Engine, SOFTWARE, troubles_out};
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// What is wrong with this server, and with its cluster as far as it knows; empty: nothing.
-    fn troubles(&self) -> Vec<Trouble> {
+    fn troubles(&self) -> Vec<ClusterTrouble> {
         let mut troubles = self.own_troubles();
         if let Some(mut status) = self.cluster_status() {
             let me = self.node();
@@ -98,15 +98,18 @@ impl Engine {
             troubles.extend(self.troubles_of_cluster(&status));
         } else if self.has_cluster() {
             let what = "it has not been told yet of the cluster that it has joined";
-            troubles.push(Trouble::new(what, "none if it has just begun; else its log names what it does not reach"));
+            troubles.push(ClusterTrouble::new(
+                what,
+                "none if it has just begun; else its log names what it does not reach",
+            ));
         }
         troubles
     }
 
     /// What is wrong with this server by itself.
-    pub(crate) fn own_troubles(&self) -> Vec<Trouble> {
+    pub(crate) fn own_troubles(&self) -> Vec<ClusterTrouble> {
         let mut troubles = Vec::new();
-        let mut add = |what: String, remedy: &str| troubles.push(Trouble::new(what, remedy));
+        let mut add = |what: String, remedy: &str| troubles.push(ClusterTrouble::new(what, remedy));
         if let Some(fault) = self.removal.fault() {
             let what = match fault.reason {
                 Reason::Removed => format!("removed from the cluster, and about to end: {}", fault.message),

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{MAY_READ, PastSession, TreeAt, TxnChanges};
-use frieze_wire::message::{Answered, FileKind, View};
+use frieze_wire::message::{FileKind, InstantInfo, View};
 use frieze_wire::timeline::{
-    CONTENT, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Span, Story, StoryReply,
+    CONTENT, ChangedSpan, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Story, StoryReply,
 };
 use frieze_wire::txn::Caller;
 
@@ -115,9 +115,9 @@ impl Engine {
     }
 
     /// Closes the start of an interval. There is nothing to close before the file system was made: it did not exist.
-    pub(crate) fn answer_start(&self, after: Hlc) -> Result<Answered, Fault> {
+    pub(crate) fn answer_start(&self, after: Hlc) -> Result<InstantInfo, Fault> {
         match after < self.earliest() {
-            true => Ok(Answered::default()),
+            true => Ok(InstantInfo::default()),
             false => self.answer(exact(after)),
         }
     }
@@ -534,7 +534,7 @@ struct Run {
     session: SessionId,
     uid: u32,
     /// When, and which bytes, oldest first.
-    writes: Vec<(Hlc, Span)>,
+    writes: Vec<(Hlc, ChangedSpan)>,
 }
 
 fn runs_of(file: &FileChange) -> Vec<Run> {
@@ -544,16 +544,16 @@ fn runs_of(file: &FileChange) -> Vec<Run> {
             runs.push(Run { inode: file.inode, session: *session, uid: *uid, writes: Vec::new() });
         }
         let run = runs.last_mut().expect("there is one, or one was just added");
-        run.writes.push((*last, Span { offset: range.start(), len: range.len() }));
+        run.writes.push((*last, ChangedSpan { offset: range.start(), len: range.len() }));
     }
     runs
 }
 
 /// The same bytes as spans in order that do not touch.
-pub(crate) fn apart(mut spans: Vec<Span>) -> Vec<Span> {
+pub(crate) fn apart(mut spans: Vec<ChangedSpan>) -> Vec<ChangedSpan> {
     spans.retain(|span| span.len > 0);
     spans.sort_unstable_by_key(|span| span.offset);
-    let mut kept: Vec<Span> = Vec::new();
+    let mut kept: Vec<ChangedSpan> = Vec::new();
     for span in spans {
         match kept.last_mut() {
             Some(last) if last.offset + last.len >= span.offset => {

@@ -13,7 +13,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason};
-use frieze_cluster::{State, Status, Trouble};
+use frieze_cluster::{ClusterState, ClusterStatus, ClusterTrouble};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_net::ServerAddr;
 use frieze_wire::message::{FormerCluster, HelloReply};
@@ -134,7 +134,7 @@ impl Engine {
             node: former.node.0,
             at: former.at,
         };
-        self.meta.look_at_control(&mut |state: &State| formers = state.formers().iter().map(former).collect());
+        self.meta.look_at_control(&mut |state: &ClusterState| formers = state.formers().iter().map(former).collect());
         formers
     }
 
@@ -179,7 +179,7 @@ impl Engine {
     }
 
     /// What is wrong with the cluster as this server knows it.
-    pub(crate) fn troubles_of_cluster(&self, status: &Status) -> Vec<Trouble> {
+    pub(crate) fn troubles_of_cluster(&self, status: &ClusterStatus) -> Vec<ClusterTrouble> {
         match self.trouble_of_successor() {
             // Nothing else is to be mended of a cluster that has ended.
             Some((trouble, false)) => vec![trouble],
@@ -188,14 +188,14 @@ impl Engine {
         }
     }
 
-    fn troubles_without_successor(&self, status: &Status) -> Vec<Trouble> {
+    fn troubles_without_successor(&self, status: &ClusterStatus) -> Vec<ClusterTrouble> {
         let mut troubles = status.troubles();
         troubles.extend(self.trouble_of_votes(status));
         troubles
     }
 
     /// That the cluster went on under another identity, and whether a majority of this one was there afterwards.
-    pub(crate) fn trouble_of_successor(&self) -> Option<(Trouble, bool)> {
+    pub(crate) fn trouble_of_successor(&self) -> Option<(ClusterTrouble, bool)> {
         let (successor, standing) = self.successor()?;
         let words = successor.words(self.cluster());
         Some(match standing.is_contested() {
@@ -203,11 +203,12 @@ impl Engine {
                 let what = format!("two clusters go on from one: {words}; a majority of this one was there afterwards");
                 let remedy = "decide which of the two is to stay, and stop every server of the other: what was written \
                     to one is not in the other";
-                (Trouble::new(what, remedy), true)
+                (ClusterTrouble::new(what, remedy), true)
             }
-            false => {
-                (Trouble::new(format!("the cluster has ended: {words}"), successor.remedy(&self.settings.dir)), false)
-            }
+            false => (
+                ClusterTrouble::new(format!("the cluster has ended: {words}"), successor.remedy(&self.settings.dir)),
+                false,
+            ),
         })
     }
 

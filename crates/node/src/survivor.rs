@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, LogIndex, NodeId, Reason};
-use frieze_cluster::{Decision, Device, Newcomer, Recovered, Role, State};
+use frieze_cluster::{ClusterRecovery, ClusterState, Decision, NodeDevice, NodeInfo, TargetRole};
 use frieze_disk::{Disk, FileDisk, FileDiskSettings, MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
 use prost::Message;
@@ -50,7 +50,7 @@ pub struct Left {
     /// No stamp that this server gave or adopted lies above it.
     pub bound: Hlc,
     epoch: ChainEpoch,
-    told: Newcomer,
+    told: NodeInfo,
     store: SurvivorStore,
 }
 
@@ -242,7 +242,7 @@ impl Left {
     }
 
     fn of(
-        state: &State,
+        state: &ClusterState,
         identity: &Identity,
         journal: &SurvivorJournal,
         engine: &Engine,
@@ -261,7 +261,7 @@ impl Left {
             let (copy, whole) = match target {
                 None => (Copy::None, Hlc::ZERO),
                 // A configuration without it was decided by a later entry than those it knows of.
-                Some(target) if target.role == Role::Serving => (Copy::Full, known.1),
+                Some(target) if target.role == TargetRole::Serving => (Copy::Full, known.1),
                 Some(target) if target.left > 0 => (Copy::Stale, known.1.min(end.newest).min(Hlc(target.left))),
                 Some(_) => (Copy::Stale, known.1.min(end.newest)),
             };
@@ -275,10 +275,10 @@ impl Left {
         let newest = chains.iter().map(|chain| chain.newest).max().unwrap_or_default();
         let bound = Hlc(identity.clock_bound).max(newest).max(journal.newest());
         let node = state.node(me).ok();
-        let other = |node: &frieze_cluster::Node| Other {
+        let other = |node: &frieze_cluster::ClusterNode| Other {
             node: node.id,
-            name: node.told.name.clone(),
-            address: node.told.address.clone(),
+            name: node.info.name.clone(),
+            address: node.info.address.clone(),
             state: match (node.is_dead, node.is_offline, node.is_draining) {
                 (true, ..) => "dead",
                 (_, true, _) => "offline",
@@ -289,7 +289,7 @@ impl Left {
         Ok(Left {
             cluster: state.cluster(),
             node: me,
-            name: node.map(|node| node.told.name.clone()).unwrap_or_default(),
+            name: node.map(|node| node.info.name.clone()).unwrap_or_default(),
             others: state.others(me).map(other).collect(),
             voters: journal.members().voters.clone(),
             known,
@@ -328,10 +328,10 @@ impl Left {
         }
         // Above all that is known of, and above what the clocks of the others can have been.
         let to = Hlc::last_of_micros(now_us.saturating_add(AHEAD_US).max(self.bound.micros() + 1));
-        let decision = Decision::Recover(Recovered {
+        let decision = Decision::Recover(ClusterRecovery {
             cluster,
             node: self.node,
-            told: self.told.clone(),
+            info: self.told.clone(),
             epoch: self.epoch,
             // Nobody else can have acknowledged anything that a sole member lacks.
             whole: self.chains.iter().map(|chain| if self.is_sole() { to.0 } else { chain.whole.0 }).collect(),
@@ -347,11 +347,11 @@ impl Left {
 }
 
 /// What the server told of itself; of one that is none of the cluster any more, what can be said of it.
-fn told_last(node: Option<&frieze_cluster::Node>, identity: &Identity, engine: &Engine) -> Newcomer {
+fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, engine: &Engine) -> NodeInfo {
     let incarnation = identity.incarnation;
     match node {
-        Some(node) => Newcomer { incarnation: incarnation.max(node.incarnation()), ..node.told.clone() },
-        None => Newcomer {
+        Some(node) => NodeInfo { incarnation: incarnation.max(node.incarnation()), ..node.info.clone() },
+        None => NodeInfo {
             name: format!("node{}", identity.node),
             site: String::new(),
             machine: String::new(),
@@ -359,7 +359,7 @@ fn told_last(node: Option<&frieze_cluster::Node>, identity: &Identity, engine: &
             address: "localhost:0".to_owned(),
             token: identity.cluster_id().0 ^ u128::from(identity.node),
             incarnation,
-            devices: vec![Device {
+            devices: vec![NodeDevice {
                 device: 0,
                 capacity_bytes: engine.data.device().space().map_or(1, |space| space.capacity_bytes.max(1)),
                 has_failed: false,

@@ -12,11 +12,11 @@ use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved, SessionState};
 use frieze_wire::message::{
-    Access, Answered, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Now, NowReply, Open, OpenReply,
-    PATH_XATTR, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, View,
+    Access, Attr, BytesReply, DirEntry, FileKind, GetXattr, InstantInfo, List, ListReply, Now, NowReply, Open,
+    OpenReply, PATH_XATTR, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, View,
 };
 use frieze_wire::txn::{Caller, Target};
-use frieze_wire::writers::{self, WRITERS_XATTR, Writer};
+use frieze_wire::writers::{self, FileWriter, WRITERS_XATTR};
 
 use crate::caching::Asking;
 use crate::capability::{Bearer, Capability};
@@ -39,13 +39,13 @@ const SNAPSHOTS_WEIGHED_MAX: usize = 64;
 
 impl Engine {
     /// Checks that a view can be answered, and closes its instant.
-    pub(crate) fn answer(&self, view: View) -> Result<Answered, Fault> {
+    pub(crate) fn answer(&self, view: View) -> Result<InstantInfo, Fault> {
         self.answer_about(view, None)
     }
 
     /// The same, of these chains; of all if none are named.
-    pub(crate) fn answer_about(&self, view: View, chains: Option<&BTreeSet<ChainId>>) -> Result<Answered, Fault> {
-        let Some(at) = view.instant() else { return Ok(Answered::default()) };
+    pub(crate) fn answer_about(&self, view: View, chains: Option<&BTreeSet<ChainId>>) -> Result<InstantInfo, Fault> {
+        let Some(at) = view.instant() else { return Ok(InstantInfo::default()) };
         if at < self.earliest() {
             return Err(Fault::new(
                 Reason::HistoryExpired,
@@ -67,7 +67,7 @@ impl Engine {
             }
             other => other?,
         };
-        Ok(Answered {
+        Ok(InstantInfo {
             at: at.0,
             precision_us: self.clock.precision_us(),
             was_stable: meta && data,
@@ -352,10 +352,10 @@ impl Engine {
         let writer = |(id, SessionState { uid, host, command, .. }): (SessionId, SessionState)| {
             let (host, command) =
                 if self.may_know_command(principal, uid) { (host, command) } else { Default::default() };
-            Writer { session: id, uid, host, command }
+            FileWriter { session: id, uid, host, command }
         };
-        let writers: Vec<Writer> = sessions.into_iter().map(writer).collect();
-        Ok(writers::told(&writers).into_bytes())
+        let writers: Vec<FileWriter> = sessions.into_iter().map(writer).collect();
+        Ok(writers::format_writers(&writers).into_bytes())
     }
 
     pub(crate) fn open_file(

@@ -55,7 +55,7 @@ use frieze_wire::message::{
 use frieze_wire::txn::{
     Caller, CloseSession, Make, MakeKind, Op, OpenSession, Remove, Rename, SetAttr, SetXattr, Target,
 };
-use frieze_wire::writers::{WRITERS_XATTR, Writer, read_told};
+use frieze_wire::writers::{FileWriter, WRITERS_XATTR, parse_writers};
 
 #[path = "engine/sharing.rs"]
 mod sharing;
@@ -521,9 +521,9 @@ fn who_writes_a_file_is_told_to_who_may_read_or_write_it_until_its_session_has_e
         let view = View { at, user_at: None };
         Request::GetXattr(GetXattr { target: Target::path(path), view, name: WRITERS_XATTR.to_vec() })
     };
-    let told = |reply: Result<Reply, Fault>| -> Result<Vec<Writer>, Fault> {
+    let told = |reply: Result<Reply, Fault>| -> Result<Vec<FileWriter>, Fault> {
         match reply? {
-            Reply::Bytes(bytes) => Ok(read_told(&bytes.value).unwrap()),
+            Reply::Bytes(bytes) => Ok(parse_writers(&bytes.value).unwrap()),
             other => panic!("{other:?}"),
         }
     };
@@ -531,9 +531,9 @@ fn who_writes_a_file_is_told_to_who_may_read_or_write_it_until_its_session_has_e
     let writers = told(other.ask(asks("/f", None))).unwrap();
     let session = writer.session;
     // What it calls itself is its own user's to know.
-    assert_eq!(writers, [Writer { session, uid: 0, host: String::new(), command: String::new() }]);
+    assert_eq!(writers, [FileWriter { session, uid: 0, host: String::new(), command: String::new() }]);
     let own = told(writer.ask(asks("/f", None))).unwrap();
-    assert_eq!(own, [Writer { session, uid: 0, host: "here".to_owned(), command: "test".to_owned() }]);
+    assert_eq!(own, [FileWriter { session, uid: 0, host: "here".to_owned(), command: "test".to_owned() }]);
     let now = writer.engine.newest().0;
     assert_eq!(told(other.ask(asks("/f", Some(now)))).unwrap_err().reason, Reason::NoAttribute, "of the past");
     assert_eq!(told(other.ask(asks("/d", None))).unwrap_err().reason, Reason::NoAttribute, "of a directory");

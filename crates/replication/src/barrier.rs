@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
-use frieze_wire::peer::Ask;
+use frieze_wire::peer::ChainAskKind;
 
 use crate::chain_state::{Barrier, Out, Waiter};
 use crate::chains::WaitReply;
@@ -63,7 +63,7 @@ impl DataPlane {
             let member = &mut appender.members[chain.0 as usize];
             member.barriers.push(Barrier { n, left: others.clone(), asked: epoch, waiter: id });
             for to in others {
-                self.tell(to, chain, epoch, Ask::Persist(n));
+                self.tell(to, chain, epoch, ChainAskKind::Persist(n));
             }
         }
         self.settle_barriers(&mut appender, &mut out);
@@ -107,7 +107,7 @@ impl DataPlane {
             member.persisting.retain(|to, (n, end)| {
                 let waits = *end > through;
                 if !waits {
-                    self.tell(*to, chain, epoch, Ask::Persisted(*n));
+                    self.tell(*to, chain, epoch, ChainAskKind::Persisted(*n));
                 }
                 waits
             });
@@ -143,7 +143,7 @@ impl DataPlane {
         for (replica, member) in appender.chains.iter().zip(&appender.members) {
             for barrier in &member.barriers {
                 for to in &barrier.left {
-                    self.tell(*to, replica.chain(), replica.epoch(), Ask::Persist(barrier.n));
+                    self.tell(*to, replica.chain(), replica.epoch(), ChainAskKind::Persist(barrier.n));
                 }
             }
         }

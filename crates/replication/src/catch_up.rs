@@ -13,7 +13,7 @@ use frieze_base::{ChainEpoch, ChainId, ErrorKind, Fault, MonoTime, NodeId, Reaso
 use frieze_chain::{Forwarded, Message};
 use frieze_multilog::{NumberedRecord, RecordKind};
 use frieze_wire::message::Durability;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 
 use crate::chains::Report;
 use crate::codec::to_told;
@@ -211,7 +211,7 @@ impl DataPlane {
                 bytes += len;
                 sent = record.meta.n;
                 let mut told = to_told(chain, epoch, Message::Record(Box::new(forwarded(&record))), punch);
-                if let Told::ChainRecord(told) = &mut told {
+                if let ServerMessage::ChainRecord(told) = &mut told {
                     told.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
                 }
                 self.way.tell(to, told, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });

@@ -18,11 +18,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId, Reason};
-use frieze_chain::{AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replica, RequestId};
+use frieze_chain::{
+    AppendToken, Configuration, Forwarded, LogEnd, Message, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId,
+};
 use frieze_hlc::Hlc;
 use frieze_multilog::{Discards, RecordKind, RecordMeta, RecoveredItem};
-use frieze_wire::message::{ChainStatus, Durability};
-use frieze_wire::peer::{Ask, Told};
+use frieze_wire::message::{Durability, ReplicaStatus};
+use frieze_wire::peer::{ChainAskKind, ServerMessage};
 
 use crate::catch_up::Supply;
 use crate::chain_state::{Held, Out, Waiter};
@@ -141,7 +143,7 @@ impl DataPlane {
             let member = &mut appender.members[chain.0 as usize];
             (member.shared, member.supply) = (true, None);
             self.forget_closed(*chain);
-            self.step(&mut appender, *chain, Input::Configure(configuration.clone()), None, &mut out);
+            self.step(&mut appender, *chain, ReplicaInput::Configure(configuration.clone()), None, &mut out);
         }
         drop(appender);
         self.finish_out(out);
@@ -154,9 +156,15 @@ impl DataPlane {
     /// # Errors
     /// `BadFrame` for what no member tells: the connection is to be closed. Others: the message is lost, and comes
     /// again.
-    pub fn told(&self, from: NodeId, told: Told, crc: u32, payload: ReceivedPayload<'_>) -> Result<bool, Fault> {
+    pub fn told(
+        &self,
+        from: NodeId,
+        told: ServerMessage,
+        crc: u32,
+        payload: ReceivedPayload<'_>,
+    ) -> Result<bool, Fault> {
         let lacks = match &told {
-            Told::ChainRecord(record) => Some(record.left_bytes),
+            ServerMessage::ChainRecord(record) => Some(record.left_bytes),
             _ => None,
         };
         let Some(heard) = heard(told, payload.len())? else { return Ok(false) };
@@ -233,7 +241,7 @@ impl DataPlane {
             out.reports.push(Report::Silent { chain, node: None });
         }
         let is_close = matches!(message, Message::AskClose { .. });
-        let input = Input::Receive { from, epoch, message };
+        let input = ReplicaInput::Receive { from, epoch, message };
         self.step(&mut appender, chain, input, incoming.as_ref(), out);
         let now = self.clock.reading().mono;
         let member = &mut appender.members[chain.0 as usize];
@@ -254,7 +262,7 @@ impl DataPlane {
         &self,
         appender: &mut Appender,
         chain: ChainId,
-        input: Input,
+        input: ReplicaInput,
         incoming: Option<&Incoming<'_>>,
         out: &mut Out,
     ) {
@@ -271,7 +279,7 @@ impl DataPlane {
         &self,
         appender: &mut Appender,
         chain: ChainId,
-        effects: Vec<Effect>,
+        effects: Vec<ReplicaEffect>,
         incoming: Option<&Incoming<'_>>,
         out: &mut Out,
     ) {
@@ -279,8 +287,8 @@ impl DataPlane {
         while let Some(effect) = todo.pop_front() {
             match effect {
                 // Of a write of this node's own, which appends it itself.
-                Effect::Append { .. } => {}
-                Effect::Take { token, record } => {
+                ReplicaEffect::Append { .. } => {}
+                ReplicaEffect::Take { token, record } => {
                     let incoming = incoming.expect("a replica takes a record only when it is told one");
                     let input = self.take(appender, chain, token, &record, incoming, out);
                     let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
@@ -289,15 +297,15 @@ impl DataPlane {
                     self.show(appender, [chain].into_iter());
                     todo.extend(more);
                 }
-                Effect::Send { to, epoch, message } => self.send(appender, chain, to, epoch, message, out),
-                Effect::Reply { request, result } => match waiter_of(request) {
-                    None => appender.absorb(Effect::Reply { request, result }, &mut out.done),
+                ReplicaEffect::Send { to, epoch, message } => self.send(appender, chain, to, epoch, message, out),
+                ReplicaEffect::Reply { request, result } => match waiter_of(request) {
+                    None => appender.absorb(ReplicaEffect::Reply { request, result }, &mut out.done),
                     Some(id) => out.answer(appender.waiters.remove(&id), result.map(drop)),
                 },
-                Effect::Closed { request, .. } => {
+                ReplicaEffect::Closed { request, .. } => {
                     out.answer(waiter_of(request).and_then(|id| appender.waiters.remove(&id)), Ok(()));
                 }
-                Effect::Seen { request, cut } => {
+                ReplicaEffect::Seen { request, cut } => {
                     // What comes from now on is stamped above the newest.
                     let newest = appender.chains[chain.0 as usize].newest();
                     let member = &mut appender.members[chain.0 as usize];
@@ -306,15 +314,15 @@ impl DataPlane {
                     self.show(appender, [chain].into_iter());
                     out.answer(waiter_of(request).and_then(|id| appender.waiters.remove(&id)), Ok(()));
                 }
-                Effect::Supply { to, after, upto } => {
+                ReplicaEffect::Supply { to, after, upto } => {
                     let epoch = appender.chains[chain.0 as usize].epoch();
                     appender.members[chain.0 as usize].supply = Some(Supply::new(to, epoch, after, upto));
                     out.supplies.push(chain);
                 }
-                Effect::Discard { after } => self.discard(appender, chain, after, out),
-                Effect::CaughtUp { node, epoch } => out.reports.push(Report::CaughtUp { chain, epoch, node }),
-                Effect::Ready { epoch } => out.reports.push(Report::Ready { chain, epoch }),
-                Effect::Distrust { peer, why } => out.reports.push(Report::Distrust { chain, peer, why }),
+                ReplicaEffect::Discard { after } => self.discard(appender, chain, after, out),
+                ReplicaEffect::CaughtUp { node, epoch } => out.reports.push(Report::CaughtUp { chain, epoch, node }),
+                ReplicaEffect::Ready { epoch } => out.reports.push(Report::Ready { chain, epoch }),
+                ReplicaEffect::Distrust { peer, why } => out.reports.push(Report::Distrust { chain, peer, why }),
             }
         }
         let clean = appender.chains[chain.0 as usize].clean();
@@ -335,12 +343,12 @@ impl DataPlane {
         record: &Forwarded,
         incoming: &Incoming<'_>,
         out: &mut Out,
-    ) -> Input {
+    ) -> ReplicaInput {
         let meta = meta_of(chain, record, incoming.punch);
         let failed = |fault: Fault, out: &mut Out| {
             let reason = fault.reason;
             out.reports.push(Report::Failed { chain, fault });
-            Input::AppendFailed { token, reason }
+            ReplicaInput::AppendFailed { token, reason }
         };
         if !self.device.log().accepts(&meta) {
             let words = format!("record {} of chain {chain} lies before what its chunk holds", record.n);
@@ -365,7 +373,7 @@ impl DataPlane {
                 if record.durability == Durability::Sync && appender.chains[chain.0 as usize].is_whole() {
                     out.flush = Some((end, incoming.payload.len() as u64));
                 }
-                Input::Appended { token, end: LogEnd { segment: end.segment, offset: end.offset } }
+                ReplicaInput::Appended { token, end: LogEnd { segment: end.segment, offset: end.offset } }
             }
             Err(fault) => failed(fault, out),
         }
@@ -439,7 +447,7 @@ impl DataPlane {
         let mut effects = Vec::new();
         let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
         // Nothing of the epoch in force is in the log, or it would not be discarded from.
-        replica.step(at, Input::Configure(configuration), &mut effects);
+        replica.step(at, ReplicaInput::Configure(configuration), &mut effects);
         appender.chains[chain.0 as usize] = replica;
         appender.members[chain.0 as usize].forget();
         self.shown.discarded.store(true, Ordering::Release);
@@ -521,7 +529,7 @@ impl DataPlane {
         let gather = Gather::new(asks.len(), reply);
         for chain in asks {
             let request = self.wait(&mut appender, chain, gather.clone());
-            self.step(&mut appender, chain, Input::Look { request }, None, &mut out);
+            self.step(&mut appender, chain, ReplicaInput::Look { request }, None, &mut out);
         }
         drop(appender);
         self.finish_out(out);
@@ -557,7 +565,7 @@ impl DataPlane {
         for chain in open {
             appender.members[chain.0 as usize].asked_at = Some(now);
             let request = self.wait(&mut appender, chain, gather.clone());
-            self.step(&mut appender, chain, Input::Close { request, at }, None, &mut out);
+            self.step(&mut appender, chain, ReplicaInput::Close { request, at }, None, &mut out);
         }
         drop(appender);
         self.finish_out(out);
@@ -584,7 +592,7 @@ impl DataPlane {
             let configuration = appender.chains[chain].configuration();
             let concerns = configuration.holds(node) || configuration.syncing == Some(node);
             if appender.members[chain].shared && concerns {
-                self.step(&mut appender, ChainId(chain as u32), Input::Again, None, &mut out);
+                self.step(&mut appender, ChainId(chain as u32), ReplicaInput::Again, None, &mut out);
             }
         }
         drop(appender);
@@ -656,7 +664,7 @@ impl DataPlane {
                 member.asked_at = Some(now);
             }
             if again {
-                self.step(&mut appender, chain, Input::Again, None, &mut out);
+                self.step(&mut appender, chain, ReplicaInput::Again, None, &mut out);
             }
             if orders {
                 self.go_on_ordering(&mut appender, chain, &mut out);
@@ -665,7 +673,13 @@ impl DataPlane {
                 match promises {
                     true => self.promise_of(&mut appender, chain, instant, &mut out),
                     false => {
-                        self.step(&mut appender, chain, Input::Close { request: NOBODY, at: instant }, None, &mut out);
+                        self.step(
+                            &mut appender,
+                            chain,
+                            ReplicaInput::Close { request: NOBODY, at: instant },
+                            None,
+                            &mut out,
+                        );
                     }
                 }
             }
@@ -744,7 +758,7 @@ impl DataPlane {
     }
 
     /// How the chains are that have their configuration from elsewhere.
-    pub fn status(&self) -> Vec<ChainStatus> {
+    pub fn status(&self) -> Vec<ReplicaStatus> {
         if !self.is_shared() {
             return Vec::new();
         }
@@ -752,7 +766,7 @@ impl DataPlane {
         let shared = appender.chains.iter().zip(&appender.members).filter(|(_, member)| member.shared);
         let status = shared.map(|(replica, member)| {
             let Configuration { epoch, members, syncing, joining } = replica.configuration();
-            ChainStatus {
+            ReplicaStatus {
                 chain: replica.chain().0,
                 epoch: epoch.0,
                 members: members.iter().map(|node| node.0).collect(),
@@ -824,7 +838,7 @@ impl DataPlane {
         Ok(())
     }
 
-    pub(crate) fn tell(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: Ask) {
+    pub(crate) fn tell(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: ChainAskKind) {
         self.way.tell(to, ask(chain, epoch, question), PeerPayload::none());
     }
 }

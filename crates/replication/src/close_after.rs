@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault, LogIndex, MonoTime, NodeId};
-use frieze_chain::Input;
+use frieze_chain::ReplicaInput;
 use frieze_hlc::Hlc;
-use frieze_wire::peer::{Ask, CloseAfter};
+use frieze_wire::peer::{ChainAskKind, CloseAfter};
 
 use crate::chain_state::Out;
 use crate::chains::{NOBODY, WaitReply};
@@ -82,7 +82,7 @@ impl DataPlane {
         let mut complete = now;
         for &chain in chains {
             let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
-            if member.shared && !replica.holds_acknowledged() {
+            if member.shared && !replica.has_all_acknowledged() {
                 return Err(frieze_chain::Error::NotMember { chain }.into());
             }
             // Whose head is elsewhere may have stamped what has not come yet, above what has.
@@ -155,14 +155,14 @@ impl DataPlane {
         let Some(newest) = member.ordered.iter().map(|asked| asked.after).max_by_key(|after| after.at) else { return };
         if is_head {
             if replica.promised() < Hlc(newest.at) {
-                self.step(appender, chain, Input::Close { request: NOBODY, at: Hlc(newest.at) }, None, out);
+                self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at: Hlc(newest.at) }, None, out);
             }
             return self.tell_ordered(appender, chain, out);
         }
         let (epoch, head) = (replica.epoch(), replica.configuration().head());
         for after in member.ordered.iter().map(|asked| asked.after) {
             if let Some(head) = head {
-                self.tell(head, chain, epoch, Ask::CloseAfter(after));
+                self.tell(head, chain, epoch, ChainAskKind::CloseAfter(after));
             }
         }
     }
@@ -183,7 +183,7 @@ impl DataPlane {
             let is_closed = Hlc(asked.after.at) <= closed;
             match asked.who {
                 Who::Here(waiter) if is_closed => out.answer(waiters.remove(&waiter), Ok(())),
-                Who::Node(to) if is_closed => self.tell(to, chain, epoch, Ask::ClosedAfter(asked.after)),
+                Who::Node(to) if is_closed => self.tell(to, chain, epoch, ChainAskKind::ClosedAfter(asked.after)),
                 _ => {}
             }
             !is_closed

@@ -6,7 +6,8 @@ use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Durability;
 use frieze_wire::peer::{
-    Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord, CloseAfter, Told,
+    ChainAck, ChainAsk, ChainAskKind, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord,
+    CloseAfter, ServerMessage,
 };
 
 /// What a member was told.
@@ -30,10 +31,10 @@ pub(crate) enum What {
 }
 
 /// A message as it is told. `punch`: it is a record that leaves a hole.
-pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> Told {
+pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> ServerMessage {
     let (chain, epoch) = (chain.0, epoch.0);
     match message {
-        Message::Record(record) => Told::ChainRecord(ChainRecord {
+        Message::Record(record) => ServerMessage::ChainRecord(ChainRecord {
             chain,
             epoch,
             n: record.n,
@@ -56,52 +57,60 @@ pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch
             ahead: 0,
             crc: 0,
         }),
-        Message::Promise { follows, at } => Told::ChainPromise(ChainPromise { chain, epoch, follows, at: at.0 }),
-        Message::Ack { upto, closed, held } => Told::ChainAck(ChainAck { chain, epoch, upto, closed: closed.0, held }),
-        Message::Greet { held, promised } => Told::ChainGreet(ChainGreet { chain, epoch, held, promised: promised.0 }),
+        Message::Promise { follows, at } => {
+            ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at: at.0 })
+        }
+        Message::Ack { upto, closed, held } => {
+            ServerMessage::ChainAck(ChainAck { chain, epoch, upto, closed: closed.0, held })
+        }
+        Message::Greet { held, promised } => {
+            ServerMessage::ChainGreet(ChainGreet { chain, epoch, held, promised: promised.0 })
+        }
         Message::Offer { epochs } => {
             let epochs = epochs.iter().flat_map(|(epoch, last)| [epoch.0, *last]).collect();
-            Told::ChainOffer(ChainOffer { chain, epoch, epochs })
+            ServerMessage::ChainOffer(ChainOffer { chain, epoch, epochs })
         }
-        Message::Keep { upto } => Told::ChainKeep(ChainKeep { chain, epoch, upto }),
-        Message::AskClean { request } => Told::ChainClean(ChainClean { chain, epoch, request: request.0, upto: None }),
+        Message::Keep { upto } => ServerMessage::ChainKeep(ChainKeep { chain, epoch, upto }),
+        Message::AskClean { request } => {
+            ServerMessage::ChainClean(ChainClean { chain, epoch, request: request.0, upto: None })
+        }
         Message::Clean { request, upto } => {
-            Told::ChainClean(ChainClean { chain, epoch, request: request.0, upto: Some(upto) })
+            ServerMessage::ChainClean(ChainClean { chain, epoch, request: request.0, upto: Some(upto) })
         }
-        Message::AskClose { at } => ask(ChainId(chain), ChainEpoch(epoch), Ask::Close(at.0)),
+        Message::AskClose { at } => ask(ChainId(chain), ChainEpoch(epoch), ChainAskKind::Close(at.0)),
     }
 }
 
 /// A question of the driver's, or its answer.
-pub(crate) fn ask(chain: ChainId, epoch: ChainEpoch, ask: Ask) -> Told {
-    Told::ChainAsk(ChainAsk { chain: chain.0, epoch: epoch.0, ask: Some(ask) })
+pub(crate) fn ask(chain: ChainId, epoch: ChainEpoch, ask: ChainAskKind) -> ServerMessage {
+    ServerMessage::ChainAsk(ChainAsk { chain: chain.0, epoch: epoch.0, ask: Some(ask) })
 }
 
 /// What was told; `None` if it is not of a chain.
 ///
 /// # Errors
 /// `BadFrame` for what no member tells.
-pub(crate) fn heard(told: Told, payload_len: usize) -> Result<Option<Heard>, Fault> {
-    if payload_len > 0 && !matches!(told, Told::ChainRecord(_)) {
+pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<Heard>, Fault> {
+    if payload_len > 0 && !matches!(told, ServerMessage::ChainRecord(_)) {
         return Err(malformed(format!("{payload_len} bytes beside a message that has none")));
     }
     let heard = |chain, epoch, what| Ok(Some(Heard { chain: ChainId(chain), epoch: ChainEpoch(epoch), what }));
     match told {
-        Told::ChainRecord(record) => {
+        ServerMessage::ChainRecord(record) => {
             let (chain, epoch, punch) = (record.chain, record.epoch, record.punch);
             let message = Message::Record(Box::new(forwarded(&record, payload_len)?));
             heard(chain, epoch, if punch { What::Punch(message) } else { What::Message(message) })
         }
-        Told::ChainPromise(ChainPromise { chain, epoch, follows, at }) => {
+        ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at }) => {
             heard(chain, epoch, What::Message(Message::Promise { follows, at: Hlc(at) }))
         }
-        Told::ChainAck(ChainAck { chain, epoch, upto, closed, held }) => {
+        ServerMessage::ChainAck(ChainAck { chain, epoch, upto, closed, held }) => {
             heard(chain, epoch, What::Message(Message::Ack { upto, closed: Hlc(closed), held }))
         }
-        Told::ChainGreet(ChainGreet { chain, epoch, held, promised }) => {
+        ServerMessage::ChainGreet(ChainGreet { chain, epoch, held, promised }) => {
             heard(chain, epoch, What::Message(Message::Greet { held, promised: Hlc(promised) }))
         }
-        Told::ChainOffer(ChainOffer { chain, epoch, epochs }) => {
+        ServerMessage::ChainOffer(ChainOffer { chain, epoch, epochs }) => {
             let (pairs, rest) = epochs.as_chunks();
             let rises = pairs.is_sorted_by(|&[epoch, last], &[next, later]| epoch < next && last < later);
             if !rest.is_empty() || !rises || pairs.len() > OFFER_MAX {
@@ -110,8 +119,10 @@ pub(crate) fn heard(told: Told, payload_len: usize) -> Result<Option<Heard>, Fau
             let epochs = pairs.iter().map(|&[epoch, last]| (ChainEpoch(epoch), last)).collect();
             heard(chain, epoch, What::Message(Message::Offer { epochs }))
         }
-        Told::ChainKeep(ChainKeep { chain, epoch, upto }) => heard(chain, epoch, What::Message(Message::Keep { upto })),
-        Told::ChainClean(ChainClean { chain, epoch, request, upto }) => {
+        ServerMessage::ChainKeep(ChainKeep { chain, epoch, upto }) => {
+            heard(chain, epoch, What::Message(Message::Keep { upto }))
+        }
+        ServerMessage::ChainClean(ChainClean { chain, epoch, request, upto }) => {
             let request = RequestId(request);
             let message = match upto {
                 None => Message::AskClean { request },
@@ -119,13 +130,13 @@ pub(crate) fn heard(told: Told, payload_len: usize) -> Result<Option<Heard>, Fau
             };
             heard(chain, epoch, What::Message(message))
         }
-        Told::ChainAsk(ChainAsk { chain, epoch, ask }) => {
+        ServerMessage::ChainAsk(ChainAsk { chain, epoch, ask }) => {
             let what = match ask {
-                Some(Ask::Close(at)) => What::Message(Message::AskClose { at: Hlc(at) }),
-                Some(Ask::Persist(n)) => What::Persist(n),
-                Some(Ask::Persisted(n)) => What::Persisted(n),
-                Some(Ask::CloseAfter(after)) => What::CloseAfter(after),
-                Some(Ask::ClosedAfter(after)) => What::ClosedAfter(after),
+                Some(ChainAskKind::Close(at)) => What::Message(Message::AskClose { at: Hlc(at) }),
+                Some(ChainAskKind::Persist(n)) => What::Persist(n),
+                Some(ChainAskKind::Persisted(n)) => What::Persisted(n),
+                Some(ChainAskKind::CloseAfter(after)) => What::CloseAfter(after),
+                Some(ChainAskKind::ClosedAfter(after)) => What::ClosedAfter(after),
                 None => What::Unknown,
             };
             heard(chain, epoch, what)

@@ -2,7 +2,7 @@
 //! retry of one of their requests must still be answered with its first run.
 
 use frieze_base::{ChainEpoch, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
-use frieze_chain::{Replica, Resumed, SessionMemory, WriteDone};
+use frieze_chain::{Replica, ResumePoint, SessionMemory, WriteDone};
 use frieze_hlc::Hlc;
 use frieze_multilog::ChainTip;
 use prost::Message;
@@ -84,7 +84,7 @@ pub fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<
     for tip in tips {
         let ChainTip { chain, epoch, n, stamp, session, seq } = *tip;
         let replica = chains.get_mut(chain.0 as usize).ok_or_else(|| unknown(chain.0))?;
-        replica.resume(&Resumed { epoch, n, stamp, session, seq });
+        replica.resume(&ResumePoint { epoch, n, stamp, session, seq });
     }
     let kept = Kept::decode(kept).map_err(|error| corrupt(error.to_string()))?;
     for KeptEpochs { chain, epochs } in &kept.epochs {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainEpoch, ChainId, Fault};
-use frieze_chain::{Input, Moment, Replica};
+use frieze_chain::{Moment, Replica, ReplicaInput};
 use frieze_multilog::Discards;
 
 use crate::chain_state::Out;
@@ -72,7 +72,7 @@ impl DataPlane {
             let configuration = appender.chains[chain.0 as usize].configuration().clone();
             let mut replica = fresh[chain.0 as usize].take().expect("each chain is there once");
             let mut effects = Vec::new();
-            replica.step(at, Input::Configure(configuration), &mut effects);
+            replica.step(at, ReplicaInput::Configure(configuration), &mut effects);
             appender.chains[chain.0 as usize] = replica;
             appender.members[chain.0 as usize].forget();
             follows.push((*chain, effects));

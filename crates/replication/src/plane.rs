@@ -11,8 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_chain::{
-    AppendToken, Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica,
-    RequestId, WriteRequest,
+    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId,
+    RequestOutcome, RequestState, WriteRequest,
 };
 use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{ChainTip, LogPosition, RecordKind, RecordMeta};
@@ -186,7 +186,7 @@ impl Appender {
 
     /// True if a request has made a record here, committed or not.
     fn has_record(&self, session: SessionId, seq: Seq) -> bool {
-        self.chains.iter().any(|chain| chain.remembered(session, seq).is_some())
+        self.chains.iter().any(|chain| chain.outcome_of(session, seq).is_some())
     }
 
     /// What is below the first number that a session may still ask under.
@@ -272,7 +272,7 @@ impl DataPlane {
             let shared = me != FIRST_NODE || roles.epoch(chain.chain()).is_some();
             if !shared {
                 let alone = Configuration { epoch, members: vec![me], ..Configuration::default() };
-                chain.step(moment, Input::Configure(alone), &mut Vec::new());
+                chain.step(moment, ReplicaInput::Configure(alone), &mut Vec::new());
             }
             members.push(Member::of(shared));
         }
@@ -573,11 +573,11 @@ impl DataPlane {
                 newest_user_time,
                 times_after,
             };
-            appender.chains[chain.0 as usize].step(moment, Input::Write(request), &mut effects);
+            appender.chains[chain.0 as usize].step(moment, ReplicaInput::Write(request), &mut effects);
             let mut others = Vec::new();
             for effect in effects.drain(..) {
                 match effect {
-                    Effect::Append { token, n, epoch, version, stamp, .. } => {
+                    ReplicaEffect::Append { token, n, epoch, version, stamp, .. } => {
                         tokens.push((chain, token));
                         numbers.push(index);
                         payloads.push(match ask.content {
@@ -630,7 +630,7 @@ impl DataPlane {
         match self.device.append(&metas, &payloads, &crcs) {
             Ok(position) => {
                 let end = LogEnd { segment: position.segment, offset: position.offset };
-                let mut follows: Few<(ChainId, Vec<Effect>)> = Few::new();
+                let mut follows: Few<(ChainId, Vec<ReplicaEffect>)> = Few::new();
                 for (((chain, token), meta), payload) in tokens.iter().zip(&metas).zip(&payloads) {
                     if shared && appender.members[chain.0 as usize].shared {
                         let forwards = appender.chains[chain.0 as usize].successor().is_some();
@@ -654,7 +654,7 @@ impl DataPlane {
                     }
                     let mut more = Vec::new();
                     let token = *token;
-                    appender.chains[chain.0 as usize].step(moment, Input::Appended { token, end }, &mut more);
+                    appender.chains[chain.0 as usize].step(moment, ReplicaInput::Appended { token, end }, &mut more);
                     follows.push((*chain, more));
                 }
                 self.show(appender, tokens.iter().map(|(chain, _)| *chain));
@@ -686,7 +686,7 @@ impl DataPlane {
         for (chain, token) in tokens {
             withdrawn.entry(*chain).or_insert_with(|| {
                 let mut effects = Vec::new();
-                let failed = Input::AppendFailed { token: *token, reason };
+                let failed = ReplicaInput::AppendFailed { token: *token, reason };
                 appender.chains[chain.0 as usize].step(moment, failed, &mut effects);
                 effects
             });
@@ -697,7 +697,9 @@ impl DataPlane {
 
     /// Everything up to `through` is durable: answers the `sync` writes it covers.
     pub fn persisted(&self, through: LogPosition) {
-        self.feed_all(|| Input::Persisted { through: LogEnd { segment: through.segment, offset: through.offset } });
+        self.feed_all(|| ReplicaInput::Persisted {
+            through: LogEnd { segment: through.segment, offset: through.offset },
+        });
         if self.is_shared() {
             self.tell_persisted(&mut self.hold_writes(), through);
         }
@@ -705,7 +707,7 @@ impl DataPlane {
 
     /// The device failed: refuses what waits and everything to come.
     pub fn device_failed(&self, reason: Reason) {
-        self.feed_all(|| Input::DeviceFailed { reason });
+        self.feed_all(|| ReplicaInput::DeviceFailed { reason });
         self.report_failed(reason);
     }
 
@@ -717,7 +719,7 @@ impl DataPlane {
         for chain in 0..appender.chains.len() {
             let replica = &appender.chains[chain];
             if !(appender.members[chain].shared && replica.is_in_flight(session)) {
-                self.step(&mut appender, ChainId(chain as u32), Input::EndSession(session), None, &mut out);
+                self.step(&mut appender, ChainId(chain as u32), ReplicaInput::EndSession(session), None, &mut out);
             }
         }
         appender.acked.remove(&session);
@@ -773,12 +775,12 @@ impl DataPlane {
         crate::dedupe_image::keep(&self.hold_writes().chains, tips, lives)
     }
 
-    fn feed_all(&self, input: impl Fn() -> Input) {
+    fn feed_all(&self, input: impl Fn() -> ReplicaInput) {
         let mut out = Out::default();
         {
             let mut appender = self.hold_writes();
             let moment = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
-            let mut effects: Vec<Vec<Effect>> = Vec::with_capacity(appender.chains.len());
+            let mut effects: Vec<Vec<ReplicaEffect>> = Vec::with_capacity(appender.chains.len());
             for chain in &mut appender.chains {
                 let mut own = Vec::new();
                 chain.step(moment, input(), &mut own);
@@ -825,8 +827,10 @@ impl DataPlane {
         for chain in &mut appender.chains {
             if !chain.is_readable_at(at) {
                 effects.clear();
-                chain.step(moment, Input::Close { request: RequestId(0), at }, &mut effects);
-                closed &= effects.iter().any(|effect| matches!(effect, Effect::Closed { at: done, .. } if *done == at));
+                chain.step(moment, ReplicaInput::Close { request: RequestId(0), at }, &mut effects);
+                closed &= effects
+                    .iter()
+                    .any(|effect| matches!(effect, ReplicaEffect::Closed { at: done, .. } if *done == at));
             }
         }
         if !closed {
@@ -851,8 +855,8 @@ impl DataPlane {
 }
 
 impl Appender {
-    pub(crate) fn absorb(&mut self, effect: Effect, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {
-        let Effect::Reply { request, result } = effect else { return };
+    pub(crate) fn absorb(&mut self, effect: ReplicaEffect, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {
+        let ReplicaEffect::Reply { request, result } = effect else { return };
         let id = request.0 >> 8;
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.left -= 1;
@@ -876,11 +880,11 @@ impl Appender {
     /// taken out, the chain may never have had.
     fn done_before(&self, me: NodeId, session: SessionId, seq: Seq, layout: Layout) -> Result<Option<Written>, Fault> {
         for (replica, member) in self.chains.iter().zip(&self.members) {
-            let Some(remembered) = replica.remembered(session, seq) else { continue };
+            let Some(remembered) = replica.outcome_of(session, seq) else { continue };
             if member.shared && !replica.configuration().holds(me) {
                 return Err(frieze_chain::Error::NotMember { chain: replica.chain() }.into());
             }
-            if let Remembered { part: 0, state: RememberedState::Done(done) } = remembered {
+            if let RequestOutcome { part: 0, state: RequestState::Done(done) } = remembered {
                 let chunk = u64::from(done.chunk.index);
                 let offset = chunk * layout.chunk_bytes + u64::from(done.offset);
                 return Ok(Some(Written { stamp: done.stamp, offset, end: (chunk + 1) * layout.chunk_bytes }));

@@ -4,7 +4,7 @@
 //! promise (`Engine::flush`, `Engine::tend`, [`crate::chains`]), and when a promise counts (`frieze_chain`).
 
 use frieze_base::{ChainId, Fault};
-use frieze_chain::Input;
+use frieze_chain::ReplicaInput;
 use frieze_hlc::Hlc;
 
 use crate::chain_state::Out;
@@ -45,7 +45,7 @@ impl DataPlane {
         // One at a time is on its way.
         if replica.is_head() && replica.closed() >= member.promised && replica.closed() < at {
             member.promised = at;
-            self.step(appender, chain, Input::Close { request: NOBODY, at }, None, out);
+            self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at }, None, out);
         }
     }
 }

@@ -11,7 +11,7 @@ mod timeline;
 
 use frieze_base::{Fault, Reason, crc32c};
 use frieze_hlc::Hlc;
-use frieze_wire::message::{Answered, Durability, Now, NowReply, Reply, Request, View};
+use frieze_wire::message::{Durability, InstantInfo, Now, NowReply, Reply, Request, View};
 
 use crate::machine::Answer;
 use crate::model::Ran;
@@ -208,7 +208,7 @@ impl Witness {
     }
 
     /// Checks what an answer says of itself.
-    fn check_answered(&self, view: View, answered: &Answered, open: Option<bool>) -> Verdict {
+    fn check_answered(&self, view: View, answered: &InstantInfo, open: Option<bool>) -> Verdict {
         let at = view.at.unwrap_or(0);
         if answered.at != at {
             return broken(Rule::SameForEver, format!("asked for {}, answered {}", Hlc(at), Hlc(answered.at)));

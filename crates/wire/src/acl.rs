@@ -1,16 +1,17 @@
 //! Access control lists of POSIX (1003.1e draft 17, `acl(5)`), and the bytes in which Linux carries them.
 //!
-//! A list travels as the value of an extended attribute, in version 2 of the kernel's format: a version of 4 bytes, then 8 bytes an
-//! entry (tag, permissions, id), little-endian. [`Acl`] is such a list after it was checked: every entry that has to be there is, none
-//! is there twice, named entries are in order of their ids.
+//! A list travels as the value of an extended attribute, in version 2 of the kernel's format: a version of 4 bytes,
+//! then 8 bytes an entry (tag, permissions, id), little-endian. [`Acl`] is such a list after it was checked: every
+//! entry that has to be there is, none is there twice, named entries are in order of their ids.
 
 use std::fmt;
 
-/// The extended attribute that is the list of a file or directory itself. Absent where the mode says all.
+/// The extended attribute with the access list of a file or directory. Absent where the mode says all.
 pub const ACCESS_ACL_XATTR: &[u8] = b"system.posix_acl_access";
-/// The extended attribute of a directory that is the list which what is made in it begins with.
+/// The extended attribute with the default list of a directory, inherited by what is created in it.
 pub const DEFAULT_ACL_XATTR: &[u8] = b"system.posix_acl_default";
-/// Entries of one list, owner, group, mask and others included: as in HDFS, so that what one of both takes the other takes too.
+/// Entries of one list, owner, group, mask and others included: as in HDFS, so that a list valid in one is valid in the
+/// other.
 pub const ACL_ENTRIES_MAX: usize = 32;
 
 /// True for the names of extended attributes that are access lists.
@@ -24,12 +25,12 @@ pub struct Acl {
     /// Of the owner.
     pub owner: u8,
     /// Of named users, by id; at most what the mask allows.
-    pub users: Vec<Named>,
+    pub users: Vec<AclNamedEntry>,
     /// Of the owning group; at most what the mask allows, if there is one.
     pub group: u8,
     /// Of named groups, by id; at most what the mask allows.
-    pub groups: Vec<Named>,
-    /// Most that named users, the owning group and named groups get. There is one if anybody is named.
+    pub groups: Vec<AclNamedEntry>,
+    /// Upper bound of named users, the owning group and named groups. Present if the list names any user or group.
     pub mask: Option<u8>,
     /// Of all others.
     pub other: u8,
@@ -37,7 +38,7 @@ pub struct Acl {
 
 /// The entry of a named user or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Named {
+pub struct AclNamedEntry {
     /// User or group.
     pub id: u32,
     /// Permissions.
@@ -45,7 +46,7 @@ pub struct Named {
 }
 
 impl Acl {
-    /// The list that a mode stands for.
+    /// The list equivalent to a mode.
     pub fn of_mode(mode: u32) -> Acl {
         Acl { owner: class(mode, 6), group: class(mode, 3), other: class(mode, 0), ..Acl::default() }
     }
@@ -86,8 +87,8 @@ impl Acl {
                 MASK => once(&mut acl.mask)?,
                 OTHER => once(&mut other)?,
                 USER | NAMED_GROUP if id == NO_ID => return Err("an access list that names no user or group"),
-                USER => acl.users.push(Named { id, permissions }),
-                NAMED_GROUP => acl.groups.push(Named { id, permissions }),
+                USER => acl.users.push(AclNamedEntry { id, permissions }),
+                NAMED_GROUP => acl.groups.push(AclNamedEntry { id, permissions }),
                 _ => return Err("an access list with an entry of an unknown kind"),
             }
         }
@@ -102,7 +103,7 @@ impl Acl {
     /// Puts named entries in order.
     ///
     /// # Errors
-    /// Somebody is named twice, or nobody's mask is there, or there are too many entries.
+    /// A user or group is named twice, the mask is missing, or there are too many entries.
     pub fn check_names(&mut self) -> Result<(), &'static str> {
         for names in [&mut self.users, &mut self.groups] {
             names.sort_unstable();
@@ -136,7 +137,7 @@ impl Acl {
         bytes
     }
 
-    /// True if a mode says as much.
+    /// True if a mode is equivalent.
     pub fn is_minimal(&self) -> bool {
         self.mask.is_none()
     }
@@ -153,7 +154,7 @@ impl Acl {
         self
     }
 
-    /// What a file that is made with `mode` gets of its directory's default list: at most what both say.
+    /// The list of a file created with `mode` below a directory with this default list: at most what both allow.
     pub fn inherited(self, mode: u32) -> Acl {
         let mode = self.mode() & mode;
         self.with_mode(mode)
@@ -169,15 +170,16 @@ impl Acl {
     }
 }
 
-/// As `setfacl` and tars take it, with the numbers of users and groups: `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`.
+/// As `setfacl` and tars take it, with the numbers of users and groups:
+/// `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`.
 impl fmt::Display for Acl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "user::{}", Rights(self.owner))?;
-        for Named { id, permissions } in &self.users {
+        for AclNamedEntry { id, permissions } in &self.users {
             write!(f, ",user:{id}:{}", Rights(*permissions))?;
         }
         write!(f, ",group::{}", Rights(self.group))?;
-        for Named { id, permissions } in &self.groups {
+        for AclNamedEntry { id, permissions } in &self.groups {
             write!(f, ",group:{id}:{}", Rights(*permissions))?;
         }
         if let Some(mask) = self.mask {
@@ -211,7 +213,7 @@ const GROUP: u16 = 0x04;
 const NAMED_GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// The id of entries that name nobody.
+/// The id of entries without a user or group.
 const NO_ID: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -230,7 +232,7 @@ mod tests {
     #[test]
     fn bytes_are_those_of_linux() {
         let acl = Acl::read(&bytes(LINUX)).unwrap().unwrap();
-        let named = |id, permissions| vec![Named { id, permissions }];
+        let named = |id, permissions| vec![AclNamedEntry { id, permissions }];
         let expect = Acl { owner: 7, users: named(1000, 6), group: 5, groups: named(7, 4), mask: Some(6), other: 0 };
         assert_eq!(acl, expect);
         assert_eq!(acl.encode(), bytes(LINUX));
@@ -264,7 +266,7 @@ mod tests {
             assert!(Acl::read(&bytes(wrong)).is_err(), "{wrong}");
         }
         let many = |count: u32| {
-            let users = (0..count).map(|id| Named { id, permissions: 7 }).collect();
+            let users = (0..count).map(|id| AclNamedEntry { id, permissions: 7 }).collect();
             Acl { users, mask: Some(7), ..Acl::default() }.encode()
         };
         assert!(Acl::read(&many(28)).is_ok());

@@ -1,11 +1,11 @@
 //! Decisions about nodes and chains as they stand in the metalog, and the state that they lead to.
 //!
-//! `cluster` executes a decision on every replica with the same result; nothing but the state before it is looked at. What a
-//! decision was based on stands in it: one that no longer fits has no effect.
+//! `cluster` executes a decision on every replica with the same result; the result depends on the state before it
+//! alone. A decision names the revision that it was based on: one that no longer fits has no effect.
 
 /// A device of a node.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Device {
+pub struct DeviceProto {
     /// Its number within the node, from 0.
     #[prost(uint32, tag = "1")]
     pub device: u32,
@@ -22,8 +22,8 @@ pub struct Device {
 
 /// A node that asks to be one of the cluster.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Newcomer {
-    /// What people call it; unique in the cluster.
+pub struct NodeInfoProto {
+    /// Name for people; unique in the cluster.
     #[prost(string, tag = "1")]
     pub name: String,
     /// The site it stands at; empty where there is one only.
@@ -32,10 +32,10 @@ pub struct Newcomer {
     /// Where other nodes reach it.
     #[prost(string, tag = "3")]
     pub address: String,
-    /// The machine it runs on, which it may share with others; empty where it says nothing of that.
+    /// The machine it runs on, which several servers may share; empty if it was not given.
     #[prost(string, tag = "7")]
     pub machine: String,
-    /// 16 bytes drawn when its data directory was made: who asks twice is one node.
+    /// 16 bytes drawn when its data directory was created: a repeated request with the same token is the same node.
     #[prost(bytes = "vec", tag = "4")]
     pub token: Vec<u8>,
     /// Number of its process: rises with each start.
@@ -43,12 +43,12 @@ pub struct Newcomer {
     pub incarnation: u64,
     /// Its devices.
     #[prost(message, repeated, tag = "6")]
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceProto>,
 }
 
 /// A machine that was alone becomes the first node of a cluster, and the only member of every chain.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Found {
+pub struct FoundCluster {
     /// The cluster's identity, 16 bytes, little-endian.
     #[prost(bytes = "vec", tag = "1")]
     pub cluster: Vec<u8>,
@@ -63,13 +63,13 @@ pub struct Found {
     pub chain_epoch: u64,
     /// The machine.
     #[prost(message, optional, tag = "5")]
-    pub first: Option<Newcomer>,
-    /// What it may have lost before: of each interval the stamps before and after it.
+    pub first: Option<NodeInfoProto>,
+    /// Intervals that it may have lost before: of each the stamps before and after it.
     #[prost(uint64, repeated, tag = "6")]
     pub gaps: Vec<u64>,
 }
 
-/// What is decided about a node.
+/// A step of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum NodeStepKind {
@@ -83,7 +83,7 @@ pub enum NodeStepKind {
     Drain = 3,
     /// It may keep them after all.
     Undrain = 4,
-    /// An operator says that what it alone has will not come back.
+    /// An operator declares what only this node has lost for good.
     DeclareDead = 5,
     /// It is none of the cluster any more.
     Remove = 6,
@@ -97,14 +97,14 @@ pub enum NodeStepKind {
 
 /// A decision about a node.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct NodeStep {
+pub struct NodeStepProto {
     /// The node.
     #[prost(uint32, tag = "1")]
     pub node: u32,
     /// Its revision that this is based on.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// What is decided.
+    /// The step.
     #[prost(enumeration = "NodeStepKind", tag = "3")]
     pub kind: i32,
     /// Of its process, with `Return`.
@@ -113,16 +113,17 @@ pub struct NodeStep {
     /// Where it is reached, with `Return`.
     #[prost(string, tag = "5")]
     pub address: String,
-    /// With `Return` all that it has, with `AddDevice` the new one, with `FailDevice` and `FillDevice` the one that it is.
+    /// With `Return` all that it has, with `AddDevice` the new one, with `FailDevice` and `FillDevice` the one that it
+    /// is.
     #[prost(message, repeated, tag = "6")]
-    pub devices: Vec<Device>,
-    /// With `DeclareDead`: no effect where a chain would go on without what nobody else is known to hold. Without it, as before there was
-    /// this field, that is meant.
+    pub devices: Vec<DeviceProto>,
+    /// With `DeclareDead`: no effect where a chain would resume without records that no other node is known to hold.
+    /// Absent, as in decisions from before this field: such a loss is accepted.
     #[prost(bool, tag = "7")]
     pub spares: bool,
 }
 
-/// What is decided about a chain.
+/// A step of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum ChainStepKind {
@@ -130,11 +131,11 @@ pub enum ChainStepKind {
     Unknown = 0,
     /// The node gets a target.
     Place = 1,
-    /// Its target is to go once others serve in its place.
+    /// Its target is dropped once other targets serve in its place.
     Retire = 2,
     /// It stays after all.
     Keep = 3,
-    /// It is brought up to date behind the tail.
+    /// It syncs behind the tail.
     Sync = 4,
     /// It has caught up and becomes the tail.
     Join = 5,
@@ -146,23 +147,23 @@ pub enum ChainStepKind {
     Left = 8,
     /// Its target is none any more.
     Drop = 9,
-    /// Nobody has kept the memory: the chain goes on from its log.
+    /// No member has kept its memory: the chain resumes from its log.
     Resume = 10,
 }
 
 /// A decision about a chain.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct ChainStep {
+pub struct ChainStepProto {
     /// The chain.
     #[prost(uint32, tag = "1")]
     pub chain: u32,
     /// Its revision that this is based on.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// What is decided.
+    /// The step.
     #[prost(enumeration = "ChainStepKind", tag = "3")]
     pub kind: i32,
-    /// About whom.
+    /// The node that the step is about.
     #[prost(uint32, tag = "4")]
     pub node: u32,
     /// Its device, with `Place`.
@@ -171,10 +172,11 @@ pub struct ChainStep {
     /// Of its process, with `Sync` and `Resume`.
     #[prost(uint64, tag = "6")]
     pub incarnation: u64,
-    /// With `Resume`: somebody who may have had more did not return.
+    /// With `Resume`: a target that may have had more records did not return.
     #[prost(bool, tag = "7")]
     pub is_missing: bool,
-    /// With `Resume`: a loss of power took what its log may have had between these stamps, both exclusive; 0 and 0: none did.
+    /// With `Resume`: a power loss may have taken the records of its log between these stamps, both exclusive; 0 and 0:
+    /// none did.
     #[prost(uint64, tag = "8")]
     pub lost_from: u64,
     /// See `lost_from`.
@@ -196,7 +198,8 @@ pub struct Adjust {
     pub balance: Option<bool>,
 }
 
-/// A cluster whose majority is lost for good goes on from one node, under another identity: decided by an operator, without a majority.
+/// A cluster whose majority is lost for good is recovered from one node, under another identity: decided by an
+/// operator, without a majority.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Recover {
     /// The new identity, 16 bytes, little-endian.
@@ -205,33 +208,33 @@ pub struct Recover {
     /// The node that is left.
     #[prost(uint32, tag = "2")]
     pub node: u32,
-    /// What it told last.
+    /// Its last description of itself.
     #[prost(message, optional, tag = "3")]
-    pub told: Option<Newcomer>,
+    pub info: Option<NodeInfoProto>,
     /// Above every configuration of a chain that it knows of.
     #[prost(uint64, tag = "4")]
     pub chain_epoch: u64,
-    /// Of each chain, by number: the stamp up to which this node has everything that was acknowledged. What is lost was stamped between
-    /// that and this decision.
+    /// For each chain, by number: the stamp up to which this node has every acknowledged record. Lost records were
+    /// stamped between that and this decision.
     #[prost(uint64, repeated, tag = "5")]
     pub whole: Vec<u64>,
 }
 
-/// What a decision is about.
+/// The object and the step of a decision.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum DecisionKind {
     /// The first one.
     #[prost(message, tag = "10")]
-    Found(Found),
+    Found(FoundCluster),
     /// A node joins; it gets the next id.
     #[prost(message, tag = "11")]
-    Join(Newcomer),
+    Join(NodeInfoProto),
     /// About a node.
     #[prost(message, tag = "12")]
-    Node(NodeStep),
+    Node(NodeStepProto),
     /// About a chain.
     #[prost(message, tag = "13")]
-    Chain(ChainStep),
+    Chain(ChainStepProto),
     /// About the cluster.
     #[prost(message, tag = "14")]
     Adjust(Adjust),
@@ -242,8 +245,8 @@ pub enum DecisionKind {
 
 /// A decision of the control plane.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Decision {
-    /// What is decided; none if it is of a newer version.
+pub struct DecisionProto {
+    /// The decision; absent if it is of a newer version.
     #[prost(oneof = "DecisionKind", tags = "10, 11, 12, 13, 14, 15")]
     pub kind: Option<DecisionKind>,
 }
@@ -257,16 +260,16 @@ pub struct StoredNode {
     /// Changes of it.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
-    /// What it told when it joined, and since.
+    /// Its description of itself, when it joined and since.
     #[prost(message, optional, tag = "3")]
-    pub told: Option<Newcomer>,
+    pub info: Option<NodeInfoProto>,
     /// Its lease has ended.
     #[prost(bool, tag = "4")]
     pub is_offline: bool,
     /// It is giving its chains away.
     #[prost(bool, tag = "5")]
     pub is_draining: bool,
-    /// What it alone has will not come back.
+    /// What only it has is lost for good.
     #[prost(bool, tag = "6")]
     pub is_dead: bool,
     /// Stamp of the decision that it is offline; 0 while it is not.
@@ -326,20 +329,20 @@ pub struct StoredChain {
     /// Its targets: members first, head to tail.
     #[prost(message, repeated, tag = "4")]
     pub targets: Vec<StoredTarget>,
-    /// Who was taken out alive and is not known to know it.
+    /// Nodes that were removed while online and have not acknowledged it.
     #[prost(uint32, repeated, tag = "5")]
     pub leaving: Vec<u32>,
-    /// Configuration in which it last went on from a log alone; 0 if it never had to.
+    /// Configuration in which it last resumed from a log alone; 0 if it never did.
     #[prost(uint64, tag = "6")]
     pub resumed_epoch: u64,
-    /// Somebody who may have had more was missing then.
+    /// A target that may have had more records was missing then.
     #[prost(bool, tag = "7")]
     pub resumed_missing: bool,
     /// The intervals in which records of it may have been lost: of each the stamps before and after it.
     #[prost(uint64, repeated, tag = "8")]
     pub gaps: Vec<u64>,
-    /// Where it went on from a copy that was behind, the stamps before and after what may be missing of it whatever was durable; 0 and
-    /// 0: it never had to.
+    /// Where it resumed from a stale copy, the stamps before and after what may be missing, durable or not; 0 and 0: it
+    /// never did.
     #[prost(uint64, tag = "9")]
     pub behind_from: u64,
     /// See `behind_from`.
@@ -347,13 +350,13 @@ pub struct StoredChain {
     pub behind_to: u64,
 }
 
-/// An identity that a cluster had before it went on from one node.
+/// An identity that a cluster had before it was recovered from one node.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StoredFormer {
     /// The identity, 16 bytes, little-endian.
     #[prost(bytes = "vec", tag = "1")]
     pub cluster: Vec<u8>,
-    /// The node that it went on from.
+    /// The node that it was recovered from.
     #[prost(uint32, tag = "2")]
     pub node: u32,
     /// Stamp of that decision.
@@ -363,7 +366,7 @@ pub struct StoredFormer {
 
 /// The state of the control plane after an entry of the metalog.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Stored {
+pub struct StoredCluster {
     /// Version of this format: [`STORED_FORMAT`].
     #[prost(uint32, tag = "1")]
     pub format: u32,
@@ -396,5 +399,5 @@ pub struct Stored {
     pub former: Vec<StoredFormer>,
 }
 
-/// Of [`Stored`].
+/// Of [`StoredCluster`].
 pub const STORED_FORMAT: u32 = 1;

@@ -1,4 +1,4 @@
-//! Small conversions between message fields and the types they stand for.
+//! Small conversions between message fields and the types that they encode.
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::{Hlc, UserTime};

@@ -1,15 +1,15 @@
-//! Composite changes: what a client asks of clones, restores, undos and shared copies, and the one transaction that the
+//! Composite changes: clients' requests for clones, restores, undos and shared copies, and the one transaction that the
 //! server makes of each.
 //!
-//! The server looks at the tree without keeping anybody out, writes what is to be done into an [`Edit`] together with
-//! what it saw, and the namespace runs it whole, at one stamp, if that is still so (OLLP, CalvinFS §2.1).
+//! The server reads the tree without locking it, writes the changes into an [`Edit`] together with what it read, and
+//! the namespace runs it whole, at one stamp, if that still holds (OLLP, CalvinFS §2.1).
 
-use crate::txn::Target;
+use crate::target::Target;
 
 /// Set in an inode number of an edit: the rest is the position of a [`NewInode`] among the edit's new inodes, from 0.
 pub const NEW: u64 = 1 << 63;
 
-/// What an edit is for, as `log` tells it.
+/// The purpose of an edit, shown by `log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum EditKind {
@@ -17,7 +17,7 @@ pub enum EditKind {
     Clone = 0,
     /// An older state comes back.
     Restore = 1,
-    /// What somebody did goes.
+    /// Removes the changes of an actor.
     Undo = 2,
     /// A range is copied by sharing.
     CopyRange = 3,
@@ -30,15 +30,15 @@ pub enum EditKind {
 /// Many changes at one stamp, all or none.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Edit {
-    /// What for.
+    /// The purpose.
     #[prost(enumeration = "EditKind", tag = "1")]
     pub kind: i32,
     /// The instant it takes things from, 0 for none: for `log`.
     #[prost(uint64, tag = "2")]
     pub at: u64,
-    /// Inodes without a name that memory may have let go of, to be named again.
+    /// Inodes without a name that memory may have evicted, to be named again.
     #[prost(message, repeated, tag = "3")]
-    pub brought: Vec<Brought>,
+    pub brought: Vec<NamelessInode>,
     /// Inodes to make.
     #[prost(message, repeated, tag = "4")]
     pub new: Vec<NewInode>,
@@ -48,15 +48,15 @@ pub struct Edit {
     /// Inodes to change, each once.
     #[prost(message, repeated, tag = "6")]
     pub states: Vec<SetState>,
-    /// True: a directory that is made keeps its modification time over the names it gets. False in edits of older servers, which
-    /// are executed as they were when they were logged.
+    /// True: a directory that is made keeps its modification time over the names it gets. False in edits of older
+    /// servers, which are executed as they were when they were logged.
     #[prost(bool, tag = "7")]
     pub keeps_times: bool,
 }
 
-/// The last version of an inode without a name. Ignored if it is still held in memory.
+/// The last version of an inode without a name. Ignored if it is still in memory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Brought {
+pub struct NamelessInode {
     /// The inode.
     #[prost(uint64, tag = "1")]
     pub inode: u64,
@@ -205,13 +205,14 @@ pub struct SetState {
     /// Extended attributes.
     #[prost(message, repeated, tag = "10")]
     pub xattrs: Vec<Xattr>,
-    /// True: `size` is how long it is at least. What others write beyond it meanwhile, at other servers, is neither hidden nor forgotten.
+    /// True: `size` is the least length. Bytes that other clients write beyond it meanwhile, at other servers, are
+    /// neither hidden nor forgotten.
     #[prost(bool, tag = "11")]
     pub extends: bool,
     /// True: the order of the file's user times begins anew, behind those of `origin`. False in edits of older servers.
     #[prost(bool, tag = "12")]
     pub times_anew: bool,
-    /// The file whose user times come before those of what is written from now on; 0 for none. Only with `times_anew`.
+    /// The file whose user times come before those of new writes; 0 for none. Only with `times_anew`.
     #[prost(uint64, tag = "13")]
     pub origin: u64,
     /// Those up to this instant.
@@ -222,7 +223,7 @@ pub struct SetState {
 /// Copies a file or tree, as it was at an instant, by sharing its bytes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CloneTree {
-    /// What to copy.
+    /// The file or tree to copy.
     #[prost(message, required, tag = "1")]
     pub source: Target,
     /// The instant; 0: now.
@@ -231,7 +232,7 @@ pub struct CloneTree {
     /// The name to make; it must be free.
     #[prost(message, required, tag = "3")]
     pub target: Target,
-    /// True: say what would be done, and do nothing.
+    /// True: report the changes without making them.
     #[prost(bool, tag = "4")]
     pub dry_run: bool,
 }
@@ -239,10 +240,10 @@ pub struct CloneTree {
 /// Takes the name of a file, or of a directory and of all that is below it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RemoveTree {
-    /// What; not the root.
+    /// The name to create; not the root.
     #[prost(message, required, tag = "1")]
     pub target: Target,
-    /// True: say what would be done, and do nothing.
+    /// True: report the changes without making them.
     #[prost(bool, tag = "2")]
     pub dry_run: bool,
 }
@@ -261,7 +262,7 @@ pub struct JoinFiles {
 /// Makes a file or tree what it was at an instant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Restore {
-    /// What; by its path now, or if it is gone by its path then.
+    /// The file or tree; by its path now, or if it was deleted by its path then.
     #[prost(message, required, tag = "1")]
     pub target: Target,
     /// The instant.
@@ -270,21 +271,22 @@ pub struct Restore {
     /// True: names made since go.
     #[prost(bool, tag = "3")]
     pub delete: bool,
-    /// True: say what would be done, and do nothing.
+    /// True: report the changes without making them.
     #[prost(bool, tag = "4")]
     pub dry_run: bool,
 }
 
-/// Takes back what an actor did: every unit whose newest version is the actor's gets its newest version by anybody else.
+/// Undoes the changes of an actor: every unit whose newest version is the actor's gets its newest version by any other
+/// actor.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Undo {
     /// Only below it; the root for everything.
     #[prost(message, required, tag = "1")]
     pub target: Target,
-    /// Sessions whose changes go; empty for all.
+    /// Sessions whose changes are undone; empty for all.
     #[prost(uint64, repeated, tag = "2")]
     pub sessions: Vec<u64>,
-    /// User whose changes go.
+    /// User whose changes are undone.
     #[prost(uint32, optional, tag = "3")]
     pub uid: Option<u32>,
     /// Only changes stamped after it.
@@ -293,7 +295,7 @@ pub struct Undo {
     /// Only changes stamped up to it; 0: all.
     #[prost(uint64, tag = "5")]
     pub upto: u64,
-    /// True: say what would be done, and do nothing.
+    /// True: report the changes without making them.
     #[prost(bool, tag = "6")]
     pub dry_run: bool,
 }
@@ -316,12 +318,12 @@ pub struct CopyRange {
     /// Bytes; fewer are copied where the source ends before, but of several ranges all or none.
     #[prost(uint64, tag = "5")]
     pub len: u64,
-    /// More ranges, laid over those before them. They name no others.
+    /// More ranges, laid over those before them. Their own `also` is empty.
     #[prost(message, repeated, tag = "6")]
     pub also: Vec<CopyRange>,
 }
 
-/// What is done with one thing.
+/// An action on one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum ActionKind {
@@ -331,7 +333,7 @@ pub enum ActionKind {
     Name = 1,
     /// A name goes.
     Unname = 2,
-    /// A name stands for another inode.
+    /// A name leads to another inode.
     Replace = 3,
     /// Bytes change.
     Bytes = 4,
@@ -341,10 +343,10 @@ pub enum ActionKind {
     Left = 6,
 }
 
-/// One line of what an edit does or would do.
+/// One action that an edit makes or would make.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Action {
-    /// What.
+pub struct EditAction {
+    /// The action.
     #[prost(enumeration = "ActionKind", tag = "1")]
     pub kind: i32,
     /// Path of the name, from the root.
@@ -359,7 +361,7 @@ pub struct Action {
     /// How many bytes.
     #[prost(uint64, tag = "5")]
     pub len: u64,
-    /// In words: which attributes, from what to what, or why it is left.
+    /// As text: which attributes, from what to what, or why the object is left alone.
     #[prost(string, tag = "6")]
     pub words: String,
     /// Stamp of the version that is there now, where it matters; 0 for none.
@@ -368,15 +370,15 @@ pub struct Action {
     /// Stamp of the version that would come back, or of the actor's; 0 for none.
     #[prost(uint64, tag = "8")]
     pub older: u64,
-    /// Of a copy that a restore makes: where what it is a copy of is now; empty if it may not be told.
+    /// Of a copy that a restore makes: where its original is now; empty if the caller may not see it.
     #[prost(bytes = "vec", tag = "9")]
     pub lives_at: Vec<u8>,
-    /// Of a removal: what loses its name.
+    /// Of a removal: the kind of the object that loses its name.
     #[prost(enumeration = "crate::message::FileKind", tag = "10")]
     pub file_kind: i32,
 }
 
-/// What an edit did, or would do.
+/// The actions that an edit made, or would make.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct EditReply {
     /// Its stamp; 0 if nothing was done.
@@ -385,16 +387,16 @@ pub struct EditReply {
     /// The inode made by a clone; 0 for none.
     #[prost(uint64, tag = "2")]
     pub id: u64,
-    /// What is done, by path, as many as fit; see `count`.
+    /// The actions, by path, as many as fit; see `count`.
     #[prost(message, repeated, tag = "3")]
-    pub actions: Vec<Action>,
+    pub actions: Vec<EditAction>,
     /// How many there are, those that did not fit included.
     #[prost(uint64, tag = "4")]
     pub count: u64,
     /// Exact instant that older states were taken at; 0 where there is none.
     #[prost(uint64, tag = "5")]
     pub at: u64,
-    /// True if the request had run before: what it did is not repeated here.
+    /// True if the request had run before: its actions are not repeated here.
     #[prost(bool, tag = "6")]
     pub repeated: bool,
     /// Bytes copied by a `CopyRange` or a `JoinFiles`.

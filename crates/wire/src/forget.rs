@@ -1,10 +1,8 @@
-//! Forgetting: what was before an instant is given up, so that its space can be used again.
+//! Forgetting: history before an instant is given up, so that its space can be used again.
 
-use frieze_base::varint::{put, take};
+use crate::target::Target;
 
-use crate::txn::Target;
-
-/// Asks to forget what a file, or a directory with all that lay below it, was before an instant.
+/// Forgets the history of a file, or of a directory with everything that lay below it, before an instant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Forget {
     /// The file or directory, as it is named now, else as it was named at the instant.
@@ -13,15 +11,15 @@ pub struct Forget {
     /// The instant: what was visible at it stays, as does everything since.
     #[prost(uint64, tag = "2")]
     pub before: u64,
-    /// Only say what would be forgotten.
+    /// Only report what would be forgotten.
     #[prost(bool, tag = "3")]
     pub dry_run: bool,
-    /// Through snapshots: they show nothing of it any more, whoever made them.
+    /// Through snapshots: they show nothing of it any more, whatever user made them.
     #[prost(bool, tag = "4")]
     pub with_snapshots: bool,
 }
 
-/// A snapshot of an instant before the one that was given, at which something of what is forgotten was there.
+/// A snapshot of an instant before the given one, at which some of the forgotten files existed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SnapshotLoss {
     /// Its name.
@@ -30,7 +28,7 @@ pub struct SnapshotLoss {
     /// Its instant.
     #[prost(uint64, tag = "2")]
     pub at: u64,
-    /// Who made it.
+    /// User that made it.
     #[prost(uint32, tag = "3")]
     pub uid: u32,
     /// It holds some of it back.
@@ -39,12 +37,12 @@ pub struct SnapshotLoss {
     /// It does not show all of it any more.
     #[prost(bool, tag = "5")]
     pub loses: bool,
-    /// Bytes that it holds back. What several hold counts for each.
+    /// Bytes that it holds back. Bytes that several snapshots hold back count for each.
     #[prost(uint64, tag = "6")]
     pub held_bytes: u64,
 }
 
-/// A file and what it gives up.
+/// A file and the history that it loses.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ForgottenFile {
     /// Its path at the instant, or where it was last.
@@ -53,7 +51,7 @@ pub struct ForgottenFile {
     /// Bytes that were written and no kept instant shows.
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
-    /// Writes that held them.
+    /// Writes whose bytes they were.
     #[prost(uint64, tag = "3")]
     pub writes: u64,
     /// It was deleted before the instant: nothing of it stays.
@@ -82,23 +80,23 @@ pub struct ForgetReply {
     /// Bytes of those writes.
     #[prost(uint64, tag = "6")]
     pub bytes: u64,
-    /// What the device has more than before, in bytes; less than `bytes` where pages are shared with what stays, more where
-    /// earlier forgetting had left parts.
+    /// Bytes that the device gained; less than `bytes` where pages are shared with remaining data, more where earlier
+    /// forgetting had left parts.
     #[prost(uint64, tag = "7")]
     pub freed_bytes: u64,
     /// Bytes in segments that are still written to: given back when they are full.
     #[prost(uint64, tag = "8")]
     pub waiting_bytes: u64,
-    /// The files that give up most, most first.
+    /// The files that lose most, most first.
     #[prost(message, repeated, tag = "9")]
     pub biggest: Vec<ForgottenFile>,
     /// The names of those of `shown_by` that hold some of it back.
     #[prost(string, repeated, tag = "10")]
     pub snapshots: Vec<String>,
-    /// Bytes that would be given up but for snapshots, clones, restores and undos.
+    /// Bytes that snapshots, clones, restores and undos hold back.
     #[prost(uint64, tag = "11")]
     pub held_bytes: u64,
-    /// Files left alone because they belong to others, or have names elsewhere too.
+    /// Files left alone because they belong to other users, or have names outside the path too.
     #[prost(uint64, tag = "12")]
     pub left: u64,
     /// Why space could not be given back; empty if it could.
@@ -107,16 +105,17 @@ pub struct ForgetReply {
     /// The server-made answer to a request that had run.
     #[prost(bool, tag = "14")]
     pub repeated: bool,
-    /// Deleted files that somebody has open, or may: of each what it was at the instant and is now stays.
+    /// Deleted files that a session has open, or may have: each keeps its state at the instant and its present one.
     #[prost(uint64, tag = "15")]
     pub open: u64,
     /// More snapshots than are named.
     #[prost(uint64, tag = "16")]
     pub more_snapshots: u64,
-    /// Sessions whose command lines went: everything that they changed is forgotten.
+    /// Sessions whose command lines were forgotten: all their changes are.
     #[prost(uint64, tag = "17")]
     pub sessions: u64,
-    /// Snapshots of instants before `before` that showed something of it, in order of name: what becomes of each. The first ones.
+    /// Snapshots of instants before `before` at which some of it existed, in order of name, with the outcome for each.
+    /// The first ones.
     #[prost(message, repeated, tag = "18")]
     pub shown_by: Vec<SnapshotLoss>,
 }
@@ -142,15 +141,15 @@ pub struct Horizon {
     /// Snapshots hold nothing of it back.
     #[prost(bool, tag = "6")]
     pub with_snapshots: bool,
-    /// Whose the inodes are, but for the superuser: the snapshots of these users hold them back.
+    /// Owners of the inodes, except the superuser: the snapshots of these users hold them back.
     #[prost(message, repeated, tag = "7")]
     pub owners: Vec<OwnedInodes>,
-    /// Sessions that have ended, and of which no change can be read any more: what they called themselves goes.
+    /// Sessions that have ended, and of which no change can be read any more: their command lines are forgotten.
     #[prost(message, repeated, tag = "8")]
     pub sessions: Vec<ForgottenSession>,
 }
 
-/// A session whose command line and host are given up.
+/// A session whose command line and host are forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ForgottenSession {
     /// Its number.
@@ -161,11 +160,12 @@ pub struct ForgottenSession {
     pub uid: u32,
 }
 
-/// In the place of an owner: of a directory below which anything may lie that was not looked at. No user has this number.
+/// In place of an owner: a directory below which objects of any owner may lie that were not read. No user has this
+/// number.
 pub const ANYBODY: u32 = u32::MAX;
 
-/// Inodes whose history the snapshots of a user hold back: those that he owned at the instant, and directories in which something
-/// of his had a name by then, directly or further below.
+/// Inodes whose history the snapshots of a user hold back: those that the user owned at the instant, and directories in
+/// which an object of the user had a name by then, directly or further below.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct OwnedInodes {
     /// The user; [`ANYBODY`]: any.
@@ -176,35 +176,50 @@ pub struct OwnedInodes {
     pub inodes: Vec<u8>,
 }
 
-/// What a file or directory has forgotten, as `log` tells it.
+/// Forgotten history of a file or directory, shown by `log`.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Forgotten {
+pub struct ForgottenHistory {
     /// Instants before it are not kept.
     #[prost(uint64, tag = "1")]
     pub before: u64,
-    /// When that was asked for.
+    /// Stamp of the request.
     #[prost(uint64, tag = "2")]
     pub stamp: u64,
-    /// By whom.
+    /// User that requested it.
     #[prost(uint32, tag = "3")]
     pub uid: u32,
 }
 
-/// Packs numbers, which rise, as differences. About a byte for each of a run.
+/// Packs numbers, which rise: differences of 7 bits a byte, low bits first. About a byte for each of a run.
 pub fn encode_ids(ids: impl Iterator<Item = u64>) -> Vec<u8> {
     let (mut bytes, mut last) = (Vec::new(), 0);
     for id in ids {
-        put(&mut bytes, id - last);
+        let mut rest = id - last;
         last = id;
+        while rest >= 0x80 {
+            bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
     }
     bytes
 }
 
-/// What [`encode_ids`] packed; `None` if these bytes are not that.
+/// Decodes the bytes of [`encode_ids`]; `None` if they are something else.
 pub fn decode_ids(mut bytes: &[u8]) -> Option<Vec<u64>> {
     let (mut ids, mut last) = (Vec::new(), 0u64);
     while !bytes.is_empty() {
-        last = last.checked_add(take(&mut bytes)?)?;
+        let (mut value, mut shift) = (0u64, 0);
+        loop {
+            let (&byte, rest) = bytes.split_first()?;
+            bytes = rest;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).filter(|_| shift < 64)?;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        last = last.checked_add(value)?;
         ids.push(last);
     }
     Some(ids)

@@ -3,7 +3,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 4 | magic `FRZ1` |
-//! | 4 | 1 | kind: 1 request, 2 reply, 3 refusal, 4 told |
+//! | 4 | 1 | kind: 1 request, 2 reply, 3 refusal, 4 peer |
 //! | 5 | 1 | protocol version |
 //! | 6 | 2 | reserved, 0 |
 //! | 8 | 4 | body length |
@@ -33,7 +33,7 @@ pub const PAYLOAD_BYTES_MAX: u32 = 4 << 20;
 
 const MAGIC: [u8; 4] = *b"FRZ1";
 
-/// What a frame carries.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// A [`crate::message::Request`].
@@ -42,14 +42,14 @@ pub enum FrameKind {
     Reply = 2,
     /// A [`crate::message::Refusal`]: the request failed, or the connection is about to be closed (request id 0).
     Refusal = 3,
-    /// A [`crate::peer::PeerBody`]: one server tells another, who does not answer.
-    Told = 4,
+    /// A [`crate::peer::PeerBody`]: a message from one server to another, without a reply.
+    Peer = 4,
 }
 
 /// The header of a frame. Field meanings are in the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the body is.
+    /// Content of the body.
     pub kind: FrameKind,
     /// Bytes of body that follow the header.
     pub body_len: u32,
@@ -65,27 +65,27 @@ pub struct FrameHeader {
     pub acked: Seq,
     /// Chain configuration known to the sender.
     pub epoch: ChainEpoch,
-    /// Newest stamp the sender has seen: how causality crosses processes.
+    /// The sender's newest known stamp: how causality crosses processes.
     pub hlc: Hlc,
     /// CRC32C of the body.
     pub body_crc: u32,
     /// CRC32C of the payload.
     pub payload_crc: u32,
-    /// Of a request: [`Holds::ASKED`] asks for cache grants. Of an answer: how long it may be cached.
+    /// In a request: [`Holds::ASKED`] asks for cache grants. In an answer: how long it may be cached.
     pub holds: Holds,
 }
 
-/// How long an answer may be cached without asking again: what a cache grant is worth from now on, in milliseconds.
+/// How long an answer may be cached without asking again: the remaining time of a cache grant, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
-    /// Names of the directory asked about: those found, and those found absent.
+    /// Names of the directory of the request: those found, and those found absent.
     pub names_ms: u16,
     /// Attributes and bytes of the file, or files, in the answer.
     pub files_ms: u16,
 }
 
 impl Holds {
-    /// The answer may not be cached, or none was asked for that may.
+    /// The answer may not be cached, or no grant was asked for.
     pub const NONE: Holds = Holds { names_ms: 0, files_ms: 0 };
     /// In a request: the sender keeps a cache and answers recalls.
     pub const ASKED: Holds = Holds { names_ms: 1, files_ms: 0 };
@@ -144,7 +144,7 @@ impl FrameHeader {
     ///
     /// # Errors
     /// `BadFrame` for a wrong magic, checksum, kind or length; `WrongVersion` for a peer of another protocol version.
-    /// Either way the connection cannot go on: send a [`FrameKind::Refusal`] and close it.
+    /// Either way the connection is unusable: send a [`FrameKind::Refusal`] and close it.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<FrameHeader, Fault> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
@@ -168,7 +168,7 @@ impl FrameHeader {
             1 => FrameKind::Request,
             2 => FrameKind::Reply,
             3 => FrameKind::Refusal,
-            4 => FrameKind::Told,
+            4 => FrameKind::Peer,
             other => return Err(bad(format!("unknown kind {other}"))),
         };
         let (body_len, payload_len) = (word(8), word(12));

@@ -1,8 +1,8 @@
-//! What a session holds of the server for a while: cache grants and their recalls, locks on files.
+//! State that a session has at the server for a while: cache grants and their recalls, locks on files.
 //!
-//! A client asks for grants by the `holds` of a request's header and learns from the answer's how long it may be cached.
-//! It keeps one [`Recalls`] waiting at the server, on a connection of its own: the answer says what must not be used any
-//! more, and the next [`Recalls`] says that it is not.
+//! A client asks for grants by the `holds` of a request's header and learns from the answer's how long it may be
+//! cached. It keeps one [`Recalls`] waiting at the server, on a connection of its own: the answer lists what must not
+//! be used any more, and the next [`Recalls`] acknowledges it.
 
 /// Renews the lease of the session's grants and waits for recalls, a second at most.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -16,18 +16,18 @@ pub struct Recalls {
     /// Number of the list `open`, which rises from list to list; 0: there is none.
     #[prost(uint64, tag = "3")]
     pub list: u64,
-    /// Every file that the session has open: what it opened and does not name is closed.
+    /// Every file that the session has open: a file that it opened and does not list is closed.
     #[prost(uint64, repeated, tag = "4")]
     pub open: Vec<u64>,
 }
 
-/// What is recalled.
+/// Grants that are recalled.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RecallsReply {
     /// To be acknowledged; 0 if nothing is recalled.
     #[prost(uint64, tag = "1")]
     pub number: u64,
-    /// Names this life of the server: at another one, locks are to be asked for again.
+    /// Identifies this run of the server: after a restart, locks have to be claimed again.
     #[prost(uint64, tag = "2")]
     pub life: u64,
     /// How long the grants live, counted from when the question was sent.
@@ -42,20 +42,20 @@ pub struct RecallsReply {
     /// Inodes whose attributes and bytes are recalled.
     #[prost(uint64, repeated, tag = "6")]
     pub files: Vec<u64>,
-    /// Locks waited for that are held now, by the number the client gave.
+    /// Locks that were waited for and are granted now, by the client's number.
     #[prost(uint64, repeated, tag = "7")]
     pub locked: Vec<u64>,
 }
 
-/// What a lock keeps others from.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum LockKind {
     /// Shared: keeps out exclusive ones.
     Shared = 0,
-    /// Keeps out all others.
+    /// Excludes all other locks.
     Exclusive = 1,
-    /// None: what the owner holds of the range goes.
+    /// None: the owner's locks of the range are released.
     Unlock = 2,
 }
 
@@ -65,10 +65,10 @@ pub struct LockRange {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub inode: u64,
-    /// Who, within the session: what the kernel calls the lock owner.
+    /// The owner within the session: the kernel's lock owner.
     #[prost(uint64, tag = "2")]
     pub owner: u64,
-    /// What for.
+    /// The kind.
     #[prost(enumeration = "LockKind", tag = "3")]
     pub kind: i32,
     /// First byte.
@@ -77,7 +77,7 @@ pub struct LockRange {
     /// Last byte, inclusive.
     #[prost(uint64, tag = "5")]
     pub end: u64,
-    /// Process that asks, for whoever tests the lock.
+    /// Process that asks, for processes that test the lock.
     #[prost(uint32, tag = "6")]
     pub pid: u32,
 }
@@ -85,29 +85,29 @@ pub struct LockRange {
 /// Locks or unlocks a range.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Lock {
-    /// What.
+    /// The range.
     #[prost(message, required, tag = "1")]
     pub range: LockRange,
-    /// Not 0: wait in line if it is held by others, under this number of the session's choice; [`RecallsReply`] tells
-    /// when it is held. 0: do not wait.
+    /// Not 0: wait in line if the range is locked, under this number of the session's choice; [`RecallsReply`] reports
+    /// the grant. 0: do not wait.
     #[prost(uint64, tag = "2")]
     pub wait: u64,
-    /// The lock was held in an earlier life of the server.
+    /// The lock was granted by an earlier run of the server.
     #[prost(bool, tag = "3")]
     pub again: bool,
 }
 
-/// What became of a lock asked for.
+/// Outcome of a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum LockOutcome {
-    /// It is held, or for an unlock: not held any more.
+    /// Granted, or for an unlock: released.
     Held = 0,
     /// It is waited for.
     Waiting = 1,
-    /// Others hold it, and waiting was not asked for.
+    /// The range is locked, and waiting was not asked for.
     Refused = 2,
-    /// Waiting would never end: whoever holds it waits for this owner.
+    /// Waiting would never end: the owner of the lock waits for this owner.
     Deadlock = 3,
     /// The wait is over without the lock.
     Cancelled = 4,
@@ -115,7 +115,7 @@ pub enum LockOutcome {
     Full = 5,
 }
 
-/// What became of it.
+/// The outcome.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct LockReply {
     /// See [`LockOutcome`].
@@ -123,15 +123,15 @@ pub struct LockReply {
     pub outcome: i32,
 }
 
-/// Asks who keeps a range from being locked.
+/// Asks which lock prevents a range from being locked.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TestLock {
-    /// What would be locked.
+    /// The range to lock.
     #[prost(message, required, tag = "1")]
     pub range: LockRange,
 }
 
-/// Who keeps it.
+/// The conflicting lock.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TestLockReply {
     /// The first lock in the way; absent if there is none. `pid` is 0 if it is another session's.
@@ -142,7 +142,7 @@ pub struct TestLockReply {
 /// Waits no longer.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CancelLock {
-    /// Number of the wait. A lock held since is kept: the answer says so.
+    /// Number of the wait. A lock that was granted since is kept: the answer reports it.
     #[prost(uint64, tag = "1")]
     pub wait: u64,
 }

@@ -19,5 +19,7 @@ pub mod txn;
 pub mod writers;
 
 mod convert;
+mod target;
+mod view;
 
 pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Holds};

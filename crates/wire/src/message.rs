@@ -12,13 +12,13 @@ mod status;
 
 pub use bytes::{Durability, Open, OpenReply, Punch, PunchReply, Read, ReadReply, Seek, Sync, Write, WriteReply};
 pub use cluster::{
-    ChainMembers, Cluster, ClusterChain, ClusterMap, ClusterMapReply, ClusterOp, ClusterReply, Join, JoinReply,
-    NodeAddress, NodeStatus, TargetStatus,
+    ChainMembers, Cluster, ClusterChain, ClusterMap, ClusterMapReply, ClusterNodeStatus, ClusterOp, ClusterReply,
+    ClusterTargetStatus, Join, JoinReply, NodeAddress,
 };
-pub use hello::{Done, FormerCluster, Hello, HelloReply, Ping, Prove};
+pub use hello::{EmptyReply, FormerCluster, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
 pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, PATH_XATTR, ReadLink, Stat, StatReply};
-pub use status::{ChainStatus, Gap, ImageStatus, MemoryUse, Status, StatusReply, Trouble};
+pub use status::{Gap, ImageStatus, MemoryUse, ReplicaStatus, Status, StatusReply, Trouble};
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
 use crate::timeline::{
@@ -26,123 +26,7 @@ use crate::timeline::{
     UsageReply,
 };
 use crate::txn::{Caller, Op};
-
-/// The instant and user time that a read asks for. Both absent: now.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct View {
-    /// System time as an exact `Hlc`, inclusive.
-    #[prost(uint64, optional, tag = "1")]
-    pub at: Option<u64>,
-    /// User time in ns, inclusive: every file is cut at its last record with a user time up to it.
-    #[prost(sint64, optional, tag = "2")]
-    pub user_at: Option<i64>,
-}
-
-/// What kind of thing an inode is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
-#[repr(i32)]
-pub enum FileKind {
-    /// Regular file.
-    File = 0,
-    /// Directory.
-    Directory = 1,
-    /// Symbolic link.
-    Symlink = 2,
-    /// Named pipe.
-    Fifo = 3,
-    /// Unix socket.
-    Socket = 4,
-    /// Character device.
-    CharDevice = 5,
-    /// Block device.
-    BlockDevice = 6,
-}
-
-/// Attributes of an inode at an instant.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Attr {
-    /// Inode.
-    #[prost(uint64, tag = "1")]
-    pub inode: u64,
-    /// Kind.
-    #[prost(enumeration = "FileKind", tag = "2")]
-    pub kind: i32,
-    /// Permission bits (no type bits).
-    #[prost(uint32, tag = "3")]
-    pub mode: u32,
-    /// Number of names.
-    #[prost(uint32, tag = "4")]
-    pub links: u32,
-    /// Owner.
-    #[prost(uint32, tag = "5")]
-    pub uid: u32,
-    /// Group.
-    #[prost(uint32, tag = "6")]
-    pub gid: u32,
-    /// Length in bytes; of a symbolic link: of its target.
-    #[prost(uint64, tag = "7")]
-    pub size: u64,
-    /// Bytes that hold data (holes left out).
-    #[prost(uint64, tag = "8")]
-    pub bytes_live: u64,
-    /// Access time, ns.
-    #[prost(sint64, tag = "9")]
-    pub atime_ns: i64,
-    /// Modification time, ns.
-    #[prost(sint64, tag = "10")]
-    pub mtime_ns: i64,
-    /// Change time, ns.
-    #[prost(sint64, tag = "11")]
-    pub ctime_ns: i64,
-    /// Stamp of creation.
-    #[prost(uint64, tag = "12")]
-    pub born: u64,
-    /// Device number of a special file.
-    #[prost(uint32, tag = "13")]
-    pub rdev: u32,
-    /// Chunk size of a file, bytes.
-    #[prost(uint64, tag = "14")]
-    pub chunk_bytes: u64,
-    /// Time plug-in of the file or of what is made in the directory, as text; empty for none.
-    #[prost(string, tag = "15")]
-    pub time_plugin: String,
-    /// Newest stamp among metadata and data that made this state: equal stamps mean equal states.
-    #[prost(uint64, tag = "16")]
-    pub changed: u64,
-    /// True if an access list says more than the mode, or what is made in the directory begins with one.
-    #[prost(bool, tag = "17")]
-    pub has_acl: bool,
-}
-
-/// What every answer about the past says of itself.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Answered {
-    /// Exact instant used; 0 for a read of now.
-    #[prost(uint64, tag = "1")]
-    pub at: u64,
-    /// Clock-error bound of the parts that stamped, in microseconds: the precision. `u64::MAX`: nothing disciplines the
-    /// machine's clock, so nobody knows.
-    #[prost(uint64, tag = "2")]
-    pub precision_us: u64,
-    /// True if the instant was closed before it was asked for.
-    #[prost(bool, tag = "3")]
-    pub was_stable: bool,
-    /// True if the instant lies inside a gap: the state is that of what survived. Of bytes, at any instant and now, also if a chain went on
-    /// from a copy that was behind, and what is shown may lack what was acknowledged before.
-    #[prost(bool, tag = "4")]
-    pub incomplete: bool,
-    /// True if an answer by user time may still grow: the file does not yet hold a later user time.
-    #[prost(bool, tag = "5")]
-    pub user_time_open: bool,
-    /// True if the server that answered has no lease, of an answer about an instant: it vouches for what was decided up to `executed`,
-    /// and not for a gap, a right or a forgetting that was declared since.
-    #[prost(bool, tag = "6")]
-    pub without_lease: bool,
-    /// Up to which stamp the server had executed what was decided about names, rights, forgetting and chains when it judged the
-    /// request; 0 in answers of now.
-    #[prost(uint64, tag = "7")]
-    pub executed: u64,
-}
+pub use crate::view::{Attr, FileKind, InstantInfo, View};
 
 /// A metadata transaction; session, seq and acked are in the frame header.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -150,10 +34,11 @@ pub struct Txn {
     /// When to acknowledge.
     #[prost(enumeration = "Durability", tag = "1")]
     pub durability: i32,
-    /// What to do.
+    /// The operation.
     #[prost(
         oneof = "Op",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, \
+                197, 198"
     )]
     pub op: Option<Op>,
 }
@@ -176,12 +61,13 @@ pub struct TxnReply {
     /// After `Make` of a file: a capability to read and write it, as [`OpenReply`]; empty if the file existed.
     #[prost(bytes = "vec", tag = "5")]
     pub capability: Vec<u8>,
-    /// After `Make` of a directory by a session that asked for grants: for how many milliseconds the session may cache its
-    /// names, of which there are none yet.
+    /// After `Make` of a directory by a session that asked for grants: for how many milliseconds the session may cache
+    /// its names, of which there are none yet.
     #[prost(uint32, tag = "6")]
     pub empty_ms: u32,
-    /// After a change of names by a session that asked for grants: attributes just after of the directories whose names it
-    /// changed. None after an exchange of names and after the renaming of a directory, which change other directories too.
+    /// After a change of names by a session that asked for grants: attributes just after of the directories whose names
+    /// it changed. None after an exchange of names and after the renaming of a directory, which change other
+    /// directories too.
     #[prost(message, repeated, tag = "7")]
     pub parents: Vec<Attr>,
     /// For how many milliseconds the session may cache those attributes.
@@ -255,16 +141,16 @@ pub enum Request {
     /// Copies by sharing.
     #[prost(message, tag = "70")]
     Clone(crate::edit::CloneTree),
-    /// Puts back what was.
+    /// Restores a former state.
     #[prost(message, tag = "71")]
     Restore(crate::edit::Restore),
-    /// Takes back what somebody did.
+    /// Undoes the changes of an actor.
     #[prost(message, tag = "72")]
     Undo(crate::edit::Undo),
     /// Copies a range by sharing.
     #[prost(message, tag = "73")]
     CopyRange(crate::edit::CopyRange),
-    /// Forgets what was before an instant.
+    /// Forgets the history before an instant.
     #[prost(message, tag = "74")]
     Forget(crate::forget::Forget),
     /// Removes a tree.
@@ -288,7 +174,7 @@ pub enum Request {
     /// Differences of two instants.
     #[prost(message, tag = "60")]
     Diff(Diff),
-    /// What happened in a directory.
+    /// Events in a directory.
     #[prost(message, tag = "61")]
     Story(Story),
     /// The newest instant at which a path existed.
@@ -297,22 +183,22 @@ pub enum Request {
     /// Names that once were there.
     #[prost(message, tag = "63")]
     Deleted(Deleted),
-    /// Who was connected.
+    /// The sessions of an interval.
     #[prost(message, tag = "64")]
     Sessions(Sessions),
     /// Bytes of now and of history.
     #[prost(message, tag = "65")]
     Usage(Usage),
-    /// What is damaged.
+    /// Damaged data.
     #[prost(message, tag = "100")]
     Scrub(crate::scrub::Scrub),
-    /// Who answers for what.
+    /// Which server answers for which chain.
     #[prost(message, tag = "142")]
     ClusterMap(ClusterMap),
     /// To be one of the cluster.
     #[prost(message, tag = "143")]
     Join(Join),
-    /// How the cluster is, and what is to be done with it.
+    /// The state of the cluster, and operations on it.
     #[prost(message, tag = "144")]
     Cluster(Cluster),
 }
@@ -320,13 +206,15 @@ pub enum Request {
 /// Body of a request frame.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RequestBody {
-    /// On whose behalf; absent: the proven user of the connection. Only a connection that may impersonate may set it.
+    /// User on whose behalf the request runs; absent: the proven user of the connection. Only a connection that may
+    /// impersonate may set it.
     #[prost(message, optional, tag = "30")]
     pub caller: Option<Caller>,
-    /// What is asked.
+    /// The request.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 100, 142, 143, 144"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, \
+                60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 100, 142, 143, 144"
     )]
     pub request: Option<Request>,
 }
@@ -339,7 +227,7 @@ pub enum Reply {
     Hello(HelloReply),
     /// Done.
     #[prost(message, tag = "2")]
-    Done(Done),
+    Done(EmptyReply),
     /// To [`Stat`].
     #[prost(message, tag = "4")]
     Stat(StatReply),
@@ -433,7 +321,8 @@ pub struct ReplyBody {
     /// The answer.
     #[prost(
         oneof = "Reply",
-        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70, 74, 100, 142, 143, 144"
+        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, \
+                65, 70, 74, 100, 142, 143, 144"
     )]
     pub reply: Option<Reply>,
 }
@@ -444,7 +333,7 @@ pub struct Refusal {
     /// Code of `base::Reason`.
     #[prost(uint32, tag = "1")]
     pub reason: u32,
-    /// What was wrong, where, and what to do.
+    /// What failed, on which object, and what to do.
     #[prost(string, tag = "2")]
     pub message: String,
 }

@@ -1,16 +1,19 @@
-//! Quotas of directories, as the texts that set and tell them.
+//! Quotas of directories, as the texts that set and report them.
 //!
-//! They travel as extended attributes: one that the superuser sets and that has versions, and one that is counted when it is asked for.
+//! They travel as extended attributes: one that the superuser sets and that has versions, and one that is computed on
+//! request.
 
 use std::fmt;
 
-/// The extended attribute of a directory that holds its quota, as [`Quota`] reads and writes it. Only the superuser sets it.
+/// The extended attribute of a directory that holds its quota, as [`Quota`] reads and writes it. Only the superuser
+/// sets it.
 pub const QUOTA_XATTR: &[u8] = b"trusted.frieze.quota";
-/// The extended attribute, of now and never listed, by which everybody who may read a directory with a quota sees it and what is used
-/// of it, as [`told`] writes and [`read_told`] reads it.
+/// The extended attribute, of now and never listed, that shows the quota of a directory and its use to every user that
+/// may read the directory, in the format of [`format_quota`] and [`parse_quota`].
 pub const USAGE_XATTR: &[u8] = b"user.frieze.usage";
 
-/// How much may lie below a directory, itself included. As text: `files=1000 bytes=1073741824`, either alone, or nothing.
+/// How much may lie below a directory, itself included. As text: `files=1000 bytes=1073741824`, either alone, or
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Most inodes with a name; `None`: as many as there is room for.
@@ -19,9 +22,9 @@ pub struct Quota {
     pub bytes_max: Option<u64>,
 }
 
-/// What lies below a directory, itself included.
+/// Use of the tree below a directory, itself included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct TreeUsage {
     /// Inodes with a name.
     pub files: u64,
     /// Lengths of regular files, bytes, as far as settled.
@@ -32,7 +35,7 @@ impl Quota {
     /// Reads the text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the text is no quota.
     pub fn parse(text: &[u8]) -> Result<Quota, &'static str> {
         const WRONG: &str =
             "a quota is written as `files=1000 bytes=1073741824`, either of them alone, in whole numbers";
@@ -64,24 +67,24 @@ impl fmt::Display for Quota {
     }
 }
 
-impl fmt::Display for Usage {
+impl fmt::Display for TreeUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "files={} bytes={}", self.files, self.bytes)
     }
 }
 
-/// What the attribute [`USAGE_XATTR`] says: `files=3 bytes=10 of files=1000`.
-pub fn told(quota: &Quota, used: &Usage) -> String {
+/// The value of the attribute [`USAGE_XATTR`]: `files=3 bytes=10 of files=1000`.
+pub fn format_quota(quota: &Quota, used: &TreeUsage) -> String {
     format!("{used} of {quota}")
 }
 
-/// Reads what [`told`] writes; `None` if it is something else.
-pub fn read_told(text: &[u8]) -> Option<(Quota, Usage)> {
+/// Parses the text of [`format_quota`]; `None` if it is something else.
+pub fn parse_quota(text: &[u8]) -> Option<(Quota, TreeUsage)> {
     let (used, quota) = std::str::from_utf8(text).ok()?.split_once(" of ")?;
     let Quota { files_max: Some(files), bytes_max: Some(bytes) } = Quota::parse(used.as_bytes()).ok()? else {
         return None;
     };
-    Some((Quota::parse(quota.as_bytes()).ok()?, Usage { files, bytes }))
+    Some((Quota::parse(quota.as_bytes()).ok()?, TreeUsage { files, bytes }))
 }
 
 #[cfg(test)]
@@ -108,10 +111,10 @@ mod tests {
     #[test]
     fn what_is_used_is_read_as_it_is_told() {
         let quota = Quota { files_max: None, bytes_max: Some(7) };
-        let used = Usage { files: 1, bytes: 2 };
-        assert_eq!(read_told(told(&quota, &used).as_bytes()), Some((quota, used)));
+        let used = TreeUsage { files: 1, bytes: 2 };
+        assert_eq!(parse_quota(format_quota(&quota, &used).as_bytes()), Some((quota, used)));
         for text in ["", "files=1 bytes=2", "files=1 of bytes=7", "files=1 bytes=2 of inodes=7"] {
-            assert_eq!(read_told(text.as_bytes()), None, "{text:?}");
+            assert_eq!(parse_quota(text.as_bytes()), None, "{text:?}");
         }
     }
 }

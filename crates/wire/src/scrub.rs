@@ -1,6 +1,6 @@
-//! Scrubbing: everything stored is read, and what is damaged is named.
+//! Scrubbing: everything stored is read, and damage is reported.
 
-/// Asks what a scrub found, or for one to begin or end.
+/// Asks for the findings of a scrub, or for one to begin or end.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Scrub {
     /// See [`ScrubAction`].
@@ -9,12 +9,12 @@ pub struct Scrub {
     /// To start: bytes a second at most; 0 for the server's setting.
     #[prost(uint64, tag = "2")]
     pub bytes_per_s: u64,
-    /// True: tell every finding, not only how many.
+    /// True: return every finding, not only their number.
     #[prost(bool, tag = "3")]
     pub with_findings: bool,
 }
 
-/// What to do about the scrub.
+/// The action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum ScrubAction {
@@ -32,15 +32,15 @@ pub enum ScrubAction {
 pub enum ScrubState {
     /// There never was one.
     Never = 0,
-    /// Under way; a restart of the server goes on where it was.
+    /// Under way; after a restart of the server it continues where it was.
     Running = 1,
-    /// Ended before it had seen everything.
+    /// Ended before it had read everything.
     Stopped = 2,
-    /// It has seen everything that was stored when it came by.
+    /// It has read everything that was stored when it came by.
     Finished = 3,
 }
 
-/// How the newest scrub is, and what is known to be damaged.
+/// State of the newest scrub, and the known damage.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ScrubReply {
     /// See [`ScrubState`].
@@ -52,13 +52,13 @@ pub struct ScrubReply {
     /// When it ended; 0 while it runs.
     #[prost(uint64, tag = "3")]
     pub ended: u64,
-    /// Bytes looked at.
+    /// Bytes read.
     #[prost(uint64, tag = "4")]
     pub done_bytes: u64,
-    /// Bytes to look at: what is stored now.
+    /// Bytes to read: what is stored now.
     #[prost(uint64, tag = "5")]
     pub all_bytes: u64,
-    /// Records looked at.
+    /// Records read.
     #[prost(uint64, tag = "6")]
     pub records: u64,
     /// Bytes a second at most.
@@ -67,7 +67,7 @@ pub struct ScrubReply {
     /// Damaged places known: by this scrub and, until it has finished, by those before.
     #[prost(uint64, tag = "8")]
     pub damaged: u64,
-    /// The places, at most 500 of them; empty unless asked for.
+    /// The findings, at most 500; empty unless asked for.
     #[prost(message, repeated, tag = "9")]
     pub findings: Vec<Finding>,
     /// When a scrub last finished; 0 for never.
@@ -120,12 +120,12 @@ pub struct Finding {
     /// When it was found last.
     #[prost(uint64, tag = "12")]
     pub found: u64,
-    /// What the device said, if it could not read them.
+    /// The device's error, if it could not read them.
     #[prost(string, tag = "13")]
     pub unread: String,
 }
 
-/// What was hit.
+/// The kind of the damaged data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum FindingKind {
@@ -139,7 +139,7 @@ pub enum FindingKind {
     SegmentHeader = 3,
     /// A segment's footer.
     Footer = 4,
-    /// Writes, and nobody can tell which.
+    /// Writes that cannot be identified.
     Records = 5,
     /// The index of writes from this segment on, on disk, and a footer from which it could be made anew.
     Index = 6,

@@ -1,11 +1,12 @@
-//! Questions about time itself: what changed in an interval, who did it, what once was there.
+//! Requests about time itself: changes of an interval, their actors, deleted names.
 //!
-//! Every answer names sessions by number and brings those it names along, so that a line can say user, host and command.
+//! Every answer names sessions by number and includes their descriptions, so that a line can show user, host and
+//! command.
 
-use crate::message::{FileKind, View};
-use crate::txn::Target;
+use crate::target::Target;
+use crate::view::{FileKind, View};
 
-/// A name at one end of an interval and what it stood for.
+/// A name at one end of an interval and its inode.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Side {
     /// Path from the root.
@@ -39,7 +40,7 @@ pub struct Side {
 
 /// Bytes of a file, half-open.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Span {
+pub struct ChangedSpan {
     /// First byte.
     #[prost(uint64, tag = "1")]
     pub offset: u64,
@@ -48,8 +49,8 @@ pub struct Span {
     pub len: u64,
 }
 
-/// Something that is not at the end of an interval what it was at its start. Without `before` it was added, without
-/// `after` removed; with two paths renamed.
+/// An object that differs between the ends of an interval. Without `before` it was added, without `after` removed; with
+/// two paths renamed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Difference {
     /// At the start.
@@ -58,7 +59,7 @@ pub struct Difference {
     /// At the end.
     #[prost(message, optional, tag = "2")]
     pub after: Option<Side>,
-    /// What differs beside the name: the bits below.
+    /// The differences besides the name: the bits below.
     #[prost(uint32, tag = "3")]
     pub flags: u32,
     /// Stamp of the newest change in the interval.
@@ -67,13 +68,14 @@ pub struct Difference {
     /// The session that made it.
     #[prost(uint64, tag = "5")]
     pub session: u64,
-    /// On whose behalf.
+    /// User on whose behalf.
     #[prost(uint32, tag = "6")]
     pub uid: u32,
-    /// Bytes written, cut off or added in the interval, in order, apart from each other; only if the caller may read them.
+    /// Bytes written, cut off or added in the interval, in order, apart from each other; only if the caller may read
+    /// them.
     #[prost(message, repeated, tag = "7")]
-    pub spans: Vec<Span>,
-    /// True if there are more spans than are told.
+    pub spans: Vec<ChangedSpan>,
+    /// True if there are more spans than are listed.
     #[prost(bool, tag = "8")]
     pub more_spans: bool,
 }
@@ -88,9 +90,9 @@ pub const OWNER: u32 = 4;
 pub const TIMES: u32 = 8;
 /// Extended attributes.
 pub const XATTRS: u32 = 16;
-/// The name stands for another inode.
+/// The name leads to another inode.
 pub const REPLACED: u32 = 32;
-/// Access lists, beyond what the permission bits say.
+/// Access lists, beyond the permission bits.
 pub const ACL: u32 = 64;
 
 /// A session as history knows it.
@@ -102,10 +104,10 @@ pub struct SessionInfo {
     /// User proven by the server.
     #[prost(uint32, tag = "2")]
     pub uid: u32,
-    /// Program or command line, as the client told it; empty if it is `hidden`, or was forgotten.
+    /// Program or command line, as the client sent it; empty if it is `hidden`, or was forgotten.
     #[prost(string, tag = "3")]
     pub command: String,
-    /// Host, as the client told it; empty as `command` is.
+    /// Host, as the client sent it; empty as `command` is.
     #[prost(string, tag = "4")]
     pub host: String,
     /// Stamp of its end; 0 while it is open.
@@ -119,7 +121,7 @@ pub struct SessionInfo {
     pub hidden: bool,
 }
 
-/// What is different between two instants, of a file or a tree.
+/// The differences of a file or a tree between two instants.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Diff {
     /// The file or directory, as named at the end of the interval, else at its start.
@@ -157,12 +159,12 @@ pub struct DiffReply {
     /// Entries of indexes, versions and records that were read: grows with what changed, not with the tree.
     #[prost(uint64, tag = "5")]
     pub entries_read: u64,
-    /// True if an end lies inside a gap: the state there is that of what survived.
+    /// True if an end lies inside a gap: the state there is what survived.
     #[prost(bool, tag = "6")]
     pub incomplete: bool,
 }
 
-/// What happened to a directory and the names in it, or to a whole tree, one event after the other.
+/// Events of a directory and the names in it, or of a whole tree, one after the other.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Story {
     /// The directory.
@@ -191,10 +193,11 @@ pub struct Story {
 /// Events.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StoryReply {
-    /// In order of stamp, or in reverse: each the difference that one transaction made, or that a run of writes of one session made.
+    /// In order of stamp, or in reverse: each the difference that one transaction made, or that a run of writes of one
+    /// session made.
     #[prost(message, repeated, tag = "1")]
     pub events: Vec<Difference>,
-    /// Everything up to it has been told; ask again after it unless it is the end of the interval.
+    /// Every event up to it has been returned; ask again after it unless it is the end of the interval.
     #[prost(uint64, tag = "2")]
     pub upto: u64,
     /// True if something happened where the caller may not look.
@@ -203,14 +206,14 @@ pub struct StoryReply {
     /// The sessions named.
     #[prost(message, repeated, tag = "4")]
     pub sessions: Vec<SessionInfo>,
-    /// What the directory has forgotten: nothing before it is told.
+    /// Forgotten history of the directory: no event before it is returned.
     #[prost(message, optional, tag = "5")]
-    pub forgotten: Option<crate::forget::Forgotten>,
-    /// True if something is not told because a file, or a directory that a name came from or went to, has forgotten it.
+    pub forgotten: Option<crate::forget::ForgottenHistory>,
+    /// True if events are left out because a file, or a directory that a name moved from or to, has forgotten them.
     #[prost(bool, tag = "6")]
     pub left_out: bool,
-    /// Of a request with `newest_first`: every event of the interval after this stamp is in the reply. The next page ends here,
-    /// unless it is the start of the interval.
+    /// With `newest_first`: every event of the interval after this stamp was returned; ask again up to it unless it is
+    /// the start.
     #[prost(uint64, tag = "7")]
     pub after: u64,
 }
@@ -229,9 +232,9 @@ pub struct LastSeenReply {
     /// Just before it went; 0 if it is there now.
     #[prost(uint64, tag = "1")]
     pub at: u64,
-    /// What it was then.
+    /// The deleted object.
     #[prost(message, required, tag = "2")]
-    pub was: Gone,
+    pub was: DeletedObject,
     /// The session named.
     #[prost(message, repeated, tag = "3")]
     pub sessions: Vec<SessionInfo>,
@@ -239,7 +242,7 @@ pub struct LastSeenReply {
 
 /// A name that went.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Gone {
+pub struct DeletedObject {
     /// The name, as it was at the instant before.
     #[prost(message, required, tag = "1")]
     pub was: Side,
@@ -249,7 +252,7 @@ pub struct Gone {
     /// The session that took it.
     #[prost(uint64, tag = "3")]
     pub session: u64,
-    /// On whose behalf.
+    /// User on whose behalf.
     #[prost(uint32, tag = "4")]
     pub uid: u32,
     /// Where the same inode was put by that change; empty if it was not moved, or where the caller may not look.
@@ -279,8 +282,8 @@ pub struct Deleted {
 pub struct DeletedReply {
     /// In byte order of names.
     #[prost(message, repeated, tag = "1")]
-    pub names: Vec<Gone>,
-    /// The last name looked at: ask again after it; empty if there are no more.
+    pub names: Vec<DeletedObject>,
+    /// The last name read: ask again after it; empty if there are no more.
     #[prost(bytes = "vec", tag = "2")]
     pub next: Vec<u8>,
     /// The sessions named.
@@ -288,7 +291,7 @@ pub struct DeletedReply {
     pub sessions: Vec<SessionInfo>,
 }
 
-/// Who was connected.
+/// The sessions that were connected in an interval.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Sessions {
     /// Only sessions that were open after this stamp.
@@ -313,24 +316,24 @@ pub struct SessionsReply {
     pub more: bool,
 }
 
-/// What a directory's files take, now and in their history.
+/// Space of a directory's files, now and in their history.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Usage {
     /// A directory or file.
     #[prost(message, required, tag = "1")]
     pub target: Target,
-    /// The instant at which `target` is resolved: a directory that is gone is named by one at which it was there.
+    /// The instant at which `target` is resolved: a deleted directory is named by an instant at which it existed.
     #[prost(message, required, tag = "2")]
     pub view: View,
     /// Start after this name.
     #[prost(bytes = "vec", tag = "3")]
     pub after: Vec<u8>,
-    /// At most this many names looked at; 0 leaves it to the server.
+    /// At most this many names are read; 0 leaves the number to the server.
     #[prost(uint32, tag = "4")]
     pub count_max: u32,
 }
 
-/// Bytes of the files in one directory; those below are asked for one by one.
+/// Bytes of the files in one directory; its subdirectories are asked for one by one.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct UsageReply {
     /// Bytes that hold data now.
@@ -348,7 +351,7 @@ pub struct UsageReply {
     /// Directories in it, and those whose last name was here.
     #[prost(message, repeated, tag = "5")]
     pub directories: Vec<UsageDirectory>,
-    /// The last name looked at: ask again after it; empty if there are no more.
+    /// The last name read: ask again after it; empty if there are no more.
     #[prost(bytes = "vec", tag = "6")]
     pub next: Vec<u8>,
 }

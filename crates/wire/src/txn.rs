@@ -1,10 +1,12 @@
-//! Metadata transactions: what a batch of the metalog holds and every namespace executes.
+//! Metadata transactions: the content of a batch of the metalog, executed by every namespace.
 //!
 //! A transaction is executed at its stamp by `namespace` on every replica with the same result, errors included. Paths
 //! are resolved when it runs. Values that come from outside the namespace (the settled size, the user of the caller)
 //! are written into it by the server that received it, so that execution needs nothing else.
 
-/// Who asks: user, group and supplementary groups.
+pub use crate::target::Target;
+
+/// The caller: user, group and supplementary groups.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Caller {
     /// User id.
@@ -16,22 +18,6 @@ pub struct Caller {
     /// Supplementary groups.
     #[prost(uint32, repeated, tag = "3")]
     pub groups: Vec<u32>,
-}
-
-/// A file named by a directory (or any inode) and a path from there. An empty path is the base itself.
-///
-/// `path` is separated by `/`; `.` is allowed, `..` and NUL are refused. A leading `/` starts at the root of the view.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Target {
-    /// Inode to start from; 1 is the root.
-    #[prost(uint64, tag = "1")]
-    pub base: u64,
-    /// Path from there, bytes as POSIX gives them.
-    #[prost(bytes = "vec", tag = "2")]
-    pub path: Vec<u8>,
-    /// True: a symbolic link in the last place is followed. Links before it always are.
-    #[prost(bool, tag = "3")]
-    pub follow: bool,
 }
 
 /// A point in time of an inode in nanoseconds since the Unix epoch, or now (the stamp of the transaction).
@@ -48,16 +34,16 @@ pub struct TimeValue {
 /// Opens a session. Its id is the stamp of the transaction.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct OpenSession {
-    /// Program or command line, as the client tells it; for `sessions` and `log`.
+    /// Program or command line, as the client sent it; for `sessions` and `log`.
     #[prost(string, tag = "1")]
     pub command: String,
-    /// Host the client says it runs on.
+    /// The client's host, by its own description.
     #[prost(string, tag = "2")]
     pub host: String,
     /// The user proven by the server.
     #[prost(uint32, tag = "3")]
     pub uid: u32,
-    /// It will ask to be allowed to cache, or for locks: who leads a cluster after another gives it time to say what it holds.
+    /// The session will ask for cache grants or locks: a new leader of a cluster gives it time to claim them again.
     #[prost(bool, tag = "4")]
     pub keeps: bool,
 }
@@ -68,13 +54,13 @@ pub struct CloseSession {
     /// The settled state of every file the session still had open for writing.
     #[prost(message, repeated, tag = "1")]
     pub settled: Vec<Settle>,
-    /// `Busy` if the session may write anywhere: it was taken for gone, and is back. Filled in by the server.
+    /// `Busy` if the session may write any file: it was considered ended, and is back. Filled in by the server.
     #[prost(bool, tag = "2")]
     pub only_stopped: bool,
 }
 
-/// Erases sessions that ended before an instant and changed nothing, those that ended first, 1,024 at most: nothing that can be read at any
-/// instant names them.
+/// Erases sessions that ended before an instant and changed nothing, those that ended first, 1,024 at most: nothing
+/// that can be read at any instant names them.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct EraseSessions {
     /// The instant.
@@ -82,7 +68,7 @@ pub struct EraseSessions {
     pub before: u64,
 }
 
-/// What `Make` makes.
+/// The kind of inode that `Make` creates.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum MakeKind {
     /// A regular file; true: the session also opens it for writing (a write grant of chunk 0).
@@ -122,23 +108,24 @@ pub struct Make {
     /// True: an existing regular file is answered instead of `Exists` (open without `O_EXCL`).
     #[prost(bool, tag = "3")]
     pub or_open: bool,
-    /// True: what has the name, if it is no directory and the caller may write it, loses it to the new file; the answer says which that
-    /// was. Only for a regular file, and not with `or_open`.
+    /// True: an existing file of the name, if it is no directory and the caller may write it, loses it to the new file;
+    /// the answer names it. Only for a regular file, and not with `or_open`.
     #[prost(bool, tag = "4")]
     pub replaces: bool,
-    /// True: it belongs to the group of the directory, whatever that one's bits say, as in HDFS and BSD.
+    /// True: it belongs to the group of the directory, whatever the directory's bits are, as in HDFS and BSD.
     #[prost(bool, tag = "5")]
     pub group_of_directory: bool,
-    /// Permission bits of `mode` that are not given, unless the directory has a default access list, which then decides alone.
+    /// Permission bits of `mode` that are not given, unless the directory has a default access list, which then decides
+    /// alone.
     #[prost(uint32, tag = "6")]
     pub umask: u32,
-    /// What to make.
+    /// The kind to create.
     #[prost(oneof = "MakeKind", tags = "10, 11, 12, 13")]
     pub kind: Option<MakeKind>,
 }
 
-/// Makes a regular file that never has a name, which the session opens for writing: bytes wait in it until they are put into others at
-/// one stamp. It is gone like a file whose last name went.
+/// Makes a regular file that never has a name, which the session opens for writing: bytes wait in it until they are put
+/// into others at one stamp. It is removed like a file that has lost its last name.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct MakeNameless {
     /// The file that its bytes are for: it has the same layout.
@@ -216,11 +203,12 @@ pub struct SetAttr {
     /// `stat` of an older instant stays cheap. Filled in by the server.
     #[prost(message, optional, tag = "9")]
     pub settled: Option<Settle>,
-    /// True: `size` only extends. A file that is as long already keeps its length, whoever made it so long meanwhile.
+    /// True: `size` only extends. A file that is as long already keeps its length, whatever client extended it
+    /// meanwhile.
     #[prost(bool, tag = "10")]
     pub extend: bool,
-    /// True: at a length of 0 the order of the file's user times begins anew. Filled in by the server; false in transactions of older
-    /// servers, which are executed as they were when they were logged.
+    /// True: at a length of 0 the order of the file's user times begins anew. Filled in by the server; false in
+    /// transactions of older servers, which are executed as they were when they were logged.
     #[prost(bool, tag = "11")]
     pub times_anew: bool,
 }
@@ -259,10 +247,11 @@ pub struct SetAcl {
     /// The file.
     #[prost(message, required, tag = "1")]
     pub target: Target,
-    /// Its list, in the bytes of [`crate::acl`]. One that a mode says is a change of the mode; empty: the mode is to say all.
+    /// Its list, in the bytes of [`crate::acl`]. A list that is equivalent to a mode changes the mode; empty: the mode
+    /// is to say all.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub access: Option<Vec<u8>>,
-    /// What is made in it begins with this; empty: with none.
+    /// The default list, inherited by what is created in it; empty: none.
     #[prost(bytes = "vec", optional, tag = "3")]
     pub default_list: Option<Vec<u8>>,
     /// The list that it has now, if only that of its mode; another one means `Superseded`.
@@ -293,7 +282,7 @@ pub struct Settle {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub inode: u64,
-    /// True: the session goes on writing (fsync); its grant stays.
+    /// True: the session continues to write (fsync); its grant stays.
     #[prost(bool, tag = "2")]
     pub keep_grant: bool,
     /// Newest data stamp that `size` and `mtime_ns` cover. Filled in by the server from the data plane.
@@ -305,11 +294,12 @@ pub struct Settle {
     /// Modification time by the newest write in ns, 0 if none since the last. Filled in by the server.
     #[prost(sint64, tag = "5")]
     pub mtime_ns: i64,
-    /// Set where writers at other servers went on while this was measured: everything stamped up to it was counted, and perhaps
+    /// Set if other servers took writes while this was measured: everything stamped up to it was counted, and perhaps
     /// some of what is newer. Filled in by the server.
     #[prost(uint64, optional, tag = "6")]
     pub complete: Option<u64>,
-    /// With `complete`: what it was measured on. If the settled length is another by now, it says nothing. Filled in by the server.
+    /// With `complete`: the settled length that it was measured on. If that has changed, the measurement is void.
+    /// Filled in by the server.
     #[prost(uint64, tag = "7")]
     pub since: u64,
 }
@@ -323,7 +313,8 @@ pub struct MakeSnapshot {
     /// The instant; 0 is the stamp of the transaction.
     #[prost(uint64, tag = "2")]
     pub at: u64,
-    /// How many snapshots the caller may have, this one included; 0: as many as there may be at all. Written by the server.
+    /// How many snapshots the caller may have, this one included; 0: as many as there may be at all. Written by the
+    /// server.
     #[prost(uint32, tag = "3")]
     pub count_max: u32,
 }
@@ -336,8 +327,8 @@ pub struct SettleAll {
     pub files: Vec<Settle>,
 }
 
-/// The session may write to these files no more, until it asks for the right again. What it has written goes on counting for their
-/// lengths until its grants are settled: a head that has not heard of this yet may acknowledge more of it.
+/// The session may not write to these files until it asks for the right again. Its earlier writes count for their
+/// lengths until its grants are settled: a head that does not know of this yet may acknowledge more of them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StopWriting {
     /// The files; those that the session has no grant on are passed over.
@@ -353,7 +344,7 @@ pub struct DeleteSnapshot {
     pub name: String,
 }
 
-/// What a transaction does.
+/// The operation of a transaction.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum Op {
     /// Opens a session.
@@ -401,18 +392,18 @@ pub enum Op {
     /// Settles several files that were closed one after the other.
     #[prost(message, tag = "24")]
     SettleAll(SettleAll),
-    /// Many changes at one stamp: a clone, restore, undo or shared copy as the server has analysed it. Never taken from a
-    /// client.
+    /// Many changes at one stamp: a clone, restore, undo or shared copy as the server has analysed it. Never taken from
+    /// a client.
     #[prost(message, tag = "70")]
     Edit(crate::edit::Edit),
-    /// Gives up what was before an instant. Never taken from a client.
+    /// Gives up the history before an instant. Never accepted from a client.
     #[prost(message, tag = "74")]
     Forget(crate::forget::Horizon),
     /// Makes a file without a name.
     #[prost(message, tag = "190")]
     MakeNameless(MakeNameless),
-    /// Asks for the right to append. Records of the file may reach over the ends of the chunks from the first one named on, from
-    /// then on: only where a chunk's chain has several members.
+    /// Asks for the right to append. Records of the file may reach over the ends of the chunks from the first one named
+    /// on, from then on: only where a chunk's chain has several members.
     #[prost(message, tag = "195")]
     GrantAppend(Grant),
     /// Takes from the session the right to write, before it is ended. Never taken from a client.
@@ -458,13 +449,13 @@ pub struct Transaction {
     /// Every seq of the session below it has been answered; its remembered reply may go.
     #[prost(uint64, tag = "3")]
     pub acked: u64,
-    /// On whose behalf.
+    /// User on whose behalf.
     #[prost(message, required, tag = "4")]
     pub caller: Caller,
-    /// Newest `Hlc` the caller has seen; the stamp of the batch lies above it.
+    /// The caller's newest known `Hlc`; the stamp of the batch lies above it.
     #[prost(uint64, tag = "5")]
     pub must_see: u64,
-    /// What to do.
+    /// The operation.
     #[prost(
         oneof = "Op",
         tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197, 198"
@@ -478,16 +469,16 @@ pub struct Batch {
     /// The transactions in order.
     #[prost(message, repeated, tag = "1")]
     pub transactions: Vec<Transaction>,
-    /// Inodes made from here on have larger numbers: a loss of power may have taken inodes with these, and whoever still
-    /// knows them must not meet another file.
+    /// Inodes created from here on have larger numbers: a power loss may have taken inodes with these, and a client
+    /// that still knows them must not meet another file.
     #[prost(uint64, tag = "2")]
     pub ids_above: u64,
     /// Decisions of the control plane, executed after the transactions, in order.
     #[prost(message, repeated, tag = "3")]
-    pub decisions: Vec<crate::control::Decision>,
+    pub decisions: Vec<crate::control::DecisionProto>,
 }
 
-/// What a transaction did. The same on every replica; remembered until acknowledged.
+/// The result of a transaction. The same on every replica; remembered until acknowledged.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Outcome {
     /// Stamp of the transaction; of the first run if it was a retry.
@@ -505,7 +496,8 @@ pub struct Outcome {
     /// The sentence that goes with the reason.
     #[prost(string, tag = "5")]
     pub message: String,
-    /// The other inode of a rename, which had the new name: it lost that, or has the old one after an exchange; 0 if none.
+    /// The other inode of a rename, which had the new name: it lost that, or has the old one after an exchange; 0 if
+    /// none.
     #[prost(uint64, tag = "6")]
     pub replaced: u64,
 }

@@ -1,7 +1,7 @@
 //! The bytes on the wire, kept: what an older process sent still reads, and what this one sends is what was agreed.
 //!
-//! `testdata/golden.txt` holds one message a line: its name and its bytes in hexadecimal. `UPDATE_EXPECT=1` rewrites it;
-//! a changed line is a new protocol version, an added line is not.
+//! `testdata/golden.txt` holds one message a line: its name and its bytes in hexadecimal. `UPDATE_EXPECT=1` rewrites
+//! it; a changed line is a new protocol version, an added line is not.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +27,8 @@ use frieze_wire::acl::Acl;
 use frieze_wire::control;
 use frieze_wire::edit::*;
 use frieze_wire::forget::{
-    Forget, ForgetReply, Forgotten, ForgottenFile, ForgottenSession, Horizon, OwnedInodes, SnapshotLoss, encode_ids,
+    Forget, ForgetReply, ForgottenFile, ForgottenHistory, ForgottenSession, Horizon, OwnedInodes, SnapshotLoss,
+    encode_ids,
 };
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
 use frieze_wire::holding::*;
@@ -54,8 +55,8 @@ fn caller() -> Caller {
     Caller { uid: 1000, gid: 100, groups: vec![4, 27, 300] }
 }
 
-fn answered() -> Answered {
-    Answered {
+fn answered() -> InstantInfo {
+    InstantInfo {
         at: AT,
         precision_us: 250,
         was_stable: true,
@@ -102,7 +103,7 @@ fn edit() -> Edit {
     Edit {
         kind: EditKind::Undo as i32,
         at: AT,
-        brought: vec![Brought { inode: 77, from: AT, value: vec![1, 2], xattrs: vec![xattr.clone()] }],
+        brought: vec![NamelessInode { inode: 77, from: AT, value: vec![1, 2], xattrs: vec![xattr.clone()] }],
         new: vec![NewInode {
             kind: FileKind::Symlink as i32,
             mode: 0o777,
@@ -395,8 +396,8 @@ fn requests() -> Vec<(&'static str, Request)> {
     ]
 }
 
-fn forgotten() -> Forgotten {
-    Forgotten { before: AT - 1, stamp: AT, uid: 1000 }
+fn forgotten() -> ForgottenHistory {
+    ForgottenHistory { before: AT - 1, stamp: AT, uid: 1000 }
 }
 
 fn side() -> Side {
@@ -425,13 +426,13 @@ fn difference() -> Difference {
         stamp: AT,
         session: 42,
         uid: 1000,
-        spans: vec![Span { offset: 4096, len: 10 }],
+        spans: vec![ChangedSpan { offset: 4096, len: 10 }],
         more_spans: true,
     }
 }
 
-fn gone() -> Gone {
-    Gone { was: side(), stamp: AT, session: 42, uid: 1000, moved_to: b"/c".to_vec() }
+fn gone() -> DeletedObject {
+    DeletedObject { was: side(), stamp: AT, session: 42, uid: 1000, moved_to: b"/c".to_vec() }
 }
 
 fn replies() -> Vec<(&'static str, Reply)> {
@@ -468,7 +469,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
             "hello.on_this_machine",
             Reply::Hello(HelloReply { node: 1, socket: "/srv/frieze/socket".into(), ..HelloReply::default() }),
         ),
-        ("done", Reply::Done(Done {})),
+        ("done", Reply::Done(EmptyReply {})),
         ("stat", Reply::Stat(StatReply { attr: attr(), answered: answered() })),
         ("stat_acl", Reply::Stat(StatReply { attr: Attr { has_acl: true, ..attr() }, answered: answered() })),
         (
@@ -714,7 +715,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
             Reply::Edited(EditReply {
                 stamp: AT,
                 id: 77,
-                actions: vec![Action {
+                actions: vec![EditAction {
                     kind: ActionKind::Left as i32,
                     path: b"/a/b".to_vec(),
                     inode: 77,
@@ -723,7 +724,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                     words: "others wrote these bytes since".into(),
                     newest: AT,
                     older: AT - 1,
-                    ..Action::default()
+                    ..EditAction::default()
                 }],
                 count: 9,
                 at: AT - 2,
@@ -736,7 +737,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
         (
             "edited-copy",
             Reply::Edited(EditReply {
-                actions: vec![Action { path: b"/a/b".to_vec(), lives_at: b"/c".to_vec(), ..Action::default() }],
+                actions: vec![EditAction { path: b"/a/b".to_vec(), lives_at: b"/c".to_vec(), ..EditAction::default() }],
                 count: 1,
                 ..EditReply::default()
             }),
@@ -843,8 +844,8 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     for (name, reply) in replies().into_iter().chain(logs::replies()).chain(cluster::replies()) {
         golden.message(format!("reply.{name}"), &ReplyBody { reply: Some(reply) });
     }
-    for (name, told) in peers::told().into_iter().chain(metalog::told()) {
-        golden.message(format!("told.{name}"), &PeerBody { told: Some(told) });
+    for (name, message) in peers::messages().into_iter().chain(metalog::messages()) {
+        golden.message(format!("told.{name}"), &PeerBody { message: Some(message) });
     }
     golden.message("refusal".into(), &Refusal { reason: Reason::NoSpace as u32, message: "full".into() });
     for (name, op) in ops() {
@@ -866,7 +867,8 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
         2
     ];
     golden.message("batch".into(), &Batch { transactions, ids_above: 0, decisions: vec![] });
-    let all: Vec<_> = plane::decisions().into_iter().map(|(_, kind)| control::Decision { kind: Some(kind) }).collect();
+    let all: Vec<_> =
+        plane::decisions().into_iter().map(|(_, kind)| control::DecisionProto { kind: Some(kind) }).collect();
     golden.message("batch.decisions".into(), &Batch { transactions: vec![], ids_above: 9, decisions: all });
     let outcome = Outcome {
         stamp: AT,
@@ -879,7 +881,7 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     golden.message("outcome".into(), &outcome);
     golden.message("outcome.replaced".into(), &Outcome { stamp: AT, id: 77, replaced: 78, ..Outcome::default() });
     for (name, kind) in plane::decisions().into_iter().chain(plane::later_decisions()) {
-        golden.message(format!("decision.{name}"), &control::Decision { kind: Some(kind) });
+        golden.message(format!("decision.{name}"), &control::DecisionProto { kind: Some(kind) });
     }
     golden.message("control_state".into(), &plane::control_state());
     let mut behind = plane::control_state();
@@ -889,8 +891,10 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     away.nodes[0].offline_since = AT;
     golden.message("control_state_away".into(), &away);
     let former = control::StoredFormer { cluster: vec![0xef; 16], node: 2, at: AT };
-    golden
-        .message("control_state_recovered".into(), &control::Stored { former: vec![former], ..plane::control_state() });
+    golden.message(
+        "control_state_recovered".into(),
+        &control::StoredCluster { former: vec![former], ..plane::control_state() },
+    );
     golden.finish();
 }
 
@@ -974,14 +978,18 @@ proptest! {
         let _ = PeerBody::decode(&bytes[..]);
         let _ = Batch::decode(&bytes[..]);
         let _ = Outcome::decode(&bytes[..]);
-        let _ = control::Stored::decode(&bytes[..]);
+        let _ = control::StoredCluster::decode(&bytes[..]);
         if let Some(header) = bytes.first_chunk::<FRAME_HEADER_BYTES>() {
             let _ = FrameHeader::decode(header);
         }
     }
 
     #[test]
-    fn a_changed_message_never_panics_a_decoder(which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn a_changed_message_never_panics_a_decoder(
+        which in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+        to in any::<u8>(),
+    ) {
         let requests = requests();
         let (_, request) = requests[which.index(requests.len())].clone();
         let mut bytes = RequestBody { caller: Some(caller()), request: Some(request) }.encode_to_vec();

@@ -1,9 +1,10 @@
 //! A year of flights from New York's three airports, appended row by row, and asked what was known when, of which time.
 //!
-//! Each airport writes a file of its own, bound to the column `event_time`. Then the past is asked in three ways: by user
-//! time (which flights had left by noon of a day), by system time (what the files held at an instant), and by both (which
-//! flights that had left by then were known then). Every answer is compared byte for byte with the table itself. Last, the
-//! rows in the package's own order, which runs backwards: the write with the first such row is refused, with its offset.
+//! Each airport writes a file of its own, bound to the column `event_time`. Then the past is asked in three ways: by
+//! user time (which flights had left by noon of a day), by system time (what the files held at an instant), and by both
+//! (which flights that had left by then were known then). Every answer is compared byte for byte with the table itself.
+//! Last, the rows in the package's own order, which runs backwards: the write with the first such row is refused, with
+//! its offset.
 
 mod table;
 
@@ -18,12 +19,12 @@ use frieze_client::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::table::Table;
+use crate::table::FlightTable;
 
 /// Appends a year of flights to frieze row by row and asks what was known when, of which time.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
-struct Args {
+struct FlightsOptions {
     /// Directory with the tables that `table.py` made.
     tables: PathBuf,
     /// Server: HOST:PORT or unix:PATH.
@@ -50,7 +51,7 @@ const SHOWN_TIME: &str = "2013-07-04T16:00:00Z";
 /// One airport: its table, and when each of its rows was written.
 struct Airport {
     name: &'static str,
-    table: Table,
+    table: FlightTable,
     /// When its first line was appended.
     header: Hlc,
     stamps: Vec<Hlc>,
@@ -64,7 +65,7 @@ impl Airport {
 }
 
 fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+    let args = FlightsOptions::parse();
     let options = Options { server: args.server.parse()?, command: "flights".to_owned(), ..Options::default() };
     let client = Client::connect(options.clone()).context("is the server running?")?;
     let fs = client.fs();
@@ -135,10 +136,10 @@ fn file(directory: &str, name: &str) -> Target {
 }
 
 /// Every airport appends its rows, one request a row.
-fn write(args: &Args, options: &Options) -> anyhow::Result<Vec<Airport>> {
-    let tables: Vec<Table> = AIRPORTS
+fn write(args: &FlightsOptions, options: &Options) -> anyhow::Result<Vec<Airport>> {
+    let tables: Vec<FlightTable> = AIRPORTS
         .iter()
-        .map(|name| Table::read(&args.tables.join(name).with_extension("csv")))
+        .map(|name| FlightTable::read(&args.tables.join(name).with_extension("csv")))
         .collect::<Result<_, _>>()?;
     let total: usize = tables.iter().map(|table| table.count().min(args.rows)).sum();
     let bar = ProgressBar::new(total as u64)
@@ -161,10 +162,10 @@ fn write(args: &Args, options: &Options) -> anyhow::Result<Vec<Airport>> {
 }
 
 fn append(
-    args: &Args,
+    args: &FlightsOptions,
     options: &Options,
     name: &'static str,
-    table: Table,
+    table: FlightTable,
     bar: &ProgressBar,
 ) -> anyhow::Result<Airport> {
     let client = Client::connect(Options { command: format!("flights {name}"), ..options.clone() })?;
@@ -260,8 +261,8 @@ fn compare(
 }
 
 /// Appends the rows as they are packaged until one runs backwards.
-fn refusal(args: &Args, fs: &Fs) -> anyhow::Result<()> {
-    let table = Table::read(&args.tables.join("packaged.csv"))?;
+fn refusal(args: &FlightsOptions, fs: &Fs) -> anyhow::Result<()> {
+    let table = FlightTable::read(&args.tables.join("packaged.csv"))?;
     let backward = table.first_backward().context("the package's own order never runs backwards")?;
     let file = fs.create(&file(&args.directory, "packaged"), 0o644, CreateMode::Exclusive)?;
     file.append(table.header().as_bytes())?;

@@ -6,23 +6,23 @@ use anyhow::{Context, ensure};
 
 /// One table: a header and rows, each with its time in the first column.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct FlightTable {
     text: String,
     /// Where each line ends, the header first.
     ends: Vec<usize>,
 }
 
-impl Table {
+impl FlightTable {
     /// Reads a table that `table.py` made.
     ///
     /// # Errors
     /// If there is none, or it holds no row.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Table> {
+    pub(crate) fn read(path: &Path) -> anyhow::Result<FlightTable> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}; make it with examples/flights/table.py", path.display()))?;
         let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
         ensure!(ends.len() > 1, "{} holds no flight", path.display());
-        Ok(Table { text, ends })
+        Ok(FlightTable { text, ends })
     }
 
     /// Rows, without the header.

@@ -8,13 +8,13 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use crate::canvas::colour;
-use crate::picture::{Column, DIM, sheet};
+use crate::picture::{DIM, FilmColumn, sheet};
 use crate::surface::MARK;
 use crate::water::CELLS;
 
 /// What to paint.
 #[derive(Deserialize)]
-struct About {
+struct FilmCaption {
     title: String,
     about: String,
     /// Number of the frame, the first is 0.
@@ -29,7 +29,7 @@ struct About {
 struct Described {
     title: String,
     film: PathBuf,
-    /// Cameras whose images are of another instant, of the frame that is shown.
+    /// Cameras whose images are of another instant than that of the shown frame.
     strays: Vec<usize>,
     lines: Vec<String>,
 }
@@ -40,15 +40,15 @@ struct Described {
 /// Names the file that cannot be read or is no film.
 pub(crate) fn paint(about: &Path) -> anyhow::Result<()> {
     let file = File::open(about).with_context(|| format!("cannot read {}", about.display()))?;
-    let about: About = serde_json::from_reader(BufReader::new(file)).context("what to paint")?;
+    let about: FilmCaption = serde_json::from_reader(BufReader::new(file)).context("what to paint")?;
     let surfaces: Vec<Vec<f64>> =
         about.films.iter().map(|film| surface(&film.film, about.shown)).collect::<anyhow::Result<_>>()?;
     let columns = about.films.iter().zip(&surfaces).map(|(film, surface)| {
         let light = |line: usize| if line == 0 && !film.strays.is_empty() { colour(MARK) } else { colour(DIM) };
         let lines = film.lines.iter().enumerate().map(|(line, words)| (words.clone(), light(line))).collect();
-        Column { caption: &film.title, surface, strays: &film.strays, lines, frame: None }
+        FilmColumn { caption: &film.title, surface, strays: &film.strays, lines, frame: None }
     });
-    let columns: Vec<Column<'_>> = columns.collect();
+    let columns: Vec<FilmColumn<'_>> = columns.collect();
     let truth = surfaces.last().context("no films")?;
     sheet(&about.title, &about.about, &columns, truth).save(&about.out)?;
     Ok(())

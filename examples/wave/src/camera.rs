@@ -1,7 +1,8 @@
 //! A hundred cameras over the tank, and the records they send.
 //!
-//! The mesh is 10 by 10 cameras; each sees 10 by 10 cells. A record is one image: the time at which it was taken and the
-//! heights of its cells. The time plug-in reads that time, so the record says by itself where in the past it belongs.
+//! The mesh is 10 by 10 cameras; each sees 10 by 10 cells. A record is one image: the time at which it was taken and
+//! the heights of its cells. The time plug-in reads that time, so the record says by itself where in the past it
+//! belongs.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -16,7 +17,7 @@ pub(crate) const MESH: usize = 10;
 pub(crate) const CAMERAS: usize = MESH * MESH;
 /// Bytes of a record.
 pub(crate) const RECORD_BYTES: usize = 8 + 8 * IMAGE_CELLS;
-/// What the directory is bound to: where frieze finds the user time in a record.
+/// The time plug-in of the directory: where frieze finds the user time in a record.
 pub(crate) const TIME_PLUGIN: &str = "binary:offset=0,width=8,order=little,signed=false,size=any,epoch=unix,unit=us";
 
 /// Cells along each side of an image.
@@ -25,7 +26,7 @@ const IMAGE_CELLS: usize = IMAGE * IMAGE;
 
 /// One image and when it was taken.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Record {
+pub(crate) struct CameraRecord {
     /// Microseconds since the Unix epoch.
     pub(crate) taken_us: u64,
     /// Heights of the camera's cells, row by row.
@@ -48,20 +49,20 @@ pub(crate) fn record(camera: usize, taken_us: u64, heights: &[f64]) -> Vec<u8> {
 }
 
 /// Reads a record back; `None` if the bytes are not exactly one.
-pub(crate) fn parse(bytes: &[u8]) -> Option<Record> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<CameraRecord> {
     if bytes.len() != RECORD_BYTES {
         return None;
     }
     let (time, images) = bytes.split_first_chunk()?;
     let (doubles, _) = images.as_chunks();
-    Some(Record {
+    Some(CameraRecord {
         taken_us: u64::from_le_bytes(*time),
         heights: doubles.iter().map(|&double| f64::from_le_bytes(double)).collect(),
     })
 }
 
 /// Joins one image of every camera to a whole surface.
-pub(crate) fn join(records: &[Record]) -> Vec<f64> {
+pub(crate) fn join(records: &[CameraRecord]) -> Vec<f64> {
     let mut surface = vec![0.0; CELLS * CELLS];
     for (camera, record) in records.iter().enumerate() {
         for (cell, &height) in cells(camera).zip(&record.heights) {
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn the_images_of_all_cameras_join_to_the_surface() {
         let surface: Vec<f64> = (0..CELLS * CELLS).map(|cell| cell as f64 / 7.0).collect();
-        let records: Vec<Record> =
+        let records: Vec<CameraRecord> =
             (0..CAMERAS).map(|camera| parse(&record(camera, 5, &surface)).expect("a record")).collect();
         assert!(records.iter().all(|record| record.taken_us == 5));
         assert_eq!(join(&records), surface);

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use crate::camera::{self, Record};
+use crate::camera::{self, CameraRecord};
 use crate::water::{CELLS, SAMPLE_US};
 
 /// Frames of a film.
@@ -19,7 +19,7 @@ pub(crate) const SAMPLES: usize = FIRST_SAMPLE + FRAMES * SAMPLES_PER_FRAME + 10
 
 /// How a film was made; in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FilmKind {
     /// The live files, copied one after the other while they were written.
     Copied,
     /// Each frame read at an instant of system time.
@@ -29,42 +29,42 @@ pub(crate) enum Kind {
 }
 
 /// One frame: the image of every camera.
-pub(crate) struct Frame {
+pub(crate) struct FilmFrame {
     /// The instant that the frame is meant to show, microseconds since the Unix epoch.
     pub(crate) at_us: u64,
     /// One a camera.
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<CameraRecord>,
 }
 
 /// A film.
 pub(crate) struct Film {
     /// How it was made.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FilmKind,
     /// In order of time.
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) frames: Vec<FilmFrame>,
 }
 
-impl Kind {
+impl FilmKind {
     /// One word for file names.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Kind::Copied => "copied",
-            Kind::SystemTime => "system",
-            Kind::UserTime => "user",
+            FilmKind::Copied => "copied",
+            FilmKind::SystemTime => "system",
+            FilmKind::UserTime => "user",
         }
     }
 
     /// The caption under a picture.
     pub(crate) fn caption(self) -> &'static str {
         match self {
-            Kind::Copied => "copied from the live files",
-            Kind::SystemTime => "read at a system time",
-            Kind::UserTime => "read at a user time",
+            FilmKind::Copied => "copied from the live files",
+            FilmKind::SystemTime => "read at a system time",
+            FilmKind::UserTime => "read at a user time",
         }
     }
 }
 
-impl Frame {
+impl FilmFrame {
     /// Heights of the surface in metres, row by row.
     pub(crate) fn surface(&self) -> Vec<f64> {
         camera::join(&self.records)
@@ -72,10 +72,10 @@ impl Frame {
 }
 
 impl Film {
-    /// Writes the film to a file: a line of JSON that says what it is, then the doubles of every frame, little-endian.
+    /// Writes the film to a file: a line of JSON that describes it, then the doubles of every frame, little-endian.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// The operating system's error.
     pub(crate) fn save(&self, seed: u64, path: &Path) -> std::io::Result<()> {
         let mut file = BufWriter::new(std::fs::File::create(path)?);
         let about = serde_json::json!({

@@ -1,4 +1,5 @@
-//! Judges films by other code than that which made them: errors by `recompute.py`, torn frames by the stamps in the log.
+//! Judges films by other code than that which made them: errors by `recompute.py`, torn frames by the stamps in the
+//! log.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,9 +10,9 @@ use frieze_hlc::Hlc;
 
 use crate::film::Film;
 
-/// What `recompute.py` says of a film, against the simulation that it computed again from the seed.
+/// Verdict of `recompute.py` on a film, against the simulation that it computed again from the seed.
 #[derive(Clone, Debug, serde::Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct FilmVerdict {
     /// Which film.
     pub(crate) film: String,
     /// Heights compared.
@@ -32,16 +33,16 @@ pub(crate) struct Verdict {
     pub(crate) frames_seams_mm: Vec<f64>,
 }
 
-/// A version of a camera's file as the log tells it.
+/// A version of a camera's file in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
+pub(crate) struct FileRevision {
     /// When the server took it in.
     pub(crate) stamp: Hlc,
     /// When the camera took it.
     pub(crate) taken_us: u64,
 }
 
-impl Version {
+impl FileRevision {
     /// Microseconds from when the camera took the image to when the server took it in.
     pub(crate) fn delay_us(&self) -> i64 {
         self.stamp.micros() as i64 - self.taken_us as i64
@@ -52,7 +53,7 @@ impl Version {
 ///
 /// # Errors
 /// If `python3` cannot be started or refuses a film.
-pub(crate) fn recompute(films: &[PathBuf]) -> anyhow::Result<Vec<Verdict>> {
+pub(crate) fn recompute(films: &[PathBuf]) -> anyhow::Result<Vec<FilmVerdict>> {
     let mut python = Command::new("python3")
         .arg("-")
         .args(films)
@@ -77,7 +78,7 @@ pub(crate) fn recompute(films: &[PathBuf]) -> anyhow::Result<Vec<Verdict>> {
 ///
 /// # Errors
 /// If a frame shows an image that the log does not know.
-pub(crate) fn strays(film: &Film, log: &[Vec<Version>]) -> anyhow::Result<Vec<Vec<usize>>> {
+pub(crate) fn strays(film: &Film, log: &[Vec<FileRevision>]) -> anyhow::Result<Vec<Vec<usize>>> {
     let mut all = Vec::with_capacity(film.frames.len());
     for (index, frame) in film.frames.iter().enumerate() {
         let mut spans = Vec::with_capacity(frame.records.len());
@@ -99,12 +100,12 @@ pub(crate) fn strays(film: &Film, log: &[Vec<Version>]) -> anyhow::Result<Vec<Ve
     Ok(all)
 }
 
-/// Checks that every frame of a film by system time shows what the log says it must: of each camera the image with the
+/// Checks that every frame of a film by system time shows what the log demands: of each camera the image with the
 /// newest stamp up to the frame's instant.
 ///
 /// # Errors
 /// Names the first frame and camera that show something else.
-pub(crate) fn check_cuts(film: &Film, instants: &[Hlc], log: &[Vec<Version>]) -> anyhow::Result<()> {
+pub(crate) fn check_cuts(film: &Film, instants: &[Hlc], log: &[Vec<FileRevision>]) -> anyhow::Result<()> {
     for (index, (frame, &at)) in film.frames.iter().zip(instants).enumerate() {
         for (camera, (record, versions)) in frame.records.iter().zip(log).enumerate() {
             let upto = versions.partition_point(|version| version.stamp <= at);
@@ -122,8 +123,8 @@ pub(crate) fn check_cuts(film: &Film, instants: &[Hlc], log: &[Vec<Version>]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::camera::{CAMERAS, Record};
-    use crate::film::{FIRST_SAMPLE, FRAMES, Frame, Kind, SAMPLES_PER_FRAME, shows_us};
+    use crate::camera::{CAMERAS, CameraRecord};
+    use crate::film::{FIRST_SAMPLE, FRAMES, FilmFrame, FilmKind, SAMPLES_PER_FRAME, shows_us};
     use crate::water::simulate;
 
     const SEED: u64 = 7;
@@ -135,12 +136,12 @@ mod tests {
             let sample = FIRST_SAMPLE + frame * SAMPLES_PER_FRAME - late;
             let bytes = |camera| crate::camera::record(camera, sample as u64, &truth[sample]);
             let records = (0..CAMERAS).map(|camera| crate::camera::parse(&bytes(camera)).expect("a record")).collect();
-            Frame { at_us: shows_us(frame), records }
+            FilmFrame { at_us: shows_us(frame), records }
         };
-        Film { kind: Kind::UserTime, frames: (0..frames).map(frame).collect() }
+        Film { kind: FilmKind::UserTime, frames: (0..frames).map(frame).collect() }
     }
 
-    fn verdict(film: &Film) -> Verdict {
+    fn verdict(film: &Film) -> FilmVerdict {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("test.film");
         film.save(SEED, &path).expect("the film is saved");
@@ -182,14 +183,14 @@ mod tests {
     }
 
     /// Camera c wrote image i at stamp 10 i + c.
-    fn log() -> Vec<Vec<Version>> {
-        let version = |camera: u64, image: u64| Version { stamp: Hlc(10 * image + camera), taken_us: image };
+    fn log() -> Vec<Vec<FileRevision>> {
+        let version = |camera: u64, image: u64| FileRevision { stamp: Hlc(10 * image + camera), taken_us: image };
         (0..3).map(|camera| (0..5).map(|image| version(camera, image)).collect()).collect()
     }
 
     fn frame_of(images: [u64; 3]) -> Film {
-        let records = images.map(|image| Record { taken_us: image, heights: Vec::new() }).to_vec();
-        Film { kind: Kind::Copied, frames: vec![Frame { at_us: 0, records }] }
+        let records = images.map(|image| CameraRecord { taken_us: image, heights: Vec::new() }).to_vec();
+        Film { kind: FilmKind::Copied, frames: vec![FilmFrame { at_us: 0, records }] }
     }
 
     #[test]

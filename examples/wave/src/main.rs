@@ -12,8 +12,9 @@
 //! A frame goes this way: `water` -> `camera` -> `stream` (delays from `schedule`, real time from `pace`) -> frieze ->
 //! `shoot` -> `film` -> `judge` (torn frames by the log, seams and errors by `recompute.py`) -> `picture`.
 //!
-//! Tearing shows in images of another instant, and as seams between images. The error does not tell it from age: a copied film
-//! is some milliseconds younger than one of instants, and so nearer to the wave, though it shows what never was.
+//! Tearing shows in images of another instant, and as seams between images. The error does not tell it from age: a
+//! copied film is some milliseconds younger than one of instants, and so nearer to the wave, though it shows what never
+//! was.
 
 mod beside;
 mod camera;
@@ -40,15 +41,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::camera::CAMERAS;
 use crate::film::{FIRST_SAMPLE, FRAMES, Film, SAMPLES, SAMPLES_PER_FRAME};
-use crate::judge::Verdict;
-use crate::pace::Pace;
-use crate::picture::Shown;
+use crate::judge::FilmVerdict;
+use crate::pace::StreamPace;
+use crate::picture::ShownFilm;
 use crate::stream::Cameras;
 
 /// Streams a simulated wave into frieze over a hundred connections and reads three films of it back.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
-struct Args {
+struct WaveOptions {
     /// Server: HOST:PORT or unix:PATH.
     #[arg(long, env = "FRIEZE_SERVER", default_value = "127.0.0.1:7470")]
     server: String,
@@ -75,7 +76,7 @@ const SHOWN_FRAME: usize = 37;
 const LEAD: Duration = Duration::from_millis(300);
 
 fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+    let args = WaveOptions::parse();
     if let Some(about) = &args.paint {
         return beside::paint(about);
     }
@@ -88,7 +89,7 @@ fn main() -> anyhow::Result<()> {
     stream::prepare(&fs, &args.directory)?;
     let cameras = Cameras::connect(&options, &args.directory)?;
 
-    let pace = Pace::starting_in(LEAD);
+    let pace = StreamPace::starting_in(LEAD);
     let now = client.now()?;
     let begins_us = now.micros() + LEAD.as_micros() as u64;
     println!(
@@ -112,7 +113,7 @@ fn main() -> anyhow::Result<()> {
     let films = [copied, by_system_time, by_user_time];
     let verdicts = verdicts(&films, args.seed, &args.out)?;
     let shown =
-        [0, 1, 2].map(|film: usize| Shown { film: &films[film], verdict: &verdicts[film], strays: &strays[film] });
+        [0, 1, 2].map(|film: usize| ShownFilm { film: &films[film], verdict: &verdicts[film], strays: &strays[film] });
     print_figures(&shown, args.seed)?;
     println!("{}", sentence_about(log.iter().flatten().map(|version| version.delay_us()).collect()));
 
@@ -130,7 +131,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Saves the films for `recompute.py` and lets it judge them.
-fn verdicts(films: &[Film], seed: u64, out: &Path) -> anyhow::Result<Vec<Verdict>> {
+fn verdicts(films: &[Film], seed: u64, out: &Path) -> anyhow::Result<Vec<FilmVerdict>> {
     let mut paths = Vec::new();
     for film in films {
         let path = out.join(film.kind.word()).with_extension("film");
@@ -143,11 +144,11 @@ fn verdicts(films: &[Film], seed: u64, out: &Path) -> anyhow::Result<Vec<Verdict
     Ok(verdicts)
 }
 
-/// Prints what the demo is about.
+/// Prints the figures of the demo.
 ///
 /// # Errors
 /// If a figure is not what frieze promises.
-fn print_figures(shown: &[Shown<'_>; 3], seed: u64) -> anyhow::Result<()> {
+fn print_figures(shown: &[ShownFilm<'_>; 3], seed: u64) -> anyhow::Result<()> {
     println!();
     println!(
         "{:<30} {:>12} {:>26} {:>10} {:>10}",
@@ -171,7 +172,8 @@ fn print_figures(shown: &[Shown<'_>; 3], seed: u64) -> anyhow::Result<()> {
     );
     if copied.verdict.error_rms_mm < system.verdict.error_rms_mm {
         println!(
-            "(a copied frame is younger than one of an instant, so its error is smaller, although it shows what never was)"
+            "(a copied frame is younger than one of an instant, so its error is smaller, although it shows what never \
+             was)"
         );
     }
     ensure!(system.torn() == 0, "a frame by system time shows a state that never existed");
@@ -180,7 +182,7 @@ fn print_figures(shown: &[Shown<'_>; 3], seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells how late the images came.
+/// A sentence about the delay of the images.
 fn sentence_about(mut delays_us: Vec<i64>) -> String {
     delays_us.sort_unstable();
     let ms = |part: f64| delays_us[(part * (delays_us.len() - 1) as f64) as usize] as f64 / 1000.0;
@@ -193,7 +195,7 @@ fn sentence_about(mut delays_us: Vec<i64>) -> String {
 }
 
 /// Paints one frame of the films as a sheet, and all of them as a GIF.
-fn paint(shown: &[Shown<'_>; 3], truth: &[f64], out: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn paint(shown: &[ShownFilm<'_>; 3], truth: &[f64], out: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let sheet = out.join(format!("frame-{SHOWN_FRAME}.png"));
     picture::frame_of_films(shown, SHOWN_FRAME, truth).save(&sheet)?;
     let films = out.join("films.gif");

@@ -7,25 +7,25 @@ use std::path::Path;
 use image::codecs::gif::{GifEncoder, Repeat};
 use image::{Delay, DynamicImage, Frame as GifFrame};
 
-use crate::camera::{CAMERAS, MESH, Record};
+use crate::camera::{CAMERAS, CameraRecord, MESH};
 use crate::canvas::{Canvas, Font, Light, blend, colour, ramp};
-use crate::film::{FRAME_US, FRAMES, Film, Frame, Kind, shows_us};
-use crate::judge::Verdict;
+use crate::film::{FRAME_US, FRAMES, Film, FilmFrame, FilmKind, shows_us};
+use crate::judge::FilmVerdict;
 use crate::surface::{self, BACKGROUND, MARK};
 use crate::water::CELLS;
 
 /// A film and all that is known of it.
-pub(crate) struct Shown<'a> {
+pub(crate) struct ShownFilm<'a> {
     /// The film.
     pub(crate) film: &'a Film,
-    /// What the other code says of it.
-    pub(crate) verdict: &'a Verdict,
+    /// The verdict of the other code.
+    pub(crate) verdict: &'a FilmVerdict,
     /// Of each frame the cameras that show another instant than the others; empty for a film by user time, whose
     /// frames are cuts of the data's own time.
     pub(crate) strays: &'a [Vec<usize>],
 }
 
-impl Shown<'_> {
+impl ShownFilm<'_> {
     /// Frames that show a state which never existed.
     pub(crate) fn torn(&self) -> usize {
         self.strays.iter().filter(|frame| !frame.is_empty()).count()
@@ -42,7 +42,7 @@ impl Shown<'_> {
 }
 
 /// A film in a sheet of several side by side.
-pub(crate) struct Column<'a> {
+pub(crate) struct FilmColumn<'a> {
     pub(crate) caption: &'a str,
     pub(crate) surface: &'a [f64],
     /// Cameras that show another instant than the others, or than the frame's.
@@ -50,30 +50,31 @@ pub(crate) struct Column<'a> {
     /// What is known of the frame.
     pub(crate) lines: Vec<(String, Light)>,
     /// The frame, if it is known how old its images are.
-    pub(crate) frame: Option<&'a Frame>,
+    pub(crate) frame: Option<&'a FilmFrame>,
 }
 
 /// Paints frame number `number` (the first is 1) of the films side by side. `truth` is the surface it should show.
-pub(crate) fn frame_of_films(films: &[Shown<'_>], number: usize, truth: &[f64]) -> DynamicImage {
+pub(crate) fn frame_of_films(films: &[ShownFilm<'_>], number: usize, truth: &[f64]) -> DynamicImage {
     let index = number - 1;
     let about = format!(
         "Frame {number} of {FRAMES}. Each camera sees 10 x 10 cells and sends 20 images a second over a jittering \
          connection of its own.",
     );
     let surfaces: Vec<Vec<f64>> = films.iter().map(|shown| shown.film.frames[index].surface()).collect();
-    let columns = films.iter().zip(&surfaces).map(|(shown, surface)| Column {
+    let columns = films.iter().zip(&surfaces).map(|(shown, surface)| FilmColumn {
         caption: shown.film.kind.caption(),
         surface,
         strays: shown.strays(index),
         lines: sentences(shown, index).into(),
         frame: Some(&shown.film.frames[index]),
     });
-    let columns: Vec<Column<'_>> = columns.collect();
+    let columns: Vec<FilmColumn<'_>> = columns.collect();
     sheet("A wave, streamed by a hundred cameras and read back three ways", &about, &columns, truth)
 }
 
-/// Paints films side by side: the water, what is known of it, the cameras from above, and how far each height is from `truth`.
-pub(crate) fn sheet(title: &str, about: &str, columns: &[Column<'_>], truth: &[f64]) -> DynamicImage {
+/// Paints films side by side: the water, what is known of it, the cameras from above, and how far each height is from
+/// `truth`.
+pub(crate) fn sheet(title: &str, about: &str, columns: &[FilmColumn<'_>], truth: &[f64]) -> DynamicImage {
     let width = (SHEET_WIDTH - 2 * MARGIN - (columns.len() - 1) * GAP) / columns.len();
     let map = (width.saturating_sub(GAP) / 2).min(MAP_MAX) / MESH * MESH;
     let lines = columns.iter().map(|column| column.lines.len()).max().unwrap_or(0);
@@ -111,8 +112,8 @@ pub(crate) fn sheet(title: &str, about: &str, columns: &[Column<'_>], truth: &[f
 /// Writes the films side by side as one GIF that runs for ever in real time; `done` is called after each frame.
 ///
 /// # Errors
-/// As the operating system or the encoder says.
-pub(crate) fn gif(films: &[Shown<'_>], path: &Path, done: impl Fn()) -> anyhow::Result<()> {
+/// The error of the operating system or of the encoder.
+pub(crate) fn gif(films: &[ShownFilm<'_>], path: &Path, done: impl Fn()) -> anyhow::Result<()> {
     let mut encoder = GifEncoder::new_with_speed(BufWriter::new(File::create(path)?), GIF_SPEED);
     encoder.set_repeat(Repeat::Infinite)?;
     let frames = films.first().map_or(0, |shown| shown.film.frames.len());
@@ -137,7 +138,7 @@ pub(crate) fn gif(films: &[Shown<'_>], path: &Path, done: impl Fn()) -> anyhow::
 }
 
 /// One film's part of a frame of the GIF, with what there is to say of it.
-fn pane(shown: &Shown<'_>, index: usize) -> Canvas {
+fn pane(shown: &ShownFilm<'_>, index: usize) -> Canvas {
     let strays = shown.strays(index);
     let mut pane = Canvas::new(PANE_WIDTH, PANE_HEIGHT, colour(BACKGROUND));
     let middle = PANE_WIDTH / 2;
@@ -149,7 +150,7 @@ fn pane(shown: &Shown<'_>, index: usize) -> Canvas {
     pane.text_centred(middle, PANE_HEIGHT - 62, Font::Small, light, &words);
     let torn = (0..=index).filter(|index| !shown.strays(*index).is_empty()).count();
     let so_far = match shown.film.kind {
-        Kind::UserTime => "the wave itself, to the last bit".to_owned(),
+        FilmKind::UserTime => "the wave itself, to the last bit".to_owned(),
         _ => format!("frames torn so far: {torn} of {}", index + 1),
     };
     pane.text_centred(
@@ -163,12 +164,12 @@ fn pane(shown: &Shown<'_>, index: usize) -> Canvas {
 }
 
 /// Two lines about a frame: whether it ever existed, and what it is beside the truth.
-fn sentences(shown: &Shown<'_>, index: usize) -> [(String, Light); 2] {
+fn sentences(shown: &ShownFilm<'_>, index: usize) -> [(String, Light); 2] {
     let strays = shown.strays(index).len();
     let first = match shown.film.kind {
-        Kind::UserTime => ("every image taken at this very instant".to_owned(), colour(GOOD)),
+        FilmKind::UserTime => ("every image taken at this very instant".to_owned(), colour(GOOD)),
         // A machine that is busy with other things copies what the cameras sent since.
-        Kind::Copied if late_us(&shown.film.frames[index]) >= FRAME_US => {
+        FilmKind::Copied if late_us(&shown.film.frames[index]) >= FRAME_US => {
             let seconds = late_us(&shown.film.frames[index]) as f64 / 1e6;
             (format!("copied {seconds:.1} s late, {strays} images of another instant"), colour(MARK))
         }
@@ -185,12 +186,12 @@ fn sentences(shown: &Shown<'_>, index: usize) -> [(String, Light); 2] {
 }
 
 /// How long after the instant that a frame is to show its newest image was taken.
-fn late_us(frame: &Frame) -> u64 {
+fn late_us(frame: &FilmFrame) -> u64 {
     frame.records.iter().map(|record| record.taken_us).max().unwrap_or(0).saturating_sub(frame.at_us)
 }
 
 /// Paints the mesh of cameras in the colour of how old each image is; strays are outlined.
-fn paint_ages(canvas: &mut Canvas, left: usize, top: usize, size: usize, frame: &Frame, strays: &[usize]) {
+fn paint_ages(canvas: &mut Canvas, left: usize, top: usize, size: usize, frame: &FilmFrame, strays: &[usize]) {
     let tile = size / MESH;
     let stops = ages();
     let newest = frame.records.iter().map(|record| record.taken_us).max().unwrap_or(0);
@@ -204,7 +205,7 @@ fn paint_ages(canvas: &mut Canvas, left: usize, top: usize, size: usize, frame: 
     }
 }
 
-fn age_ms(record: &Record, now_us: u64) -> f32 {
+fn age_ms(record: &CameraRecord, now_us: u64) -> f32 {
     now_us.saturating_sub(record.taken_us) as f32 / 1000.0
 }
 

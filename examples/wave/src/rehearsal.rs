@@ -1,11 +1,11 @@
-//! The demo without a server, for tests: what frieze would answer, worked out from the schedule.
+//! The demo without a server, for tests: the answers of frieze, computed from the schedule.
 
 use frieze_hlc::Hlc;
 
-use crate::camera::{self, CAMERAS, Record};
-use crate::film::{FIRST_SAMPLE, FRAMES, Film, Frame, Kind, SAMPLES, SAMPLES_PER_FRAME, shows_us};
-use crate::judge::{self, Verdict, Version};
-use crate::picture::Shown;
+use crate::camera::{self, CAMERAS, CameraRecord};
+use crate::film::{FIRST_SAMPLE, FRAMES, Film, FilmFrame, FilmKind, SAMPLES, SAMPLES_PER_FRAME, shows_us};
+use crate::judge::{self, FileRevision, FilmVerdict};
+use crate::picture::ShownFilm;
 use crate::schedule;
 use crate::water::{SAMPLE_US, simulate};
 
@@ -15,17 +15,17 @@ const COPY_US: u64 = 150;
 /// A demo that was played.
 pub(crate) struct Rehearsal {
     pub(crate) films: Vec<Film>,
-    pub(crate) log: Vec<Vec<Version>>,
+    pub(crate) log: Vec<Vec<FileRevision>>,
     pub(crate) instants: Vec<Hlc>,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<FilmVerdict>,
     strays: Vec<Vec<Vec<usize>>>,
     truth: Vec<Vec<f64>>,
 }
 
 impl Rehearsal {
-    pub(crate) fn shown(&self) -> Vec<Shown<'_>> {
+    pub(crate) fn shown(&self) -> Vec<ShownFilm<'_>> {
         let parts = self.films.iter().zip(&self.verdicts).zip(&self.strays);
-        parts.map(|((film, verdict), strays)| Shown { film, verdict, strays }).collect()
+        parts.map(|((film, verdict), strays)| ShownFilm { film, verdict, strays }).collect()
     }
 
     pub(crate) fn truth(&self, number: usize) -> Vec<f64> {
@@ -38,22 +38,22 @@ pub(crate) fn play(seed: u64) -> Rehearsal {
     let truth = simulate(seed, SAMPLES);
     let arrivals: Vec<Vec<u64>> = (0..CAMERAS).map(|camera| schedule::arrivals(seed, camera)).collect();
     let stamp = |at_us: u64, camera: usize| Hlc(Hlc::first_of_micros(at_us).0 + camera as u64);
-    let version = |camera: usize, sample: usize| Version {
+    let version = |camera: usize, sample: usize| FileRevision {
         stamp: stamp(arrivals[camera][sample], camera),
         taken_us: sample as u64 * SAMPLE_US,
     };
-    let log: Vec<Vec<Version>> =
+    let log: Vec<Vec<FileRevision>> =
         (0..CAMERAS).map(|camera| (0..SAMPLES).map(|sample| version(camera, sample)).collect()).collect();
     let image = |camera: usize, sample: usize| {
         camera::parse(&camera::record(camera, sample as u64 * SAMPLE_US, &truth[sample])).expect("a record")
     };
-    let newest = |camera: usize, at: Hlc| -> Record {
+    let newest = |camera: usize, at: Hlc| -> CameraRecord {
         image(camera, log[camera].partition_point(|version| version.stamp <= at) - 1)
     };
-    let film = |kind: Kind, record: &dyn Fn(usize, usize) -> Record| Film {
+    let film = |kind: FilmKind, record: &dyn Fn(usize, usize) -> CameraRecord| Film {
         kind,
         frames: (0..FRAMES)
-            .map(|frame| Frame {
+            .map(|frame| FilmFrame {
                 at_us: shows_us(frame),
                 records: (0..CAMERAS).map(|camera| record(frame, camera)).collect(),
             })
@@ -61,9 +61,9 @@ pub(crate) fn play(seed: u64) -> Rehearsal {
     };
     let at = |frame: usize, late_us: u64| Hlc::last_of_micros(shows_us(frame) + late_us);
     let films = vec![
-        film(Kind::Copied, &|frame, camera| newest(camera, at(frame, camera as u64 * COPY_US))),
-        film(Kind::SystemTime, &|frame, camera| newest(camera, at(frame, 0))),
-        film(Kind::UserTime, &|frame, camera| image(camera, FIRST_SAMPLE + frame * SAMPLES_PER_FRAME)),
+        film(FilmKind::Copied, &|frame, camera| newest(camera, at(frame, camera as u64 * COPY_US))),
+        film(FilmKind::SystemTime, &|frame, camera| newest(camera, at(frame, 0))),
+        film(FilmKind::UserTime, &|frame, camera| image(camera, FIRST_SAMPLE + frame * SAMPLES_PER_FRAME)),
     ];
     let dir = tempfile::tempdir().expect("a temporary directory");
     let paths: Vec<_> = films.iter().map(|film| dir.path().join(film.kind.word())).collect();

@@ -3,24 +3,24 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use frieze_client::{Answered, Fs, OpenFlags, Target, UserTime};
+use frieze_client::{Fs, InstantInfo, OpenFlags, Target, UserTime};
 use frieze_hlc::Hlc;
 
-use crate::camera::{self, CAMERAS, RECORD_BYTES, Record};
-use crate::film::{FRAMES, Film, Frame, Kind, shows_us};
-use crate::pace::Pace;
+use crate::camera::{self, CAMERAS, CameraRecord, RECORD_BYTES};
+use crate::film::{FRAMES, Film, FilmFrame, FilmKind, shows_us};
+use crate::pace::StreamPace;
 use crate::stream;
 
 /// Copies the live files to the local directory `copies` once for each frame, as fast as it goes, one after the other.
 ///
 /// # Errors
-/// As the server says, or when a stream failed.
+/// The server's error, or that of a stream.
 pub(crate) fn copied(
     fs: &Fs,
     directory: &str,
     copies: &Path,
     begins_us: u64,
-    pace: &Pace,
+    pace: &StreamPace,
     mut on_frame: impl FnMut(),
 ) -> anyhow::Result<Film> {
     std::fs::create_dir_all(copies).with_context(|| format!("cannot make {}", copies.display()))?;
@@ -35,11 +35,11 @@ pub(crate) fn copied(
             parse(camera, &bytes)
         };
         let records = (0..CAMERAS).map(record).collect::<anyhow::Result<_>>()?;
-        frames.push(Frame { at_us: begins_us + shows_us(frame), records });
+        frames.push(FilmFrame { at_us: begins_us + shows_us(frame), records });
         on_frame();
     }
     std::fs::remove_dir_all(copies)?;
-    Ok(Film { kind: Kind::Copied, frames })
+    Ok(Film { kind: FilmKind::Copied, frames })
 }
 
 /// Copies a file as `cp` does: asks what it is, opens it, reads until there is nothing more, writes.
@@ -61,7 +61,7 @@ fn copy(fs: &Fs, from: &Target, to: &Path) -> anyhow::Result<()> {
 /// Reads each frame at its instant of system time; answers the instants too.
 ///
 /// # Errors
-/// As the server says, or if it answers for another instant.
+/// The server's error, or its answer is of another instant.
 pub(crate) fn by_system_time(fs: &Fs, directory: &str, begins_us: u64) -> anyhow::Result<(Film, Vec<Hlc>)> {
     let mut frames = Vec::with_capacity(FRAMES);
     let mut instants = Vec::with_capacity(FRAMES);
@@ -74,16 +74,16 @@ pub(crate) fn by_system_time(fs: &Fs, directory: &str, begins_us: u64) -> anyhow
             ensure!(Hlc(answered.at) == instant, "asked for {instant}, answered for {}", Hlc(answered.at));
             Ok(record)
         };
-        frames.push(Frame { at_us, records: (0..CAMERAS).map(record).collect::<anyhow::Result<_>>()? });
+        frames.push(FilmFrame { at_us, records: (0..CAMERAS).map(record).collect::<anyhow::Result<_>>()? });
         instants.push(instant);
     }
-    Ok((Film { kind: Kind::SystemTime, frames }, instants))
+    Ok((Film { kind: FilmKind::SystemTime, frames }, instants))
 }
 
 /// Reads each frame at its instant of user time.
 ///
 /// # Errors
-/// As the server says, or if an answer is not final although later images are there.
+/// The server's error, or an answer is not final although later images exist.
 pub(crate) fn by_user_time(fs: &Fs, directory: &str, begins_us: u64) -> anyhow::Result<Film> {
     let mut frames = Vec::with_capacity(FRAMES);
     for frame in 0..FRAMES {
@@ -94,20 +94,20 @@ pub(crate) fn by_user_time(fs: &Fs, directory: &str, begins_us: u64) -> anyhow::
             ensure!(!answered.user_time_open, "frame {frame}, camera {camera}: the answer is not final");
             Ok(record)
         };
-        frames.push(Frame { at_us, records: (0..CAMERAS).map(record).collect::<anyhow::Result<_>>()? });
+        frames.push(FilmFrame { at_us, records: (0..CAMERAS).map(record).collect::<anyhow::Result<_>>()? });
     }
-    Ok(Film { kind: Kind::UserTime, frames })
+    Ok(Film { kind: FilmKind::UserTime, frames })
 }
 
 /// Reads a camera's file as the view has it.
-fn read(fs: &Fs, directory: &str, camera: usize) -> anyhow::Result<(Record, Answered)> {
+fn read(fs: &Fs, directory: &str, camera: usize) -> anyhow::Result<(CameraRecord, InstantInfo)> {
     let file = fs.open(&stream::file(directory, camera), OpenFlags::READ)?;
     let mut bytes = [0; RECORD_BYTES];
     let len = file.read_at(0, &mut bytes)?;
     Ok((parse(camera, &bytes[..len])?, file.answered()))
 }
 
-fn parse(camera: usize, bytes: &[u8]) -> anyhow::Result<Record> {
+fn parse(camera: usize, bytes: &[u8]) -> anyhow::Result<CameraRecord> {
     let len = bytes.len();
     camera::parse(bytes).with_context(|| format!("the file of camera {camera} holds {len} bytes instead of a record"))
 }

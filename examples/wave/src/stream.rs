@@ -9,8 +9,8 @@ use frieze_hlc::Hlc;
 
 use crate::camera::{self, CAMERAS, TIME_PLUGIN};
 use crate::film::SAMPLES;
-use crate::judge::Version;
-use crate::pace::{Pace, Stopped};
+use crate::judge::FileRevision;
+use crate::pace::{PaceStopped, StreamPace};
 use crate::schedule;
 use crate::water::SAMPLE_US;
 
@@ -23,7 +23,7 @@ pub(crate) struct Cameras {
 /// Makes the directory that the cameras write into and binds it to the time plug-in.
 ///
 /// # Errors
-/// As the server says; a directory that is there already is used.
+/// The server's error; an existing directory is used.
 pub(crate) fn prepare(fs: &Fs, directory: &str) -> anyhow::Result<()> {
     let target = Target::path(directory);
     match fs.mkdir(&target, 0o755) {
@@ -45,7 +45,7 @@ impl Cameras {
     /// Connects every camera and opens its file.
     ///
     /// # Errors
-    /// As the server says.
+    /// The server's error.
     pub(crate) fn connect(options: &Options, directory: &str) -> anyhow::Result<Cameras> {
         let mut open = Vec::with_capacity(CAMERAS);
         for camera in 0..CAMERAS {
@@ -61,10 +61,10 @@ impl Cameras {
     /// gave to the images of each camera, and what `meanwhile` made.
     ///
     /// # Errors
-    /// Those of the first camera that fails, or of `meanwhile`; everybody else stops then.
+    /// The error of the first camera that fails, or of `meanwhile`; every other thread stops then.
     pub(crate) fn stream<T>(
         self,
-        pace: &Pace,
+        pace: &StreamPace,
         seed: u64,
         begins_us: u64,
         samples: &[Vec<f64>],
@@ -110,7 +110,7 @@ impl Cameras {
                 Err(error) => errors.push(error),
             }
             // The cause, not those that stopped because of it.
-            let cause = errors.iter().position(|error| !error.is::<Stopped>()).unwrap_or(0);
+            let cause = errors.iter().position(|error| !error.is::<PaceStopped>()).unwrap_or(0);
             Err(errors.swap_remove(cause))
         })
     }
@@ -120,28 +120,28 @@ impl Cameras {
 /// the same stamps, and the user times that the cameras wrote.
 ///
 /// # Errors
-/// As the server says, or if the log tells another story than the acknowledgements.
+/// The server's error, or the log differs from the acknowledgements.
 pub(crate) fn read_log(
     fs: &Fs,
     directory: &str,
     after: Hlc,
     begins_us: u64,
     stamps: &[Vec<Hlc>],
-) -> anyhow::Result<Vec<Vec<Version>>> {
+) -> anyhow::Result<Vec<Vec<FileRevision>>> {
     let mut log = Vec::with_capacity(CAMERAS);
     for (camera, acknowledged) in stamps.iter().enumerate() {
         let found = versions(fs, &file(directory, camera), after)?;
         let taken_us = |sample: usize| begins_us + sample as u64 * SAMPLE_US;
         let wanted = acknowledged.iter().enumerate();
-        let wanted: Vec<Version> =
-            wanted.map(|(sample, &stamp)| Version { stamp, taken_us: taken_us(sample) }).collect();
+        let wanted: Vec<FileRevision> =
+            wanted.map(|(sample, &stamp)| FileRevision { stamp, taken_us: taken_us(sample) }).collect();
         ensure!(found == wanted, "the log of camera {camera} differs from what the server acknowledged");
         log.push(found);
     }
     Ok(log)
 }
 
-fn versions(fs: &Fs, file: &Target, mut after: Hlc) -> anyhow::Result<Vec<Version>> {
+fn versions(fs: &Fs, file: &Target, mut after: Hlc) -> anyhow::Result<Vec<FileRevision>> {
     let mut found = Vec::new();
     loop {
         let page =
@@ -150,7 +150,7 @@ fn versions(fs: &Fs, file: &Target, mut after: Hlc) -> anyhow::Result<Vec<Versio
             after = after.max(Hlc(version.stamp));
             if version.kind == VersionKind::Write as i32 {
                 let taken_ns = version.user_time.context("a record in the log has no user time")?;
-                found.push(Version { stamp: Hlc(version.stamp), taken_us: taken_ns as u64 / 1000 });
+                found.push(FileRevision { stamp: Hlc(version.stamp), taken_us: taken_ns as u64 / 1000 });
             }
         }
         if !page.more {

@@ -25,7 +25,7 @@ pub(crate) fn paint(heights: &[f64], marked: &[usize], width: usize, height: usi
             }
         }
     }
-    for side in Side::ALL {
+    for side in WallSide::ALL {
         for step in 0..CELLS - 1 {
             let edge = |step: usize| {
                 let (x, y) = side.cell(step);
@@ -91,7 +91,7 @@ struct Vertex {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Side {
+enum WallSide {
     Front,
     Right,
 }
@@ -108,14 +108,14 @@ struct Scene {
     depth: Vec<f32>,
 }
 
-impl Side {
+impl WallSide {
     /// The sides of the tank that the eye sees.
-    const ALL: [Side; 2] = [Side::Front, Side::Right];
+    const ALL: [WallSide; 2] = [WallSide::Front, WallSide::Right];
 
     fn cell(self, step: usize) -> (usize, usize) {
         match self {
-            Side::Front => (step, CELLS - 1),
-            Side::Right => (CELLS - 1, step),
+            WallSide::Front => (step, CELLS - 1),
+            WallSide::Right => (CELLS - 1, step),
         }
     }
 }
@@ -157,9 +157,9 @@ impl Top<'_> {
     }
 
     /// Light through the glass: darker with depth.
-    fn glass(&self, at: Vertex, side: Side) -> Light {
+    fn glass(&self, at: Vertex, side: WallSide) -> Light {
         let depth = ((at.place[2] - FLOOR) / -FLOOR).clamp(0.0, 1.3);
-        let shade = if side == Side::Front { 0.55 } else { 0.34 };
+        let shade = if side == WallSide::Front { 0.55 } else { 0.34 };
         let water = blend(colour(0x06_14_2c), colour(0x22_7f_ad), depth * depth * 0.8);
         let line = (at.height_mm * LIFT_PER_MM - at.place[2]).abs() < 0.008;
         if line { colour(0xbf_ee_f2) } else { water.map(|part| part * shade) }

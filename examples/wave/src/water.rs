@@ -1,9 +1,9 @@
 //! Water in a square tank: the shallow-water equations on a staggered grid, and the drops that fall into it.
 //!
-//! Guarantees: one seed gives the same heights for ever, bit for bit, in any language with IEEE 754 doubles. Only `+ - *
-//! /` are used, each value is computed in the order written here, and nothing is fused or reordered. `recompute.py` is
-//! the same physics written a second time, by which the films are judged.
-//! Leaves to others: cutting the surface into images (`camera`), pictures (`render`).
+//! Guarantees: one seed gives the same heights for ever, bit for bit, in any language with IEEE 754 doubles. Only
+//! `+ - * /` are used, each value is computed in the order written here, and nothing is fused or reordered.
+//! `recompute.py` is the same physics written a second time, by which the films are judged. Leaves to others: cutting
+//! the surface into images (`camera`), pictures (`render`).
 //!
 //! Heights stand in the middle of the cells, the two velocities on the faces between them (Arakawa's C grid). A step
 //! moves the velocities by the slope of the surface, then the heights by what flows through the faces, so heights and

@@ -1,5 +1,5 @@
-//! What a bare program makes of a chain: each member passes on what it receives while it receives it, and does with it what no
-//! member can leave out. No numbers, no stamps, no index, no log.
+//! The rate of a chain of bare programs: each member forwards what it receives while it receives it, and does the work
+//! that no member can leave out. No numbers, no stamps, no index, no log.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,12 +19,12 @@ use crate::stopwatch::Stopwatch;
 pub(crate) struct Chained {
     /// Of one message of 1 MiB, from its checksum to the answer; the median.
     pub(crate) p50_us: f64,
-    /// Of the sender and all members, with what it takes to bring the bytes to the disk.
+    /// Of the sender and all members, including the flush to the disk.
     pub(crate) cpu_s_per_gib: f64,
 }
 
-/// `bytes` of `data`, over and over, in messages of 1 MiB down a chain of so many members, each of which has a file in `directory`:
-/// first as a stream of which the last is answered, then `singles` one at a time.
+/// `bytes` of `data`, over and over, in messages of 1 MiB down a chain of so many members, each of which has a file in
+/// `directory`: first as a stream of which the last is answered, then `singles` one at a time.
 pub(crate) fn chained(directory: &Path, data: &[u8], members: usize, bytes: u64, singles: u64) -> Result<Chained> {
     let count = bytes / MESSAGE_BYTES as u64;
     let (mut sender, mut before) = pair_with(Some(UNPACED))?;
@@ -33,14 +33,14 @@ pub(crate) fn chained(directory: &Path, data: &[u8], members: usize, bytes: u64,
         let next = if member + 1 < members { Some(pair_with(Some(UNPACED))?) } else { None };
         let (after, next_before) = next.unzip();
         let file = preallocated(directory, (count + singles) * MESSAGE_BYTES as u64)?;
-        stages.push(Stage { before, after, file, count, singles });
+        stages.push(ChainHop { before, after, file, count, singles });
         let Some(next) = next_before else { break };
         before = next;
     }
     thread::scope(|scope| {
         let threads: Vec<_> = stages.into_iter().map(|mut stage| scope.spawn(move || stage.run())).collect();
         let measured = send(&mut sender, data, count, singles);
-        // Whoever still waits ends with the connection.
+        // Waiting members end with the connection.
         drop(sender);
         for thread in threads {
             thread.join().ok().context("a member panicked")??;
@@ -72,7 +72,7 @@ fn send(to: &mut TcpStream, data: &[u8], count: u64, singles: u64) -> Result<Cha
 }
 
 /// One member.
-struct Stage {
+struct ChainHop {
     before: TcpStream,
     after: Option<TcpStream>,
     file: File,
@@ -80,7 +80,7 @@ struct Stage {
     singles: u64,
 }
 
-impl Stage {
+impl ChainHop {
     fn run(&mut self) -> Result<()> {
         let mut piece = vec![0u8; PIECE_BYTES];
         for number in 0..self.count + self.singles {

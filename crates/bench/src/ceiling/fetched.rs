@@ -1,5 +1,5 @@
-//! What a bare program takes to give out a little of an old state that is not in memory: it is asked over a connection, has the
-//! pieces read from the disk at once, and sends them.
+//! The latency of a bare program that sends a little of an old state that is not in memory: it gets a request over a
+//! connection, has the pieces read from the disk at once, and sends them.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ const FILE_BYTES_MIN: u64 = 16 << 20;
 const QUESTION_BYTES: usize = PIECES * 16;
 
 /// A bare program on the files of a directory, and its one client.
-pub(crate) struct Fetched {
+pub(crate) struct FetchCeiling {
     near: TcpStream,
     /// Lengths of the files.
     lens: Vec<u64>,
@@ -37,9 +37,9 @@ pub(crate) struct Fetched {
     serving: JoinHandle<Result<()>>,
 }
 
-impl Fetched {
+impl FetchCeiling {
     /// Serves the large files in `directory`, which are read and left as they are.
-    pub(crate) fn start(directory: &Path) -> Result<Fetched> {
+    pub(crate) fn start(directory: &Path) -> Result<FetchCeiling> {
         let (mut files, mut lens) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir(directory)? {
             let entry = entry?;
@@ -54,7 +54,7 @@ impl Fetched {
         anyhow::ensure!(!files.is_empty(), "no large files in {}", directory.display());
         let (near, far) = pair_with(Some(UNPACED))?;
         let serving = other_end(move || serve(far, &files));
-        Ok(Fetched { near, lens, answer: vec![0; CHECKSUM_BYTES + PIECES * PIECE_BYTES], serving })
+        Ok(FetchCeiling { near, lens, answer: vec![0; CHECKSUM_BYTES + PIECES * PIECE_BYTES], serving })
     }
 
     /// Milliseconds until the pieces of a place drawn are there and checked.
@@ -80,7 +80,7 @@ impl Fetched {
     }
 }
 
-/// Answers until nobody asks any more.
+/// Answers until the connection ends.
 fn serve(mut far: TcpStream, files: &[File]) -> Result<()> {
     let mut question = [0; QUESTION_BYTES];
     let mut piece = vec![0; HEAD_BYTES + PIECE_BYTES];
@@ -103,7 +103,7 @@ fn serve(mut far: TcpStream, files: &[File]) -> Result<()> {
         }
         head.copy_from_slice(&crc32c(bytes).to_le_bytes());
         far.write_all(&answer)?;
-        // The same place is to be on the disk alone when somebody else asks for it.
+        // The next read of the same place has to come from the disk again.
         places.clone().try_for_each(|(file, at)| fadvise(file, at, len, Advice::DontNeed))?;
     }
 }

@@ -1,4 +1,4 @@
-//! What a bare program makes a client wait that writes at a given rate, while what it stored goes to the disk.
+//! The latency of a bare program for a client that writes at a given rate, while the stored bytes go to the disk.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,9 +18,10 @@ use crate::stopwatch::at_intervals;
 /// A flush is begun when so much waits for it: what a disk is filled by.
 const FLUSH_BYTES: u64 = 8 << 20;
 
-/// Sends `requests` of `data` (its length each) over a loopback connection, one after the other, each begun `interval` seconds
-/// after the one before or when that is done; a thread stores each in a file in `directory` and answers, another sees to it that
-/// what is stored goes to the disk. No checksum, no index, no log. Milliseconds that each took, in order of size.
+/// Sends `requests` of `data` (its length each) over a loopback connection, one after the other, each begun `interval`
+/// seconds after the one before or when that is done; a thread stores each in a file in `directory` and answers,
+/// another flushes the stored bytes to the disk. No checksum, no index, no log. Milliseconds that each took, in order
+/// of size.
 pub(crate) fn paced(directory: &Path, data: &[u8], requests: u64, interval: f64) -> Result<Vec<f64>> {
     let len = data.len() as u64;
     let file = preallocated(directory, requests * len)?;
@@ -28,7 +29,7 @@ pub(crate) fn paced(directory: &Path, data: &[u8], requests: u64, interval: f64)
     let (mut near, mut far) = pair_with(Some(UNPACED))?;
     let (stored, over) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
-        let flushing = scope.spawn(|| flush(&flushed, Keep::All, &stored, &over));
+        let flushing = scope.spawn(|| flush(&flushed, KeptBytes::All, &stored, &over));
         let storing = scope.spawn(|| -> std::io::Result<()> {
             let mut buffer = vec![0u8; data.len()];
             for request in 0..requests {
@@ -40,7 +41,7 @@ pub(crate) fn paced(directory: &Path, data: &[u8], requests: u64, interval: f64)
             Ok(())
         });
         let times = ask(&mut far, data, requests, interval);
-        // Who stores ends with the connection, whatever has happened.
+        // The storing thread ends with the connection, whatever has happened.
         drop(far);
         let stored = storing.join();
         over.store(true, Ordering::Release);
@@ -58,9 +59,9 @@ fn ask(far: &mut TcpStream, data: &[u8], requests: u64, interval: f64) -> Result
     })
 }
 
-/// What stays in memory of what a bare program has stored.
+/// How much of the stored bytes stays in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum KeptBytes {
     /// Everything: each page is another one.
     All,
     /// So many bytes, those stored last: what is stored next goes into the pages of what leaves.
@@ -68,7 +69,7 @@ pub(crate) enum Keep {
 }
 
 /// Flushes the file whenever enough of it waits, and lets go of what is not to be kept.
-pub(super) fn flush(file: &File, keep: Keep, stored: &AtomicU64, over: &AtomicBool) -> std::io::Result<()> {
+pub(super) fn flush(file: &File, keep: KeptBytes, stored: &AtomicU64, over: &AtomicBool) -> std::io::Result<()> {
     let (mut done, mut gone) = (0, 0);
     while !over.load(Ordering::Acquire) {
         let now = stored.load(Ordering::Acquire);
@@ -78,7 +79,7 @@ pub(super) fn flush(file: &File, keep: Keep, stored: &AtomicU64, over: &AtomicBo
         }
         rustix::fs::fdatasync(file)?;
         done = now;
-        let Keep::Newest(bytes) = keep else { continue };
+        let KeptBytes::Newest(bytes) = keep else { continue };
         let old = done.saturating_sub(bytes).saturating_sub(gone);
         if let Some(len) = NonZeroU64::new(old / FLUSH_BYTES * FLUSH_BYTES) {
             rustix::fs::fadvise(file, gone, Some(len), rustix::fs::Advice::DontNeed)?;

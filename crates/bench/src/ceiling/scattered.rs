@@ -1,4 +1,4 @@
-//! What a bare program gets out of old states that lie in many places of the page cache.
+//! The rate of a bare program that sends old states from many places of the page cache.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ pub(crate) const FIRST: usize = 0;
 pub(crate) const SECOND: usize = 1;
 /// As many bytes in one place.
 pub(crate) const PLAIN: usize = 2;
-/// The slowest and the fastest are told without the slowest and fastest of a hundred, which are the machine's.
+/// The slowest and the fastest are reported without the slowest and fastest of a hundred, which are the machine's.
 const EDGE: f64 = 0.01;
 
 /// How long states took that were read one after the other, each first, again, and then as many bytes in one place.
@@ -41,19 +41,21 @@ impl Scattered {
         speed(self.bytes, self.sorted(|seconds| seconds[read]).1)
     }
 
-    /// How fast a read of a kind is beside one of another: of the reads of each state, which share what the machine did just then, the
-    /// median of all states.
+    /// How fast a read of a kind is beside one of another: of the reads of each state, which share what the machine did
+    /// just then, the median of all states.
     pub(crate) fn beside(&self, read: usize, other: usize) -> f64 {
         self.sorted(|seconds| seconds[other] / seconds[read]).1
     }
 
-    /// GiB/s of the slowest and of the fastest state by the better of its two reads, without the slowest and fastest of a hundred.
+    /// GiB/s of the slowest and of the fastest state by the better of its two reads, without the slowest and fastest of
+    /// a hundred.
     pub(crate) fn extremes(&self) -> (f64, f64) {
         let (least, _, most) = self.sorted(|seconds| seconds[FIRST].min(seconds[SECOND]));
         (speed(self.bytes, most), speed(self.bytes, least))
     }
 
-    /// Of each state one figure: the least without the smallest of a hundred, the median, the most without the largest of a hundred.
+    /// Of each state one figure: the least without the smallest of a hundred, the median, the most without the largest
+    /// of a hundred.
     fn sorted(&self, figure: impl Fn(&[f64; READS]) -> f64) -> (f64, f64, f64) {
         let mut figures: Vec<f64> = self.seconds.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
@@ -63,7 +65,7 @@ impl Scattered {
 }
 
 /// What is read: a file to which pieces were appended, as random writes of slots.
-struct Pieces {
+struct PieceFile {
     file: File,
     bytes: u64,
     piece: usize,
@@ -73,10 +75,10 @@ struct Pieces {
     places: Vec<u64>,
 }
 
-/// Sends `states` states of `bytes` over a loopback connection, from a file in `directory` to which pieces of `piece` bytes
-/// were appended, `writes` of them: each as the newest piece of every slot then, twice, and as many bytes from one place; by
-/// `pread(2)` and `send(2)` and by `sendfile(2)` in turn. Who receives computes a checksum. No index, no lock: what a server of old
-/// states could do at most.
+/// Sends `states` states of `bytes` over a loopback connection, from a file in `directory` to which pieces of `piece`
+/// bytes were appended, `writes` of them: each as the newest piece of every slot then, twice, and as many bytes from
+/// one place; by `pread(2)` and `send(2)` and by `sendfile(2)` in turn. The receiver computes a checksum. No index, no
+/// lock: the most that a server of old states could do.
 pub(crate) fn scattered(directory: &Path, bytes: u64, piece: usize, writes: u64, states: u64) -> Result<Scattered> {
     let slots = bytes / piece as u64;
     let stride = piece as u64 + BETWEEN;
@@ -99,7 +101,7 @@ pub(crate) fn scattered(directory: &Path, bytes: u64, piece: usize, writes: u64,
                     0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                     some => {
                         left -= some as u64;
-                        // Who takes the bytes verifies them, as every client does.
+                        // The receiver verifies the bytes, as every client does.
                         std::hint::black_box(frieze_base::crc32c(&buffer[..some]));
                     }
                 }
@@ -109,7 +111,7 @@ pub(crate) fn scattered(directory: &Path, bytes: u64, piece: usize, writes: u64,
         Ok(())
     });
     let places = (0..slots).map(|slot| slot * stride).collect();
-    let mut pieces = Pieces { file, bytes, piece, plain_at, places };
+    let mut pieces = PieceFile { file, bytes, piece, plain_at, places };
     let mut rng = frieze_base::Rng::new(7);
     let (mut copied, mut handed_on) = (Vec::new(), Vec::new());
     let mut written = 0;
@@ -118,9 +120,9 @@ pub(crate) fn scattered(directory: &Path, bytes: u64, piece: usize, writes: u64,
             pieces.places[rng.below(slots) as usize] = (slots + written) * stride;
             written += 1;
         }
-        type Send = fn(&Pieces, &TcpStream, bool) -> Result<f64>;
+        type Send = fn(&PieceFile, &TcpStream, bool) -> Result<f64>;
         let (send, times): (Send, _) =
-            if state % 2 == 0 { (Pieces::copy, &mut copied) } else { (Pieces::hand_on, &mut handed_on) };
+            if state % 2 == 0 { (PieceFile::copy, &mut copied) } else { (PieceFile::hand_on, &mut handed_on) };
         times.push([send(&pieces, &far, false)?, send(&pieces, &far, false)?, send(&pieces, &far, true)?]);
     }
     receiver.join().ok().context("the receiver panicked")??;
@@ -128,7 +130,7 @@ pub(crate) fn scattered(directory: &Path, bytes: u64, piece: usize, writes: u64,
     Ok(if handed_on.speed(FIRST) > copied.speed(FIRST) { handed_on } else { copied })
 }
 
-impl Pieces {
+impl PieceFile {
     fn place(&self, at: u64, is_plain: bool) -> u64 {
         if is_plain { self.plain_at + at } else { self.places[(at / self.piece as u64) as usize] }
     }

@@ -1,4 +1,4 @@
-//! What a bare program moves over many connections at once, a thread at each end of each.
+//! The rate of a bare program over many connections at once, a thread at each end of each.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,16 +15,16 @@ use super::{GIB, UNPACED, pair_with, preallocated};
 use crate::stopwatch::Stopwatch;
 
 /// A few files in memory, one after the other in one, and the checksums of their messages.
-struct Stored {
+struct StormFiles {
     file: File,
     sums: Vec<u32>,
 }
 
-/// So many connections, each of which asks at the same moment for `bytes` of one of `files` files that are in memory: read, checked,
-/// sent; taken, checked. GiB/s of all together.
+/// So many connections, each of which asks at the same moment for `bytes` of one of `files` files that are in memory:
+/// read, checked, sent; taken, checked. GiB/s of all together.
 pub(crate) fn stormed(directory: &Path, data: &[u8], connections: u64, files: u64, bytes: u64) -> Result<f64> {
     let count = bytes / MESSAGE_BYTES as u64;
-    let mut stored = Stored { file: preallocated(directory, files * bytes)?, sums: Vec::new() };
+    let mut stored = StormFiles { file: preallocated(directory, files * bytes)?, sums: Vec::new() };
     for (number, piece) in (0..files * count).zip(data.chunks_exact(MESSAGE_BYTES).cycle()) {
         stored.file.write_all_at(piece, number * MESSAGE_BYTES as u64)?;
         stored.sums.push(frieze_base::crc32c(piece));
@@ -50,7 +50,7 @@ pub(crate) fn stormed(directory: &Path, data: &[u8], connections: u64, files: u6
     })
 }
 
-impl Stored {
+impl StormFiles {
     fn serve(&self, mut near: TcpStream, first: u64, count: u64) -> Result<()> {
         near.read_exact(&mut [0u8])?;
         let mut message = vec![0u8; CHECKSUM_BYTES + MESSAGE_BYTES];

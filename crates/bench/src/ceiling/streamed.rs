@@ -1,5 +1,5 @@
-//! What a bare program moves that does with each mebibyte what a file server cannot leave out: compute its checksum where
-//! it is sent and again where it arrives, and put it into a file or get it out of one.
+//! The rate of a bare program that does the work that a file server cannot leave out for each mebibyte: compute its
+//! checksum at the sender and again at the receiver, and write it to a file or read it from one.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -11,7 +11,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::paced::{Keep, flush};
+use super::paced::{KeptBytes, flush};
 use super::{DIRECT_ALIGN, GIB, UNPACED, pair_with, preallocated, preallocated_for};
 use crate::stopwatch::Stopwatch;
 
@@ -20,8 +20,15 @@ pub(super) const MESSAGE_BYTES: usize = 1 << 20;
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
 /// Streams `bytes` of `data`, over and over, into a file in `directory` that goes to the disk meanwhile, GiB/s. One
-/// connection; the sender waits for an answer to every `call_bytes`, or for the last one only. `keep` is what stays in memory.
-pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64, call_bytes: Option<u64>, keep: Keep) -> Result<f64> {
+/// connection; the sender waits for an answer to every `call_bytes`, or for the last one only. `keep` is what stays in
+/// memory.
+pub(crate) fn stored(
+    directory: &Path,
+    data: &[u8],
+    bytes: u64,
+    call_bytes: Option<u64>,
+    keep: KeptBytes,
+) -> Result<f64> {
     let file = preallocated(directory, bytes)?;
     let flushed = file.try_clone()?;
     let (mut near, mut far) = pair_with(Some(UNPACED))?;
@@ -66,7 +73,7 @@ pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64, call_bytes: Opti
     })
 }
 
-/// How a bare program brings to stable storage what it has received.
+/// How a bare program brings received bytes to stable storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Synced {
     /// Through the page cache; those that came while one flush ran share the next.
@@ -75,8 +82,9 @@ pub(crate) enum Synced {
     Direct,
 }
 
-/// Streams `bytes` of `data`, over and over, into a file in `directory`, `depth` messages in flight, each acknowledged when it is
-/// on stable storage, GiB/s. One connection. 0 where the file system knows no direct writes and those are asked for.
+/// Streams `bytes` of `data`, over and over, into a file in `directory`, `depth` messages in flight, each acknowledged
+/// when it is on stable storage, GiB/s. One connection. 0 where the file system knows no direct writes and those are
+/// asked for.
 pub(crate) fn stored_synced(directory: &Path, data: &[u8], bytes: u64, depth: u64, how: Synced) -> Result<f64> {
     let file = match preallocated_for(directory, bytes, how == Synced::Direct) {
         Err(_) if how == Synced::Direct => return Ok(0.0),
@@ -84,7 +92,7 @@ pub(crate) fn stored_synced(directory: &Path, data: &[u8], bytes: u64, depth: u6
     };
     let (mut near, mut far) = pair_with(Some(UNPACED))?;
     let mut answering = near.try_clone()?;
-    // Whoever fails ends the connection, which ends the others: nobody waits for an answer that does not come.
+    // A failed thread closes the connection, which ends the others: none waits for an answer that does not come.
     let ending = &near.try_clone()?;
     let ended = move |done: Result<()>| done.inspect_err(|_| drop(ending.shutdown(Shutdown::Both)));
     let count = bytes / MESSAGE_BYTES as u64;
@@ -105,7 +113,7 @@ pub(crate) fn stored_synced(directory: &Path, data: &[u8], bytes: u64, depth: u6
                 let next = || to_store.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let store = move |number: u64, buffer: Vec<u8>| -> Result<()> {
                     let done = file.write_all_at(&buffer[place(&buffer)..][..MESSAGE_BYTES], at(number));
-                    // Whoever fills may have filled its last.
+                    // The filling thread may have filled its last buffer.
                     let _ = unused.send(buffer);
                     done.and_then(|()| file.sync_data())?;
                     Ok(stored.send(())?)

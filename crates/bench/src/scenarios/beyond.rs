@@ -1,5 +1,5 @@
-//! History that is larger than memory: half a million writes into one chunk, then reads of its old states from the disk, and
-//! what is in use beside a scan of everything.
+//! History that is larger than memory: half a million writes into one chunk, then reads of its old states from the
+//! disk, and what is in use beside a scan of everything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,9 +9,9 @@ use frieze_client::{Client, CreateMode, File, Hlc, OpenFlags, Target as Path};
 
 use super::{progress, settle};
 use crate::ceiling;
-use crate::report::Report;
-use crate::target::Target;
-use crate::{Options, stopwatch::Stopwatch};
+use crate::report::BenchReport;
+use crate::target::BenchTarget;
+use crate::{BenchOptions, stopwatch::Stopwatch};
 
 /// The chunk and the writes of FFFS §7.4, 25 times as many of them.
 const CHUNK_BYTES: u64 = 64 << 20;
@@ -22,7 +22,7 @@ const SLOTS: u64 = CHUNK_BYTES / WRITE_BYTES;
 const MEMORY_MIB: f64 = 512.0;
 const READS: u64 = 400;
 const READ_BYTES: usize = 64 << 10;
-/// What is in use: 12.5 MiB of records, in 200 places of as many states.
+/// The hot set: 12.5 MiB of records, in 200 places of as many states.
 const HOT: usize = 200;
 /// Reads that show what the disk can give a scan: half a gigabyte.
 const SCAN_READS: usize = 16_384;
@@ -30,7 +30,7 @@ const SCAN_STEP: usize = 1 << 20;
 
 /// The memory of the server, looked at now and then.
 struct Watch<'a> {
-    target: &'a Target,
+    target: &'a BenchTarget,
     client: &'a Client,
     peak_bytes: f64,
     cached_peak_bytes: f64,
@@ -48,7 +48,7 @@ impl Watch<'_> {
 }
 
 /// Reads of one place of one old state.
-struct Place {
+struct HotPlace {
     file: File,
     at: u64,
 }
@@ -59,12 +59,12 @@ struct Round {
     hit_percent: f64,
 }
 
-/// Reads of 64 KiB at random instants, nothing of the log in the page cache, beside two random reads of the disk; then what is
-/// read again and again, before, while and after all of history is read once.
-pub(crate) fn beyond(options: &Options) -> Result<Report> {
+/// Reads of 64 KiB at random instants, nothing of the log in the page cache, beside two random reads of the disk; then
+/// what is read again and again, before, while and after all of history is read once.
+pub(crate) fn beyond(options: &BenchOptions) -> Result<BenchReport> {
     anyhow::ensure!(options.server.is_none(), "beyond empties the page cache of its server's directory: not --server");
     let writes = options.scaled(options.ops, WRITES);
-    let target = Target::start_with(options, &format!("memory_bytes_max = {}\n", (MEMORY_MIB as u64) << 20))?;
+    let target = BenchTarget::start_with(options, &format!("memory_bytes_max = {}\n", (MEMORY_MIB as u64) << 20))?;
     let client = target.client()?;
     let mut watch = Watch { target: &target, client: &client, peak_bytes: 0.0, cached_peak_bytes: 0.0 };
     let mut rng = Rng::new(7);
@@ -73,7 +73,7 @@ pub(crate) fn beyond(options: &Options) -> Result<Report> {
     let one_ms = target.random_read_ms(1 << 30, WRITE_BYTES as usize, READS)?;
     let many = target.random_reads(1 << 30, WRITE_BYTES as usize, SCAN_READS)?;
     target.forget_cached()?;
-    let mut bare = ceiling::Fetched::start(&target.data()?)?;
+    let mut bare = ceiling::FetchCeiling::start(&target.data()?)?;
     let (mut times, mut bare_times) = (Vec::new(), Vec::new());
     let bar = progress("reading", READS);
     let mut buffer = vec![0; READ_BYTES];
@@ -118,7 +118,7 @@ pub(crate) fn beyond(options: &Options) -> Result<Report> {
     beside.sort_by(|a, b| a.hit_percent.total_cmp(&b.hit_percent));
     let during = beside.first().context("the scan was over before anything else was read")?;
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "beyond",
         value: p50_ms,
         unit: "ms",
@@ -185,13 +185,13 @@ fn open(client: &Client, at: Hlc) -> Result<File> {
 }
 
 /// A place of a state, drawn.
-fn place(client: &Client, stamps: &[Hlc], rng: &mut Rng) -> Result<Place> {
+fn place(client: &Client, stamps: &[Hlc], rng: &mut Rng) -> Result<HotPlace> {
     let file = open(client, *rng.choose(stamps))?;
-    Ok(Place { file, at: rng.below(SLOTS - 1) * WRITE_BYTES })
+    Ok(HotPlace { file, at: rng.below(SLOTS - 1) * WRITE_BYTES })
 }
 
 /// Reads it; returns the time that took, in milliseconds.
-fn read(place: &Place, buffer: &mut [u8]) -> Result<f64> {
+fn read(place: &HotPlace, buffer: &mut [u8]) -> Result<f64> {
     let one = Stopwatch::start();
     let read = place.file.read_at(place.at, buffer)?;
     let ms = one.seconds() * 1e3;
@@ -200,7 +200,7 @@ fn read(place: &Place, buffer: &mut [u8]) -> Result<f64> {
 }
 
 /// Reads each of these once.
-fn round(client: &Client, hot: &[Place]) -> Result<Round> {
+fn round(client: &Client, hot: &[HotPlace]) -> Result<Round> {
     let wanted = || -> Result<(u64, u64)> {
         let memory = client.status()?.memory.context("the server does not tell what is in memory")?;
         Ok((memory.wanted_hit_bytes, memory.wanted_missed_bytes))
@@ -213,9 +213,9 @@ fn round(client: &Client, hot: &[Place]) -> Result<Round> {
     Ok(Round { p50_ms: times[times.len() / 2], hit_percent: hit as f64 * 100.0 / (hit + missed).max(1) as f64 })
 }
 
-/// Reads whole states from front to back, one after the other over all of history, until as many bytes were read as were
-/// written. Returns how many.
-fn scan(target: &Target, stamps: &[Hlc], writes: u64) -> Result<u64> {
+/// Reads whole states from front to back, one after the other over all of history, until as many bytes were read as
+/// were written. Returns how many.
+fn scan(target: &BenchTarget, stamps: &[Hlc], writes: u64) -> Result<u64> {
     let client = target.client()?;
     let states = (writes * WRITE_BYTES).div_ceil(CHUNK_BYTES).max(1);
     let mut buffer = vec![0; SCAN_STEP];

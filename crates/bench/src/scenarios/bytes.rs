@@ -1,64 +1,19 @@
 //! Loads that move bytes: sequential, random, one at a time.
 
-use std::path::Path as FilePath;
-
 use anyhow::{Context, Result};
 use frieze_base::{ByteRange, Rng};
-use frieze_client::{Client, CreateMode, File, OpenFlags, Target as Path};
+use frieze_client::{File, OpenFlags, Target as Path};
 
 use super::persistence::{RAW_DIRECT, SYNCED_DEPTH, seq_write_synced};
+use super::sequential::{WARM_BYTES, make, per_gib, ready, write_all};
 use super::{CEILING_BYTES, CEILING_ROUNDS, LARGE, SMALL, Spent, on_clients, progress, settle, spend};
-use crate::ceiling::{self, GIB, Keep};
-use crate::report::Report;
-use crate::target::Target;
-use crate::{Options, stopwatch::Stopwatch};
+use crate::ceiling::{self, GIB, KeptBytes};
+use crate::report::BenchReport;
+use crate::target::BenchTarget;
+use crate::{BenchOptions, stopwatch::Stopwatch};
 
 /// Requests in flight of a sequential load.
 const DEPTH: usize = 4;
-
-pub(super) fn per_gib(
-    scenario: &'static str,
-    bytes: u64,
-    spent: &Spent,
-    ceiling: f64,
-    ceiling_name: &'static str,
-    more: Vec<(&'static str, f64, &'static str)>,
-) -> Report {
-    let gib = bytes as f64 / GIB;
-    Report {
-        scenario,
-        value: gib / spent.seconds,
-        unit: "GiB/s",
-        ceiling,
-        ceiling_name,
-        cpu_client_s: spent.client_s / gib,
-        cpu_server_s: spent.server_s / gib,
-        cpu_per: "GiB",
-        server_peak_mib: spent.after.peak_mib,
-        more,
-    }
-}
-
-/// Writes `bytes` from the start of the file: the client cuts what it is given into requests of 1 MiB, several in flight.
-pub(super) fn write_all(file: &File, data: &[u8], bytes: u64, what: &str) -> Result<()> {
-    let bar = progress(what, bytes);
-    let mut at = 0;
-    while at < bytes {
-        let piece = &data[..(bytes - at).min(data.len() as u64) as usize];
-        file.write_at(at, piece)?;
-        at += piece.len() as u64;
-        bar.inc(piece.len() as u64);
-    }
-    bar.finish_and_clear();
-    Ok(())
-}
-
-pub(super) fn make(client: &Client, name: &str) -> Result<File> {
-    Ok(client.fs().create(&Path::path(name), 0o644, CreateMode::OpenExisting)?)
-}
-
-/// Bytes written before the measurement starts.
-pub(super) const WARM_BYTES: u64 = 64 << 20;
 
 /// GiB/s of a caller that hands over 4 MiB at a time and waits for each.
 fn write_in_calls(file: &File, data: &[u8], bytes: u64) -> Result<f64> {
@@ -69,11 +24,11 @@ fn write_in_calls(file: &File, data: &[u8], bytes: u64) -> Result<f64> {
     Ok(bytes as f64 / GIB / watch.seconds())
 }
 
-/// GiB/s of a server that keeps no more records in memory than may wait for the disk, and has as many: it has been written to
-/// for as long as its memory lasts, and what comes goes into pages that were in use a moment ago.
-fn in_used_memory(options: &Options, dirty: u64, data: &[u8], bytes: u64) -> Result<f64> {
+/// GiB/s of a server that keeps no more records in memory than may wait for the disk, and has as many: it has been
+/// written to for as long as its memory lasts, and what comes goes into pages that were in use a moment ago.
+fn in_used_memory(options: &BenchOptions, dirty: u64, data: &[u8], bytes: u64) -> Result<f64> {
     let config = format!("dirty_bytes_max = {dirty}\nyoung_bytes_max = {dirty}\n");
-    let target = Target::start_with(options, &config)?;
+    let target = BenchTarget::start_with(options, &config)?;
     let client = target.client()?;
     let file = make(&client, "/seq")?;
     write_all(&file, data, dirty, "filling memory")?;
@@ -83,25 +38,17 @@ fn in_used_memory(options: &Options, dirty: u64, data: &[u8], bytes: u64) -> Res
     Ok(bytes as f64 / GIB / watch.seconds())
 }
 
-/// Before each load that is compared with another: memory that was used before, for what is written and for what is sent.
-/// What lay untouched for seconds is read at a third of the rate the first time, whoever reads it.
-pub(super) fn ready(directory: &FilePath, bytes: u64, data: &[u8]) -> Result<()> {
-    ceiling::warm_memory(directory, bytes)?;
-    std::hint::black_box(frieze_base::crc32c(data));
-    Ok(())
-}
-
 /// What a caller of the second kind hands over at a time.
 const CALL_BYTES: u64 = 4 << 20;
 
-pub(crate) fn seq_write(options: &Options) -> Result<Report> {
+pub(crate) fn seq_write(options: &BenchOptions) -> Result<BenchReport> {
     if options.sync {
         return seq_write_synced(options);
     }
     let bytes = options.scaled(options.mib, 4096) << 20;
     // What is measured is the way into the server; the disk behind it has its own figures below.
     let dirty = options.dirty_mib.map_or(bytes + WARM_BYTES, |mib| mib << 20);
-    let target = Target::start_with(options, &format!("dirty_bytes_max = {dirty}\n"))?;
+    let target = BenchTarget::start_with(options, &format!("dirty_bytes_max = {dirty}\n"))?;
     let client = target.client()?;
     // The first segment and connection are made outside of the measurement.
     let warm = make(&client, "/warm")?;
@@ -131,12 +78,12 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     called.close()?;
     ready(&directory, bytes, &data)?;
     let watch = Stopwatch::start();
-    let bare = ceiling::stored(&directory, &data, bytes, None, Keep::All)?;
+    let bare = ceiling::stored(&directory, &data, bytes, None, KeptBytes::All)?;
     // Both of its ends are threads of this process, and nothing else of it does anything.
     let bare_cpu_s = watch.cpu_seconds() / (bytes as f64 / GIB);
     let cpu_s = (spent.client_s + spent.server_s) / (bytes as f64 / GIB);
     ready(&directory, bytes, &data)?;
-    let bare_in_calls = ceiling::stored(&directory, &data, bytes, Some(CALL_BYTES), Keep::All)?;
+    let bare_in_calls = ceiling::stored(&directory, &data, bytes, Some(CALL_BYTES), KeptBytes::All)?;
     let mut more = vec![
         ("in_4_mib_writes", in_calls / ceiling, "(of the ceiling: calls of 4 MiB, one after the other)"),
         ("in_4_mib_writes_over_bare", in_calls / bare_in_calls, "(of a bare program that waits for each 4 MiB)"),
@@ -153,7 +100,7 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
         // Its memory and its disk are for the one that comes now.
         drop((client, target));
         let used = in_used_memory(options, dirty, &data, bytes)?;
-        let bare = ceiling::stored(&directory, &data, bytes, None, Keep::Newest(dirty))?;
+        let bare = ceiling::stored(&directory, &data, bytes, None, KeptBytes::Newest(dirty))?;
         more.extend([
             (
                 "in_used_memory",
@@ -167,9 +114,9 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     Ok(per_gib("seq-write", bytes, &spent, ceiling, ceiling_name, more))
 }
 
-pub(crate) fn seq_read(options: &Options) -> Result<Report> {
+pub(crate) fn seq_read(options: &BenchOptions) -> Result<BenchReport> {
     let bytes = options.scaled(options.mib, 4096) << 20;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let file = make(&client, "/seq")?;
     write_all(&file, &ceiling::cold_data(), bytes, "preparing")?;
@@ -185,7 +132,8 @@ pub(crate) fn seq_read(options: &Options) -> Result<Report> {
         anyhow::ensure!(read == bytes, "read {read} of {bytes} bytes");
         Ok(())
     };
-    // Hot is what is read again: memory that a virtual machine has not touched for seconds comes at a third of the rate.
+    // Hot is what is read again: memory that a virtual machine has not touched for seconds comes at a third of the
+    // rate.
     read_all("warming up")?;
     let spent = spend(&target, &client, || read_all("seq-read"))?;
     let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -205,9 +153,9 @@ const VISIBLE_DEPTH: usize = 16;
 const LOOK_EVERY: u64 = 1000;
 
 /// One writer, many small records, each readable by others when it is acknowledged (HDFS: `hflush` after each).
-pub(crate) fn visible(options: &Options) -> Result<Report> {
+pub(crate) fn visible(options: &BenchOptions) -> Result<BenchReport> {
     let ops = options.scaled(options.ops, 200_000);
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let (client, other) = (target.client()?, target.client()?);
     let (request, reply) = (SMALL + 200, 120);
     let (_, round_us) = ceiling::ping_pong(request, reply, 1, CEILING_ROUNDS)?;
@@ -259,8 +207,14 @@ pub(crate) fn visible(options: &Options) -> Result<Report> {
 /// Bytes of the file that random loads go to.
 const RANDOM_FILE_BYTES: u64 = 1 << 30;
 
-fn per_thousand(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64, ceiling_name: &'static str) -> Report {
-    Report {
+fn per_thousand(
+    scenario: &'static str,
+    ops: u64,
+    spent: &Spent,
+    ceiling: f64,
+    ceiling_name: &'static str,
+) -> BenchReport {
+    BenchReport {
         scenario,
         value: ops as f64 / spent.seconds,
         unit: "ops/s",
@@ -274,12 +228,12 @@ fn per_thousand(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64, c
     }
 }
 
-fn random(options: &Options, writes: bool) -> Result<Report> {
+fn random(options: &BenchOptions, writes: bool) -> Result<BenchReport> {
     let scenario = if writes { "rand-write" } else { "rand-read" };
     let ops = options.scaled(options.ops, 200_000);
     let clients = options.clients.unwrap_or(if writes { 2 } else { 8 });
     let depth = if writes { (IN_FLIGHT / clients).max(1) } else { 1 };
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let file = make(&client, "/random")?;
     write_all(&file, &ceiling::cold_data(), options.scaled(None, RANDOM_FILE_BYTES), "preparing")?;
@@ -325,17 +279,17 @@ fn random(options: &Options, writes: bool) -> Result<Report> {
     ))
 }
 
-pub(crate) fn rand_write(options: &Options) -> Result<Report> {
+pub(crate) fn rand_write(options: &BenchOptions) -> Result<BenchReport> {
     random(options, true)
 }
 
-pub(crate) fn rand_read(options: &Options) -> Result<Report> {
+pub(crate) fn rand_read(options: &BenchOptions) -> Result<BenchReport> {
     random(options, false)
 }
 
-pub(crate) fn latency(options: &Options) -> Result<Report> {
+pub(crate) fn latency(options: &BenchOptions) -> Result<BenchReport> {
     let rounds = options.scaled(options.ops, CEILING_ROUNDS);
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let file = make(&client, "/latency")?;
     let mut buffer = vec![5u8; SMALL];

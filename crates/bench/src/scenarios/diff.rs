@@ -1,4 +1,4 @@
-//! Questions and edits about time: what differs between two instants, and taking it back.
+//! Requests and edits about time: the differences between two instants, and their undo.
 
 use anyhow::Result;
 use frieze_client::{Client, CreateMode, Durability, EditReply, Fs, HistoryInterval, Hlc, OpenFlags, RenameMode};
@@ -6,11 +6,11 @@ use frieze_client::{Target as Path, Undo};
 
 use super::metadata::{REQUEST_BYTES, make_files, report};
 use super::{Spent, past, progress, settle, spend};
-use crate::Options;
+use crate::BenchOptions;
 use crate::ceiling;
-use crate::report::Report;
+use crate::report::BenchReport;
 use crate::stopwatch::Stopwatch;
-use crate::target::Target;
+use crate::target::BenchTarget;
 
 /// Files that do not change, and changes beside them.
 const UNCHANGED: u64 = 100_000;
@@ -19,8 +19,8 @@ const CHANGES: u64 = 1000;
 const DIRECTORIES: u64 = 8;
 
 /// A large tree.
-struct Tree {
-    target: Target,
+struct BenchTree {
+    target: BenchTarget,
     client: Client,
     unchanged: u64,
     /// How many of its files are changed.
@@ -29,10 +29,10 @@ struct Tree {
     made: Hlc,
 }
 
-impl Tree {
-    fn make(options: &Options) -> Result<Tree> {
+impl BenchTree {
+    fn make(options: &BenchOptions) -> Result<BenchTree> {
         let files = options.scaled(options.ops, UNCHANGED);
-        let target = Target::start(options)?;
+        let target = BenchTarget::start(options)?;
         let client = target.client()?;
         let each = files / DIRECTORIES;
         let bar = progress("preparing", each * DIRECTORIES);
@@ -42,7 +42,7 @@ impl Tree {
         make_files(&target, DIRECTORIES as usize, "f", each, Durability::Async, &bar)?;
         bar.finish_and_clear();
         let made = settle(&client)?;
-        Ok(Tree { target, client, unchanged: each * DIRECTORIES, changes: CHANGES.min(files / 4), made })
+        Ok(BenchTree { target, client, unchanged: each * DIRECTORIES, changes: CHANGES.min(files / 4), made })
     }
 
     /// Changes a fourth each in bytes, by a new name, by a removal and by a rename.
@@ -84,11 +84,11 @@ impl Tree {
     }
 }
 
-/// The difference of two instants with 1,000 changes between them in a tree of 100,000 files, and what it and the other questions
-/// about the past cost with ten and a hundred times as many.
-pub(crate) fn diff(options: &Options) -> Result<Report> {
+/// The difference of two instants with 1,000 changes between them in a tree of 100,000 files, and what it and the other
+/// questions about the past cost with ten and a hundred times as many.
+pub(crate) fn diff(options: &BenchOptions) -> Result<BenchReport> {
     let rounds = 20;
-    let tree = Tree::make(options)?;
+    let tree = BenchTree::make(options)?;
     tree.change(&tree.client.fs())?;
     let interval = HistoryInterval { after: tree.made, upto: settle(&tree.client)? };
     let pages = pages()?;
@@ -114,12 +114,12 @@ pub(crate) fn diff(options: &Options) -> Result<Report> {
 }
 
 /// A tree of 100,000 files made what it was before 1,000 changes.
-pub(crate) fn restore(options: &Options) -> Result<Report> {
+pub(crate) fn restore(options: &BenchOptions) -> Result<BenchReport> {
     taken_back("restore", options, |tree, _| Ok(tree.client.fs().restore(&Path::path("/"), tree.made, true, false)?))
 }
 
 /// 1,000 changes of a session taken back in a tree of 100,000 files.
-pub(crate) fn undo(options: &Options) -> Result<Report> {
+pub(crate) fn undo(options: &BenchOptions) -> Result<BenchReport> {
     taken_back("undo", options, |tree, actor| {
         let session = actor.session()?.0;
         let (target, sessions) = (Path::path("/"), vec![session]);
@@ -131,10 +131,10 @@ pub(crate) fn undo(options: &Options) -> Result<Report> {
 /// Changes a tree by a session of its own and has that taken back, some times; the median.
 fn taken_back(
     name: &'static str,
-    options: &Options,
-    take_back: impl Fn(&Tree, &Client) -> Result<EditReply>,
-) -> Result<Report> {
-    let tree = Tree::make(options)?;
+    options: &BenchOptions,
+    take_back: impl Fn(&BenchTree, &Client) -> Result<EditReply>,
+) -> Result<BenchReport> {
+    let tree = BenchTree::make(options)?;
     let pages = pages()?;
     let mut rounds = Vec::new();
     for _ in 0..5 {
@@ -162,7 +162,7 @@ fn pages() -> Result<f64> {
     Ok(ceiling::ping_pong(REQUEST_BYTES, 100 * 1000, 1, 5_000)?.0)
 }
 
-fn of_changes(name: &'static str, changes: u64, spent: &Spent, pages: f64) -> Report {
+fn of_changes(name: &'static str, changes: u64, spent: &Spent, pages: f64) -> BenchReport {
     let mut report = report(name, changes, spent, pages * 1000.0);
     report.unit = "differences/s";
     report.ceiling_name = "ping-pong of pages of 1,000 differences";

@@ -1,4 +1,4 @@
-//! Servers that are killed: for how long writers and readers wait, and what it takes to bring one back.
+//! Servers that are killed: the gaps of writers and readers, and the cost of a restart.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 use frieze_base::ChunkId;
 use frieze_client::{Client, ClusterReply, File};
 
-use super::bytes::{make, write_all};
+use super::sequential::{make, write_all};
 use super::{SMALL, progress, settle};
-use crate::Options;
+use crate::BenchOptions;
 use crate::ceiling::{self, GIB};
 use crate::fleet::Fleet;
-use crate::report::Report;
+use crate::report::BenchReport;
 use crate::stopwatch::Stopwatch;
 
 const SERVERS: usize = 3;
@@ -26,10 +26,10 @@ const CONFIG: &str = "memory_bytes_max = 1073741824\nlease = \"1s\"\n";
 const AWAY_S: f64 = 60.0;
 /// Files that are written and read, one after the other on every chain.
 const FILES: u64 = 8;
-/// So long after a kill it is waited for whoever has not been answered since.
+/// The longest wait for an answer after a kill.
 const GAP_MAX: Duration = Duration::from_secs(60);
 
-/// Somebody who does one thing again and again, and the longest that it took since it was last asked.
+/// A client that repeats one operation, and its longest gap between two answers.
 #[derive(Default)]
 struct Steady {
     /// Microseconds of the clock that all share.
@@ -39,7 +39,7 @@ struct Steady {
 }
 
 impl Steady {
-    /// Does `one` until `over`; what fails is done again: it has not been answered.
+    /// Runs `one` until `over`; a failed operation is repeated: it has not been answered.
     fn go(&self, watch: &Stopwatch, over: &AtomicBool, mut one: impl FnMut(u64) -> Result<()>) -> Result<()> {
         let mut failures = 0;
         let us = || (watch.seconds() * 1e6) as u64;
@@ -63,18 +63,18 @@ impl Steady {
         Ok(())
     }
 
-    /// What was before is not looked at.
+    /// Earlier gaps are dropped.
     fn begin(&self) {
         self.longest_us.store(0, Ordering::Release);
     }
 
-    /// The longest gap since this was called last, in milliseconds, the one that goes on included.
+    /// The longest gap since the last call, in milliseconds, the present one included.
     fn longest_ms(&self) -> f64 {
         self.longest_us.swap(0, Ordering::AcqRel) as f64 / 1e3
     }
 }
 
-/// What was seen of one kind of loss.
+/// The gaps of one kind of loss.
 #[derive(Default)]
 struct Gaps(BTreeMap<&'static str, Vec<f64>>);
 
@@ -92,7 +92,7 @@ impl Gaps {
 }
 
 /// Kills one server after the other while files on every chain are written and read.
-pub(crate) fn failover(options: &Options) -> Result<Report> {
+pub(crate) fn failover(options: &BenchOptions) -> Result<BenchReport> {
     let kills = options.ops.unwrap_or(if options.quick { 1 } else { 6 });
     let mut fleet = Fleet::start(options, SERVERS, CONFIG)?;
     let client = fleet.client(0)?;
@@ -143,7 +143,7 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
                 let victim = (leader + kill as usize % SERVERS) % SERVERS;
                 let everybody = || writers.iter().chain(&readers).chain(&past_readers).chain(&openers);
                 everybody().for_each(Steady::begin);
-                // As long as a kill is looked at: what the machine itself makes readers wait, while nothing is lost.
+                // As long as a kill is observed: the gaps of readers by the machine itself, while nothing is lost.
                 std::thread::park_timeout(Duration::from_secs_f64(2.0 * LEASE_S));
                 {
                     let mut gaps = gaps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,7 +170,7 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
                     let gap = steady.longest_ms();
                     let is_tail = role_of(&before, chain_of(file, before.chains.len()), victim)? == "tail";
                     gaps.add("read", gap);
-                    // Nobody else knows what the tail has committed: what was being written waits for its lease to end.
+                    // Only the tail knows what it has committed: writes under way wait for its lease to end.
                     gaps.add(if is_tail { "tail read" } else { "other read" }, gap);
                     if victim == leader && !is_tail {
                         gaps.add("leader read", gap);
@@ -224,7 +224,7 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
     }
     let operations: u64 = writers.iter().chain(&readers).map(|steady| steady.done.load(Ordering::Acquire)).sum();
     more.push(("operations", operations as f64, "writes and reads"));
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "failover",
         value: write_ms / 1e3,
         unit: "s",
@@ -270,7 +270,7 @@ fn open_on(client: &Client, number: usize, steady: &Steady, watch: &Stopwatch, o
     })
 }
 
-/// Waits until everybody has done something again, twice: the first may have been under way before.
+/// Waits until every client has completed an operation again, twice: the first may have been under way before.
 fn await_all(kinds: &[&Vec<Steady>]) -> Result<()> {
     let all = || kinds.iter().copied().flatten();
     let before: Vec<u64> = all().map(|steady| steady.done.load(Ordering::Acquire)).collect();
@@ -300,8 +300,8 @@ fn role_of(reply: &ClusterReply, chain: u32, server: usize) -> Result<&'static s
     })
 }
 
-/// Kills a server, writes, and starts it again: what it is sent until it serves.
-pub(crate) fn rejoin(options: &Options) -> Result<Report> {
+/// Kills a server, writes, and starts it again: the bytes sent to it until it serves.
+pub(crate) fn rejoin(options: &BenchOptions) -> Result<BenchReport> {
     let missed = options.scaled(options.mib, 64) << 20;
     let before = options.held_mib.map_or(4 * missed, |mib| mib << 20);
     let mut fleet = Fleet::start(options, SERVERS, CONFIG)?;
@@ -311,7 +311,7 @@ pub(crate) fn rejoin(options: &Options) -> Result<Report> {
     write_all(&file, &data, before, "preparing")?;
     settle(&client)?;
     let (reply, _) = fleet.await_whole()?;
-    // Whoever leads stays, so that an election is not measured with it.
+    // The leader stays, so that an election is not measured with it.
     let leader = Fleet::number_of(&reply, reply.leader)?;
     let victim = (leader + 1) % SERVERS;
     fleet.kill(victim)?;
@@ -328,12 +328,12 @@ pub(crate) fn rejoin(options: &Options) -> Result<Report> {
     let cpu = fleet.cpu_s()?;
     fleet.start_again(victim)?;
     let (_, seconds) = fleet.await_whole()?;
-    // It has just begun: everything that it was told was told to bring it up to date.
+    // Its process is new: all that it has received was sent to sync it.
     let figures = fleet.figures(victim)?;
     let records = figures.of("frieze_peer_received_bytes_total", "kind=\"record\"");
     let all = figures.sum("frieze_peer_received_bytes_total");
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "rejoin",
         value: mib(all),
         unit: "MiB",

@@ -6,9 +6,9 @@ use frieze_client::{CreateMode, Hlc, OpenFlags, Target as Path};
 
 use super::{CEILING_BYTES, LARGE, SMALL, progress, settle, spend};
 use crate::ceiling::{self, FIRST, GIB, PLAIN, SECOND, Scattered};
-use crate::report::Report;
-use crate::target::Target;
-use crate::{Options, stopwatch::Stopwatch};
+use crate::report::BenchReport;
+use crate::target::BenchTarget;
+use crate::{BenchOptions, stopwatch::Stopwatch};
 
 /// The chunk of FFFS §7.4.
 const CHUNK_BYTES: u64 = 64 << 20;
@@ -18,10 +18,10 @@ const WRITE_BYTES: usize = 32 << 10;
 const WRITES_PER_STATE: u64 = 200;
 
 /// Random 32 KiB writes into one chunk, then its states: each read twice, the first time against the second.
-pub(crate) fn snapshots(options: &Options) -> Result<Report> {
+pub(crate) fn snapshots(options: &BenchOptions) -> Result<BenchReport> {
     let writes = options.scaled(options.ops, 100_000);
     let states = (writes / WRITES_PER_STATE).max(2);
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let file = client.fs().create(&Path::path("/chunk"), 0o644, CreateMode::OpenExisting)?;
     let mut rng = Rng::new(7);
@@ -79,7 +79,7 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
     let gib = 3.0 * states as f64 * CHUNK_BYTES as f64 / GIB;
     let (first, (slowest, fastest)) = (times.speed(FIRST), times.extremes());
     let (bare_slowest, bare_fastest) = bare.extremes();
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "snapshots",
         value: first,
         unit: "GiB/s",
@@ -123,16 +123,16 @@ const MEMORY_SIZES: [(usize, &str); 8] = [
 /// Writes in flight, so that many small ones take no time.
 const MEMORY_DEPTH: usize = 32;
 
-/// Memory for random writes of 512 B to 64 KiB and for sequential ones. Records lie in the page cache and on disk, so they
-/// are counted beside the server's own memory: everything that a byte written costs while nothing is evicted. The figure is
-/// the worst from 4 KiB up.
-pub(crate) fn memory(options: &Options) -> Result<Report> {
+/// Memory for random writes of 512 B to 64 KiB and for sequential ones. Records lie in the page cache and on disk, so
+/// they are counted beside the server's own memory: everything that a byte written costs while nothing is evicted. The
+/// figure is the worst from 4 KiB up.
+pub(crate) fn memory(options: &BenchOptions) -> Result<BenchReport> {
     let bytes = options.scaled(options.mib, 256) << 20;
     let (mut more, mut worst) = (Vec::new(), 0.0f64);
     let (mut client_s, mut server_s, mut peak_mib) = (0.0, 0.0, 0.0f64);
     for (size, name) in MEMORY_SIZES.into_iter().chain([(LARGE, "x_sequential")]) {
         // Each begins with a server that has used no memory yet.
-        let target = Target::start(options)?;
+        let target = BenchTarget::start(options)?;
         let client = target.client()?;
         let file = client.fs().create(&Path::path("/memory"), 0o644, CreateMode::OpenExisting)?;
         file.write_at(CHUNK_BYTES - 1, &[1])?;
@@ -168,7 +168,7 @@ pub(crate) fn memory(options: &Options) -> Result<Report> {
         peak_mib = peak_mib.max(spent.after.peak_mib);
     }
     let gib = 9.0 * bytes as f64 / GIB;
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "memory",
         value: worst,
         unit: "x",

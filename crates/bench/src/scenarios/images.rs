@@ -1,5 +1,5 @@
-//! Old states of what was overwritten in small pieces, from a cold disk: with the pieces where they were written, and with
-//! images of them.
+//! Old states of what was overwritten in small pieces, from a cold disk: with the pieces where they were written, and
+//! with images of them.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use frieze_base::Rng;
 use frieze_client::{Client, CreateMode, Hlc, OpenFlags, StatusReply, Target as Path};
 
 use super::{progress, settle};
-use crate::report::Report;
-use crate::target::Target;
-use crate::{Options, stopwatch::Stopwatch};
+use crate::report::BenchReport;
+use crate::target::BenchTarget;
+use crate::{BenchOptions, stopwatch::Stopwatch};
 
 const CHUNK_BYTES: u64 = 64 << 20;
 const WRITE_BYTES: u64 = 1 << 10;
@@ -23,12 +23,12 @@ const WITHOUT: &str = "image_percent = 0\n";
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Reads of 64 KiB at random instants, nothing of the log in the page cache, with images and without.
-pub(crate) fn images(options: &Options) -> Result<Report> {
+pub(crate) fn images(options: &BenchOptions) -> Result<BenchReport> {
     anyhow::ensure!(options.server.is_none(), "images empties the page cache of its server's directory: not --server");
     let writes = options.scaled(options.ops, WRITES);
     let write_bytes = options.write_bytes.unwrap_or(WRITE_BYTES);
     anyhow::ensure!((1..=CHUNK_BYTES / 2).contains(&write_bytes), "writes of {write_bytes} bytes");
-    let mut target = Target::start_with(options, WITHOUT)?;
+    let mut target = BenchTarget::start_with(options, WITHOUT)?;
     let client = target.client()?;
     let file = client.fs().create(&Path::path("/chunk"), 0o644, CreateMode::OpenExisting)?;
     let mut rng = Rng::new(7);
@@ -70,7 +70,7 @@ pub(crate) fn images(options: &Options) -> Result<Report> {
     let after = target.usage(&client)?;
     let with = reads(&target, &client, &stamps, "with images")?;
     let p = |times: &[f64], part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "images",
         value: p(&with, 50),
         unit: "ms",
@@ -94,7 +94,7 @@ pub(crate) fn images(options: &Options) -> Result<Report> {
 }
 
 /// Milliseconds of reads at random instants, from a cold disk, sorted.
-fn reads(target: &Target, client: &Client, stamps: &[Hlc], what: &str) -> Result<Vec<f64>> {
+fn reads(target: &BenchTarget, client: &Client, stamps: &[Hlc], what: &str) -> Result<Vec<f64>> {
     target.forget_cached()?;
     let mut rng = Rng::new(11);
     let (mut times, mut buffer) = (Vec::new(), vec![0; READ_BYTES as usize]);

@@ -7,10 +7,10 @@ use frieze_client::{CreateMode, Durability, OpenFlags, Target as Path};
 use indicatif::ProgressBar;
 
 use super::{CEILING_ROUNDS, SMALL, Spent, on_clients, progress, spend};
-use crate::Options;
+use crate::BenchOptions;
 use crate::ceiling;
-use crate::report::Report;
-use crate::target::Target;
+use crate::report::BenchReport;
+use crate::target::BenchTarget;
 
 /// Connections of a metadata load.
 const CLIENTS: usize = 32;
@@ -18,8 +18,8 @@ const CLIENTS: usize = 32;
 pub(super) const REQUEST_BYTES: usize = 140;
 const REPLY_BYTES: usize = 220;
 
-pub(super) fn report(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64) -> Report {
-    Report {
+pub(super) fn report(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64) -> BenchReport {
+    BenchReport {
         scenario,
         value: ops as f64 / spent.seconds,
         unit: "ops/s",
@@ -37,10 +37,10 @@ fn rpc_ceiling(clients: usize) -> Result<f64> {
     Ok(ceiling::ping_pong(REQUEST_BYTES, REPLY_BYTES, clients, 4 * CEILING_ROUNDS / clients as u64)?.0)
 }
 
-pub(crate) fn create(options: &Options) -> Result<Report> {
+pub(crate) fn create(options: &BenchOptions) -> Result<BenchReport> {
     let clients = options.clients.unwrap_or(CLIENTS);
     let each = options.scaled(options.ops, 200_000) / clients as u64;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     for i in 0..clients {
         client.fs().mkdir(&Path::path(format!("/d{i}")), 0o755)?;
@@ -64,7 +64,7 @@ pub(crate) fn create(options: &Options) -> Result<Report> {
 
 /// Every client makes and closes empty files in a directory of its own.
 pub(super) fn make_files(
-    target: &Target,
+    target: &BenchTarget,
     clients: usize,
     prefix: &str,
     each: u64,
@@ -83,11 +83,11 @@ pub(super) fn make_files(
     })
 }
 
-pub(crate) fn stat(options: &Options) -> Result<Report> {
+pub(crate) fn stat(options: &BenchOptions) -> Result<BenchReport> {
     let clients = options.clients.unwrap_or(CLIENTS);
     let each = options.scaled(options.ops, 400_000) / clients as u64;
     let files = 1000;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     client.fs().mkdir(&Path::path("/d"), 0o755)?;
     for i in 0..files {
@@ -109,10 +109,10 @@ pub(crate) fn stat(options: &Options) -> Result<Report> {
     Ok(report("stat", each * clients as u64, &spent, ceiling))
 }
 
-pub(crate) fn list(options: &Options) -> Result<Report> {
+pub(crate) fn list(options: &BenchOptions) -> Result<BenchReport> {
     let files = options.scaled(options.ops, 10_000);
     let rounds = 20;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     client.fs().mkdir(&Path::path("/d"), 0o755)?;
     let bar = progress("preparing", files);
@@ -137,10 +137,10 @@ pub(crate) fn list(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-pub(crate) fn append(options: &Options) -> Result<Report> {
+pub(crate) fn append(options: &BenchOptions) -> Result<BenchReport> {
     let clients = options.clients.unwrap_or(8);
     let each = options.scaled(options.ops, 80_000) / clients as u64;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     client.fs().create(&Path::path("/log"), 0o666, CreateMode::Exclusive)?.close()?;
     let (ceiling, _) = ceiling::ping_pong(SMALL + 200, 120, clients, CEILING_ROUNDS / clients as u64)?;

@@ -12,6 +12,7 @@ mod past;
 mod persistence;
 mod replicated;
 mod restart;
+mod sequential;
 mod storm;
 
 use std::io::Write;
@@ -21,8 +22,8 @@ use frieze_client::{Client, Hlc};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::stopwatch::Stopwatch;
-use crate::target::{Target, Usage};
-use crate::{Options, ceiling};
+use crate::target::{BenchTarget, ServerUsage};
+use crate::{BenchOptions, ceiling};
 
 pub(crate) use beyond::beyond;
 pub(crate) use bytes::{latency, rand_read, rand_write, seq_read, seq_write, visible};
@@ -47,7 +48,7 @@ const CEILING_BYTES: u64 = 4 << 30;
 const CEILING_ROUNDS: u64 = 20_000;
 
 /// Prints what the machine can do.
-pub(crate) fn ceilings(options: &Options) -> Result<()> {
+pub(crate) fn ceilings(options: &BenchOptions) -> Result<()> {
     let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     let bytes = options.scaled(None, CEILING_BYTES);
     let figures = [
@@ -73,7 +74,7 @@ pub(crate) fn ceilings(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Progress on standard error, where somebody watches.
+/// Progress on standard error, if it is a terminal.
 fn progress(what: &str, total: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:>14} {wide_bar} {percent:>3} % {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -87,11 +88,11 @@ struct Spent {
     seconds: f64,
     client_s: f64,
     server_s: f64,
-    before: Usage,
-    after: Usage,
+    before: ServerUsage,
+    after: ServerUsage,
 }
 
-fn spend(target: &Target, client: &Client, load: impl FnOnce() -> Result<()>) -> Result<Spent> {
+fn spend(target: &BenchTarget, client: &Client, load: impl FnOnce() -> Result<()>) -> Result<Spent> {
     let before = target.usage(client)?;
     let watch = Stopwatch::start();
     load()?;
@@ -101,7 +102,11 @@ fn spend(target: &Target, client: &Client, load: impl FnOnce() -> Result<()>) ->
 }
 
 /// Runs `each` on as many threads as there are clients, each with a client of its own, and waits for all.
-fn on_clients(target: &Target, count: usize, each: impl Fn(usize, &Client) -> Result<()> + Send + Sync) -> Result<()> {
+fn on_clients(
+    target: &BenchTarget,
+    count: usize,
+    each: impl Fn(usize, &Client) -> Result<()> + Send + Sync,
+) -> Result<()> {
     let clients = (0..count).map(|_| target.client()).collect::<Result<Vec<_>>>()?;
     let each = &each;
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! The everyday calls of programs on a mount: make, stat, read, move and remove small files, by one thread and by eight.
+//! The everyday calls of programs on a mount: make, stat, read, move and remove small files, by one thread and by
+//! eight.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,22 +12,22 @@ mod beside;
 mod bytes;
 mod tree;
 
-use self::beside::Beside;
+use self::beside::ReferenceTree;
 pub(crate) use self::bytes::mount_seq;
 pub(crate) use self::tree::mount_tree;
 use super::{Spent, spend};
-use crate::Options;
-use crate::report::Report;
+use crate::BenchOptions;
+use crate::report::BenchReport;
 use crate::stopwatch::Stopwatch;
-use crate::target::Target;
+use crate::target::BenchTarget;
 
 /// Bytes of a small file.
 const FILE_BYTES: usize = 1024;
 /// Threads of the crowd.
 const CROWD: usize = 8;
 
-/// One round of calls by some threads: calls a second of each kind, in the order of [`Names`].
-struct Figures {
+/// One round of calls by some threads: calls a second of each kind, in the order of [`CallNames`].
+struct MountFigures {
     create: f64,
     stat: f64,
     read: f64,
@@ -34,13 +35,13 @@ struct Figures {
     unlink: f64,
 }
 
-pub(crate) fn mount(options: &Options) -> Result<Report> {
+pub(crate) fn mount(options: &BenchOptions) -> Result<BenchReport> {
     let files = options.scaled(options.ops, 20_000) as usize;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let directory = tempfile::Builder::new().prefix("frieze-bench-mount-").tempdir()?;
-    let mounted = Mount::of(&target, directory.path())?;
-    let beside = Beside::of(options)?;
+    let mounted = BenchMount::of(&target, directory.path())?;
+    let beside = ReferenceTree::of(options)?;
     let beside_alone = calls(beside.path(), 1, files)?;
     let beside_crowd = calls(beside.path(), CROWD, files)?;
     let alone = calls(&mounted.path, 1, files)?;
@@ -52,7 +53,7 @@ pub(crate) fn mount(options: &Options) -> Result<Report> {
     let crowd = crowd.context("the load did not run")?;
     let each = crowd.named(EIGHT).chain(alone.named(ONE));
     let each = each.chain(beside_crowd.named(BESIDE_EIGHT)).chain(beside_alone.named(BESIDE_ONE));
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "mount",
         value: crowd.create,
         unit: "files/s made, written and closed by 8",
@@ -66,22 +67,22 @@ pub(crate) fn mount(options: &Options) -> Result<Report> {
     })
 }
 
-type Names = [&'static str; 5];
-const ONE: Names = ["create_1", "stat_1", "open_read_close_1", "rename_1", "unlink_1"];
-const EIGHT: Names = ["create_8", "stat_8", "open_read_close_8", "rename_8", "unlink_8"];
-const BESIDE_ONE: Names =
+type CallNames = [&'static str; 5];
+const ONE: CallNames = ["create_1", "stat_1", "open_read_close_1", "rename_1", "unlink_1"];
+const EIGHT: CallNames = ["create_8", "stat_8", "open_read_close_8", "rename_8", "unlink_8"];
+const BESIDE_ONE: CallNames =
     ["beside_create_1", "beside_stat_1", "beside_open_read_close_1", "beside_rename_1", "beside_unlink_1"];
-const BESIDE_EIGHT: Names =
+const BESIDE_EIGHT: CallNames =
     ["beside_create_8", "beside_stat_8", "beside_open_read_close_8", "beside_rename_8", "beside_unlink_8"];
 
-impl Figures {
-    fn named(&self, names: Names) -> impl Iterator<Item = (&'static str, f64)> {
+impl MountFigures {
+    fn named(&self, names: CallNames) -> impl Iterator<Item = (&'static str, f64)> {
         names.into_iter().zip([self.create, self.stat, self.read, self.rename, self.unlink])
     }
 }
 
 /// `files` small files in all, a directory for each thread.
-fn calls(root: &Path, threads: usize, files: usize) -> Result<Figures> {
+fn calls(root: &Path, threads: usize, files: usize) -> Result<MountFigures> {
     let each = (files / threads).max(1);
     let directory = |thread: usize| root.join(format!("{threads}-{thread}"));
     for thread in 0..threads {
@@ -105,7 +106,7 @@ fn calls(root: &Path, threads: usize, files: usize) -> Result<Figures> {
     })?;
     let rename = together(threads, each, |thread, file| Ok(fs::rename(path(thread, file), moved(thread, file))?))?;
     let unlink = together(threads, each, |thread, file| Ok(fs::remove_file(moved(thread, file))?))?;
-    Ok(Figures { create, stat, read, rename, unlink })
+    Ok(MountFigures { create, stat, read, rename, unlink })
 }
 
 /// Calls a second, all threads together.
@@ -125,13 +126,13 @@ fn together(threads: usize, each: usize, call: impl Fn(usize, usize) -> Result<(
 }
 
 /// A mount by a process of its own: this program with `mount`.
-struct Mount {
+struct BenchMount {
     path: PathBuf,
     process: Child,
 }
 
-impl Mount {
-    fn of(target: &Target, path: &Path) -> Result<Mount> {
+impl BenchMount {
+    fn of(target: &BenchTarget, path: &Path) -> Result<BenchMount> {
         let program = std::env::current_exe().context("cannot find this program to mount with it")?;
         let mut process = Command::new(program)
             .args(["--server", target.address(), "mount", "--foreground"])
@@ -144,11 +145,11 @@ impl Mount {
         if lines.next().transpose()?.is_none() {
             bail!("the mount ended before it was ready: {}", process.wait()?);
         }
-        Ok(Mount { path: path.to_owned(), process })
+        Ok(BenchMount { path: path.to_owned(), process })
     }
 }
 
-impl Drop for Mount {
+impl Drop for BenchMount {
     fn drop(&mut self) {
         beside::unmount(&self.path, &mut self.process);
     }

@@ -1,13 +1,14 @@
-//! What questions about the past cost for each change that they show, as the changes become ten and a hundred times as many.
+//! The cost of requests about the past for each change that they show, as the changes become ten and a hundred times as
+//! many.
 
 use anyhow::Result;
 use frieze_client::{Client, CreateMode, Fs, HistoryInterval, Hlc, OpenFlags, RenameMode, Target as Path};
 
 use super::{progress, settle, spend};
-use crate::target::Target;
+use crate::target::BenchTarget;
 
 /// A further figure of a report: name, value, unit.
-pub(super) type Figure = (&'static str, f64, &'static str);
+pub(super) type QueryFigure = (&'static str, f64, &'static str);
 
 /// Times as many changes as there are first.
 const TIMES: [u64; 3] = [1, 10, 100];
@@ -19,25 +20,25 @@ const WALL: &str = "us for each change shown";
 const CPU: &str = "us of the server's processor for each change shown";
 const GROWTH: &str = "(a change among a hundred times as many over one among few)";
 
-/// A question: what its figures are called.
-struct Question {
+/// A request: the names of its figures.
+struct PastQuery {
     wall: [&'static str; 3],
     cpu: [&'static str; 3],
     growth: &'static str,
 }
 
 /// `find` asks for the same pages as `diff`.
-const DIFF: Question = Question {
+const DIFF: PastQuery = PastQuery {
     wall: ["diff_us_x1", "diff_us_x10", "diff_us_x100"],
     cpu: ["diff_cpu_us_x1", "diff_cpu_us_x10", "diff_cpu_us_x100"],
     growth: "diff_growth",
 };
-const DELETED: Question = Question {
+const DELETED: PastQuery = PastQuery {
     wall: ["deleted_us_x1", "deleted_us_x10", "deleted_us_x100"],
     cpu: ["deleted_cpu_us_x1", "deleted_cpu_us_x10", "deleted_cpu_us_x100"],
     growth: "deleted_growth",
 };
-const LOG: Question = Question {
+const LOG: PastQuery = PastQuery {
     wall: ["log_r_us_x1", "log_r_us_x10", "log_r_us_x100"],
     cpu: ["log_r_cpu_us_x1", "log_r_cpu_us_x10", "log_r_cpu_us_x100"],
     growth: "log_r_growth",
@@ -52,9 +53,9 @@ struct Cost {
     shown: u64,
 }
 
-/// The figures of `base` changes, and of ten and a hundred times as many, each in an interval of its own. They are in `directories`
-/// directories `/d0`, `/d1`, …, beside the files that these have.
-pub(super) fn figures(target: &Target, client: &Client, directories: u64, base: u64) -> Result<Vec<Figure>> {
+/// The figures of `base` changes, and of ten and a hundred times as many, each in an interval of its own. They are in
+/// `directories` directories `/d0`, `/d1`, …, beside the files that these have.
+pub(super) fn figures(target: &BenchTarget, client: &Client, directories: u64, base: u64) -> Result<Vec<QueryFigure>> {
     let fs = client.fs();
     fs.mkdir(&Path::path("/small"), 0o755)?;
     for number in 0..SMALL {
@@ -114,7 +115,7 @@ fn change(client: &Client, directories: u64, level: usize, changes: u64) -> Resu
     Ok(HistoryInterval { after, upto: settle(client)? })
 }
 
-fn cost(target: &Target, client: &Client, ask: impl FnOnce() -> Result<u64>) -> Result<Cost> {
+fn cost(target: &BenchTarget, client: &Client, ask: impl FnOnce() -> Result<u64>) -> Result<Cost> {
     let mut shown = 0;
     let spent = spend(target, client, || {
         shown = ask()?;
@@ -153,7 +154,7 @@ fn gone(fs: &Fs, directories: u64) -> Result<u64> {
     Ok(found)
 }
 
-/// What happened below a directory, the newest first.
+/// The events below a directory, the newest first.
 fn events(fs: &Fs, path: &str, mut interval: HistoryInterval) -> Result<u64> {
     let mut found = 0;
     while interval.after < interval.upto {

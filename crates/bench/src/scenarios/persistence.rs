@@ -4,13 +4,13 @@ use anyhow::{Context, Result};
 use frieze_client::File;
 use indicatif::ProgressBar;
 
-use super::bytes::{WARM_BYTES, make, per_gib, ready, write_all};
+use super::sequential::{WARM_BYTES, make, per_gib, ready, write_all};
 use super::{LARGE, Spent, progress, settle, spend};
-use crate::Options;
+use crate::BenchOptions;
 use crate::ceiling::{self, GIB, Synced};
-use crate::report::Report;
+use crate::report::BenchReport;
 use crate::stopwatch::{Stopwatch, at_intervals};
-use crate::target::Target;
+use crate::target::BenchTarget;
 
 /// Requests in flight of a writer whose every request waits for the disk.
 pub(super) const SYNCED_DEPTH: usize = 8;
@@ -18,9 +18,9 @@ pub(super) const SYNCED_DEPTH: usize = 8;
 pub(super) const RAW_DIRECT: &str = "raw direct writes of 1 MiB, 8 in flight";
 
 /// Each request is answered when it is on stable storage; those in flight together share a flush.
-pub(super) fn seq_write_synced(options: &Options) -> Result<Report> {
+pub(super) fn seq_write_synced(options: &BenchOptions) -> Result<BenchReport> {
     let bytes = options.scaled(options.mib, 2048) << 20;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     ceiling::warm_memory(&directory, bytes)?;
@@ -67,17 +67,17 @@ fn stream(file: &File, data: &[u8], len: usize, depth: usize, bytes: u64, bar: &
 /// Of the rate that the server takes at most, what it is asked for while its latency is looked at.
 const SHARE_OF_TOP: f64 = 0.7;
 
-/// Writes at 0.7 of the top rate, with the data on disk and with the data in memory: what persistence costs a client, and
-/// what it costs the server.
-pub(crate) fn persist(options: &Options) -> Result<Report> {
+/// Writes at 0.7 of the top rate, with the data on disk and with the data in memory: what persistence costs a client,
+/// and what it costs the server.
+pub(crate) fn persist(options: &BenchOptions) -> Result<BenchReport> {
     let bytes = options.scaled(options.mib, 3072) << 20;
     let config = format!("dirty_bytes_max = {}\n", 3 * bytes);
-    let memory = Options { dir: Some("/dev/shm".into()), server: None, ..options.clone() };
-    let disk = Options { server: None, ..options.clone() };
+    let memory = BenchOptions { dir: Some("/dev/shm".into()), server: None, ..options.clone() };
+    let disk = BenchOptions { server: None, ..options.clone() };
     let mut interval = 0.0;
     let mut runs = Vec::new();
     for place in [&memory, &disk] {
-        let target = Target::start_with(place, &config)?;
+        let target = BenchTarget::start_with(place, &config)?;
         let client = target.client()?;
         let file = make(&client, "/paced")?;
         let data = ceiling::cold_data();
@@ -154,15 +154,15 @@ const FLUSHED_WRITE_BYTES: usize = 128 << 10;
 const FLUSHED_DEPTH: usize = 16;
 
 /// How large the flushes are that writes of 128 KiB end in.
-pub(crate) fn flush(options: &Options) -> Result<Report> {
+pub(crate) fn flush(options: &BenchOptions) -> Result<BenchReport> {
     let bytes = options.scaled(options.mib, 4096) << 20;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let file = make(&client, "/flushed")?;
     let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     ceiling::warm_memory(&directory, bytes.min(2 << 30))?;
-    let device = Device::of(&target.data()?);
-    let before = device.as_ref().and_then(Device::written);
+    let device = BlockDevice::of(&target.data()?);
+    let before = device.as_ref().and_then(BlockDevice::written);
     let bar = progress("flush", bytes);
     let data = ceiling::cold_data();
     let spent = spend(&target, &client, || {
@@ -170,7 +170,7 @@ pub(crate) fn flush(options: &Options) -> Result<Report> {
         settle(&client).map(drop)
     })?;
     bar.finish_and_clear();
-    let after = device.as_ref().and_then(Device::written);
+    let after = device.as_ref().and_then(BlockDevice::written);
     let per_request = match (before, after) {
         (Some((requests, sectors)), Some((requests_after, sectors_after))) if requests_after > requests => {
             (sectors_after - sectors) as f64 / 2048.0 / (requests_after - requests) as f64
@@ -192,14 +192,14 @@ pub(crate) fn flush(options: &Options) -> Result<Report> {
 }
 
 /// The block device that a directory is on, as the kernel counts its requests.
-struct Device(std::path::PathBuf);
+struct BlockDevice(std::path::PathBuf);
 
-impl Device {
-    fn of(directory: &std::path::Path) -> Option<Device> {
+impl BlockDevice {
+    fn of(directory: &std::path::Path) -> Option<BlockDevice> {
         let device = rustix::fs::stat(directory).ok()?.st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let path = std::path::PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
-        path.exists().then_some(Device(path))
+        path.exists().then_some(BlockDevice(path))
     }
 
     /// Requests and sectors written so far.

@@ -1,4 +1,4 @@
-//! What several replicas cost a writer and give readers.
+//! The cost of several replicas for a writer, and their use for readers.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 use frieze_base::{ByteRange, Rng};
 use frieze_client::{Client, File, Hlc, OpenFlags, Target as Path};
 
-use super::bytes::{make, write_all};
+use super::sequential::{make, write_all};
 use super::{CEILING_BYTES, CEILING_ROUNDS, LARGE, SMALL, progress, settle};
-use crate::Options;
+use crate::BenchOptions;
 use crate::ceiling::{self, Chained, GIB};
 use crate::fleet::Fleet;
-use crate::report::Report;
+use crate::report::BenchReport;
 use crate::stopwatch::Stopwatch;
 
 /// Replicas, as the goals have it.
@@ -24,12 +24,12 @@ const SMALL_CHUNKS: &str = "chunk_bytes = 1048576\n";
 /// Writes that are measured one at a time.
 const SINGLES: u64 = 200;
 
-fn directory(options: &Options) -> PathBuf {
+fn directory(options: &BenchOptions) -> PathBuf {
     options.dir.clone().unwrap_or_else(std::env::temp_dir)
 }
 
 /// What a writer of one kind of cluster measures.
-struct Written {
+struct WriteCost {
     gib_per_s: f64,
     cpu_client_s: f64,
     cpu_servers_s: f64,
@@ -38,7 +38,7 @@ struct Written {
     peak_mib: f64,
 }
 
-fn write(options: &Options, servers: usize, bytes: u64, data: &[u8]) -> Result<Written> {
+fn write(options: &BenchOptions, servers: usize, bytes: u64, data: &[u8]) -> Result<WriteCost> {
     let fleet = Fleet::start(options, servers, MEMORY)?;
     let client = fleet.client(0)?;
     let warm = make(&client, "/warm")?;
@@ -46,7 +46,8 @@ fn write(options: &Options, servers: usize, bytes: u64, data: &[u8]) -> Result<W
     settle(&client)?;
     let file = make(&client, "/streamed")?;
     let singles = options.scaled(options.ops, SINGLES);
-    // Memory that was used before, for what every server is to hold: a virtual machine takes its time to give what was not.
+    // Memory that was used before, for what every server is to hold: a virtual machine takes its time to give what was
+    // not.
     ceiling::warm_memory(&directory(options), servers as u64 * (bytes + singles * LARGE as u64))?;
     let (cpu, watch) = (fleet.cpu_s()?, Stopwatch::start());
     write_all(&file, data, bytes, "replicated-write")?;
@@ -62,7 +63,7 @@ fn write(options: &Options, servers: usize, bytes: u64, data: &[u8]) -> Result<W
         times.push(one.seconds() * 1e6);
     }
     let gib = bytes as f64 / GIB;
-    Ok(Written {
+    Ok(WriteCost {
         gib_per_s: gib / seconds,
         cpu_client_s: cpu_client_s / gib,
         cpu_servers_s: cpu_servers_s / gib,
@@ -72,7 +73,7 @@ fn write(options: &Options, servers: usize, bytes: u64, data: &[u8]) -> Result<W
 }
 
 /// Writes of 1 MiB to three replicas, beside the same to one.
-pub(crate) fn replicated_write(options: &Options) -> Result<Report> {
+pub(crate) fn replicated_write(options: &BenchOptions) -> Result<BenchReport> {
     let bytes = options.scaled(options.mib, 1024) << 20;
     let data = ceiling::cold_data();
     let loopback = ceiling::loopback_unpaced(LARGE, options.scaled(None, CEILING_BYTES))?;
@@ -84,7 +85,7 @@ pub(crate) fn replicated_write(options: &Options) -> Result<Report> {
     let (bare_one, bare_three) = (bare(1)?, bare(REPLICAS)?);
     let one = write(options, 1, bytes, &data)?;
     let three = write(options, REPLICAS, bytes, &data)?;
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "replicated-write",
         value: three.gib_per_s,
         unit: "GiB/s",
@@ -113,7 +114,7 @@ pub(crate) fn replicated_write(options: &Options) -> Result<Report> {
 }
 
 /// Reads from servers each of which gives a fixed rate.
-fn read_limited(options: &Options, servers: usize, rate: u64, seconds: f64) -> Result<(f64, f64)> {
+fn read_limited(options: &BenchOptions, servers: usize, rate: u64, seconds: f64) -> Result<(f64, f64)> {
     let fleet = Fleet::start_relayed(options, servers, &[MEMORY, SMALL_CHUNKS].concat())?;
     let client = fleet.client(0)?;
     let file = make(&client, "/read")?;
@@ -150,13 +151,13 @@ fn read_for(client: &Client, bytes: u64, watch: &Stopwatch, seconds: f64) -> Res
 }
 
 /// Three servers, each limited to a rate, beside one.
-pub(crate) fn replica_reads(options: &Options) -> Result<Report> {
+pub(crate) fn replica_reads(options: &BenchOptions) -> Result<BenchReport> {
     let rate = options.mib.unwrap_or(100) << 20;
     let seconds = if options.quick { 1.0 } else { 5.0 };
     let (one, _) = read_limited(options, 1, rate, seconds)?;
     let watch = Stopwatch::start();
     let (three, peak_mib) = read_limited(options, REPLICAS, rate, seconds)?;
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "replica-reads",
         value: three,
         unit: "GiB/s",
@@ -180,7 +181,7 @@ const QUESTIONS: [&str; 3] = ["kind=\"ask\"", "kind=\"clean\"", "kind=\"metalog_
 const YOUNG_US: u64 = 50_000;
 
 /// Reads of what was 50 ms ago, each of another cut, from all replicas.
-pub(crate) fn young_cuts(options: &Options) -> Result<Report> {
+pub(crate) fn young_cuts(options: &BenchOptions) -> Result<BenchReport> {
     let reads = options.scaled(options.ops, 2000);
     let fleet = Fleet::start(options, REPLICAS, &[MEMORY, SMALL_CHUNKS].concat())?;
     let client = fleet.client(0)?;
@@ -227,7 +228,7 @@ pub(crate) fn young_cuts(options: &Options) -> Result<Report> {
     let (seconds, asked, told) = (watch.seconds(), questions()? - asked, all()? - told);
     bar.finish_and_clear();
     let quiet = {
-        // What goes on in a cluster that nobody reads: heartbeats, and signs of life.
+        // The traffic of a cluster without readers: heartbeats.
         let (before, watch) = (all()?, Stopwatch::start());
         std::thread::park_timeout(std::time::Duration::from_secs_f64(seconds.clamp(0.5, 5.0)));
         (all()? - before) / watch.seconds()
@@ -236,7 +237,7 @@ pub(crate) fn young_cuts(options: &Options) -> Result<Report> {
         times.sort_by(f64::total_cmp);
         times[(times.len() - 1) * 99 / 100]
     };
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "young-cuts",
         value: median(&mut times),
         unit: "us",

@@ -1,4 +1,4 @@
-//! A server that died comes back: how long until it answers, and what it holds in memory then.
+//! A killed server comes back: the time until it answers, and its memory then.
 
 use anyhow::{Context, Result};
 use frieze_base::Rng;
@@ -6,9 +6,9 @@ use frieze_client::{Client, CreateMode, Hlc, OpenFlags, Target as Path};
 
 use super::{on_clients, progress, settle};
 use crate::ceiling;
-use crate::report::Report;
-use crate::target::Target;
-use crate::{Options, stopwatch::Stopwatch};
+use crate::report::BenchReport;
+use crate::target::BenchTarget;
+use crate::{BenchOptions, stopwatch::Stopwatch};
 
 /// Ten GiB in five million records.
 const WRITE_BYTES: u64 = 2048;
@@ -21,10 +21,10 @@ const READS: u64 = 200;
 const READ_BYTES: u64 = 64 << 10;
 
 /// Random writes of 2 KiB to 256 files, then `kill -9`, nothing of the directory in memory, and a start.
-pub(crate) fn restart(options: &Options) -> Result<Report> {
+pub(crate) fn restart(options: &BenchOptions) -> Result<BenchReport> {
     anyhow::ensure!(options.server.is_none(), "restart kills its server: it takes one of its own, not --server");
     let writes = options.scaled(options.ops, WRITES);
-    let mut target = Target::start(options)?;
+    let mut target = BenchTarget::start(options)?;
     let (stamps, made_s) = fill(&target, writes, options.clients.unwrap_or(8))?;
     let client = target.client()?;
     settle(&client)?;
@@ -58,7 +58,7 @@ pub(crate) fn restart(options: &Options) -> Result<Report> {
     times.sort_by(f64::total_cmp);
     let after = target.usage(&client)?;
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "restart",
         value: serving_s,
         unit: "s",
@@ -88,7 +88,7 @@ fn rest() {
 }
 
 /// Returns some of the instants, oldest first, and the seconds it took.
-fn fill(target: &Target, writes: u64, clients: usize) -> Result<(Vec<Hlc>, f64)> {
+fn fill(target: &BenchTarget, writes: u64, clients: usize) -> Result<(Vec<Hlc>, f64)> {
     let first = target.client()?;
     for name in 0..FILES {
         let path = format!("/{name}");

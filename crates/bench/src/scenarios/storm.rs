@@ -1,4 +1,4 @@
-//! Many gets at once: what they take together, what the unluckiest waits, and what the server holds meanwhile.
+//! Many gets at once: their total rate, the longest wait, and the memory of the server meanwhile.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 use frieze_base::ByteRange;
 use frieze_client::{OpenFlags, Target as Path};
 
-use super::bytes::{make, per_gib, write_all};
+use super::sequential::{make, per_gib, write_all};
 use super::{CEILING_BYTES, LARGE, progress, settle, spend};
-use crate::report::Report;
+use crate::report::BenchReport;
 use crate::stopwatch::Stopwatch;
-use crate::target::Target;
-use crate::{Options, ceiling};
+use crate::target::BenchTarget;
+use crate::{BenchOptions, ceiling};
 
 /// Gets, and the bytes of each: as TFS measured it.
 const GETS: u64 = 1000;
@@ -25,10 +25,10 @@ const CLIENTS: usize = 8;
 const DEPTH: usize = 2;
 
 /// A thousand gets of 10 MiB begin at the same moment.
-pub(crate) fn get_storm(options: &Options) -> Result<Report> {
+pub(crate) fn get_storm(options: &BenchOptions) -> Result<BenchReport> {
     let gets = options.scaled(options.ops, GETS);
     let bytes = options.mib.unwrap_or(GET_MIB) << 20;
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let data = ceiling::cold_data();
     for number in 0..FILES.min(gets) {
@@ -42,7 +42,7 @@ pub(crate) fn get_storm(options: &Options) -> Result<Report> {
     let loopback = ceiling::loopback_unpaced(LARGE, options.scaled(None, CEILING_BYTES))?;
     let clients = options.clients.unwrap_or(CLIENTS).max(1);
     let clients = (0..clients).map(|_| target.client()).collect::<Result<Vec<_>>>()?;
-    // Whoever opens a session within the measurement would measure that.
+    // Opening a session within the measurement would be measured too.
     clients.iter().try_for_each(|client| client.session().map(drop))?;
     let (begun, taken_us) = (Barrier::new(gets as usize + 1), Vec::from_iter((0..gets).map(|_| AtomicU64::new(0))));
     let (watch, begun_us) = (Stopwatch::start(), AtomicU64::new(0));
@@ -60,7 +60,7 @@ pub(crate) fn get_storm(options: &Options) -> Result<Report> {
                     let all = ByteRange::new(0, bytes);
                     let got = file.read_stream::<frieze_client::Error>(all, DEPTH, |_| Ok(()))?;
                     anyhow::ensure!(got == bytes, "got {got} of {bytes} bytes");
-                    // From when all began: who was not awake before others were served has waited, too.
+                    // From when all began: a thread that was not awake before others were served has waited, too.
                     taken_us[number as usize].store(us() - begun_us.load(Ordering::Relaxed), Ordering::Relaxed);
                     bar.inc(1);
                     Ok(())

@@ -1,45 +1,21 @@
-//! What a replica does as one of several: sends on, acknowledges, and asks the tail and the head.
+//! A replica as one of several members: it forwards, acknowledges, and asks the tail and the head.
 //!
-//! Records and promises go down the chain, acknowledgements up. Everything said can be lost and is said again
-//! ([`Input::Again`](crate::Input::Again)): what a member holds already it passes over, what does not follow on what it holds it
-//! leaves to be sent again. So the order of arrival matters to speed only.
+//! Records and promises go down the chain, acknowledgements up. Every message can be lost and is sent again
+//! ([`ReplicaInput::Again`](crate::ReplicaInput::Again)): a member drops a record that it has already, and leaves one
+//! that does not follow its last to be sent again. So the order of arrival affects speed only.
 //!
 //! Source: protocols §2 and §3; Terrace and Freedman, CRAQ (USENIX ATC'09) §2.
 
 use frieze_base::{ByteRange, ChainEpoch, ChunkId, NodeId, Reason};
 use frieze_hlc::Hlc;
 
-use super::{Closing, Promise, Record, Replica};
+use super::model::{ClosePromise, DirtyRecord, NeighbourState, PendingClose, Replica};
+use crate::configuration::{Configuration, Forwarded, Message, RequestId};
+use crate::dedupe::BelowFloor;
 use crate::error::Error;
-use crate::link::{Configuration, Forwarded, Message};
-use crate::memory::Forgotten;
-use crate::message::{AppendToken, Effect, Moment, RequestId};
+use crate::message::{AppendToken, Moment, ReplicaEffect};
 
-/// What is known of the neighbours under the configuration in force.
-#[derive(Debug, Default)]
-pub(super) struct Link {
-    /// Every record up to it was sent to the successor or is held there; `None` until it has said what it holds.
-    pub(super) sent: Option<u64>,
-    /// Newest promise sent to the successor.
-    promised: Hlc,
-    /// Every record up to it is committed at the successor.
-    acked: u64,
-    /// Commit position and closed timestamp that the predecessor was told last.
-    told: Option<(u64, Hlc)>,
-    /// Who has become the tail shows nothing of now before it has committed what it held then. The tail before it may have shown
-    /// a `sync` record that was on stable storage there, and is not yet here.
-    inherited: u64,
-    /// Nor does it serve before it knows what was promised then: it may become head.
-    inherited_promise: Hlc,
-    /// Every record up to it was sent out of the log to a successor that lacked it.
-    supplied: u64,
-    /// Who is syncing knows that all it holds is the chain's.
-    is_sound: bool,
-    /// The tail has told that who is syncing has caught up, or a joining tail that it is ready.
-    has_told: bool,
-}
-
-/// Committed records that are sent out of the log at once to who lacks them, at most.
+/// Committed records that are sent out of the log at once to a member that lacks them, at most.
 const SUPPLY_MAX: u64 = 256;
 
 impl Replica {
@@ -48,9 +24,9 @@ impl Replica {
         &self.configuration
     }
 
-    /// True if something is unanswered: where that lasts, [`crate::Input::Again`] is due.
+    /// True if something is unanswered: where that lasts, [`crate::ReplicaInput::Again`] is due.
     pub fn waits(&self) -> bool {
-        let is_new = self.is_syncing() && !self.link.is_sound || self.is_joining() && !self.link.has_told;
+        let is_new = self.is_syncing() && !self.link.is_sound || self.is_joining() && !self.link.has_reported;
         let has_heard = !is_new && (self.successor().is_none() || self.link.sent.is_some());
         !(self.dirty.is_empty()
             && self.promises.is_empty()
@@ -59,23 +35,23 @@ impl Replica {
             && has_heard)
     }
 
-    /// True if a read of now may be answered at once with what is stamped up to [`Replica::now_cut`]; if not, ask by
-    /// [`crate::Input::Look`].
+    /// True if a read of now may be answered at once with the records stamped up to [`Replica::now_cut`]; if not, ask
+    /// by [`crate::ReplicaInput::Look`].
     pub fn is_readable_now(&self) -> bool {
-        self.holds_acknowledged() && (self.is_tail() || self.dirty.is_empty())
+        self.has_all_acknowledged() && (self.is_tail() || self.dirty.is_empty())
     }
 
-    /// True if a read of now of these bytes of a chunk may be answered at once with what is stamped up to [`Replica::now_cut`]: what is
-    /// on its way lies beside them. Says nothing of where the chunk ends.
+    /// True if a read of now of these bytes of a chunk may be answered at once with the records stamped up to
+    /// [`Replica::now_cut`]: the uncommitted records lie beside them. Says nothing of where the chunk ends.
     pub fn is_clean_in(&self, chunk: ChunkId, range: ByteRange) -> bool {
         let touches = |header: &Forwarded| {
             let (start, end) = (u64::from(header.offset), u64::from(header.offset) + u64::from(header.len));
             header.chunk == chunk && start < range.end() && range.start() < end
         };
-        self.holds_acknowledged() && (self.is_tail() || !self.dirty.iter().any(|record| touches(&record.header)))
+        self.has_all_acknowledged() && (self.is_tail() || !self.dirty.iter().any(|record| touches(&record.header)))
     }
 
-    /// True if a read at an instant may be answered here at all: who is being brought up to date does not have everything.
+    /// True if a read at an instant may be answered here at all: a syncing node does not have every record.
     pub fn is_whole(&self) -> bool {
         !self.is_syncing()
     }
@@ -90,7 +66,7 @@ impl Replica {
         self.configuration.head() == Some(self.me)
     }
 
-    /// Who is sent records.
+    /// The node that records are sent to.
     pub fn successor(&self) -> Option<NodeId> {
         self.configuration.after(self.me)
     }
@@ -107,7 +83,7 @@ impl Replica {
         self.configuration.syncing == Some(self.me)
     }
 
-    /// Who is syncing and knows that all it holds is the chain's.
+    /// The syncing node knows that its log is a prefix of the chain's.
     pub(super) fn is_sound(&self) -> bool {
         self.is_syncing() && self.link.is_sound
     }
@@ -118,40 +94,41 @@ impl Replica {
 
     /// Every record up to it is committed behind this member.
     pub(super) fn behind(&self) -> u64 {
-        // Who is syncing commits by itself what the tail holds: nobody asks it, and nobody waits for it.
+        // A syncing node commits by itself what the tail has: no member asks it, and no request waits for it.
         if self.is_tail() || self.is_syncing() { u64::MAX } else { self.link.acked }
     }
 
-    fn send(&self, to: NodeId, message: Message, out: &mut Vec<Effect>) {
-        out.push(Effect::Send { to, epoch: self.configuration.epoch, message });
+    fn send(&self, to: NodeId, message: Message, out: &mut Vec<ReplicaEffect>) {
+        out.push(ReplicaEffect::Send { to, epoch: self.configuration.epoch, message });
     }
 
-    /// Takes a newer configuration. Who is its tail commits all it has; who is its head stamps from now on; who is not in it is
-    /// none of the chain any more.
-    pub(super) fn configure(&mut self, configuration: Configuration, out: &mut Vec<Effect>) {
+    /// Installs a newer configuration. A new tail commits all it has; a new head stamps from now on; a node without a
+    /// role leaves the chain.
+    pub(super) fn configure(&mut self, configuration: Configuration, out: &mut Vec<ReplicaEffect>) {
         if configuration.epoch <= self.configuration.epoch {
             return;
         }
         let (found, was_tail) = (self.configuration.epoch, self.is_tail());
         self.configuration = configuration;
         let inherited = match (was_tail, self.is_tail()) {
-            // What the predecessor holds it has still to hear.
+            // The predecessor has not reported yet what it has.
             (false, true) if self.configuration.joining => u64::MAX,
             (false, true) => self.last,
-            // Nobody is left to hear it from: what it has is the chain.
+            // No member is left to report it: the records here are the chain.
             (true, true) if self.is_head() && self.link.inherited == u64::MAX => self.last,
             _ => self.link.inherited,
         };
         let inherited_promise = self.link.inherited_promise;
-        self.link = Link { acked: self.clean, inherited, inherited_promise, ..Link::default() };
+        self.link = NeighbourState { acked: self.clean, inherited, inherited_promise, ..NeighbourState::default() };
         if self.is_syncing() {
-            // It may have missed the configurations without it. What it promised as a head and nobody acknowledged is no promise of
-            // the chain's, and what it stamped none of its records: whoever waits for that is answered by the head of now.
+            // It may have missed the configurations without it. What it promised as a head without an acknowledgement
+            // is no promise of the chain's, and what it stamped none of its records: the present head answers requests
+            // that wait for them.
             self.promises.clear();
             self.promised = self.closed;
             let current = self.configuration.epoch;
             self.refuse_all(&Error::StaleEpoch { chain: self.chain, current, found }, out);
-            return self.ask_again(out);
+            return self.resend(out);
         }
         if !self.is_member() {
             let current = self.configuration.epoch;
@@ -163,24 +140,24 @@ impl Replica {
         }
         self.acknowledge_promises();
         self.commit(out);
-        self.ask_again(out);
+        self.resend(out);
     }
 
-    /// Says again what may have been lost.
-    pub(super) fn ask_again(&mut self, out: &mut Vec<Effect>) {
+    /// Sends again what may have been lost.
+    pub(super) fn resend(&mut self, out: &mut Vec<ReplicaEffect>) {
         if !self.is_member() && !self.is_syncing() {
             return;
         }
-        self.link.told = None;
+        self.link.reported = None;
         if let (true, false, Some(tail)) = (self.is_syncing(), self.link.is_sound, self.configuration.tail()) {
             return self.send(tail, Message::Offer { epochs: self.epochs.iter().copied().collect() }, out);
         }
-        self.say_ready(out);
+        self.report_ready(out);
         if self.is_joining()
             && self.link.inherited == u64::MAX
             && let Some(to) = self.configuration.before(self.me)
         {
-            // Its greeting was lost: what it held is still to be heard.
+            // Its greeting was lost: the successor has not reported yet what it has.
             self.send(to, Message::Greet { held: self.appended, promised: self.promised }, out);
         }
         if let Some(to) = self.successor() {
@@ -197,64 +174,65 @@ impl Replica {
         }
     }
 
-    /// Tells the predecessor how far this member is, if that has changed.
-    pub(super) fn tell_before(&mut self, out: &mut Vec<Effect>) {
-        // Who is syncing acknowledges nothing, it only says what it holds.
+    /// Reports this member's progress to the predecessor, if it has changed.
+    pub(super) fn report_progress(&mut self, out: &mut Vec<ReplicaEffect>) {
+        // A syncing node acknowledges nothing, it only reports what it has.
         let now = if self.is_syncing() { (self.last, Hlc::ZERO) } else { (self.clean, self.closed) };
-        if self.failed.is_some() || self.link.told == Some(now) || self.is_syncing() && !self.link.is_sound {
+        if self.failed.is_some() || self.link.reported == Some(now) || self.is_syncing() && !self.link.is_sound {
             return;
         }
         if let Some(to) = self.configuration.before(self.me) {
-            self.link.told = Some(now);
+            self.link.reported = Some(now);
             let upto = if self.is_syncing() { 0 } else { self.clean };
             self.send(to, Message::Ack { upto, closed: now.1, held: self.last }, out);
         }
     }
 
-    /// Sends the successor what is whole here and was not sent yet, records and promises.
-    pub(super) fn forward(&mut self, out: &mut Vec<Effect>) {
+    /// Sends the successor what is complete here and was not sent yet, records and promises.
+    pub(super) fn forward(&mut self, out: &mut Vec<ReplicaEffect>) {
         let (Some(to), Some(sent)) = (self.successor(), self.link.sent) else { return };
         if self.failed.is_some() {
             return;
         }
         let epoch = self.configuration.epoch;
-        // Who is up to date holds at least what is committed.
+        // An up-to-date member has at least what is committed.
         let rest = self.dirty.iter().skip((sent - self.clean) as usize);
         for record in rest.take_while(|record| record.header.n <= self.appended) {
             let message = Message::Record(Box::new(record.header.clone()));
-            out.push(Effect::Send { to, epoch, message });
+            out.push(ReplicaEffect::Send { to, epoch, message });
         }
         let sent = sent.max(self.appended);
         self.link.sent = Some(sent);
-        // Who is new has to know what is closed already, for it may become head.
+        // A new member has to know what is closed already, for it may become head.
         if self.closed > self.link.promised && self.closed_follows <= sent {
             self.link.promised = self.closed;
             let follows = self.closed_follows;
-            out.push(Effect::Send { to, epoch, message: Message::Promise { follows, at: self.closed } });
+            out.push(ReplicaEffect::Send { to, epoch, message: Message::Promise { follows, at: self.closed } });
         }
-        for &Promise { follows, at } in &self.promises {
+        for &ClosePromise { follows, at } in &self.promises {
             if follows <= sent && at > self.link.promised {
                 self.link.promised = at;
-                out.push(Effect::Send { to, epoch, message: Message::Promise { follows, at } });
+                out.push(ReplicaEffect::Send { to, epoch, message: Message::Promise { follows, at } });
             }
         }
     }
 
     /// Sees to it that the head promises to stamp nothing at or below `instant`.
-    pub(super) fn have_closed(&mut self, instant: Hlc, out: &mut Vec<Effect>) {
+    pub(super) fn have_closed(&mut self, instant: Hlc, out: &mut Vec<ReplicaEffect>) {
         if instant <= self.promised {
             return;
         }
         if self.is_head() {
             self.promised = instant;
-            self.promises.push_back(Promise { follows: self.last, at: instant });
+            self.promises.push_back(ClosePromise { follows: self.last, at: instant });
         } else if let Some(head) = self.configuration.head() {
             self.send(head, Message::AskClose { at: instant }, out);
         }
     }
 
-    /// A read of now. Every committed record has passed through every member: who has none that is not committed knows enough.
-    pub(super) fn on_look(&mut self, request: RequestId, out: &mut Vec<Effect>) {
+    /// A read of now. Every committed record has passed through every member: a member without uncommitted records
+    /// knows enough.
+    pub(super) fn on_look(&mut self, request: RequestId, out: &mut Vec<ReplicaEffect>) {
         let max = self.settings.closing_max;
         let refused = match (self.check_device(), self.is_member()) {
             (Err(failed), _) => Some(failed),
@@ -265,25 +243,26 @@ impl Replica {
             _ => None,
         };
         if let Some(error) = refused {
-            return out.push(Effect::Reply { request, result: Err(error.into()) });
+            return out.push(ReplicaEffect::Reply { request, result: Err(error.into()) });
         }
         match self.configuration.tail() {
             Some(tail) if tail != self.me && !self.dirty.is_empty() => {
                 self.looking.push(request);
                 self.send(tail, Message::AskClean { request }, out);
             }
-            _ if self.may_answer() => out.push(Effect::Seen { request, cut: self.now_cut() }),
+            _ if self.may_answer() => out.push(ReplicaEffect::Seen { request, cut: self.now_cut() }),
             _ => self.looking.push(request),
         }
     }
 
     /// True if every record that was ever acknowledged is in the log here, or on its way into it.
-    pub fn holds_acknowledged(&self) -> bool {
+    pub fn has_all_acknowledged(&self) -> bool {
         self.is_member() && self.failed.is_none() && self.may_answer()
     }
 
-    /// True if this member may answer by itself what is so now. A joining tail has no part in the next configuration if it is taken out, or
-    /// if the chain goes on from another, and nobody waits until it knows: until it serves it tells its predecessors alone.
+    /// True if this member may answer reads of now by itself. A joining tail has no role in the next configuration if
+    /// it is taken out, or if the chain resumes from another log, and no member waits until it knows: until it serves
+    /// it reports to its predecessors alone.
     fn may_answer(&self) -> bool {
         self.has_settled() && !self.is_joining()
     }
@@ -293,32 +272,32 @@ impl Replica {
         self.clean >= self.link.inherited && self.promised >= self.link.inherited_promise
     }
 
-    /// A joining tail tells when it can serve.
-    fn say_ready(&mut self, out: &mut Vec<Effect>) {
-        if self.is_joining() && self.has_settled() && !self.link.has_told {
-            self.link.has_told = true;
-            out.push(Effect::Ready { epoch: self.configuration.epoch });
+    /// A joining tail reports that it can serve.
+    fn report_ready(&mut self, out: &mut Vec<ReplicaEffect>) {
+        if self.is_joining() && self.has_settled() && !self.link.has_reported {
+            self.link.has_reported = true;
+            out.push(ReplicaEffect::Ready { epoch: self.configuration.epoch });
         }
     }
 
     /// Answers the reads of now that wait for this member itself.
-    pub(super) fn answer_looking(&mut self, out: &mut Vec<Effect>) {
-        self.say_ready(out);
+    pub(super) fn answer_looking(&mut self, out: &mut Vec<ReplicaEffect>) {
+        self.report_ready(out);
         if self.is_tail() && self.may_answer() {
             let cut = self.now_cut();
-            out.extend(self.looking.drain(..).map(|request| Effect::Seen { request, cut }));
+            out.extend(self.looking.drain(..).map(|request| ReplicaEffect::Seen { request, cut }));
         }
     }
 
-    /// A member tells something. What comes from another configuration is said again under this one, and what is told by who
-    /// has no business telling it is none.
+    /// Handles a message of a member. A message of another configuration is sent again under this one; a message that
+    /// its sender has no right to send is dropped.
     pub(super) fn on_message(
         &mut self,
         at: Moment,
         from: NodeId,
         epoch: ChainEpoch,
         message: Message,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<ReplicaEffect>,
     ) {
         if epoch != self.configuration.epoch || self.failed.is_some() {
             return;
@@ -327,7 +306,7 @@ impl Replica {
         let told = match message {
             Message::Keep { upto } if self.is_syncing() && before == Some(from) => {
                 if upto < self.last {
-                    return out.push(Effect::Discard { after: upto });
+                    return out.push(ReplicaEffect::Discard { after: upto });
                 }
                 self.link.is_sound = true;
                 self.commit(out);
@@ -345,10 +324,10 @@ impl Replica {
                 Ok(())
             }
             Message::Greet { held, promised } if before == Some(from) => {
-                self.link.told = None;
+                self.link.reported = None;
                 if self.is_joining() && self.link.inherited == u64::MAX {
                     (self.link.inherited, self.link.inherited_promise) = (held.max(self.last), promised);
-                    self.say_ready(out);
+                    self.report_ready(out);
                 }
                 Ok(())
             }
@@ -364,7 +343,7 @@ impl Replica {
             Message::Clean { request, upto } if self.configuration.tail() == Some(from) => {
                 self.on_clean(request, upto, out)
             }
-            // A clock that is too far ahead is not followed: who asks is refused in time.
+            // A clock that is too far ahead is not followed: the request is refused in time.
             Message::AskClose { at: instant } if self.configuration.holds(from) && instant <= at.hlc => {
                 if self.is_head() {
                     self.have_closed(instant, out);
@@ -377,14 +356,14 @@ impl Replica {
             _ => Ok(()),
         };
         if let Err(why) = told {
-            out.push(Effect::Distrust { peer: from, why });
+            out.push(ReplicaEffect::Distrust { peer: from, why });
         }
     }
 
     /// The next record, from the predecessor.
-    fn on_record(&mut self, header: Forwarded, out: &mut Vec<Effect>) -> Result<(), &'static str> {
+    fn on_record(&mut self, header: Forwarded, out: &mut Vec<ReplicaEffect>) -> Result<(), &'static str> {
         if header.n != self.last + 1 {
-            // Held already, or one before it was lost and comes again.
+            // Already present, or one before it was lost and comes again.
             return Ok(());
         }
         let group = (header.session, header.seq);
@@ -407,25 +386,25 @@ impl Replica {
             Ok(None) => memory.begin(header.seq, header.part, header.n, self.settings.remembered_max),
             Ok(Some(_)) => return Err("a second record of one request"),
             // So old that its retry would be refused in any case.
-            Err(Forgotten { .. }) => {}
+            Err(BelowFloor { .. }) => {}
         }
         let token = AppendToken(self.tokens);
         self.tokens += 1;
         self.note(header.epoch, header.n);
         (self.last, self.last_epoch) = (header.n, header.epoch);
         (self.newest, self.newest_group) = (header.stamp, group);
-        out.push(Effect::Take { token, record: Box::new(header.clone()) });
-        self.dirty.push_back(Record { token, header, waiting: Vec::new(), end: None });
+        out.push(ReplicaEffect::Take { token, record: Box::new(header.clone()) });
+        self.dirty.push_back(DirtyRecord { token, header, waiting: Vec::new(), end: None });
         Ok(())
     }
 
-    /// A promise counts for who holds the record that it follows.
-    fn on_promise(&mut self, follows: u64, at: Hlc, out: &mut Vec<Effect>) {
+    /// A promise counts at a member that has the record that it follows.
+    fn on_promise(&mut self, follows: u64, at: Hlc, out: &mut Vec<ReplicaEffect>) {
         if at <= self.promised || follows > self.last {
             return;
         }
         self.promised = at;
-        self.promises.push_back(Promise { follows, at });
+        self.promises.push_back(ClosePromise { follows, at });
         self.acknowledge_promises();
         self.forward(out);
         self.answer_looking(out);
@@ -433,9 +412,9 @@ impl Replica {
     }
 
     /// How far the successor is, and all behind it.
-    fn on_ack(&mut self, upto: u64, closed: Hlc, held: u64, out: &mut Vec<Effect>) -> Result<(), &'static str> {
+    fn on_ack(&mut self, upto: u64, closed: Hlc, held: u64, out: &mut Vec<ReplicaEffect>) -> Result<(), &'static str> {
         if held < self.clean {
-            // Of long ago; or it is new, and what it lacks is in the log only.
+            // A late message; or the successor is new, and what it lacks is in the log only.
             if self.link.sent.is_none()
                 && held >= self.link.supplied
                 && let Some(to) = self.successor()
@@ -443,7 +422,7 @@ impl Replica {
                 // Its last window may still be on its way into its log.
                 let window = SUPPLY_MAX.min(self.settings.in_flight_max as u64 / 2).max(1);
                 self.link.supplied = self.clean.min(held + window);
-                out.push(Effect::Supply { to, after: held, upto: self.link.supplied });
+                out.push(ReplicaEffect::Supply { to, after: held, upto: self.link.supplied });
             }
             return Ok(());
         }
@@ -451,15 +430,15 @@ impl Replica {
             return Err("the successor acknowledges what it was not sent");
         }
         if closed > self.promised {
-            // Made before this member was restarted, and acknowledged: it holds, and the stamps of whoever heads the chain lie above
-            // it, for it is within the bound that each of them had made durable.
+            // Made before this member was restarted, and acknowledged: it holds, and any head stamps above it, since it
+            // is within the bound that each of them had made durable.
             self.promises.clear();
             (self.promised, self.closed, self.closed_follows) = (closed, closed, held);
         }
         self.link.sent.get_or_insert(held);
         if let (true, Some(node)) = (self.is_tail(), self.configuration.syncing) {
-            if !std::mem::replace(&mut self.link.has_told, true) {
-                out.push(Effect::CaughtUp { node, epoch: self.configuration.epoch });
+            if !std::mem::replace(&mut self.link.has_reported, true) {
+                out.push(ReplicaEffect::CaughtUp { node, epoch: self.configuration.epoch });
             }
             self.forward(out);
             return Ok(());
@@ -476,8 +455,8 @@ impl Replica {
         Ok(())
     }
 
-    /// The tail's commit position, for a read of now. What is committed there is whole here.
-    fn on_clean(&mut self, request: RequestId, upto: u64, out: &mut Vec<Effect>) -> Result<(), &'static str> {
+    /// The tail's commit position, for a read of now. Records committed there are complete here.
+    fn on_clean(&mut self, request: RequestId, upto: u64, out: &mut Vec<ReplicaEffect>) -> Result<(), &'static str> {
         if upto > self.appended {
             return Err("the tail has committed what it was not sent");
         }
@@ -485,16 +464,16 @@ impl Replica {
         self.looking.swap_remove(place);
         let first = self.dirty.iter().find(|record| record.header.n > upto);
         let cut = first.map_or(Hlc::MAX, |record| record.header.stamp.previous());
-        out.push(Effect::Seen { request, cut });
+        out.push(ReplicaEffect::Seen { request, cut });
         Ok(())
     }
 
-    /// Refuses everybody who waits. Records stay: they are in the log.
-    pub(super) fn refuse_all(&mut self, error: &Error, out: &mut Vec<Effect>) {
+    /// Refuses every waiting request. Records stay: they are in the log.
+    pub(super) fn refuse_all(&mut self, error: &Error, out: &mut Vec<ReplicaEffect>) {
         let writers = self.dirty.iter_mut().flat_map(|record| record.waiting.drain(..));
-        let readers = self.closing.drain(..).map(|Closing { request, .. }| request);
+        let readers = self.closing.drain(..).map(|PendingClose { request, .. }| request);
         for request in writers.chain(readers).chain(self.looking.drain(..)) {
-            out.push(Effect::Reply { request, result: Err(error.clone().into()) });
+            out.push(ReplicaEffect::Reply { request, result: Err(error.clone().into()) });
         }
     }
 
@@ -520,8 +499,8 @@ impl Replica {
         }
     }
 
-    /// Number of the last record that this log and another have in common. Records of one number and one epoch are the same, for
-    /// an epoch has one head, and so are all before them.
+    /// Number of the last record that this log and another have in common. Records of one number and one epoch are the
+    /// same, for an epoch has one head, and so are all before them.
     fn common(&self, theirs: &[(ChainEpoch, u64)]) -> u64 {
         let (mut common, mut before, mut before_theirs) = (0, 0, 0);
         let mut others = theirs.iter().peekable();
@@ -542,5 +521,6 @@ impl Replica {
     }
 }
 
-/// Configurations that are remembered. A log that went apart longer ago has nothing in common that is known of: it is sent whole.
+/// Configurations that are remembered. A log that went apart longer ago has nothing in common that is known of: it is
+/// sent whole.
 const EPOCHS_MAX: usize = 1024;

@@ -1,17 +1,17 @@
-//! What a replica takes from its log, and what it hands over to be kept, so that a restart need not see every record.
+//! Restart of a replica from its log, and the state that it exports so that a restart need not read every record.
 
 use frieze_base::{ChainEpoch, SessionId};
 use frieze_hlc::Hlc;
 
-use super::Replica;
+use super::model::Replica;
+use crate::dedupe::SessionMemory;
 use crate::error::Error;
-use crate::memory::SessionMemory;
-use crate::message::{Replayed, Resumed, WriteDone};
+use crate::message::{Replayed, ResumePoint, WriteDone};
 
 impl Replica {
-    /// Takes what stands for all records of this chain up to one: that record, instead of a [`Replica::replay`] of each. What
-    /// it remembers of their requests comes by [`Replica::recollect`]. Only before the first `replay` and `step`.
-    pub fn resume(&mut self, last: &Resumed) {
+    /// Restores the position after one record of this chain, instead of a [`Replica::replay`] of every record up to it.
+    /// The memory of their requests is restored by [`Replica::recollect`]. Only before the first `replay` and `step`.
+    pub fn resume(&mut self, last: &ResumePoint) {
         assert!(self.last == 0 && self.tokens == 0, "a chain resumes before anything else");
         (self.last, self.appended, self.clean) = (last.n, last.n, last.n);
         (self.newest, self.newest_group) = (last.stamp, (last.session, last.seq));
@@ -20,8 +20,8 @@ impl Replica {
         self.configuration.epoch = self.configuration.epoch.max(last.epoch);
     }
 
-    /// What is remembered of requests whose records are stamped up to `upto`, by session: so much has to be kept for a
-    /// restart that does not see those records. `None` while one of them is not committed.
+    /// The memory of requests whose records are stamped up to `upto`, by session: what a restart without those records
+    /// needs. `None` while one of them is not committed.
     pub fn memories(&self, upto: Hlc) -> Option<Vec<(SessionId, SessionMemory)>> {
         if self.first_dirty().is_some_and(|stamp| stamp <= upto) {
             return None;
@@ -29,15 +29,15 @@ impl Replica {
         Some(self.sessions.iter().map(|(session, memory)| (*session, memory.upto(upto))).collect())
     }
 
-    /// The configurations under which records up to number `upto` were stamped, in order, with the number of the last of each:
-    /// so much has to be kept, too, so that a log that went another way long ago need not be sent whole.
+    /// The configurations under which records up to number `upto` were stamped, in order, with the number of the last
+    /// of each: so much has to be kept, too, so that a log that went another way long ago need not be sent whole.
     pub fn epochs(&self, upto: u64) -> Vec<(ChainEpoch, u64)> {
         let mut before = 0;
         let begun = self.epochs.iter().take_while(|(_, last)| std::mem::replace(&mut before, *last) < upto);
         begun.map(|&(epoch, last)| (epoch, last.min(upto))).collect()
     }
 
-    /// Takes back what [`Replica::epochs`] gave, after [`Replica::resume`] and before anything else.
+    /// Restores the result of [`Replica::epochs`], after [`Replica::resume`] and before anything else.
     pub fn recollect_epochs(&mut self, epochs: &[(ChainEpoch, u64)]) {
         let (epoch, last) = (self.last_epoch, self.last);
         self.epochs = epochs.iter().copied().filter(|(other, n)| *other < epoch && *n < last).collect();
@@ -46,7 +46,7 @@ impl Replica {
         }
     }
 
-    /// Takes back what [`Replica::memories`] gave for a session.
+    /// Restores the result of [`Replica::memories`] for a session.
     pub fn recollect(&mut self, session: SessionId, remembered: &SessionMemory) {
         let memory = self.sessions.entry(session).or_default();
         for &(seq, part, done) in &remembered.done {
@@ -55,7 +55,7 @@ impl Replica {
         memory.acknowledge(remembered.floor);
     }
 
-    /// Takes the next recovered record: sequence, stamps and memory go on from it. Only before the first `step`, in
+    /// Takes the next recovered record: sequence, stamps and memory continue from it. Only before the first `step`, in
     /// the order of the log.
     ///
     /// Returns how many records of this chain are missing before it: 0 unless the log lost something in its middle.

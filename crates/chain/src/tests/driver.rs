@@ -6,7 +6,9 @@ use frieze_base::{ChainEpoch, ChainId, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
-use crate::{AppendToken, Configuration, Effect, Input, LogEnd, Moment, Replica, RequestId, Settings, WriteRequest};
+use crate::{
+    AppendToken, Configuration, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings, WriteRequest,
+};
 
 use super::write_of;
 
@@ -14,16 +16,16 @@ fn replica() -> Replica {
     Replica::new(ChainId(0), ChainEpoch(1), Settings::default())
 }
 
-fn write(seq: u64) -> Input {
+fn write(seq: u64) -> ReplicaInput {
     write_under(1, seq)
 }
 
-fn write_under(epoch: u64, seq: u64) -> Input {
-    Input::Write(WriteRequest { epoch: ChainEpoch(epoch), ..write_of(1, seq) })
+fn write_under(epoch: u64, seq: u64) -> ReplicaInput {
+    ReplicaInput::Write(WriteRequest { epoch: ChainEpoch(epoch), ..write_of(1, seq) })
 }
 
 /// Steps and expects the replica to stop with `words`.
-fn stops(replica: &mut Replica, hlc: u64, input: Input, words: &str) {
+fn stops(replica: &mut Replica, hlc: u64, input: ReplicaInput, words: &str) {
     let at = Moment { hlc: Hlc(hlc), ..Moment::default() };
     let stopped = catch_unwind(AssertUnwindSafe(|| replica.step(at, input, &mut Vec::new())));
     let payload = stopped.expect_err("the replica stops");
@@ -32,7 +34,7 @@ fn stops(replica: &mut Replica, hlc: u64, input: Input, words: &str) {
     assert!(said.contains(words), "it said {said:?}, not {words:?}");
 }
 
-fn goes_on(replica: &mut Replica, hlc: u64, input: Input) -> Vec<Effect> {
+fn goes_on(replica: &mut Replica, hlc: u64, input: ReplicaInput) -> Vec<ReplicaEffect> {
     let mut out = Vec::new();
     replica.step(Moment { hlc: Hlc(hlc), ..Moment::default() }, input, &mut out);
     out
@@ -49,14 +51,14 @@ fn a_stamp_is_never_given_twice() {
 fn a_stamp_of_a_withdrawn_record_stays_burnt() {
     let mut replica = replica();
     goes_on(&mut replica, 10, write(1));
-    goes_on(&mut replica, 0, Input::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace });
+    goes_on(&mut replica, 0, ReplicaInput::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace });
     stops(&mut replica, 10, write(1), "the newest of the chain");
 }
 
 #[test]
 fn no_stamp_lies_at_or_below_a_promise() {
     let mut replica = replica();
-    goes_on(&mut replica, 20, Input::Close { request: RequestId(9), at: Hlc(15) });
+    goes_on(&mut replica, 20, ReplicaInput::Close { request: RequestId(9), at: Hlc(15) });
     stops(&mut replica, 15, write(1), "is promised not to come");
 }
 
@@ -65,28 +67,33 @@ fn appends_complete_in_order() {
     let mut replica = replica();
     goes_on(&mut replica, 10, write(1));
     goes_on(&mut replica, 11, write(2));
-    stops(&mut replica, 0, Input::Appended { token: AppendToken(1), end: LogEnd::default() }, "in the order");
+    stops(&mut replica, 0, ReplicaInput::Appended { token: AppendToken(1), end: LogEnd::default() }, "in the order");
 }
 
 #[test]
 fn only_what_was_asked_for_is_appended() {
-    stops(&mut replica(), 0, Input::Appended { token: AppendToken(0), end: LogEnd::default() }, "was asked for");
-    let failed = Input::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace };
+    stops(&mut replica(), 0, ReplicaInput::Appended { token: AppendToken(0), end: LogEnd::default() }, "was asked for");
+    let failed = ReplicaInput::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace };
     stops(&mut replica(), 0, failed, "never asked for");
 }
 
 #[test]
 fn a_whole_record_cannot_fail() {
     let mut replica = replica();
-    let Input::Write(mut request) = write(1) else { unreachable!("write makes a write") };
+    let ReplicaInput::Write(mut request) = write(1) else { unreachable!("write makes a write") };
     request.durability = Durability::Sync;
-    goes_on(&mut replica, 10, Input::Write(request));
-    goes_on(&mut replica, 0, Input::Appended { token: AppendToken(0), end: LogEnd { offset: 1, ..LogEnd::default() } });
-    let failed = Input::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace };
+    goes_on(&mut replica, 10, ReplicaInput::Write(request));
+    goes_on(
+        &mut replica,
+        0,
+        ReplicaInput::Appended { token: AppendToken(0), end: LogEnd { offset: 1, ..LogEnd::default() } },
+    );
+    let failed = ReplicaInput::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace };
     stops(&mut replica, 0, failed, "reported whole and then failed");
 }
 
-/// What a joining tail says again asks for the greeting that it has not heard: nobody else would notice that it was lost.
+/// A joining tail's repeated message asks for the greeting that it has not received: no other member would notice the
+/// loss.
 #[test]
 fn a_joining_tail_whose_greeting_was_lost_asks_for_it() {
     let (head, tail) = (NodeId(1), NodeId(2));
@@ -94,70 +101,73 @@ fn a_joining_tail_whose_greeting_was_lost_asks_for_it() {
         Configuration { epoch: ChainEpoch(5), members: vec![head, tail], joining: true, ..Configuration::default() };
     let member = |me| Replica::member(ChainId(0), me, Configuration::default(), Settings::default());
     let (mut first, mut last) = (member(head), member(tail));
-    goes_on(&mut first, 1, Input::Configure(joining.clone()));
+    goes_on(&mut first, 1, ReplicaInput::Configure(joining.clone()));
     // Its acknowledgement arrives, the greeting does not.
-    for effect in goes_on(&mut last, 1, Input::Configure(joining)) {
-        if let Effect::Send { epoch, message, .. } = effect {
-            goes_on(&mut first, 1, Input::Receive { from: tail, epoch, message });
+    for effect in goes_on(&mut last, 1, ReplicaInput::Configure(joining)) {
+        if let ReplicaEffect::Send { epoch, message, .. } = effect {
+            goes_on(&mut first, 1, ReplicaInput::Receive { from: tail, epoch, message });
         }
     }
     assert!(!first.waits() && last.waits());
     let mut ready = false;
-    for effect in goes_on(&mut last, 1, Input::Again) {
-        let Effect::Send { epoch, message, .. } = effect else { continue };
-        for effect in goes_on(&mut first, 1, Input::Receive { from: tail, epoch, message }) {
-            let Effect::Send { epoch, message, .. } = effect else { continue };
-            let told = goes_on(&mut last, 1, Input::Receive { from: head, epoch, message });
-            ready |= told.iter().any(|effect| matches!(effect, Effect::Ready { .. }));
+    for effect in goes_on(&mut last, 1, ReplicaInput::Again) {
+        let ReplicaEffect::Send { epoch, message, .. } = effect else { continue };
+        for effect in goes_on(&mut first, 1, ReplicaInput::Receive { from: tail, epoch, message }) {
+            let ReplicaEffect::Send { epoch, message, .. } = effect else { continue };
+            let told = goes_on(&mut last, 1, ReplicaInput::Receive { from: head, epoch, message });
+            ready |= told.iter().any(|effect| matches!(effect, ReplicaEffect::Ready { .. }));
         }
     }
     assert!(ready);
 }
 
-/// It was cut off while the others went on without it, and hears first that it is to be brought up to date: what it stamped last
-/// nobody else has, so its writer is not told that it was done, whatever becomes durable or is said again here.
+/// It was cut off while the chain continued without it, and its first news is that it is to sync: its last records are
+/// at no other member, so their writer gets no success, whatever becomes durable or is sent again here.
 #[test]
 fn a_head_that_missed_that_it_was_taken_out_does_not_acknowledge_what_it_had_under_way() {
     let (old, new) = (NodeId(2), NodeId(1));
     let mut replica = Replica::member(ChainId(0), old, Configuration::default(), Settings::default());
     let first = Configuration { epoch: ChainEpoch(1), members: vec![old, new], ..Configuration::default() };
-    goes_on(&mut replica, 1, Input::Configure(first));
+    goes_on(&mut replica, 1, ReplicaInput::Configure(first));
     goes_on(&mut replica, 10, write(1));
     let end = LogEnd { offset: 1, ..LogEnd::default() };
-    goes_on(&mut replica, 10, Input::Appended { token: AppendToken(0), end });
+    goes_on(&mut replica, 10, ReplicaInput::Appended { token: AppendToken(0), end });
     let syncing =
         Configuration { epoch: ChainEpoch(3), members: vec![new], syncing: Some(old), ..Configuration::default() };
-    let mut said = goes_on(&mut replica, 11, Input::Configure(syncing));
-    said.extend(goes_on(&mut replica, 11, Input::Persisted { through: end }));
-    said.extend(goes_on(&mut replica, 11, Input::Again));
+    let mut said = goes_on(&mut replica, 11, ReplicaInput::Configure(syncing));
+    said.extend(goes_on(&mut replica, 11, ReplicaInput::Persisted { through: end }));
+    said.extend(goes_on(&mut replica, 11, ReplicaInput::Again));
     let replies: Vec<_> = said
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Reply { result, .. } => Some(result.as_ref().map_err(|fault| fault.reason)),
+            ReplicaEffect::Reply { result, .. } => Some(result.as_ref().map_err(|fault| fault.reason)),
             _ => None,
         })
         .collect();
     assert_eq!(replies, [Err(Reason::StaleEpoch)], "it is sent again, to who heads the chain now");
     assert_eq!(replica.clean(), 0);
-    let keep = Input::Receive { from: new, epoch: ChainEpoch(3), message: crate::Message::Keep { upto: 0 } };
-    assert_eq!(goes_on(&mut replica, 12, keep), [Effect::Discard { after: 0 }]);
+    let keep = ReplicaInput::Receive { from: new, epoch: ChainEpoch(3), message: crate::Message::Keep { upto: 0 } };
+    assert_eq!(goes_on(&mut replica, 12, keep), [ReplicaEffect::Discard { after: 0 }]);
 }
 
-/// The members before it were restarted and know nothing of what was promised then; it was away and does. What it acknowledges they
-/// learn again, and the chain goes on.
+/// The members before it were restarted and know nothing of what was promised then; it was away and does. What it
+/// acknowledges they learn again, and the chain goes on.
 #[test]
 fn a_promise_from_before_a_restart_is_learned_again_from_who_was_away() {
     let (head, tail) = (NodeId(1), NodeId(2));
     let both =
         |epoch| Configuration { epoch: ChainEpoch(epoch), members: vec![head, tail], ..Configuration::default() };
     let mut replica = Replica::member(ChainId(0), head, both(4), Settings::default());
-    goes_on(&mut replica, 500, Input::Configure(both(5)));
+    goes_on(&mut replica, 500, ReplicaInput::Configure(both(5)));
     goes_on(&mut replica, 500, write_under(5, 1));
     let end = LogEnd { offset: 1, ..LogEnd::default() };
-    goes_on(&mut replica, 500, Input::Appended { token: AppendToken(0), end });
+    goes_on(&mut replica, 500, ReplicaInput::Appended { token: AppendToken(0), end });
     let ack = crate::Message::Ack { upto: 0, closed: Hlc(400), held: 0 };
-    let said = goes_on(&mut replica, 500, Input::Receive { from: tail, epoch: ChainEpoch(5), message: ack });
-    let is_record = |effect: &Effect| matches!(effect, Effect::Send { message: crate::Message::Record(record), .. } if record.n == 1);
+    let said = goes_on(&mut replica, 500, ReplicaInput::Receive { from: tail, epoch: ChainEpoch(5), message: ack });
+    let is_record = |effect: &ReplicaEffect| match effect {
+        ReplicaEffect::Send { message: crate::Message::Record(record), .. } => record.n == 1,
+        _ => false,
+    };
     assert!(said.iter().any(is_record), "{said:?}");
     assert_eq!(replica.closed(), Hlc(400));
     stops(&mut replica, 400, write_under(5, 2), "promised not to come");

@@ -1,14 +1,14 @@
-//! Who is taken in when all others are lost.
+//! A node that joins when all other members are lost.
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
 use frieze_hlc::Hlc;
 
-use crate::{Configuration, Effect, Input, Message, Moment, Replica, RequestId, Settings};
+use crate::{Configuration, Message, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings};
 
 const ME: NodeId = NodeId(3);
 const OTHER: NodeId = NodeId(2);
 
-fn step(replica: &mut Replica, input: Input) -> Vec<Effect> {
+fn step(replica: &mut Replica, input: ReplicaInput) -> Vec<ReplicaEffect> {
     let mut out = Vec::new();
     replica.step(Moment { hlc: Hlc(100), ..Moment::default() }, input, &mut out);
     out
@@ -20,22 +20,22 @@ fn joining() -> Replica {
     let begun = Configuration { epoch, members: vec![OTHER], syncing, joining: false };
     let mut replica = Replica::member(ChainId(0), ME, begun, Settings::default());
     let (epoch, members) = (ChainEpoch(2), vec![OTHER, ME]);
-    step(&mut replica, Input::Configure(Configuration { epoch, members, syncing: None, joining: true }));
-    let out = step(&mut replica, Input::Look { request: RequestId(1) });
-    assert!(!out.iter().any(|effect| matches!(effect, Effect::Seen { .. })), "the other may hold more");
+    step(&mut replica, ReplicaInput::Configure(Configuration { epoch, members, syncing: None, joining: true }));
+    let out = step(&mut replica, ReplicaInput::Look { request: RequestId(1) });
+    assert!(!out.iter().any(|effect| matches!(effect, ReplicaEffect::Seen { .. })), "the other may hold more");
     replica
 }
 
 /// The other is lost for good: it has the chain alone, and answers.
 fn goes_on_alone(replica: &mut Replica) {
     let (epoch, members) = (ChainEpoch(3), vec![ME]);
-    let out = step(replica, Input::Configure(Configuration { epoch, members, syncing: None, joining: false }));
-    let is_seen = |effect: &Effect| matches!(effect, Effect::Seen { request: RequestId(1), .. });
+    let out = step(replica, ReplicaInput::Configure(Configuration { epoch, members, syncing: None, joining: false }));
+    let is_seen = |effect: &ReplicaEffect| matches!(effect, ReplicaEffect::Seen { request: RequestId(1), .. });
     assert!(out.iter().any(is_seen), "who waited is answered: {out:?}");
-    let out = step(replica, Input::Look { request: RequestId(2) });
-    assert!(matches!(out[..], [Effect::Seen { request: RequestId(2), .. }]), "{out:?}");
-    let out = step(replica, Input::Close { request: RequestId(3), at: Hlc(40) });
-    assert!(matches!(out[..], [Effect::Closed { request: RequestId(3), .. }]), "{out:?}");
+    let out = step(replica, ReplicaInput::Look { request: RequestId(2) });
+    assert!(matches!(out[..], [ReplicaEffect::Seen { request: RequestId(2), .. }]), "{out:?}");
+    let out = step(replica, ReplicaInput::Close { request: RequestId(3), at: Hlc(40) });
+    assert!(matches!(out[..], [ReplicaEffect::Closed { request: RequestId(3), .. }]), "{out:?}");
 }
 
 #[test]
@@ -47,27 +47,29 @@ fn who_was_joining_and_is_left_alone_answers_from_what_it_has() {
 fn who_was_joining_and_is_left_alone_keeps_what_the_other_had_promised() {
     let mut replica = joining();
     let message = Message::Greet { held: 0, promised: Hlc(50) };
-    step(&mut replica, Input::Receive { from: OTHER, epoch: ChainEpoch(2), message });
+    step(&mut replica, ReplicaInput::Receive { from: OTHER, epoch: ChainEpoch(2), message });
     assert!(replica.promised() < Hlc(50), "it has not come through yet");
     goes_on_alone(&mut replica);
     assert_eq!(replica.promised(), Hlc(50));
 }
 
-/// The control plane may take it out, or have the chain go on from another, and wait for nobody: then others write what it does not hear of.
+/// The control plane may take it out, or resume the chain from another log, without waiting: then other members write
+/// records that it does not receive.
 #[test]
 fn who_is_joining_and_has_everything_answers_its_predecessor_alone_until_it_serves() {
     let mut replica = joining();
-    let receive = |message| Input::Receive { from: OTHER, epoch: ChainEpoch(2), message };
-    let is_seen = |effect: &Effect| matches!(effect, Effect::Seen { .. });
+    let receive = |message| ReplicaInput::Receive { from: OTHER, epoch: ChainEpoch(2), message };
+    let is_seen = |effect: &ReplicaEffect| matches!(effect, ReplicaEffect::Seen { .. });
     let out = step(&mut replica, receive(Message::Greet { held: 0, promised: Hlc::ZERO }));
-    assert!(out.iter().any(|effect| matches!(effect, Effect::Ready { .. })), "it has everything: {out:?}");
+    assert!(out.iter().any(|effect| matches!(effect, ReplicaEffect::Ready { .. })), "it has everything: {out:?}");
     assert!(!out.iter().any(is_seen), "{out:?}");
-    let out = step(&mut replica, Input::Look { request: RequestId(2) });
-    assert!(!out.iter().any(is_seen) && !replica.is_readable_now() && !replica.holds_acknowledged(), "{out:?}");
+    let out = step(&mut replica, ReplicaInput::Look { request: RequestId(2) });
+    assert!(!out.iter().any(is_seen) && !replica.is_readable_now() && !replica.has_all_acknowledged(), "{out:?}");
     let out = step(&mut replica, receive(Message::AskClean { request: RequestId(9) }));
-    assert!(matches!(out[..], [Effect::Send { to: OTHER, .. }]), "{out:?}");
+    assert!(matches!(out[..], [ReplicaEffect::Send { to: OTHER, .. }]), "{out:?}");
     let (epoch, members) = (ChainEpoch(3), vec![OTHER, ME]);
-    let out = step(&mut replica, Input::Configure(Configuration { epoch, members, syncing: None, joining: false }));
+    let out =
+        step(&mut replica, ReplicaInput::Configure(Configuration { epoch, members, syncing: None, joining: false }));
     assert_eq!(out.iter().filter(|effect| is_seen(effect)).count(), 2, "who waited is answered: {out:?}");
-    assert!(replica.is_readable_now() && replica.holds_acknowledged());
+    assert!(replica.is_readable_now() && replica.has_all_acknowledged());
 }

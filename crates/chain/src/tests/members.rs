@@ -1,5 +1,6 @@
-//! Random lives of chains of two to four members under a seed: messages are lost, doubled and out of order, clocks differ,
-//! members die or are taken out, come back without what they had not flushed, and are brought up to date. The invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
+//! Random lives of chains of two to four members under a seed: messages are lost, doubled and out of order, clocks
+//! differ, members die or are taken out, come back without what they had not flushed, and are brought up to date. The
+//! invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,8 +10,8 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replayed, Replica, RequestId,
-    Settings, WriteRequest,
+    AppendToken, Configuration, Forwarded, LogEnd, Message, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput,
+    RequestId, Settings, WriteRequest,
 };
 
 use super::write_of;
@@ -45,7 +46,7 @@ struct World {
     writes: BTreeMap<(usize, RequestId), WriteRequest>,
     numbers: [u64; 3],
     answered: BTreeMap<(u64, u64), (u64, Hlc)>,
-    /// Records that somebody knows to be there.
+    /// Records that some answer has shown to be there.
     known: u64,
     /// What was read at an instant: the last record.
     past: BTreeMap<Hlc, u64>,
@@ -139,21 +140,21 @@ impl World {
                 let node = &mut self.nodes[at];
                 node.persisted = (node.persisted + more).min(node.log.len());
                 let through = end(node.persisted);
-                self.step(at, Input::Persisted { through });
+                self.step(at, ReplicaInput::Persisted { through });
             }
             10..=15 => self.deliver(),
             16 => {
                 let request = self.request();
                 let instant = Hlc(self.nodes[at].hlc.saturating_sub(self.rng.below(60)));
                 self.waiting.insert((at, request), Waiting::Close(instant));
-                self.step(at, Input::Close { request, at: instant });
+                self.step(at, ReplicaInput::Close { request, at: instant });
             }
             17 => {
                 let request = self.request();
                 self.waiting.insert((at, request), Waiting::Look(self.known));
-                self.step(at, Input::Look { request });
+                self.step(at, ReplicaInput::Look { request });
             }
-            18 => self.step(at, Input::Again),
+            18 => self.step(at, ReplicaInput::Again),
             _ if self.rng.chance(5) => self.change(),
             _ if self.rng.chance(4) => self.come_back(at),
             _ => self.install(at),
@@ -176,7 +177,7 @@ impl World {
         self.waiting.insert((to, request), Waiting::Write(session, seq));
         self.writes.insert((to, request), write.clone());
         self.nodes[to].hlc += self.rng.between(1, 9);
-        self.step(to, Input::Write(write));
+        self.step(to, ReplicaInput::Write(write));
     }
 
     fn complete(&mut self, at: usize) {
@@ -188,7 +189,7 @@ impl World {
         assert_eq!(record.n, node.log.len() as u64 + 1, "a log has no hole");
         node.log.push(record);
         let end = end(node.log.len());
-        self.step(at, Input::Appended { token, end });
+        self.step(at, ReplicaInput::Appended { token, end });
     }
 
     fn deliver(&mut self) {
@@ -205,13 +206,13 @@ impl World {
         }
         let newest = message.newest().0;
         self.nodes[to].hlc = self.nodes[to].hlc.max(newest);
-        self.step(to, Input::Receive { from: NodeId(from as u32 + 1), epoch, message });
+        self.step(to, ReplicaInput::Receive { from: NodeId(from as u32 + 1), epoch, message });
     }
 
     /// A member dies, or is taken out and knows it before anybody else does.
     fn change(&mut self) {
         let mut next = self.current().clone();
-        // Who is joining cannot be left alone with the chain.
+        // A joining tail cannot be left alone with the chain.
         let full = next.members.len() - usize::from(next.joining);
         let which = self.rng.below(next.members.len() as u64) as usize;
         if full == 1 && which == 0 {
@@ -230,7 +231,7 @@ impl World {
         let gone = Self::of(gone);
         self.configurations.push(next.clone());
         if self.rng.chance(3) {
-            self.step(gone, Input::Configure(next));
+            self.step(gone, ReplicaInput::Configure(next));
         } else {
             self.nodes[gone].is_up = false;
             self.waiting.retain(|(at, _), _| *at != gone);
@@ -272,14 +273,15 @@ impl World {
 
     fn install(&mut self, at: usize) {
         let next = self.current().clone();
-        self.step(at, Input::Configure(next));
+        self.step(at, ReplicaInput::Configure(next));
     }
 
-    fn step(&mut self, at: usize, input: Input) {
+    fn step(&mut self, at: usize, input: ReplicaInput) {
         if !self.nodes[at].is_up {
-            // Nobody is there to answer.
-            if let Input::Write(WriteRequest { request, .. }) | Input::Close { request, .. } | Input::Look { request } =
-                input
+            // No replica is there to answer.
+            if let ReplicaInput::Write(WriteRequest { request, .. })
+            | ReplicaInput::Close { request, .. }
+            | ReplicaInput::Look { request } = input
             {
                 self.waiting.remove(&(at, request));
             }
@@ -293,9 +295,9 @@ impl World {
         }
     }
 
-    fn take(&mut self, at: usize, effect: Effect) {
+    fn take(&mut self, at: usize, effect: ReplicaEffect) {
         match effect {
-            Effect::Append { token, request, n, epoch, version, stamp } => {
+            ReplicaEffect::Append { token, request, n, epoch, version, stamp } => {
                 let write = &self.writes[&(at, request)];
                 let record = Forwarded {
                     n,
@@ -319,22 +321,22 @@ impl World {
                 }
                 self.nodes[at].appends.push_back((token, record));
             }
-            Effect::Take { token, record } => self.nodes[at].appends.push_back((token, *record)),
-            Effect::Send { to, epoch, message } => self.net.push((at, Self::of(to), epoch, message)),
-            Effect::Reply { request, result } => {
+            ReplicaEffect::Take { token, record } => self.nodes[at].appends.push_back((token, *record)),
+            ReplicaEffect::Send { to, epoch, message } => self.net.push((at, Self::of(to), epoch, message)),
+            ReplicaEffect::Reply { request, result } => {
                 let waiting = self.waiting.remove(&(at, request)).expect("answered once, and only who asked");
                 if let (Waiting::Write(session, seq), Ok(done)) = (waiting, result) {
                     self.acknowledged(at, (session, seq), done.stamp);
                 }
             }
-            Effect::Closed { request, at: instant } => {
+            ReplicaEffect::Closed { request, at: instant } => {
                 assert!(matches!(self.waiting.remove(&(at, request)), Some(Waiting::Close(asked)) if asked == instant));
                 self.counts.closed += 1;
                 let last = last_upto(&self.nodes[at].log, instant);
                 let before = *self.past.entry(instant).or_insert(last);
                 assert_eq!(before, last, "what is read at {instant} changes");
             }
-            Effect::Seen { request, cut } => {
+            ReplicaEffect::Seen { request, cut } => {
                 let Some(Waiting::Look(floor)) = self.waiting.remove(&(at, request)) else { panic!("nobody looks") };
                 self.counts.looks += 1;
                 self.counts.asked += u64::from(cut != Hlc::MAX);
@@ -342,7 +344,7 @@ impl World {
                 assert!(seen >= floor, "a read begun when {floor} records were known sees {seen}");
                 self.known = self.known.max(seen);
             }
-            Effect::Supply { to, after, upto } => {
+            ReplicaEffect::Supply { to, after, upto } => {
                 self.counts.supplied += 1;
                 let epoch = self.nodes[at].replica.epoch();
                 for record in &self.nodes[at].log[after as usize..upto as usize] {
@@ -350,11 +352,11 @@ impl World {
                     self.net.push((at, Self::of(to), epoch, message));
                 }
             }
-            Effect::Discard { after } => {
+            ReplicaEffect::Discard { after } => {
                 self.counts.discarded += 1;
                 self.start(at, after as usize);
             }
-            Effect::CaughtUp { node, epoch } => {
+            ReplicaEffect::CaughtUp { node, epoch } => {
                 let mut next = self.current().clone();
                 if next.epoch == epoch {
                     assert_eq!(next.syncing.take(), Some(node));
@@ -364,7 +366,7 @@ impl World {
                     self.configurations.push(next);
                 }
             }
-            Effect::Ready { epoch } => {
+            ReplicaEffect::Ready { epoch } => {
                 let mut next = self.current().clone();
                 if next.epoch == epoch {
                     next.joining = false;
@@ -372,7 +374,7 @@ impl World {
                     self.configurations.push(next);
                 }
             }
-            Effect::Distrust { peer, why } => panic!("member {} distrusts {peer}: {why}", at + 1),
+            ReplicaEffect::Distrust { peer, why } => panic!("member {} distrusts {peer}: {why}", at + 1),
         }
     }
 
@@ -387,7 +389,7 @@ impl World {
         let full = &now.members[..now.members.len() - usize::from(now.joining)];
         for member in self.nodes[at].replica.configuration().members.iter().filter(|member| full.contains(member)) {
             let node = &self.nodes[Self::of(*member)];
-            // Who died since had it too, and who was taken out has no part in it.
+            // A node that died since had it too, and one that was taken out has no role in the chain.
             assert!(node.log.len() as u64 >= record.n, "{member} does not hold record {}", record.n);
             if record.durability == Durability::Sync && before.is_none() {
                 assert!(node.persisted as u64 >= record.n, "{member} holds it in memory only");
@@ -419,7 +421,7 @@ impl World {
         self.check_beside();
     }
 
-    /// Whoever says that a part of a chunk is clean shows all that anybody knows of it.
+    /// A member that reports a part of a chunk as clean shows every record of it that any member has shown.
     fn check_beside(&self) {
         let all = ByteRange::new(0, 1);
         for node in self.living().filter(|node| node.is_up) {
@@ -448,9 +450,9 @@ impl World {
                 }
                 self.nodes[at].persisted = self.nodes[at].log.len();
                 let through = end(self.nodes[at].persisted);
-                self.step(at, Input::Persisted { through });
+                self.step(at, ReplicaInput::Persisted { through });
                 if self.nodes[at].replica.waits() {
-                    self.step(at, Input::Again);
+                    self.step(at, ReplicaInput::Again);
                 }
             }
             while !self.net.is_empty() {

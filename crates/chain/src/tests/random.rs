@@ -9,7 +9,8 @@ use frieze_wire::message::Durability;
 use proptest::prelude::*;
 
 use crate::{
-    AppendToken, Configuration, Effect, Input, LogEnd, Moment, Replayed, Replica, RequestId, Settings, WriteRequest,
+    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings,
+    WriteRequest,
 };
 
 #[derive(Clone, Debug)]
@@ -46,14 +47,14 @@ struct Asked {
 /// Session, number, part.
 type Name = (u64, u64, u8);
 
-/// Who is to be answered.
+/// The request to answer.
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
     Write(Asked),
     Close(Hlc),
 }
 
-/// The driver, the device, and what has been promised to whom.
+/// The driver, the device, and the promises of each member.
 struct World {
     replica: Replica,
     hlc: u64,
@@ -117,31 +118,31 @@ impl World {
                 if let Some((token, record)) = self.appends.pop_front() {
                     self.log.push(record);
                     let end = self.end(self.log.len());
-                    self.step(Input::Appended { token, end });
+                    self.step(ReplicaInput::Appended { token, end });
                 }
             }
             Op::Fail { which } => {
                 if which < self.appends.len() {
                     let failed: Vec<_> = self.appends.drain(which..).collect();
                     for (token, _) in failed {
-                        self.step(Input::AppendFailed { token, reason: Reason::NoSpace });
+                        self.step(ReplicaInput::AppendFailed { token, reason: Reason::NoSpace });
                     }
                 }
             }
             Op::Persist { to } => {
                 self.persisted = (self.persisted + to as usize).min(self.log.len());
                 let through = self.end(self.persisted);
-                self.step(Input::Persisted { through });
+                self.step(ReplicaInput::Persisted { through });
             }
             Op::Close { ago } => {
                 let request = self.request();
                 let at = Hlc(self.hlc.saturating_sub(ago));
                 self.waiting.insert(request, Waiting::Close(at));
-                self.step(Input::Close { request, at });
+                self.step(ReplicaInput::Close { request, at });
             }
             Op::Configure => {
                 let epoch = ChainEpoch(self.replica.epoch().0 + 1);
-                self.step(Input::Configure(Configuration::alone(epoch)));
+                self.step(ReplicaInput::Configure(Configuration::alone(epoch)));
             }
             Op::Crash { power, keep } => self.crash(power, keep as usize),
         }
@@ -153,7 +154,7 @@ impl World {
         let chunk = ChunkId { inode: InodeId(7), index: chunk };
         self.waiting.insert(request, Waiting::Write(Asked { name, sync }));
         self.extents.insert(request, (name, chunk));
-        self.step(Input::Write(WriteRequest {
+        self.step(ReplicaInput::Write(WriteRequest {
             request,
             session: SessionId(session),
             seq: Seq(seq),
@@ -193,10 +194,10 @@ impl World {
         self.clean = self.replica.clean();
         assert_eq!(self.clean, self.log.len() as u64, "what was recovered is committed");
         let epoch = ChainEpoch(self.replica.epoch().0 + 1);
-        self.step(Input::Configure(Configuration::alone(epoch)));
+        self.step(ReplicaInput::Configure(Configuration::alone(epoch)));
     }
 
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: ReplicaInput) {
         let mut out = Vec::new();
         self.replica.step(Moment { hlc: Hlc(self.hlc), ..Moment::default() }, input, &mut out);
         for effect in out {
@@ -205,9 +206,9 @@ impl World {
         self.check();
     }
 
-    fn take(&mut self, effect: Effect) {
+    fn take(&mut self, effect: ReplicaEffect) {
         match effect {
-            Effect::Append { token, request, n, epoch, stamp, .. } => {
+            ReplicaEffect::Append { token, request, n, epoch, stamp, .. } => {
                 let ((session, seq, part), chunk) = self.extents[&request];
                 let (session, seq) = (SessionId(session), Seq(seq));
                 assert!(stamp > self.closed, "stamped {stamp} though {} is closed", self.closed);
@@ -215,7 +216,7 @@ impl World {
                 let record = Replayed { epoch, n, stamp, session, seq, part, chunk, offset: 0 };
                 self.appends.push_back((token, record));
             }
-            Effect::Reply { request, result } => {
+            ReplicaEffect::Reply { request, result } => {
                 let waiting = self.waiting.remove(&request).expect("answered once, and only who asked");
                 if let (Waiting::Write(asked), Ok(done)) = (waiting, result) {
                     let place = self.log.iter().position(|r| (r.session.0, r.seq.0, r.part) == asked.name);
@@ -228,19 +229,19 @@ impl World {
                     assert!(!first_asked_sync || place < self.persisted || place < self.clean as usize);
                 }
             }
-            Effect::Closed { request, at } => {
+            ReplicaEffect::Closed { request, at } => {
                 assert!(matches!(self.waiting.remove(&request), Some(Waiting::Close(asked)) if asked == at));
                 assert!(self.appends.iter().all(|(_, record)| record.stamp > at), "closed above a record on its way");
                 self.closed = self.closed.max(at);
             }
-            Effect::Take { .. }
-            | Effect::Send { .. }
-            | Effect::Seen { .. }
-            | Effect::Supply { .. }
-            | Effect::Discard { .. }
-            | Effect::CaughtUp { .. }
-            | Effect::Ready { .. }
-            | Effect::Distrust { .. } => {
+            ReplicaEffect::Take { .. }
+            | ReplicaEffect::Send { .. }
+            | ReplicaEffect::Seen { .. }
+            | ReplicaEffect::Supply { .. }
+            | ReplicaEffect::Discard { .. }
+            | ReplicaEffect::CaughtUp { .. }
+            | ReplicaEffect::Ready { .. }
+            | ReplicaEffect::Distrust { .. } => {
                 panic!("a replica alone: {effect:?}")
             }
         }

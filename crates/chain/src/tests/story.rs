@@ -10,8 +10,8 @@ use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica,
-    RequestId, Settings, WriteRequest,
+    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId,
+    RequestOutcome, RequestState, Settings, WriteRequest,
 };
 
 macro_rules! stories {
@@ -97,10 +97,10 @@ fn run(replica: &mut Replica, command: &str) -> Vec<String> {
             if replica.now_cut() == Hlc::MAX { "everything".to_owned() } else { replica.now_cut().0.to_string() },
         )],
         "readable" => vec![format!("{}", replica.is_readable_at(Hlc(words.need("at"))))],
-        "remembered" => vec![match replica.remembered(SessionId(words.need("s")), Seq(words.need("seq"))) {
+        "remembered" => vec![match replica.outcome_of(SessionId(words.need("s")), Seq(words.need("seq"))) {
             None => "nothing".to_owned(),
-            Some(Remembered { part, state: RememberedState::InFlight }) => format!("part {part}, in flight"),
-            Some(Remembered { part, state: RememberedState::Done(done) }) => {
+            Some(RequestOutcome { part, state: RequestState::InFlight }) => format!("part {part}, in flight"),
+            Some(RequestOutcome { part, state: RequestState::Done(done) }) => {
                 format!("part {part}, done {} at {}+{}", done.stamp.0, done.chunk, done.offset)
             }
         }],
@@ -131,11 +131,11 @@ fn run(replica: &mut Replica, command: &str) -> Vec<String> {
     }
 }
 
-fn input(words: &Words<'_>) -> Input {
+fn input(words: &Words<'_>) -> ReplicaInput {
     let request = || RequestId(words.need("r"));
     let token = || AppendToken(words.need("append"));
     match words.verb {
-        "write" => Input::Write(WriteRequest {
+        "write" => ReplicaInput::Write(WriteRequest {
             request: request(),
             session: SessionId(words.number("s").unwrap_or(1)),
             seq: Seq(words.need("seq")),
@@ -155,37 +155,37 @@ fn input(words: &Words<'_>) -> Input {
             newest_user_time: words.number("newest").map(|time| UserTime(time as i64)),
             times_after: Hlc(words.number("times-after").unwrap_or(0)),
         }),
-        "appended" => Input::Appended { token: token(), end: words.end() },
-        "append-failed" => Input::AppendFailed { token: token(), reason: Reason::NoSpace },
-        "persisted" => Input::Persisted { through: words.end() },
-        "device-failed" => Input::DeviceFailed { reason: Reason::InputOutput },
-        "close" => Input::Close { request: request(), at: Hlc(words.need("instant")) },
-        "configure" => Input::Configure(Configuration::alone(ChainEpoch(words.need("epoch")))),
-        "end" => Input::EndSession(SessionId(words.need("s"))),
+        "appended" => ReplicaInput::Appended { token: token(), end: words.end() },
+        "append-failed" => ReplicaInput::AppendFailed { token: token(), reason: Reason::NoSpace },
+        "persisted" => ReplicaInput::Persisted { through: words.end() },
+        "device-failed" => ReplicaInput::DeviceFailed { reason: Reason::InputOutput },
+        "close" => ReplicaInput::Close { request: request(), at: Hlc(words.need("instant")) },
+        "configure" => ReplicaInput::Configure(Configuration::alone(ChainEpoch(words.need("epoch")))),
+        "end" => ReplicaInput::EndSession(SessionId(words.need("s"))),
         verb => panic!("no input is called {verb}"),
     }
 }
 
-fn show(effect: &Effect) -> String {
+fn show(effect: &ReplicaEffect) -> String {
     match effect {
-        Effect::Append { token, request, n, epoch, version, stamp } => {
+        ReplicaEffect::Append { token, request, n, epoch, version, stamp } => {
             format!("append {}: r {} is n {n}, version {version}, epoch {epoch}, stamp {}", token.0, request.0, stamp.0)
         }
-        Effect::Reply { request, result: Ok(done) } => {
+        ReplicaEffect::Reply { request, result: Ok(done) } => {
             format!("r {}: done, stamp {} at {}+{}", request.0, done.stamp.0, done.chunk, done.offset)
         }
-        Effect::Reply { request, result: Err(fault) } => {
+        ReplicaEffect::Reply { request, result: Err(fault) } => {
             format!("r {}: refused, {:?}: {fault}", request.0, fault.reason)
         }
-        Effect::Closed { request, at } => format!("r {}: closed {}", request.0, at.0),
-        Effect::Take { .. }
-        | Effect::Send { .. }
-        | Effect::Seen { .. }
-        | Effect::Supply { .. }
-        | Effect::Discard { .. }
-        | Effect::CaughtUp { .. }
-        | Effect::Ready { .. }
-        | Effect::Distrust { .. } => {
+        ReplicaEffect::Closed { request, at } => format!("r {}: closed {}", request.0, at.0),
+        ReplicaEffect::Take { .. }
+        | ReplicaEffect::Send { .. }
+        | ReplicaEffect::Seen { .. }
+        | ReplicaEffect::Supply { .. }
+        | ReplicaEffect::Discard { .. }
+        | ReplicaEffect::CaughtUp { .. }
+        | ReplicaEffect::Ready { .. }
+        | ReplicaEffect::Distrust { .. } => {
             panic!("a replica alone: {effect:?}")
         }
     }

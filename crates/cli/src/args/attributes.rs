@@ -4,12 +4,12 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args};
 
-use super::NoPast;
+use super::NoPastArgs;
 
-/// Change who may do what with files.
+/// Change the permissions of files
 ///
-/// MODE is as chmod(1) takes it: octal (755), or changes (u+x, go-w, a=rX). What a file could be done before stays so in the past, as far as
-/// whoever reads it may read the file now.
+/// MODE is as chmod(1) takes it: octal (755), or changes (u+x, go-w, a=rX). The former permissions of a file stay valid
+/// in the past, for users that may read the file now.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -17,8 +17,8 @@ Examples:
   frieze chmod -R u=rwX,go=rX /www
 
 JSON: one line a file changed: path, kind, mode (octal text), uid, gid.")]
-pub(crate) struct Chmod {
-    /// What the mode is to be.
+pub(crate) struct ChmodArgs {
+    /// The wanted mode.
     #[arg(value_name = "MODE", allow_hyphen_values = true)]
     pub(crate) mode: String,
 
@@ -31,10 +31,10 @@ pub(crate) struct Chmod {
     pub(crate) recursive: bool,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
-/// Change whose files are.
+/// Change the owner of files
 ///
 /// Names are those of this machine; the file system keeps numbers. To give a file to another user takes root.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ Examples:
   frieze chown :staff /reports
 
 JSON: one line a file changed: path, kind, mode (octal text), uid, gid.")]
-pub(crate) struct Chown {
+pub(crate) struct ChownArgs {
     /// The new owner, or owner and group; names or numbers.
     #[arg(value_name = "OWNER[:GROUP]")]
     pub(crate) owner: String,
@@ -58,12 +58,12 @@ pub(crate) struct Chown {
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
 
-    /// A symbolic link itself, instead of what it names.
+    /// A symbolic link itself, instead of its target.
     #[arg(long)]
     pub(crate) no_dereference: bool,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// Set the times of files, and make those that are not there.
@@ -75,7 +75,7 @@ Examples:
   frieze touch -c -m /maybe
 
 JSON: one line a file: path.")]
-pub(crate) struct Touch {
+pub(crate) struct TouchArgs {
     /// Files and directories.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<OsString>,
@@ -97,5 +97,5 @@ pub(crate) struct Touch {
     pub(crate) modification: bool,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }

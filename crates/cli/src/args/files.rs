@@ -4,12 +4,12 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args};
 
-use super::{NoPast, Past};
+use super::{NoPastArgs, PastArgs};
 
 /// List directories, now or in the past.
 ///
-/// Lists the entries of each directory in byte order of their names, or the file itself. With `--at` it lists what was
-/// there at that instant, files since deleted or renamed included, under their names of then.
+/// Lists the entries of each directory in byte order of their names, or the file itself. With `--at` it lists the
+/// entries of that instant, files since deleted or renamed included, under their names of then.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -18,7 +18,7 @@ Examples:
   frieze ls /
   frieze ls -l /reports --at yesterday
   frieze ls -R /src --at hlc-660c66c7a2800fff
-  frieze ls --deleted /reports                what once was there, when it went, who took it
+  frieze ls --deleted /reports                deleted names, when and by which user
   frieze ls --json / | jq -r 'select(.kind == \"file\") | .path'
 
 JSON: one line an entry: path, name, kind (file, directory, symlink, fifo, socket, char-device, block-device), inode,
@@ -28,8 +28,8 @@ and, in the past, answered: at, at_time, precision_us, stable, incomplete, user_
 With --deleted one line a name: path, name, kind, inode, mode, uid, gid, size, mtime, at and at_time (the newest instant
 at which it was there), gone and gone_time, moved_to, session, uid_by, user, host, command."
 )]
-pub(crate) struct Ls {
-    /// What to list.
+pub(crate) struct LsArgs {
+    /// The files and directories to list.
     #[arg(value_name = "PATH", default_value = "/")]
     pub(crate) paths: Vec<OsString>,
 
@@ -41,7 +41,7 @@ pub(crate) struct Ls {
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
 
-    /// The directory itself instead of what is in it.
+    /// The directory itself instead of its entries.
     #[arg(short, long)]
     pub(crate) directory: bool,
 
@@ -53,11 +53,12 @@ pub(crate) struct Ls {
     #[arg(long, action = ArgAction::HelpLong)]
     help: Option<bool>,
 
-    /// End each name with a zero byte instead of a line break, and print it as it is, as a path with -R or several PATHs: for xargs -0.
+    /// End each name with a zero byte instead of a line break, and print it as it is, as a path with -R or several
+    /// PATHs: for xargs -0.
     #[arg(short = '0', long, conflicts_with_all = ["long", "json", "deleted"])]
     pub(crate) null: bool,
 
-    /// Names that once were in the directory and are not now: when they went, and by whom.
+    /// Deleted names of the directory: when each was removed, and by which user.
     #[arg(long, conflicts_with_all = ["long", "recursive", "directory"])]
     pub(crate) deleted: bool,
 
@@ -66,7 +67,7 @@ pub(crate) struct Ls {
     pub(crate) full: bool,
 
     #[command(flatten)]
-    pub(crate) past: Past,
+    pub(crate) past: PastArgs,
 }
 
 /// Show everything known about files.
@@ -82,17 +83,17 @@ Examples:
 
 JSON: one line a path: the fields of 'frieze ls --json' and atime, rdev, chunk_bytes, acl and default_acl (lists of
 entries as getfacl shows them, null if there are none).")]
-pub(crate) struct Stat {
+pub(crate) struct StatArgs {
     /// Files, directories or links.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<OsString>,
 
-    /// Follow a symbolic link to what it names.
+    /// Follow a symbolic link to its target.
     #[arg(short = 'L', long)]
     pub(crate) follow: bool,
 
     #[command(flatten)]
-    pub(crate) past: Past,
+    pub(crate) past: PastArgs,
 }
 
 /// Print files.
@@ -108,20 +109,36 @@ Examples:
 
 JSON: one line a file instead of its bytes: path, bytes, text (null if it is not UTF-8), hex (if it is not), and, in
 the past, answered. Meant for small files.")]
-pub(crate) struct Cat {
+pub(crate) struct CatArgs {
     /// Files.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<OsString>,
 
     #[command(flatten)]
-    pub(crate) past: Past,
+    pub(crate) past: PastArgs,
+}
+
+/// Options of `put`, `get` and `cp`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct CopyOptions {
+    /// Directories with everything in them.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// Keep mode bits and modification times.
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+
+    /// Write a temporary file and rename it: readers see the old file or the new one.
+    #[arg(long)]
+    pub(crate) atomic: bool,
 }
 
 /// Copy local files into the file system.
 ///
 /// Copies each LOCAL to the path in the file system that comes last, or into it if it is a directory. `-` is standard
-/// input. An existing file is written over; what it held stays readable in the past. Readers of now can see it half
-/// written: `--atomic` writes a temporary file beside it and renames it once it is whole.
+/// input. An existing file is overwritten; its former bytes stay readable in the past. Readers of now may read it half
+/// written: `--atomic` writes a temporary file beside it and renames it once it is complete.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -132,29 +149,20 @@ Examples:
   date | frieze put --append - /journal.txt      one atomic append a request
 
 JSON: one line a file, directory or link: from, to, kind, bytes.")]
-pub(crate) struct Put {
+pub(crate) struct PutArgs {
     /// Local files (or -), then the path in the file system.
     #[arg(value_name = "LOCAL... PATH", required = true, num_args = 2..)]
     pub(crate) paths: Vec<OsString>,
 
-    /// Directories with everything in them.
-    #[arg(short, long)]
-    pub(crate) recursive: bool,
-
-    /// Keep mode bits and modification times.
-    #[arg(short, long)]
-    pub(crate) preserve: bool,
-
-    /// Write a temporary file and rename it: readers see the old file or the new one.
-    #[arg(long, conflicts_with = "append")]
-    pub(crate) atomic: bool,
+    #[command(flatten)]
+    pub(crate) options: CopyOptions,
 
     /// Append instead of writing over.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "atomic")]
     pub(crate) append: bool,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// Copy files out of the file system.
@@ -171,32 +179,23 @@ Examples:
   frieze get /report.txt -                        to standard output
 
 JSON: one line a file, directory or link: from, to, kind, bytes, and, in the past, answered.")]
-pub(crate) struct Get {
+pub(crate) struct GetArgs {
     /// Paths in the file system, then the local file or directory.
     #[arg(value_name = "PATH... LOCAL", required = true, num_args = 2..)]
     pub(crate) paths: Vec<OsString>,
 
-    /// Directories with everything in them.
-    #[arg(short, long)]
-    pub(crate) recursive: bool,
-
-    /// Keep mode bits and modification times.
-    #[arg(short, long)]
-    pub(crate) preserve: bool,
-
-    /// Write a temporary file and rename it.
-    #[arg(long)]
-    pub(crate) atomic: bool,
+    #[command(flatten)]
+    pub(crate) options: CopyOptions,
 
     #[command(flatten)]
-    pub(crate) past: Past,
+    pub(crate) past: PastArgs,
 }
 
 /// Copy files within the file system, also from the past into the present.
 ///
 /// Copies each SOURCE to the path that comes last, or into it if it is a directory. With `--at` the sources are read as
-/// of that instant and the copy is made now: this is how a deleted or spoiled file comes back. Nothing is lost by it:
-/// what the copy replaces stays readable in its turn.
+/// of that instant and the copy is made now: this brings a deleted or spoiled file back. Nothing is lost by it: what
+/// the copy replaces stays readable in its turn.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -205,25 +204,16 @@ Examples:
   frieze cp -r --at yesterday /photos /photos-back
 
 JSON: one line a file, directory or link: from, to, kind, bytes, and, in the past, answered.")]
-pub(crate) struct Cp {
+pub(crate) struct CpArgs {
     /// Paths to copy, then where to.
     #[arg(value_name = "SOURCE... PATH", required = true, num_args = 2..)]
     pub(crate) paths: Vec<OsString>,
 
-    /// Directories with everything in them.
-    #[arg(short, long)]
-    pub(crate) recursive: bool,
-
-    /// Keep mode bits and modification times.
-    #[arg(short, long)]
-    pub(crate) preserve: bool,
-
-    /// Write a temporary file and rename it: readers see the old file or the new one.
-    #[arg(long)]
-    pub(crate) atomic: bool,
+    #[command(flatten)]
+    pub(crate) options: CopyOptions,
 
     #[command(flatten)]
-    pub(crate) past: Past,
+    pub(crate) past: PastArgs,
 }
 
 /// Rename files and directories.
@@ -239,7 +229,7 @@ Examples:
   frieze mv --exchange /blue /green         swap two names in one step
 
 JSON: one line a name: from, to.")]
-pub(crate) struct Mv {
+pub(crate) struct MvArgs {
     /// Paths to rename, then the new name or the directory.
     #[arg(value_name = "SOURCE... PATH", required = true, num_args = 2..)]
     pub(crate) paths: Vec<OsString>,
@@ -257,7 +247,7 @@ pub(crate) struct Mv {
     pub(crate) no_target_directory: bool,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// Give a file another name, or make a symbolic link.
@@ -271,7 +261,7 @@ Examples:
   frieze ln -s ../shared/report.txt /me/report.txt
 
 JSON: one line: target, name, kind (hard, symbolic).")]
-pub(crate) struct Ln {
+pub(crate) struct LnArgs {
     /// The file, or the text of the symbolic link.
     #[arg(value_name = "TARGET")]
     pub(crate) target: OsString,
@@ -285,10 +275,10 @@ pub(crate) struct Ln {
     pub(crate) symbolic: bool,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
-/// Remove files; what they held stays in the past.
+/// Remove files; their bytes stay in the past
 ///
 /// Removes the names. Their contents stay readable at every instant before: `frieze ls --at 1m-ago`, and
 /// `frieze cp --at 1m-ago PATH PATH` brings a file back.
@@ -299,11 +289,12 @@ Examples:
   frieze rm -r /build
   frieze rm -f /may-not-exist
 
-A directory goes with everything in it by one change, as long as that is no more than 262,144 names and all of it may go.
+A directory goes with everything in it by one change, as long as that is no more than 262,144 names and all of it may \
+go.
 
-JSON: one line a name removed: path, kind. Of very many the last line tells how many more there were: path, more.")]
-pub(crate) struct Rm {
-    /// What to remove.
+JSON: one line a name removed: path, kind. Of very many the last line has the number of the rest: path, more.")]
+pub(crate) struct RmArgs {
+    /// The files to remove.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<OsString>,
 
@@ -311,12 +302,12 @@ pub(crate) struct Rm {
     #[arg(short, long)]
     pub(crate) recursive: bool,
 
-    /// No complaint about what is not there.
+    /// No message about missing files.
     #[arg(short, long)]
     pub(crate) force: bool,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// Make directories.
@@ -328,7 +319,7 @@ Examples:
   frieze mkdir -m 700 /private
 
 JSON: one line a directory made: path, inode.")]
-pub(crate) struct Mkdir {
+pub(crate) struct MkdirArgs {
     /// Directories to make.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<OsString>,
@@ -342,7 +333,7 @@ pub(crate) struct Mkdir {
     pub(crate) mode: Option<String>,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// Remove empty directories.
@@ -353,7 +344,7 @@ Examples:
   frieze rmdir -p /a/b/c                   and /a/b and /a, if they are empty then
 
 JSON: one line a directory removed: path, kind.")]
-pub(crate) struct Rmdir {
+pub(crate) struct RmdirArgs {
     /// Directories.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<OsString>,
@@ -363,17 +354,18 @@ pub(crate) struct Rmdir {
     pub(crate) parents: bool,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// Show or set how much may lie below directories.
 ///
-/// A quota bounds the files and directories below a directory, itself included, and the bytes of files, their lengths; it holds for every
-/// program, whichever way it comes. Who would bring more gets EDQUOT, and HDFS's clients the exceptions that they know. Without --files
-/// and --bytes it is shown, with what is used. Only root sets it. Less than there is may be set: what is there stays.
+/// A quota bounds the files and directories below a directory, itself included, and the bytes of files, their lengths;
+/// it holds for every program and protocol. A write beyond it gets EDQUOT, and HDFS's clients their own exceptions.
+/// Without --files and --bytes it is shown, with its use. Only root sets it. It may be set below the present use:
+/// existing files stay.
 ///
-/// Files count once, also with several names. Bytes are asked for at each chunk of a file (64 MiB) and counted when it is closed, so
-/// writers that are under way may bring as much more as a chunk each.
+/// Files count once, also with several names. Bytes are checked at each chunk of a file (64 MiB) and counted when it is
+/// closed, so each open writer may exceed the quota by a chunk.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -381,9 +373,10 @@ Examples:
   frieze quota /users/ada --files 100000 --bytes 50G
   frieze quota /users/ada --bytes none           of files only
 
-JSON: one line a directory: path, files, files_max, bytes, bytes_max; the last four null where there is no quota, a limit null
+JSON: one line a directory: path, files, files_max, bytes, bytes_max; the last four null where there is no quota, a \
+limit null
 where there is none.")]
-pub(crate) struct SetQuota {
+pub(crate) struct SetQuotaArgs {
     /// Directories.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<OsString>,
@@ -397,7 +390,7 @@ pub(crate) struct SetQuota {
     pub(crate) bytes: Option<Most>,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// A limit, or that there is none.
@@ -430,8 +423,9 @@ impl Most {
 
 /// Show how much room is left.
 ///
-/// The room on the device of the server that is asked; below a directory with a quota, if that leaves less, what it leaves. History takes
-/// room too, until 'frieze forget': USED is all that cannot be written. Of a cluster 'frieze cluster nodes' shows every server.
+/// The room on the device of the answering server; below a directory with a quota, the rest of the quota if that is
+/// less. History takes room too, until 'frieze forget': USED is all that cannot be written. For a cluster 'frieze
+/// cluster nodes' shows every server.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -442,7 +436,7 @@ Examples:
 
 JSON: one line a path: path, bytes, bytes_used, bytes_free, inodes, inodes_used, inodes_free."
 )]
-pub(crate) struct Df {
+pub(crate) struct DfArgs {
     /// Files or directories.
     #[arg(value_name = "PATH", default_value = "/")]
     pub(crate) paths: Vec<OsString>,
@@ -460,14 +454,14 @@ pub(crate) struct Df {
     help: Option<bool>,
 
     #[command(flatten)]
-    pub(crate) no_past: NoPast,
+    pub(crate) no_past: NoPastArgs,
 }
 
 /// Sum up the sizes of trees.
 ///
 /// Prints the bytes that hold data (holes are not counted; a file with several names counts once) below each directory,
-/// as of now or of an instant. With `--history` it prints two sums: the bytes of now, and those that are kept for the past
-/// only: overwritten, cut off, or of files since deleted, which count where their last name was.
+/// as of now or of an instant. With `--history` it prints two sums: the bytes of now, and those that are kept for the
+/// past only: overwritten, cut off, or of files since deleted, which count where their last name was.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -480,7 +474,7 @@ Examples:
 JSON: one line a directory (with -s: a path): path, bytes_live, size, files, directories, and, in the past, answered.
 With --history: path, bytes_live, bytes_history, files, deleted_files, directories."
 )]
-pub(crate) struct Du {
+pub(crate) struct DuArgs {
     /// Files or directories.
     #[arg(value_name = "PATH", default_value = "/")]
     pub(crate) paths: Vec<OsString>,
@@ -506,5 +500,5 @@ pub(crate) struct Du {
     help: Option<bool>,
 
     #[command(flatten)]
-    pub(crate) past: Past,
+    pub(crate) past: PastArgs,
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 
-use super::Past;
+use super::PastArgs;
 
 /// Print an exact instant to keep.
 ///
@@ -18,7 +18,7 @@ Examples:
   frieze now -v                      with its time and precision on stderr
 
 JSON: at, at_time, precision_us (null: unknown), earliest, earliest_time, stable, stable_time.")]
-pub(crate) struct Now {
+pub(crate) struct NowArgs {
     /// The instant to make exact, instead of the present.
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
@@ -29,9 +29,10 @@ pub(crate) struct Now {
 /// A snapshot is a name for an instant: it copies nothing, takes no time, and keeps the history of that instant. Every
 /// instant can be read without one.
 ///
-/// What it keeps from `frieze forget` is what belongs to the user who made it, and everything if that is root. `frieze forget
-/// --with-snapshots` of the owner of a path, or of root, goes through snapshots. A user may have 1,000 of them, unless the server is
-/// told another number (`snapshots_per_user_max`); the user who made a snapshot deletes it, and root.
+/// It keeps from `frieze forget` what belongs to the user that made it, and everything if that is root.
+/// `frieze forget --with-snapshots` by the owner of a path, or by root, overrides snapshots. A user may have 1,000 of
+/// them, unless the server's settings give another number (`snapshots_per_user_max`); the user that made a snapshot may
+/// delete it, and root.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
@@ -40,7 +41,7 @@ Examples:
   frieze ls / --at before-upgrade
   frieze snapshot list
   frieze snapshot delete monday")]
-pub(crate) enum Snapshot {
+pub(crate) enum SnapshotCommand {
     /// Name an instant, by default now.
     #[command(after_long_help = "\
 Examples:
@@ -55,11 +56,11 @@ JSON: name, at, at_time.")]
         #[arg(long, value_name = "INSTANT")]
         at: Option<String>,
     },
-    /// List the named instants with their age, the bytes they hold back, and who made them.
+    /// List the named instants with their age, the bytes they hold back, and their users
     ///
-    /// HELD is what was live at the instant and has been overwritten, cut off or deleted since: the history that reading the
-    /// instant needs. Two snapshots may hold the same bytes. A `+` says that only the first 20,000 changed files were
-    /// counted.
+    /// HELD is what was live at the instant and has been overwritten, cut off or deleted since: the history that
+    /// reading the instant needs. Two snapshots may hold the same bytes. A `+` means that only the first 20,000 changed
+    /// files were counted.
     #[command(visible_alias = "ls")]
     #[command(after_long_help = "\
 JSON: one line a snapshot: name, at, at_time, made, made_time, uid, user, age_ms, bytes_held, held_at_least.")]
@@ -78,14 +79,14 @@ JSON: one line a name: deleted.")]
     },
 }
 
-/// Tell frieze where the data keeps its own time.
+/// Bind a time plug-in, which reads the data's own time
 ///
 /// A time plug-in reads the time of the data out of the data. It is bound to a directory; files and directories made in
-/// it from then on inherit it, and `--user-at TIME` cuts such a file at that time of its data. With `binary:size=N` every N
-/// bytes are one record, with `csv` and `jsonl` one line is one row, in whatever writes they come; with `json`, and `binary`
-/// without a size, one write is one record. What runs backwards
-/// is refused, with its offset (on a mount EINVAL, and `getfattr -n user.frieze.refused FILE` says why); late rows go into a file of
-/// their own, and `--at` tells who knew of them when.
+/// it from then on inherit it, and `--user-at TIME` cuts such a file at that time of its data. With `binary:size=N`
+/// every N bytes are one record, with `csv` and `jsonl` one line is one row, in whatever writes they come; with `json`,
+/// and `binary` without a size, one write is one record. A record whose time runs backwards is refused, with its offset
+/// (on a mount EINVAL, and `getfattr -n user.frieze.refused FILE` shows the reason); late rows go into a file of their
+/// own, and `--at` shows when each was known.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
@@ -95,7 +96,7 @@ Examples:
   frieze time bind /logs    'jsonl:/ts,unit=ms'
   frieze time show /sensors
   frieze cat /sensors/a.bin --user-at 2026-11-21T10:00:00Z")]
-pub(crate) enum Time {
+pub(crate) enum TimeCommand {
     /// Bind a time plug-in to a directory.
     #[command(after_long_help = "\
 SPEC is one of
@@ -127,7 +128,7 @@ JSON: path, time_plugin (null).")]
         #[arg(value_name = "DIR")]
         path: OsString,
     },
-    /// Show which plug-in reads the time of a file, or of what is made in a directory.
+    /// Show the plug-in of a file, or of new files of a directory.
     #[command(after_long_help = "\
 JSON: one line a path: path, time_plugin (null if there is none).")]
     Show {
@@ -135,6 +136,6 @@ JSON: one line a path: path, time_plugin (null if there is none).")]
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<OsString>,
         #[command(flatten)]
-        past: Past,
+        past: PastArgs,
     },
 }

@@ -6,9 +6,9 @@ use clap::Args;
 
 /// Copy a file or a tree without copying a byte.
 ///
-/// TARGET starts as what SOURCE is, or was at an instant, and shares its bytes; both go their own ways from then on. A
-/// clone of a terabyte takes as long as one of an empty file. If TARGET is a directory that is there, the clone goes into
-/// it.
+/// TARGET starts with the content of SOURCE, now or at an instant, and shares its bytes; later changes of one do not
+/// affect the other. A clone of a terabyte takes as long as one of an empty file. If TARGET is an existing directory,
+/// the clone goes into it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -18,8 +18,8 @@ Examples:
 
 JSON: one line for each thing made (action, path, len), then: stamp, time, at, count, left, dry_run,
 refused (why the real run would be refused; null if it would not).")]
-pub(crate) struct CloneTree {
-    /// What to copy.
+pub(crate) struct CloneTreeArgs {
+    /// The file or tree to copy.
     #[arg(value_name = "SOURCE")]
     pub(crate) source: OsString,
 
@@ -31,32 +31,33 @@ pub(crate) struct CloneTree {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 
-    /// Only say what would be made.
+    /// Only show what would be made.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
 
-/// Put a file or a tree back to what it was at an instant.
+/// Restore a file or a tree to its state at an instant
 ///
 /// It is a change at now, all at once: what it replaces stays readable at the instants before, and a restore to just
-/// before takes it back. Only what differs is touched. Names made since stay, unless --delete is given; what was deleted
-/// or renamed comes back; what was moved out of PATH stays where it is, and PATH gets a copy that shares its bytes.
+/// before undoes it. Only differences are touched. Names made since stay, unless --delete is given; deleted or renamed
+/// objects come back; an object that was moved out of PATH stays where it is, and PATH gets a copy that shares its
+/// bytes.
 ///
-/// PATH may be gone: then it is the path of then, in a directory that is there.
+/// PATH may be deleted: then it is the path of then, in an existing directory.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   frieze restore /project --to 1h-ago --dry-run
   frieze restore /project --to 1h-ago
   frieze restore /project/report.txt --to before-upgrade
-  frieze restore /project --to 1h-ago --delete        exactly as it was, names made since gone
+  frieze restore /project --to 1h-ago --delete        exactly as it was, later names removed
 
 The exit status is 1 if something was left as it is.
 
 JSON: one line for each change (action, path, inode, offset, len, words; of a copy, lives_at: where the original is
 now), then: stamp, time, at, count, left, dry_run,
 refused (why the real run would be refused; null if it would not).")]
-pub(crate) struct Restore {
+pub(crate) struct RestoreArgs {
     /// The file or directory.
     #[arg(value_name = "PATH")]
     pub(crate) path: OsString,
@@ -69,19 +70,19 @@ pub(crate) struct Restore {
     #[arg(long)]
     pub(crate) delete: bool,
 
-    /// Only say what would change.
+    /// Only show what would change.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
 
-/// Take back what a session or a user did.
+/// Undo the changes of a session or a user
 ///
-/// Goes unit by unit: a name, an attribute, a length, a range of bytes. Where the newest version is theirs, the newest by
-/// anybody else comes back. What others changed later is left, and so is what others have built on, such as files in a
-/// directory that the session made: both are told as `left`. All of it is one change at now; undoing the undo gives the
-/// state before it.
+/// It works unit by unit: a name, an attribute, a length, a range of bytes. If the newest version is theirs, the newest
+/// by any other session comes back. Later changes by others are left, and so is what they depend on, such as files in a
+/// directory that the session made: both are listed as `left`. All of it is one change at now; undoing the undo gives
+/// the state before it.
 ///
-/// `frieze log` and `frieze sessions` tell who did what.
+/// `frieze log` and `frieze sessions` show which session made which change.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -95,16 +96,16 @@ The exit status is 1 if something was left as it is.
 JSON: one line for each change (action, path, inode, offset, len, words, newest, older), then: stamp, time, at,
 count, left, dry_run,
 refused (why the real run would be refused; null if it would not).")]
-pub(crate) struct Undo {
-    /// Sessions whose changes go, as `frieze log` shows them; may be given several times.
+pub(crate) struct UndoArgs {
+    /// Sessions to undo, as `frieze log` shows them; may be given several times.
     #[arg(long = "session", value_name = "SESSION", value_parser = session)]
     pub(crate) sessions: Vec<u64>,
 
-    /// The user whose changes go: name or number.
+    /// The user to undo: name or number.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
 
-    /// Only what is, or was in between, at or below this file or directory; it may be gone.
+    /// Only objects that are, or were in between, at or below this file or directory; it may be deleted.
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub(crate) path: OsString,
 
@@ -116,7 +117,7 @@ pub(crate) struct Undo {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) to: Option<String>,
 
-    /// Only say what would change.
+    /// Only show what would change.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
@@ -125,18 +126,19 @@ fn session(text: &str) -> Result<u64, &'static str> {
     text.parse().map_err(|_| "a session is a number: `frieze sessions` and `frieze log` show it")
 }
 
-/// Give up the history of a file or a tree before an instant, to free space.
+/// Forget the history of a file or a tree before an instant, to free space
 ///
-/// What PATH was at INSTANT and since stays as it is. What only earlier instants show goes for good: bytes that were
-/// written over or cut off, and files that were deleted. Reading PATH before INSTANT is refused from then on. Clones and restored
-/// files keep their bytes.
+/// The state of PATH at INSTANT and since stays. What only earlier instants show is lost for good: overwritten or
+/// truncated bytes, and deleted files. Reading PATH before INSTANT is refused from then on. Clones and restored files
+/// keep their bytes.
 ///
-/// Snapshots of earlier instants hold back what they show until they are deleted: a snapshot of root's everything, one of another
-/// user's what belongs to that user, and the directories on the way to it. The answer names the snapshots that hold something back, and
-/// those that show less from now on. With --with-snapshots none holds anything back: each goes on showing the rest.
+/// Snapshots of earlier instants hold back what they show until they are deleted: a snapshot of root's everything, one
+/// of another user's what belongs to that user, and the directories on the way to it. The answer names the snapshots
+/// that hold something back, and those that show less from now on. With --with-snapshots none holds anything back: each
+/// continues to show the rest.
 ///
-/// It belongs to PATH what lay below it at INSTANT. Only the owner of PATH and root may, and of others' files only root forgets.
-/// The command lines of sessions all of whose changes are forgotten go with them. It works on a full disk.
+/// PATH includes what lay below it at INSTANT. Only the owner of PATH and root may forget, and only root the files of
+/// others. The command lines of sessions all of whose changes are forgotten are forgotten too. It works on a full disk.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -147,11 +149,13 @@ Examples:
   frieze forget --before now --with-snapshots /hr/gone.txt
 
 JSON: one line for each of the files that give up most (path, bytes, writes, deleted), then: stamp, time, before,
-before_time, files, deleted_files, writes, bytes, freed_bytes, waiting_bytes, held_bytes, snapshots (the names of those that hold
-some of it back), shown_by (of each snapshot that showed some of it: name, at, uid, user, holds, loses, held_bytes), more_snapshots,
+before_time, files, deleted_files, writes, bytes, freed_bytes, waiting_bytes, held_bytes, snapshots (the names of \
+those that hold
+some of it back), shown_by (of each snapshot that showed some of it: name, at, uid, user, holds, loses, held_bytes), \
+more_snapshots,
 sessions, left, open, trouble, dry_run.")]
-pub(crate) struct Forget {
-    /// The file or directory; one that is gone is named as it was at INSTANT.
+pub(crate) struct ForgetArgs {
+    /// The file or directory; a deleted one is named as it was at INSTANT.
     #[arg(value_name = "PATH")]
     pub(crate) path: OsString,
 
@@ -159,11 +163,11 @@ pub(crate) struct Forget {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) before: String,
 
-    /// Through snapshots, whoever made them: they show nothing of it any more, and go on showing the rest.
+    /// Override snapshots of every user: they lose it, and continue to show the rest.
     #[arg(long)]
     pub(crate) with_snapshots: bool,
 
-    /// Only say what would go, or why nothing may.
+    /// Only show what would be forgotten, or why nothing may be.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Show what happened to a file or directory, and who did it.
+/// Show the changes of a file or directory, and their sessions
 ///
-/// Of a file it prints one line for each version: when, its exact stamp (any of them can be given to `--at`), offset and
-/// length, the user, and session, host and program that did it. Host and program are shown to the user whose session it was and
-/// to administrators. Of a directory it prints what happened to the names in it
-/// (made, removed, renamed, written); with `-R` in everything below. The newest comes first; with `--reverse` the oldest does. A
-/// path that is gone is looked for in the past: the newest instant at which it was there is found and said.
+/// For a file it prints one line for each version: when, its exact stamp (any of them can be given to `--at`), offset
+/// and length, the user, and session, host and program of the change. Host and program are shown to the user of the
+/// session and to administrators. For a directory it prints the events of the names in it (made, removed, renamed,
+/// written); with `-R` in everything below. The newest comes first; with `--reverse` the oldest does. A deleted path is
+/// looked up in the past: the newest instant at which it existed is found and printed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -20,15 +20,17 @@ Examples:
   frieze log -R / --from yesterday --to 1h-ago
   frieze log -R / -n 20                   the last twenty things that happened
   frieze log -R /src --from now --follow  what happens from now on, until it is interrupted
-  frieze log /deleted.txt                 finds when it was last there, and who removed it
+  frieze log /deleted.txt                 finds when it last existed, and its removal
   frieze cat /report.txt --at $(frieze log --json /report.txt | jq -r 'select(.kind == \"write\") | .stamp' | tail -1)
 
 JSON, of a file: one line a version: stamp, time, kind (write, make, truncate, set-attr, named, unnamed, punch),
 user_time, session, uid, user, host, command, offset, len, name.
-JSON, of a directory: one line an event: stamp, time, change (added, removed, renamed, modified), what (a list of content,
-mode, owner, times, xattrs, acl, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made),
+JSON, of a directory: one line an event: stamp, time, change (added, removed, renamed, modified), what (a list of \
+content,
+mode, owner, times, xattrs, acl, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, \
+made),
 spans (offset, len), more_spans, session, uid, user, host, command.")]
-pub(crate) struct Log {
+pub(crate) struct LogArgs {
     /// The file or directory.
     #[arg(value_name = "PATH")]
     pub(crate) path: OsString,
@@ -37,11 +39,11 @@ pub(crate) struct Log {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 
-    /// Only what happened after this instant.
+    /// Only events after this instant.
     #[arg(long, value_name = "INSTANT")]
     pub(crate) from: Option<String>,
 
-    /// Only what happened up to this instant.
+    /// Only events up to this instant.
     #[arg(long, value_name = "INSTANT")]
     pub(crate) to: Option<String>,
 
@@ -57,7 +59,8 @@ pub(crate) struct Log {
     #[arg(long)]
     pub(crate) reverse: bool,
 
-    /// Go on with what happens, the oldest first, until it is interrupted. With `--limit`, so many of the newest lines come before.
+    /// Continue with new events, the oldest first, until it is interrupted. With `--limit`, so many of the newest lines
+    /// come before.
     #[arg(short = 'f', long, conflicts_with_all = ["to", "at", "reverse"])]
     pub(crate) follow: bool,
 
@@ -69,7 +72,7 @@ pub(crate) struct Log {
     pub(crate) old: OldIntervals,
 }
 
-/// Intervals as they were spelled: taken only to be refused with what is written now.
+/// Intervals in their former spelling: accepted only to be refused with the present one.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct OldIntervals {
     #[arg(long, hide = true, value_name = "INSTANT")]
@@ -82,12 +85,12 @@ pub(crate) struct OldIntervals {
     pub(crate) changed_between: Vec<String>,
 }
 
-/// Show what is different between two instants.
+/// Show the differences between two instants
 ///
-/// Prints one line for each name below PATH that is not at the second instant what it was at the first: A added,
-/// D deleted, R renamed, M modified, and what was modified: bytes, mode, owner, times, extended attributes. It reads what
-/// changed in between, not the tree. A file that was written with the bytes it held already counts as modified unless
-/// `--exact` is given. Of a single file it prints the bytes that differ.
+/// Prints one line for each name below PATH that differs between the first and the second instant: A added, D deleted,
+/// R renamed, M modified, and what was modified: bytes, mode, owner, times, extended attributes. It reads the changes
+/// in between, not the tree. A file that was written with the bytes it had already counts as modified unless `--exact`
+/// is given. For a single file it prints the bytes that differ.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -97,9 +100,10 @@ Examples:
   frieze diff /disk.img --from 5m-ago             the ranges of bytes that changed
 
 JSON: one line a difference: change (added, removed, renamed, modified), what (a list of content, mode, owner, times,
-xattrs, acl, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made), spans (offset, len),
+xattrs, acl, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made), spans (offset, \
+len),
 more_spans, stamp, time, session, uid, user, host, command (of the newest change); with --text: text.")]
-pub(crate) struct Diff {
+pub(crate) struct DiffArgs {
     /// File or directory, as named at either instant.
     #[arg(value_name = "PATH", default_value = "/")]
     pub(crate) path: OsString,
@@ -120,7 +124,7 @@ pub(crate) struct Diff {
     #[arg(short, long)]
     pub(crate) exact: bool,
 
-    /// Who changed it last, and when.
+    /// Show the session of the last change, and its time.
     #[arg(short, long)]
     pub(crate) by: bool,
 
@@ -131,8 +135,8 @@ pub(crate) struct Diff {
 
 /// Find names by when they changed.
 ///
-/// Prints the path of everything below PATH that is at the second instant not what it was at the first, one a line. The
-/// server reads what changed in between, not the tree.
+/// Prints the path of everything below PATH that differs between the first and the second instant, one a line. The
+/// server reads the changes in between, not the tree.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -142,7 +146,7 @@ Examples:
   frieze find / --from 10m-ago --removed --json | jq -r .path
 
 JSON: one line a name: the fields of 'frieze diff --json'.")]
-pub(crate) struct Find {
+pub(crate) struct FindArgs {
     /// Files or directories, as named at either instant.
     #[arg(value_name = "PATH", default_value = "/")]
     pub(crate) paths: Vec<OsString>,
@@ -159,19 +163,19 @@ pub(crate) struct Find {
     #[arg(short = '0', long, conflicts_with = "json")]
     pub(crate) null: bool,
 
-    /// Only what was added.
+    /// Only added names.
     #[arg(long)]
     pub(crate) added: bool,
 
-    /// Only what was removed; its path is that of the first instant.
+    /// Only removed names, with the path of the first instant.
     #[arg(long)]
     pub(crate) removed: bool,
 
-    /// Only what was renamed.
+    /// Only renamed names.
     #[arg(long)]
     pub(crate) renamed: bool,
 
-    /// Only what was modified.
+    /// Only modified files.
     #[arg(long)]
     pub(crate) modified: bool,
 
@@ -183,14 +187,14 @@ pub(crate) struct Find {
     pub(crate) old: OldIntervals,
 }
 
-/// List who is or was connected.
+/// List the sessions of clients
 ///
 /// A session is one mount, one program or one run of a command. Every change carries its session, so `frieze log` can
-/// say who did it. Sessions that have ended are listed too, oldest first; `frieze forget` of all that a session changed takes its command
-/// line and host with it.
+/// name it. Sessions that have ended are listed too, oldest first; `frieze forget` of all that a session changed
+/// forgets its command line and host too.
 ///
-/// HOST and COMMAND are shown to the user whose session it is and to administrators (root, and the user whom the server runs as):
-/// command lines hold passwords. COMMAND is the name of the program unless `--full` is given.
+/// HOST and COMMAND are shown to the user of the session and to administrators (root, and the user that the server runs
+/// as): command lines contain passwords. COMMAND is the name of the program unless `--full` is given.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -200,9 +204,10 @@ Examples:
   frieze sessions --after 7353611325287636992    the next ones
   frieze sessions --json | jq 'select(.user == \"ann\")'
 
-JSON: one line a session: session, uid, user, host and command (null if they are another user's, or forgotten), opened, opened_time,
+JSON: one line a session: session, uid, user, host and command (null if they are another user's, or forgotten), \
+opened, opened_time,
 last, last_time (its newest change; null if none is known), ended, ended_time (null while it is open).")]
-pub(crate) struct Sessions {
+pub(crate) struct SessionsArgs {
     /// Only those that were open after this instant.
     #[arg(long, value_name = "INSTANT")]
     pub(crate) from: Option<String>,
@@ -225,11 +230,11 @@ pub(crate) struct Sessions {
 
 /// Run a command on a mount and a session of its own.
 ///
-/// Mounts the file system where only COMMAND and what it starts can see it (as root; otherwise at a directory that only
-/// you may enter), tells the mountpoint in $FRIEZE_MOUNT, runs COMMAND, unmounts, and says the number of the session on
-/// standard error: `frieze undo --session` takes back by it what COMMAND changed. Called in a mount of the same file system,
-/// COMMAND starts in the same directory of its own mount. The exit status is that of COMMAND, or 128 and
-/// the number of the signal that ended it.
+/// Mounts the file system where only COMMAND and its children can see it (as root; otherwise at a directory that only
+/// you may enter), puts the mountpoint into $FRIEZE_MOUNT, runs COMMAND, unmounts, and prints the number of the session
+/// on standard error: `frieze undo --session` undoes the changes of COMMAND by it. Called in a mount of the same file
+/// system, COMMAND starts in the same directory of its own mount. The exit status is that of COMMAND, or 128 and the
+/// number of the signal that ended it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -238,7 +243,7 @@ Examples:
   frieze sessions                                the session is listed with its command
 
 JSON: one line after COMMAND has ended: session, status, mountpoint.")]
-pub(crate) struct RunWith {
+pub(crate) struct RunWithArgs {
     /// Mount here instead of at a new directory; it must exist.
     #[arg(long, value_name = "DIR")]
     pub(crate) at_dir: Option<PathBuf>,

@@ -1,25 +1,25 @@
 //! `cluster wait`: until the cluster is as a script needs it.
 //!
-//! What the leader knows of a server that was killed just now is a lease old. So a server counts as there when it has renewed its lease
-//! since the command began: heartbeats are numbered, and only a process that lives sends another one.
+//! The leader's knowledge of a server that was killed just now is a lease old. So a server counts as online when it has
+//! renewed its lease since the command began: heartbeats are numbered, and only a live process sends another one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::ErrorKind;
-use frieze_client::{Client, ClusterReply, NodeStatus};
+use frieze_client::{Client, ClusterNodeStatus, ClusterReply};
 
-use super::LOOK_EVERY;
-use crate::args::{ClusterCommand, Goal, Wait};
-use crate::failure::{self, Usage};
-use crate::run::Run;
+use super::reply::{LOOK_EVERY, alone, to_json};
+use crate::args::{ClusterCommand, Goal, WaitArgs};
+use crate::failure::{self, UsageError};
+use crate::run::CommandRun;
 
 /// Of each server, by its number, its process and the newest heartbeat at the first look.
 type Beats = BTreeMap<u32, (u64, Option<u64>)>;
 
-/// Waits, and says what is missing whenever that changes: at first that no server answers, if that is so.
-pub(super) fn wait(run: &mut Run, what: &ClusterCommand, args: &Wait) -> Result<()> {
+/// Waits, and prints what is missing whenever that changes: at first that no server answers, if that is so.
+pub(super) fn wait(run: &mut CommandRun, what: &ClusterCommand, args: &WaitArgs) -> Result<()> {
     let limit = Duration::from_secs(run.common.timeout.into());
     let began = frieze_client::mono();
     let mut first: Option<Beats> = None;
@@ -31,7 +31,7 @@ pub(super) fn wait(run: &mut Run, what: &ClusterCommand, args: &Wait) -> Result<
                 let name = args.node.as_deref().unwrap_or("another");
                 (format!("the server is alone: {name} has not joined it yet"), String::new())
             }
-            Ok((client, reply)) if reply.cluster.is_empty() => return super::alone(run, &client, Some(what)),
+            Ok((client, reply)) if reply.cluster.is_empty() => return alone(run, &client, Some(what)),
             Ok((_, reply)) => {
                 let first = first.get_or_insert_with(|| beats(&reply));
                 match lacking(&reply, args, first)? {
@@ -57,7 +57,7 @@ pub(super) fn wait(run: &mut Run, what: &ClusterCommand, args: &Wait) -> Result<
         }
         last = words;
         let waited = Duration::from_nanos(frieze_client::mono().since_ns(began));
-        // A last question with no time left for its answer would only hide what the others found.
+        // A last request with no time left for its answer would only hide the earlier findings.
         if waited + LOOK_EVERY >= limit {
             return Err(Error::msg(format!("not within {} s (--timeout): {last}", limit.as_secs())));
         }
@@ -66,9 +66,9 @@ pub(super) fn wait(run: &mut Run, what: &ClusterCommand, args: &Wait) -> Result<
 }
 
 /// Asks how the cluster is, within `left`; connects first if that has not been possible yet.
-fn ask(run: &mut Run, left: Duration) -> Result<(Client, ClusterReply)> {
+fn ask(run: &mut CommandRun, left: Duration) -> Result<(Client, ClusterReply)> {
     let client = run.client()?.clone();
-    // No call goes on trying for longer than that.
+    // No call retries for longer than that.
     client.end_within(left);
     let reply = client.cluster(None)?;
     Ok((client, reply))
@@ -79,21 +79,22 @@ fn beats(reply: &ClusterReply) -> Beats {
 }
 
 /// True if a process of the server has spoken since.
-fn has_spoken(node: &NodeStatus, first: &Beats) -> bool {
+fn has_spoken(node: &ClusterNodeStatus, first: &Beats) -> bool {
     let before = first.get(&node.node).copied().unwrap_or_default();
     node.heartbeat.is_some() && (node.incarnation, node.heartbeat) > before
 }
 
-/// What is missing, in words; `None` if nothing is.
+/// What is missing, as text; `None` if the goal is reached.
 ///
 /// # Errors
-/// [`Usage`] or words if it cannot come to be.
-fn lacking(reply: &ClusterReply, args: &Wait, first: &Beats) -> Result<Option<String>> {
+/// [`UsageError`] or words if it cannot come to be.
+fn lacking(reply: &ClusterReply, args: &WaitArgs, first: &Beats) -> Result<Option<String>> {
     if reply.leader == 0 || reply.told_by != reply.leader {
         return Ok(Some("no server leads at the moment".to_owned()));
     }
     let name = args.node.as_deref();
-    let is_named = |node: &&NodeStatus| name.is_none_or(|name| node.name == name || name.parse() == Ok(node.node));
+    let is_named =
+        |node: &&ClusterNodeStatus| name.is_none_or(|name| node.name == name || name.parse() == Ok(node.node));
     let mut named = reply.nodes.iter().filter(is_named).peekable();
     match args.goal {
         Goal::Whole => {
@@ -121,7 +122,8 @@ fn lacking(reply: &ClusterReply, args: &Wait, first: &Beats) -> Result<Option<St
             None => {
                 let names: Vec<&str> = reply.nodes.iter().map(|node| node.name.as_str()).collect();
                 let name = name.unwrap_or_default();
-                Err(Usage(format!("there is no server {name:?} in this cluster, only {}", names.join(", "))).into())
+                Err(UsageError(format!("there is no server {name:?} in this cluster, only {}", names.join(", ")))
+                    .into())
             }
             Some(node) if node.state == "up" => Err(Error::msg(format!(
                 "{} does not drain: 'frieze cluster drain {}' has it give its chains away",
@@ -133,7 +135,7 @@ fn lacking(reply: &ClusterReply, args: &Wait, first: &Beats) -> Result<Option<St
     }
 }
 
-fn reached(run: &mut Run, args: &Wait, reply: &ClusterReply) -> Result<()> {
+fn reached(run: &mut CommandRun, args: &WaitArgs, reply: &ClusterReply) -> Result<()> {
     let words = || match (args.goal, &args.node) {
         (Goal::Whole, _) => {
             format!(
@@ -147,7 +149,7 @@ fn reached(run: &mut Run, args: &Wait, reply: &ClusterReply) -> Result<()> {
         (Goal::Joined, None) => format!("joined: {} servers", reply.nodes.len()),
         (Goal::Drained, name) => format!("drained: {}", name.as_deref().unwrap_or_default()),
     };
-    run.item(|| super::to_json(reply), || Some(words()))
+    run.item(|| to_json(reply), || Some(words()))
 }
 
 #[cfg(test)]
@@ -156,18 +158,25 @@ mod tests {
 
     use super::*;
 
-    fn node(number: u32, state: &str, heartbeat: Option<u64>) -> NodeStatus {
+    fn node(number: u32, state: &str, heartbeat: Option<u64>) -> ClusterNodeStatus {
         let name = format!("db{number}");
-        NodeStatus { node: number, name, state: state.to_owned(), incarnation: 4, heartbeat, ..NodeStatus::default() }
+        ClusterNodeStatus {
+            node: number,
+            name,
+            state: state.to_owned(),
+            incarnation: 4,
+            heartbeat,
+            ..ClusterNodeStatus::default()
+        }
     }
 
-    fn reply(nodes: Vec<NodeStatus>) -> ClusterReply {
+    fn reply(nodes: Vec<ClusterNodeStatus>) -> ClusterReply {
         let chains = vec![ClusterChain::default(); 8];
         ClusterReply { leader: 1, told_by: 1, nodes, chains, whole: 8, copies_wanted: 3, ..ClusterReply::default() }
     }
 
     fn words(reply: &ClusterReply, goal: Goal, name: Option<&str>, first: &Beats) -> Result<Option<String>, String> {
-        let args = Wait { goal, node: name.map(str::to_owned) };
+        let args = WaitArgs { goal, node: name.map(str::to_owned) };
         lacking(reply, &args, first).map_err(|error| error.to_string())
     }
 

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use rustix::fs::{SeekFrom, Timespec, Timestamps};
 
-use super::side::{How, Kind, Node, PIECE_BYTES, Pull, Side, Sink, Source, temporary_name};
+use super::side::{CopyEntry, CopyKind, CopySide, CopySink, CopySource, How, PIECE_BYTES, Pull, temporary_name};
 use crate::format;
 
 /// Files of this machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Local;
+pub(crate) struct LocalSide;
 
-impl Side for Local {
+impl CopySide for LocalSide {
     type Path = PathBuf;
 
     fn join(&self, directory: &PathBuf, name: &[u8]) -> PathBuf {
@@ -32,7 +32,7 @@ impl Side for Local {
         format::local(path)
     }
 
-    fn node(&self, path: &PathBuf, follow: bool) -> Result<Option<Node>> {
+    fn node(&self, path: &PathBuf, follow: bool) -> Result<Option<CopyEntry>> {
         let found = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
         let metadata = match found {
             Ok(metadata) => metadata,
@@ -40,14 +40,14 @@ impl Side for Local {
             Err(error) => return Err(error.into()),
         };
         let kind = match metadata.file_type() {
-            kind if kind.is_file() => Kind::File,
-            kind if kind.is_dir() => Kind::Directory,
-            kind if kind.is_symlink() => Kind::Symlink,
+            kind if kind.is_file() => CopyKind::File,
+            kind if kind.is_dir() => CopyKind::Directory,
+            kind if kind.is_symlink() => CopyKind::Symlink,
             // A pipe has bytes to read: `put <(command) /a` is worth having.
-            kind if kind.is_fifo() && follow => Kind::File,
-            _ => Kind::Other,
+            kind if kind.is_fifo() && follow => CopyKind::File,
+            _ => CopyKind::Other,
         };
-        Ok(Some(Node {
+        Ok(Some(CopyEntry {
             kind,
             mode: metadata.mode() & 0o7777,
             mtime_ns: metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec()),
@@ -58,7 +58,7 @@ impl Side for Local {
     }
 }
 
-impl Source for Local {
+impl CopySource for LocalSide {
     fn names(&self, directory: &PathBuf) -> Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -77,7 +77,7 @@ impl Source for Local {
     }
 }
 
-impl Sink for Local {
+impl CopySink for LocalSide {
     fn make_directory(&self, path: &PathBuf, mode: u32) -> Result<()> {
         // Its owner can fill it, whatever the mode: the wanted one is set when it is full.
         Ok(fs::DirBuilder::new().mode(mode | 0o700).create(path)?)
@@ -107,7 +107,7 @@ impl Sink for Local {
                     Ok(count)
                 });
                 if done.is_err() {
-                    // The first failure is the one to tell about.
+                    // The first failure is reported.
                     let _ = fs::remove_file(&beside);
                 }
                 done
@@ -115,8 +115,8 @@ impl Sink for Local {
         }
     }
 
-    fn set_like(&self, path: &PathBuf, node: &Node) -> Result<()> {
-        if node.kind != Kind::Symlink {
+    fn set_like(&self, path: &PathBuf, node: &CopyEntry) -> Result<()> {
+        if node.kind != CopyKind::Symlink {
             fs::set_permissions(path, Permissions::from_mode(node.mode))?;
         }
         set_mtime(path, node.mtime_ns)
@@ -222,8 +222,8 @@ mod tests {
         let file = File::create(&from).unwrap();
         file.write_all_at(content, holes_to).unwrap();
         file.set_len(holes_to + content.len() as u64 + holes_to).unwrap();
-        let mut bytes = Local.open(&from).unwrap();
-        let moved = Local.write(&to, 0o640, how, &mut *bytes).unwrap();
+        let mut bytes = LocalSide.open(&from).unwrap();
+        let moved = LocalSide.write(&to, 0o640, how, &mut *bytes).unwrap();
         let read = fs::read(&to).unwrap();
         (directory, read, moved)
     }
@@ -261,7 +261,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let to = directory.path().join("to");
         fs::write(&to, b"old").unwrap();
-        Local.write(&to, 0o600, How::Atomic, &mut Broken).unwrap_err();
+        LocalSide.write(&to, 0o600, How::Atomic, &mut Broken).unwrap_err();
         assert_eq!(fs::read(&to).unwrap(), b"old");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
@@ -271,10 +271,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         fs::write(&path, b"").unwrap();
-        let mut node = Local.node(&path, true).unwrap().unwrap();
+        let mut node = LocalSide.node(&path, true).unwrap().unwrap();
         (node.mode, node.mtime_ns) = (0o4711, -1_500_000_001);
-        Local.set_like(&path, &node).unwrap();
-        let after = Local.node(&path, true).unwrap().unwrap();
+        LocalSide.set_like(&path, &node).unwrap();
+        let after = LocalSide.node(&path, true).unwrap().unwrap();
         assert_eq!((after.mode, after.mtime_ns), (0o4711, -1_500_000_001));
     }
 }

@@ -9,7 +9,7 @@ use frieze_client::{Attr, FileKind};
 use frieze_client::{CreateMode, File, Fs, OpenFlags, RenameMode};
 use frieze_client::{SetAttr, Target, TimeValue};
 
-use super::side::{How, Kind, Node, PIECE_BYTES, Pull, Side, Sink, Source, temporary_name};
+use super::side::{CopyEntry, CopyKind, CopySide, CopySink, CopySource, How, PIECE_BYTES, Pull, temporary_name};
 use crate::failure;
 use crate::path::FsPath;
 
@@ -18,7 +18,7 @@ const DEPTH: usize = 4;
 
 /// The file system as it is at a view.
 #[derive(Clone, Debug)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteSide {
     /// The view.
     pub(crate) fs: Fs,
 }
@@ -28,7 +28,7 @@ pub(crate) fn target(path: &FsPath, follow: bool) -> Target {
     Target { follow, ..Target::path(path.as_bytes()) }
 }
 
-impl Side for Remote {
+impl CopySide for RemoteSide {
     type Path = FsPath;
 
     fn join(&self, directory: &FsPath, name: &[u8]) -> FsPath {
@@ -43,26 +43,33 @@ impl Side for Remote {
         path.to_string()
     }
 
-    fn node(&self, path: &FsPath, follow: bool) -> Result<Option<Node>> {
+    fn node(&self, path: &FsPath, follow: bool) -> Result<Option<CopyEntry>> {
         match self.fs.stat(&target(path, follow)) {
-            Ok(reply) => Ok(Some(Node { answered: Some(reply.answered), ..node_of(&reply.attr) })),
+            Ok(reply) => Ok(Some(CopyEntry { answered: Some(reply.answered), ..node_of(&reply.attr) })),
             Err(error) if error.reason() == Reason::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-fn node_of(attr: &Attr) -> Node {
+fn node_of(attr: &Attr) -> CopyEntry {
     let kind = match attr.kind() {
-        FileKind::File => Kind::File,
-        FileKind::Directory => Kind::Directory,
-        FileKind::Symlink => Kind::Symlink,
-        FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => Kind::Other,
+        FileKind::File => CopyKind::File,
+        FileKind::Directory => CopyKind::Directory,
+        FileKind::Symlink => CopyKind::Symlink,
+        FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => CopyKind::Other,
     };
-    Node { kind, mode: attr.mode, mtime_ns: attr.mtime_ns, size: attr.size, identity: (0, attr.inode), answered: None }
+    CopyEntry {
+        kind,
+        mode: attr.mode,
+        mtime_ns: attr.mtime_ns,
+        size: attr.size,
+        identity: (0, attr.inode),
+        answered: None,
+    }
 }
 
-impl Source for Remote {
+impl CopySource for RemoteSide {
     fn names(&self, directory: &FsPath) -> Result<Vec<Vec<u8>>> {
         let entries = self.fs.entries(&target(directory, true))?;
         Ok(entries.into_iter().map(|entry| entry.name).collect())
@@ -78,7 +85,7 @@ impl Source for Remote {
     }
 }
 
-impl Sink for Remote {
+impl CopySink for RemoteSide {
     fn make_directory(&self, path: &FsPath, mode: u32) -> Result<()> {
         // Its owner can fill it, whatever the mode: the wanted one is set when it is full.
         self.fs.mkdir(&target(path, false), mode | 0o700)?;
@@ -90,7 +97,7 @@ impl Sink for Remote {
             Err(error) if error.reason() == Reason::Exists => {}
             made => return made.map(drop).map_err(Error::from),
         }
-        if self.node(path, false)?.is_none_or(|there| there.kind != Kind::Symlink) {
+        if self.node(path, false)?.is_none_or(|there| there.kind != CopyKind::Symlink) {
             return Err(Fault::from(Reason::Exists).into());
         }
         // Replaced in one step: the name is never absent.
@@ -111,8 +118,8 @@ impl Sink for Remote {
                 };
                 match made {
                     Some(file) => append(file, bytes).inspect_err(|error| {
-                        // Others may have appended to it by now.
-                        if matches!(self.node(path, true), Ok(Some(Node { size: 0, .. }))) {
+                        // Other clients may have appended to it by now.
+                        if matches!(self.node(path, true), Ok(Some(CopyEntry { size: 0, .. }))) {
                             self.take_back(&at, error);
                         }
                     }),
@@ -123,8 +130,8 @@ impl Sink for Remote {
         }
     }
 
-    fn set_like(&self, path: &FsPath, node: &Node) -> Result<()> {
-        let is_link = node.kind == Kind::Symlink;
+    fn set_like(&self, path: &FsPath, node: &CopyEntry) -> Result<()> {
+        let is_link = node.kind == CopyKind::Symlink;
         self.fs.set_attr(SetAttr {
             target: target(path, false),
             mode: (!is_link).then_some(node.mode),
@@ -135,8 +142,8 @@ impl Sink for Remote {
     }
 }
 
-impl Remote {
-    /// Writes the file anew. What is refused leaves nothing where there was nothing.
+impl RemoteSide {
+    /// Writes the file anew. A refused write leaves nothing behind if there was no file.
     fn write_over(&self, path: &FsPath, mode: u32, bytes: &mut dyn Pull) -> Result<u64> {
         let at = target(path, true);
         let made = match self.fs.create_with(&at, mode, CreateMode::Exclusive, OpenFlags::WRITE) {
@@ -149,11 +156,13 @@ impl Remote {
         let file = self.fs.create_with(&at, mode, CreateMode::OpenExisting, OpenFlags::WRITE)?;
         if file.attr().size > 0 {
             if !file.attr().time_plugin.is_empty() {
-                // Its times only go forwards, and what is put may begin before them: another file takes its place, or none does.
+                // Its times only rise, and the new rows may begin before them: another file takes its place, or none
+                // does.
                 let plugin = file.attr().time_plugin.clone();
                 file.close()?;
-                if self.node(path, false)?.is_some_and(|there| there.kind == Kind::Symlink) {
-                    let words = "is a symbolic link to a file with user time, which is replaced and not written over: name the file itself";
+                if self.node(path, false)?.is_some_and(|there| there.kind == CopyKind::Symlink) {
+                    let words = "is a symbolic link to a file with user time, which is replaced and not written over: \
+                        name the file itself";
                     return Err(Fault::new(Reason::InvalidArgument, words).into());
                 }
                 return self.replace(path, mode, Some(&plugin), bytes);
@@ -166,7 +175,7 @@ impl Remote {
     /// Removes a file that was made for bytes which were refused.
     fn take_back(&self, made: &Target, error: &Error) {
         if [Reason::InvalidArgument, Reason::BackwardUserTime].into_iter().any(|reason| failure::is(error, reason)) {
-            // The first failure is the one to tell about.
+            // The first failure is reported.
             let _ = self.fs.unlink(made);
         }
     }
@@ -174,7 +183,7 @@ impl Remote {
     /// Writes a file beside it and gives that its name. It has to be under this time plug-in, if one is named.
     fn replace(&self, path: &FsPath, mode: u32, plugin: Option<&str>, bytes: &mut dyn Pull) -> Result<u64> {
         let beside = beside(path);
-        // What is replaced leaves its mode to what replaces it.
+        // The new file takes the mode of the replaced one.
         let (fs, mode) = match self.node(path, true)? {
             Some(there) => (self.fs.with_umask(0), there.mode),
             None => (self.fs.clone(), mode),
@@ -183,7 +192,8 @@ impl Remote {
         let done = match plugin.filter(|plugin| file.attr().time_plugin != *plugin) {
             Some(plugin) => {
                 let words = format!(
-                    "its time plug-in is {plugin}, and what is made in its directory has another one or none: bind the directory to it"
+                    "its time plug-in is {plugin}, and what is made in its directory has another one or none: bind \
+                     the directory to it"
                 );
                 Err(Fault::new(Reason::InvalidArgument, words).into())
             }
@@ -194,7 +204,7 @@ impl Remote {
             Ok(count)
         });
         if done.is_err() {
-            // The first failure is the one to tell about.
+            // The first failure is reported.
             let _ = self.fs.unlink(&target(&beside, false));
         }
         done
@@ -258,8 +268,8 @@ fn append(file: File, bytes: &mut dyn Pull) -> Result<u64> {
 struct Recut<'a> {
     bytes: &'a mut dyn Pull,
     most: usize,
-    /// What was read and not handed on, and its offset.
-    left: Option<FilePiece>,
+    /// Bytes that were read and not returned yet, and their offset.
+    left: Option<RemotePiece>,
 }
 
 impl Recut<'_> {
@@ -306,7 +316,7 @@ impl Pull for Recut<'_> {
 }
 
 /// Bytes and their offset.
-type FilePiece = (u64, Vec<u8>);
+type RemotePiece = (u64, Vec<u8>);
 
 /// Bytes of a file of the file system, holes left out.
 ///
@@ -315,7 +325,7 @@ type FilePiece = (u64, Vec<u8>);
 pub(crate) struct RemoteBytes {
     size: u64,
     small: Option<File>,
-    pieces: Option<Receiver<Result<FilePiece>>>,
+    pieces: Option<Receiver<Result<RemotePiece>>>,
     used: Option<SyncSender<Vec<u8>>>,
 }
 
@@ -333,7 +343,7 @@ impl RemoteBytes {
         let (used, empty) = sync_channel(DEPTH + 2);
         let reader = move || {
             if let Err(error) = read_ahead(&file, size, &filled, &empty) {
-                // Whoever pulled has gone: nobody is left to tell.
+                // The puller is gone: there is no receiver.
                 let _ = filled.send(Err(error));
             }
         };
@@ -342,7 +352,12 @@ impl RemoteBytes {
     }
 }
 
-fn read_ahead(file: &File, size: u64, filled: &SyncSender<Result<FilePiece>>, empty: &Receiver<Vec<u8>>) -> Result<()> {
+fn read_ahead(
+    file: &File,
+    size: u64,
+    filled: &SyncSender<Result<RemotePiece>>,
+    empty: &Receiver<Vec<u8>>,
+) -> Result<()> {
     // Asking for holes costs a request each: only where there are some.
     let has_holes = file.attr().bytes_live < size;
     let mut offset = 0;
@@ -363,8 +378,8 @@ fn read_ahead(file: &File, size: u64, filled: &SyncSender<Result<FilePiece>>, em
             let mut piece = empty.try_recv().unwrap_or_default();
             piece.clear();
             piece.extend_from_slice(bytes);
-            // Whoever pulls may have gone: then nobody wants the rest.
-            filled.send(Ok((offset, piece))).map_err(|_| anyhow!("nobody wants the rest"))?;
+            // If the puller is gone, the rest is not wanted.
+            filled.send(Ok((offset, piece))).map_err(|_| anyhow!("the rest is not wanted"))?;
             offset += bytes.len() as u64;
             Ok(())
         })?;

@@ -1,19 +1,19 @@
-//! The two ends of a copy, whatever they are: local files or the file system at a view.
+//! The two ends of a copy: local files or the file system at a view.
 
 use std::io;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::Answered;
+use frieze_client::InstantInfo;
 
-use crate::failure::{self, About, Reported};
+use crate::failure::{self, ErrorSubject, ReportedError};
 
 /// Largest piece that travels at once: 1 MiB requests reach the most of a connection (libraries.md, the data path).
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
-/// What kind of thing stands at a path, as far as copying goes.
+/// The kind of an object, for copying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CopyKind {
     /// Regular file.
     File,
     /// Directory.
@@ -24,23 +24,23 @@ pub(crate) enum Kind {
     Other,
 }
 
-impl Kind {
+impl CopyKind {
     /// As JSON names it.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Kind::File => "file",
-            Kind::Directory => "directory",
-            Kind::Symlink => "symlink",
-            Kind::Other => "other",
+            CopyKind::File => "file",
+            CopyKind::Directory => "directory",
+            CopyKind::Symlink => "symlink",
+            CopyKind::Other => "other",
         }
     }
 }
 
-/// What stands at a path.
+/// The object at a path.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct CopyEntry {
     /// Kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: CopyKind,
     /// Permission bits.
     pub(crate) mode: u32,
     /// Modification time, ns since 1970.
@@ -50,7 +50,7 @@ pub(crate) struct Node {
     /// Two nodes of one side with equal identities are the same file.
     pub(crate) identity: (u64, u64),
     /// About the answer, where the file system gave one.
-    pub(crate) answered: Option<Answered>,
+    pub(crate) answered: Option<InstantInfo>,
 }
 
 /// The bytes of a file in order; holes are left out.
@@ -61,23 +61,23 @@ pub(crate) trait Pull {
     /// If they cannot be read.
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>>;
 
-    /// Length of the file: asked after [`Pull::next`] has answered none.
+    /// Length of the file: valid after [`Pull::next`] has returned none.
     fn end(&self) -> u64;
 }
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// Over what is there.
+    /// From the start of the existing file.
     Over,
     /// Beside it, then renamed.
     Atomic,
-    /// After what is there.
+    /// Behind its end.
     Append,
 }
 
 /// One end of a copy.
-pub(crate) trait Side {
+pub(crate) trait CopySide {
     /// How this side names things.
     type Path: Clone;
 
@@ -90,17 +90,17 @@ pub(crate) trait Side {
     /// The path in print.
     fn show(&self, path: &Self::Path) -> String;
 
-    /// What stands there; none if nothing does. `follow`: a symbolic link in the last place is followed.
+    /// The object there; none if there is none. `follow`: a symbolic link in the last place is followed.
     ///
     /// # Errors
     /// If it cannot be known.
-    fn node(&self, path: &Self::Path, follow: bool) -> Result<Option<Node>>;
+    fn node(&self, path: &Self::Path, follow: bool) -> Result<Option<CopyEntry>>;
 }
 
-/// `error`, which making or writing `path` ended with, and what it is about: the uppermost directory that is not there, if it is one that is
-/// missing; else `path`. What is known to be about something already stays so.
-pub(crate) fn about<S: Side>(side: &S, path: &S::Path, error: Error) -> Error {
-    if error.is::<About>() || error.is::<Reported>() {
+/// `error`, the failure of creating or writing `path`, with its subject: the uppermost missing directory, if one is
+/// missing; else `path`. A known subject stays.
+pub(crate) fn about<S: CopySide>(side: &S, path: &S::Path, error: Error) -> Error {
+    if error.is::<ErrorSubject>() || error.is::<ReportedError>() {
         return error;
     }
     let is_io =
@@ -111,11 +111,11 @@ pub(crate) fn about<S: Side>(side: &S, path: &S::Path, error: Error) -> Error {
             wrong = parent;
         }
     }
-    error.context(About(side.show(&wrong)))
+    error.context(ErrorSubject(side.show(&wrong)))
 }
 
 /// The end that is read.
-pub(crate) trait Source: Side {
+pub(crate) trait CopySource: CopySide {
     /// Names in a directory, in byte order.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ pub(crate) trait Source: Side {
 }
 
 /// The end that is written.
-pub(crate) trait Sink: Side {
+pub(crate) trait CopySink: CopySide {
     /// Makes a directory.
     ///
     /// # Errors
@@ -159,13 +159,13 @@ pub(crate) trait Sink: Side {
     ///
     /// # Errors
     /// If that is not permitted.
-    fn set_like(&self, path: &Self::Path, node: &Node) -> Result<()>;
+    fn set_like(&self, path: &Self::Path, node: &CopyEntry) -> Result<()>;
 }
 
-/// A name beside `name` that is not in use by anybody else: hidden, and with the process in it.
+/// An unused name beside `name`: hidden, and with the process in it.
 pub(crate) fn temporary_name(name: &[u8]) -> Vec<u8> {
     let suffix = format!(".frieze-{}", std::process::id());
-    // Some bytes of the name for a person who finds it; the whole stays below the 255 bytes of a name.
+    // Some bytes of the name for a person that finds it; the whole stays below the 255 bytes of a name.
     let kept = name.len().min(200);
     [b".".as_slice(), &name[..kept], suffix.as_bytes()].concat()
 }

@@ -11,21 +11,21 @@ use anyhow::{Context, Result, bail};
 use frieze_client::FileKind;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
-use super::{Meta, Place};
+use super::target::{ExportTarget, Meta};
 use crate::copy::{PIECE_BYTES, Pull};
 
 /// See the module.
-pub(super) struct Below {
+pub(super) struct OutputDir {
     top: PathBuf,
     keeps_owners: bool,
 }
 
-impl Below {
+impl OutputDir {
     /// Makes the directory, or takes one that is empty.
     ///
     /// # Errors
     /// If something is in it: nothing is overwritten.
-    pub(super) fn make(top: &Path) -> Result<Below> {
+    pub(super) fn make(top: &Path) -> Result<OutputDir> {
         let shown = || top.display().to_string();
         match fs::DirBuilder::new().mode(0o700).create(top) {
             Ok(()) => {}
@@ -36,10 +36,10 @@ impl Below {
             }
             Err(error) => return Err(error).with_context(shown),
         }
-        Ok(Below { top: top.to_owned(), keeps_owners: rustix::process::geteuid().is_root() })
+        Ok(OutputDir { top: top.to_owned(), keeps_owners: rustix::process::geteuid().is_root() })
     }
 
-    /// What is to be known of all files.
+    /// Notes about all files.
     pub(super) fn notes(&self) -> Option<String> {
         let words = "owners are not kept: that needs root; they are in a tar";
         (!self.keeps_owners).then(|| words.to_owned())
@@ -49,7 +49,7 @@ impl Below {
         if name.is_empty() { self.top.clone() } else { self.top.join(OsStr::from_bytes(name)) }
     }
 
-    /// Owner, mode, attributes and times. Answers what cannot be kept.
+    /// Owner, mode, attributes and times. Returns what cannot be kept.
     fn dress(&self, path: &Path, meta: &Meta) -> Vec<String> {
         let attr = &meta.attr;
         let mut lost = Vec::new();
@@ -78,7 +78,7 @@ impl Below {
     }
 }
 
-impl Place for Below {
+impl ExportTarget for OutputDir {
     fn directory(&mut self, name: &[u8], _: &Meta) -> Result<()> {
         if name.is_empty() {
             return Ok(());

@@ -8,7 +8,7 @@ use anyhow::Result;
 use frieze_client::{ACCESS_ACL_XATTR, Acl, DEFAULT_ACL_XATTR, FileKind};
 use tar::{Builder, EntryType, Header};
 
-use super::{Meta, Place};
+use super::target::{ExportTarget, Meta};
 use crate::copy::{PIECE_BYTES, Pull};
 
 /// See the module.
@@ -29,7 +29,7 @@ impl<W: Write> Tape<W> {
         self.0.into_inner()
     }
 
-    /// The header of an entry; what does not fit into it goes before it. Answers what cannot be kept.
+    /// The header of an entry; what does not fit into it goes before it. Returns what cannot be kept.
     fn header(&mut self, meta: &Meta, kind: EntryType, size: u64) -> Result<(Header, Vec<String>)> {
         let attr = &meta.attr;
         let mut header = Header::new_gnu();
@@ -81,7 +81,7 @@ impl<W: Write> Tape<W> {
     }
 }
 
-impl<W: Write> Place for Tape<W> {
+impl<W: Write> ExportTarget for Tape<W> {
     fn directory(&mut self, name: &[u8], meta: &Meta) -> Result<()> {
         let name = if name.is_empty() { b"." } else { name };
         let _kept_by_leave = self.put(&[name, b"/"].concat(), meta, EntryType::Directory)?;
@@ -99,7 +99,7 @@ impl<W: Write> Place for Tape<W> {
         let size = meta.attr.size;
         let (mut header, lost) = self.header(meta, EntryType::Regular, size)?;
         let piece = Vec::with_capacity(PIECE_BYTES);
-        let mut filled = Filled { bytes, piece, start: 0, at: 0, size, is_read: false };
+        let mut filled = PaddedBytes { bytes, piece, start: 0, at: 0, size, is_read: false };
         self.0.append_data(&mut header, path(name), &mut filled)?;
         Ok(lost)
     }
@@ -136,7 +136,7 @@ fn access_list(name: &[u8], value: &[u8]) -> Option<(&'static str, Acl)> {
 }
 
 /// A file's bytes with zeros in its holes, exactly as long as its header says.
-struct Filled<'a> {
+struct PaddedBytes<'a> {
     bytes: &'a mut dyn Pull,
     piece: Vec<u8>,
     /// Where the piece begins; where it is read next.
@@ -147,7 +147,7 @@ struct Filled<'a> {
     is_read: bool,
 }
 
-impl Read for Filled<'_> {
+impl Read for PaddedBytes<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = self.size - self.at;
         if left == 0 || into.is_empty() {

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use frieze_base::{InodeId, Reason};
-use frieze_client::{Difference, File, FileKind, Fs, HistoryInterval, OpenFlags, Side, Span, Target, flags};
+use frieze_client::{ChangedSpan, Difference, File, FileKind, Fs, HistoryInterval, OpenFlags, Side, Target, flags};
 use similar::TextDiff;
 
 use crate::format;
 
-/// Spans told of one file.
+/// Spans listed of one file.
 const SPANS_MAX: usize = 1000;
 /// Bytes compared at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -20,13 +20,13 @@ pub(crate) struct Comparer<'a> {
     interval: HistoryInterval,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Compared {
     /// The same bytes.
     Same,
     /// Other bytes here.
-    Differ { spans: Vec<Span>, more: bool },
+    Differ { spans: Vec<ChangedSpan>, more: bool },
     /// Not two files that may be read.
     Unknown,
 }
@@ -37,19 +37,19 @@ impl<'a> Comparer<'a> {
         Comparer { fs, interval }
     }
 
-    /// The bytes that differ. Only what was written is read, unless another file has taken the name.
+    /// The bytes that differ. Only written ranges are read, unless another file has taken the name.
     ///
     /// # Errors
     /// If a file cannot be read, for any reason but its mode.
     pub(crate) fn bytes(&self, difference: &Difference) -> Result<Compared> {
         let (Some(before), Some(after)) = (&difference.before, &difference.after) else { return Ok(Compared::Unknown) };
-        let whole = Span { offset: 0, len: before.size.max(after.size) };
+        let whole = ChangedSpan { offset: 0, len: before.size.max(after.size) };
         let looked_at = match difference.spans.is_empty() || difference.more_spans {
             true => vec![whole],
             false => difference.spans.clone(),
         };
         let Some((old, new)) = self.open(before, after)? else { return Ok(Compared::Unknown) };
-        let mut found = Found::default();
+        let mut found = FoundSpans::default();
         let (mut left, mut right) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         for span in looked_at {
             let (mut at, end) = (span.offset, (span.offset + span.len).min(whole.len));
@@ -140,13 +140,13 @@ fn fill(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize> {
 
 /// Spans as they are found.
 #[derive(Default)]
-struct Found {
-    spans: Vec<Span>,
+struct FoundSpans {
+    spans: Vec<ChangedSpan>,
     more: bool,
 }
 
-impl Found {
-    /// Compares two states of the bytes from `at` on; what only one has differs.
+impl FoundSpans {
+    /// Compares two states of the bytes from `at` on; bytes that only one has differ.
     fn piece(&mut self, at: u64, old: &[u8], new: &[u8]) {
         let both = old.len().min(new.len());
         let mut position = 0;
@@ -167,12 +167,12 @@ impl Found {
             // A few equal bytes between two that differ are no news.
             Some(last) if start <= last.offset + last.len + NEAR => last.len = end - last.offset,
             _ if count == SPANS_MAX => self.more = true,
-            _ => self.spans.push(Span { offset: start, len: end - start }),
+            _ => self.spans.push(ChangedSpan { offset: start, len: end - start }),
         }
     }
 }
 
-/// Spans nearer to each other than this are told as one.
+/// Spans nearer to each other than this are merged.
 const NEAR: u64 = 8;
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn bytes_that_differ_are_told_in_few_spans() {
         let check = |old: &[u8], new: &[u8], expect: &[(u64, u64)]| {
-            let mut found = Found::default();
+            let mut found = FoundSpans::default();
             found.piece(100, old, new);
             let spans: Vec<(u64, u64)> = found.spans.iter().map(|span| (span.offset, span.len)).collect();
             assert_eq!(spans, expect, "{old:?} {new:?}");

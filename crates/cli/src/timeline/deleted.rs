@@ -1,19 +1,19 @@
 //! `ls --deleted`: names that once were in a directory.
 
 use anyhow::{Error, Result};
-use frieze_client::{FileKind, Fs, Gone, HistoryInterval, Hlc, Target};
+use frieze_client::{DeletedObject, FileKind, Fs, HistoryInterval, Hlc, Target};
 use serde_json::{Map, Value};
 
-use super::{Change, Commands, Who, named, put_path, put_side};
-use crate::args::Ls;
+use super::{ChangeKind, Commands, SessionNames, named, put_path, put_side};
+use crate::args::LsArgs;
 use crate::copy::{self, target};
 use crate::entry;
-use crate::format::{self, Table};
+use crate::format::{self, TextTable};
 use crate::path::FsPath;
-use crate::run::Run;
+use crate::run::CommandRun;
 
 /// `frieze ls --deleted`.
-pub(crate) fn ls_deleted(run: &mut Run, args: &Ls) -> Result<()> {
+pub(crate) fn ls_deleted(run: &mut CommandRun, args: &LsArgs) -> Result<()> {
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.view(&args.past)?;
     for (number, path) in paths.iter().enumerate() {
@@ -30,9 +30,9 @@ pub(crate) fn ls_deleted(run: &mut Run, args: &Ls) -> Result<()> {
     Ok(())
 }
 
-fn directory(run: &mut Run, fs: &Fs, path: &FsPath, args: &Ls) -> Result<()> {
-    let (mut who, mut after) = (Who::new(Commands::of(args.full)), Vec::new());
-    let mut table = Table::new(&[false, false, true, false, false, false, false, false, false]);
+fn directory(run: &mut CommandRun, fs: &Fs, path: &FsPath, args: &LsArgs) -> Result<()> {
+    let (mut who, mut after) = (SessionNames::new(Commands::of(args.full)), Vec::new());
+    let mut table = TextTable::new(&[false, false, true, false, false, false, false, false, false]);
     if !run.json() {
         let heading = ["NAME", "KIND", "SIZE", "WENT", "LAST AT", "USER", "SESSION", "HOST", "COMMAND"];
         table.row(heading.map(str::to_owned));
@@ -71,13 +71,13 @@ fn directory(run: &mut Run, fs: &Fs, path: &FsPath, args: &Ls) -> Result<()> {
 }
 
 /// The command that brings a name back.
-pub(super) fn back(fs: &Fs, gone: &Gone) -> Result<String> {
+pub(super) fn back(fs: &Fs, gone: &DeletedObject) -> Result<String> {
     Ok(format!("frieze restore {} --to {}", format::printable(&gone.was.path), last_filled(fs, gone)?))
 }
 
-/// The instant to restore a name to: just before it went. A directory was emptied first (`rm -rf`): then the instant before
-/// the first of the removals below it that ended with its own.
-fn last_filled(fs: &Fs, gone: &Gone) -> Result<Hlc> {
+/// The instant to restore a name to: just before it went. A directory was emptied first (`rm -rf`): then the instant
+/// before the first of the removals below it that ended with its own.
+fn last_filled(fs: &Fs, gone: &DeletedObject) -> Result<Hlc> {
     let went = Hlc(gone.stamp).previous();
     let past = fs.at(went);
     let path = Target::path(gone.was.path.clone());
@@ -94,7 +94,7 @@ fn last_filled(fs: &Fs, gone: &Gone) -> Result<Hlc> {
         while interval.after < interval.upto {
             let page = past.story(&path, interval, true, 0)?;
             for event in &page.events {
-                if Change::of(event) == Change::Removed && event.session == gone.session {
+                if ChangeKind::of(event) == ChangeKind::Removed && event.session == gone.session {
                     first_removal.get_or_insert(Hlc(event.stamp));
                 } else if named(event).path != gone.was.path {
                     (first_removal, other) = (None, true);
@@ -110,15 +110,16 @@ fn last_filled(fs: &Fs, gone: &Gone) -> Result<Hlc> {
     }
 }
 
-/// Removals of one `rm -rf` are looked for in the last ten seconds first; each further look reaches thirty times as far.
+/// Removals of one `rm -rf` are looked up in the last ten seconds first; each further request reaches thirty times as
+/// far.
 const STRETCH_US: u64 = 10_000_000;
 const STRETCH_GROWTH: u64 = 30;
 
-fn name_of(gone: &Gone) -> &[u8] {
+fn name_of(gone: &DeletedObject) -> &[u8] {
     gone.was.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-fn row(run: &mut Run, who: &Who, gone: &Gone, human: bool) -> [String; 9] {
+fn row(run: &mut CommandRun, who: &SessionNames, gone: &DeletedObject, human: bool) -> [String; 9] {
     let name = match gone.moved_to.is_empty() {
         true => format::printable(name_of(gone)),
         false => format!("{} (moved to {})", format::printable(name_of(gone)), format::printable(&gone.moved_to)),
@@ -139,7 +140,7 @@ fn row(run: &mut Run, who: &Who, gone: &Gone, human: bool) -> [String; 9] {
     ]
 }
 
-fn to_json(run: &mut Run, who: &Who, gone: &Gone) -> Map<String, Value> {
+fn to_json(run: &mut CommandRun, who: &SessionNames, gone: &DeletedObject) -> Map<String, Value> {
     let (stamp, at) = (Hlc(gone.stamp), Hlc(gone.stamp).previous());
     let mut item = Map::new();
     put_path(&mut item, &gone.was.path);

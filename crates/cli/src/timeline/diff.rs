@@ -1,30 +1,30 @@
-//! `diff` and `find`: what is different between two instants.
+//! `diff` and `find`: the differences between two instants.
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Difference, FileKind, Fs, HistoryInterval, Hlc, Span, flags};
+use frieze_client::{ChangedSpan, Difference, FileKind, Fs, HistoryInterval, Hlc, flags};
 
 use super::compare::{Compared, Comparer};
-use super::{Change, Commands, Who, details, named, paths, to_json};
-use crate::args::{Diff, Find};
+use super::{ChangeKind, Commands, SessionNames, details, named, paths, to_json};
+use crate::args::{DiffArgs, FindArgs};
 use crate::copy::{self, target};
-use crate::failure::Usage;
-use crate::format::{self, Table};
+use crate::failure::UsageError;
+use crate::format::{self, TextTable};
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
-/// Differences asked for at once.
+/// Differences requested at once.
 const PAGE: u32 = 2000;
 /// Lines of a table that line up with each other.
 const ROWS_MAX: usize = 2000;
 
 /// `frieze diff`.
-pub(crate) fn diff(run: &mut Run, args: &Diff) -> Result<()> {
+pub(crate) fn diff(run: &mut CommandRun, args: &DiffArgs) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     let interval = interval(run, &args.from, args.to.as_deref())?;
     let fs = run.fs()?;
-    run.show(|wanted| Progress::items(wanted, "differences"));
+    run.show(|wanted| ProgressLine::items(wanted, "differences"));
     let mut compared = 0u64;
     let shown = each(run, &fs, &path, interval, Commands::of(args.full), |run, who, difference| {
         let Some(difference) = exactly(&fs, args, interval, &path, difference)? else { return Ok(None) };
@@ -41,7 +41,7 @@ pub(crate) fn diff(run: &mut Run, args: &Diff) -> Result<()> {
             run.print_json(item)?;
             return Ok(None);
         }
-        Ok(Some(Line {
+        Ok(Some(DiffRow {
             by: args.by.then(|| by(run, who, &difference)),
             text,
             cells: cells(run, &difference),
@@ -57,31 +57,31 @@ pub(crate) fn diff(run: &mut Run, args: &Diff) -> Result<()> {
     }
 }
 
-/// What is printed of a difference.
-struct Line {
+/// The printed form of a difference.
+struct DiffRow {
     cells: [String; 3],
     by: Option<String>,
     text: Option<String>,
     spans: Vec<String>,
 }
 
-fn cells(run: &mut Run, difference: &Difference) -> [String; 3] {
-    [Change::of(difference).letter().to_string(), paths(difference), details(run, difference)]
+fn cells(run: &mut CommandRun, difference: &Difference) -> [String; 3] {
+    [ChangeKind::of(difference).letter().to_string(), paths(difference), details(run, difference)]
 }
 
-fn by(run: &mut Run, who: &Who, difference: &Difference) -> String {
+fn by(run: &mut CommandRun, who: &SessionNames, difference: &Difference) -> String {
     let words = who.words(run, difference.uid, difference.session);
     format!("   {} by {words}", format::time_of(Hlc(difference.stamp)))
 }
 
-/// Where the bytes of the one file that is asked about differ.
+/// Where the bytes of the one requested file differ.
 fn spans(asked: &FsPath, difference: &Difference) -> Vec<String> {
     let is_it = |path: &[u8]| path == asked.as_bytes();
     let sides = [&difference.before, &difference.after];
     if !sides.into_iter().flatten().any(|side| is_it(&side.path) && side.kind() == FileKind::File) {
         return Vec::new();
     }
-    let line = |span: &Span| format!("   {} bytes at {}", span.len, span.offset);
+    let line = |span: &ChangedSpan| format!("   {} bytes at {}", span.len, span.offset);
     let more = difference.more_spans.then(|| "   and more".to_owned());
     difference.spans.iter().map(line).chain(more).collect()
 }
@@ -89,7 +89,7 @@ fn spans(asked: &FsPath, difference: &Difference) -> Vec<String> {
 /// The difference with the bytes that really differ, where they are compared: with `--exact`, and of a single file.
 fn exactly(
     fs: &Fs,
-    args: &Diff,
+    args: &DiffArgs,
     interval: HistoryInterval,
     asked: &FsPath,
     mut difference: Difference,
@@ -107,7 +107,7 @@ fn exactly(
         Compared::Same => {
             difference.flags &= !written;
             (difference.spans, difference.more_spans) = (Vec::new(), false);
-            if difference.flags == 0 && Change::of(&difference) == Change::Modified {
+            if difference.flags == 0 && ChangeKind::of(&difference) == ChangeKind::Modified {
                 return Ok(None);
             }
         }
@@ -118,14 +118,14 @@ fn exactly(
 
 /// Shows every difference to `line`, and prints what it makes of them in columns.
 fn each(
-    run: &mut Run,
+    run: &mut CommandRun,
     fs: &Fs,
     path: &FsPath,
     interval: HistoryInterval,
     commands: Commands,
-    mut line: impl FnMut(&mut Run, &Who, Difference) -> Result<Option<Line>>,
+    mut line: impl FnMut(&mut CommandRun, &SessionNames, Difference) -> Result<Option<DiffRow>>,
 ) -> Result<()> {
-    let (mut who, mut skip) = (Who::new(commands), 0);
+    let (mut who, mut skip) = (SessionNames::new(commands), 0);
     let mut told_hidden = false;
     loop {
         let mut page = fs.diff(&target(path, false), interval, skip, PAGE)?;
@@ -154,8 +154,8 @@ fn each(
     }
 }
 
-fn print(run: &mut Run, lines: Vec<Line>) -> Result<()> {
-    let mut table = Table::new(&[false, false, false]);
+fn print(run: &mut CommandRun, lines: Vec<DiffRow>) -> Result<()> {
+    let mut table = TextTable::new(&[false, false, false]);
     for line in &lines {
         table.row(line.cells.clone());
     }
@@ -172,25 +172,25 @@ fn print(run: &mut Run, lines: Vec<Line>) -> Result<()> {
 }
 
 /// `frieze find`.
-pub(crate) fn find(run: &mut Run, args: &Find) -> Result<()> {
+pub(crate) fn find(run: &mut CommandRun, args: &FindArgs) -> Result<()> {
     let paths = copy::parse_all(&args.paths)?;
     args.old.refuse()?;
     let Some(from) = &args.from else {
-        return Err(Usage("say when: --from INSTANT, and --to INSTANT if not up to now".to_owned()).into());
+        return Err(UsageError("say when: --from INSTANT, and --to INSTANT if not up to now".to_owned()).into());
     };
     let interval = interval(run, from, args.to.as_deref())?;
     let wanted = [
-        (args.added, Change::Added),
-        (args.removed, Change::Removed),
-        (args.renamed, Change::Renamed),
-        (args.modified, Change::Modified),
+        (args.added, ChangeKind::Added),
+        (args.removed, ChangeKind::Removed),
+        (args.renamed, ChangeKind::Renamed),
+        (args.modified, ChangeKind::Modified),
     ];
     let any = wanted.iter().all(|(asked, _)| !asked);
     let fs = run.fs()?;
-    run.show(|shown| Progress::items(shown, "names"));
+    run.show(|shown| ProgressLine::items(shown, "names"));
     for path in &paths {
         let found = each(run, &fs, path, interval, Commands::of(args.full), |run, who, difference| {
-            let change = Change::of(&difference);
+            let change = ChangeKind::of(&difference);
             if !any && !wanted.contains(&(true, change)) {
                 return Ok(None);
             }
@@ -210,7 +210,7 @@ pub(crate) fn find(run: &mut Run, args: &Find) -> Result<()> {
 }
 
 /// Both ends made exact, in the order of time.
-fn interval(run: &mut Run, from: &str, to: Option<&str>) -> Result<HistoryInterval> {
+fn interval(run: &mut CommandRun, from: &str, to: Option<&str>) -> Result<HistoryInterval> {
     let after = run.instant(from)?;
     let upto = match to {
         Some(to) => run.instant(to)?,
@@ -219,7 +219,7 @@ fn interval(run: &mut Run, from: &str, to: Option<&str>) -> Result<HistoryInterv
     if after > upto {
         let words =
             format!("the interval ends ({}) before it begins ({})", format::time_of(upto), format::time_of(after));
-        return Err(Usage(words).into());
+        return Err(UsageError(words).into());
     }
     run.say_more(&format!("from {after} ({}) to {upto} ({})", format::time_of(after), format::time_of(upto)));
     Ok(HistoryInterval { after, upto })

@@ -1,30 +1,30 @@
-//! `log`: what happened to a file, or to a directory and the names in it.
+//! `log`: the events of a file, or of a directory and the names in it.
 
 use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Difference, FileKind, Forgotten, Fs, HistoryInterval, Hlc, UserTime, Version, VersionKind};
+use frieze_client::{Difference, FileKind, ForgottenHistory, Fs, HistoryInterval, Hlc, UserTime, Version, VersionKind};
 use serde_json::{Map, Value};
 
 use super::deleted::back;
-use super::{Change, Commands, Who, details, named, paths, to_json};
-use crate::args::Log;
+use super::{ChangeKind, Commands, SessionNames, details, named, paths, to_json};
+use crate::args::LogArgs;
 use crate::copy::target;
-use crate::format::{self, Table};
+use crate::format::{self, TextTable};
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
 /// Versions or events in a request: a screenful of pages, and far below the largest body.
 const PAGE_MAX: u64 = 1000;
-/// Lines before what is followed, as `tail` has them.
+/// Lines before the followed ones, as `tail` has them.
 const FOLLOWED_LINES: u64 = 10;
-/// How often the server is asked what has happened.
+/// HistoryInterval between two requests for new events.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// `frieze log`.
-pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
+pub(crate) fn log(run: &mut CommandRun, args: &LogArgs) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     args.old.refuse()?;
     let asked_at = args.at.as_deref().map(|text| run.instant(text)).transpose()?;
@@ -36,7 +36,7 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
     }
     let (newest, is_led) = newest(run)?;
     if !is_led {
-        run.say(&format!("note: nobody leads the cluster: this ends with {newest} ({})", format::time_of(newest)));
+        run.say(&format!("note: the cluster has no leader: this ends with {newest} ({})", format::time_of(newest)));
         if asked_at.is_none() {
             fs = fs.at(newest);
         }
@@ -44,7 +44,7 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
     let interval = HistoryInterval { after: after.unwrap_or(Hlc::ZERO), upto: upto.unwrap_or(newest) };
     let found = match fs.stat(&target(&path, false)) {
         Err(error) if error.reason() == Reason::NotFound && asked_at.is_none() => {
-            // A name that is gone is looked for in the past.
+            // A deleted name is looked up in the past.
             match last_seen(run, &fs, &path, Commands::of(args.full)) {
                 Ok(at) => fs = fs.at(at),
                 Err(error) => return run.report(&path.to_string(), error),
@@ -56,7 +56,7 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
     let told = match found {
         Ok(found) => {
             let is_directory = found.attr.kind() == FileKind::Directory;
-            let mut shown = Shown::new(run, args, path.clone(), is_directory);
+            let mut shown = LogPrinter::new(run, args, path.clone(), is_directory);
             shown.all(run, args, &fs, interval)
         }
         Err(error) => Err(error.into()),
@@ -64,21 +64,21 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
     told.or_else(|error| run.report(&path.to_string(), error))
 }
 
-/// The newest instant that can be told of, and whether the server can tell of now.
-fn newest(run: &mut Run) -> Result<(Hlc, bool)> {
+/// The newest instant that can be shown, and whether the server can answer for now.
+fn newest(run: &mut CommandRun) -> Result<(Hlc, bool)> {
     let now = run.client()?.clock()?;
     Ok(if now.without_lease { (Hlc(now.stable), false) } else { (Hlc(now.at), true) })
 }
 
-/// Says when a name was last there and who took it; returns the instant.
-fn last_seen(run: &mut Run, fs: &Fs, path: &FsPath, commands: Commands) -> Result<Hlc> {
+/// Prints when a name last existed and which session removed it; returns the instant.
+fn last_seen(run: &mut CommandRun, fs: &Fs, path: &FsPath, commands: Commands) -> Result<Hlc> {
     let reply = match fs.last_seen(path.as_bytes()) {
         Err(error) if error.reason() == Reason::NotFound => {
             return Err(Error::msg("there is and was no such file or directory"));
         }
         reply => reply?,
     };
-    let mut who = Who::new(commands);
+    let mut who = SessionNames::new(commands);
     who.learn(reply.sessions);
     let (at, gone) = (Hlc(reply.at), &reply.was);
     let by = who.words(run, gone.uid, gone.session);
@@ -94,13 +94,13 @@ fn last_seen(run: &mut Run, fs: &Fs, path: &FsPath, commands: Commands) -> Resul
     Ok(at)
 }
 
-/// What is printed, page by page.
-struct Shown {
+/// The output, page by page.
+struct LogPrinter {
     path: FsPath,
     /// Events of a directory, of everything below it if it is `recursive`; else versions of a file.
     is_directory: bool,
     recursive: bool,
-    who: Who,
+    who: SessionNames,
     /// The names of the columns come first.
     heading: bool,
     told_forgotten: bool,
@@ -110,57 +110,57 @@ struct Shown {
     left: u64,
 }
 
-/// A part of what happened.
+/// A part of the events.
 #[derive(Debug)]
-enum Items {
+enum LogItems {
     Versions(Vec<Version>),
     Events(Vec<Difference>),
 }
 
-/// What the server answered about an interval, and what is left of that.
-struct Page {
-    items: Items,
-    forgotten: Option<Forgotten>,
+/// The server's answer about an interval, and the rest of it.
+struct LogPage {
+    items: LogItems,
+    forgotten: Option<ForgottenHistory>,
     rest: Option<HistoryInterval>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum LogOrder {
     NewestFirst,
     OldestFirst,
 }
 
-impl Items {
+impl LogItems {
     fn len(&self) -> u64 {
         match self {
-            Items::Versions(versions) => versions.len() as u64,
-            Items::Events(events) => events.len() as u64,
+            LogItems::Versions(versions) => versions.len() as u64,
+            LogItems::Events(events) => events.len() as u64,
         }
     }
 
     fn truncate(&mut self, left: u64) {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         match self {
-            Items::Versions(versions) => versions.truncate(left),
-            Items::Events(events) => events.truncate(left),
+            LogItems::Versions(versions) => versions.truncate(left),
+            LogItems::Events(events) => events.truncate(left),
         }
     }
 
     fn reverse(&mut self) {
         match self {
-            Items::Versions(versions) => versions.reverse(),
-            Items::Events(events) => events.reverse(),
+            LogItems::Versions(versions) => versions.reverse(),
+            LogItems::Events(events) => events.reverse(),
         }
     }
 }
 
-impl Shown {
-    fn new(run: &Run, args: &Log, path: FsPath, is_directory: bool) -> Shown {
-        Shown {
+impl LogPrinter {
+    fn new(run: &CommandRun, args: &LogArgs, path: FsPath, is_directory: bool) -> LogPrinter {
+        LogPrinter {
             path,
             is_directory,
             recursive: args.recursive,
-            who: Who::new(Commands::of(args.full)),
+            who: SessionNames::new(Commands::of(args.full)),
             heading: !run.json(),
             told_forgotten: false,
             told_hidden: false,
@@ -169,44 +169,44 @@ impl Shown {
         }
     }
 
-    /// All that was asked for.
-    fn all(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: HistoryInterval) -> Result<()> {
+    /// All requested events.
+    fn all(&mut self, run: &mut CommandRun, args: &LogArgs, fs: &Fs, interval: HistoryInterval) -> Result<()> {
         if args.follow {
             return self.follow(run, args, fs, interval);
         }
         if self.is_directory {
-            run.show(|wanted| Progress::items(wanted, "events"));
+            run.show(|wanted| ProgressLine::items(wanted, "events"));
         }
-        self.pages(run, fs, interval, if args.reverse { Order::OldestFirst } else { Order::NewestFirst })
+        self.pages(run, fs, interval, if args.reverse { LogOrder::OldestFirst } else { LogOrder::NewestFirst })
     }
 
-    /// What happened in an interval, as far as there may be more lines.
-    fn pages(&mut self, run: &mut Run, fs: &Fs, interval: HistoryInterval, order: Order) -> Result<()> {
+    /// The events of an interval, as far as there may be more lines.
+    fn pages(&mut self, run: &mut CommandRun, fs: &Fs, interval: HistoryInterval, order: LogOrder) -> Result<()> {
         let (mut rest, mut forgotten) = (Some(interval), None);
         while let Some(interval) = rest.filter(|rest| self.left > 0 && rest.after < rest.upto) {
             let mut page = self.page(run, fs, interval, order)?;
-            if order == Order::OldestFirst && page.forgotten.is_some() {
+            if order == LogOrder::OldestFirst && page.forgotten.is_some() {
                 self.tell_forgotten(run, page.forgotten.take())?;
             }
             forgotten = page.forgotten;
             self.print(run, page.items)?;
             rest = page.rest;
         }
-        // The oldest that there is to tell.
+        // The oldest that can be shown.
         if self.left > 0 { self.tell_forgotten(run, forgotten) } else { Ok(()) }
     }
 
-    /// The newest lines, the oldest of them first, and then what happens, until the process is interrupted.
-    fn follow(&mut self, run: &mut Run, args: &Log, fs: &Fs, interval: HistoryInterval) -> Result<()> {
+    /// The newest lines, the oldest of them first, and then new events, until the process is interrupted.
+    fn follow(&mut self, run: &mut CommandRun, args: &LogArgs, fs: &Fs, interval: HistoryInterval) -> Result<()> {
         if args.limit.is_none() && args.from.is_some() {
             // All of it, however much that is, goes out as it comes.
-            self.pages(run, fs, interval, Order::OldestFirst)?;
+            self.pages(run, fs, interval, LogOrder::OldestFirst)?;
             return self.go_on(run, fs, interval.upto);
         }
         self.left = args.limit.unwrap_or(FOLLOWED_LINES);
         let (mut pages, mut rest) = (Vec::new(), Some(interval));
         while let Some(interval) = rest.filter(|rest| self.left > 0 && rest.after < rest.upto) {
-            let mut page = self.page(run, fs, interval, Order::NewestFirst)?;
+            let mut page = self.page(run, fs, interval, LogOrder::NewestFirst)?;
             page.items.truncate(self.left);
             self.left -= page.items.len();
             page.items.reverse();
@@ -221,17 +221,17 @@ impl Shown {
         self.go_on(run, fs, interval.upto)
     }
 
-    /// What happens after `upto`, until the process is interrupted or the name is gone.
-    fn go_on(&mut self, run: &mut Run, fs: &Fs, mut upto: Hlc) -> Result<()> {
+    /// The events after `upto`, until the process is interrupted or the name is removed.
+    fn go_on(&mut self, run: &mut CommandRun, fs: &Fs, mut upto: Hlc) -> Result<()> {
         loop {
             run.flush()?;
             std::thread::park_timeout(FOLLOW_EVERY);
             let interval = HistoryInterval { after: upto, upto: newest(run)?.0 };
-            match self.pages(run, fs, interval, Order::OldestFirst) {
-                // The name is gone: what happened until then, and that it went, is all that there is to follow.
+            match self.pages(run, fs, interval, LogOrder::OldestFirst) {
+                // The name is removed: the events until then, and the removal, are all that there is to follow.
                 Err(error) if is_absent(&error) => {
                     let at = last_seen(run, fs, &self.path, self.who.commands)?;
-                    return self.pages(run, &fs.at(at), interval, Order::OldestFirst);
+                    return self.pages(run, &fs.at(at), interval, LogOrder::OldestFirst);
                 }
                 shown => shown?,
             }
@@ -239,27 +239,27 @@ impl Shown {
         }
     }
 
-    fn page(&mut self, run: &mut Run, fs: &Fs, interval: HistoryInterval, order: Order) -> Result<Page> {
+    fn page(&mut self, run: &mut CommandRun, fs: &Fs, interval: HistoryInterval, order: LogOrder) -> Result<LogPage> {
         let count_max = u32::try_from(self.left.min(PAGE_MAX)).expect("a page fits");
         let target = target(&self.path, self.is_directory);
         if !self.is_directory {
             let page = match order {
-                Order::NewestFirst => fs.log_newest(&target, interval, count_max)?,
-                Order::OldestFirst => fs.log(&target, interval, count_max)?,
+                LogOrder::NewestFirst => fs.log_newest(&target, interval, count_max)?,
+                LogOrder::OldestFirst => fs.log(&target, interval, count_max)?,
             };
             self.who.learn(page.sessions);
             let rest = match order {
                 _ if !page.more => None,
-                Order::NewestFirst => Some(HistoryInterval { upto: Hlc(page.after), ..interval }),
-                Order::OldestFirst => {
+                LogOrder::NewestFirst => Some(HistoryInterval { upto: Hlc(page.after), ..interval }),
+                LogOrder::OldestFirst => {
                     page.versions.last().map(|last| HistoryInterval { after: Hlc(last.stamp), ..interval })
                 }
             };
-            return Ok(Page { items: Items::Versions(page.versions), forgotten: page.forgotten, rest });
+            return Ok(LogPage { items: LogItems::Versions(page.versions), forgotten: page.forgotten, rest });
         }
         let page = match order {
-            Order::NewestFirst => fs.story_newest(&target, interval, self.recursive, count_max)?,
-            Order::OldestFirst => fs.story(&target, interval, self.recursive, count_max)?,
+            LogOrder::NewestFirst => fs.story_newest(&target, interval, self.recursive, count_max)?,
+            LogOrder::OldestFirst => fs.story(&target, interval, self.recursive, count_max)?,
         };
         if page.hidden && !std::mem::replace(&mut self.told_hidden, true) {
             run.say("something else happened in directories that you may not read");
@@ -269,26 +269,28 @@ impl Shown {
         }
         self.who.learn(page.sessions);
         let rest = match order {
-            Order::NewestFirst => HistoryInterval { upto: Hlc(page.after).min(interval.upto.previous()), ..interval },
-            Order::OldestFirst => HistoryInterval { after: Hlc(page.upto).max(interval.after.next()), ..interval },
+            LogOrder::NewestFirst => {
+                HistoryInterval { upto: Hlc(page.after).min(interval.upto.previous()), ..interval }
+            }
+            LogOrder::OldestFirst => HistoryInterval { after: Hlc(page.upto).max(interval.after.next()), ..interval },
         };
-        Ok(Page { items: Items::Events(page.events), forgotten: page.forgotten, rest: Some(rest) })
+        Ok(LogPage { items: LogItems::Events(page.events), forgotten: page.forgotten, rest: Some(rest) })
     }
 
-    fn print(&mut self, run: &mut Run, mut items: Items) -> Result<()> {
+    fn print(&mut self, run: &mut CommandRun, mut items: LogItems) -> Result<()> {
         items.truncate(self.left);
         self.left -= items.len();
         let heading = std::mem::take(&mut self.heading);
         match items {
-            Items::Versions(versions) => print_versions(run, &self.who, &versions, heading),
-            Items::Events(events) => {
+            LogItems::Versions(versions) => print_versions(run, &self.who, &versions, heading),
+            LogItems::Events(events) => {
                 run.progress(|progress| progress.advance(events.len() as u64));
                 print_events(run, &self.who, &events, heading)
             }
         }
     }
 
-    fn tell_forgotten(&mut self, run: &mut Run, forgotten: Option<Forgotten>) -> Result<()> {
+    fn tell_forgotten(&mut self, run: &mut CommandRun, forgotten: Option<ForgottenHistory>) -> Result<()> {
         match forgotten.filter(|_| !std::mem::replace(&mut self.told_forgotten, true)) {
             Some(forgotten) => tell_forgotten(run, &forgotten),
             None => Ok(()),
@@ -300,8 +302,8 @@ fn is_absent(error: &Error) -> bool {
     error.downcast_ref::<frieze_client::Error>().is_some_and(|error| error.reason() == Reason::NotFound)
 }
 
-/// One line for all that is not told any more.
-fn tell_forgotten(run: &mut Run, forgotten: &Forgotten) -> Result<()> {
+/// One line for all forgotten events.
+fn tell_forgotten(run: &mut CommandRun, forgotten: &ForgottenHistory) -> Result<()> {
     let (before, stamp) = (Hlc(forgotten.before), Hlc(forgotten.stamp));
     let user = run.names.user(forgotten.uid).to_owned();
     let (before_time, time) = (format::time_of(before), format::time_of(stamp));
@@ -321,8 +323,8 @@ fn tell_forgotten(run: &mut Run, forgotten: &Forgotten) -> Result<()> {
     )
 }
 
-fn print_versions(run: &mut Run, who: &Who, versions: &[Version], heading: bool) -> Result<()> {
-    let mut table = Table::new(&[false, false, false, true, true, false, false, false, false, false]);
+fn print_versions(run: &mut CommandRun, who: &SessionNames, versions: &[Version], heading: bool) -> Result<()> {
+    let mut table = TextTable::new(&[false, false, false, true, true, false, false, false, false, false]);
     if heading {
         let names =
             ["TIME", "STAMP", "KIND", "OFFSET", "LENGTH", "NAME OR DATA TIME", "USER", "SESSION", "HOST", "COMMAND"];
@@ -361,7 +363,7 @@ fn print_versions(run: &mut Run, who: &Who, versions: &[Version], heading: bool)
     table.lines().try_for_each(|line| run.print(&line))
 }
 
-fn version_to_json(run: &mut Run, who: &Who, version: &Version) -> Map<String, Value> {
+fn version_to_json(run: &mut CommandRun, who: &SessionNames, version: &Version) -> Map<String, Value> {
     let stamp = Hlc(version.stamp);
     let mut item = Map::new();
     item.insert("stamp".to_owned(), stamp.to_string().into());
@@ -392,8 +394,8 @@ fn kind_word(kind: VersionKind) -> &'static str {
     }
 }
 
-fn print_events(run: &mut Run, who: &Who, events: &[Difference], heading: bool) -> Result<()> {
-    let mut table = Table::new(&[false, false, false, false, false, false, false, false]);
+fn print_events(run: &mut CommandRun, who: &SessionNames, events: &[Difference], heading: bool) -> Result<()> {
+    let mut table = TextTable::new(&[false, false, false, false, false, false, false, false]);
     if heading {
         let names = ["TIME", "STAMP", "WHAT", "NAME", "USER", "SESSION", "HOST", "COMMAND"];
         table.row(names.map(str::to_owned));
@@ -421,16 +423,16 @@ fn print_events(run: &mut Run, who: &Who, events: &[Difference], heading: bool) 
     table.lines().try_for_each(|line| run.print(&line))
 }
 
-/// What one transaction, or one run of writes, did to a name.
+/// The effect of one transaction, or of one run of writes, on a name.
 fn event_word(event: &Difference) -> &'static str {
     let made_now = named(event).born == event.stamp;
-    match Change::of(event) {
-        Change::Added if made_now => "made",
-        Change::Added => "named",
-        Change::Removed => "removed",
-        Change::Renamed => "renamed",
-        Change::Modified if event.flags & frieze_client::flags::REPLACED != 0 => "replaced",
-        Change::Modified if event.flags == frieze_client::flags::CONTENT => "written",
-        Change::Modified => "changed",
+    match ChangeKind::of(event) {
+        ChangeKind::Added if made_now => "made",
+        ChangeKind::Added => "named",
+        ChangeKind::Removed => "removed",
+        ChangeKind::Renamed => "renamed",
+        ChangeKind::Modified if event.flags & frieze_client::flags::REPLACED != 0 => "replaced",
+        ChangeKind::Modified if event.flags == frieze_client::flags::CONTENT => "written",
+        ChangeKind::Modified => "changed",
     }
 }

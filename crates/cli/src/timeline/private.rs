@@ -18,18 +18,18 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::args::RunWith;
+use crate::args::RunWithArgs;
 use crate::failure::ChildFailed;
 use crate::format;
 use crate::mount::{is_frieze_mount, is_mounted};
-use crate::run::Run;
+use crate::run::CommandRun;
 use crate::serve::stop_signals;
 
 /// Where the command finds the mount.
 const VARIABLE: &str = "FRIEZE_MOUNT";
 
 /// `frieze run`.
-pub(crate) fn run_with(run: &mut Run, args: &RunWith) -> Result<()> {
+pub(crate) fn run_with(run: &mut CommandRun, args: &RunWithArgs) -> Result<()> {
     // Before any thread is made: each inherits that these are for us to wait for, and sees the same mounts.
     let signals = stop_signals();
     let before = SigSet::thread_get_mask()?;
@@ -37,7 +37,7 @@ pub(crate) fn run_with(run: &mut Run, args: &RunWith) -> Result<()> {
     if let Err(why) = own_mounts() {
         run.say_more(&format!("the mount is not private ({why}): the directory it is at is"));
     }
-    let place = Place::make(args.at_dir.as_deref())?;
+    let place = MountPlace::make(args.at_dir.as_deref())?;
     let options = Options { command: command_line(&args.command), ..run.options()? };
     let client = Client::connect(options)?;
     let session = client.session()?;
@@ -45,7 +45,8 @@ pub(crate) fn run_with(run: &mut Run, args: &RunWith) -> Result<()> {
     let directory = same_place(&place.path);
     if directory.is_none() && mounted_here().is_some() {
         run.say(&format!(
-            "the present directory is on another mount: what the command does there is not in the session; ${VARIABLE} leads to the session's own"
+            "the present directory is on another mount: what the command does there is not in the session; \
+             ${VARIABLE} leads to the session's own"
         ));
     }
     let mut command = Command::new(&args.command[0]);
@@ -53,7 +54,8 @@ pub(crate) fn run_with(run: &mut Run, args: &RunWith) -> Result<()> {
     if let Some(directory) = directory {
         command.env("PWD", &directory).current_dir(directory);
     }
-    // A command begins with the signals that this one began with: one that is blocked would be so for it and all that it starts.
+    // A command begins with the signals that this one began with: one that is blocked would be so for it and all that
+    // it starts.
     before.thread_set_mask()?;
     let child = command.spawn();
     signals.thread_block()?;
@@ -98,29 +100,29 @@ fn mounted_here() -> Option<(PathBuf, PathBuf)> {
     is_frieze_mount(&table, mountpoint).then(|| (mountpoint.to_path_buf(), here.clone()))
 }
 
-/// Gives this process a table of mounts of its own: what it mounts is seen by what it starts and by nobody else.
+/// Gives this process a table of mounts of its own: only its children see its mounts.
 fn own_mounts() -> nix::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
 }
 
 /// A directory to mount on; one made for it goes again.
-struct Place {
+struct MountPlace {
     path: PathBuf,
     is_ours: bool,
 }
 
-impl Place {
-    fn make(asked: Option<&Path>) -> Result<Place> {
+impl MountPlace {
+    fn make(asked: Option<&Path>) -> Result<MountPlace> {
         if let Some(asked) = asked {
-            return Ok(Place { path: std::path::absolute(asked)?, is_ours: false });
+            return Ok(MountPlace { path: std::path::absolute(asked)?, is_ours: false });
         }
         let base = std::env::temp_dir();
         let mut number = 0;
         loop {
             let path = base.join(format!("frieze-run-{}-{number}", std::process::id()));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Place { path, is_ours: true }),
+                Ok(()) => return Ok(MountPlace { path, is_ours: true }),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
                 Err(error) => return Err(error).with_context(|| format::local(&path)),
             }
@@ -128,10 +130,10 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for MountPlace {
     fn drop(&mut self) {
         if self.is_ours {
-            // If something is still mounted there it stays, empty for everybody else.
+            // If something is still mounted there it stays, empty for every other process.
             let _ = fs::remove_dir(&self.path);
         }
     }
@@ -156,7 +158,7 @@ fn status_of(ended: ExitStatus) -> u8 {
     u8::try_from(ended.code().or(signal).unwrap_or(1)).unwrap_or(1)
 }
 
-fn tell(run: &mut Run, session: SessionId, ended: ExitStatus, place: &Path) -> Result<()> {
+fn tell(run: &mut CommandRun, session: SessionId, ended: ExitStatus, place: &Path) -> Result<()> {
     if run.json() {
         let status = status_of(ended);
         let item = json!({ "session": session.0, "status": status, "mountpoint": format::local(place) });

@@ -1,19 +1,19 @@
-//! `sessions`: who is or was connected.
+//! `sessions`: the sessions of clients.
 
 use anyhow::Result;
 use frieze_client::{Hlc, SessionInfo};
 use serde_json::json;
 
 use super::Commands;
-use crate::args::Sessions;
-use crate::format::{self, Table};
-use crate::run::Run;
+use crate::args::SessionsArgs;
+use crate::format::{self, TextTable};
+use crate::run::CommandRun;
 
 /// Sessions in a request.
 const PAGE_MAX: u64 = 1000;
 
 /// `frieze sessions`.
-pub(crate) fn sessions(run: &mut Run, args: &Sessions) -> Result<()> {
+pub(crate) fn sessions(run: &mut CommandRun, args: &SessionsArgs) -> Result<()> {
     args.old.refuse()?;
     let since = match &args.from {
         Some(text) => run.instant(text)?,
@@ -39,8 +39,8 @@ pub(crate) fn sessions(run: &mut Run, args: &Sessions) -> Result<()> {
 }
 
 /// Prints sessions in the order in which they come.
-fn print_page(run: &mut Run, sessions: &[SessionInfo], commands: Commands, heading: bool) -> Result<()> {
-    let mut table = Table::new(&[false, false, false, false, false, false, false]);
+fn print_page(run: &mut CommandRun, sessions: &[SessionInfo], commands: Commands, heading: bool) -> Result<()> {
+    let mut table = TextTable::new(&[false, false, false, false, false, false, false]);
     if heading {
         table.row(["SESSION", "USER", "HOST", "OPENED", "LAST CHANGE", "ENDED", "COMMAND"].map(str::to_owned));
     }

@@ -1,21 +1,21 @@
-//! `du --history`: what the past takes beside the present.
+//! `du --history`: the space of the past beside the present.
 
 use anyhow::{Error, Result};
 use frieze_base::{InodeId, Reason};
 use frieze_client::{Fs, Hlc, Target};
 use serde_json::json;
 
-use crate::args::Du;
+use crate::args::DuArgs;
 use crate::copy::{self, target};
-use crate::failure::{self, Reported};
+use crate::failure::{self, ReportedError};
 use crate::format;
 use crate::path::FsPath;
-use crate::progress::Progress;
-use crate::run::Run;
+use crate::progress::ProgressLine;
+use crate::run::CommandRun;
 
-/// What a tree takes.
+/// The space of a tree.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct TreeSum {
     live: u64,
     history: u64,
     files: u64,
@@ -23,8 +23,8 @@ struct Sum {
     directories: u64,
 }
 
-impl Sum {
-    fn add(&mut self, other: Sum) {
+impl TreeSum {
+    fn add(&mut self, other: TreeSum) {
         self.live += other.live;
         self.history += other.history;
         self.files += other.files;
@@ -34,10 +34,10 @@ impl Sum {
 }
 
 /// `frieze du --history`.
-pub(crate) fn du_history(run: &mut Run, args: &Du) -> Result<()> {
+pub(crate) fn du_history(run: &mut CommandRun, args: &DuArgs) -> Result<()> {
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.fs()?;
-    run.show(|wanted| Progress::items(wanted, "directories"));
+    run.show(|wanted| ProgressLine::items(wanted, "directories"));
     if !run.json() {
         run.print(&format!("{:>12}  {:>12}", "NOW", "HISTORY"))?;
     }
@@ -49,13 +49,20 @@ pub(crate) fn du_history(run: &mut Run, args: &Du) -> Result<()> {
     Ok(())
 }
 
-/// Sums up a directory, printing those below first. One that is gone is printed with what it was called.
-fn tree(run: &mut Run, args: &Du, fs: &Fs, path: &FsPath, target: &Target, is_asked: bool) -> Result<Sum> {
-    let mut sum = Sum { directories: 1, ..Sum::default() };
+/// Sums up a directory, printing those below first. A deleted one is printed with its last name.
+fn tree(
+    run: &mut CommandRun,
+    args: &DuArgs,
+    fs: &Fs,
+    path: &FsPath,
+    target: &Target,
+    is_asked: bool,
+) -> Result<TreeSum> {
+    let mut sum = TreeSum { directories: 1, ..TreeSum::default() };
     let (mut after, mut below) = (Vec::new(), Vec::new());
     loop {
         let page = fs.usage(target, &after).map_err(Error::from)?;
-        sum.add(Sum {
+        sum.add(TreeSum {
             live: page.live_bytes,
             history: page.history_bytes,
             files: page.files,
@@ -78,7 +85,7 @@ fn tree(run: &mut Run, args: &Du, fs: &Fs, path: &FsPath, target: &Target, is_as
         let (path, target) = (path.join(&directory.name), Target::inode(InodeId(directory.inode)));
         match tree(run, args, &here, &path, &target, false) {
             Ok(part) => sum.add(part),
-            // What it was when it went is not kept, and so takes nothing.
+            // Its last state is not kept, and so takes no space.
             Err(error) if directory.at != 0 && failure::is(&error, Reason::HistoryExpired) => {}
             Err(error) => {
                 run.report(&path.to_string(), error)?;
@@ -102,6 +109,6 @@ fn tree(run: &mut Run, args: &Du, fs: &Fs, path: &FsPath, target: &Target, is_as
             || Some(format!("{:>12}  {:>12}  {path}", size(sum.live), size(sum.history))),
         )?;
     }
-    // A sum with something missing was printed, and what is missing reported.
-    if failed && is_asked { Err(Reported.into()) } else { Ok(sum) }
+    // A sum with something missing was printed, and the missing part reported.
+    if failed && is_asked { Err(ReportedError.into()) } else { Ok(sum) }
 }

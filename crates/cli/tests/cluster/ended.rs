@@ -1,5 +1,5 @@
-//! One server went on from a cluster under another identity: those of the identity before end or say that there are two, and clients find
-//! the one that has a leader.
+//! One server went on from a cluster under another identity: those of the identity before end or say that there are
+//! two, and clients find the one that has a leader.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -80,13 +80,13 @@ fn a_server_whose_cluster_has_ended_says_so_and_ends_and_clients_go_to_the_new_o
     assert!(log.contains("WARN") && !log.contains("start the servers that are away"), "{log}");
 }
 
-/// It was cut off and somebody went on from it, while the others were a majority.
+/// It was cut off and recovered as a cluster of its own, while the others were a majority.
 #[test]
 fn a_majority_that_lives_is_not_ended_by_one_server_that_went_on_without_it() {
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
     cluster.kill(2);
-    // Nobody may, while the others answer; it is said to be a copy.
+    // Not allowed, while the others answer; it is declared a copy.
     go_on_from(&mut cluster, 2, &["--copy"]);
     let stray = cluster.client(2).now().unwrap();
     let client = cluster.client(0);

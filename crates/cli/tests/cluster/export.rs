@@ -1,4 +1,5 @@
-//! What `frieze export` keeps of each kind of file, as a tar and below a directory, now and at an instant; and of a server that was removed.
+//! What `frieze export` keeps of each kind of file, as a tar and below a directory, now and at an instant; and of a
+//! server that was removed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -151,7 +152,8 @@ fn what_a_server_gave_back_before_it_was_removed_is_named_when_its_directory_is_
     let server = cluster.servers[2].as_mut().unwrap();
     eventually("it ends by itself", || server.process.try_wait().unwrap());
     cluster.servers[2] = None;
-    // A drained server gives its copies back when it comes to it: what it still has is whole, and what it has not is named.
+    // A drained server gives its copies back when it comes to it: what it still has is whole, and what it has not is
+    // named.
     for (to, at, seed) in [("out", "now", 2), ("then", then.as_str(), 1)] {
         let mut args = vec!["export", "2", "--to", to, "--json"];
         if at != "now" {

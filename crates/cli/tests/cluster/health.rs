@@ -1,4 +1,4 @@
-//! What is said of a cluster, and by whom: a server of itself, and of what is missing whatever it is that it can vouch for.
+//! The status of a cluster: each server's own, and what it can vouch for of the missing ones.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn a_leader_that_has_just_lost_its_majority_does_not_say_that_all_is_well() {
     let (words, success) = said(&cluster.frieze(number, &["status"]));
     assert!(!success && words.contains("no majority of the servers"), "{words}");
     let (words, success) = said(&cluster.frieze(number, &["cluster"]));
-    assert!(!success && words.contains("nobody at the moment"), "{words}");
+    assert!(!success && words.contains("none at the moment"), "{words}");
 }
 
 /// Others are on their way: a script that waits for one need not begin after them.
@@ -147,7 +147,7 @@ fn with_the_majority_lost_a_server_says_what_it_can_vouch_for() {
     );
     let words = said(&cluster.frieze(1, &["cluster"])).0;
     assert!(words.contains("3: 1 up, 2 unknown") && words.contains("8 not whole"), "{words}");
-    assert!(words.contains("nobody at the moment") && !words.contains("all whole"), "{words}");
+    assert!(words.contains("none at the moment") && !words.contains("all whole"), "{words}");
     let waited = cluster.frieze(1, &["cluster", "wait", "--for", "whole", "--timeout", "2"]);
     assert_eq!(waited.status.code(), Some(1), "{waited:?}");
     cluster.start_again(0);
@@ -178,7 +178,7 @@ fn a_server_whose_disk_is_full_says_so_keeps_what_it_has_and_goes_on_from_there(
     });
     assert!(status["health"].as_str().unwrap().contains("no space left on device"), "{status}");
     let words = said(&cluster.frieze(0, &["cluster"])).0;
-    assert!(words.contains("the disk of db3 takes no more") && words.contains("'frieze forget'"), "{words}");
+    assert!(words.contains("the disk of db3 is full") && words.contains("'frieze forget'"), "{words}");
     let nodes = said(&cluster.frieze(1, &["cluster", "nodes"])).0;
     assert!(nodes.contains("disk full"), "{nodes}");
     let records = |cluster: &Cluster| cluster.client(2).status().unwrap().records;

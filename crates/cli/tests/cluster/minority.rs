@@ -31,7 +31,7 @@ pub(super) fn http(address: &str, path: &str) -> String {
     answer
 }
 
-/// A port that is free now. Nobody who asks for any port is given it: those lie above.
+/// A port that is free now. No client that asks for any port gets it: those lie above.
 pub(super) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(22_000);
     loop {
@@ -68,7 +68,7 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
         assert_eq!(std::fs::read(mountpoint.join("f")).unwrap(), NOW);
     }
 
-    // Nobody reads at that instant: it closes by itself.
+    // No client reads at that instant: it closes by itself.
     let third = cluster.client(2);
     eventually("the instant closes although nobody asks for it", || {
         (third.status().ok()?.stable >= at.0).then_some(())
@@ -97,7 +97,7 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
     let words = String::from_utf8_lossy(&cat.stderr).into_owned();
     assert_eq!((cat.stdout, cat.status.success()), (THEN.to_vec(), true), "{words}");
     assert!(words.contains("cannot vouch for what was declared since") && !words.contains("gap"), "{words}");
-    // An instant whose meaning moves needs nobody to say what time it is.
+    // An instant whose meaning moves needs no leader for the present time.
     let listed = frieze(server, &["ls", "--at", &instant, "/"]);
     assert_eq!(listed.stdout, b"f\n", "{}", String::from_utf8_lossy(&listed.stderr));
     // The newest instant that was whole is the newest that can be read; the log ends there.
@@ -106,7 +106,7 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
     for asked in [&["log", "--json", "/f"][..], &["log", "--json", "--at", &instant, "/f"], &["log", "--json", "/"]] {
         let log = frieze(server, asked);
         let words = String::from_utf8_lossy(&log.stderr).into_owned();
-        assert!(log.status.success() && words.contains("nobody leads the cluster"), "{asked:?}: {words}");
+        assert!(log.status.success() && words.contains("the cluster has no leader"), "{asked:?}: {words}");
         assert!(log.stdout.iter().filter(|byte| **byte == b'\n').count() >= 2, "{asked:?}");
     }
     let earlier = frieze(server, &["log", "--json", "--at", &instant, "--to", &instant, "/f"]);
@@ -132,7 +132,7 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
         assert_eq!(std::fs::read(past.join("f")).unwrap(), THEN);
     }
 
-    // What is now nobody can say, and nothing can be changed.
+    // Without a leader the present is unknown, and nothing can be changed.
     let impatient = Client::connect(Options {
         server: server.parse().unwrap(),
         timeout: Duration::from_secs(2),
@@ -148,7 +148,7 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
     let refused = patient.fs().at(ahead).stat(&Target::path("/f")).unwrap_err();
     assert!(refused.to_string().contains("no majority"), "{refused}");
 
-    // The machine is started again, and nobody is there to say what its part in the chains is.
+    // The machine is started again, and no leader is there to decide its role in the chains.
     drop(mount);
     let stable = Hlc(patient.clock().unwrap().stable);
     for signal in [nix::sys::signal::Signal::SIGKILL, nix::sys::signal::Signal::SIGTERM] {

@@ -1,4 +1,5 @@
-//! What scripts rest on: commands that end with 0 only when they did something or it is so, and the upgrade as it is documented.
+//! What scripts rest on: commands that end with 0 only when they did something or it is so, and the upgrade as it is
+//! documented.
 
 use std::io::Write;
 
@@ -60,7 +61,8 @@ fn documented(heading: &str) -> String {
     indented.take_while(|line| line.starts_with("    ")).map(|line| format!("{line}\n")).collect()
 }
 
-/// As the page says it, word for word; `ssh` restarts a server here as `systemctl restart` does there: it returns when the server serves.
+/// As the page says it, word for word; `ssh` restarts a server here as `systemctl restart` does there: it returns when
+/// the server serves.
 #[test]
 fn an_upgrade_by_the_documented_words_loses_nothing_and_nobody_notices() {
     let mut cluster = Cluster::of(3);
@@ -145,7 +147,7 @@ fn wait_tells_a_server_without_a_majority_from_one_that_does_not_answer() {
     let mut cluster = Cluster::of(2);
     cluster.await_whole(0);
     cluster.kill(1);
-    // Longer than the lease of whoever led.
+    // Longer than the lease of the former leader.
     let waited = cluster.frieze(0, &["cluster", "wait", "--for", "whole", "--timeout", "4"]);
     let words = String::from_utf8_lossy(&waited.stderr);
     assert_eq!(waited.status.code(), Some(1), "{words}");

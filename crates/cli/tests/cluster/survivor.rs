@@ -1,5 +1,5 @@
-//! Two of three servers are lost for good: what is left is looked at, gone on from, and those that were lost never mix with it. Files are
-//! read out of directories that no server uses.
+//! Two of three servers are lost for good: what is left is looked at, gone on from, and those that were lost never mix
+//! with it. Files are read out of directories that no server uses.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,5 +1,5 @@
-//! Three of five servers are lost for good: both that are left are looked at, the better one goes on, and the other joins anew. And a
-//! survivor that has no copy of some chains says so wherever it is asked.
+//! Three of five servers are lost for good: both that are left are looked at, the better one goes on, and the other
+//! joins anew. And a survivor that has no copy of some chains says so wherever it is asked.
 
 use std::fs;
 

@@ -231,7 +231,7 @@ fn status_says_how_the_server_is() {
     let [status] = &items[..] else { panic!("one document: {items:?}") };
     assert_eq!(status["healthy"], true, "{status}");
     assert_eq!(status["server"], server.address.as_str());
-    // Null where nothing disciplines the clock of the machine: then nobody knows.
+    // Null where nothing disciplines the clock of the machine: then the error is unknown.
     assert!(status["clock_error_us"].is_u64() || status["clock_error_us"].is_null(), "{status}");
     for field in ["dirty_bytes", "capacity_bytes", "free_bytes", "records", "inodes", "cpu_ns"] {
         assert!(status[field].is_u64(), "{field} of {status}");

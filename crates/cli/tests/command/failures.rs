@@ -147,7 +147,8 @@ fn of_several_servers_the_first_that_answers_is_asked_and_if_none_does_each_says
     let words = server.fails(1, &["--server", "127.0.0.1:1,unix:/nobody", "ls", "/"]);
     assert_eq!(
         words,
-        "frieze: ls: none of the servers answers: 127.0.0.1:1: connection refused; unix:/nobody: no such file or directory\n"
+        "frieze: ls: none of the servers answers: 127.0.0.1:1: connection refused; unix:/nobody: no such file or \
+         directory\n"
     );
     let words = server.fails(2, &["--server", "127.0.0.1:1,", "ls", "/"]);
     assert!(words.contains("expected HOST:PORT"), "{words}");

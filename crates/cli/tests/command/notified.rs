@@ -62,7 +62,7 @@ fn a_service_manager_is_told_when_a_server_serves_and_when_it_stops() {
     let service = manager.start(&["serve", "--memory", "256", "--listen", &socket, "--dir", data.to_str().unwrap()]);
     let told = manager.told();
     assert_eq!(told, format!("READY=1\nSTATUS=serving on {socket}\n"));
-    // It is true: who connects now is answered.
+    // It is true: a client that connects now is answered.
     let asked = frieze(&["--server", &socket, "ls", "/"]).output().unwrap();
     assert!(asked.status.success(), "{asked:?}");
     service.stop();

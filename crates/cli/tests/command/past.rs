@@ -160,7 +160,7 @@ fn a_file_of_records_of_one_size_is_put_in_whole_records() {
         "{}",
         refused.err
     );
-    // Nobody has said how long a record is: many of them are not taken for one.
+    // The length of a record is not known: many of them do not count as one.
     server.ok(&["mkdir", "/u"]);
     server.ok(&["time", "bind", "/u", "binary:unit=s"]);
     let refused = server.run_with(&["put", "-", "/u/f"], &bytes[..9600]);

@@ -92,7 +92,7 @@ impl Served {
         self.local("data")
     }
 
-    /// A local file with these bytes that nobody else may read.
+    /// A local file with these bytes that no other user may read.
     pub(crate) fn private_file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.local_file(name, bytes);
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -278,7 +278,7 @@ pub(crate) fn lines_of_json(text: &str) -> Vec<Value> {
 pub(crate) fn frieze<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
     command.args(args).env_remove("FRIEZE_SERVER").env_remove("FRIEZE_KEY").env_remove("FRIEZE_LOG").env("TZ", "UTC");
-    // Nothing of the user who runs the tests.
+    // Nothing of the user that runs the tests.
     command.env("FRIEZE_CLIENT", "");
     command
 }

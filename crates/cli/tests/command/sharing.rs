@@ -59,7 +59,8 @@ fn a_restore_says_what_it_copies_because_it_was_moved_out() {
     server.put("/project/notes", "first");
     let then = server.now();
     server.ok(&["mv", "/project/notes", "/elsewhere"]);
-    let copy = "make        /project/notes  (a copy that shares the bytes of then: the original is /elsewhere now and stays there)";
+    let copy = "make        /project/notes  (a copy that shares the bytes of then: the original is /elsewhere now and \
+        stays there)";
     let plan = server.ok(&["restore", "/project", "--to", &then, "--dry-run"]);
     assert!(plan.contains(copy), "{plan}");
     let lines = server.json(&["restore", "--json", "/project", "--to", &then, "--dry-run"]);

@@ -1,4 +1,4 @@
-//! Callers that are not who they say, and callers who ask for what is not theirs.
+//! Callers with a false identity, and callers that ask for what is not theirs.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -90,14 +90,14 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
         };
         let stat = |target: Target| Request::Stat(Stat { target, view: View::NOW, ..Stat::default() });
 
-        // To speak for somebody else, or with somebody else's groups.
+        // To speak for another user, or with another user's groups.
         for caller in [Caller::root(), Caller { uid: STRANGER, gid: 0, groups: vec![] }] {
             let fault = refused(&mut raw, Some(caller.clone()), stat(Target::path("/kept")));
             assert_eq!(fault.reason, Reason::NotPermitted, "{fault}");
             let words = format!("user {STRANGER} may not speak for user {}", caller.uid);
             assert!(fault.message.contains(&words), "{fault}");
         }
-        // To be in somebody else's session, or to end it.
+        // To use another user's session, or to end it.
         let mut thief = Raw::greeted(&address);
         thief.session = owned.raw.session;
         for request in [Request::Ping(Ping {}), txn(Op::CloseSession(CloseSession::default()))] {
@@ -231,7 +231,7 @@ fn the_command_of_a_stranger_is_refused_in_words() {
     assert_eq!(run(&["cat", "/kept"]).ok(), "as it was", "what anybody may read, a stranger may");
 }
 
-/// An address of this machine that is not loopback: to the server, whoever comes by it comes from outside.
+/// An address of this machine that is not loopback: to the server, its clients come from outside.
 fn outside() -> Option<String> {
     // Nothing is sent: the kernel only says from where it would be.
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();

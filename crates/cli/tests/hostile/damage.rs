@@ -205,7 +205,7 @@ fn a_segment_that_was_cut_or_is_gone_is_missed_and_never_a_hole() {
             }
         }
     }
-    // Who wants what is left gets it.
+    // A reader of the rest gets it.
     let (file, _) = place_of(&server, "/b", LEN / 2);
     assert_eq!(server.end(Signal::SIGTERM), Some(0));
     fs::remove_file(&file).unwrap();

@@ -178,7 +178,7 @@ fn a_disk_that_somebody_else_fills_refuses_writes_and_nothing_else() {
     let path = place.path().join("disk");
     let Some(_disk) = SmallDisk::at(&path, 160) else { return };
     let mut server = Served::on(&path.join("data"), SETTINGS, "127.0.0.1:0");
-    // Nobody asked the server: the room it counted on is gone.
+    // Without a request to the server: the room it counted on is gone.
     fs::write(path.join("filler"), vec![1; 40 * MIB]).unwrap();
     check_full(&mut server, None);
 }

@@ -1,5 +1,5 @@
-//! The power goes, as far as a server can tell: another boot, and what was not synced is gone. Every door tells of the gap and
-//! knows `last-whole`.
+//! The power goes, as far as a server can tell: another boot, and what was not synced is gone. Every door tells of the
+//! gap and knows `last-whole`.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,13 +12,13 @@ use super::server;
 use crate::support::served::{Served, frieze};
 use crate::support::{Mount, client};
 
-/// Nothing is flushed unless somebody asks.
+/// Nothing is flushed without a request.
 const SETTINGS: &str = "flush_delay = \"10s\"\n";
 const SLOT: usize = 4096;
 const LOST: &[u8] = b"written, acknowledged, and not synced";
 
-/// Kills the server and lets the next one believe that the machine was started anew; the write of [`LOST`] never reached the
-/// disk.
+/// Kills the server and lets the next one believe that the machine was started anew; the write of [`LOST`] never
+/// reached the disk.
 fn lose_power(server: &mut Served) {
     assert_eq!(server.end(Signal::SIGKILL), None);
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -57,7 +57,7 @@ fn after_a_loss_of_power_every_door_tells_of_the_gap_and_knows_the_last_whole_in
     assert_eq!(server.run(&["mkdir", "/d"]).status, 0);
     assert_eq!(server.run(&["sync"]).status, 0);
     let synced = server.now();
-    // Nobody closes or syncs it: it is in memory only when the power goes.
+    // It is neither closed nor synced: it is in memory only when the power goes.
     let writer = client(&server.address);
     let file = writer.fs().open(&Target::path("/doc"), OpenFlags::WRITE).unwrap();
     file.write_at(0, LOST).unwrap();

@@ -72,7 +72,7 @@ impl Raw {
         self.receive().expect("a connection is answered, or refused in words").1
     }
 
-    /// Asks on behalf of somebody.
+    /// Sends a request on behalf of a user.
     pub(crate) fn ask_as(&mut self, caller: Option<Caller>, request: Request) -> Result<Reply, Fault> {
         let body = RequestBody { caller, request: Some(request) }.encode_to_vec();
         self.ask_bytes(&body, &[])
@@ -117,7 +117,7 @@ impl Raw {
         let result = match header.kind {
             FrameKind::Reply => Ok(ReplyBody::decode(&body[..]).unwrap().reply.expect("a reply says something")),
             FrameKind::Refusal => Err(Refusal::decode(&body[..]).unwrap().into()),
-            FrameKind::Request | FrameKind::Told => panic!("a server asks nothing"),
+            FrameKind::Request | FrameKind::Peer => panic!("a server asks nothing"),
         };
         Some((header, result))
     }

@@ -111,7 +111,7 @@ pub(crate) fn read(client: &Client, path: &str, at: Option<Hlc>) -> Vec<u8> {
 
 const RECORD_HEAD: usize = 12;
 
-/// Appends records of any length to a file that others append to as well: who, which, how long, and bytes.
+/// Appends records of any length to a file that other clients append to as well: writer, number, length, and bytes.
 /// Returns the offset of each.
 fn append(load: &Load<'_>, client: &Client, path: &str, mut rng: Rng) -> Vec<u64> {
     let file = client.fs().create(&Target::path(path), 0o644, CreateMode::OpenExisting).unwrap();

@@ -79,8 +79,8 @@ impl State {
         });
     }
 
-    /// Kills the server at random moments, sometimes while it recovers; ends the loads after the last recovery. Tells how
-    /// long the starts took.
+    /// Kills the server at random moments, sometimes while it recovers; ends the loads after the last recovery. Tells
+    /// how long the starts took.
     pub(crate) fn kill_again_and_again(
         &self,
         server: &mut Served,

@@ -151,7 +151,8 @@ pub(crate) fn come_and_go(load: &Load<'_>, client: &Client, directory: &str, mut
     gone
 }
 
-/// What is left is whole; what was removed is not there, and was there, whole, from when it was written until just before.
+/// What is left is whole; what was removed is not there, and was there, whole, from when it was written until just
+/// before.
 pub(crate) fn check_gone(client: &Client, gone: &Gone, rng: &mut Rng) {
     for (number, whole) in &gone.left {
         for at in [None, Some(*whole)] {

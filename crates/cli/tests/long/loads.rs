@@ -40,7 +40,8 @@ impl Plan<'_> {
         self.whole / 10
     }
 
-    /// Runs `call` again and again, at most so many times a second, with a new session now and then; the number of calls.
+    /// Runs `call` again and again, at most so many times a second, with a new session now and then; the number of
+    /// calls.
     fn again(&mut self, calls_per_s: u32, mut call: impl FnMut(&Client, &mut Rng)) -> u64 {
         let mut calls: u64 = 0;
         let mut due = clock();
@@ -52,7 +53,8 @@ impl Plan<'_> {
                 }
                 call(&client, &mut self.rng);
                 calls += 1;
-                // What a pause of the machine or a restart kept it from is not made up for: the load is the same all the time.
+                // What a pause of the machine or a restart kept it from is not made up for: the load is the same all
+                // the time.
                 due = (due + Duration::from_secs(1) / (calls_per_s * self.pace)).max(clock().saturating_sub(CATCH_UP));
                 std::thread::park_timeout(due.saturating_sub(clock()).min(Duration::from_secs(1)));
             }

@@ -50,7 +50,8 @@ impl Samples {
         });
     }
 
-    /// By how many bytes a line through the resident memory since `from` rises from there to the end, and by how many it may.
+    /// By how many bytes a line through the resident memory since `from` rises from there to the end, and by how many
+    /// it may.
     pub(crate) fn rise_of_memory(&self, from: Duration) -> (i64, i64) {
         let points: Vec<(f64, f64)> = self
             .all

@@ -32,7 +32,8 @@ fn lines_appended_through_two_mounts_are_whole_and_in_order() {
                 }
             });
         }
-        // Allocation beside them extends at most: it never cuts what is appended meanwhile. The first byte is punched out.
+        // Allocation beside them extends at most: it never cuts what is appended meanwhile. The first byte is punched
+        // out.
         scope.spawn(|| {
             let file = OpenOptions::new().write(true).open(&paths[1]).unwrap();
             for _ in 0..100 {

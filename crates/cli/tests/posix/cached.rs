@@ -1,5 +1,5 @@
-//! What the kernel keeps of files and directories, and when it must not: names made since a directory was opened, modes that a
-//! write changes, bytes written past the page cache.
+//! What the kernel keeps of files and directories, and when it must not: names made since a directory was opened, modes
+//! that a write changes, bytes written past the page cache.
 
 use std::fs;
 use std::io::Write;
@@ -110,8 +110,8 @@ fn the_mode_is_right_at_once_when_a_write_of_another_user_ends_its_set_id_bits()
     }
 }
 
-/// Writes a file by asynchronous O_DIRECT requests, and reads each back through the page cache, beside two processes that read
-/// all the time: how many were read as they were before.
+/// Writes a file by asynchronous O_DIRECT requests, and reads each back through the page cache, beside two processes
+/// that read all the time: how many were read as they were before.
 const DIRECT_WRITES: &str = r#"
 import ctypes, mmap, os, platform, signal, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -138,7 +138,8 @@ try:
     while time.time() < end:
         byte = bytes([2 + rounds % 200])
         page[:] = byte * size
-        block = ctypes.create_string_buffer(struct.pack("QIiHhIQQqQII", 0, 0, 0, 1, 0, d, address, size, 0, 0, 0, 0), 64)
+        fields = struct.pack("QIiHhIQQqQII", 0, 0, 0, 1, 0, d, address, size, 0, 0, 0, 0)
+        block = ctypes.create_string_buffer(fields, 64)
         pointer = ctypes.c_void_p(ctypes.addressof(block))
         assert libc.syscall(submit, context, 1, ctypes.byref(pointer)) == 1
         assert libc.syscall(getevents, context, 1, 1, event, None) == 1

@@ -1,4 +1,4 @@
-//! Locks of one machine: which end when, and with whom.
+//! Locks of one machine: which of them end when.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,8 @@ fn range(kind: libc::c_int, start: i64, len: i64) -> libc::flock {
     libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: start, l_len: len, l_pid: 0 }
 }
 
-/// A mount whose process is stopped; it goes on when this is dropped, before files of it are closed, which would wait for it.
+/// A mount whose process is stopped; it goes on when this is dropped, before files of it are closed, which would wait
+/// for it.
 struct Stopped<'a>(&'a Mount);
 
 impl Stopped<'_> {
@@ -99,7 +100,7 @@ fn a_mount_that_hangs_loses_its_locks_with_its_lease_and_writes_no_more_under_th
     let mut read = [0; 6];
     theirs.read_exact_at(&mut read, 0).unwrap();
     assert_eq!(&read, b"theirs");
-    // Another open file of the same mount is none the worse, nor is a lock that nobody else wanted.
+    // Another open file of the same mount is none the worse, nor is a lock that no other client wanted.
     open(&world.path("f")).write_all_at(b"anew", 0).unwrap();
     kept.write_all_at(b"kept", 0).unwrap();
     assert_eq!(lock(&open(&second.path("g")), 0, 1), Err(Errno::EAGAIN));

@@ -142,7 +142,8 @@ fn a_program_that_runs_is_neither_written_nor_cut() {
     let Some(world) = World::new() else { return };
     let program = world.path("program");
     let image = fs::read("/usr/bin/tail").unwrap();
-    // Copied by another process: what this one has open to write, children that other tests start hold for a moment too.
+    // Copied by another process: what this one has open to write, children that other tests start hold for a moment
+    // too.
     assert!(Command::new("cp").arg("/usr/bin/tail").arg(&program).status().unwrap().success());
     let mut running = Command::new(&program).args(["-f", "/dev/null"]).spawn().unwrap();
     let cut = || OpenOptions::new().read(true).custom_flags(nix::libc::O_TRUNC).open(&program);

@@ -1,5 +1,5 @@
-//! Records of user time through a mount: what a program wrote with one write(2) is one record, wherever it lies, and why one was refused
-//! is told.
+//! Records of user time through a mount: what a program wrote with one write(2) is one record, wherever it lies, and
+//! why one was refused is told.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};

@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, StatVfsMountFlags, fallocate, statvfs};
 use crate::World;
 use crate::support::is_installed;
 
-/// Runs a shell command as another user, who is in these groups besides its own; `None` where only root could.
+/// Runs a shell command as another user, with these groups besides its own; `None` where only root could.
 pub(crate) fn as_user(world: &World, uid: u32, groups: &str, command: &str) -> Option<Output> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become another user");
@@ -51,7 +51,7 @@ fn what_is_made_in_a_set_group_id_directory_belongs_to_its_group() {
     as_user(&world, 1001, "", "mkdir shared/dir/below").unwrap();
     let below = fs::metadata(shared.join("dir/below")).unwrap();
     assert_eq!((below.gid(), below.mode() & 0o7777), (2002, 0o2755));
-    // Who is not in the group makes no program of the group.
+    // A user outside the group makes no program of the group.
     let make = "python3 -c \"import os; os.close(os.open('shared/program', os.O_CREAT | os.O_WRONLY, 0o2775))\"";
     if is_installed("python3") {
         let made = as_user(&world, 1001, "", make).unwrap();
@@ -100,7 +100,7 @@ fn set_id_bits_end_with_whatever_changes_the_bytes() {
     set_mode(&path, 0o2767);
     as_user(&world, 1001, "", "echo x >> program").unwrap();
     assert_eq!(mode(&path), 0o2767);
-    // The superuser may, and giving the file away ends them whoever does it.
+    // The superuser may, and giving the file away ends them for every caller.
     set_mode(&path, 0o6777);
     File::options().append(true).open(&path).unwrap().write_all(b"x").unwrap();
     assert_eq!(mode(&path), 0o6777);
@@ -157,7 +157,7 @@ fn history_counts_as_used() {
     assert!(here.f_bavail * here.f_frsize <= below.f_bfree * below.f_frsize + (64 << 20), "the reserve is left out");
 }
 
-/// Whoever's mount it is: the log tells who wrote, and `undo --user` goes by it.
+/// On any user's mount: the log shows the writer, and `undo --user` follows it.
 #[test]
 fn what_a_user_writes_through_the_mount_of_another_is_that_users() {
     let Some(world) = World::new() else { return };
@@ -166,7 +166,8 @@ fn what_a_user_writes_through_the_mount_of_another_is_that_users() {
     set_mode(&shared, 0o777);
     fs::write(world.path("shared/roots"), "of root").unwrap();
     set_mode(&world.path("shared/roots"), 0o666);
-    let write = "cd shared; echo new >made; echo more >>made; printf x | dd of=roots bs=1 seek=2 conv=notrunc status=none; \
+    let write = "cd shared; echo new >made; echo more >>made; printf x | dd of=roots bs=1 seek=2 conv=notrunc \
+        status=none; \
                  dd if=/dev/zero of=large bs=64k count=40 status=none; fallocate -p -o 0 -l 4096 large";
     let Some(wrote) = as_user(&world, 1001, "", write) else { return };
     assert!(wrote.status.success(), "{wrote:?}");

@@ -116,8 +116,10 @@ fn postgres_recovers_from_an_immediate_stop_and_a_killed_file_server() {
     assert!(!log.contains("PANIC") && !log.contains("invalid page"), "{log}");
     let after = done();
     assert!(after >= before, "{before} transactions were seen committed, {after} are left");
-    let sums = "select count(distinct sum) from (select sum(abalance) from pgbench_accounts union all select sum(bbalance) \
-                from pgbench_branches union all select sum(tbalance) from pgbench_tellers union all select sum(delta) from \
+    let sums = "select count(distinct sum) from (select sum(abalance) from pgbench_accounts union all select \
+        sum(bbalance) \
+                from pgbench_branches union all select sum(tbalance) from pgbench_tellers union all select sum(delta) \
+                from \
                 pgbench_history) sums";
     assert_eq!(postgres.ask(sums), "1\n");
     assert_eq!(postgres.ask("select count(*) from pgbench_accounts"), "100000\n");

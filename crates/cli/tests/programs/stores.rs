@@ -24,7 +24,7 @@ fn sqlite_keeps_its_tables_in_every_journal_mode() {
         let sql = |sql: &str| say(&directory, "sqlite3", &["-cmd", ".timeout 20000", "db", sql]);
         let set = format!("pragma journal_mode={mode}; create table t(n integer primary key, text);");
         assert_eq!(sql(&set), format!("{mode}\n"));
-        // Two processes at once: the locks of the file decide who is first.
+        // Two processes at once: the locks of the file decide which is first.
         std::thread::scope(|scope| {
             for first in [0, 1000] {
                 let sql = &sql;

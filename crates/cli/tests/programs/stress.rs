@@ -1,4 +1,5 @@
-//! Programs made to wear file systems down: stress-ng's stressors of files, all at once, and dbench's day at the office.
+//! Programs made to wear file systems down: stress-ng's stressors of files, all at once, and dbench's day at the
+//! office.
 
 use std::fs;
 use std::process::Command;
@@ -6,11 +7,15 @@ use std::process::Command;
 use crate::support::is_installed;
 use crate::{World, succeed};
 
-/// Stressors that use a file system by its calls. Not among them: those for other kinds of files (`binderfs`, `eventfd`,
-/// `procfs`), of whole file systems (`bind-mount`, `tmpfs`) and of file handles, which FUSE gives nobody.
-const STRESSORS: &str = "access aio chattr chdir chmod chown copy-file dentry dir dirdeep dirmany dnotify dup fallocate \
-    fanotify fcntl fiemap file-ioctl filename flock fpunch fsize fstat getdent hdd inode-flags inotify io iomix lease link \
-    locka lockf lockofd mknod msync open readahead rename revio seek sendfile splice symlink sync-file touch utime verity \
+/// Stressors that use a file system by its calls. Not among them: those for other kinds of files (`binderfs`,
+/// `eventfd`, `procfs`), of whole file systems (`bind-mount`, `tmpfs`) and of file handles, which FUSE does not
+/// provide.
+const STRESSORS: &str = "access aio chattr chdir chmod chown copy-file dentry dir dirdeep dirmany dnotify dup \
+    fallocate \
+    fanotify fcntl fiemap file-ioctl filename flock fpunch fsize fstat getdent hdd inode-flags inotify io iomix lease \
+    link \
+    locka lockf lockofd mknod msync open readahead rename revio seek sendfile splice symlink sync-file touch utime \
+    verity \
     xattr";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a mount remembers of the directories it changes: their attributes are those that the server has, whoever changed
+//! A mount's memory of the directories it changes: their attributes are those of the server, whichever client changed
 //! them last and how.
 
 use std::fs::{self, Permissions};
@@ -122,11 +122,11 @@ fn who_walks_through_a_tree_sees_what_is_changed_meanwhile() {
             fs::write(world.path(0, &format!("d{directory}/f{file:02}")), "x").unwrap();
         }
     }
-    // Left alone long enough, everything is granted to whoever looks.
+    // After a quiet time, everything is granted to any reader.
     crate::pass(std::time::Duration::from_millis(1100));
     let len = |mount: usize, path: &str| fs::metadata(world.path(mount, path)).map(|found| found.len()).ok();
     for directory in 0..4 {
-        // First nobody changes anything, then the other mount bytes, then names, and at last this one.
+        // First no mount changes anything, then the other mount bytes, then names, and at last this one.
         let changer = usize::from(directory == 3);
         for file in 0..40 {
             let path = format!("d{directory}/f{file:02}");

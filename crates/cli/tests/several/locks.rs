@@ -1,4 +1,4 @@
-//! Locks: two mounts contend as two processes of one machine do, and nobody waits for the dead.
+//! Locks: two mounts contend as two processes of one machine do, and no lock waits for a dead mount.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -144,7 +144,7 @@ fn a_lock_given_back_while_the_server_restarts_is_held_by_nobody() {
     });
     for name in &names {
         let there = open(&world.path(1, name));
-        // Refused for a moment after a start of the server, and never because somebody holds it.
+        // Refused for a moment after a start of the server, and never because of another lock.
         let began = clock();
         while let Err(error) = flock(&there, FlockOperation::NonBlockingLockExclusive) {
             assert!(clock() - began < Duration::from_secs(15), "{name}: {error}");

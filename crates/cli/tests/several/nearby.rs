@@ -40,7 +40,7 @@ fn who_prefers_the_socket_needs_the_tcp_port_no_more() {
     assert_eq!(near.hello().uid, far.hello().uid);
     assert!(is_answered(&near) && is_answered(&far));
     first.stop().unwrap();
-    // At another port, which nobody tells the clients.
+    // At another port, which the clients do not know.
     let second = serve(dir.path());
     assert!(is_answered(&near));
     assert!(!is_answered(&far));
@@ -80,7 +80,7 @@ fn a_client_in_the_servers_process_does_what_any_client_does() {
     assert_eq!(near.hello().uid, far.hello().uid);
     let create =
         |client: &Client, name| client.fs().create(&Target::path(name), 0o600, CreateMode::OpenExisting).unwrap();
-    // Small writes together, pieces of a mebibyte, one call: whole, and seen by who comes over a socket.
+    // Small writes together, pieces of a mebibyte, one call: complete, and visible to a client over a socket.
     let bytes: Vec<u8> = (0..3_500_000u32).map(|i| (i % 251) as u8).collect();
     let file = create(&near, "/wide");
     file.write_at(0, &bytes).unwrap();

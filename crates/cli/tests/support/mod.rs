@@ -17,8 +17,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use served::Served;
 
-/// How long a test waits for something that takes far less on any machine: 60 s, or `FRIEZE_PATIENCE` seconds, for runs that
-/// take long on machines that have other things to do.
+/// How long a test waits for something that takes far less on any machine: 60 s, or `FRIEZE_PATIENCE` seconds, for runs
+/// that take long on machines that have other things to do.
 pub(crate) fn patience() -> Duration {
     let told = std::env::var("FRIEZE_PATIENCE").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(told.unwrap_or(60))
@@ -32,8 +32,8 @@ pub(crate) fn clock() -> Duration {
 
 /// Looks again and again until `look` finds something, for at most [`patience`].
 ///
-/// The one place where the acceptance tests let time pass: what they wait for happens in another process, whose state can
-/// only be looked at.
+/// The one place where the acceptance tests let time pass: what they wait for happens in another process, whose state
+/// can only be looked at.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = clock();

@@ -1,5 +1,5 @@
-//! `forget` by the command, and then every way of asking for what was before: refused with the instant that is kept, or as
-//! it was.
+//! `forget` by the command, and then every way of asking for what was before: refused with the instant that is kept, or
+//! as it was.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

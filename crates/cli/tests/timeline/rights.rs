@@ -129,7 +129,10 @@ fn bytes_are_told_only_to_who_may_read_them_and_a_way_out_of_sight_is_no_way() {
     let interval = HistoryInterval { after, upto: root.now().unwrap() };
     let differences = |fs: &Fs| fs.diff(&Target::path("/open"), interval, 0, 0).unwrap().differences;
     let [secret, moved] = &differences(&fs)[..] else { panic!("two differences") };
-    assert_eq!((&secret.spans[..], moved.after.is_some()), (&[frieze_client::Span { offset: 0, len: 6 }][..], true));
+    assert_eq!(
+        (&secret.spans[..], moved.after.is_some()),
+        (&[frieze_client::ChangedSpan { offset: 0, len: 6 }][..], true)
+    );
     let [moved, secret] = &differences(&other(&root))[..] else { panic!("two differences") };
     assert_eq!((&secret.spans[..], moved.after.is_some()), (&[][..], false));
     let gone = other(&root).deleted(&Target::path("/open"), b"", 0).unwrap().names;

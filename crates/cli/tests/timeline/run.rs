@@ -59,7 +59,8 @@ fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
     assert_eq!(server.run(&["run", "--", "sh", "-c", "kill -9 $$"]).status, 137);
 }
 
-/// Called in a mount, a command works in its own mount at the same place: what it does is its session's, and can be undone.
+/// Called in a mount, a command works in its own mount at the same place: what it does is its session's, and can be
+/// undone.
 #[test]
 fn a_command_starts_where_it_was_called_and_with_the_signals_of_then() {
     let server = Served::start();
@@ -86,8 +87,8 @@ fn a_command_starts_where_it_was_called_and_with_the_signals_of_then() {
     assert!(String::from_utf8_lossy(&blocked.stdout).contains("\t0000000000000000\n"), "{blocked:?}");
 }
 
-/// An ordinary user has no mounts of his own to make: `fusermount3` mounts for him. Where `/dev/fuse` is for root only, the
-/// test gives him one, in a table of mounts that nobody else sees.
+/// An ordinary user cannot mount: `fusermount3` mounts for it. Where `/dev/fuse` is for root only, the test creates
+/// one, in a table of mounts that no other process sees.
 const AS_NOBODY: &str = r#"mknod "$0/fuse" c 10 229 && chmod 666 "$0/fuse" && mount --bind "$0/fuse" /dev/fuse &&
 exec setpriv --reuid 65534 --regid 65534 --clear-groups "$0/frieze" --server "$1" run -- sh -c "$2""#;
 

@@ -345,18 +345,18 @@ impl State {
             Request::Open(open) => {
                 let inode = self.find(&open.target)?;
                 let capability = inode.to_le_bytes().to_vec();
-                Reply::Open(OpenReply { attr: self.attr(inode), capability, answered: Answered::default() })
+                Reply::Open(OpenReply { attr: self.attr(inode), capability, answered: InstantInfo::default() })
             }
             Request::Stat(stat) => {
                 let inode = self.find(&stat.target)?;
-                Reply::Stat(StatReply { attr: self.attr(inode), answered: Answered::default() })
+                Reply::Stat(StatReply { attr: self.attr(inode), answered: InstantInfo::default() })
             }
             Request::Read(read) => {
                 let file = &self.files[&inode_of(&read.capability)];
                 let end = read.offset + u64::from(read.len);
                 let reply = Reply::Read(ReadReply {
                     end_of_file: end >= file.len(),
-                    answered: Answered::default(),
+                    answered: InstantInfo::default(),
                     crc_behind: false,
                 });
                 return Ok((reply, file.read(read.offset..end)));
@@ -402,7 +402,7 @@ impl State {
                     .map(|i| DirEntry { name: format!("{i}").into_bytes(), inode: i, kind: 0, attr: None })
                     .collect();
                 let more = after + (entries.len() as u64) < 25;
-                Reply::List(ListReply { entries, more, answered: Answered::default(), inode: 9, parent: 1 })
+                Reply::List(ListReply { entries, more, answered: InstantInfo::default(), inode: 9, parent: 1 })
             }
             Request::GetXattr(get) if get.name.is_empty() => {
                 Reply::Bytes(BytesReply { value: b"user.a\0user.b\0".to_vec() })
@@ -423,7 +423,7 @@ impl State {
                 Reply::Edited(EditReply { stamp: self.stamp, len, ..EditReply::default() })
             }
             Request::Seek(_) => return Err(Reason::NotFound.into()),
-            _ => Reply::Done(Done {}),
+            _ => Reply::Done(EmptyReply {}),
         };
         Ok((reply, Vec::new()))
     }

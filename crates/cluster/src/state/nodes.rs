@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use frieze_base::NodeId;
 use frieze_hlc::Hlc;
 
-use super::{DEVICES_MAX, NODES_MAX, State, check_revision, within};
-use crate::chain::{Chain, Role, Target};
-use crate::decision::{Change, NodeStep};
-use crate::error::{Error, LastOf, Left};
-use crate::node::{Device, Newcomer, Node};
+use super::{ClusterState, DEVICES_MAX, NODES_MAX, check_revision, within};
+use crate::chain::{Chain, Target, TargetRole};
+use crate::decision::{ClusterChange, NodeStep};
+use crate::error::{Error, LastOf, RemainingCopies};
+use crate::node::{ClusterNode, NodeDevice, NodeInfo};
 
-impl State {
-    pub(super) fn join(&mut self, newcomer: &Newcomer) -> Result<Vec<Change>, Error> {
+impl ClusterState {
+    pub(super) fn join(&mut self, newcomer: &NodeInfo) -> Result<Vec<ClusterChange>, Error> {
         if let Some(node) = self.node_of_token(newcomer.token) {
-            return Ok(vec![Change::Joined(node.id)]);
+            return Ok(vec![ClusterChange::Joined(node.id)]);
         }
         if self.nodes.len() >= NODES_MAX {
             return Err(Error::TooMany { what: "nodes", max: NODES_MAX as u64 });
@@ -23,33 +23,45 @@ impl State {
         let node = self.checked(id, newcomer)?;
         self.next_node += 1;
         self.nodes.insert(id, node);
-        Ok(vec![Change::Joined(id)])
+        Ok(vec![ClusterChange::Joined(id)])
     }
 
-    /// A node of what it tells of itself.
-    pub(super) fn checked(&self, id: NodeId, told: &Newcomer) -> Result<Node, Error> {
-        check_word("name", &told.name)?;
-        check_word("address", &told.address)?;
-        for (what, text) in [("site", &told.site), ("machine", &told.machine)] {
+    /// A node from its description of itself.
+    pub(super) fn checked(&self, id: NodeId, info: &NodeInfo) -> Result<ClusterNode, Error> {
+        check_word("name", &info.name)?;
+        check_word("address", &info.address)?;
+        for (what, text) in [("site", &info.site), ("machine", &info.machine)] {
             if !text.is_empty() {
                 check_word(what, text)?;
             }
         }
-        if let Some(node) = self.node_named(&told.name) {
-            return Err(Error::NameTaken { name: told.name.clone(), node: node.id });
+        if let Some(node) = self.node_named(&info.name) {
+            return Err(Error::NameTaken { name: info.name.clone(), node: node.id });
         }
-        check_devices(id, &told.devices)?;
-        let told = told.clone();
-        Ok(Node { id, revision: 1, told, is_offline: false, offline_since: 0, is_draining: false, is_dead: false })
+        check_devices(id, &info.devices)?;
+        let info = info.clone();
+        Ok(ClusterNode {
+            id,
+            revision: 1,
+            info,
+            is_offline: false,
+            offline_since: 0,
+            is_draining: false,
+            is_dead: false,
+        })
     }
 
-    /// Whether a node has anything new to tell with these.
+    /// True if the address or the devices differ from those in the log.
     ///
     /// # Errors
     /// If that cannot be.
-    pub(crate) fn tells_anew(node: &Node, address: &str, devices: &[Device]) -> Result<bool, Error> {
-        Ok(checked_devices(node, node.incarnation(), address, devices)? != node.told.devices
-            || address != node.told.address)
+    pub(crate) fn changes_description(
+        node: &ClusterNode,
+        address: &str,
+        devices: &[NodeDevice],
+    ) -> Result<bool, Error> {
+        Ok(checked_devices(node, node.incarnation(), address, devices)? != node.info.devices
+            || address != node.info.address)
     }
 
     pub(super) fn change_node(
@@ -58,10 +70,10 @@ impl State {
         revision: u64,
         step: &NodeStep,
         stamp: u64,
-    ) -> Result<Vec<Change>, Error> {
+    ) -> Result<Vec<ClusterChange>, Error> {
         let node = self.node(id)?;
         check_revision("the node", revision, node.revision)?;
-        let mut next = Node { revision: revision + 1, ..node.clone() };
+        let mut next = ClusterNode { revision: revision + 1, ..node.clone() };
         let mut is_gone = false;
         match step {
             NodeStep::Return { incarnation, address, devices } => {
@@ -69,10 +81,11 @@ impl State {
                     let newest = node.incarnation();
                     return Err(Error::OldProcess { node: id, newest, found: *incarnation });
                 }
-                next.told.devices = checked_devices(node, *incarnation, address, devices)?;
-                // Another process has no part in anything, so that nobody waits to hear from the one before.
+                next.info.devices = checked_devices(node, *incarnation, address, devices)?;
+                // Another process has no role in anything, so that no node waits for an acknowledgement of the former
+                // one.
                 is_gone = *incarnation > node.incarnation();
-                (next.told.incarnation, next.told.address) = (*incarnation, address.clone());
+                (next.info.incarnation, next.info.address) = (*incarnation, address.clone());
                 (next.is_offline, next.offline_since, next.is_dead) = (false, 0, false);
             }
             NodeStep::Offline => {
@@ -98,49 +111,51 @@ impl State {
                     return Err(Error::StillUsed { node: id, chains });
                 }
                 self.nodes.remove(&id);
-                return Ok(vec![Change::Removed(id)]);
+                return Ok(vec![ClusterChange::Removed(id)]);
             }
             NodeStep::AddDevice(device) => {
-                next.told.devices.push(device.clone());
-                check_devices(id, &next.told.devices)?;
+                next.info.devices.push(device.clone());
+                check_devices(id, &next.info.devices)?;
             }
             NodeStep::FailDevice(device) => device_of(&mut next, *device)?.has_failed = true,
             NodeStep::FillDevice(device) => device_of(&mut next, *device)?.is_full = true,
         }
-        if next == (Node { revision: next.revision, ..node.clone() }) {
+        if next == (ClusterNode { revision: next.revision, ..node.clone() }) {
             return Ok(Vec::new());
         }
         self.nodes.insert(id, next);
-        let mut changes = vec![Change::Node(id)];
+        let mut changes = vec![ClusterChange::Node(id)];
         if is_gone {
             for chain in self.chains.values_mut().filter(|chain| chain.leaving.contains(&id)) {
                 chain.leaving.retain(|node| *node != id);
                 chain.revision += 1;
-                changes.push(Change::Chain(chain.id));
+                changes.push(ClusterChange::Chain(chain.id));
             }
         }
         Ok(changes)
     }
 }
 
-impl State {
-    /// The chains that would go on without what nobody but `node` is known to hold if it does not come back, and what each would be
-    /// left with: it is the last full member that may come back, or the last of them that kept its memory.
+impl ClusterState {
+    /// The chains that would resume without records that only `node` is known to hold, if it does not come back, and
+    /// the copies that would remain of each: it is the last full member that may come back, or the last of them that
+    /// kept its memory.
     fn last_of(&self, node: NodeId) -> Vec<LastOf> {
         let may_return =
             |target: &&Target| target.node != node && self.nodes.get(&target.node).is_some_and(|node| !node.is_dead);
         let last_of = |chain: &Chain| {
-            let own = chain.target(node).filter(|target| target.role == Role::Serving)?;
+            let own = chain.target(node).filter(|target| target.role == TargetRole::Serving)?;
             let rest = || chain.serving().filter(may_return);
             if rest().any(|target| self.kept_memory(target)) || rest().next().is_some() && !self.kept_memory(own) {
                 return None;
             }
-            let is_out = |target: &&Target| may_return(target) && target.role != Role::Serving;
-            // Who has never had its part taken away has still to be given what there is. Which of the others has most is in their logs.
+            let is_out = |target: &&Target| may_return(target) && target.role != TargetRole::Serving;
+            // A target that was never a member still has to receive everything. The logs show which of the rest has
+            // most.
             let copies = || chain.targets.iter().filter(is_out).map(|target| target.left).filter(|left| *left > 0);
             let left = match rest().next() {
-                Some(_) => Left::Durable,
-                None => copies().min().map_or(Left::Nothing, |since| Left::Until(Hlc(since))),
+                Some(_) => RemainingCopies::Durable,
+                None => copies().min().map_or(RemainingCopies::Nothing, |since| RemainingCopies::Until(Hlc(since))),
             };
             Some(LastOf { chain: chain.id, left })
         };
@@ -148,17 +163,18 @@ impl State {
     }
 }
 
-/// A node's devices after a process of it has told of these. One that it does not tell of stays, for it may be back tomorrow; one
-/// that has failed or is full stays so until another process has opened it and read its log again, as after its replacement.
-fn merged(node: &Node, incarnation: u64, told: &[Device]) -> Vec<Device> {
+/// A node's devices after a process of it has listed these. A device that the list lacks stays, for it may be back
+/// tomorrow; one that has failed or is full stays so until another process has opened it and read its log again, as
+/// after its replacement.
+fn merged(node: &ClusterNode, incarnation: u64, info: &[NodeDevice]) -> Vec<NodeDevice> {
     let is_same = incarnation == node.incarnation();
-    let mut devices = node.told.devices.clone();
-    for device in told {
+    let mut devices = node.info.devices.clone();
+    for device in info {
         match devices.iter_mut().find(|known| known.device == device.device) {
             Some(known) => {
                 let has_failed = device.has_failed || is_same && known.has_failed;
                 let is_full = device.is_full || is_same && known.is_full;
-                *known = Device { has_failed, is_full, ..device.clone() };
+                *known = NodeDevice { has_failed, is_full, ..device.clone() };
             }
             None => devices.push(device.clone()),
         }
@@ -166,9 +182,9 @@ fn merged(node: &Node, incarnation: u64, told: &[Device]) -> Vec<Device> {
     devices
 }
 
-fn device_of(node: &mut Node, device: u32) -> Result<&mut Device, Error> {
+fn device_of(node: &mut ClusterNode, device: u32) -> Result<&mut NodeDevice, Error> {
     let unknown = Error::BadDevice { node: node.id, device, why: "there is no such device" };
-    node.told.devices.iter_mut().find(|known| known.device == device).ok_or(unknown)
+    node.info.devices.iter_mut().find(|known| known.device == device).ok_or(unknown)
 }
 
 fn check_word(what: &'static str, text: &str) -> Result<(), Error> {
@@ -176,19 +192,24 @@ fn check_word(what: &'static str, text: &str) -> Result<(), Error> {
     if is_word { Ok(()) } else { Err(Error::BadName { what, text: text.chars().take(300).collect() }) }
 }
 
-/// The devices of a node that tells of these, if what it tells can be.
-fn checked_devices(node: &Node, incarnation: u64, address: &str, told: &[Device]) -> Result<Vec<Device>, Error> {
+/// The devices of a node's list, if the list is possible.
+fn checked_devices(
+    node: &ClusterNode,
+    incarnation: u64,
+    address: &str,
+    info: &[NodeDevice],
+) -> Result<Vec<NodeDevice>, Error> {
     check_word("address", address)?;
-    check_devices(node.id, told)?;
-    let devices = merged(node, incarnation, told);
+    check_devices(node.id, info)?;
+    let devices = merged(node, incarnation, info);
     check_devices(node.id, &devices)?;
     Ok(devices)
 }
 
-fn check_devices(node: NodeId, devices: &[Device]) -> Result<(), Error> {
+fn check_devices(node: NodeId, devices: &[NodeDevice]) -> Result<(), Error> {
     within("devices of a node", devices.len() as u64, DEVICES_MAX as u64)?;
     let mut seen = BTreeSet::new();
-    for Device { device, capacity_bytes, .. } in devices {
+    for NodeDevice { device, capacity_bytes, .. } in devices {
         if !seen.insert(device) {
             return Err(Error::BadDevice { node, device: *device, why: "there is one of this number already" });
         }

@@ -1,19 +1,20 @@
-//! Random decisions, most of which make no sense: what protects a chain holds after each, and bytes read back to what they were.
+//! Random decisions, most of which make no sense: what protects a chain holds after each, and bytes read back to what
+//! they were.
 
 use frieze_base::{ChainId, NodeId, Rng};
 
 use super::STAMP;
 use super::states::{founded, newcomer};
-use crate::{ChainStep, Change, Configuration, Decision, Device, Error, NodeStep, Role, State};
+use crate::{ChainStep, ClusterChange, ClusterState, Configuration, Decision, Error, NodeDevice, NodeStep, TargetRole};
 
-/// A decision that somebody might make up, based on what is there or on what was.
-fn any_decision(rng: &mut Rng, state: &State) -> Decision {
+/// A random decision, based on the present state or on an older one.
+fn any_decision(rng: &mut Rng, state: &ClusterState) -> Decision {
     let node = NodeId(rng.between(0, 6) as u32);
     let late = u64::from(rng.chance(12));
     let incarnation = (rng.between(0, 2) + state.node(node).map_or(1, |node| node.incarnation())).max(2) - 1;
     if rng.chance(5) {
         let revision = state.node(node).map_or(0, |node| node.revision).saturating_sub(late);
-        let device = Device {
+        let device = NodeDevice {
             device: rng.below(3) as u32,
             capacity_bytes: rng.below(3),
             has_failed: rng.chance(3),
@@ -63,7 +64,7 @@ fn no_decision_takes_the_last_memory_of_a_chain_or_leaves_a_joining_tail_alone()
             let mut twin = before.clone();
             assert_eq!(twin.apply(&decision, STAMP), changes, "a decision reads back to itself");
             assert_eq!(twin.encode(), state.encode());
-            if let [Change::NoEffect(error)] = &changes[..] {
+            if let [ClusterChange::NoEffect(error)] = &changes[..] {
                 assert_eq!(before, state, "{decision:?} has no effect");
                 last += u32::from(matches!(error, Error::LastMember { .. }));
                 continue;
@@ -72,23 +73,27 @@ fn no_decision_takes_the_last_memory_of_a_chain_or_leaves_a_joining_tail_alone()
             resumed += u32::from(matches!(decision, Decision::Chain { step: ChainStep::Resume { .. }, .. }));
             check(&before, &state, &decision);
         }
-        assert_eq!(State::decode(&state.encode()), Ok(state));
+        assert_eq!(ClusterState::decode(&state.encode()), Ok(state));
     }
     assert!(effects > 20_000 && resumed > 100 && last > 500, "{effects} {resumed} {last}");
 }
 
-fn check(before: &State, after: &State, decision: &Decision) {
+fn check(before: &ClusterState, after: &ClusterState, decision: &Decision) {
     for (was, is) in before.chains().zip(after.chains()) {
         let (old, new) = (was.configuration(), is.configuration());
         assert!(is.epoch >= was.epoch && is.revision >= was.revision);
         let same = Configuration { epoch: new.epoch, ..old.clone() };
         assert!(is.epoch > was.epoch || same == new, "another configuration is another epoch: {decision:?}");
         assert!(new.members.len() > usize::from(new.joining), "a joining tail is not alone");
-        // Who serves now served before, or was joining, unless nobody had anything left in memory.
+        // A serving target served before, or was joining, unless no process had anything left in memory.
         let had_memory = was.serving().any(|target| before.kept_memory(target) && !is_dead(before, target.node));
         for target in is.serving().filter(|_| had_memory) {
             let role = was.target(target.node).map(|target| target.role);
-            assert!(matches!(role, Some(Role::Serving | Role::Joining)), "{decision:?} makes {} a member", target.node);
+            assert!(
+                matches!(role, Some(TargetRole::Serving | TargetRole::Joining)),
+                "{decision:?} makes {} a member",
+                target.node
+            );
         }
         if had_memory && old != new {
             let mut left = is.serving().filter(|target| was.target(target.node).is_some_and(|was| was == *target));
@@ -101,22 +106,22 @@ fn check(before: &State, after: &State, decision: &Decision) {
     }
 }
 
-fn is_dead(state: &State, node: NodeId) -> bool {
+fn is_dead(state: &ClusterState, node: NodeId) -> bool {
     state.node(node).map_or(true, |node| node.is_dead)
 }
 
 #[test]
 fn bytes_that_are_no_state_are_refused() {
     let bytes = founded(3, 4, 2).encode();
-    assert!(State::decode(&bytes[..bytes.len() - 1]).is_err());
+    assert!(ClusterState::decode(&bytes[..bytes.len() - 1]).is_err());
     let mut other = bytes.clone();
     other[1] = 2;
-    assert_eq!(State::decode(&other), Err(Error::BadState("it was written by another version of frieze")));
+    assert_eq!(ClusterState::decode(&other), Err(Error::BadState("it was written by another version of frieze")));
     let mut rng = Rng::new(1);
     for _ in 0..20_000 {
         let mut changed = bytes.clone();
         let at = rng.below(bytes.len() as u64) as usize;
         changed[at] = rng.next() as u8;
-        let _ = State::decode(&changed);
+        let _ = ClusterState::decode(&changed);
     }
 }

@@ -1,4 +1,4 @@
-//! What is said of a cluster of which something is missing, by a leader and by whoever hears none.
+//! Status of a cluster with something missing, by a leader and by a node without a leader.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::STAMP;
 use super::leading::Desk;
 use super::states::{founded, node_step, take_in};
 use crate::{
-    Contacts, Health, Heartbeat, Input, Moment, NodeState, NodeStep, Overseer, Role, Settings, State, Status,
-    TargetState,
+    ClusterState, ClusterStatus, Contacts, Controller, ControllerInput, Heartbeat, NodeState, NodeStep, ReplicaHealth,
+    Settings, TargetRole, TargetState, WallMoment,
 };
 
 const MS: u64 = 1_000_000;
@@ -17,24 +17,24 @@ const MS: u64 = 1_000_000;
 const NEW_YEAR_US: u64 = 1_767_225_600_000_000;
 
 /// Three servers, each with every chain, of which as many copies are wanted as there are by default.
-fn three(chains: u32) -> State {
+fn three(chains: u32) -> ClusterState {
     let mut state = founded(3, chains, 5);
     for chain in (0..chains).map(ChainId) {
-        [2, 3].into_iter().for_each(|node| take_in(&mut state, chain, node, Role::Serving));
+        [2, 3].into_iter().for_each(|node| take_in(&mut state, chain, node, TargetRole::Serving));
     }
     state
 }
 
-fn words(status: &Status) -> Vec<String> {
+fn words(status: &ClusterStatus) -> Vec<String> {
     status.troubles().into_iter().map(|trouble| trouble.what).collect()
 }
 
 /// What node 2 says, `ms` after it heard from the others at these.
-fn of_follower(state: &State, leader: Option<u32>, ms: u64, last: &[(u32, u64)]) -> Status {
-    let mut overseer = Overseer::new(NodeId(2), Settings::default());
-    let at = |ms: u64| Moment { mono: MonoTime(ms * MS), wall_us: NEW_YEAR_US + ms * 1000 };
-    // The overseer hears a beat later who leads; what it is told of the leader counts.
-    overseer.step(at(0), state, Input::Follow(Some(NodeId(1))), &mut Vec::new());
+fn of_follower(state: &ClusterState, leader: Option<u32>, ms: u64, last: &[(u32, u64)]) -> ClusterStatus {
+    let mut overseer = Controller::new(NodeId(2), Settings::default());
+    let at = |ms: u64| WallMoment { mono: MonoTime(ms * MS), wall_us: NEW_YEAR_US + ms * 1000 };
+    // The controller learns a beat later that it leads; its input about the leader counts.
+    overseer.step(at(0), state, ControllerInput::Follow(Some(NodeId(1))), &mut Vec::new());
     let last: BTreeMap<_, _> = last.iter().map(|(node, ms)| (NodeId(*node), MonoTime(ms * MS))).collect();
     let no_leader_since = leader.is_none().then_some(MonoTime(0));
     overseer.status(at(ms), state, &Contacts { last, leader: leader.map(NodeId), no_leader_since })
@@ -46,7 +46,7 @@ fn three_servers_are_whole_with_three_copies_and_not_with_two() {
     let status = of_follower(&state, Some(1), 10, &[]);
     assert_eq!((status.copies_wanted, status.whole(), status.copies_missing()), (3, 8, 0));
     assert_eq!(status.troubles(), []);
-    // The log knows that one is away, and nobody has taken it out of its chains yet.
+    // The log knows that one is offline, and it still has its role in the chains.
     node_step(&mut state, 3, NodeStep::Offline).unwrap();
     let status = of_follower(&state, Some(1), 10, &[]);
     assert_eq!((status.copies_wanted, status.whole(), status.copies_missing()), (3, 0, 8));
@@ -66,7 +66,7 @@ fn three_servers_are_whole_with_three_copies_and_not_with_two() {
 #[test]
 fn fewer_copies_than_servers_are_counted_as_copies_and_a_server_that_is_away_is_named_all_the_same() {
     let mut state = founded(3, 1, 2);
-    take_in(&mut state, ChainId(0), 2, Role::Serving);
+    take_in(&mut state, ChainId(0), 2, TargetRole::Serving);
     let status = of_follower(&state, Some(1), 10, &[]);
     assert_eq!((status.copies_wanted, status.whole(), words(&status)), (2, 1, vec![]));
     node_step(&mut state, 3, NodeStep::Offline).unwrap();
@@ -78,9 +78,9 @@ fn fewer_copies_than_servers_are_counted_as_copies_and_a_server_that_is_away_is_
 #[test]
 fn who_hears_no_leader_vouches_for_itself_and_those_that_it_hears() {
     let state = three(2);
-    // Nobody leads, as during an election: everybody is there, and nothing is whole that nobody leads.
+    // No leader, as during an election: every node is online, and without a leader nothing is complete.
     let status = of_follower(&state, None, 1000, &[(1, 900), (3, 950)]);
-    let states = |status: &Status| status.nodes.iter().map(|node| node.state).collect::<Vec<_>>();
+    let states = |status: &ClusterStatus| status.nodes.iter().map(|node| node.state).collect::<Vec<_>>();
     assert_eq!(states(&status), [NodeState::Up; 3]);
     assert_eq!(status.whole(), 0);
     assert_eq!(words(&status), ["no majority of the servers: none leads since 2026-01-01T00:00:00Z"]);
@@ -103,7 +103,7 @@ fn a_leader_does_not_call_up_whose_lease_has_ended_though_nobody_decides_it() {
     // Its proposals are not taken any more.
     let state = desk.state.clone();
     desk.pass(2100, &[1]);
-    let at = Moment { mono: MonoTime(desk.now * MS), wall_us: 0 };
+    let at = WallMoment { mono: MonoTime(desk.now * MS), wall_us: 0 };
     let contacts = Contacts { leader: Some(NodeId(1)), ..Contacts::default() };
     let status = desk.overseer.status(at, &state, &contacts);
     let states: Vec<NodeState> = status.nodes.iter().map(|node| node.state).collect();
@@ -128,16 +128,16 @@ fn a_server_whose_disk_is_full_goes_out_of_its_chains_keeps_what_it_has_and_is_n
     let mut desk = Desk::new(three(2));
     desk.pass(100, &[1, 2, 3]);
     let mut full = desk.heartbeat(3);
-    full.chains[0].health = Health::Full;
+    full.chains[0].health = ReplicaHealth::Full;
     desk.now += 1;
     full.number = desk.now;
-    desk.put(Input::Heartbeat(full));
+    desk.put(ControllerInput::Heartbeat(full));
     desk.pass(2000, &[1, 2, 3]);
     let target = |desk: &Desk, chain| *desk.state.chain(ChainId(chain)).unwrap().target(NodeId(3)).expect("it stays");
-    assert_eq!((target(&desk, 0).role, target(&desk, 0).is_retiring), (Role::Out, false));
+    assert_eq!((target(&desk, 0).role, target(&desk, 0).is_retiring), (TargetRole::Out, false));
     let status = desk.status();
     assert!(
-        words(&status).iter().any(|what| what == "1 chain has 2 of 3 copies: the disk of n3 takes no more"),
+        words(&status).iter().any(|what| what == "1 chain has 2 of 3 copies: the disk of n3 is full"),
         "{status:?}"
     );
     assert!(!desk.state.is_kept_by_others(ChainId(0), NodeId(3)), "nobody gives up what it has");
@@ -146,17 +146,17 @@ fn a_server_whose_disk_is_full_goes_out_of_its_chains_keeps_what_it_has_and_is_n
     let mut again = Heartbeat { incarnation: known.incarnation() + 1, ..desk.heartbeat(3) };
     desk.now += 1;
     again.number = desk.now;
-    desk.put(Input::Heartbeat(again));
+    desk.put(ControllerInput::Heartbeat(again));
     desk.pass(300, &[1, 2, 3]);
     assert!(desk.state.node(NodeId(3)).unwrap().free_devices().next().is_some());
-    assert_eq!(target(&desk, 0).role, Role::Syncing);
+    assert_eq!(target(&desk, 0).role, TargetRole::Syncing);
 }
 
 /// With a fourth server the copy is made there, and the one that is full gives back what it had.
 #[test]
 fn the_copy_of_a_server_whose_disk_is_full_is_made_elsewhere_if_there_is_another() {
     let mut state = founded(4, 1, 3);
-    [2, 3].into_iter().for_each(|node| take_in(&mut state, ChainId(0), node, Role::Serving));
+    [2, 3].into_iter().for_each(|node| take_in(&mut state, ChainId(0), node, TargetRole::Serving));
     node_step(&mut state, 3, NodeStep::FillDevice(0)).unwrap();
     let revision = state.chain(ChainId(0)).unwrap().revision;
     let step = crate::ChainStep::TakeOut(NodeId(3));
@@ -179,7 +179,7 @@ fn what_a_server_says_is_wrong_with_it_the_leader_hands_on() {
     desk.pass(100, &[1, 2]);
     desk.now += 1;
     let told = Heartbeat { number: desk.now, trouble: "é".repeat(600), ..desk.heartbeat(2) };
-    desk.put(Input::Heartbeat(told));
+    desk.put(ControllerInput::Heartbeat(told));
     let said = words(&desk.status());
     assert!(matches!(&said[..], [one] if one.starts_with("n2: éé") && one.len() <= 4 + 512), "{said:?}");
 }

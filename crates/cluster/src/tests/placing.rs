@@ -8,31 +8,34 @@ use proptest::prelude::*;
 use super::STAMP;
 use super::states::{GIB, chain_step, founded, newcomer, take_in};
 use crate::placement::{Loads, choose, next_move};
-use crate::{ChainStep, Change, Decision, Device, Keeper, Keepers, Newcomer, NodeStep, Role, State};
+use crate::{
+    ChainStep, ClusterChange, ClusterState, Decision, MembershipChange, MetalogMembership, NodeDevice, NodeInfo,
+    NodeStep, TargetRole,
+};
 
-fn all(state: &State) -> Vec<NodeId> {
+fn all(state: &ClusterState) -> Vec<NodeId> {
     state.nodes().map(|node| node.id).collect()
 }
 
 /// Every chain gets as many targets as are wanted, all of them serving.
-fn complete(state: &mut State) {
+fn complete(state: &mut ClusterState) {
     let eligible = all(state);
     let chains: Vec<_> = state.chains().map(|chain| chain.id).collect();
     for id in chains {
         while state.chain(id).unwrap().serving().count() < (state.replicas() as usize).min(eligible.len()) {
             let (node, _) = choose(state, &Loads::of(state), state.chain(id).unwrap(), &eligible).unwrap();
-            take_in(state, id, node.0, Role::Serving);
+            take_in(state, id, node.0, TargetRole::Serving);
         }
     }
 }
 
 /// Moves until there is nothing to move. Returns how many.
-fn balance(state: &mut State) -> usize {
+fn balance(state: &mut ClusterState) -> usize {
     let mut moves = 0;
     while let Some(found) = next_move(state, &Loads::of(state), &all(state)) {
         moves += 1;
         assert!(moves < 10_000, "it never ends");
-        take_in(state, found.chain, found.to.0, Role::Serving);
+        take_in(state, found.chain, found.to.0, TargetRole::Serving);
         for step in [ChainStep::TakeOut(found.from), ChainStep::Left(found.from), ChainStep::Drop(found.from)] {
             chain_step(state, found.chain, step).unwrap();
         }
@@ -40,25 +43,25 @@ fn balance(state: &mut State) -> usize {
     moves
 }
 
-fn join(state: &mut State, told: Newcomer) -> NodeId {
+fn join(state: &mut ClusterState, told: NodeInfo) -> NodeId {
     match state.apply(&Decision::Join(told), STAMP)[..] {
-        [Change::Joined(node)] => node,
+        [ClusterChange::Joined(node)] => node,
         ref other => panic!("{other:?}"),
     }
 }
 
-fn targets(state: &State) -> BTreeMap<NodeId, usize> {
+fn targets(state: &ClusterState) -> BTreeMap<NodeId, usize> {
     all(state).into_iter().map(|node| (node, state.chains_of(node).count())).collect()
 }
 
 /// Of the chains of `lost`: how many each other node has to do more for.
-fn shared(state: &State, lost: NodeId) -> Vec<usize> {
+fn shared(state: &ClusterState, lost: NodeId) -> Vec<usize> {
     let others = all(state).into_iter().filter(|node| *node != lost);
     others.map(|node| state.chains_of(node).filter(|(chain, _)| chain.target(lost).is_some()).count()).collect()
 }
 
 /// A cluster that grew node by node, and was balanced each time.
-fn grown(nodes: u32, chains: u32, replicas: u32) -> State {
+fn grown(nodes: u32, chains: u32, replicas: u32) -> ClusterState {
     let mut state = founded(1, chains, replicas);
     for number in 2..=nodes {
         join(&mut state, newcomer(number));
@@ -115,7 +118,7 @@ proptest! {
             chain_step(&mut state, *id, ChainStep::Left(lost)).unwrap();
             chain_step(&mut state, *id, ChainStep::Drop(lost)).unwrap();
             let (node, _) = choose(&state, &Loads::of(&state), state.chain(*id).unwrap(), &rest).unwrap();
-            take_in(&mut state, *id, node.0, Role::Serving);
+            take_in(&mut state, *id, node.0, TargetRole::Serving);
         }
         for (was, is) in before.chains().zip(state.chains()) {
             prop_assert!(was == is || chains.contains(&is.id));
@@ -132,13 +135,13 @@ fn replicas_stand_at_different_sites_as_far_as_there_are_sites() {
         let mut state = founded(1, 24, 3);
         for number in 2..=6 {
             let site = ["", "east", "west"][number as usize % sites].to_owned();
-            join(&mut state, Newcomer { site, ..newcomer(number) });
+            join(&mut state, NodeInfo { site, ..newcomer(number) });
         }
         complete(&mut state);
         balance(&mut state);
         for chain in state.chains() {
             let sites_of = |nodes: &[NodeId]| {
-                let mut sites: Vec<_> = nodes.iter().map(|node| &state.node(*node).unwrap().told.site).collect();
+                let mut sites: Vec<_> = nodes.iter().map(|node| &state.node(*node).unwrap().info.site).collect();
                 sites.sort();
                 sites.dedup();
                 sites.len()
@@ -150,12 +153,12 @@ fn replicas_stand_at_different_sites_as_far_as_there_are_sites() {
 }
 
 /// `number` runs on the machine of this name.
-fn on(number: u32, machine: &str) -> Newcomer {
-    Newcomer { machine: machine.to_owned(), ..newcomer(number) }
+fn on(number: u32, machine: &str) -> NodeInfo {
+    NodeInfo { machine: machine.to_owned(), ..newcomer(number) }
 }
 
-fn machines(state: &State, nodes: &[NodeId]) -> usize {
-    let mut machines: Vec<_> = nodes.iter().map(|node| &state.node(*node).unwrap().told.machine).collect();
+fn machines(state: &ClusterState, nodes: &[NodeId]) -> usize {
+    let mut machines: Vec<_> = nodes.iter().map(|node| &state.node(*node).unwrap().info.machine).collect();
     machines.sort();
     machines.dedup();
     machines.len()
@@ -163,7 +166,7 @@ fn machines(state: &State, nodes: &[NodeId]) -> usize {
 
 #[test]
 fn no_two_replicas_are_on_one_machine_as_long_as_there_are_others() {
-    let mut state = State::default();
+    let mut state = ClusterState::default();
     let (cluster, epoch, first) = (ClusterId(7), ChainEpoch(5), on(1, "a"));
     state.apply(&Decision::Found { cluster, replicas: 3, chain_count: 24, epoch, first, gaps: vec![] }, STAMP);
     // Machine after machine, with two disks each; the first of them have all there is before there are others.
@@ -199,14 +202,17 @@ fn those_that_keep_the_metalog_are_spread_over_machines() {
     // Not while one is away, and not one that is away.
     let crowded = keepers(2, [2, 3, 4, 5, 8], [1, 6, 7]);
     offline(&mut state, 8);
-    assert_eq!(state.next_keeper(&crowded), None);
-    assert_eq!(state.next_keeper(&keepers(2, [2, 3], [1, 4, 5, 6, 7, 8])), Some(Keeper::Promote(NodeId(1))));
-    assert_eq!(state.next_keeper(&keepers(2, [2, 3], [4, 5, 6, 7])), Some(Keeper::Add(NodeId(1))));
+    assert_eq!(state.next_membership_change(&crowded), None);
+    assert_eq!(
+        state.next_membership_change(&keepers(2, [2, 3], [1, 4, 5, 6, 7, 8])),
+        Some(MembershipChange::Promote(NodeId(1)))
+    );
+    assert_eq!(state.next_membership_change(&keepers(2, [2, 3], [4, 5, 6, 7])), Some(MembershipChange::Add(NodeId(1))));
 }
 
-/// How a metalog is kept by these, all of whom have all of it.
-fn keepers<const V: usize, const L: usize>(leader: u32, voters: [u32; V], learners: [u32; L]) -> Keepers {
-    Keepers {
+/// A metalog kept by these nodes, all of which have all of it.
+fn keepers<const V: usize, const L: usize>(leader: u32, voters: [u32; V], learners: [u32; L]) -> MetalogMembership {
+    MetalogMembership {
         leader: NodeId(leader),
         voters: voters.map(NodeId).to_vec(),
         learners: learners.map(NodeId).to_vec(),
@@ -217,20 +223,20 @@ fn keepers<const V: usize, const L: usize>(leader: u32, voters: [u32; V], learne
 }
 
 /// Changes one after the other until nothing is to change. Learners catch up at once.
-fn settle(state: &State, kept: &mut Keepers) -> Vec<Keeper> {
+fn settle(state: &ClusterState, kept: &mut MetalogMembership) -> Vec<MembershipChange> {
     let mut changes = Vec::new();
-    while let Some(change) = state.next_keeper(kept) {
+    while let Some(change) = state.next_membership_change(kept) {
         changes.push(change);
         assert!(changes.len() < 20, "it never ends: {changes:?}");
-        let Keepers { voters, learners, .. } = kept;
+        let MetalogMembership { voters, learners, .. } = kept;
         match change {
-            Keeper::Add(node) => learners.push(node),
-            Keeper::Promote(node) => voters.push(node),
-            Keeper::Demote(node) => {
+            MembershipChange::Add(node) => learners.push(node),
+            MembershipChange::Promote(node) => voters.push(node),
+            MembershipChange::Demote(node) => {
                 voters.retain(|voter| *voter != node);
                 learners.push(node);
             }
-            Keeper::Remove(node) => {
+            MembershipChange::Remove(node) => {
                 [voters, learners].into_iter().for_each(|some| some.retain(|keeper| *keeper != node))
             }
         }
@@ -243,12 +249,12 @@ fn settle(state: &State, kept: &mut Keepers) -> Vec<Keeper> {
     changes
 }
 
-fn offline(state: &mut State, node: u32) {
+fn offline(state: &mut ClusterState, node: u32) {
     let revision = state.node(NodeId(node)).unwrap().revision;
     state.apply(&Decision::Node { node: NodeId(node), revision, step: NodeStep::Offline }, STAMP);
 }
 
-fn seven() -> State {
+fn seven() -> ClusterState {
     let mut state = founded(1, 1, 1);
     for number in 2..=7 {
         join(&mut state, newcomer(number));
@@ -271,9 +277,9 @@ fn a_learner_votes_only_when_it_has_caught_up_and_is_there() {
     let mut kept = keepers(1, [1, 2, 3, 4], [5, 6, 7]);
     kept.caught_up = vec![NodeId(6), NodeId(7)];
     offline(&mut state, 6);
-    assert_eq!(state.next_keeper(&kept), Some(Keeper::Promote(NodeId(7))));
+    assert_eq!(state.next_membership_change(&kept), Some(MembershipChange::Promote(NodeId(7))));
     kept.caught_up = vec![NodeId(6)];
-    assert_eq!(state.next_keeper(&kept), None);
+    assert_eq!(state.next_membership_change(&kept), None);
 }
 
 #[test]
@@ -282,27 +288,36 @@ fn the_vote_of_a_node_that_is_away_for_long_dead_or_removed_goes_to_a_learner() 
     let five = || keepers(1, [1, 2, 3, 4, 5], [6, 7]);
     // A node that is away for a while keeps its vote.
     offline(&mut state, 3);
-    assert_eq!(state.next_keeper(&five()), None);
+    assert_eq!(state.next_membership_change(&five()), None);
     // As long as its chains wait, and only where another can take its place.
-    let away = || Keepers { replaceable: vec![NodeId(3)], ..five() };
-    assert_eq!(settle(&state, &mut away()), [Keeper::Demote(NodeId(3)), Keeper::Promote(NodeId(6))]);
-    assert_eq!(state.next_keeper(&Keepers { caught_up: vec![], ..away() }), None);
+    let away = || MetalogMembership { replaceable: vec![NodeId(3)], ..five() };
+    assert_eq!(
+        settle(&state, &mut away()),
+        [MembershipChange::Demote(NodeId(3)), MembershipChange::Promote(NodeId(6))]
+    );
+    assert_eq!(state.next_membership_change(&MetalogMembership { caught_up: vec![], ..away() }), None);
     // Two of them: one after the other.
     offline(&mut state, 4);
-    let mut both = Keepers { replaceable: vec![NodeId(3), NodeId(4)], ..five() };
+    let mut both = MetalogMembership { replaceable: vec![NodeId(3), NodeId(4)], ..five() };
     settle(&state, &mut both);
     assert_eq!(both.voters, [1, 2, 5, 6, 7].map(NodeId));
     // At once, if an operator says that it does not come back.
     let revision = state.node(NodeId(3)).unwrap().revision;
     let step = NodeStep::DeclareDead { spares: false };
     state.apply(&Decision::Node { node: NodeId(3), revision, step }, STAMP);
-    assert_eq!(settle(&state, &mut five()), [Keeper::Demote(NodeId(3)), Keeper::Promote(NodeId(6))]);
+    assert_eq!(
+        settle(&state, &mut five()),
+        [MembershipChange::Demote(NodeId(3)), MembershipChange::Promote(NodeId(6))]
+    );
     let revision = state.node(NodeId(3)).unwrap().revision;
     state.apply(&Decision::Node { node: NodeId(3), revision, step: NodeStep::Remove }, STAMP);
-    assert_eq!(settle(&state, &mut five()), [Keeper::Remove(NodeId(3)), Keeper::Promote(NodeId(6))]);
+    assert_eq!(
+        settle(&state, &mut five()),
+        [MembershipChange::Remove(NodeId(3)), MembershipChange::Promote(NodeId(6))]
+    );
     // A learner goes as a voter does.
     let kept = keepers(1, [1, 2, 4, 5, 6], [3, 7]);
-    assert_eq!(state.next_keeper(&kept), Some(Keeper::Remove(NodeId(3))));
+    assert_eq!(state.next_membership_change(&kept), Some(MembershipChange::Remove(NodeId(3))));
 }
 
 #[test]
@@ -313,18 +328,18 @@ fn a_node_that_drains_gives_its_vote_to_one_that_stays() {
         state.apply(&Decision::Node { node: NodeId(node), revision: 1, step }, STAMP);
     }
     let mut kept = keepers(1, [1, 2, 3, 4, 5], [6, 7]);
-    assert_eq!(settle(&state, &mut kept), [Keeper::Demote(NodeId(2)), Keeper::Promote(NodeId(7))]);
-    // Where nobody else can, it votes all the same.
-    let kept = Keepers { caught_up: vec![NodeId(6)], ..keepers(1, [1, 3, 4], [2, 5, 6, 7]) };
-    assert_eq!(state.next_keeper(&kept), Some(Keeper::Promote(NodeId(6))));
+    assert_eq!(settle(&state, &mut kept), [MembershipChange::Demote(NodeId(2)), MembershipChange::Promote(NodeId(7))]);
+    // Where no other node can, it votes all the same.
+    let kept = MetalogMembership { caught_up: vec![NodeId(6)], ..keepers(1, [1, 3, 4], [2, 5, 6, 7]) };
+    assert_eq!(state.next_membership_change(&kept), Some(MembershipChange::Promote(NodeId(6))));
 }
 
 #[test]
 fn a_node_that_holds_twice_as_much_gets_twice_as_many() {
     let mut state = founded(1, 60, 2);
     for number in 2..=5 {
-        let devices = vec![Device { device: 0, capacity_bytes: 200 * GIB, has_failed: false, is_full: false }];
-        join(&mut state, if number == 5 { Newcomer { devices, ..newcomer(5) } } else { newcomer(number) });
+        let devices = vec![NodeDevice { device: 0, capacity_bytes: 200 * GIB, has_failed: false, is_full: false }];
+        join(&mut state, if number == 5 { NodeInfo { devices, ..newcomer(5) } } else { newcomer(number) });
     }
     complete(&mut state);
     balance(&mut state);
@@ -335,10 +350,11 @@ fn a_node_that_holds_twice_as_much_gets_twice_as_many() {
 
 #[test]
 fn devices_of_a_node_share_its_chains() {
-    let device = |device, gib| Device { device, capacity_bytes: gib * GIB, has_failed: device == 2, is_full: false };
+    let device =
+        |device, gib| NodeDevice { device, capacity_bytes: gib * GIB, has_failed: device == 2, is_full: false };
     let mut state = founded(1, 30, 2);
     let node =
-        join(&mut state, Newcomer { devices: vec![device(0, 100), device(1, 200), device(2, 500)], ..newcomer(2) });
+        join(&mut state, NodeInfo { devices: vec![device(0, 100), device(1, 200), device(2, 500)], ..newcomer(2) });
     let chains: Vec<_> = state.chains().map(|chain| chain.id).collect();
     for id in chains {
         let (node, device) = choose(&state, &Loads::of(&state), state.chain(id).unwrap(), &[node]).unwrap();

@@ -5,66 +5,66 @@ use frieze_hlc::Hlc;
 
 use super::STAMP;
 use crate::{
-    ChainStep, Change, Configuration, Decision, Device, Error, Left, Lost, Newcomer, NodeState, NodeStep, Role, State,
-    TargetState,
+    ChainStep, ClusterChange, ClusterState, Configuration, Decision, Error, LostInterval, NodeDevice, NodeInfo,
+    NodeState, NodeStep, RemainingCopies, TargetRole, TargetState,
 };
 
 pub(super) const GIB: u64 = 1 << 30;
 
-pub(super) fn newcomer(number: u32) -> Newcomer {
-    Newcomer {
+pub(super) fn newcomer(number: u32) -> NodeInfo {
+    NodeInfo {
         name: format!("n{number}"),
         site: String::new(),
         machine: String::new(),
         address: format!("10.0.0.{number}:7410"),
         token: number.into(),
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 100 * GIB, has_failed: false, is_full: false }],
+        devices: vec![NodeDevice { device: 0, capacity_bytes: 100 * GIB, has_failed: false, is_full: false }],
     }
 }
 
 /// A cluster of so many nodes and chains; the first node has all of these.
-pub(super) fn founded(nodes: u32, chain_count: u32, replicas: u32) -> State {
-    let mut state = State::default();
+pub(super) fn founded(nodes: u32, chain_count: u32, replicas: u32) -> ClusterState {
+    let mut state = ClusterState::default();
     let (cluster, epoch, first) = (ClusterId(7), ChainEpoch(5), newcomer(1));
     state.apply(&Decision::Found { cluster, replicas, chain_count, epoch, first, gaps: vec![] }, STAMP);
     for number in 2..=nodes {
-        assert_eq!(state.apply(&Decision::Join(newcomer(number)), STAMP), [Change::Joined(NodeId(number))]);
+        assert_eq!(state.apply(&Decision::Join(newcomer(number)), STAMP), [ClusterChange::Joined(NodeId(number))]);
     }
     state
 }
 
 const CHAIN: ChainId = ChainId(0);
 
-pub(super) fn chain_step(state: &mut State, chain: ChainId, step: ChainStep) -> Result<(), Error> {
+pub(super) fn chain_step(state: &mut ClusterState, chain: ChainId, step: ChainStep) -> Result<(), Error> {
     let revision = state.chain(chain).unwrap().revision;
     match state.apply(&Decision::Chain { chain, revision, step }, STAMP).remove(0) {
-        Change::NoEffect(error) => Err(error),
+        ClusterChange::NoEffect(error) => Err(error),
         _ => Ok(()),
     }
 }
 
-pub(super) fn node_step(state: &mut State, node: u32, step: NodeStep) -> Result<(), Error> {
+pub(super) fn node_step(state: &mut ClusterState, node: u32, step: NodeStep) -> Result<(), Error> {
     let node = NodeId(node);
     let revision = state.node(node)?.revision;
     match state.apply(&Decision::Node { node, revision, step }, STAMP).into_iter().next() {
-        Some(Change::NoEffect(error)) => Err(error),
+        Some(ClusterChange::NoEffect(error)) => Err(error),
         _ => Ok(()),
     }
 }
 
 /// A node takes its part in a chain, step by step, as far as `role`.
-pub(super) fn take_in(state: &mut State, chain: ChainId, node: u32, role: Role) {
+pub(super) fn take_in(state: &mut ClusterState, chain: ChainId, node: u32, role: TargetRole) {
     let (node, incarnation) = (NodeId(node), state.node(NodeId(node)).unwrap().incarnation());
     let steps = [
-        (Role::Out, ChainStep::Place { node, device: 0 }),
-        (Role::Syncing, ChainStep::Sync { node, incarnation }),
-        (Role::Joining, ChainStep::Join(node)),
-        (Role::Serving, ChainStep::Serve(node)),
+        (TargetRole::Out, ChainStep::Place { node, device: 0 }),
+        (TargetRole::Syncing, ChainStep::Sync { node, incarnation }),
+        (TargetRole::Joining, ChainStep::Join(node)),
+        (TargetRole::Serving, ChainStep::Serve(node)),
     ];
     for (reached, step) in steps {
         let has_target = state.chain(chain).unwrap().target(node).is_some();
-        if !(has_target && reached == Role::Out) {
+        if !(has_target && reached == TargetRole::Out) {
             chain_step(state, chain, step).unwrap();
         }
         if reached == role {
@@ -74,20 +74,20 @@ pub(super) fn take_in(state: &mut State, chain: ChainId, node: u32, role: Role) 
 }
 
 /// Chain 0 of nodes 1 to `count`, all serving.
-fn whole(count: u32) -> State {
+fn whole(count: u32) -> ClusterState {
     let mut state = founded(count, 1, count);
-    (2..=count).for_each(|node| take_in(&mut state, CHAIN, node, Role::Serving));
+    (2..=count).for_each(|node| take_in(&mut state, CHAIN, node, TargetRole::Serving));
     state
 }
 
-fn restart(state: &mut State, node: u32) {
+fn restart(state: &mut ClusterState, node: u32) {
     let known = state.node(NodeId(node)).unwrap();
     let (incarnation, address, devices) =
-        (known.incarnation() + 1, known.told.address.clone(), known.told.devices.clone());
+        (known.incarnation() + 1, known.info.address.clone(), known.info.devices.clone());
     node_step(state, node, NodeStep::Return { incarnation, address, devices }).unwrap();
 }
 
-fn configuration(state: &State) -> Configuration {
+fn configuration(state: &ClusterState) -> Configuration {
     state.chain(CHAIN).unwrap().configuration()
 }
 
@@ -98,8 +98,8 @@ fn configured(epoch: u64, members: &[u32], syncing: Option<u32>, joining: bool) 
 
 #[test]
 fn a_machine_alone_becomes_a_cluster_with_all_its_chains() {
-    let mut state = State::default();
-    assert_eq!(state.apply(&Decision::Join(newcomer(2)), STAMP), [Change::NoEffect(Error::NotFounded)]);
+    let mut state = ClusterState::default();
+    assert_eq!(state.apply(&Decision::Join(newcomer(2)), STAMP), [ClusterChange::NoEffect(Error::NotFounded)]);
     state = founded(1, 8, 3);
     assert_eq!(state.chains().count(), 8);
     assert_eq!(configuration(&state), configured(5, &[1], None, false));
@@ -111,29 +111,33 @@ fn a_machine_alone_becomes_a_cluster_with_all_its_chains() {
         first: newcomer(1),
         gaps: vec![],
     };
-    assert_eq!(state.apply(&again, STAMP), [Change::NoEffect(Error::AlreadyFounded)]);
+    assert_eq!(state.apply(&again, STAMP), [ClusterChange::NoEffect(Error::AlreadyFounded)]);
 }
 
 #[test]
 fn a_node_that_asks_twice_is_one_node_and_ids_never_come_again() {
     let mut state = founded(3, 1, 1);
-    assert_eq!(state.apply(&Decision::Join(newcomer(3)), STAMP), [Change::Joined(NodeId(3))]);
+    assert_eq!(state.apply(&Decision::Join(newcomer(3)), STAMP), [ClusterChange::Joined(NodeId(3))]);
     node_step(&mut state, 3, NodeStep::Remove).unwrap();
     assert_eq!(state.node_state(NodeId(3)), Some(NodeState::Removed));
     assert_eq!(state.node(NodeId(3)), Err(Error::Removed { node: NodeId(3) }));
     assert_eq!(state.node(NodeId(4)), Err(Error::UnknownNode { node: NodeId(4) }));
-    assert_eq!(state.apply(&Decision::Join(newcomer(3)), STAMP), [Change::Joined(NodeId(4))], "its name is free again");
+    assert_eq!(
+        state.apply(&Decision::Join(newcomer(3)), STAMP),
+        [ClusterChange::Joined(NodeId(4))],
+        "its name is free again"
+    );
 }
 
 #[test]
 fn names_are_unique_and_words() {
     let mut state = founded(2, 1, 1);
-    let taken = Newcomer { token: 99, ..newcomer(2) };
+    let taken = NodeInfo { token: 99, ..newcomer(2) };
     let error = Error::NameTaken { name: "n2".into(), node: NodeId(2) };
-    assert_eq!(state.apply(&Decision::Join(taken), STAMP), [Change::NoEffect(error)]);
+    assert_eq!(state.apply(&Decision::Join(taken), STAMP), [ClusterChange::NoEffect(error)]);
     for name in ["", "a b", "a\nb", &"x".repeat(256)] {
-        let changes = state.apply(&Decision::Join(Newcomer { name: name.into(), ..newcomer(9) }), STAMP);
-        assert!(matches!(changes[..], [Change::NoEffect(Error::BadName { what: "name", .. })]), "{changes:?}");
+        let changes = state.apply(&Decision::Join(NodeInfo { name: name.into(), ..newcomer(9) }), STAMP);
+        assert!(matches!(changes[..], [ClusterChange::NoEffect(Error::BadName { what: "name", .. })]), "{changes:?}");
     }
     assert_eq!(state.nodes().count(), 2);
 }
@@ -141,10 +145,10 @@ fn names_are_unique_and_words() {
 #[test]
 fn a_node_is_taken_in_step_by_step_each_under_a_new_epoch() {
     let mut state = founded(2, 1, 2);
-    take_in(&mut state, CHAIN, 2, Role::Out);
+    take_in(&mut state, CHAIN, 2, TargetRole::Out);
     assert_eq!(configuration(&state), configured(5, &[1], None, false));
     assert_eq!(state.target_state(&state.chain(CHAIN).unwrap().targets[1]), TargetState::Waiting);
-    take_in(&mut state, CHAIN, 2, Role::Syncing);
+    take_in(&mut state, CHAIN, 2, TargetRole::Syncing);
     assert_eq!(configuration(&state), configured(6, &[1], Some(2), false));
     chain_step(&mut state, CHAIN, ChainStep::Join(NodeId(2))).unwrap();
     assert_eq!(configuration(&state), configured(7, &[1, 2], None, true));
@@ -157,21 +161,21 @@ fn a_node_is_taken_in_step_by_step_each_under_a_new_epoch() {
 fn a_decision_based_on_what_has_changed_has_no_effect() {
     let mut state = founded(2, 1, 2);
     let revision = state.chain(CHAIN).unwrap().revision;
-    take_in(&mut state, CHAIN, 2, Role::Out);
+    take_in(&mut state, CHAIN, 2, TargetRole::Out);
     let before = state.clone();
     let step = ChainStep::Sync { node: NodeId(2), incarnation: 1 };
     let stale = Error::Stale { what: "the chain", based_on: revision, found: revision + 1 };
-    assert_eq!(state.apply(&Decision::Chain { chain: CHAIN, revision, step }, STAMP), [Change::NoEffect(stale)]);
+    assert_eq!(state.apply(&Decision::Chain { chain: CHAIN, revision, step }, STAMP), [ClusterChange::NoEffect(stale)]);
     assert_eq!(state, before);
     let balance = Decision::Balance { version: 0, on: true };
-    assert!(matches!(state.apply(&balance, STAMP)[..], [Change::NoEffect(Error::Stale { .. })]));
+    assert!(matches!(state.apply(&balance, STAMP)[..], [ClusterChange::NoEffect(Error::Stale { .. })]));
 }
 
 #[test]
 fn one_at_a_time_is_taken_in() {
     let mut state = founded(3, 1, 3);
-    take_in(&mut state, CHAIN, 2, Role::Syncing);
-    take_in(&mut state, CHAIN, 3, Role::Out);
+    take_in(&mut state, CHAIN, 2, TargetRole::Syncing);
+    take_in(&mut state, CHAIN, 3, TargetRole::Out);
     let sync = ChainStep::Sync { node: NodeId(3), incarnation: 1 };
     assert!(matches!(chain_step(&mut state, CHAIN, sync), Err(Error::DoesNotFit { .. })));
     assert!(chain_step(&mut state, CHAIN, ChainStep::Serve(NodeId(2))).is_err(), "it is not joining yet");
@@ -181,13 +185,13 @@ fn one_at_a_time_is_taken_in() {
 #[test]
 fn a_joining_tail_is_never_left_alone_and_begins_again_without_whom_it_learned_from() {
     let mut state = founded(3, 1, 3);
-    take_in(&mut state, CHAIN, 2, Role::Joining);
+    take_in(&mut state, CHAIN, 2, TargetRole::Joining);
     let last = Error::LastMember { chain: CHAIN, node: NodeId(1) };
     assert_eq!(chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))), Err(last));
 
     let mut state = whole(2);
     state.apply(&Decision::Join(newcomer(3)), STAMP);
-    take_in(&mut state, CHAIN, 3, Role::Joining);
+    take_in(&mut state, CHAIN, 3, TargetRole::Joining);
     let mut other = state.clone();
     node_step(&mut state, 2, NodeStep::Offline).unwrap();
     chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(2))).unwrap();
@@ -228,7 +232,7 @@ fn only_who_is_offline_can_be_declared_dead_and_it_is_until_it_returns() {
 }
 
 /// What declaring a node dead says of the chains of which it alone has the newest, unless such a loss is meant.
-fn spared(state: &State, node: u32) -> Vec<Left> {
+fn spared(state: &ClusterState, node: u32) -> Vec<RemainingCopies> {
     let mut state = state.clone();
     match node_step(&mut state, node, NodeStep::DeclareDead { spares: true }) {
         Ok(()) => Vec::new(),
@@ -250,14 +254,14 @@ fn who_alone_has_the_newest_of_a_chain_is_declared_dead_only_where_the_loss_is_m
     assert_eq!(spared(&state, 2), [], "it had no part any more");
     chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(3))).unwrap();
     node_step(&mut state, 1, NodeStep::Offline).unwrap();
-    assert_eq!(spared(&state, 1), [Left::Until(Hlc(STAMP))], "both others have been out of it since");
+    assert_eq!(spared(&state, 1), [RemainingCopies::Until(Hlc(STAMP))], "both others have been out of it since");
     let words = node_step(&mut state, 1, NodeStep::DeclareDead { spares: true }).unwrap_err().to_string();
     assert!(
-        words.contains("chain 0") && words.contains("--accept-loss") && words.contains("Start its server again"),
+        words.contains("chain 0") && words.contains("--accept-loss") && words.contains("start its server again"),
         "{words}"
     );
     (2..=3).for_each(|node| node_step(&mut state, node, NodeStep::DeclareDead { spares: true }).unwrap());
-    assert_eq!(spared(&state, 1), [Left::Nothing], "nobody else is left");
+    assert_eq!(spared(&state, 1), [RemainingCopies::Nothing], "nobody else is left");
 }
 
 #[test]
@@ -265,7 +269,7 @@ fn who_alone_kept_its_memory_is_declared_dead_only_where_the_loss_is_meant() {
     let mut state = whole(2);
     restart(&mut state, 2);
     node_step(&mut state, 1, NodeStep::Offline).unwrap();
-    assert_eq!(spared(&state, 1), [Left::Durable]);
+    assert_eq!(spared(&state, 1), [RemainingCopies::Durable]);
     restart(&mut state, 1);
     node_step(&mut state, 1, NodeStep::Offline).unwrap();
     assert_eq!(spared(&state, 1), [], "its memory is gone, and the other served to the last as well");
@@ -276,7 +280,7 @@ fn a_chain_says_what_it_went_on_without_from_a_copy_that_was_behind() {
     let mut state = whole(2);
     restart(&mut state, 2);
     restart(&mut state, 1);
-    let lost = Some(Lost { from: 3, to: 4 });
+    let lost = Some(LostInterval { from: 3, to: 4 });
     let resume = |node, lost| ChainStep::Resume { node: NodeId(node), incarnation: 2, is_missing: false, lost };
     let mut power = state.clone();
     chain_step(&mut power, CHAIN, resume(1, lost)).unwrap();
@@ -289,7 +293,7 @@ fn a_chain_says_what_it_went_on_without_from_a_copy_that_was_behind() {
     chain_step(&mut state, CHAIN, resume(2, lost)).unwrap();
     let behind = state.chain(CHAIN).unwrap().behind.unwrap();
     assert!(behind.from == 3 && behind.to > STAMP && state.is_behind());
-    let again = State::decode(&state.encode()).unwrap();
+    let again = ClusterState::decode(&state.encode()).unwrap();
     assert!(again == state && again.is_behind());
 }
 
@@ -308,7 +312,7 @@ fn a_chain_whose_members_all_restarted_goes_on_from_one_of_them_only() {
     assert!(state.is_alive(state.chain(CHAIN).unwrap().target(NodeId(2)).unwrap()));
 }
 
-fn take_out_dead(state: &mut State, node: u32) {
+fn take_out_dead(state: &mut ClusterState, node: u32) {
     node_step(state, node, NodeStep::Offline).unwrap();
     chain_step(state, CHAIN, ChainStep::TakeOut(NodeId(node))).unwrap();
 }
@@ -353,7 +357,7 @@ fn an_older_process_does_not_return_and_a_failed_device_stays_failed_until_anoth
     take_in_fails(&mut state);
 }
 
-fn take_in_fails(state: &mut State) {
+fn take_in_fails(state: &mut ClusterState) {
     state.apply(&Decision::Join(newcomer(3)), STAMP);
     let place = ChainStep::Place { node: NodeId(3), device: 4 };
     assert!(chain_step(state, CHAIN, place).is_err(), "it has no such device");
@@ -372,13 +376,13 @@ fn nothing_changed_is_no_new_version() {
 
 #[test]
 fn what_a_node_still_has_is_needed_until_all_who_have_a_part_serve() {
-    let kept = |state: &State, node: u32| state.is_kept_by_others(CHAIN, NodeId(node));
+    let kept = |state: &ClusterState, node: u32| state.is_kept_by_others(CHAIN, NodeId(node));
     let mut state = founded(4, 1, 3);
-    (2..=3).for_each(|node| take_in(&mut state, CHAIN, node, Role::Serving));
+    (2..=3).for_each(|node| take_in(&mut state, CHAIN, node, TargetRole::Serving));
     assert!(kept(&state, 4), "it never had a part");
     assert!(!(1..=3).any(|node| kept(&state, node)));
     // The fourth takes the place of the first.
-    take_in(&mut state, CHAIN, 4, Role::Syncing);
+    take_in(&mut state, CHAIN, 4, TargetRole::Syncing);
     chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))).unwrap();
     assert!(!kept(&state, 1), "it has its place still");
     chain_step(&mut state, CHAIN, ChainStep::Drop(NodeId(1))).unwrap();
@@ -389,7 +393,7 @@ fn what_a_node_still_has_is_needed_until_all_who_have_a_part_serve() {
     assert!(!kept(&state, 1), "one of three is joining");
     chain_step(&mut state, CHAIN, ChainStep::Serve(NodeId(4))).unwrap();
     assert!(kept(&state, 1));
-    // Who serves may have lost what it had in memory, or be away.
+    // A serving target may have lost its memory, or be offline.
     let before = state.clone();
     restart(&mut state, 2);
     assert!(!kept(&state, 1));

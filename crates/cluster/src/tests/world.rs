@@ -1,9 +1,10 @@
-//! A whole cluster in one thread under a seed: machines with clocks of their own that die, restart, sleep and are cut off, a
-//! network that loses, doubles and delays, a log whose leader changes, and chains whose records are numbers in a list.
+//! A whole cluster in one thread under a seed: machines with clocks of their own that die, restart, sleep and are cut
+//! off, a network that loses, doubles and delays, a log whose leader changes, and chains whose records are numbers in a
+//! list.
 //!
-//! What replicas do is played in the large: a write is there at every member of an epoch or it is not acknowledged, who is syncing
-//! gets its tail's log at some moment, who restarts loses the end of its own. What is checked is what the control plane has
-//! to see to: whoever may answer has everything that was acknowledged.
+//! Replicas are modelled coarsely: a write is acknowledged only if every member of an epoch has it, a syncing target
+//! gets its tail's log at some moment, a restarting one loses the end of its own. The test checks what the control
+//! plane has to guarantee: a node that may answer has every acknowledged write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +13,9 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
 use super::STAMP;
 use super::states::GIB;
 use crate::{
-    Answer, Ask, Assignment, ChainStep, Change, Configuration, Decision, Device, Effect, Grant, Heartbeat, Identity,
-    Input, Moment, Newcomer, News, NodeState, Overseer, Role, Settings, State, Tenant, TenantEffect, TenantInput,
+    Assignment, ChainStep, ClusterChange, ClusterState, Configuration, Controller, ControllerEffect, ControllerInput,
+    Decision, Heartbeat, LeaseGrant, NodeDevice, NodeInfo, NodeLease, NodeLeaseEffect, NodeLeaseInput, NodeState,
+    OperatorReply, OperatorRequest, ProcessIdentity, ReplicaEvent, Settings, TargetRole, WallMoment,
 };
 
 pub(super) const MS: u64 = 1_000_000;
@@ -22,7 +24,7 @@ pub(super) const MS: u64 = 1_000_000;
 #[derive(Clone, Debug)]
 enum Packet {
     Heartbeat(Heartbeat),
-    Grant(Grant),
+    Grant(LeaseGrant),
     Refusal(Fault),
     /// Configurations on their way into the replicas of a process.
     Install(u64, u64, Vec<Assignment>),
@@ -30,8 +32,8 @@ enum Packet {
     Proposal(u64, Vec<Decision>),
     /// A question about leadership, and which process asked.
     Confirm(u64, u64),
-    Ask(u64, Ask),
-    /// The metalog's member says who leads.
+    Ask(u64, OperatorRequest),
+    /// The metalog's member reports the leader.
     Leader(u64, usize),
 }
 
@@ -57,10 +59,10 @@ struct Machine {
     term: u64,
     /// The newest term in which it was told to lead.
     leads: u64,
-    state: State,
+    state: ClusterState,
     applied: usize,
-    overseer: Overseer,
-    tenant: Option<Tenant>,
+    overseer: Controller,
+    tenant: Option<NodeLease>,
     chains: BTreeMap<ChainId, Replica>,
     next_tick: u64,
 }
@@ -74,22 +76,22 @@ pub(super) struct World {
     pub(super) is_faulty: bool,
     machines: Vec<Machine>,
     cut: BTreeSet<(usize, usize)>,
-    /// Who leads the metalog, in which term.
+    /// The leader of the metalog, and its term.
     leader: Option<usize>,
     term: u64,
-    /// Who is to lead again, and when.
+    /// The former leader that is to lead again, and when.
     again: Option<(u64, usize)>,
     log: Vec<Decision>,
     /// The state after the whole log.
-    truth: State,
+    truth: ClusterState,
     acknowledged: BTreeMap<ChainId, Vec<u64>>,
     written: u64,
-    /// Who truly has caught up, or is ready, under which epoch.
+    /// Nodes that truly have caught up, or are ready, under which epoch.
     caught_up: BTreeSet<(ChainId, ChainEpoch, NodeId)>,
     ready: BTreeSet<(ChainId, ChainEpoch, NodeId)>,
     asked: u64,
     declared_dead: BTreeSet<NodeId>,
-    /// Since when nobody is known who may have kept the memory of these chains.
+    /// Chains without a known member that may have kept its memory, and since when.
     stuck: BTreeMap<ChainId, u64>,
     pub(super) counts: Counts,
 }
@@ -152,7 +154,7 @@ fn settings() -> Settings {
         return_patience_ns: 8_000 * MS,
         replace_after_ns: 15_000 * MS,
         sync_patience_ns: 5_000 * MS,
-        ask_ns: 4_000 * MS,
+        request_ns: 4_000 * MS,
         ..Settings::default()
     }
 }
@@ -173,7 +175,7 @@ impl World {
             term: 0,
             again: None,
             log: Vec::new(),
-            truth: State::default(),
+            truth: ClusterState::default(),
             acknowledged: BTreeMap::new(),
             written: 0,
             caught_up: BTreeSet::new(),
@@ -211,24 +213,24 @@ impl World {
             rate_ppm: *rng.choose(&[-1, 0, 1]) * rng.between(half / 2, half) as i64,
             term: 0,
             leads: 0,
-            state: State::default(),
+            state: ClusterState::default(),
             applied: 0,
-            overseer: Overseer::new(NodeId(at as u32 + 1), self.settings.clone()),
+            overseer: Controller::new(NodeId(at as u32 + 1), self.settings.clone()),
             tenant: None,
             chains: BTreeMap::new(),
             next_tick: 0,
         });
     }
 
-    fn newcomer(&self, at: usize) -> Newcomer {
-        Newcomer {
+    fn newcomer(&self, at: usize) -> NodeInfo {
+        NodeInfo {
             name: format!("m{at}"),
             site: ["", "east", "west"][at % 3].to_owned(),
             machine: ["", "box"][at % 2].to_owned(),
             address: format!("m{at}:7410"),
             token: at as u128 + 1,
             incarnation: self.machines[at].incarnation,
-            devices: vec![Device {
+            devices: vec![NodeDevice {
                 device: 0,
                 capacity_bytes: GIB * (1 + at as u64 % 2),
                 has_failed: false,
@@ -237,10 +239,10 @@ impl World {
         }
     }
 
-    fn moment(&self, at: usize) -> Moment {
+    fn moment(&self, at: usize) -> WallMoment {
         let Machine { offset, rate_ppm, .. } = self.machines[at];
         let mono = self.now as i64 + (self.now / 1_000_000) as i64 * rate_ppm;
-        Moment { mono: MonoTime(offset + mono as u64), wall_us: self.now / 1000 }
+        WallMoment { mono: MonoTime(offset + mono as u64), wall_us: self.now / 1000 }
     }
 
     fn is_awake(&self, at: usize) -> bool {
@@ -317,17 +319,17 @@ impl World {
             return;
         }
         match packet {
-            Packet::Heartbeat(heartbeat) => self.oversee(to, Input::Heartbeat(heartbeat)),
-            Packet::Grant(grant) => self.tell_tenant(to, TenantInput::Granted(grant)),
+            Packet::Heartbeat(heartbeat) => self.oversee(to, ControllerInput::Heartbeat(heartbeat)),
+            Packet::Grant(grant) => self.tell_tenant(to, NodeLeaseInput::Granted(grant)),
             Packet::Install(incarnation, token, chains) => {
                 if self.machines[to].incarnation == incarnation {
                     self.install(to, chains);
-                    self.tell_tenant(to, TenantInput::Installed { token });
+                    self.tell_tenant(to, NodeLeaseInput::Installed { token });
                 }
             }
             Packet::Refusal(fault) => {
                 let from = NodeId(from as u32 + 1);
-                self.tell_tenant(to, TenantInput::Refused { from, fault });
+                self.tell_tenant(to, NodeLeaseInput::Refused { from, fault });
             }
             Packet::Proposal(term, decisions) => {
                 if self.leader == Some(to) && self.term == term && !(self.is_faulty && self.rng.chance(20)) {
@@ -341,10 +343,10 @@ impl World {
                 let machine = &self.machines[to];
                 if self.leader == Some(to) && machine.incarnation == incarnation && machine.leads == self.term {
                     self.catch_up(to);
-                    self.oversee(to, Input::Confirmed { token });
+                    self.oversee(to, ControllerInput::Confirmed { token });
                 }
             }
-            Packet::Ask(request, ask) => self.oversee(to, Input::Ask { request, ask }),
+            Packet::Ask(request, ask) => self.oversee(to, ControllerInput::Request { request, ask }),
             Packet::Leader(term, leader) => self.hear_of_leader(to, term, leader),
         }
     }
@@ -353,12 +355,12 @@ impl World {
         if self.machines[at].applied < self.log.len() && (self.rng.chance(2) || !self.is_faulty) {
             self.catch_up(at);
         }
-        self.oversee(at, Input::Tick);
+        self.oversee(at, ControllerInput::Tick);
         self.report(at);
-        self.tell_tenant(at, TenantInput::Tick);
+        self.tell_tenant(at, NodeLeaseInput::Tick);
         if self.machines[at].node.is_none() && self.rng.chance(20) {
             let newcomer = self.newcomer(at);
-            self.ask(Ask::Join { newcomer, cluster: None, clock: None });
+            self.ask(OperatorRequest::Join { newcomer, cluster: None, clock: None });
         }
     }
 
@@ -369,7 +371,7 @@ impl World {
             let left_bytes = 0;
             self.tell_tenant(
                 at,
-                TenantInput::Told { chain, news: News::Progress { last, newest: last.1, left_bytes } },
+                NodeLeaseInput::Replica { chain, event: ReplicaEvent::Progress { last, newest: last.1, left_bytes } },
             );
         }
     }
@@ -380,7 +382,7 @@ impl World {
         let before = self.truth.clone();
         let changes = self.truth.apply(&decision, STAMP);
         self.log.push(decision.clone());
-        if !matches!(changes[..], [Change::NoEffect(_)]) {
+        if !matches!(changes[..], [ClusterChange::NoEffect(_)]) {
             self.check_decision(&before, &decision);
         }
         assert!(self.truth.version() >= before.version());
@@ -410,7 +412,7 @@ impl World {
             machine.node = known;
             self.start(at);
         }
-        self.oversee(at, Input::Applied(changes));
+        self.oversee(at, ControllerInput::Applied(changes));
     }
 
     fn elect(&mut self, at: usize) {
@@ -422,7 +424,7 @@ impl World {
         (0..self.machines.len()).filter(|other| deaf != Some(*other)).for_each(|other| self.announce(other));
     }
 
-    /// Tells a machine, late perhaps, who leads.
+    /// Informs a machine, perhaps late, of the leader.
     fn announce(&mut self, to: usize) {
         let Some(leader) = self.leader else { return };
         let delay = if self.is_faulty && self.rng.chance(4) { 5_000 * MS } else { 200 * MS };
@@ -444,65 +446,66 @@ impl World {
             if self.machines[at].leads < term {
                 self.machines[at].leads = term;
                 self.catch_up(at);
-                self.oversee(at, Input::Lead { term });
+                self.oversee(at, ControllerInput::Lead { term });
             }
         } else {
-            self.oversee(at, Input::Follow(node));
+            self.oversee(at, ControllerInput::Follow(node));
         }
-        self.tell_tenant(at, TenantInput::Leader(node));
+        self.tell_tenant(at, NodeLeaseInput::Leader(node));
     }
 
     // ---- the cores ----
 
-    fn oversee(&mut self, at: usize, input: Input) {
+    fn oversee(&mut self, at: usize, input: ControllerInput) {
         let moment = self.moment(at);
         let machine = &mut self.machines[at];
         let mut out = Vec::new();
         machine.overseer.step(moment, &machine.state, input, &mut out);
         for effect in out {
             match effect {
-                Effect::Confirm { token } => {
+                ControllerEffect::Confirm { token } => {
                     let incarnation = self.machines[at].incarnation;
                     self.send(at, at, Packet::Confirm(token, incarnation));
                 }
-                Effect::Grant { to, grant } => {
+                ControllerEffect::Grant { to, grant } => {
                     if let Some(to) = self.of(to) {
                         self.send(at, to, Packet::Grant(grant));
                     }
                 }
-                Effect::Refuse { to, error } => {
+                ControllerEffect::Refuse { to, error } => {
                     if let Some(to) = self.of(to) {
                         self.send(at, to, Packet::Refusal(error.into()));
                     }
                 }
-                Effect::Propose { term, decisions } => {
+                ControllerEffect::Propose { term, decisions } => {
                     self.send(at, at, Packet::Proposal(term, decisions));
                 }
-                Effect::Answer { result, .. } => {
-                    self.counts.answers += u64::from(matches!(result, Ok(Answer::Joined(_) | Answer::Decided)));
+                ControllerEffect::Answer { result, .. } => {
+                    self.counts.answers +=
+                        u64::from(matches!(result, Ok(OperatorReply::Joined(_) | OperatorReply::Decided)));
                 }
-                Effect::StepAside(error) => panic!("the clocks are right: {error}"),
+                ControllerEffect::StepAside(error) => panic!("the clocks are right: {error}"),
             }
         }
     }
 
-    fn tell_tenant(&mut self, at: usize, input: TenantInput) {
+    fn tell_tenant(&mut self, at: usize, input: NodeLeaseInput) {
         let moment = self.moment(at);
         let Some(tenant) = &mut self.machines[at].tenant else { return };
         let mut out = Vec::new();
         tenant.step(moment, input, &mut out);
         for effect in out {
             match effect {
-                TenantEffect::Send { to, heartbeat } => {
+                NodeLeaseEffect::Send { to, heartbeat } => {
                     if let Some(to) = self.of(to) {
                         self.send(at, to, Packet::Heartbeat(heartbeat));
                     }
                 }
-                TenantEffect::Install { token, chains } => {
+                NodeLeaseEffect::Install { token, chains } => {
                     let incarnation = self.machines[at].incarnation;
                     self.send(at, at, Packet::Install(incarnation, token, chains));
                 }
-                TenantEffect::Refused(_) => {}
+                NodeLeaseEffect::Refused(_) => {}
             }
         }
     }
@@ -526,9 +529,9 @@ impl World {
         let machine = &mut self.machines[at];
         let logs: Vec<_> = machine.chains.iter().map(|(id, replica)| (*id, replica.last(), replica.last().1)).collect();
         let (incarnation, address, devices) = (machine.incarnation, told.address, told.devices);
-        let identity = Identity { cluster: ClusterId(7), node, incarnation, address, devices };
-        machine.tenant = Some(Tenant::new(identity, settings.clone(), seed, logs));
-        machine.overseer = Overseer::new(node, settings);
+        let identity = ProcessIdentity { cluster: ClusterId(7), node, incarnation, address, devices };
+        machine.tenant = Some(NodeLease::new(identity, settings.clone(), seed, logs));
+        machine.overseer = Controller::new(node, settings);
         (machine.leads, machine.term) = (0, 0);
         self.announce(at);
     }
@@ -545,7 +548,7 @@ impl World {
         self.is_awake(at) && replica.installed.may_answer(node) && tenant.holds(self.moment(at).mono)
     }
 
-    /// Something happens to a chain: a write, a read, or somebody is brought up to date.
+    /// Something happens to a chain: a write, a read, or a sync.
     fn work(&mut self, at: usize) {
         let chains = self.truth.chains().count() as u64;
         if chains == 0 || !self.is_awake(at) {
@@ -561,7 +564,7 @@ impl World {
             }
             _ => {
                 let all: Vec<_> = self.machines[at].chains.keys().copied().collect();
-                all.into_iter().for_each(|chain| self.bring_on(at, chain));
+                all.into_iter().for_each(|chain| self.advance_newcomer(at, chain));
             }
         }
     }
@@ -624,7 +627,7 @@ impl World {
     }
 
     /// A tail brings the one behind it up to date; a joining one gets what its predecessor has.
-    fn bring_on(&mut self, at: usize, chain: ChainId) {
+    fn advance_newcomer(&mut self, at: usize, chain: ChainId) {
         let installed = self.machines[at].chains[&chain].installed.clone();
         let epoch = installed.epoch;
         let Some(node) = self.machines[at].node else { return };
@@ -651,17 +654,17 @@ impl World {
         replica.log = log;
         if installed.joining {
             self.ready.insert((chain, epoch, node));
-            self.tell_tenant(at, TenantInput::Told { chain, news: News::Ready { epoch } });
+            self.tell_tenant(at, NodeLeaseInput::Replica { chain, event: ReplicaEvent::Ready { epoch } });
         } else {
             let node = installed.syncing.expect("looked at above");
             self.caught_up.insert((chain, epoch, node));
-            self.tell_tenant(at, TenantInput::Told { chain, news: News::CaughtUp { node, epoch } });
+            self.tell_tenant(at, NodeLeaseInput::Replica { chain, event: ReplicaEvent::CaughtUp { node, epoch } });
         }
     }
 
     // ---- faults and operators ----
 
-    /// Something goes wrong, or somebody wants something.
+    /// A fault happens, or an operator's request arrives.
     pub(super) fn trouble(&mut self) {
         let at = self.pick();
         match self.rng.below(20) {
@@ -726,7 +729,7 @@ impl World {
     /// A process ends on purpose.
     fn resign(&mut self, at: usize) {
         if self.is_awake(at) {
-            self.tell_tenant(at, TenantInput::Resign);
+            self.tell_tenant(at, NodeLeaseInput::Resign);
             if self.rng.chance(2) {
                 self.crash(at);
             }
@@ -738,20 +741,20 @@ impl World {
         let up = self.machines.iter().filter(|machine| !machine.is_destroyed && machine.node.is_some()).count();
         let (fewer, on) = (self.rng.chance(2), self.rng.chance(3));
         match self.rng.below(9) {
-            0 => self.ask(Ask::Drain { node, fewer }),
-            1 => self.ask(Ask::Undrain(node)),
-            2 => self.ask(Ask::Remove(node)),
+            0 => self.ask(OperatorRequest::Drain { node, fewer }),
+            1 => self.ask(OperatorRequest::Undrain(node)),
+            2 => self.ask(OperatorRequest::Remove(node)),
             3 if self.rng.chance(4) && up > 3 && self.leader != Some(at) => {
                 self.crash(at);
                 self.machines[at].is_destroyed = true;
             }
             3 | 4 => self.bury(),
-            5 => self.ask(Ask::Balance(on)),
+            5 => self.ask(OperatorRequest::Balance(on)),
             6 => {
                 let replicas = self.rng.between(1, 3) as u32;
-                self.ask(Ask::Replicas(replicas));
+                self.ask(OperatorRequest::Replicas(replicas));
             }
-            _ => self.ask(Ask::Balance(true)),
+            _ => self.ask(OperatorRequest::Balance(true)),
         }
     }
 
@@ -762,12 +765,12 @@ impl World {
         for node in gone {
             if self.truth.node_state(node) == Some(NodeState::Offline) {
                 self.declared_dead.insert(node);
-                self.ask(Ask::DeclareDead { node, with_loss: true });
+                self.ask(OperatorRequest::DeclareDead { node, with_loss: true });
             }
         }
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, ask: OperatorRequest) {
         let Some(to) = self.leader else { return };
         self.asked += 1;
         self.send(to, to, Packet::Ask(self.asked, ask));
@@ -776,7 +779,7 @@ impl World {
     // ---- what always holds ----
 
     /// A decision that has an effect rests on what is true.
-    fn check_decision(&mut self, before: &State, decision: &Decision) {
+    fn check_decision(&mut self, before: &ClusterState, decision: &Decision) {
         if let Decision::Node { step, .. } = decision {
             self.counts.offline += u64::from(matches!(step, crate::NodeStep::Offline));
             self.counts.returned += u64::from(matches!(step, crate::NodeStep::Return { .. }));
@@ -825,7 +828,7 @@ impl World {
         }
     }
 
-    /// Whoever may answer has a part in the newest configuration that anybody acts under.
+    /// A node that may answer has a role in the newest configuration in use.
     fn check_parts(&self) {
         let mut newest: BTreeMap<ChainId, &Configuration> = BTreeMap::new();
         for machine in self.machines.iter().filter(|machine| machine.is_up) {
@@ -857,7 +860,7 @@ impl World {
         self.cut.clear();
         for at in 0..self.machines.len() {
             self.machines[at].asleep_until = 0;
-            // Who has resigned has to be started again.
+            // A node that has resigned has to be started again.
             if !self.machines[at].is_destroyed {
                 self.restart(at);
             }
@@ -903,7 +906,7 @@ impl World {
             if kept != wanted || chain.newcomer().is_some() || !chain.leaving.is_empty() {
                 return Err(format!("{name}: {kept} of {wanted}"));
             }
-            let is_odd = |target: &crate::Target| target.role == Role::Out || target.is_retiring;
+            let is_odd = |target: &crate::Target| target.role == TargetRole::Out || target.is_retiring;
             if wanted == truth.replicas() as usize && chain.targets.iter().any(is_odd) {
                 return Err(format!("{name}: a target is left over"));
             }

@@ -50,7 +50,7 @@ fn an_access_list_is_set_listed_and_removed() {
     // Every gateway has the same list.
     let own = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
     let lists = own.fs().access_lists(&frieze_client::Target::path("/d/f")).unwrap();
-    let named = |id, permissions| vec![frieze_client::Named { id, permissions }];
+    let named = |id, permissions| vec![frieze_client::AclNamedEntry { id, permissions }];
     assert_eq!((lists.access.users, lists.access.groups), (named(4711, 6), named(4712, 5)));
     assert_eq!((lists.access.group, lists.access.mask), (4, Some(7)));
     change(&mut client, "removeAclEntries", "/d/f", "group:4712:---").unwrap();

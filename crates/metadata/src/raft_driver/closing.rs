@@ -5,7 +5,7 @@ use std::time::Duration;
 use frieze_base::{Fault, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_metalog::{MemberInput, RaftRole};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::MetalogClose;
 
 use super::super::state::AppliedState;
@@ -68,7 +68,7 @@ impl RaftDriver {
         });
         if let Some(leader) = core.member.leader().filter(|_| due) {
             core.asked_close = Some((core.wanted, now));
-            let told = Told::MetalogClose(MetalogClose { at: core.wanted.0 });
+            let told = ServerMessage::MetalogClose(MetalogClose { at: core.wanted.0 });
             self.way.tell(leader, told, PeerPayload::none());
         }
     }

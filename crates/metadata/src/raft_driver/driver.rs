@@ -87,7 +87,7 @@ pub(super) struct RaftCore {
     /// A state that has come whole.
     pub(super) received: Option<ReceivedSnapshot>,
     /// Decisions of the control plane that wait for a batch.
-    pub(super) decisions: Vec<frieze_wire::control::Decision>,
+    pub(super) decisions: Vec<frieze_wire::control::DecisionProto>,
     /// The term in which they were made.
     pub(super) decided_in: u64,
     pub(super) outgoing: RaftSender,

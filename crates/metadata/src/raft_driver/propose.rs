@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use frieze_base::{Fault, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Error, MemberChange, MemberInput, RaftRole};
-use frieze_wire::control::Decision;
+use frieze_wire::control::DecisionProto;
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
@@ -80,7 +80,7 @@ impl RaftDriver {
 
     /// Puts decisions into the log while this member leads in `term`, some time, or not at all: the controller looks
     /// again.
-    pub(crate) fn decide(&self, state: &AppliedState, term: u64, decisions: impl Iterator<Item = Decision>) {
+    pub(crate) fn decide(&self, state: &AppliedState, term: u64, decisions: impl Iterator<Item = DecisionProto>) {
         let mut core = self.lock();
         if core.decided_in != term {
             (core.decided_in, core.decisions) = (term, Vec::new());

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, NodeId, crc32c};
 use frieze_metalog::MemberInput;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
 
 use super::super::codec::{self, RaftReceiver};
@@ -118,7 +118,7 @@ impl RaftDriver {
             true => MetalogHeld { transfer: piece.transfer, next: receiving.next, whole: receiving.whole },
             false => MetalogHeld { transfer: piece.transfer, next: 0, whole: false },
         };
-        self.way.tell(from, Told::MetalogHeld(held), PeerPayload::none());
+        self.way.tell(from, ServerMessage::MetalogHeld(held), PeerPayload::none());
         Ok(())
     }
 

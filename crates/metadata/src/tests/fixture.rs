@@ -13,7 +13,7 @@ use frieze_storage::{
     Budget, Device, FORMAT_VERSION, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE, Standing,
 };
 use frieze_tier::MemoryDemand;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::{Caller, Format, Make, MakeKind, Op, OpenSession, Outcome, Target, Transaction};
 use prost::Message as _;
 
@@ -31,7 +31,7 @@ const STEP_US: u64 = 2_000;
 struct Letter {
     from: NodeId,
     to: NodeId,
-    told: Told,
+    told: ServerMessage,
     payload: PeerPayload,
 }
 
@@ -50,7 +50,7 @@ struct Port {
 }
 
 impl Peers for Port {
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         self.wire.queue().push_back(Letter { from: self.from, to, told, payload });
     }
 }
@@ -113,10 +113,10 @@ impl Servers {
                 continue;
             }
             let message = match told {
-                Told::Metalog(message) => PeerMetalog::Message(message),
-                Told::MetalogPiece(piece) => PeerMetalog::Piece(piece),
-                Told::MetalogHeld(held) => PeerMetalog::Held(held),
-                Told::MetalogClose(close) => PeerMetalog::Close(close),
+                ServerMessage::Metalog(message) => PeerMetalog::Message(message),
+                ServerMessage::MetalogPiece(piece) => PeerMetalog::Piece(piece),
+                ServerMessage::MetalogHeld(held) => PeerMetalog::Held(held),
+                ServerMessage::MetalogClose(close) => PeerMetalog::Close(close),
                 other => panic!("metadata sends {other:?}"),
             };
             self.node(to.0).on_peer_message(from, message, &payload.bytes).expect("a whole message");

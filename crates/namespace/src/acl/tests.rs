@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use frieze_hlc::Hlc;
-use frieze_wire::acl::Named;
+use frieze_wire::acl::AclNamedEntry;
 use frieze_wire::txn::Caller;
 use proptest::prelude::*;
 
@@ -86,7 +86,7 @@ proptest! {
         entries.extend(users.iter().map(|&(id, permissions)| (Whom::User(id), permissions)));
         entries.extend(groups.iter().map(|&(id, permissions)| (Whom::Named(id), permissions)));
         entries.extend(mask.map(|mask| (Whom::Mask, mask)));
-        let named = |all: &[(u32, u8)]| all.iter().map(|&(id, permissions)| Named { id, permissions }).collect();
+        let named = |all: &[(u32, u8)]| all.iter().map(|&(id, permissions)| AclNamedEntry { id, permissions }).collect();
         let acl = Acl { owner, users: named(&users), group, groups: named(&groups), mask, other };
         prop_assert_eq!(Acl::read(&acl.encode()), Ok(Some(acl.clone())));
         let inode = inode(&acl, owner_ids);

@@ -1,4 +1,4 @@
-use frieze_wire::acl::Named;
+use frieze_wire::acl::AclNamedEntry;
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn full() -> Inode {
 
 /// An access list as an inode keeps it.
 fn listed() -> Acl {
-    let named = Named { id: 300, permissions: 6 };
+    let named = AclNamedEntry { id: 300, permissions: 6 };
     Acl { users: vec![named], group: 5, mask: Some(0), ..Acl::default() }
 }
 

@@ -2,17 +2,20 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, NodeId, Reason};
 use frieze_cluster::{
-    Assignment, Clock, Configuration, Device, Grant, Health, Heartbeat, Lost, Remains, Report, Resumed,
+    Assignment, ClockOffset, Configuration, Heartbeat, LeaseGrant, LostInterval, NodeDevice, ReplicaGarbage,
+    ReplicaHealth, ReplicaReport, Resumption,
 };
-use frieze_wire::control::Device as WireDevice;
+use frieze_wire::control::DeviceProto as WireDevice;
 use frieze_wire::peer::control as wire;
 
-pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::Heartbeat {
-    wire::Heartbeat {
+pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::HeartbeatProto {
+    wire::HeartbeatProto {
         incarnation: heartbeat.incarnation,
         number: heartbeat.number,
         heard: heartbeat.heard,
-        clock: heartbeat.clock.map(|Clock { offset_us, error_us }| wire::ClockOffset { offset_us, error_us }),
+        clock: heartbeat
+            .clock
+            .map(|ClockOffset { offset_us, error_us }| wire::ClockOffsetProto { offset_us, error_us }),
         resigns: heartbeat.resigns,
         address: heartbeat.address.clone(),
         devices: heartbeat.devices.iter().map(device_out).collect(),
@@ -24,34 +27,34 @@ pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::Heartbeat {
 }
 
 /// A heartbeat of node `from` of `cluster`, as its connection has proven.
-pub(super) fn heartbeat_in(from: NodeId, cluster: ClusterId, told: wire::Heartbeat) -> Heartbeat {
+pub(super) fn heartbeat_in(from: NodeId, cluster: ClusterId, told: wire::HeartbeatProto) -> Heartbeat {
     Heartbeat {
         cluster,
         node: from,
         incarnation: told.incarnation,
         number: told.number,
         heard: told.heard,
-        clock: told.clock.map(|wire::ClockOffset { offset_us, error_us }| Clock { offset_us, error_us }),
+        clock: told.clock.map(|wire::ClockOffsetProto { offset_us, error_us }| ClockOffset { offset_us, error_us }),
         resigns: told.resigns,
         address: told.address,
         devices: told.devices.iter().map(device_in).collect(),
         chains: told.chains.iter().map(report_in).collect(),
-        remains: Remains { chains: told.remains_chains, left_bytes: told.remains_bytes },
+        remains: ReplicaGarbage { chains: told.remains_chains, left_bytes: told.remains_bytes },
         trouble: told.trouble,
     }
 }
 
-fn device_out(device: &Device) -> WireDevice {
-    let Device { device, capacity_bytes, has_failed, is_full } = *device;
+fn device_out(device: &NodeDevice) -> WireDevice {
+    let NodeDevice { device, capacity_bytes, has_failed, is_full } = *device;
     WireDevice { device, capacity_bytes, has_failed, is_full }
 }
 
-fn device_in(device: &WireDevice) -> Device {
+fn device_in(device: &WireDevice) -> NodeDevice {
     let WireDevice { device, capacity_bytes, has_failed, is_full } = *device;
-    Device { device, capacity_bytes, has_failed, is_full }
+    NodeDevice { device, capacity_bytes, has_failed, is_full }
 }
 
-fn report_out(report: &Report) -> wire::ChainReport {
+fn report_out(report: &ReplicaReport) -> wire::ChainReport {
     wire::ChainReport {
         chain: report.chain.0,
         epoch: report.epoch.0,
@@ -59,11 +62,11 @@ fn report_out(report: &Report) -> wire::ChainReport {
         is_ready: report.is_ready,
         last_epoch: report.last.0.0,
         last: report.last.1,
-        has_failed: matches!(report.health, Health::Failed | Health::Full),
-        is_full: report.health == Health::Full,
+        has_failed: matches!(report.health, ReplicaHealth::Failed | ReplicaHealth::Full),
+        is_full: report.health == ReplicaHealth::Full,
         unreachable: match report.health {
-            Health::Unreachable(node) => node.0,
-            Health::Good | Health::Failed | Health::Full => 0,
+            ReplicaHealth::Unreachable(node) => node.0,
+            ReplicaHealth::Good | ReplicaHealth::Failed | ReplicaHealth::Full => 0,
         },
         left_bytes: report.left_bytes,
         lost_from: report.lost.map_or(0, |lost| lost.from),
@@ -72,14 +75,14 @@ fn report_out(report: &Report) -> wire::ChainReport {
     }
 }
 
-fn report_in(report: &wire::ChainReport) -> Report {
+fn report_in(report: &wire::ChainReport) -> ReplicaReport {
     let health = match (report.has_failed, report.is_full, report.unreachable) {
-        (true, true, _) => Health::Full,
-        (true, false, _) => Health::Failed,
-        (false, _, 0) => Health::Good,
-        (false, _, node) => Health::Unreachable(NodeId(node)),
+        (true, true, _) => ReplicaHealth::Full,
+        (true, false, _) => ReplicaHealth::Failed,
+        (false, _, 0) => ReplicaHealth::Good,
+        (false, _, node) => ReplicaHealth::Unreachable(NodeId(node)),
     };
-    Report {
+    ReplicaReport {
         chain: ChainId(report.chain),
         epoch: ChainEpoch(report.epoch),
         caught_up: Some(NodeId(report.caught_up)).filter(|node| node.0 > 0),
@@ -88,12 +91,12 @@ fn report_in(report: &wire::ChainReport) -> Report {
         newest: report.newest,
         health,
         left_bytes: report.left_bytes,
-        lost: (report.lost_to > 0).then_some(Lost { from: report.lost_from, to: report.lost_to }),
+        lost: (report.lost_to > 0).then_some(LostInterval { from: report.lost_from, to: report.lost_to }),
     }
 }
 
-pub(super) fn grant_out(grant: &Grant) -> wire::Grant {
-    wire::Grant {
+pub(super) fn grant_out(grant: &LeaseGrant) -> wire::LeaseGrantProto {
+    wire::LeaseGrantProto {
         number: grant.number,
         incarnation: grant.incarnation,
         wall_us: grant.wall_us,
@@ -104,8 +107,8 @@ pub(super) fn grant_out(grant: &Grant) -> wire::Grant {
 }
 
 /// A grant of the leader `from`.
-pub(super) fn grant_in(from: NodeId, told: wire::Grant) -> Grant {
-    Grant {
+pub(super) fn grant_in(from: NodeId, told: wire::LeaseGrantProto) -> LeaseGrant {
+    LeaseGrant {
         number: told.number,
         incarnation: told.incarnation,
         leader: from,
@@ -116,14 +119,14 @@ pub(super) fn grant_in(from: NodeId, told: wire::Grant) -> Grant {
     }
 }
 
-fn assignment_out(assignment: &Assignment) -> wire::Assignment {
+fn assignment_out(assignment: &Assignment) -> wire::AssignmentProto {
     let configuration = assignment.configuration.as_ref().map(|configuration| wire::Configuration {
         epoch: configuration.epoch.0,
         members: configuration.members.iter().map(|node| node.0).collect(),
         syncing: configuration.syncing.map_or(0, |node| node.0),
         joining: configuration.joining,
     });
-    wire::Assignment {
+    wire::AssignmentProto {
         chain: assignment.chain.0,
         device: assignment.device,
         configuration,
@@ -132,14 +135,14 @@ fn assignment_out(assignment: &Assignment) -> wire::Assignment {
     }
 }
 
-fn assignment_in(told: wire::Assignment) -> Assignment {
+fn assignment_in(told: wire::AssignmentProto) -> Assignment {
     let configuration = told.configuration.map(|configuration| Configuration {
         epoch: ChainEpoch(configuration.epoch),
         members: configuration.members.into_iter().map(NodeId).collect(),
         syncing: Some(NodeId(configuration.syncing)).filter(|node| node.0 > 0),
         joining: configuration.joining,
     });
-    let resumed = Resumed { epoch: ChainEpoch(told.resumed_epoch), is_missing: told.resumed_missing };
+    let resumed = Resumption { epoch: ChainEpoch(told.resumed_epoch), is_missing: told.resumed_missing };
     Assignment {
         chain: ChainId(told.chain),
         device: told.device,
@@ -148,11 +151,11 @@ fn assignment_in(told: wire::Assignment) -> Assignment {
     }
 }
 
-pub(super) fn refused_out(fault: &Fault) -> wire::Refused {
-    wire::Refused { reason: fault.reason as u32, message: fault.message.clone() }
+pub(super) fn refused_out(fault: &Fault) -> wire::HeartbeatRefusal {
+    wire::HeartbeatRefusal { reason: fault.reason as u32, message: fault.message.clone() }
 }
 
-pub(super) fn refused_in(told: wire::Refused) -> Fault {
+pub(super) fn refused_in(told: wire::HeartbeatRefusal) -> Fault {
     Fault::new(Reason::from_code(told.reason), told.message)
 }
 
@@ -162,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_what_is_heard() {
-        let report = |health, caught_up| Report {
+        let report = |health, caught_up| ReplicaReport {
             chain: ChainId(3),
             epoch: ChainEpoch(7),
             caught_up,
@@ -171,7 +174,7 @@ mod tests {
             newest: 43,
             health,
             left_bytes: 9,
-            lost: caught_up.map(|node| Lost { from: 5, to: 6 + u64::from(node.0) }),
+            lost: caught_up.map(|node| LostInterval { from: 5, to: 6 + u64::from(node.0) }),
         };
         let heartbeat = Heartbeat {
             cluster: ClusterId(5),
@@ -179,17 +182,17 @@ mod tests {
             incarnation: 4,
             number: 10,
             heard: 9,
-            clock: Some(Clock { offset_us: -3, error_us: 8 }),
+            clock: Some(ClockOffset { offset_us: -3, error_us: 8 }),
             resigns: true,
             address: "b:1".to_owned(),
-            devices: vec![Device { device: 1, capacity_bytes: 2, has_failed: true, is_full: false }],
+            devices: vec![NodeDevice { device: 1, capacity_bytes: 2, has_failed: true, is_full: false }],
             chains: vec![
-                report(Health::Good, None),
-                report(Health::Failed, Some(NodeId(8))),
-                report(Health::Full, None),
-                report(Health::Unreachable(NodeId(6)), None),
+                report(ReplicaHealth::Good, None),
+                report(ReplicaHealth::Failed, Some(NodeId(8))),
+                report(ReplicaHealth::Full, None),
+                report(ReplicaHealth::Unreachable(NodeId(6)), None),
             ],
-            remains: Remains { chains: 3, left_bytes: 7 << 30 },
+            remains: ReplicaGarbage { chains: 3, left_bytes: 7 << 30 },
             trouble: "its clock is off".to_owned(),
         };
         assert_eq!(heartbeat_in(NodeId(2), ClusterId(5), heartbeat_out(&heartbeat)), heartbeat);
@@ -200,8 +203,8 @@ mod tests {
             joining: true,
         };
         let assignment = |configuration, resumed| Assignment { chain: ChainId(1), device: 2, configuration, resumed };
-        let resumed = Resumed { epoch: ChainEpoch(5), is_missing: true };
-        let grant = Grant {
+        let resumed = Resumption { epoch: ChainEpoch(5), is_missing: true };
+        let grant = LeaseGrant {
             number: 10,
             incarnation: 4,
             leader: NodeId(1),

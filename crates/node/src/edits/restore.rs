@@ -12,7 +12,7 @@ use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
-use frieze_wire::timeline::Span;
+use frieze_wire::timeline::ChangedSpan;
 use frieze_wire::txn::{Caller, Target};
 
 use super::names::{NameKey, Paths};
@@ -417,7 +417,7 @@ impl Engine {
                 let sizes = (extent_then.size, extent_now.size);
                 let touched = spans_of(written, new.patches(), plan.at, sizes.0, sizes.1);
                 let kept = ByteRange::new(0, sizes.0);
-                let within = |span: &Span| ByteRange::new(span.offset, span.offset + span.len).intersect(kept);
+                let within = |span: &ChangedSpan| ByteRange::new(span.offset, span.offset + span.len).intersect(kept);
                 self.differing_at_most(&then, &now, &touched.iter().map(within).collect::<Vec<_>>())?
             }
             false => Vec::new(),

@@ -12,7 +12,9 @@ use std::time::Duration;
 use frieze_base::{ChainId, ChunkId, Fault, InodeId, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::Tail;
-use frieze_wire::peer::{About, CloseAfter, FileReach, FileTail, Question, QuestionAnswer, Told, TouchedAsk};
+use frieze_wire::peer::{
+    CloseAfter, FileReach, FileTail, PeerRequest, PeerRequestKind, PeerResponse, ServerMessage, TouchedAsk,
+};
 
 use crate::engine::Engine;
 use crate::questions::{Answered, Questions};
@@ -31,10 +33,10 @@ impl Asker {
     fn tell(&self, answered: Result<Answered, Fault>) {
         let (answer, payload) = answered.unwrap_or_else(|fault| {
             let refused = Some(fault.into());
-            (QuestionAnswer { refused, ..QuestionAnswer::default() }, Vec::new())
+            (PeerResponse { refused, ..PeerResponse::default() }, Vec::new())
         });
         let payload = PeerPayload { bytes: payload.into(), ..PeerPayload::default() };
-        self.way.tell(self.node, Told::QuestionAnswer(QuestionAnswer { id: self.id, ..answer }), payload);
+        self.way.tell(self.node, ServerMessage::QuestionAnswer(PeerResponse { id: self.id, ..answer }), payload);
         self.questions.done(self.node, self.id);
     }
 }
@@ -59,7 +61,7 @@ impl Engine {
         self.questions.stop();
     }
 
-    fn answer_question(&self, node: NodeId, question: &Question) {
+    fn answer_question(&self, node: NodeId, question: &PeerRequest) {
         let asker = Asker { way: self.way.clone(), questions: self.questions.clone(), node, id: question.id };
         let count = self.data.chain_count();
         let chains: BTreeSet<ChainId> = question.chains.iter().map(|chain| ChainId(*chain)).collect();
@@ -71,20 +73,25 @@ impl Engine {
             )));
         };
         match about {
-            About::Order(after) => self.order_for(asker, *after, &chains),
-            About::Persist(_) => self.persist_for(asker, &chains),
-            About::Record(ask) => asker.tell(self.one_record(*ask, &chains)),
+            PeerRequestKind::Order(after) => self.order_for(asker, *after, &chains),
+            PeerRequestKind::Persist(_) => self.persist_for(asker, &chains),
+            PeerRequestKind::Record(ask) => asker.tell(self.one_record(*ask, &chains)),
             about => asker.tell(self.answer_to(about, &chains, question.at.map(Hlc))),
         }
     }
 
-    fn answer_to(&self, about: &About, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<Answered, Fault> {
+    fn answer_to(
+        &self,
+        about: &PeerRequestKind,
+        chains: &BTreeSet<ChainId>,
+        at: Option<Hlc>,
+    ) -> Result<Answered, Fault> {
         let turns = self.data.turns();
         self.data.learn(chains, at, LEARNING_MAX)?;
         self.check_all_here(chains, at)?;
-        let (mut answer, mut payload) = (QuestionAnswer::default(), Vec::new());
+        let (mut answer, mut payload) = (PeerResponse::default(), Vec::new());
         match (about, at) {
-            (About::Reach(ask), _) => {
+            (PeerRequestKind::Reach(ask), _) => {
                 let complete = match at {
                     Some(at) => at,
                     None => self.data.complete_upto(chains)?,
@@ -93,11 +100,11 @@ impl Engine {
                 let tails = ask.files.iter().map(|file| self.tail_of(file, chains, at, ask.uncommitted));
                 answer.tails = tails.collect::<Result<_, _>>()?;
             }
-            (About::Touched(ask), _) => self.touched_of(ask, &mut answer)?,
-            (About::Records(ask), _) => self.records_of(ask, chains, &mut answer)?,
-            (About::Bytes(ask), _) => (answer.holes, payload) = self.bytes_of(ask, chains, at)?,
+            (PeerRequestKind::Touched(ask), _) => self.touched_of(ask, &mut answer)?,
+            (PeerRequestKind::Records(ask), _) => self.records_of(ask, chains, &mut answer)?,
+            (PeerRequestKind::Bytes(ask), _) => (answer.holes, payload) = self.bytes_of(ask, chains, at)?,
             // Answered when they are done, or whatever part this server has.
-            (About::Order(_) | About::Persist(_) | About::Record(_), _) => {
+            (PeerRequestKind::Order(_) | PeerRequestKind::Persist(_) | PeerRequestKind::Record(_), _) => {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
             }
         }
@@ -146,7 +153,7 @@ impl Engine {
         Ok(FileTail { chunk, end: end.unwrap_or(0), newest: tail.newest.map(|newest| newest.0) })
     }
 
-    fn touched_of(&self, ask: &TouchedAsk, answer: &mut QuestionAnswer) -> Result<(), Fault> {
+    fn touched_of(&self, ask: &TouchedAsk, answer: &mut PeerResponse) -> Result<(), Fault> {
         let (files, _) = self.data.device().touched(Hlc(ask.after), Hlc(ask.upto), &|_| true)?;
         let mut inodes: Vec<u64> = files.into_iter().map(|id| id.0).filter(|id| *id > ask.above).collect();
         inodes.sort_unstable();

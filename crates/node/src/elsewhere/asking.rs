@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use frieze_base::{ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_wire::peer::{About, Question, QuestionAnswer, Told};
+use frieze_wire::peer::{PeerRequest, PeerRequestKind, PeerResponse, ServerMessage};
 
 use crate::engine::Engine;
 use crate::questions::{Answered, Questions};
@@ -22,7 +22,7 @@ use frieze_net::{PeerPayload, Peers};
 pub(super) struct Inquiry<'a> {
     /// The instant that it is about; now.
     pub(super) at: Option<Hlc>,
-    pub(super) about: &'a dyn Fn(&BTreeSet<ChainId>) -> About,
+    pub(super) about: &'a dyn Fn(&BTreeSet<ChainId>) -> PeerRequestKind,
 }
 
 /// What one server has told.
@@ -31,7 +31,7 @@ pub(super) struct Heard {
     pub(super) asked: BTreeSet<ChainId>,
     /// Those of them that nobody else has answered for.
     pub(super) chains: BTreeSet<ChainId>,
-    pub(super) answer: QuestionAnswer,
+    pub(super) answer: PeerResponse,
     /// The bytes beside it.
     pub(super) payload: Vec<u8>,
 }
@@ -103,7 +103,7 @@ impl Engine {
 
     /// Asks one server about a chain, whether it has a part in it or not. `None` if it refuses, or has not answered
     /// within a [`ROUND`]. Not to be called with a lock in hand.
-    pub(crate) fn ask_one(&self, node: NodeId, chain: ChainId, about: &About) -> Option<Answered> {
+    pub(crate) fn ask_one(&self, node: NodeId, chain: ChainId, about: &PeerRequestKind) -> Option<Answered> {
         frieze_storage::check_none_held();
         let mut pending = Pending { questions: &self.questions, asked: Vec::new() };
         let ask = Inquiry { at: None, about: &|_| about.clone() };
@@ -116,8 +116,8 @@ impl Engine {
     fn put(&self, node: NodeId, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Asked {
         let id = self.questions.begin();
         let named = chains.iter().map(|chain| chain.0).collect();
-        let question = Question { id, chains: named, at: ask.at.map(|at| at.0), about: Some((ask.about)(&chains)) };
-        self.way.tell(node, Told::Question(question), PeerPayload::none());
+        let question = PeerRequest { id, chains: named, at: ask.at.map(|at| at.0), about: Some((ask.about)(&chains)) };
+        self.way.tell(node, ServerMessage::Question(question), PeerPayload::none());
         Asked { id, node, chains, since: self.clock.reading().mono }
     }
 

@@ -16,7 +16,7 @@ use frieze_hlc::Hlc;
 use frieze_multilog::{ExternalSpan, Piece, PieceSource};
 use frieze_tier::Heat;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
-use frieze_wire::peer::{About, BytesAsk, BytesPart, Holes};
+use frieze_wire::peer::{BytesAsk, BytesPart, Holes, PeerRequestKind};
 
 use super::asking::Inquiry;
 use crate::engine::Engine;
@@ -133,7 +133,7 @@ impl Engine {
                 parts.iter().filter(|part| chains.contains(&part.chain())).copied().collect()
             };
             let about = |chains: &BTreeSet<ChainId>| {
-                About::Bytes(BytesAsk { parts: concerned(chains).iter().map(part_out).collect() })
+                PeerRequestKind::Bytes(BytesAsk { parts: concerned(chains).iter().map(part_out).collect() })
             };
             let all = parts.iter().map(Wanted::chain).collect();
             for heard in self.ask_members(all, &Inquiry { at, about: &about })? {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{MultiLog, NumberedRecord, RecordKind, RecordMeta};
-use frieze_wire::peer::{About, ChainRecord, QuestionAnswer, RecordAsk, RecordsAsk};
+use frieze_wire::peer::{ChainRecord, PeerRequestKind, PeerResponse, RecordAsk, RecordsAsk};
 
 use super::Inquiry;
 use super::bytes::another_may_have_it;
@@ -70,7 +70,7 @@ impl Engine {
         let (id, at) = (InodeId(ask.inode), Some(Hlc(ask.upto)).filter(|upto| *upto != Hlc::MAX));
         let (mut todo, mut records) = (vec![(away, ask.after)], Vec::new());
         while let Some((chains, after)) = todo.pop() {
-            let about = |_: &BTreeSet<ChainId>| About::Records(RecordsAsk { after, ..ask.clone() });
+            let about = |_: &BTreeSet<ChainId>| PeerRequestKind::Records(RecordsAsk { after, ..ask.clone() });
             for heard in self.ask_members(chains, &Inquiry { at, about: &about })? {
                 // Those of the other chains somebody else has told.
                 let told = heard.answer.records.into_iter().filter(|told| heard.chains.contains(&ChainId(told.chain)));
@@ -104,7 +104,7 @@ impl Engine {
         let found = found.first().filter(is_meant).ok_or_else(not_here)?;
         let (payload, _) = device.payload_of(found).map_err(another_may_have_it)?;
         let records = vec![record_out(&found.meta)];
-        Ok((QuestionAnswer { records, ..QuestionAnswer::default() }, payload.to_vec()))
+        Ok((PeerResponse { records, ..PeerResponse::default() }, payload.to_vec()))
     }
 
     /// What this server has of them, in pages.
@@ -112,7 +112,7 @@ impl Engine {
         &self,
         ask: &RecordsAsk,
         chains: &BTreeSet<ChainId>,
-        answer: &mut QuestionAnswer,
+        answer: &mut PeerResponse,
     ) -> Result<(), Fault> {
         let (id, after, upto) = (InodeId(ask.inode), Hlc(ask.after), Hlc(ask.upto));
         let log = self.data.device().log_of([id])?;

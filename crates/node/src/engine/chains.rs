@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, SessionId};
 use frieze_chain::Configuration;
-use frieze_cluster::Lost;
+use frieze_cluster::LostInterval;
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
+use frieze_wire::message::{Open, Read, ReplicaStatus, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
 use crate::capability::Presenter;
@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// How the chains are that this node has its part in from elsewhere.
-    pub fn chains(&self) -> Vec<ChainStatus> {
+    pub fn chains(&self) -> Vec<ReplicaStatus> {
         self.data.status()
     }
 
@@ -363,7 +363,7 @@ fn before_all(whole: Hlc, gaps: &[(Hlc, Hlc)]) -> Hlc {
 
 /// What chains went on without, from copies that were behind.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Losses(BTreeMap<ChainId, Lost>);
+pub(crate) struct Losses(BTreeMap<ChainId, LostInterval>);
 
 impl Losses {
     /// True if a range of a layer may miss something that was lost.

@@ -11,8 +11,9 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration;
 use frieze_cluster::{
-    Answer, Ask, Change, Decision, Device, Error as ClusterError, Health, Identity as Process, Keeper, Keepers, Lost,
-    Newcomer, News, NodeState, REPLICAS_MAX, Remains, State, Status,
+    ClusterChange, ClusterState, ClusterStatus, Decision, Error as ClusterError, LostInterval, MembershipChange,
+    MetalogMembership, NodeDevice, NodeInfo, NodeState, OperatorReply, OperatorRequest, ProcessIdentity as Process,
+    REPLICAS_MAX, ReplicaEvent, ReplicaGarbage, ReplicaHealth,
 };
 use frieze_metalog::MemberChange;
 use frieze_net::ServerAddr;
@@ -64,7 +65,7 @@ impl Engine {
             self.meta.idle().clone(),
         );
         for (chain, from, to) in self.data.power_took() {
-            made.note(chain, News::Lost(Lost { from: from.0, to: to.0 }));
+            made.note(chain, ReplicaEvent::Lost(LostInterval { from: from.0, to: to.0 }));
         }
         // Called once: where the server begins as a node, or founds a cluster.
         let _ = self.control.set(Arc::new(made));
@@ -87,9 +88,9 @@ impl Engine {
         NodeKeys::of(self.keeper.with(Identity::key))
     }
 
-    fn this_device(&self) -> Device {
+    fn this_device(&self) -> NodeDevice {
         // How many chains it gets, compared with others: what it may use at most, however much of that is in use.
-        Device { device: 0, capacity_bytes: self.capacity_bytes(), has_failed: false, is_full: false }
+        NodeDevice { device: 0, capacity_bytes: self.capacity_bytes(), has_failed: false, is_full: false }
     }
 
     fn capacity_bytes(&self) -> u64 {
@@ -136,7 +137,7 @@ impl Engine {
     /// Takes the next step towards the members of the metalog that the cluster is to have, if this server leads it.
     fn match_members(&self, control: &Control) -> Result<(), Fault> {
         let Some(status) = self.meta.status().filter(|status| status.leads) else { return Ok(()) };
-        let keepers = Keepers {
+        let keepers = MetalogMembership {
             leader: self.node(),
             voters: status.members.voters,
             learners: status.members.learners,
@@ -144,11 +145,11 @@ impl Engine {
             voters_max: status.voters_max,
             replaceable: control.replaceable(),
         };
-        let change = match self.cluster_state(|cluster| cluster.next_keeper(&keepers)) {
-            Some(Keeper::Add(node)) => MemberChange::Add(node),
-            Some(Keeper::Promote(node)) => MemberChange::Promote(node),
-            Some(Keeper::Demote(node)) => MemberChange::Demote(node),
-            Some(Keeper::Remove(node)) => MemberChange::Remove(node),
+        let change = match self.cluster_state(|cluster| cluster.next_membership_change(&keepers)) {
+            Some(MembershipChange::Add(node)) => MemberChange::Add(node),
+            Some(MembershipChange::Promote(node)) => MemberChange::Promote(node),
+            Some(MembershipChange::Demote(node)) => MemberChange::Demote(node),
+            Some(MembershipChange::Remove(node)) => MemberChange::Remove(node),
             None => return Ok(()),
         };
         self.meta.change_members(change)
@@ -184,7 +185,7 @@ impl Engine {
         let me = self.node();
         let (is_founded, mut found) = self.cluster_state(|cluster| {
             let others = cluster.nodes().filter(|node| node.id != me);
-            let found = others.filter_map(|node| Some((node.id, node.told.address.parse().ok()?)));
+            let found = others.filter_map(|node| Some((node.id, node.info.address.parse().ok()?)));
             (cluster.is_founded(), found.collect::<BTreeMap<NodeId, ServerAddr>>())
         });
         if !is_founded {
@@ -211,7 +212,8 @@ impl Engine {
         let Some(status) = self.meta.status().filter(|_| self.has_cluster()) else {
             return ClusterMapReply::default();
         };
-        let address = |node: &frieze_cluster::Node| NodeAddress { node: node.id.0, address: node.told.address.clone() };
+        let address =
+            |node: &frieze_cluster::ClusterNode| NodeAddress { node: node.id.0, address: node.info.address.clone() };
         let serving = |chain: &frieze_cluster::Chain| ChainMembers {
             serving: chain.serving().map(|target| target.node.0).collect(),
         };
@@ -231,7 +233,7 @@ impl Engine {
     }
 
     /// Looks at what the cluster has decided.
-    fn cluster_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+    fn cluster_state<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
         let (mut look, mut seen) = (Some(look), None);
         self.meta.look_at_control(&mut |state| seen = look.take().map(|look| look(state)));
         seen.expect("it is looked at once")
@@ -249,7 +251,7 @@ impl Engine {
                  cluster",
             ));
         }
-        let newcomer = ask.newcomer.as_ref().and_then(Newcomer::from_wire);
+        let newcomer = ask.newcomer.as_ref().and_then(NodeInfo::from_wire);
         let newcomer = newcomer.ok_or_else(|| Fault::new(Reason::BadFrame, "malformed frame: nobody asks to join"))?;
         let cluster =
             match ask.cluster.as_str() {
@@ -263,9 +265,9 @@ impl Engine {
         let control = self.control.get().ok_or(Reason::Internal)?;
         // It may have begun to lead just now.
         control.beat(self);
-        let node = match control.ask(self, Ask::Join { newcomer, cluster, clock: None })? {
-            Answer::Joined(node) => node,
-            Answer::Decided => return Err(Reason::Internal.into()),
+        let node = match control.ask(self, OperatorRequest::Join { newcomer, cluster, clock: None })? {
+            OperatorReply::Joined(node) => node,
+            OperatorReply::Decided => return Err(Reason::Internal.into()),
         };
         let map = self.cluster_map();
         let (cluster, secret) = self.keeper.with(|identity| (identity.cluster_id(), identity.key()));
@@ -345,12 +347,12 @@ impl Engine {
     }
 
     /// The cluster as this server knows it; `None` if it is alone.
-    pub(crate) fn cluster_status(&self) -> Option<Status> {
+    pub(crate) fn cluster_status(&self) -> Option<ClusterStatus> {
         self.control.get()?.status(self)
     }
 
     /// The cluster as this server knows it, beside what the log has decided here: for tests of what is said of it.
-    pub fn look_at_health(&self, look: &mut dyn FnMut(&State, &Status)) {
+    pub fn look_at_health(&self, look: &mut dyn FnMut(&ClusterState, &ClusterStatus)) {
         if let Some(status) = self.cluster_status() {
             self.meta.look_at_control(&mut |state| look(state, &status));
         }
@@ -395,10 +397,10 @@ impl Engine {
             self.found_metalog()?;
         }
         self.begin_node()?;
-        if self.cluster_state(State::is_founded) {
+        if self.cluster_state(ClusterState::is_founded) {
             return Ok(());
         }
-        let first = self.keeper.with(|identity| Newcomer {
+        let first = self.keeper.with(|identity| NodeInfo {
             name: self.settings.node_name(),
             site: self.settings.site.clone(),
             machine: self.settings.machine_name(),
@@ -417,11 +419,11 @@ impl Engine {
             first,
             gaps: self
                 .keeper
-                .with(|identity| identity.gaps().map(|(from, to)| Lost { from: from.0, to: to.0 }).collect()),
+                .with(|identity| identity.gaps().map(|(from, to)| LostInterval { from: from.0, to: to.0 }).collect()),
         };
         let term = self.meta.status().map_or(0, |status| status.term);
         self.meta.decide(term, &[found]);
-        let founded = self.meta.wait_for(|| self.cluster_state(State::is_founded).then_some(()));
+        let founded = self.meta.wait_for(|| self.cluster_state(ClusterState::is_founded).then_some(()));
         founded
             .ok_or_else(|| Fault::new(Reason::Unavailable, "the cluster could not be founded: ask again in a moment"))
     }
@@ -443,15 +445,16 @@ impl Engine {
 /// Hands on what a chain tells.
 fn note(control: &Control, report: Report) {
     match report {
-        Report::CaughtUp { chain, epoch, node } => control.note(chain, News::CaughtUp { node, epoch }),
-        Report::Ready { chain, epoch } => control.note(chain, News::Ready { epoch }),
+        Report::CaughtUp { chain, epoch, node } => control.note(chain, ReplicaEvent::CaughtUp { node, epoch }),
+        Report::Ready { chain, epoch } => control.note(chain, ReplicaEvent::Ready { epoch }),
         Report::Silent { chain, node } => {
-            control.note(chain, News::Health(node.map_or(Health::Good, Health::Unreachable)));
+            control.note(chain, ReplicaEvent::Health(node.map_or(ReplicaHealth::Good, ReplicaHealth::Unreachable)));
         }
         Report::Failed { chain, fault } => {
             warn!("chain {chain}: this server is none of its members any more: {fault}");
             let is_full = fault.reason == Reason::NoSpace;
-            control.note(chain, News::Health(if is_full { Health::Full } else { Health::Failed }));
+            control
+                .note(chain, ReplicaEvent::Health(if is_full { ReplicaHealth::Full } else { ReplicaHealth::Failed }));
         }
         Report::Distrust { chain, peer, why } => warn!("chain {chain}: node {peer} has told what cannot be so: {why}"),
         Report::Damaged { chain, n, fault } => {
@@ -461,11 +464,11 @@ fn note(control: &Control, report: Report) {
 }
 
 impl Premises for Engine {
-    fn state(&self, look: &mut dyn FnMut(&State)) {
+    fn state(&self, look: &mut dyn FnMut(&ClusterState)) {
         self.meta.look_at_control(look);
     }
 
-    fn changes(&self) -> Vec<Change> {
+    fn changes(&self) -> Vec<ClusterChange> {
         self.meta.take_control_changes()
     }
 
@@ -491,19 +494,19 @@ impl Premises for Engine {
         self.data.lease().renew(until);
     }
 
-    fn progress(&self) -> Vec<(ChainId, News)> {
+    fn progress(&self) -> Vec<(ChainId, ReplicaEvent)> {
         // Leases do not wait for the disk: it is told the next time.
         let ends = self.data.ends_now().unwrap_or_default();
         let told = |end: ChainEnd| {
             let (last, left_bytes) = ((end.epoch, end.n), self.data.lacks(end.chain));
-            (end.chain, News::Progress { last, newest: end.newest.0, left_bytes })
+            (end.chain, ReplicaEvent::Progress { last, newest: end.newest.0, left_bytes })
         };
         ends.into_iter().map(told).collect()
     }
 
-    fn remains(&self) -> Remains {
+    fn remains(&self) -> ReplicaGarbage {
         let (chains, left_bytes, _) = self.remains.told();
-        Remains { chains: chains as u32, left_bytes }
+        ReplicaGarbage { chains: chains as u32, left_bytes }
     }
 
     fn step_aside(&self) {

@@ -140,13 +140,13 @@ impl Engine {
     }
 
     /// Looks at what the log has decided about nodes and chains.
-    pub fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::State)) {
+    pub fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
         self.meta.look_at_control(look);
     }
 
     /// What decisions have changed since the last call. After a start, and after a state was received, everything may
     /// have.
-    pub fn take_control_news(&self) -> Vec<frieze_cluster::Change> {
+    pub fn take_control_news(&self) -> Vec<frieze_cluster::ClusterChange> {
         self.meta.take_control_changes()
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, SegmentId};
 use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordMeta};
-use frieze_wire::peer::{About, RecordAsk};
+use frieze_wire::peer::{PeerRequestKind, RecordAsk};
 use tracing::{debug, info};
 
 use crate::elsewhere::record_in;
@@ -101,7 +101,7 @@ impl Engine {
             return Ok(true);
         }
         for node in self.who_may_have(record.chain) {
-            let ask = About::Record(RecordAsk { n: record.n, stamp: record.stamp.0 });
+            let ask = PeerRequestKind::Record(RecordAsk { n: record.n, stamp: record.stamp.0 });
             let Some((answer, payload)) = self.ask_one(node, record.chain, &ask) else { continue };
             let told = answer.records.first().and_then(record_in);
             if told.is_some_and(|told| is_same(&told, found)) && device.mend_record(found, &payload)? {

@@ -84,7 +84,7 @@ impl Asker {
                 let refusal = Refusal::decode(answer.as_slice());
                 Err(refusal.map_err(|_| malformed("a refusal that says nothing"))?.into())
             }
-            FrameKind::Request | FrameKind::Told => Err(malformed("the server asks instead of answering")),
+            FrameKind::Request | FrameKind::Peer => Err(malformed("the server asks instead of answering")),
         }
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use frieze_base::{ClusterId, ErrorKind, Fault, NodeId, Reason};
 use frieze_disk::FILE_MODE;
 use frieze_net::{Key, Limits, ServerAddr, random_nonce};
-use frieze_wire::control::{Device, Newcomer};
+use frieze_wire::control::{DeviceProto, NodeInfoProto};
 use frieze_wire::message::{ClusterMap, ClusterMapReply, Join, JoinReply, Reply, Request};
 
 use tracing::info;
@@ -51,14 +51,14 @@ pub(super) struct Applicant<'a> {
 /// What the leader refuses, with what to do; `Unavailable` if nobody answers, with what each said last.
 pub(super) fn ask_to_join(addresses: &[ServerAddr], applicant: &Applicant<'_>) -> Result<Joining, Fault> {
     let token = token(applicant.directory)?;
-    let newcomer = Newcomer {
+    let newcomer = NodeInfoProto {
         name: applicant.name.to_owned(),
         site: applicant.site.to_owned(),
         machine: applicant.machine.to_owned(),
         address: applicant.address.to_owned(),
         token,
         incarnation: 1,
-        devices: vec![Device {
+        devices: vec![DeviceProto {
             device: 0,
             capacity_bytes: applicant.capacity_bytes,
             has_failed: false,
@@ -98,7 +98,7 @@ enum Asked {
     GoTo(ServerAddr),
 }
 
-fn ask_at(at: &ServerAddr, newcomer: &Newcomer, applicant: &Applicant<'_>) -> Result<Asked, Fault> {
+fn ask_at(at: &ServerAddr, newcomer: &NodeInfoProto, applicant: &Applicant<'_>) -> Result<Asked, Fault> {
     let mut asker = Asker::connect(at, ASKING, ASKING)?;
     asker.greet(applicant.key)?;
     let join = Join { newcomer: Some(newcomer.clone()), cluster: String::new(), wall_us: applicant.wall_us };

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
 use frieze_net::{FrameWriter, Limits, LogThrottle, PartialFrame, ServerAddr, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
-use frieze_wire::peer::{Alive, ChainPiece, PeerBody, Told};
+use frieze_wire::peer::{ChainPiece, KeepAlive, PeerBody, ServerMessage};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 use tracing::{debug, info};
@@ -100,10 +100,13 @@ enum Lane {
 impl Lane {
     const ALL: [Lane; 2] = [Lane::Orders, Lane::Bytes];
 
-    fn of(told: &Told) -> Lane {
+    fn of(told: &ServerMessage) -> Lane {
         match told {
-            Told::Heartbeat(_) | Told::Grant(_) | Told::Refused(_) => Lane::Orders,
-            Told::Metalog(_) | Told::MetalogHeld(_) | Told::MetalogClose(_) | Told::Attached(_) => Lane::Orders,
+            ServerMessage::Heartbeat(_) | ServerMessage::Grant(_) | ServerMessage::Refused(_) => Lane::Orders,
+            ServerMessage::Metalog(_)
+            | ServerMessage::MetalogHeld(_)
+            | ServerMessage::MetalogClose(_)
+            | ServerMessage::Attached(_) => Lane::Orders,
             _ => Lane::Bytes,
         }
     }
@@ -122,7 +125,7 @@ struct Link {
 
 #[derive(Default)]
 struct Waiting {
-    messages: VecDeque<(Told, PeerPayload)>,
+    messages: VecDeque<(ServerMessage, PeerPayload)>,
     bytes: usize,
     /// By which they go, while there is a connection.
     writer: Option<FrameWriter>,
@@ -315,20 +318,20 @@ impl Links {
         &self,
         link: &Link,
         writer: &FrameWriter,
-        mut told: Told,
+        mut told: ServerMessage,
         payload: PeerPayload,
     ) -> Result<PartialFrame<Bytes>, Fault> {
         let PeerPayload { ahead, mut bytes, crc } = payload;
-        if let (Told::ChainRecord(record), Some(ahead), Some(crc)) = (&mut told, ahead, crc)
+        if let (ServerMessage::ChainRecord(record), Some(ahead), Some(crc)) = (&mut told, ahead, crc)
             && let Some((name, sent)) = ahead.claim(link.connection())
         {
             (record.ahead, record.crc) = (name, crc);
             bytes = bytes.slice(sent..);
         }
-        let body = PeerBody { told: Some(told) };
+        let body = PeerBody { message: Some(told) };
         let len = bytes.len() + body.encoded_len();
-        body.told.iter().for_each(|told| self.traffic.sent(told, len));
-        let header = FrameHeader { hlc: self.clock.newest(), ..FrameHeader::of(FrameKind::Told) };
+        body.message.iter().for_each(|told| self.traffic.sent(told, len));
+        let header = FrameHeader { hlc: self.clock.newest(), ..FrameHeader::of(FrameKind::Peer) };
         Ok(writer.begin(header, &body.encode_to_vec(), bytes, crc)?)
     }
 
@@ -361,7 +364,13 @@ impl Links {
 }
 
 impl Links {
-    fn put(&self, to: NodeId, told: Told, payload: PeerPayload, put: impl FnOnce(&Link, Told, PeerPayload)) {
+    fn put(
+        &self,
+        to: NodeId,
+        told: ServerMessage,
+        payload: PeerPayload,
+        put: impl FnOnce(&Link, ServerMessage, PeerPayload),
+    ) {
         let link = lock(&self.links).get(&(to, Lane::of(&told))).map(|open| open.link.clone());
         match link {
             Some(link) => put(&link, told, payload),
@@ -371,11 +380,11 @@ impl Links {
 }
 
 impl Peers for Links {
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         self.put(to, told, payload, Link::tell);
     }
 
-    fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell_soon(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         match Lane::of(&told) {
             Lane::Bytes => self.put(to, told, payload, Link::put),
             Lane::Orders => self.put(to, told, payload, Link::tell),
@@ -419,10 +428,11 @@ impl Going {
         };
         let Some(writer) = self.link.take_turn_on(self.connection) else { return };
         let piece = &so_far[from..];
-        let told = Told::ChainPiece(ChainPiece { chain: self.chain.0, ahead: self.name, len: self.len as u32 });
+        let told =
+            ServerMessage::ChainPiece(ChainPiece { chain: self.chain.0, ahead: self.name, len: self.len as u32 });
         self.links.traffic.sent(&told, piece.len());
-        let body = PeerBody { told: Some(told) }.encode_to_vec();
-        let header = FrameHeader { hlc: self.links.clock.newest(), ..FrameHeader::of(FrameKind::Told) };
+        let body = PeerBody { message: Some(told) }.encode_to_vec();
+        let header = FrameHeader { hlc: self.links.clock.newest(), ..FrameHeader::of(FrameKind::Peer) };
         // Its bytes have their checksum with the record.
         match writer.begin(header, &body, piece, Some(0)) {
             Ok(begun) => {
@@ -454,7 +464,7 @@ impl Drop for Going {
         self.link.done_ahead(self.connection);
         if unclaimed && self.link.connection() == self.connection {
             let forget = ChainPiece { chain: self.chain.0, ahead: self.name, len: 0 };
-            self.link.tell(Told::ChainPiece(forget), PeerPayload::none());
+            self.link.tell(ServerMessage::ChainPiece(forget), PeerPayload::none());
         }
     }
 }
@@ -464,7 +474,7 @@ impl Drop for Going {
 enum Next {
     /// What is left of a message.
     Left(PartialFrame<Bytes>),
-    Message(Told, PeerPayload),
+    Message(ServerMessage, PeerPayload),
 }
 
 impl Link {
@@ -475,13 +485,13 @@ impl Link {
     }
 
     /// What is told waits for the link's own thread.
-    fn tell(&self, told: Told, payload: PeerPayload) {
+    fn tell(&self, told: ServerMessage, payload: PeerPayload) {
         self.put(told, payload);
         self.changed.notify_one();
     }
 
     /// What is told waits for whoever comes to send it.
-    fn put(&self, told: Told, payload: PeerPayload) {
+    fn put(&self, told: ServerMessage, payload: PeerPayload) {
         let mut waiting = lock(&self.waiting);
         let bytes = payload.bytes.len() + MESSAGE_BYTES;
         if !waiting.is_taking || waiting.messages.len() >= WAITING_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX {
@@ -547,7 +557,7 @@ impl Link {
     }
 
     /// The next message for who has the turn. Without one the turn is over.
-    fn next_in_turn(&self) -> Option<(Told, PeerPayload)> {
+    fn next_in_turn(&self) -> Option<(ServerMessage, PeerPayload)> {
         let mut waiting = lock(&self.waiting);
         let next = waiting.pop();
         waiting.is_sending = next.is_some();
@@ -597,7 +607,7 @@ impl Link {
         if let Some(begun) = waiting.begun.take() {
             return Ok(Some(Next::Left(begun)));
         }
-        let (told, payload) = waiting.pop().unwrap_or((Told::Alive(Alive {}), PeerPayload::none()));
+        let (told, payload) = waiting.pop().unwrap_or((ServerMessage::Alive(KeepAlive {}), PeerPayload::none()));
         Ok(Some(Next::Message(told, payload)))
     }
 
@@ -655,7 +665,7 @@ impl Link {
 }
 
 impl Waiting {
-    fn pop(&mut self) -> Option<(Told, PeerPayload)> {
+    fn pop(&mut self) -> Option<(ServerMessage, PeerPayload)> {
         let (told, payload) = self.messages.pop_front()?;
         self.bytes -= payload.bytes.len() + MESSAGE_BYTES;
         Some((told, payload))

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 
 use crate::metrics::Values;
 
@@ -30,28 +30,28 @@ const KINDS: [&str; 20] = [
     "attached",
 ];
 
-fn kind_of(told: &Told) -> usize {
+fn kind_of(told: &ServerMessage) -> usize {
     match told {
-        Told::Alive(_) => 0,
-        Told::Heartbeat(_) => 1,
-        Told::Grant(_) => 2,
-        Told::Refused(_) => 3,
-        Told::ChainRecord(_) => 4,
-        Told::ChainAck(_) => 5,
-        Told::ChainPromise(_) => 6,
-        Told::ChainGreet(_) => 7,
-        Told::ChainOffer(_) => 8,
-        Told::ChainKeep(_) => 9,
-        Told::ChainClean(_) => 10,
-        Told::ChainAsk(_) => 11,
-        Told::Metalog(_) => 12,
-        Told::MetalogPiece(_) => 13,
-        Told::MetalogHeld(_) => 14,
-        Told::MetalogClose(_) => 15,
-        Told::ChainPiece(_) => 16,
-        Told::Question(_) => 17,
-        Told::QuestionAnswer(_) => 18,
-        Told::Attached(_) => 19,
+        ServerMessage::Alive(_) => 0,
+        ServerMessage::Heartbeat(_) => 1,
+        ServerMessage::Grant(_) => 2,
+        ServerMessage::Refused(_) => 3,
+        ServerMessage::ChainRecord(_) => 4,
+        ServerMessage::ChainAck(_) => 5,
+        ServerMessage::ChainPromise(_) => 6,
+        ServerMessage::ChainGreet(_) => 7,
+        ServerMessage::ChainOffer(_) => 8,
+        ServerMessage::ChainKeep(_) => 9,
+        ServerMessage::ChainClean(_) => 10,
+        ServerMessage::ChainAsk(_) => 11,
+        ServerMessage::Metalog(_) => 12,
+        ServerMessage::MetalogPiece(_) => 13,
+        ServerMessage::MetalogHeld(_) => 14,
+        ServerMessage::MetalogClose(_) => 15,
+        ServerMessage::ChainPiece(_) => 16,
+        ServerMessage::Question(_) => 17,
+        ServerMessage::QuestionAnswer(_) => 18,
+        ServerMessage::Attached(_) => 19,
     }
 }
 
@@ -78,12 +78,12 @@ impl Count {
 
 impl Traffic {
     /// A message goes out, with so many bytes.
-    pub(super) fn sent(&self, told: &Told, bytes: usize) {
+    pub(super) fn sent(&self, told: &ServerMessage, bytes: usize) {
         self.sent[kind_of(told)].add(bytes);
     }
 
     /// A message has come.
-    pub(super) fn received(&self, told: &Told, bytes: usize) {
+    pub(super) fn received(&self, told: &ServerMessage, bytes: usize) {
         self.received[kind_of(told)].add(bytes);
     }
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use frieze_base::{ChainEpoch, ChainId, ErrorKind, InodeId, MonoTime, NodeId, Reason};
-use frieze_cluster::{ChainStep, Decision, Device, Newcomer};
+use frieze_cluster::{ChainStep, Decision, NodeDevice, NodeInfo};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Reply, Request, Sync, View};
-use frieze_wire::peer::{About, Question, Told};
+use frieze_wire::peer::{PeerRequest, PeerRequestKind, ServerMessage};
 use frieze_wire::txn::{CloseSession, Op, SetAttr, Settle, Target};
 
 use crate::client::Client;
@@ -27,14 +27,14 @@ pub(crate) fn spread_over(seed: u64, members: &[&[u32]]) -> Arc<World> {
     let world = World::of(seed, 3);
     world.share_chains(members);
     world.until("node 1 leads", || world.leader() == Some(ONE));
-    let newcomer = |node: u32| Newcomer {
+    let newcomer = |node: u32| NodeInfo {
         name: format!("n{node}"),
         site: String::new(),
         machine: String::new(),
         address: format!("127.0.0.1:{node}"),
         token: node.into(),
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
+        devices: vec![NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     };
     let cluster = world.engine(ONE).cluster();
     let (epoch, first) = (ChainEpoch(1), newcomer(1));
@@ -334,7 +334,8 @@ fn leaves_while_it_asks(world: &Arc<World>) {
     let asked = Arc::new(AtomicBool::new(false));
     let asks = asked.clone();
     world.steal(move |_, told| {
-        let is_about_length = matches!(told, Told::Question(Question { about: Some(About::Reach(_)), .. }));
+        let is_about_length =
+            matches!(told, ServerMessage::Question(PeerRequest { about: Some(PeerRequestKind::Reach(_)), .. }));
         asks.fetch_or(is_about_length, Ordering::Relaxed);
         false
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use frieze_base::{ChainId, InodeId, NodeId, Reason};
 use frieze_chain::Configuration;
-use frieze_cluster::{ChainStep, Decision, NodeStep, State};
+use frieze_cluster::{ChainStep, ClusterState, Decision, NodeStep};
 use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
 
@@ -68,7 +68,7 @@ impl Told {
         found.map_err(|fault| fault.reason)
     }
 
-    fn decide(&self, decision: impl Fn(&State) -> Decision) {
+    fn decide(&self, decision: impl Fn(&ClusterState) -> Decision) {
         let leader = self.world.engine(ONE);
         let mut decided = None;
         leader.look_at_control(&mut |state| decided = Some(decision(state)));

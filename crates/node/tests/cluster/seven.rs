@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use frieze_base::{NodeId, Reason};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{List, Reply, Request, View};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::{MakeKind, Target};
 
 use crate::client::{Client, make};
@@ -152,7 +152,7 @@ fn a_learner_that_lags_does_not_vote_before_it_has_caught_up() {
     for name in names(200) {
         client.make(&name).unwrap();
     }
-    world.steal(|to, told| to == NodeId(3) && matches!(told, Told::MetalogPiece(_)));
+    world.steal(|to, told| to == NodeId(3) && matches!(told, ServerMessage::MetalogPiece(_)));
     world.learn(NodeId(3));
     world.run(300);
     let leader = world.leader().unwrap();
@@ -174,7 +174,7 @@ fn states_go_to_four_servers_at_a_time() {
     let (receivers, is_held): (Arc<Mutex<BTreeSet<NodeId>>>, _) = (Arc::default(), Arc::new(Mutex::new(true)));
     let (noted, held) = (receivers.clone(), is_held.clone());
     world.steal(move |to, told| {
-        let is_piece = matches!(told, Told::MetalogPiece(_));
+        let is_piece = matches!(told, ServerMessage::MetalogPiece(_));
         if is_piece {
             noted.lock().unwrap().insert(to);
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use frieze_base::{ChainEpoch, NodeId};
-use frieze_cluster::{Change, Decision, Device, Newcomer};
+use frieze_cluster::{ClusterChange, Decision, NodeDevice, NodeInfo};
 use frieze_disk::CrashKind;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::MakeKind;
 
 use crate::client::{Client, make};
@@ -123,7 +123,7 @@ fn a_piece_that_is_lost_comes_again_before_those_behind_it_count() {
     let pieces: Arc<Mutex<Pieces>> = Arc::default();
     let seen = pieces.clone();
     world.steal(move |to, told| {
-        let (NodeId(3), Told::MetalogPiece(piece)) = (to, told) else { return false };
+        let (NodeId(3), ServerMessage::MetalogPiece(piece)) = (to, told) else { return false };
         let mut seen = seen.lock().unwrap();
         seen.transfers.insert(piece.transfer);
         seen.ahead += u64::from(seen.lost && piece.number > 1);
@@ -191,16 +191,16 @@ fn decisions_are_executed_alike_and_stay() {
     let world = World::of(71, 3);
     let mut client = Client::new(&world);
     client.make("f").unwrap();
-    let first = Newcomer {
+    let first = NodeInfo {
         name: "a".into(),
         site: String::new(),
         machine: String::new(),
         address: "127.0.0.1:1".into(),
         token: 5,
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
+        devices: vec![NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     };
-    let second = Newcomer { name: "b".into(), token: 6, ..first.clone() };
+    let second = NodeInfo { name: "b".into(), token: 6, ..first.clone() };
     let cluster = world.engine(NodeId(1)).cluster();
     let found = Decision::Found { cluster, replicas: 2, chain_count: 3, epoch: ChainEpoch(1), first, gaps: vec![] };
     let decisions = [found, Decision::Join(second)];
@@ -222,7 +222,7 @@ fn decisions_are_executed_alike_and_stay() {
     assert_eq!([1, 2, 3].map(|node| nodes(NodeId(node))), [0; 3]);
     world.engine(leader).decide(term, &decisions);
     world.until("all have executed it", || [1, 2, 3].iter().all(|node| nodes(NodeId(*node)) == 2));
-    assert!(world.engine(follower).take_control_news().contains(&Change::Founded));
+    assert!(world.engine(follower).take_control_news().contains(&ClusterChange::Founded));
     assert_eq!(world.engine(follower).take_control_news(), []);
     world.settle();
     for node in [1, 2, 3].map(NodeId) {

@@ -13,7 +13,7 @@ use frieze_node::{
     Engine, Joining, MemoryStore, MetalogStatus, PeerPayload, Peers, ProcessStats, Seams, Settings, no_wake,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::Caller;
 
 /// Virtual microseconds of one step.
@@ -27,7 +27,7 @@ struct Letter {
     from: NodeId,
     to: NodeId,
     header: FrameHeader,
-    told: Told,
+    told: ServerMessage,
     payload: PeerPayload,
 }
 
@@ -58,7 +58,7 @@ struct Net {
 }
 
 /// Looks at what is told to a node: true if it is lost.
-type Thief = Box<dyn FnMut(NodeId, &Told) -> bool + Send>;
+type Thief = Box<dyn FnMut(NodeId, &ServerMessage) -> bool + Send>;
 
 /// What outlives a server.
 pub(crate) struct Machine {
@@ -97,12 +97,12 @@ struct Way {
 }
 
 impl Peers for Way {
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         let Some(world) = self.world.upgrade() else { return };
         // The engine is asked for its clock by whoever sends the frame; here the machine's wall clock will do.
         let hlc = world.machines().get(&self.from).map_or(frieze_hlc::Hlc::ZERO, |machine| machine.time.wall());
         let mut net = self.net.lock().unwrap();
-        let of_log = matches!(told, Told::Metalog(_) | Told::MetalogClose(_));
+        let of_log = matches!(told, ServerMessage::Metalog(_) | ServerMessage::MetalogClose(_));
         let is_deaf = net.deaf.contains(&(self.from, to)) || of_log && net.behind.contains(&(self.from, to));
         let is_stolen = net.thief.as_mut().is_some_and(|steals| steals(to, &told));
         if net.cut_off.contains(&self.from) || net.cut_off.contains(&to) || is_deaf || is_stolen {
@@ -113,7 +113,7 @@ impl Peers for Way {
         for _ in 0..copies {
             let due_us = net.now_us + 100 + if late_us > 0 && net.rng.chance(4) { net.rng.below(late_us) } else { 0 };
             let payload_crc = payload.crc.unwrap_or_else(|| crc32c(&payload.bytes));
-            let header = FrameHeader { hlc, payload_crc, ..FrameHeader::of(FrameKind::Told) };
+            let header = FrameHeader { hlc, payload_crc, ..FrameHeader::of(FrameKind::Peer) };
             let (told, payload) = (told.clone(), payload.clone());
             net.letters.push(Letter { due_us, from: self.from, to, header, told, payload });
         }
@@ -190,7 +190,7 @@ impl World {
     }
 
     /// What `steals` says so of is lost from now on.
-    pub(crate) fn steal(&self, steals: impl FnMut(NodeId, &Told) -> bool + Send + 'static) {
+    pub(crate) fn steal(&self, steals: impl FnMut(NodeId, &ServerMessage) -> bool + Send + 'static) {
         self.net.lock().unwrap().thief = Some(Box::new(steals));
     }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason};
-use frieze_cluster::{ChainStep, Decision, Device, Lost, Newcomer, NodeStep};
+use frieze_cluster::{ChainStep, Decision, LostInterval, NodeDevice, NodeInfo, NodeStep};
 use frieze_disk::CrashKind;
 use frieze_wire::edit::CopyRange;
 use frieze_wire::message::{Punch, Reply, Request, View};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Settle, Target};
 
 use crate::client::{Client, make};
@@ -489,7 +489,7 @@ fn a_session_that_is_ended_leaves_no_file_longer_than_what_is_committed() {
     assert_eq!(stopped.reason, Reason::Busy, "{stopped}");
     // All heads know of it before the leader looks again.
     world.run(200);
-    world.steal(move |_, told| matches!(told, Told::ChainRecord(record) if record.index == lost));
+    world.steal(move |_, told| matches!(told, ServerMessage::ChainRecord(record) if record.index == lost));
     other.begin_write_at(&staying, ONE, &others, offset(lost), b"lost");
     world.run(2_000);
     let late = gone.write_at(TWO, &capability, offset(chunk) + written, b"2").unwrap_err();
@@ -551,9 +551,9 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
         })
     };
     assert_eq!(incomplete(at), [false; 3], "what it lacked the chain has");
-    let device = Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false };
+    let device = NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false };
     let (name, site, address) = ("a".to_owned(), String::new(), "127.0.0.1:1".to_owned());
-    let first = Newcomer {
+    let first = NodeInfo {
         name,
         site,
         machine: String::new(),
@@ -567,7 +567,7 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
     let found = Decision::Found { cluster, replicas: 1, chain_count: 3, epoch, first, gaps: vec![] };
     let step = NodeStep::Return { incarnation: 2, address, devices: vec![device] };
     let returned = Decision::Node { node: ONE, revision: 1, step };
-    let lost = Some(Lost { from: before.0, to: at.0 + 1 });
+    let lost = Some(LostInterval { from: before.0, to: at.0 + 1 });
     let step = ChainStep::Resume { node: ONE, incarnation: 2, is_missing: false, lost };
     let resumed = Decision::Chain { chain: ChainId(1), revision: 1, step };
     let leader = world.leader().unwrap();
@@ -624,8 +624,8 @@ fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
 
 /// The log decides that a chain lost its only member and went on from a copy that had been out of it.
 fn go_on_from_a_copy_that_was_behind(world: &World, chain: ChainId) {
-    let device = || Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false };
-    let newcomer = |node: u32| Newcomer {
+    let device = || NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false };
+    let newcomer = |node: u32| NodeInfo {
         name: format!("n{node}"),
         site: String::new(),
         machine: String::new(),

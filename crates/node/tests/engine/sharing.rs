@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use frieze_wire::edit::{Action, ActionKind, CloneTree, CopyRange, EditReply, Restore, Undo};
+use frieze_wire::edit::{ActionKind, CloneTree, CopyRange, EditAction, EditReply, Restore, Undo};
 use frieze_wire::quota::{QUOTA_XATTR, USAGE_XATTR};
 use frieze_wire::txn::{Grant, Link};
 
 #[path = "undo.rs"]
 mod undo;
 
-pub(crate) fn told(reply: &EditReply, kind: ActionKind) -> Vec<&Action> {
+pub(crate) fn told(reply: &EditReply, kind: ActionKind) -> Vec<&EditAction> {
     reply.actions.iter().filter(|action| action.kind == kind as i32).collect()
 }
 

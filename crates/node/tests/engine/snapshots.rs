@@ -174,7 +174,7 @@ fn what_a_session_calls_itself_is_its_own_user_s_and_administrators_to_know() {
     assert_eq!((log(&mut root), log(&mut ann)), (vec!["test".to_owned()], vec![String::new()]));
     let xattr = GetXattr { target: Target::path("/f"), view: View::NOW, name: b"user.frieze.writers".to_vec() };
     let Ok(Reply::Bytes(told)) = ann.ask(Request::GetXattr(xattr)) else { panic!("no writers") };
-    let writers = frieze_wire::writers::read_told(&told.value).expect("reads");
+    let writers = frieze_wire::writers::parse_writers(&told.value).expect("reads");
     assert_eq!(
         writers.iter().map(|one| (one.uid, one.command.as_str(), one.host.as_str())).collect::<Vec<_>>(),
         [(0, "", "")]

@@ -414,7 +414,7 @@ fn records_path(entries: &BTreeMap<(u64, String), u64>, top: (u64, &str), direct
 }
 
 fn words(reply: &EditReply) -> Vec<String> {
-    let line = |action: &Action| {
+    let line = |action: &EditAction| {
         let path = String::from_utf8_lossy(&action.path);
         format!("{:?} {path} {} {}+{} {}", action.kind(), action.inode, action.offset, action.len, action.words)
     };

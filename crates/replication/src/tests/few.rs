@@ -4,7 +4,7 @@ use frieze_base::{MonoTime, NodeId, Reason};
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
-use frieze_wire::peer::{ChainRecord, Told};
+use frieze_wire::peer::{ChainRecord, ServerMessage};
 
 use super::world::{CHUNK_BYTES, FILE, LAYOUT, World, bytes_of, outcome};
 use crate::Report;
@@ -78,7 +78,7 @@ fn what_a_member_tells_others_its_readers_are_shown_first() {
                 queue.front().map(|packet| (packet.from, packet.told.clone(), packet.shown[at]))
             };
             let Some((from, told, shown)) = told else { break };
-            if let Told::ChainAck(_) = told {
+            if let ServerMessage::ChainAck(_) = told {
                 acks += 1;
                 assert!(matches!(shown, None | Some(Hlc::MAX)), "{told:?} of {from}, which shows {shown:?}");
             }
@@ -96,7 +96,7 @@ fn who_need_not_ask_any_more_reads_what_was_committed() {
     let (seq, _done) = world.write(1, 0, 700, Durability::Async);
     let ack = loop {
         let packet = world.net.queue().pop_front().expect("an acknowledgement is on its way");
-        if packet.to == NodeId(2) && matches!(packet.told, Told::ChainAck(_)) {
+        if packet.to == NodeId(2) && matches!(packet.told, ServerMessage::ChainAck(_)) {
             break packet;
         }
         world.net.queue().push_front(packet);
@@ -477,7 +477,8 @@ fn what_no_member_tells_is_refused_with_words() {
     };
     let refused = |record: ChainRecord, payload: &[u8], reason| {
         let crc = frieze_base::crc32c(payload);
-        let fault = world.plane(2).told(NodeId(1), Told::ChainRecord(record), crc, payload.into()).unwrap_err();
+        let fault =
+            world.plane(2).told(NodeId(1), ServerMessage::ChainRecord(record), crc, payload.into()).unwrap_err();
         assert_eq!(fault.reason, reason, "{fault}");
     };
     refused(ChainRecord { chain: 9, ..record.clone() }, b"abcd", Reason::BadFrame);
@@ -489,7 +490,8 @@ fn what_no_member_tells_is_refused_with_words() {
     let big = vec![0; 70_000];
     refused(ChainRecord { len: 70_000, ..record.clone() }, &big, Reason::BadFrame);
     refused(record.clone(), b"abcd", Reason::Future);
-    let damaged = world.plane(2).told(NodeId(1), Told::ChainRecord(record), 7, b"abcd"[..].into()).unwrap_err();
+    let damaged =
+        world.plane(2).told(NodeId(1), ServerMessage::ChainRecord(record), 7, b"abcd"[..].into()).unwrap_err();
     assert_eq!(damaged.reason, Reason::BadFrame);
 }
 
@@ -664,7 +666,7 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
     loop {
         let next = world.net.queue().front().map(|packet| packet.told.clone());
         println!("{:?}", next.as_ref().map(|t| format!("{t:?}").chars().take(50).collect::<String>()));
-        if let Some(Told::ChainRecord(record)) = next {
+        if let Some(ServerMessage::ChainRecord(record)) = next {
             supplied.push(record.n);
         }
         if !world.deliver() {
@@ -683,7 +685,7 @@ fn what_is_on_its_way_to_who_lacks_it_is_not_sent_twice() {
     // A message in each fiftieth of a second, 4 s and more, and those without bytes first, as connections carry them.
     while world.log(2, chain()).len() < 100 {
         let mut queue = world.net.queue();
-        if let Some(at) = queue.iter().position(|packet| !matches!(packet.told, Told::ChainRecord(_))) {
+        if let Some(at) = queue.iter().position(|packet| !matches!(packet.told, ServerMessage::ChainRecord(_))) {
             let first = queue.remove(at).unwrap();
             queue.push_front(first);
         }

@@ -12,7 +12,7 @@ use frieze_hlc::{ClockSettings, Hlc, HlcClock};
 use frieze_multilog::{LogPosition, RecoveredItem};
 use frieze_tier::{MemoryDemand, Shares};
 use frieze_wire::message::Durability;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use prost::Message as _;
 
 use crate::bounds::Bounds;
@@ -33,7 +33,7 @@ pub(super) const LAYOUT: Layout = Layout { chunk_bytes: CHUNK_BYTES, chain_count
 pub(super) struct Packet {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
-    pub(super) told: Told,
+    pub(super) told: ServerMessage,
     pub(super) payload: PeerPayload,
     /// By chain: where a reader of now at `from` read it when this was told; `None`: the reader asks first.
     pub(super) shown: Vec<Option<Hlc>>,
@@ -56,7 +56,7 @@ struct Line {
 }
 
 impl Peers for Line {
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         // One that is being started tells something before it has readers.
         let plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         let shown = (0..CHAINS).map(|chain| {
@@ -282,7 +282,7 @@ impl World {
         if self.lossy > 0 && self.rng.chance(self.lossy) || self.cut.contains(&(packet.from, packet.to)) {
             return true;
         }
-        if self.without_acks && matches!(packet.told, Told::ChainAck(_)) {
+        if self.without_acks && matches!(packet.told, ServerMessage::ChainAck(_)) {
             return true;
         }
         let times = if self.lossy > 0 && self.rng.chance(self.lossy) { 2 } else { 1 };

@@ -9,7 +9,7 @@ use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId, Reason, Seq};
 use frieze_node::{ClusterState, Engine};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ReadReply, Reply, Request, RequestBody};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 
 use super::net::Letter;
 use super::node::Answer;
@@ -120,60 +120,66 @@ impl Memory {
         mut letter: Box<Letter>,
         engine: &Engine,
     ) -> Option<Box<Letter>> {
-        if let Told::ChainPromise(promise) = &letter.told {
+        if let ServerMessage::ChainPromise(promise) = &letter.told {
             let known = self.promised.entry(promise.chain).or_default();
             *known = (*known).max(promise.at);
         }
         match (broken, &mut letter.told) {
-            (ClusterBreak::AcksBeforeTail, Told::ChainAck(ack)) if ack.upto > 0 => ack.upto = ack.held,
-            (ClusterBreak::AcksLost, Told::ChainAck(ack)) => ack.upto = 0,
-            (ClusterBreak::ClosesEarly, Told::ChainAck(ack)) => {
+            (ClusterBreak::AcksBeforeTail, ServerMessage::ChainAck(ack)) if ack.upto > 0 => ack.upto = ack.held,
+            (ClusterBreak::AcksLost, ServerMessage::ChainAck(ack)) => ack.upto = 0,
+            (ClusterBreak::ClosesEarly, ServerMessage::ChainAck(ack)) => {
                 ack.closed = ack.closed.max(self.promised.get(&ack.chain).copied().unwrap_or(0));
             }
-            (ClusterBreak::PromisesLost, Told::ChainPromise(_)) => return None,
-            (ClusterBreak::SixthLeftOut, Told::Metalog(_) | Told::MetalogPiece(_)) if letter.to.0 > 5 => return None,
-            (ClusterBreak::EpochUnchecked, Told::Heartbeat(heartbeat)) => {
+            (ClusterBreak::PromisesLost, ServerMessage::ChainPromise(_)) => return None,
+            (ClusterBreak::SixthLeftOut, ServerMessage::Metalog(_) | ServerMessage::MetalogPiece(_))
+                if letter.to.0 > 5 =>
+            {
+                return None;
+            }
+            (ClusterBreak::EpochUnchecked, ServerMessage::Heartbeat(heartbeat)) => {
                 heartbeat.chains.iter_mut().for_each(|report| report.last_epoch = report.last_epoch.min(1));
             }
             (ClusterBreak::EpochUnchecked, told) => set_epoch(told, engine),
-            (ClusterBreak::SuffixKept, Told::ChainKeep(keep)) => keep.upto = u64::MAX,
-            (ClusterBreak::MemoryPretended, Told::Heartbeat(heartbeat)) => {
+            (ClusterBreak::SuffixKept, ServerMessage::ChainKeep(keep)) => keep.upto = u64::MAX,
+            (ClusterBreak::MemoryPretended, ServerMessage::Heartbeat(heartbeat)) => {
                 self.incarnations.insert(letter.from, heartbeat.incarnation);
                 heartbeat.incarnation = 1;
             }
-            (ClusterBreak::SyncPretended, Told::Heartbeat(heartbeat)) => {
+            (ClusterBreak::SyncPretended, ServerMessage::Heartbeat(heartbeat)) => {
                 let chains = engine.chains();
                 for report in &mut heartbeat.chains {
                     let known = chains.iter().find(|known| known.chain == report.chain && known.epoch == report.epoch);
                     (report.caught_up, report.is_ready) = (known.map_or(0, |known| known.syncing), true);
                 }
             }
-            (ClusterBreak::MemoryPretended, Told::Grant(grant)) => {
+            (ClusterBreak::MemoryPretended, ServerMessage::Grant(grant)) => {
                 // So that the process takes it for its own.
                 grant.incarnation = self.incarnations.get(&letter.to).copied().unwrap_or(grant.incarnation);
             }
-            (ClusterBreak::DirtyShown, Told::ChainClean(clean)) => {
+            (ClusterBreak::DirtyShown, ServerMessage::ChainClean(clean)) => {
                 let last = engine.chains().iter().find(|chain| chain.chain == clean.chain).map(|chain| chain.last);
                 if let (Some(upto), Some(last)) = (&mut clean.upto, last) {
                     *upto = (*upto).max(last);
                 }
             }
-            (ClusterBreak::ReachHidden, Told::QuestionAnswer(answer)) => {
+            (ClusterBreak::ReachHidden, ServerMessage::QuestionAnswer(answer)) => {
                 if let [holes] = answer.holes.as_mut_slice() {
                     holes.runs = vec![0, letter.payload.bytes.len() as u32];
                 }
             }
-            (ClusterBreak::ReachUntold, Told::QuestionAnswer(answer)) => {
+            (ClusterBreak::ReachUntold, ServerMessage::QuestionAnswer(answer)) => {
                 answer.tails.iter_mut().for_each(|tail| (tail.chunk, tail.end) = (None, 0));
             }
             (ClusterBreak::StampsUntold, _) => letter.header.hlc = frieze_hlc::Hlc::ZERO,
-            (ClusterBreak::LeaseLong, Told::Grant(grant)) => grant.lease_ns = grant.lease_ns.saturating_mul(30),
-            (ClusterBreak::ConfigurationsUntold, Told::Grant(grant)) => {
+            (ClusterBreak::LeaseLong, ServerMessage::Grant(grant)) => {
+                grant.lease_ns = grant.lease_ns.saturating_mul(30)
+            }
+            (ClusterBreak::ConfigurationsUntold, ServerMessage::Grant(grant)) => {
                 for assignment in &mut grant.chains {
                     assignment.configuration = None;
                 }
             }
-            (ClusterBreak::BytesDamaged, Told::ChainRecord(_)) if !letter.payload.bytes.is_empty() => {
+            (ClusterBreak::BytesDamaged, ServerMessage::ChainRecord(_)) if !letter.payload.bytes.is_empty() => {
                 let mut bytes = letter.payload.bytes.to_vec();
                 bytes[0] ^= 1;
                 letter.header.payload_crc = frieze_base::crc32c(&bytes);
@@ -265,20 +271,20 @@ pub(super) fn answer(broken: ClusterBreak, has_gone_on: bool, answer: &mut Answe
 }
 
 /// Says it under the configuration that the hearer has.
-fn set_epoch(told: &mut Told, engine: &Engine) {
+fn set_epoch(told: &mut ServerMessage, engine: &Engine) {
     let here = |chain: u32| {
         let chains = engine.chains();
         chains.iter().find(|known| known.chain == chain).map_or(ChainEpoch(0), |known| ChainEpoch(known.epoch))
     };
     let (chain, epoch) = match told {
-        Told::ChainRecord(said) => (said.chain, &mut said.epoch),
-        Told::ChainPromise(said) => (said.chain, &mut said.epoch),
-        Told::ChainAck(said) => (said.chain, &mut said.epoch),
-        Told::ChainGreet(said) => (said.chain, &mut said.epoch),
-        Told::ChainOffer(said) => (said.chain, &mut said.epoch),
-        Told::ChainKeep(said) => (said.chain, &mut said.epoch),
-        Told::ChainClean(said) => (said.chain, &mut said.epoch),
-        Told::ChainAsk(said) => (said.chain, &mut said.epoch),
+        ServerMessage::ChainRecord(said) => (said.chain, &mut said.epoch),
+        ServerMessage::ChainPromise(said) => (said.chain, &mut said.epoch),
+        ServerMessage::ChainAck(said) => (said.chain, &mut said.epoch),
+        ServerMessage::ChainGreet(said) => (said.chain, &mut said.epoch),
+        ServerMessage::ChainOffer(said) => (said.chain, &mut said.epoch),
+        ServerMessage::ChainKeep(said) => (said.chain, &mut said.epoch),
+        ServerMessage::ChainClean(said) => (said.chain, &mut said.epoch),
+        ServerMessage::ChainAsk(said) => (said.chain, &mut said.epoch),
         _ => return,
     };
     *epoch = here(chain).0;

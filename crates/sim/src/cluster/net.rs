@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use frieze_base::{NodeId, Rng};
 use frieze_node::PeerPayload;
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 
 /// A message on its way.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub(super) struct Letter {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
     pub(super) header: FrameHeader,
-    pub(super) told: Told,
+    pub(super) told: ServerMessage,
     pub(super) payload: PeerPayload,
 }
 
@@ -71,10 +71,10 @@ enum Lane {
 }
 
 impl Lane {
-    fn of(told: &Told) -> Lane {
+    fn of(told: &ServerMessage) -> Lane {
         match told {
-            Told::Heartbeat(_) | Told::Grant(_) | Told::Refused(_) => Lane::Orders,
-            Told::Metalog(_) | Told::MetalogHeld(_) | Told::MetalogClose(_) => Lane::Orders,
+            ServerMessage::Heartbeat(_) | ServerMessage::Grant(_) | ServerMessage::Refused(_) => Lane::Orders,
+            ServerMessage::Metalog(_) | ServerMessage::MetalogHeld(_) | ServerMessage::MetalogClose(_) => Lane::Orders,
             _ => Lane::Bytes,
         }
     }

@@ -14,7 +14,7 @@ use frieze_node::{
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Hello, Reply, Request, RequestBody};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::txn::Caller;
 
 use super::breakage::ClusterBreak;
@@ -55,9 +55,9 @@ struct Teller {
 }
 
 impl Peers for Teller {
-    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         // Its header is that of whoever carries it.
-        let letter = Box::new(Letter { from: self.from, to, header: FrameHeader::of(FrameKind::Told), told, payload });
+        let letter = Box::new(Letter { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), told, payload });
         self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push_back(letter);
     }
 }

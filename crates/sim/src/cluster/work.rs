@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
 use frieze_hlc::Hlc;
-use frieze_wire::control::Newcomer;
+use frieze_wire::control::NodeInfoProto;
 use frieze_wire::edit::CopyRange;
 use frieze_wire::message::{Cluster, ClusterOp, Join, List, Open, Read, Reply, Request, Sync, TxnReply, View, Write};
 use frieze_wire::txn::{Grant, Make, MakeKind, MakeNameless, Op, Remove, Rename, SetAttr, Target};
@@ -152,7 +152,7 @@ impl Worker {
 
     /// What whoever looks after the cluster does when a machine is gone with all that it had: it is declared dead, and
     /// another one takes its place, before or after.
-    pub(super) fn replace(mut self, lost: NodeId, newcomer: Newcomer) {
+    pub(super) fn replace(mut self, lost: NodeId, newcomer: NodeInfoProto) {
         let unnoticed_us = self.client.rng.between(100_000, 2_000_000);
         self.client.pause(unnoticed_us);
         let is_declared_first = self.client.rng.chance(2);
@@ -167,12 +167,12 @@ impl Worker {
     }
 
     /// What a server that joins does: it asks until it is taken in.
-    pub(super) fn join(mut self, newcomer: Newcomer) {
+    pub(super) fn join(mut self, newcomer: NodeInfoProto) {
         self.ask_to_join(newcomer);
         self.client.port().doing.clear();
     }
 
-    fn ask_to_join(&mut self, newcomer: Newcomer) {
+    fn ask_to_join(&mut self, newcomer: NodeInfoProto) {
         let join = Request::Join(Join { newcomer: Some(newcomer), cluster: String::new(), wall_us: WALL_US });
         loop {
             if let Ok((Reply::Join(reply), ..)) = self.client.call(Route::Lead, &join, &[], Seq(0)) {

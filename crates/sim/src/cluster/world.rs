@@ -18,9 +18,9 @@ use std::time::Duration;
 use frieze_base::{Fault, LogIndex, NodeId, Reason, Rng};
 use frieze_disk::CrashKind;
 use frieze_node::{ClusterState, Engine, MetalogStatus, PeerPayload, Settings};
-use frieze_wire::control::{Device, Newcomer};
+use frieze_wire::control::{DeviceProto, NodeInfoProto};
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::ChainStatus;
+use frieze_wire::message::ReplicaStatus;
 
 use super::breakage;
 use super::client::{Outgoing, Port};
@@ -192,7 +192,7 @@ const EVENTS_MAX: u64 = 3_000_000;
 const STALLED_US_MAX: u64 = 60_000_000;
 
 /// True if a node says that it is a member of a chain and no newcomer to it.
-fn is_whole_member(id: NodeId, status: &ChainStatus) -> bool {
+fn is_whole_member(id: NodeId, status: &ReplicaStatus) -> bool {
     let is_tail = status.members.last() == Some(&id.0);
     status.members.contains(&id.0) && !(status.joining && is_tail)
 }
@@ -218,15 +218,15 @@ fn settings_of(plan: &ClusterPlan) -> Settings {
 }
 
 /// What the machine of this place tells of itself.
-fn newcomer(index: usize) -> Newcomer {
-    Newcomer {
+fn newcomer(index: usize) -> NodeInfoProto {
+    NodeInfoProto {
         name: format!("node{}", index + 1),
         site: String::new(),
         machine: format!("machine{}", index / 2),
         address: address(NodeId(index as u32 + 1)),
         token: vec![index as u8 + 1; 16],
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
+        devices: vec![DeviceProto { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     }
 }
 
@@ -408,13 +408,13 @@ impl World {
         }
         // A machine that is lost has none.
         let of = |node: &Node| node.serving().map(|engine| engine.chains()).unwrap_or_default();
-        let all: Vec<Vec<ChainStatus>> = self.nodes.iter().map(of).collect();
+        let all: Vec<Vec<ReplicaStatus>> = self.nodes.iter().map(of).collect();
         let at = |node: u32, chain: u32| all[self.index_of(NodeId(node))].iter().find(|status| status.chain == chain);
         let is_served = |chain: u32| {
             // Who has no part in it any more knows an older configuration, or that it has none.
             let of_chain = all.iter().flatten().filter(|status| status.chain == chain && !status.members.is_empty());
             let Some(newest) = of_chain.max_by_key(|status| status.epoch) else { return false };
-            let same = |status: &ChainStatus| (status.epoch, &status.members) == (newest.epoch, &newest.members);
+            let same = |status: &ReplicaStatus| (status.epoch, &status.members) == (newest.epoch, &newest.members);
             newest.members.len() == count.min(self.plan.copies as usize)
                 && !newest.joining
                 && newest.syncing == 0
@@ -621,7 +621,7 @@ impl World {
                 self.flushed(node, flushed);
             }
             Event::Told { letter, connection } if self.net.arrives(letter.from, letter.to, connection) => {
-                let asks = matches!(letter.told, frieze_wire::peer::Told::Question(_));
+                let asks = matches!(letter.told, frieze_wire::peer::ServerMessage::Question(_));
                 self.hear(&engine, letter);
                 if asks {
                     self.nodes[node].begin(Engine::answer_what_is_asked);
@@ -648,7 +648,7 @@ impl World {
             None => Some(letter),
         };
         let Some(letter) = letter else { return };
-        if self.plan.keep_trace && !matches!(letter.told, frieze_wire::peer::Told::Metalog(_)) {
+        if self.plan.keep_trace && !matches!(letter.told, frieze_wire::peer::ServerMessage::Metalog(_)) {
             self.history().trace.words(format!("      {} to {}: {:?}", letter.from, letter.to, letter.told));
         }
         let Letter { from, header, told, payload, .. } = *letter;
@@ -885,18 +885,18 @@ impl World {
 
     /// Chains of which nobody else is known to hold what is not on stable storage.
     fn only_at(&self, node: usize) -> Vec<u32> {
-        let statuses: Vec<Vec<ChainStatus>> = self
+        let statuses: Vec<Vec<ReplicaStatus>> = self
             .nodes
             .iter()
             .map(|node| node.engine.as_ref().map_or_else(Vec::new, |engine| engine.chains()))
             .collect();
         let is_only = |chain: &u32| {
             let chain = *chain;
-            let of = |statuses: &Vec<ChainStatus>| statuses.iter().find(|status| status.chain == chain).cloned();
-            let known: Vec<(usize, ChainStatus)> =
+            let of = |statuses: &Vec<ReplicaStatus>| statuses.iter().find(|status| status.chain == chain).cloned();
+            let known: Vec<(usize, ReplicaStatus)> =
                 statuses.iter().enumerate().filter_map(|(index, statuses)| Some((index, of(statuses)?))).collect();
             let newest = known.iter().map(|(_, status)| status.epoch).max().unwrap_or(0);
-            let holds = |index: usize, status: &ChainStatus| {
+            let holds = |index: usize, status: &ReplicaStatus| {
                 let is_short = self.nodes[index].short_at.get(&chain).is_some_and(|epoch| status.epoch <= *epoch);
                 status.epoch == newest && is_whole_member(NodeId(index as u32 + 1), status) && !is_short
             };

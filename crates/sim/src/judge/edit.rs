@@ -2,7 +2,7 @@
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_wire::edit::{Action, ActionKind, CloneTree, CopyRange, EditReply, Restore, Undo};
+use frieze_wire::edit::{ActionKind, CloneTree, CopyRange, EditAction, EditReply, Restore, Undo};
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::txn::Target;
 
@@ -58,7 +58,7 @@ impl Witness {
 
     /// Looks at the model right after an edit: is it what was asked for?
     fn check_edited(&self, ask: &Ask, request: &Request, reply: &EditReply) -> Verdict {
-        let left = |action: &Action| action.kind() == ActionKind::Left;
+        let left = |action: &EditAction| action.kind() == ActionKind::Left;
         if reply.actions.len() as u64 != reply.count || reply.actions.iter().any(left) {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The bytes of open files.
 
-use super::{Answered, Attr, View};
-use crate::txn::Target;
+use crate::target::Target;
+use crate::view::{Attr, InstantInfo, View};
 
 /// Opens a regular file: checks rights once and answers a capability for its bytes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -18,8 +18,8 @@ pub struct Open {
     /// To write.
     #[prost(bool, tag = "4")]
     pub write: bool,
-    /// True: the inode was made by this session's transaction with this stamp, so rights are not asked (POSIX: a file
-    /// created read-only is open for writing in the process that created it).
+    /// True: the inode was created by this session's transaction with this stamp, so rights are not checked (POSIX: a
+    /// file created read-only is open for writing in the process that created it).
     #[prost(uint64, tag = "5")]
     pub made_at: u64,
 }
@@ -35,7 +35,7 @@ pub struct OpenReply {
     pub capability: Vec<u8>,
     /// About the answer.
     #[prost(message, required, tag = "3")]
-    pub answered: Answered,
+    pub answered: InstantInfo,
 }
 
 /// When a write or transaction is acknowledged.
@@ -48,8 +48,9 @@ pub enum Durability {
     Sync = 1,
 }
 
-/// Reads a range of bytes; the payload of the reply holds them, holes as zeros, cut at the end of the file. Of no bytes at offset
-/// `u64::MAX`, where none can be, it says to whoever leads that the session has the file open, and waits for nobody.
+/// Reads a range of bytes; the payload of the reply contains them, holes as zeros, cut at the end of the file. With no
+/// bytes at offset `u64::MAX`, where none can be, it reports to the leader that the session has the file open, and
+/// waits for nothing.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Read {
     /// From [`OpenReply`].
@@ -62,12 +63,12 @@ pub struct Read {
     #[prost(uint32, tag = "3")]
     pub len: u32,
     /// The answer may begin before all of it has been read and verified, its checksum then behind it
-    /// ([`ReadReply::crc_behind`]). If stored bytes prove damaged, the connection ends in the middle of the payload: ask again
-    /// without this, to be told what is damaged. (Number 4 asked for the same with the checksum in the header.)
+    /// ([`ReadReply::crc_behind`]). If stored bytes prove damaged, the connection ends in the middle of the payload:
+    /// ask again without this, to get the error. (Number 4 asked for the same with the checksum in the header.)
     #[prost(bool, tag = "5")]
     pub in_steps: bool,
-    /// Of an instant of the past: a number that the reader has drawn. What is read ahead follows the reads of one number, as it follows
-    /// those of a session where there is one.
+    /// For an instant of the past: a number that the reader has drawn. Read-ahead follows the reads of one number, as
+    /// it follows those of a session where there is one.
     #[prost(uint64, tag = "6")]
     pub reader: u64,
 }
@@ -80,9 +81,9 @@ pub struct ReadReply {
     pub end_of_file: bool,
     /// About the answer.
     #[prost(message, required, tag = "2")]
-    pub answered: Answered,
-    /// The last 4 bytes of the payload are not the file's, but the CRC32C of all before them, little-endian; that of the whole
-    /// payload, which the header has, is the same for any.
+    pub answered: InstantInfo,
+    /// The last 4 bytes of the payload are not the file's, but the CRC32C of all before them, little-endian; that of
+    /// the whole payload, which the header has, is the same for any.
     #[prost(bool, tag = "3")]
     pub crc_behind: bool,
 }
@@ -93,8 +94,8 @@ pub struct Write {
     /// From [`OpenReply`].
     #[prost(bytes = "vec", tag = "1")]
     pub capability: Vec<u8>,
-    /// Offset in the file; with `append` where its end is believed to be: of several servers the one that heads that chunk is
-    /// asked, and appends there or says that the end is elsewhere. A machine that is alone ignores it then.
+    /// Offset in the file; with `append` where its end is believed to be: of several servers the one that heads that
+    /// chunk is asked, and appends there or answers with the true end. A single server ignores it then.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
     /// True: at the end of the file, chosen by the server, contiguous.
@@ -103,7 +104,7 @@ pub struct Write {
     /// When to acknowledge.
     #[prost(enumeration = "Durability", tag = "4")]
     pub durability: i32,
-    /// On whose behalf, for `log`; the right itself is in the capability.
+    /// User on whose behalf, for `log`; the right itself is in the capability.
     #[prost(uint32, tag = "5")]
     pub uid: u32,
 }
@@ -119,8 +120,8 @@ pub struct WriteReply {
     pub offset: u64,
 }
 
-/// Punches a hole: the range reads as zeros from then on and takes no room; what it held stays readable in the past. The
-/// length of the file stays. One request reaches as far as the server says, at least over one chunk.
+/// Punches a hole: the range reads as zeros from then on and takes no room; its former bytes stay readable in the past.
+/// The length of the file stays. One request reaches as far as the server decides, at least over one chunk.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Punch {
     /// From [`OpenReply`].
@@ -143,7 +144,8 @@ pub struct PunchReply {
     /// Its stamp.
     #[prost(uint64, tag = "1")]
     pub stamp: u64,
-    /// Everything from the offset asked for up to here is a hole: go on from here if it lies before the end of the range.
+    /// Everything from the requested offset up to here is a hole: continue from here if it lies before the end of the
+    /// range.
     #[prost(uint64, tag = "2")]
     pub upto: u64,
 }

@@ -1,4 +1,4 @@
-//! Where a cluster's servers are and what each answers for.
+//! Addresses of a cluster's servers, and the chains of each.
 
 /// Asks for the cluster's map. Any server answers, as it knows it: it may lag behind.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -35,10 +35,10 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// Who serves a chain.
+/// The members of a chain that serve.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ChainMembers {
-    /// Node ids, head first. Who is only being brought up to date is left out.
+    /// Node ids, head first. A syncing node is left out.
     #[prost(uint32, repeated, tag = "1")]
     pub serving: Vec<u32>,
 }
@@ -46,9 +46,9 @@ pub struct ChainMembers {
 /// A server asks to be one of the cluster. For administrators.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Join {
-    /// What it tells of itself.
+    /// Its description of itself.
     #[prost(message, optional, tag = "1")]
-    pub newcomer: Option<crate::control::Newcomer>,
+    pub newcomer: Option<crate::control::NodeInfoProto>,
     /// The cluster that its directory belongs to, 32 hex digits; empty if it is new.
     #[prost(string, tag = "2")]
     pub cluster: String,
@@ -72,27 +72,27 @@ pub struct JoinReply {
     /// Chains that chunks are spread over.
     #[prost(uint32, tag = "4")]
     pub chain_count: u32,
-    /// The servers that it is told by, and tells.
+    /// The servers that it exchanges messages with.
     #[prost(message, repeated, tag = "5")]
     pub nodes: Vec<NodeAddress>,
 }
 
-/// Asks about the cluster, or for something to be done with it. What changes something is for administrators, and the leader
-/// answers it; asked twice it happens once.
+/// Asks for the state of the cluster, or for an operation on it. Operations are for administrators, and the leader
+/// answers them; a repeated one takes effect once.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Cluster {
-    /// What to do; absent: only tell how it is.
+    /// The operation; absent: only report the state.
     #[prost(oneof = "ClusterOp", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub op: Option<ClusterOp>,
 }
 
-/// What can be done with a cluster.
+/// An operation on a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Oneof)]
 pub enum ClusterOp {
     /// The node with this id gives its chains away.
     #[prost(uint32, tag = "1")]
     Drain(u32),
-    /// It may keep what it has.
+    /// It may keep its targets.
     #[prost(uint32, tag = "2")]
     Undrain(u32),
     /// A drained node is none of the cluster any more.
@@ -107,7 +107,7 @@ pub enum ClusterOp {
     /// So many replicas of each chain.
     #[prost(uint32, tag = "6")]
     Replicas(u32),
-    /// A node that is offline will not come back, nor what it alone has, and that is meant.
+    /// A node that is offline will not come back, nor will what only it has, and the operator accepts that.
     #[prost(uint32, tag = "7")]
     DeclareLost(u32),
 }
@@ -118,10 +118,10 @@ pub struct ClusterReply {
     /// The cluster, 32 hex digits; empty from a server that is alone.
     #[prost(string, tag = "1")]
     pub cluster: String,
-    /// Node that leads the metalog; 0 while nobody is known to.
+    /// Node that leads the metalog; 0 while none is known.
     #[prost(uint32, tag = "2")]
     pub leader: u32,
-    /// Node that answers. What only the leader knows is absent elsewhere.
+    /// Node that answers. Fields that only the leader knows are absent at other nodes.
     #[prost(uint32, tag = "3")]
     pub told_by: u32,
     /// Decisions so far.
@@ -135,32 +135,33 @@ pub struct ClusterReply {
     pub is_balancing: bool,
     /// The nodes, by id.
     #[prost(message, repeated, tag = "7")]
-    pub nodes: Vec<NodeStatus>,
+    pub nodes: Vec<ClusterNodeStatus>,
     /// The chains, by id.
     #[prost(message, repeated, tag = "8")]
     pub chains: Vec<ClusterChain>,
-    /// Chains that have as many full members as `copies_wanted`, and work. None that the answering node cannot vouch for.
+    /// Chains that have as many full members as `copies_wanted`, and work. None that the answering node cannot vouch
+    /// for.
     #[prost(uint32, tag = "9")]
     pub whole: u32,
-    /// Bytes a second that the answering node gives at most to those that are brought up to date; 0 for no limit.
+    /// Limit of the bytes a second that the answering node sends to syncing nodes; 0 for no limit.
     #[prost(uint64, tag = "10")]
     pub sync_bytes_per_s: u64,
-    /// Copies that every chain is to have: `replicas`, or as many as there are nodes that are neither draining nor declared dead. 0 from a
-    /// node that is alone, or older than this field.
+    /// Copies that every chain is to have: `replicas`, or as many as there are nodes that are neither draining nor
+    /// declared dead. 0 from a node that is alone, or older than this field.
     #[prost(uint32, tag = "11")]
     pub copies_wanted: u32,
-    /// What is wrong, the most urgent first.
+    /// Troubles, the most urgent first.
     #[prost(message, repeated, tag = "12")]
     pub troubles: Vec<super::Trouble>,
 }
 
 /// A node of the cluster.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct NodeStatus {
+pub struct ClusterNodeStatus {
     /// Its id.
     #[prost(uint32, tag = "1")]
     pub node: u32,
-    /// What people call it.
+    /// Name for people.
     #[prost(string, tag = "2")]
     pub name: String,
     /// The site it stands at.
@@ -172,7 +173,8 @@ pub struct NodeStatus {
     /// Where it is reached.
     #[prost(string, tag = "4")]
     pub address: String,
-    /// `up`, `draining`, `offline`, `removed`, or `unknown`: nobody leads, and the answering node has not heard from it lately.
+    /// `up`, `draining`, `offline`, `removed`, or `unknown`: no leader is known, and the answering node has had no
+    /// recent contact with it.
     #[prost(string, tag = "5")]
     pub state: String,
     /// Milliseconds until its lease ends at the latest.
@@ -205,16 +207,17 @@ pub struct NodeStatus {
     /// Number of its process, as the log knows it.
     #[prost(uint64, tag = "16")]
     pub incarnation: u64,
-    /// Number of that process's newest heartbeat. Absent: none was heard here, or another process sends them by now.
+    /// Number of that process's newest heartbeat. Absent: none arrived here, or another process sends them by now.
     #[prost(uint64, optional, tag = "17")]
     pub heartbeat: Option<u64>,
     /// While it is `offline`: the stamp of that decision.
     #[prost(uint64, tag = "18")]
     pub offline_since: u64,
-    /// While it is `unknown`: when the answering node heard from it last, in microseconds since the Unix epoch. Absent: never.
+    /// While it is `unknown`: when the answering node last had contact with it, in microseconds since the Unix epoch.
+    /// Absent: never.
     #[prost(uint64, optional, tag = "19")]
     pub last_contact_us: Option<u64>,
-    /// What is wrong with it besides, in words; empty: nothing that is known here.
+    /// Any further trouble, as text; empty if none is known here.
     #[prost(string, tag = "20")]
     pub trouble: String,
     /// Its disk takes no more, or has failed, and it is out of its chains.
@@ -239,15 +242,15 @@ pub struct ClusterChain {
     pub epoch: u64,
     /// Its targets, head first.
     #[prost(message, repeated, tag = "3")]
-    pub targets: Vec<TargetStatus>,
+    pub targets: Vec<ClusterTargetStatus>,
     /// Why it does not work at the moment; empty if it does.
     #[prost(string, tag = "4")]
     pub waits: String,
     /// Its nodes that it waits for.
     #[prost(uint32, repeated, tag = "5")]
     pub waits_for: Vec<u32>,
-    /// It went on from a copy that was behind: what was acknowledged between these stamps, both exclusive, may be missing; 0 and 0: it
-    /// never had to.
+    /// It resumed from a stale copy: acknowledged records between these stamps, both exclusive, may be missing; 0 and
+    /// 0: it never did.
     #[prost(uint64, tag = "6")]
     pub behind_from: u64,
     /// See `behind_from`.
@@ -257,20 +260,20 @@ pub struct ClusterChain {
 
 /// A replica of a chain.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct TargetStatus {
+pub struct ClusterTargetStatus {
     /// Its node.
     #[prost(uint32, tag = "1")]
     pub node: u32,
     /// `serving`, `joining`, `syncing`, `waiting`, `full` (its disk takes no more), `offline` or `unknown`.
     #[prost(string, tag = "2")]
     pub state: String,
-    /// Bytes that it lacks, as far as it has told.
+    /// Bytes that it lacks, by its last report.
     #[prost(uint64, optional, tag = "3")]
     pub left_bytes: Option<u64>,
     /// Seconds until it has all.
     #[prost(uint64, optional, tag = "4")]
     pub left_s: Option<u64>,
-    /// Bytes a second that it has got since it began to be brought up to date.
+    /// Bytes a second that it has received since its sync began.
     #[prost(uint64, optional, tag = "5")]
     pub bytes_per_s: Option<u64>,
 }

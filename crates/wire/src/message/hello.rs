@@ -15,7 +15,7 @@ pub struct Hello {
     /// Cluster the client expects, 32 hex digits; empty for any.
     #[prost(string, tag = "4")]
     pub cluster: String,
-    /// Node id of a server that will tell ([`crate::peer`]); 0 for a client, who asks.
+    /// Node id of a server that will send peer messages ([`crate::peer`]); 0 for a client, which sends requests.
     #[prost(uint32, tag = "5")]
     pub node: u32,
 }
@@ -35,7 +35,7 @@ pub struct HelloReply {
     /// 32 random bytes of the server, to be answered by [`Prove`]; empty if the kernel has proven the caller already.
     #[prost(bytes = "vec", tag = "4")]
     pub challenge: Vec<u8>,
-    /// User the connection is proven as; 65534 (nobody) before a proof.
+    /// User the connection is proven as; 65534 (`nobody`) before a proof.
     #[prost(uint32, tag = "5")]
     pub uid: u32,
     /// True if the connection may speak for other users.
@@ -44,37 +44,38 @@ pub struct HelloReply {
     /// Chunk size of new files in bytes.
     #[prost(uint64, tag = "7")]
     pub chunk_bytes: u64,
-    /// Path of a Unix socket of the same server, told to who calls from its machine: it costs less than TCP.
+    /// Path of a Unix socket of the same server, sent to clients on the same machine: it costs less than TCP.
     #[prost(string, tag = "8")]
     pub socket: String,
-    /// To a node that will tell: the proof that this is a server of its cluster; empty to a client.
+    /// To a node: the proof that this is a server of its cluster; empty to a client.
     #[prost(bytes = "vec", tag = "9")]
     pub proof: Vec<u8>,
     /// Version of the cluster's map ([`super::ClusterMapReply`]) at this server; 0 for one that is alone.
     #[prost(uint64, tag = "10")]
     pub map_version: u64,
-    /// To a node that will tell: the identities that the cluster had before it went on from one server, oldest first.
+    /// To a node: the identities that the cluster had before it was recovered from one server, oldest first.
     #[prost(message, repeated, tag = "11")]
     pub former: Vec<FormerCluster>,
 }
 
-/// An identity that a cluster had before it went on from one server.
+/// An identity that a cluster had before it was recovered from one server.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct FormerCluster {
     /// The identity, 32 hex digits.
     #[prost(string, tag = "1")]
     pub cluster: String,
-    /// Node that the cluster went on from.
+    /// Node that the cluster was recovered from.
     #[prost(uint32, tag = "2")]
     pub node: u32,
-    /// Stamp of that decision: nothing that was committed under the identity before is newer, unless its majority went on as well.
+    /// Stamp of that decision: no record committed under the former identity is newer, unless its majority continued as
+    /// well.
     #[prost(uint64, tag = "3")]
     pub at: u64,
 }
 
-/// Answers the server's challenge: BLAKE3 keyed by the secret over `challenge || client nonce || key name`. A node that will
-/// tell answers by the cluster's own secret under the name `node`; the server proves itself to it by `client nonce || challenge`
-/// under the name `server`.
+/// Answers the server's challenge: BLAKE3 keyed by the secret over `challenge || client nonce || key name`. A node
+/// answers by the cluster's own secret under the name `node`; the server proves itself to it by
+/// `client nonce || challenge` under the name `server`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Prove {
     /// 32 bytes.
@@ -82,10 +83,10 @@ pub struct Prove {
     pub mac: Vec<u8>,
 }
 
-/// Says that the session is alive; any request does.
+/// Shows that the session is alive; any request does.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Ping {}
 
 /// Nothing to add.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Done {}
+pub struct EmptyReply {}

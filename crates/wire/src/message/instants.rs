@@ -1,10 +1,10 @@
 //! Instants, names for them, and the versions of a file.
 
-use super::View;
+use crate::target::Target;
 use crate::timeline::SessionInfo;
-use crate::txn::Target;
+use crate::view::View;
 
-/// Asks for the current time of the server, or what a text means as an instant.
+/// Asks for the current time of the server, or for the instant of a text.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Now {
     /// Name of a snapshot to look up, or `last-whole`; empty asks for now.
@@ -27,7 +27,7 @@ pub struct NowReply {
     /// Newest instant that is closed everywhere.
     #[prost(uint64, tag = "4")]
     pub stable: u64,
-    /// The server holds no lease: instants after `stable` are closed, and can be read, once somebody leads.
+    /// The server has no lease: instants after `stable` are closed, and can be read, once a leader is elected.
     #[prost(bool, tag = "5")]
     pub without_lease: bool,
 }
@@ -35,7 +35,7 @@ pub struct NowReply {
 /// Lists named instants.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Snapshots {
-    /// True: with the bytes that each holds back, which takes a look at what changed since.
+    /// True: with the bytes that each holds back, which requires reading the changes since.
     #[prost(bool, tag = "1")]
     pub with_bytes: bool,
     /// Start after this name.
@@ -58,7 +58,7 @@ pub struct Snapshot {
     /// When it was made.
     #[prost(uint64, tag = "3")]
     pub made: u64,
-    /// By whom.
+    /// User that made it.
     #[prost(uint32, tag = "4")]
     pub uid: u32,
     /// Bytes that were live at the instant and are not now, if asked for.
@@ -104,13 +104,13 @@ pub struct Log {
 }
 
 impl Log {
-    /// True if the answer tells of nothing that may still change.
+    /// True if the answer includes nothing that may still change.
     pub fn is_past(&self) -> bool {
         self.view.at.is_some() && self.upto != 0
     }
 }
 
-/// What a line of `log` tells.
+/// The kind of a line of `log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum VersionKind {
@@ -141,7 +141,7 @@ pub enum VersionKind {
 /// One version.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Version {
-    /// What happened.
+    /// The kind.
     #[prost(enumeration = "VersionKind", tag = "1")]
     pub kind: i32,
     /// When.
@@ -153,7 +153,7 @@ pub struct Version {
     /// By which session.
     #[prost(uint64, tag = "4")]
     pub session: u64,
-    /// On whose behalf.
+    /// User on whose behalf.
     #[prost(uint32, tag = "5")]
     pub uid: u32,
     /// Offset in the file.
@@ -179,10 +179,10 @@ pub struct LogReply {
     /// The sessions named.
     #[prost(message, repeated, tag = "3")]
     pub sessions: Vec<SessionInfo>,
-    /// What was forgotten: nothing before it is told.
+    /// Forgotten history: nothing before it is returned.
     #[prost(message, optional, tag = "4")]
-    pub forgotten: Option<crate::forget::Forgotten>,
-    /// Of a request with `newest_first`: every version after this stamp is in the reply. While `more` is set, the next page ends here.
+    pub forgotten: Option<crate::forget::ForgottenHistory>,
+    /// With `newest_first`: everything after this stamp was returned; if there is more, ask again up to it.
     #[prost(uint64, tag = "5")]
     pub after: u64,
 }

@@ -1,7 +1,7 @@
 //! Questions about names and attributes.
 
-use super::{Answered, Attr, FileKind, View};
-use crate::txn::Target;
+use crate::target::Target;
+use crate::view::{Attr, FileKind, InstantInfo, View};
 
 /// Asks for the attributes of a file.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -12,8 +12,8 @@ pub struct Stat {
     /// When.
     #[prost(message, required, tag = "2")]
     pub view: View,
-    /// Of now: as the server that is asked has executed it, which may be older than what others were told. For what has to be shown
-    /// while nobody leads.
+    /// Of now: as the answering server has executed it, which may be older than answers of other servers. For displays
+    /// that have to work without a leader.
     #[prost(bool, tag = "3")]
     pub recent: bool,
 }
@@ -26,7 +26,7 @@ pub struct StatReply {
     pub attr: Attr,
     /// About the answer.
     #[prost(message, required, tag = "2")]
-    pub answered: Answered,
+    pub answered: InstantInfo,
 }
 
 /// Asks for entries of a directory in byte order of their names.
@@ -80,7 +80,7 @@ pub struct ListReply {
     pub more: bool,
     /// About the answer.
     #[prost(message, required, tag = "3")]
-    pub answered: Answered,
+    pub answered: InstantInfo,
     /// The directory listed and its parent.
     #[prost(uint64, tag = "4")]
     pub inode: u64,
@@ -122,8 +122,8 @@ pub struct Access {
     pub mask: u32,
 }
 
-/// The extended attribute, of now and of the past and never listed, that says where something lies: its path, or one of them. Who may not
-/// list the directory does not see it.
+/// The extended attribute, of now and of the past and never listed, with the path of an object, or one of them. A user
+/// that may not list the directory does not see it.
 pub const PATH_XATTR: &[u8] = b"user.frieze.path";
 
 /// Asks for an extended attribute, or with an empty name for the names of all, each ended by NUL.

@@ -7,7 +7,7 @@ pub struct Status {}
 /// How the server is.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StatusReply {
-    /// `healthy`, or what is wrong in words.
+    /// `healthy`, or the troubles as text.
     #[prost(string, tag = "1")]
     pub health: String,
     /// Clock-error bound, microseconds; `u64::MAX`: unknown.
@@ -40,10 +40,10 @@ pub struct StatusReply {
     /// Bytes free for data, the reserve left out.
     #[prost(uint64, tag = "11")]
     pub free_bytes: u64,
-    /// Bytes of records held, history included.
+    /// Bytes of records, history included.
     #[prost(uint64, tag = "12")]
     pub log_bytes: u64,
-    /// Records held.
+    /// Records.
     #[prost(uint64, tag = "13")]
     pub records: u64,
     /// Inodes alive.
@@ -91,7 +91,7 @@ pub struct StatusReply {
     /// Bytes of those that are not given back yet.
     #[prost(uint64, tag = "28")]
     pub forgotten_waiting_bytes: u64,
-    /// While a forgetting is worked out: files and directories looked at so far, each up to three times.
+    /// While a forgetting is planned: files and directories read so far, each up to three times.
     #[prost(uint64, tag = "29")]
     pub forgetting_looked_at: u64,
     /// How many there are to look at; 0 while they are still being found, or if nothing is being forgotten.
@@ -103,13 +103,13 @@ pub struct StatusReply {
     /// When everything stored was last scrubbed; 0 for never.
     #[prost(uint64, tag = "101")]
     pub scrubbed: u64,
-    /// While a scrub is under way: bytes looked at, and to look at.
+    /// While a scrub is under way: bytes read, and to read.
     #[prost(uint64, tag = "102")]
     pub scrub_done_bytes: u64,
     /// See `scrub_done_bytes`; 0 if none is.
     #[prost(uint64, tag = "103")]
     pub scrub_all_bytes: u64,
-    /// Reads refused because what is stored is damaged, since the server started.
+    /// Reads refused because stored data is damaged, since the server started.
     #[prost(uint64, tag = "104")]
     pub corrupt_reads: u64,
     /// When the next scrub begins by itself; 0 if none does, or one is under way.
@@ -127,7 +127,7 @@ pub struct StatusReply {
     /// Bytes that the index takes on disk.
     #[prost(uint64, tag = "42")]
     pub shelf_bytes: u64,
-    /// Who may use how much memory, and does.
+    /// Division of the memory, and its use.
     #[prost(message, optional, boxed, tag = "120")]
     pub memory: Option<Box<MemoryUse>>,
     /// Flushes of records to stable storage since the server started.
@@ -136,7 +136,7 @@ pub struct StatusReply {
     /// Median of the bytes that one of them brought there, to within an eighth; 0 if there was none.
     #[prost(uint64, tag = "141")]
     pub flush_bytes_median: u64,
-    /// What is wrong, the most urgent first; empty: nothing, as `health` says.
+    /// Troubles, the most urgent first; empty if `health` is `healthy`.
     #[prost(message, repeated, tag = "150")]
     pub troubles: Vec<Trouble>,
 }
@@ -144,17 +144,17 @@ pub struct StatusReply {
 /// Something that is wrong.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Trouble {
-    /// What, on which server or chains, and since when, in words.
+    /// The trouble, on which server or chains, and since when, as text.
     #[prost(string, tag = "1")]
     pub what: String,
-    /// What an operator does about it, in words.
+    /// What an operator does about it, as text.
     #[prost(string, tag = "2")]
     pub remedy: String,
 }
 
 /// How a chain is, as one of its nodes sees it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct ChainStatus {
+pub struct ReplicaStatus {
     /// The chain.
     #[prost(uint32, tag = "1")]
     pub chain: u32,
@@ -164,7 +164,7 @@ pub struct ChainStatus {
     /// Its members, head first.
     #[prost(uint32, repeated, tag = "3")]
     pub members: Vec<u32>,
-    /// Who is being brought up to date; 0: nobody.
+    /// The syncing node; 0: none.
     #[prost(uint32, tag = "4")]
     pub syncing: u32,
     /// The tail is new and answers no read of now yet.
@@ -182,7 +182,7 @@ pub struct ChainStatus {
     /// The closed timestamp.
     #[prost(uint64, tag = "9")]
     pub closed: u64,
-    /// Records that who is being brought up to date still lacks, as far as it is known here.
+    /// Records that the syncing node still lacks, as far as it is known here.
     #[prost(uint64, tag = "10")]
     pub behind: u64,
     /// Why this node takes part no more, in words; empty: it does.
@@ -190,7 +190,7 @@ pub struct ChainStatus {
     pub failed: String,
 }
 
-/// Who may use how much of a server's memory, and does. All but the counts are bytes.
+/// Division of a server's memory, and its use. All but the counts are bytes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MemoryUse {
     /// Everything: the process, and copies of its files that the kernel keeps.
@@ -223,25 +223,25 @@ pub struct MemoryUse {
     /// Those there are.
     #[prost(uint64, tag = "10")]
     pub old_bytes: u64,
-    /// Older records that were asked for here and there, and were in memory.
+    /// Older records that were read at random, and were in memory.
     #[prost(uint64, tag = "11")]
     pub wanted_hit_bytes: u64,
     /// Those that had to be read.
     #[prost(uint64, tag = "12")]
     pub wanted_missed_bytes: u64,
-    /// Older records that were asked for by who reads on and on, or ahead of him, and were in memory.
+    /// Older records that were read sequentially, or ahead of a sequential reader, and were in memory.
     #[prost(uint64, tag = "13")]
     pub scanned_hit_bytes: u64,
     /// Those that had to be read.
     #[prost(uint64, tag = "14")]
     pub scanned_missed_bytes: u64,
-    /// Bytes of files that were asked for ahead of their readers.
+    /// Bytes of files that were read ahead of their readers.
     #[prost(uint64, tag = "15")]
     pub ahead_bytes: u64,
     /// Parts of older records that came into memory.
     #[prost(uint64, tag = "16")]
     pub admitted: u64,
-    /// Those that had to leave for others.
+    /// Those that were evicted for others.
     #[prost(uint64, tag = "17")]
     pub evicted: u64,
     /// Those that could not stay, as there is too little room.
@@ -270,11 +270,11 @@ pub struct ImageStatus {
     /// Of how many places of the device a page is to consist, at most, at any instant.
     #[prost(uint64, tag = "4")]
     pub pieces_max: u64,
-    /// Of how many it does at most, at the instants up to `looked_upto`: more than are wanted where there was no space for
-    /// images.
+    /// Of how many it does at most, at the instants up to `looked_upto`: more than are wanted where there was no space
+    /// for images.
     #[prost(uint64, tag = "5")]
     pub pieces_most: u64,
-    /// Every state up to this stamp has been looked at; 0 for none.
+    /// Every state up to this stamp has been examined; 0 for none.
     #[prost(uint64, tag = "6")]
     pub looked_upto: u64,
     /// Images that were found damaged since the server started: the records said the same.

@@ -1,7 +1,7 @@
-//! What members of a chain tell each other: records and promises go down it, acknowledgements up.
+//! Messages between members of a chain: records and promises go down it, acknowledgements up.
 //!
-//! Each names the chain and the teller's configuration of it; one of another configuration is passed over. What they mean and in
-//! which order they go: `frieze_chain::Message`.
+//! Each names the chain and the sender's configuration of it; one of another configuration is dropped. Their meaning
+//! and order: `frieze_chain::Message`.
 
 /// To the successor: the next record. Its payload goes beside it, and the frame has its checksum as the writer gave it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -54,26 +54,26 @@ pub struct ChainRecord {
     /// Part of its group.
     #[prost(uint32, tag = "16")]
     pub part: u32,
-    /// On whose behalf.
+    /// User on whose behalf.
     #[prost(uint32, tag = "17")]
     pub uid: u32,
     /// True: the range reads as zeros, and there is no payload.
     #[prost(bool, tag = "18")]
     pub punch: bool,
-    /// To who is brought up to date: about how many bytes are still to come after this one; 0 for none, and for others.
+    /// To a syncing node: about how many bytes are still to come after this one; 0 for none, and for members.
     #[prost(uint64, tag = "19")]
     pub left_bytes: u64,
-    /// The beginning of its payload went ahead under this name on the same connection ([`ChainPiece`]), and what is beside it is the
-    /// rest; 0 if all of it is beside it.
+    /// The beginning of its payload was sent ahead under this name on the same connection ([`ChainPiece`]), and the
+    /// payload here is the rest; 0 if all of it is here.
     #[prost(uint64, tag = "20")]
     pub ahead: u64,
-    /// Checksum of a payload whose beginning went ahead, as the writer gave it.
+    /// The writer's checksum of a payload whose beginning was sent ahead.
     #[prost(fixed32, tag = "21")]
     pub crc: u32,
 }
 
-/// To the successor: the next piece of the payload of a record that is still being received here. The piece goes beside it; it counts
-/// for nothing until the record comes.
+/// To the successor: the next piece of the payload of a record that is still being received here. The piece goes beside
+/// it; it counts for nothing until the record comes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ChainPiece {
     /// The chain.
@@ -124,7 +124,7 @@ pub struct ChainAck {
     pub held: u64,
 }
 
-/// To the successor: say what you hold, to go on from there.
+/// To the successor: report what you have, to continue from there.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ChainGreet {
     /// The chain.
@@ -141,7 +141,7 @@ pub struct ChainGreet {
     pub promised: u64,
 }
 
-/// From who is syncing to the tail: what its log consists of.
+/// From the syncing node to the tail: the epochs of its log.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ChainOffer {
     /// The chain.
@@ -150,12 +150,13 @@ pub struct ChainOffer {
     /// The teller's configuration.
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
-    /// Configurations under which its records were stamped, each with the number of its last record: epoch, number, epoch, …
+    /// Configurations under which its records were stamped, each with the number of its last record: epoch, number,
+    /// epoch, …
     #[prost(uint64, repeated, tag = "3")]
     pub epochs: Vec<u64>,
 }
 
-/// The tail's answer to who is syncing: up to here both logs are the same.
+/// The tail's answer to the syncing node: up to here both logs are the same.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ChainKeep {
     /// The chain.
@@ -186,8 +187,8 @@ pub struct ChainClean {
     pub upto: Option<u64>,
 }
 
-/// To the head: promise that nothing will be stamped at or below an instant any more. Or, between any two members: see to it that
-/// your log is on stable storage up to a record; and the answer.
+/// To the head: promise that nothing will be stamped at or below an instant any more. Or, between any two members: see
+/// to it that your log is on stable storage up to a record; and the answer.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ChainAsk {
     /// The chain.
@@ -196,14 +197,14 @@ pub struct ChainAsk {
     /// The teller's configuration.
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
-    /// What is asked or answered; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "Ask", tags = "3, 4, 5, 6, 7")]
-    pub ask: Option<Ask>,
+    /// The request or answer; absent if it is of a kind that this process does not know.
+    #[prost(oneof = "ChainAskKind", tags = "3, 4, 5, 6, 7")]
+    pub ask: Option<ChainAskKind>,
 }
 
-/// What a member asks another.
+/// A request of a member to another, or its answer.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
-pub enum Ask {
+pub enum ChainAskKind {
     /// Of the head: stamp nothing at or below it any more.
     #[prost(uint64, tag = "3")]
     Close(u64),
@@ -221,7 +222,7 @@ pub enum Ask {
     ClosedAfter(CloseAfter),
 }
 
-/// A change of metadata that decides what bytes are, as chains are told of it.
+/// A change of metadata that decides the content of bytes, as it is sent to chains.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, prost::Message)]
 pub struct CloseAfter {
     /// Its stamp.

@@ -1,41 +1,41 @@
-//! Leases: what a node tells the leader of the metalog, and what that tells it.
+//! Leases: a node's messages to the leader of the metalog, and its answers.
 
-use crate::control::Device;
+use crate::control::DeviceProto;
 
 /// A node is there and asks for a lease.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Heartbeat {
+pub struct HeartbeatProto {
     /// Number of its process.
     #[prost(uint64, tag = "1")]
     pub incarnation: u64,
     /// Rises with each heartbeat of the process.
     #[prost(uint64, tag = "2")]
     pub number: u64,
-    /// The newest of them that it has seen answered.
+    /// The newest of its heartbeats whose answer it has received.
     #[prost(uint64, tag = "3")]
     pub heard: u64,
     /// Its wall clock compared with the leader's.
     #[prost(message, optional, tag = "4")]
-    pub clock: Option<ClockOffset>,
+    pub clock: Option<ClockOffsetProto>,
     /// It stops, and holds no lease from now on.
     #[prost(bool, tag = "5")]
     pub resigns: bool,
-    /// Where others reach it.
+    /// Address at which peers reach it.
     #[prost(string, tag = "6")]
     pub address: String,
     /// All its devices.
     #[prost(message, repeated, tag = "7")]
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceProto>,
     /// Every chain that it has records of or a part in.
     #[prost(message, repeated, tag = "8")]
     pub chains: Vec<ChainReport>,
-    /// Chains that others have by now, and of which it has not taken out what it has.
+    /// Chains that other nodes hold by now, and whose data it has not removed yet.
     #[prost(uint32, tag = "9")]
     pub remains_chains: u32,
     /// Bytes of those taken out that are still to be given back, as far as it has counted them.
     #[prost(uint64, tag = "10")]
     pub remains_bytes: u64,
-    /// What is wrong with it besides, in words; empty: nothing.
+    /// Any further trouble, as text; empty if there is none.
     #[prost(string, tag = "11")]
     pub trouble: String,
 }
@@ -50,7 +50,7 @@ pub struct Attached {
 
 /// A wall clock compared with another.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct ClockOffset {
+pub struct ClockOffsetProto {
     /// It less the other, in microseconds.
     #[prost(sint64, tag = "1")]
     pub offset_us: i64,
@@ -59,7 +59,7 @@ pub struct ClockOffset {
     pub error_us: u64,
 }
 
-/// What a node tells of one chain.
+/// A node's report of one chain.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ChainReport {
     /// The chain.
@@ -83,14 +83,14 @@ pub struct ChainReport {
     /// Its device takes no more records.
     #[prost(bool, tag = "7")]
     pub has_failed: bool,
-    /// The neighbour that it does not hear from; 0 for none.
+    /// The neighbour that it receives nothing from; 0 for none.
     #[prost(uint32, tag = "8")]
     pub unreachable: u32,
     /// Bytes that it lacks, as far as it knows.
     #[prost(uint64, tag = "9")]
     pub left_bytes: u64,
-    /// A loss of power took what its log may have had between these stamps, both exclusive, and nobody has supplied it again; 0 and 0:
-    /// none did.
+    /// A power loss may have taken the records of its log between these stamps, both exclusive, and they have not been
+    /// supplied again; 0 and 0: none did.
     #[prost(uint64, tag = "10")]
     pub lost_from: u64,
     /// See `lost_from`.
@@ -104,9 +104,9 @@ pub struct ChainReport {
     pub is_full: bool,
 }
 
-/// The leader's answer to a heartbeat, or, with number 0, what has just been decided.
+/// The leader's answer to a heartbeat; with number 0, a new decision.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Grant {
+pub struct LeaseGrantProto {
     /// The heartbeat that it answers.
     #[prost(uint64, tag = "1")]
     pub number: u64,
@@ -124,25 +124,25 @@ pub struct Grant {
     pub lease_ns: u64,
     /// With a lease: every chain in which the node has a part, and those that it does not know to have lost.
     #[prost(message, repeated, tag = "6")]
-    pub chains: Vec<Assignment>,
+    pub chains: Vec<AssignmentProto>,
 }
 
-/// What a node is to know of a chain.
+/// What the leader sends a node about one chain.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Assignment {
+pub struct AssignmentProto {
     /// The chain.
     #[prost(uint32, tag = "1")]
     pub chain: u32,
     /// The device, if it has a target.
     #[prost(uint32, tag = "2")]
     pub device: u32,
-    /// What to install; absent: what it has.
+    /// The configuration to install; absent: keep the installed one.
     #[prost(message, optional, tag = "3")]
     pub configuration: Option<Configuration>,
-    /// Configuration in which the chain last went on from a log alone; 0 if it never had to.
+    /// Configuration in which the chain last resumed from a log alone; 0 if it never did.
     #[prost(uint64, tag = "4")]
     pub resumed_epoch: u64,
-    /// Somebody who may have had more was missing then.
+    /// A target that may have had more records was missing then.
     #[prost(bool, tag = "5")]
     pub resumed_missing: bool,
 }
@@ -156,7 +156,7 @@ pub struct Configuration {
     /// Node ids, head first.
     #[prost(uint32, repeated, tag = "2")]
     pub members: Vec<u32>,
-    /// Who is brought up to date behind the tail; 0 for nobody.
+    /// The node that syncs behind the tail; 0 for none.
     #[prost(uint32, tag = "3")]
     pub syncing: u32,
     /// The tail is new.
@@ -166,11 +166,11 @@ pub struct Configuration {
 
 /// The leader refuses a node.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Refused {
+pub struct HeartbeatRefusal {
     /// Code of `base::Reason`.
     #[prost(uint32, tag = "1")]
     pub reason: u32,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     #[prost(string, tag = "2")]
     pub message: String,
 }

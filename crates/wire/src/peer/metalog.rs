@@ -1,7 +1,7 @@
-//! What members of the metalog tell each other: entries and votes, whole states, instants to close.
+//! Messages between members of the metalog: entries and votes, whole states, instants to close.
 //!
-//! Sender and receiver are those of the connection. Bytes of entries and of states are the payload, one after the other; what
-//! does not fit into one frame comes in parts, in order.
+//! Sender and receiver are those of the connection. Bytes of entries and of states are the payload, one after the
+//! other; a message that does not fit into one frame is sent in parts, in order.
 
 /// The members as of an entry, by node id, rising.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -14,7 +14,7 @@ pub struct MetalogMembers {
     pub learners: Vec<u32>,
 }
 
-/// What the state after an entry is called.
+/// Identifies the state after an entry.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MetalogState {
     /// The last entry in it.
@@ -29,7 +29,7 @@ pub struct MetalogState {
     /// The members as of it.
     #[prost(message, required, tag = "4")]
     pub members: MetalogMembers,
-    /// Inode numbers up to it are left out: whoever goes on from this state gives larger ones.
+    /// Inode numbers up to it are skipped: a node that continues from this state assigns larger ones.
     #[prost(uint64, tag = "5")]
     pub ids_above: u64,
 }
@@ -51,7 +51,7 @@ pub struct MetalogEntry {
     pub len: u32,
 }
 
-/// What a message of the Raft log is about. Codes are part of the wire format: add at the end, never reuse.
+/// The kind of a message of the Raft log. Codes are part of the wire format: add at the end, never reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum MetalogKind {
@@ -69,7 +69,7 @@ pub enum MetalogKind {
     AskPreVote = 5,
     /// Yes or no.
     PreVote = 6,
-    /// Go on from this state.
+    /// Continue from this state.
     Snapshot = 7,
     /// I lead.
     Heartbeat = 8,
@@ -83,10 +83,10 @@ pub enum MetalogKind {
     ReadIndex = 12,
 }
 
-/// One message of the Raft log, or a part of one: all parts say the same, and bring the payload in order.
+/// One message of the Raft log, or a part of one: all parts have the same fields, and carry the payload in order.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MetalogMessage {
-    /// What it is about.
+    /// The kind.
     #[prost(enumeration = "MetalogKind", tag = "1")]
     pub kind: i32,
     /// The sender's term, or the one it asks votes for.
@@ -110,7 +110,7 @@ pub struct MetalogMessage {
     /// Where to try next.
     #[prost(uint64, tag = "8")]
     pub hint: u64,
-    /// Names a question, or says how a vote came about.
+    /// Names a request, or the reason of a vote.
     #[prost(bytes = "vec", tag = "9")]
     pub context: Vec<u8>,
     /// Entries after `index`.
@@ -130,8 +130,8 @@ pub struct MetalogMessage {
     pub parts: u32,
 }
 
-/// A piece of a state. The payload: items, each length of the key, length of the value (4 bytes each, little-endian), key,
-/// value; none in the last piece.
+/// A piece of a state. The payload: items, each length of the key, length of the value (4 bytes each, little-endian),
+/// key, value; none in the last piece.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MetalogPiece {
     /// Names the transfer; the sender's.
@@ -143,7 +143,7 @@ pub struct MetalogPiece {
     /// CRC32C of the payload.
     #[prost(uint32, tag = "3")]
     pub crc: u32,
-    /// What follows the state; with the last piece, and only there.
+    /// The message that follows the state; with the last piece, and only there.
     #[prost(message, optional, tag = "4")]
     pub message: Option<MetalogMessage>,
 }

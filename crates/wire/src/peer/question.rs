@@ -1,30 +1,31 @@
-//! What a server asks another about chains that it has no part in.
+//! Requests of a server to another about chains that it has no part in.
 //!
-//! A question is said again, maybe to another member of the chains, until it is answered; answering it twice does no harm.
+//! A request is sent again, perhaps to another member of the chains, until it is answered; answering it twice does no
+//! harm.
 
 use super::chain::{ChainRecord, CloseAfter};
 use crate::message::Refusal;
 
 /// A question about chains, to a member of all of them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Question {
+pub struct PeerRequest {
     /// The asker's name for it.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The chains.
     #[prost(uint32, repeated, tag = "2")]
     pub chains: Vec<u32>,
-    /// The instant that it is about, which is to be closed first; absent: now, and who answers needs a lease.
+    /// The instant that it is about, which has to be closed first; absent: now, and the answering server needs a lease.
     #[prost(uint64, optional, tag = "3")]
     pub at: Option<u64>,
-    /// What is asked; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "About", tags = "4, 5, 6, 7, 8, 9, 10")]
-    pub about: Option<About>,
+    /// The request; absent if it is of a kind that this process does not know.
+    #[prost(oneof = "PeerRequestKind", tags = "4, 5, 6, 7, 8, 9, 10")]
+    pub about: Option<PeerRequestKind>,
 }
 
-/// What is asked.
+/// The request.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
-pub enum About {
+pub enum PeerRequestKind {
     /// How far files reach in chunks of these chains.
     #[prost(message, tag = "4")]
     Reach(ReachAsk),
@@ -43,7 +44,8 @@ pub enum About {
     /// Bytes of chunks.
     #[prost(message, tag = "9")]
     Bytes(BytesAsk),
-    /// A record that is damaged at who asks, of whoever has it whole: it need be none of the chain's members.
+    /// A record that is damaged at the asking server, from any server that has it whole: that server need not be a
+    /// member of the chain.
     #[prost(message, tag = "10")]
     Record(RecordAsk),
 }
@@ -134,7 +136,8 @@ pub struct BytesPart {
     /// Chains that the file is spread over.
     #[prost(uint32, tag = "3")]
     pub chain_count: u32,
-    /// First byte, counted from the start of the chunk: beyond its end lies what its records hold of the chunks after it.
+    /// First byte, counted from the start of the chunk: beyond its end lie the bytes of its records in the chunks after
+    /// it.
     #[prost(uint32, tag = "4")]
     pub offset: u32,
     /// How many.
@@ -158,7 +161,7 @@ pub struct RecordAsk {
 
 /// The answer to a question. Bytes come beside it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct QuestionAnswer {
+pub struct PeerResponse {
     /// The asker's name for the question.
     #[prost(uint64, tag = "1")]
     pub id: u64,
@@ -171,7 +174,7 @@ pub struct QuestionAnswer {
     /// Of a reach: as many as files were named, in their order.
     #[prost(message, repeated, tag = "4")]
     pub tails: Vec<FileTail>,
-    /// Records. Of a single one that was asked for, the payload comes beside it.
+    /// Records. If a single one was requested, the payload comes beside it.
     #[prost(message, repeated, tag = "5")]
     pub records: Vec<ChainRecord>,
     /// There are more: records, stamped later than this; files, with larger numbers.
@@ -185,7 +188,7 @@ pub struct QuestionAnswer {
     pub holes: Vec<Holes>,
 }
 
-/// What of a part no record says anything of.
+/// The parts of a range that no record covers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Holes {
     /// First byte in the part and length of each run.

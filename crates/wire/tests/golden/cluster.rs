@@ -19,10 +19,10 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
         (
             "join",
             Request::Join(Join {
-                newcomer: Some(control::Newcomer {
+                newcomer: Some(control::NodeInfoProto {
                     name: "n2".into(),
                     address: "b:7470".into(),
-                    ..control::Newcomer::default()
+                    ..control::NodeInfoProto::default()
                 }),
                 cluster: "00ff".into(),
                 wall_us: 1_763_856_000_000_000,
@@ -68,7 +68,7 @@ fn cluster_reply() -> ClusterReply {
         version: 40,
         replicas: 3,
         is_balancing: true,
-        nodes: vec![NodeStatus {
+        nodes: vec![ClusterNodeStatus {
             node: 1,
             name: "db1".into(),
             site: "here".into(),
@@ -96,7 +96,7 @@ fn cluster_reply() -> ClusterReply {
         chains: vec![ClusterChain {
             chain: 5,
             epoch: 12,
-            targets: vec![TargetStatus {
+            targets: vec![ClusterTargetStatus {
                 node: 1,
                 state: "syncing".into(),
                 left_bytes: Some(1 << 30),

@@ -4,25 +4,27 @@ use frieze_wire::control::{self, ChainStepKind, DecisionKind, NodeStepKind, STOR
 
 use super::AT;
 
-fn newcomer() -> control::Newcomer {
-    control::Newcomer {
+fn newcomer() -> control::NodeInfoProto {
+    control::NodeInfoProto {
         name: "ada".into(),
         site: "east".into(),
         machine: "rack7".into(),
         address: "10.0.0.2:7410".into(),
         token: (0..16).collect(),
         incarnation: 3,
-        devices: vec![control::Device { device: 1, capacity_bytes: 1 << 40, has_failed: true, is_full: false }],
+        devices: vec![control::DeviceProto { device: 1, capacity_bytes: 1 << 40, has_failed: true, is_full: false }],
     }
 }
 
 pub(super) fn decisions() -> Vec<(&'static str, DecisionKind)> {
-    let node = |kind| control::NodeStep { node: 2, revision: 300, kind: kind as i32, ..Default::default() };
-    let chain = |kind| control::ChainStep { chain: 7, revision: 300, kind: kind as i32, node: 2, ..Default::default() };
+    let node = |kind| control::NodeStepProto { node: 2, revision: 300, kind: kind as i32, ..Default::default() };
+    let chain =
+        |kind| control::ChainStepProto { chain: 7, revision: 300, kind: kind as i32, node: 2, ..Default::default() };
     let newcomer = newcomer();
     let (address, devices) = (newcomer.address.clone(), newcomer.devices.clone());
-    let back = control::NodeStep { incarnation: 4, address, devices: devices.clone(), ..node(NodeStepKind::Return) };
-    let found = control::Found {
+    let back =
+        control::NodeStepProto { incarnation: 4, address, devices: devices.clone(), ..node(NodeStepKind::Return) };
+    let found = control::FoundCluster {
         cluster: vec![0xab; 16],
         replicas: 3,
         chain_count: 8,
@@ -30,7 +32,7 @@ pub(super) fn decisions() -> Vec<(&'static str, DecisionKind)> {
         first: Some(newcomer.clone()),
         gaps: Vec::new(),
     };
-    let resume = control::ChainStep { incarnation: 4, is_missing: true, ..chain(ChainStepKind::Resume) };
+    let resume = control::ChainStepProto { incarnation: 4, is_missing: true, ..chain(ChainStepKind::Resume) };
     vec![
         ("found", DecisionKind::Found(found)),
         ("join", DecisionKind::Join(newcomer)),
@@ -40,12 +42,12 @@ pub(super) fn decisions() -> Vec<(&'static str, DecisionKind)> {
         ("node.undrain", DecisionKind::Node(node(NodeStepKind::Undrain))),
         ("node.declare_dead", DecisionKind::Node(node(NodeStepKind::DeclareDead))),
         ("node.remove", DecisionKind::Node(node(NodeStepKind::Remove))),
-        ("node.add_device", DecisionKind::Node(control::NodeStep { devices, ..node(NodeStepKind::AddDevice) })),
+        ("node.add_device", DecisionKind::Node(control::NodeStepProto { devices, ..node(NodeStepKind::AddDevice) })),
         ("node.fail_device", DecisionKind::Node(node(NodeStepKind::FailDevice))),
-        ("chain.place", DecisionKind::Chain(control::ChainStep { device: 1, ..chain(ChainStepKind::Place) })),
+        ("chain.place", DecisionKind::Chain(control::ChainStepProto { device: 1, ..chain(ChainStepKind::Place) })),
         ("chain.retire", DecisionKind::Chain(chain(ChainStepKind::Retire))),
         ("chain.keep", DecisionKind::Chain(chain(ChainStepKind::Keep))),
-        ("chain.sync", DecisionKind::Chain(control::ChainStep { incarnation: 4, ..chain(ChainStepKind::Sync) })),
+        ("chain.sync", DecisionKind::Chain(control::ChainStepProto { incarnation: 4, ..chain(ChainStepKind::Sync) })),
         ("chain.join", DecisionKind::Chain(chain(ChainStepKind::Join))),
         ("chain.serve", DecisionKind::Chain(chain(ChainStepKind::Serve))),
         ("chain.take_out", DecisionKind::Chain(chain(ChainStepKind::TakeOut))),
@@ -59,15 +61,16 @@ pub(super) fn decisions() -> Vec<(&'static str, DecisionKind)> {
 
 /// Of later versions than those before, which one batch holds.
 pub(super) fn later_decisions() -> Vec<(&'static str, DecisionKind)> {
-    let resume = control::ChainStep { chain: 7, revision: 300, node: 2, incarnation: 4, ..Default::default() };
-    let resume = control::ChainStep { kind: ChainStepKind::Resume as i32, lost_from: AT, lost_to: AT + 9, ..resume };
-    let found = control::Found { first: Some(newcomer()), gaps: vec![AT, AT + 9], ..Default::default() };
+    let resume = control::ChainStepProto { chain: 7, revision: 300, node: 2, incarnation: 4, ..Default::default() };
+    let resume =
+        control::ChainStepProto { kind: ChainStepKind::Resume as i32, lost_from: AT, lost_to: AT + 9, ..resume };
+    let found = control::FoundCluster { first: Some(newcomer()), gaps: vec![AT, AT + 9], ..Default::default() };
     let dead =
-        control::NodeStep { node: 2, revision: 300, kind: NodeStepKind::DeclareDead as i32, ..Default::default() };
+        control::NodeStepProto { node: 2, revision: 300, kind: NodeStepKind::DeclareDead as i32, ..Default::default() };
     let recover = control::Recover {
         cluster: vec![0xcd; 16],
         node: 2,
-        told: Some(newcomer()),
+        info: Some(newcomer()),
         chain_epoch: 13,
         whole: vec![AT, 0],
     };
@@ -77,17 +80,17 @@ pub(super) fn later_decisions() -> Vec<(&'static str, DecisionKind)> {
         ("found_with_gaps", DecisionKind::Found(found)),
         (
             "node.fill_device",
-            DecisionKind::Node(control::NodeStep { kind: NodeStepKind::FillDevice as i32, ..dead.clone() }),
+            DecisionKind::Node(control::NodeStepProto { kind: NodeStepKind::FillDevice as i32, ..dead.clone() }),
         ),
-        ("node.declare_dead_if_spared", DecisionKind::Node(control::NodeStep { spares: true, ..dead })),
+        ("node.declare_dead_if_spared", DecisionKind::Node(control::NodeStepProto { spares: true, ..dead })),
     ]
 }
 
-pub(super) fn control_state() -> control::Stored {
+pub(super) fn control_state() -> control::StoredCluster {
     let node = control::StoredNode {
         node: 2,
         revision: 5,
-        told: Some(newcomer()),
+        info: Some(newcomer()),
         is_offline: true,
         is_draining: true,
         is_dead: true,
@@ -108,7 +111,7 @@ pub(super) fn control_state() -> control::Stored {
         behind_from: 0,
         behind_to: 0,
     };
-    control::Stored {
+    control::StoredCluster {
         format: STORED_FORMAT,
         cluster: vec![0xab; 16],
         version: 300,

@@ -1,17 +1,20 @@
 //! What members of the metalog tell each other, one of each kind.
 
-use frieze_wire::peer::Told;
+use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::{
     MetalogClose, MetalogEntry, MetalogHeld, MetalogKind, MetalogMembers, MetalogMessage, MetalogPiece, MetalogState,
 };
 
-pub(super) fn told() -> Vec<(&'static str, Told)> {
+pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
     vec![
-        ("metalog-entries", Told::Metalog(entries())),
-        ("metalog-question", Told::Metalog(question())),
-        ("metalog-piece", Told::MetalogPiece(piece())),
-        ("metalog-held", Told::MetalogHeld(MetalogHeld { transfer: 0x1234_5678_9abc_def1, next: 7, whole: true })),
-        ("metalog-close", Told::MetalogClose(MetalogClose { at: 0x0605_0403_0201_0007 })),
+        ("metalog-entries", ServerMessage::Metalog(entries())),
+        ("metalog-question", ServerMessage::Metalog(question())),
+        ("metalog-piece", ServerMessage::MetalogPiece(piece())),
+        (
+            "metalog-held",
+            ServerMessage::MetalogHeld(MetalogHeld { transfer: 0x1234_5678_9abc_def1, next: 7, whole: true }),
+        ),
+        ("metalog-close", ServerMessage::MetalogClose(MetalogClose { at: 0x0605_0403_0201_0007 })),
     ]
 }
 

@@ -1,20 +1,21 @@
 //! What servers tell each other, one of each kind.
 
-use frieze_wire::control::Device;
+use frieze_wire::control::DeviceProto;
 use frieze_wire::message::Refusal;
 use frieze_wire::peer::control::{
-    Assignment, Attached, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused,
+    AssignmentProto, Attached, ChainReport, ClockOffsetProto, Configuration, HeartbeatProto, HeartbeatRefusal,
+    LeaseGrantProto,
 };
 use frieze_wire::peer::{
-    About, Alive, Ask, BytesAsk, BytesPart, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer,
-    ChainPiece, ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, PersistAsk, Question,
-    QuestionAnswer, ReachAsk, RecordAsk, RecordsAsk, Told, TouchedAsk,
+    BytesAsk, BytesPart, ChainAck, ChainAsk, ChainAskKind, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece,
+    ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, KeepAlive, PeerRequest, PeerRequestKind,
+    PeerResponse, PersistAsk, ReachAsk, RecordAsk, RecordsAsk, ServerMessage, TouchedAsk,
 };
 
 use super::AT;
 
-pub(super) fn told() -> Vec<(&'static str, Told)> {
-    let ask = |ask| Told::ChainAsk(ChainAsk { chain: 3, epoch: 12, ask: Some(ask) });
+pub(super) fn messages() -> Vec<(&'static str, ServerMessage)> {
+    let ask = |ask| ServerMessage::ChainAsk(ChainAsk { chain: 3, epoch: 12, ask: Some(ask) });
     let record = ChainRecord {
         chain: 3,
         epoch: 12,
@@ -39,91 +40,94 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         crc: 0,
     };
     vec![
-        ("alive", Told::Alive(Alive {})),
-        ("heartbeat", Told::Heartbeat(heartbeat())),
-        ("attached", Told::Attached(Attached { sessions: vec![1, 0x0102_0304_0506_0708] })),
-        ("heartbeat-after-a-loss", Told::Heartbeat(heartbeat_after_a_loss())),
-        ("heartbeat-with-remains", Told::Heartbeat(heartbeat_with_remains())),
-        ("heartbeat-in-trouble", Told::Heartbeat(heartbeat_in_trouble())),
-        ("grant", Told::Grant(grant())),
-        ("refused", Told::Refused(Refused { reason: 33, message: "another cluster".into() })),
-        ("chain-record", Told::ChainRecord(record.clone())),
-        ("chain-record-behind-pieces", Told::ChainRecord(ChainRecord { ahead: 7, crc: 0xfeed, ..record.clone() })),
-        ("chain-piece", Told::ChainPiece(ChainPiece { chain: 3, ahead: 7, len: 1 << 20 })),
-        ("chain-record-of-the-past", Told::ChainRecord(ChainRecord { left_bytes: 5 << 30, ..record.clone() })),
+        ("alive", ServerMessage::Alive(KeepAlive {})),
+        ("heartbeat", ServerMessage::Heartbeat(heartbeat())),
+        ("attached", ServerMessage::Attached(Attached { sessions: vec![1, 0x0102_0304_0506_0708] })),
+        ("heartbeat-after-a-loss", ServerMessage::Heartbeat(heartbeat_after_a_loss())),
+        ("heartbeat-with-remains", ServerMessage::Heartbeat(heartbeat_with_remains())),
+        ("heartbeat-in-trouble", ServerMessage::Heartbeat(heartbeat_in_trouble())),
+        ("grant", ServerMessage::Grant(grant())),
+        ("refused", ServerMessage::Refused(HeartbeatRefusal { reason: 33, message: "another cluster".into() })),
+        ("chain-record", ServerMessage::ChainRecord(record.clone())),
+        (
+            "chain-record-behind-pieces",
+            ServerMessage::ChainRecord(ChainRecord { ahead: 7, crc: 0xfeed, ..record.clone() }),
+        ),
+        ("chain-piece", ServerMessage::ChainPiece(ChainPiece { chain: 3, ahead: 7, len: 1 << 20 })),
+        ("chain-record-of-the-past", ServerMessage::ChainRecord(ChainRecord { left_bytes: 5 << 30, ..record.clone() })),
         (
             "chain-punch",
-            Told::ChainRecord(ChainRecord { user_time: None, sync: false, part: 0, punch: true, ..record }),
+            ServerMessage::ChainRecord(ChainRecord { user_time: None, sync: false, part: 0, punch: true, ..record }),
         ),
-        ("chain-ack", Told::ChainAck(ChainAck { chain: 3, epoch: 12, upto: 4700, closed: AT, held: 4711 })),
-        ("chain-promise", Told::ChainPromise(ChainPromise { chain: 3, epoch: 12, follows: 4711, at: AT })),
-        ("chain-greet", Told::ChainGreet(ChainGreet { chain: 3, epoch: 12, held: 4711, promised: AT })),
-        ("chain-offer", Told::ChainOffer(ChainOffer { chain: 3, epoch: 12, epochs: vec![1, 100, 11, 4711] })),
-        ("chain-keep", Told::ChainKeep(ChainKeep { chain: 3, epoch: 12, upto: 4700 })),
-        ("chain-ask-clean", Told::ChainClean(ChainClean { chain: 3, epoch: 12, request: 6, upto: None })),
-        ("chain-clean", Told::ChainClean(ChainClean { chain: 3, epoch: 12, request: 6, upto: Some(0) })),
-        ("chain-ask-close", ask(Ask::Close(AT))),
-        ("chain-ask-persist", ask(Ask::Persist(4711))),
-        ("chain-persisted", ask(Ask::Persisted(4711))),
-        ("chain-ask-close-after", ask(Ask::CloseAfter(CloseAfter { at: AT, entry: 99 }))),
-        ("chain-closed-after", ask(Ask::ClosedAfter(CloseAfter { at: AT, entry: 99 }))),
+        ("chain-ack", ServerMessage::ChainAck(ChainAck { chain: 3, epoch: 12, upto: 4700, closed: AT, held: 4711 })),
+        ("chain-promise", ServerMessage::ChainPromise(ChainPromise { chain: 3, epoch: 12, follows: 4711, at: AT })),
+        ("chain-greet", ServerMessage::ChainGreet(ChainGreet { chain: 3, epoch: 12, held: 4711, promised: AT })),
+        ("chain-offer", ServerMessage::ChainOffer(ChainOffer { chain: 3, epoch: 12, epochs: vec![1, 100, 11, 4711] })),
+        ("chain-keep", ServerMessage::ChainKeep(ChainKeep { chain: 3, epoch: 12, upto: 4700 })),
+        ("chain-ask-clean", ServerMessage::ChainClean(ChainClean { chain: 3, epoch: 12, request: 6, upto: None })),
+        ("chain-clean", ServerMessage::ChainClean(ChainClean { chain: 3, epoch: 12, request: 6, upto: Some(0) })),
+        ("chain-ask-close", ask(ChainAskKind::Close(AT))),
+        ("chain-ask-persist", ask(ChainAskKind::Persist(4711))),
+        ("chain-persisted", ask(ChainAskKind::Persisted(4711))),
+        ("chain-ask-close-after", ask(ChainAskKind::CloseAfter(CloseAfter { at: AT, entry: 99 }))),
+        ("chain-closed-after", ask(ChainAskKind::ClosedAfter(CloseAfter { at: AT, entry: 99 }))),
     ]
     .into_iter()
     .chain(questions())
     .collect()
 }
 
-fn questions() -> Vec<(&'static str, Told)> {
-    let ask = |at, about| Told::Question(Question { id: 5, chains: vec![3, 7], at, about: Some(about) });
+fn questions() -> Vec<(&'static str, ServerMessage)> {
+    let ask = |at, about| ServerMessage::Question(PeerRequest { id: 5, chains: vec![3, 7], at, about: Some(about) });
     let file = FileReach { inode: 77, chain_count: 8, after: AT, chunks: vec![0, 3, 9, 9], chunk_bytes: 0 };
     let over = vec![FileReach { chunk_bytes: 64 << 20, ..file.clone() }];
     let files = vec![file];
-    let answer = QuestionAnswer {
+    let answer = PeerResponse {
         id: 5,
         complete: AT,
         tails: vec![FileTail { chunk: Some(3), end: 4096, newest: Some(AT) }, FileTail::default()],
-        ..QuestionAnswer::default()
+        ..PeerResponse::default()
     };
     let part = BytesPart { inode: 77, index: 3, chain_count: 8, offset: 512, len: 4096, after: 1 };
     let holes = vec![Holes { runs: vec![0, 512] }, Holes::default()];
     let refused = Some(Refusal { reason: 33, message: "not here".into() });
     vec![
-        ("question-reach", ask(None, About::Reach(ReachAsk { files, uncommitted: true }))),
-        ("question-reach-over", ask(None, About::Reach(ReachAsk { files: over, uncommitted: false }))),
-        ("question-order", ask(None, About::Order(CloseAfter { at: AT, entry: 99 }))),
-        ("question-persist", ask(None, About::Persist(PersistAsk {}))),
+        ("question-reach", ask(None, PeerRequestKind::Reach(ReachAsk { files, uncommitted: true }))),
+        ("question-reach-over", ask(None, PeerRequestKind::Reach(ReachAsk { files: over, uncommitted: false }))),
+        ("question-order", ask(None, PeerRequestKind::Order(CloseAfter { at: AT, entry: 99 }))),
+        ("question-persist", ask(None, PeerRequestKind::Persist(PersistAsk {}))),
         (
             "question-records",
-            ask(Some(AT), About::Records(RecordsAsk { inode: 77, chain_count: 8, after: 1, upto: AT })),
+            ask(Some(AT), PeerRequestKind::Records(RecordsAsk { inode: 77, chain_count: 8, after: 1, upto: AT })),
         ),
-        ("question-touched", ask(Some(AT), About::Touched(TouchedAsk { after: 1, upto: AT, above: 9 }))),
-        ("question-bytes-now", ask(None, About::Bytes(BytesAsk { parts: vec![part.clone()] }))),
-        ("question-bytes", ask(Some(AT), About::Bytes(BytesAsk { parts: vec![part] }))),
-        ("question-record", ask(None, About::Record(RecordAsk { n: 4711, stamp: AT }))),
-        ("answer-tails", Told::QuestionAnswer(answer)),
-        ("answer-bytes", Told::QuestionAnswer(QuestionAnswer { id: 5, holes, ..QuestionAnswer::default() })),
-        ("answer-refused", Told::QuestionAnswer(QuestionAnswer { id: 5, refused, ..QuestionAnswer::default() })),
+        ("question-touched", ask(Some(AT), PeerRequestKind::Touched(TouchedAsk { after: 1, upto: AT, above: 9 }))),
+        ("question-bytes-now", ask(None, PeerRequestKind::Bytes(BytesAsk { parts: vec![part.clone()] }))),
+        ("question-bytes", ask(Some(AT), PeerRequestKind::Bytes(BytesAsk { parts: vec![part] }))),
+        ("question-record", ask(None, PeerRequestKind::Record(RecordAsk { n: 4711, stamp: AT }))),
+        ("answer-tails", ServerMessage::QuestionAnswer(answer)),
+        ("answer-bytes", ServerMessage::QuestionAnswer(PeerResponse { id: 5, holes, ..PeerResponse::default() })),
+        ("answer-refused", ServerMessage::QuestionAnswer(PeerResponse { id: 5, refused, ..PeerResponse::default() })),
         (
             "answer-touched",
-            Told::QuestionAnswer(QuestionAnswer {
+            ServerMessage::QuestionAnswer(PeerResponse {
                 id: 5,
                 inodes: vec![77, 78],
                 more_after: Some(AT),
-                ..QuestionAnswer::default()
+                ..PeerResponse::default()
             }),
         ),
     ]
 }
 
-fn heartbeat() -> Heartbeat {
-    Heartbeat {
+fn heartbeat() -> HeartbeatProto {
+    HeartbeatProto {
         incarnation: 4,
         number: 10,
         heard: 9,
-        clock: Some(ClockOffset { offset_us: -3, error_us: 8 }),
+        clock: Some(ClockOffsetProto { offset_us: -3, error_us: 8 }),
         resigns: true,
         address: "b:7470".into(),
-        devices: vec![Device { device: 1, capacity_bytes: 1 << 40, has_failed: true, is_full: false }],
+        devices: vec![DeviceProto { device: 1, capacity_bytes: 1 << 40, has_failed: true, is_full: false }],
         chains: vec![ChainReport {
             chain: 3,
             epoch: 7,
@@ -145,34 +149,34 @@ fn heartbeat() -> Heartbeat {
     }
 }
 
-fn heartbeat_after_a_loss() -> Heartbeat {
+fn heartbeat_after_a_loss() -> HeartbeatProto {
     let whole = heartbeat();
     let lost = |report: &ChainReport| ChainReport { lost_from: AT, lost_to: AT + 9, newest: AT + 1, ..*report };
-    Heartbeat { chains: whole.chains.iter().map(lost).collect(), ..whole }
+    HeartbeatProto { chains: whole.chains.iter().map(lost).collect(), ..whole }
 }
 
 /// Of a server whose disk takes no more.
-fn heartbeat_in_trouble() -> Heartbeat {
+fn heartbeat_in_trouble() -> HeartbeatProto {
     let whole = heartbeat();
-    let devices = whole.devices.iter().map(|device| Device { is_full: true, ..device.clone() }).collect();
+    let devices = whole.devices.iter().map(|device| DeviceProto { is_full: true, ..device.clone() }).collect();
     let chains = whole.chains.iter().map(|report| ChainReport { is_full: true, ..*report }).collect();
-    Heartbeat { devices, chains, trouble: "the disk is full".into(), ..whole }
+    HeartbeatProto { devices, chains, trouble: "the disk is full".into(), ..whole }
 }
 
 /// Of a server that others have taken chains over from.
-fn heartbeat_with_remains() -> Heartbeat {
-    Heartbeat { remains_chains: 5, remains_bytes: 7 << 30, ..heartbeat() }
+fn heartbeat_with_remains() -> HeartbeatProto {
+    HeartbeatProto { remains_chains: 5, remains_bytes: 7 << 30, ..heartbeat() }
 }
 
-fn grant() -> Grant {
+fn grant() -> LeaseGrantProto {
     let configuration = Configuration { epoch: 8, members: vec![1, 300], syncing: 3, joining: true };
-    Grant {
+    LeaseGrantProto {
         number: 10,
         incarnation: 4,
         wall_us: 1_763_856_000_000_000,
         version: 12,
         lease_ns: 2_000_000_000,
-        chains: vec![Assignment {
+        chains: vec![AssignmentProto {
             chain: 3,
             device: 1,
             configuration: Some(configuration),

@@ -1,4 +1,4 @@
-//! What a mount is measured beside: the same calls through a FUSE file system that only passes them on, or else in a plain
+//! The reference of a mount: the same calls through a FUSE file system that only passes them on, or else in a plain
 //! directory.
 
 use std::path::{Path, PathBuf};
@@ -8,30 +8,34 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::Options;
+use crate::BenchOptions;
 use crate::stopwatch::Stopwatch;
 
 /// A directory to do the same in.
-pub(super) struct Beside {
+pub(super) struct ReferenceTree {
     path: TempDir,
     pub(super) name: &'static str,
     _passthrough: Option<Passthrough>,
 }
 
-impl Beside {
+impl ReferenceTree {
     /// The one named with `--peer`; else a `bindfs` mount, where that is installed; else a plain directory.
-    pub(super) fn of(options: &Options) -> Result<Beside> {
+    pub(super) fn of(options: &BenchOptions) -> Result<ReferenceTree> {
         if let Some(peer) = &options.peer {
             let path = made(peer).with_context(|| format!("cannot write to {}", peer.display()))?;
-            return Ok(Beside { path, name: "the same through the peer", _passthrough: None });
+            return Ok(ReferenceTree { path, name: "the same through the peer", _passthrough: None });
         }
         let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         let Some(passthrough) = Passthrough::start(&base)? else {
             let path = made(&base)?;
-            return Ok(Beside { path, name: "the same in a plain directory", _passthrough: None });
+            return Ok(ReferenceTree { path, name: "the same in a plain directory", _passthrough: None });
         };
         let path = made(passthrough.mountpoint.path())?;
-        Ok(Beside { path, name: "the same through a FUSE passthrough (bindfs)", _passthrough: Some(passthrough) })
+        Ok(ReferenceTree {
+            path,
+            name: "the same through a FUSE passthrough (bindfs)",
+            _passthrough: Some(passthrough),
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -39,7 +43,7 @@ impl Beside {
     }
 }
 
-/// A directory of this machine, mounted elsewhere by `bindfs`.
+/// A directory of this machine, mounted a second time by `bindfs`.
 struct Passthrough {
     process: Child,
     mountpoint: TempDir,

@@ -7,47 +7,47 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use rustix::fs::{Advice, fadvise};
 
-use super::beside::Beside;
-use super::{Mount, Spent, spend};
-use crate::Options;
-use crate::report::Report;
+use super::beside::ReferenceTree;
+use super::{BenchMount, Spent, spend};
+use crate::BenchOptions;
+use crate::report::BenchReport;
 use crate::stopwatch::Stopwatch;
-use crate::target::Target;
+use crate::target::BenchTarget;
 
 /// Bytes of one write(2) and read(2).
 const BLOCK: usize = 1 << 20;
 
-pub(crate) fn mount_seq(options: &Options) -> Result<Report> {
+pub(crate) fn mount_seq(options: &BenchOptions) -> Result<BenchReport> {
     let bytes = options.scaled(options.mib, 1024) << 20;
     // All of it may wait for the disk, as it may in the page cache below the peer.
-    let target = Target::start_with(options, &format!("dirty_bytes_max = {}\n", bytes * 4))?;
+    let target = BenchTarget::start_with(options, &format!("dirty_bytes_max = {}\n", bytes * 4))?;
     let client = target.client()?;
     let directory = tempfile::Builder::new().prefix("frieze-bench-mount-").tempdir()?;
-    let mounted = Mount::of(&target, directory.path())?;
-    let beside = Beside::of(options)?;
+    let mounted = BenchMount::of(&target, directory.path())?;
+    let beside = ReferenceTree::of(options)?;
     let peer = [
         write(&beside.path().join("file"), bytes, 1)?,
-        read(&beside.path().join("file"), bytes, Kernel::Knows(false))?,
-        read(&beside.path().join("file"), bytes, Kernel::Knows(true))?,
+        read(&beside.path().join("file"), bytes, PageCacheState::Knows(false))?,
+        read(&beside.path().join("file"), bytes, PageCacheState::Knows(true))?,
     ];
     let file = mounted.path.join("file");
     let mut ours = [0.0; 5];
     let spent: Spent = spend(&target, &client, || {
         ours[0] = write(&file, bytes, 1)?;
-        ours[1] = read(&file, bytes, Kernel::Knows(false))?;
+        ours[1] = read(&file, bytes, PageCacheState::Knows(false))?;
         Ok(())
     })?;
-    ours[2] = read(&file, bytes, Kernel::Knows(true))?;
+    ours[2] = read(&file, bytes, PageCacheState::Knows(true))?;
     let then = client.now()?;
     write(&file, bytes, 2)?;
     let then = mounted.path.join(".at").join(then.to_string()).join("file");
-    ours[3] = read(&then, bytes, Kernel::Knows(false))?;
-    ours[4] = read(&then, bytes, Kernel::Knows(true))?;
+    ours[3] = read(&then, bytes, PageCacheState::Knows(false))?;
+    ours[4] = read(&then, bytes, PageCacheState::Knows(true))?;
     let gib = bytes as f64 * 2.0 / f64::from(1 << 30);
     let names = ["write", "read", "read_again", "read_of_then", "read_of_then_again"];
     let beside_names = ["beside_write", "beside_read", "beside_read_again"];
     let each = names.into_iter().zip(ours).chain(beside_names.into_iter().zip(peer));
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "mount-seq",
         value: ours[0],
         unit: "GiB/s written",
@@ -73,13 +73,13 @@ fn write(path: &Path, bytes: u64, filler: u8) -> Result<f64> {
 }
 
 /// Whether the kernel has the pages of the file.
-enum Kernel {
+enum PageCacheState {
     Knows(bool),
 }
 
-fn read(path: &Path, bytes: u64, kernel: Kernel) -> Result<f64> {
+fn read(path: &Path, bytes: u64, kernel: PageCacheState) -> Result<f64> {
     let mut file = File::open(path)?;
-    if let Kernel::Knows(false) = kernel {
+    if let PageCacheState::Knows(false) = kernel {
         fadvise(&file, 0, None, Advice::DontNeed)?;
     }
     let mut block = vec![0; BLOCK];

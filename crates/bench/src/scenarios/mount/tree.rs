@@ -1,4 +1,4 @@
-//! A source tree on a mount: unpacked by tar, looked through by git, removed.
+//! A source tree on a mount: unpacked by tar, checked by git, removed.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::beside::Beside;
-use super::{Mount, Spent, spend};
-use crate::Options;
-use crate::report::Report;
+use super::beside::ReferenceTree;
+use super::{BenchMount, Spent, spend};
+use crate::BenchOptions;
+use crate::report::BenchReport;
 use crate::stopwatch::Stopwatch;
-use crate::target::Target;
+use crate::target::BenchTarget;
 
 /// Files of one directory of the tree.
 const FILES_EACH: u64 = 20;
@@ -25,17 +25,17 @@ struct Times {
     remove: f64,
 }
 
-pub(crate) fn mount_tree(options: &Options) -> Result<Report> {
+pub(crate) fn mount_tree(options: &BenchOptions) -> Result<BenchReport> {
     let files = options.scaled(options.ops, 5_000);
-    let target = Target::start(options)?;
+    let target = BenchTarget::start(options)?;
     let client = target.client()?;
     let packed = tempfile::Builder::new().prefix("frieze-bench-tree-").tempdir()?;
     let archive = packed.path().join("tree.tar");
     make(&packed.path().join("tree"), files)?;
     run(Command::new("tar").arg("cf").arg(&archive).arg("-C").arg(packed.path()).arg("tree"))?;
     let directory = tempfile::Builder::new().prefix("frieze-bench-mount-").tempdir()?;
-    let mounted = Mount::of(&target, directory.path())?;
-    let beside = Beside::of(options)?;
+    let mounted = BenchMount::of(&target, directory.path())?;
+    let beside = ReferenceTree::of(options)?;
     let peer = live(&archive, beside.path())?;
     let mut ours = Times::default();
     let spent: Spent = spend(&target, &client, || {
@@ -52,7 +52,7 @@ pub(crate) fn mount_tree(options: &Options) -> Result<Report> {
         ("beside_git_status", peer.status),
         ("beside_rm", peer.remove),
     ];
-    Ok(Report {
+    Ok(BenchReport {
         scenario: "mount-tree",
         value: files as f64 / ours.unpack,
         unit: "files/s unpacked",
@@ -72,7 +72,7 @@ fn live(archive: &Path, directory: &Path) -> Result<Times> {
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
         command.arg("-C").arg(&tree).args(arguments);
-        // Nobody's settings, and no work in the background.
+        // No user's settings, and no work in the background.
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         timed(&mut command)
     };

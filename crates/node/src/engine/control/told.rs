@@ -1,22 +1,24 @@
 //! What operators ask about the cluster and are told, to and from the messages of `wire`.
 
 use frieze_base::NodeId;
-use frieze_cluster::{Ask, ChainStatus, NodeState, NodeStatus, Status, TargetState, Trouble, Waits};
+use frieze_cluster::{
+    ChainStatus, ClusterStatus, ClusterTrouble, NodeState, NodeStatus, OperatorRequest, TargetState, WaitCause,
+};
 use frieze_wire::message::{self as wire, ClusterChain, ClusterOp, ClusterReply};
 
-pub(super) fn ask_in(op: ClusterOp) -> Ask {
+pub(super) fn ask_in(op: ClusterOp) -> OperatorRequest {
     match op {
-        ClusterOp::Drain(node) => Ask::Drain { node: NodeId(node), fewer: false },
-        ClusterOp::Undrain(node) => Ask::Undrain(NodeId(node)),
-        ClusterOp::Remove(node) => Ask::Remove(NodeId(node)),
-        ClusterOp::DeclareDead(node) => Ask::DeclareDead { node: NodeId(node), with_loss: false },
-        ClusterOp::DeclareLost(node) => Ask::DeclareDead { node: NodeId(node), with_loss: true },
-        ClusterOp::Balance(on) => Ask::Balance(on),
-        ClusterOp::Replicas(replicas) => Ask::Replicas(replicas),
+        ClusterOp::Drain(node) => OperatorRequest::Drain { node: NodeId(node), fewer: false },
+        ClusterOp::Undrain(node) => OperatorRequest::Undrain(NodeId(node)),
+        ClusterOp::Remove(node) => OperatorRequest::Remove(NodeId(node)),
+        ClusterOp::DeclareDead(node) => OperatorRequest::DeclareDead { node: NodeId(node), with_loss: false },
+        ClusterOp::DeclareLost(node) => OperatorRequest::DeclareDead { node: NodeId(node), with_loss: true },
+        ClusterOp::Balance(on) => OperatorRequest::Balance(on),
+        ClusterOp::Replicas(replicas) => OperatorRequest::Replicas(replicas),
     }
 }
 
-pub(super) fn status_out(status: &Status, told_by: NodeId) -> ClusterReply {
+pub(super) fn status_out(status: &ClusterStatus, told_by: NodeId) -> ClusterReply {
     ClusterReply {
         cluster: status.cluster.to_string(),
         leader: status.leader.map_or(0, |leader| leader.0),
@@ -34,11 +36,11 @@ pub(super) fn status_out(status: &Status, told_by: NodeId) -> ClusterReply {
     }
 }
 
-pub(crate) fn troubles_out(troubles: Vec<Trouble>) -> Vec<wire::Trouble> {
-    troubles.into_iter().map(|Trouble { what, remedy }| wire::Trouble { what, remedy }).collect()
+pub(crate) fn troubles_out(troubles: Vec<ClusterTrouble>) -> Vec<wire::Trouble> {
+    troubles.into_iter().map(|ClusterTrouble { what, remedy }| wire::Trouble { what, remedy }).collect()
 }
 
-fn node_out(status: &NodeStatus) -> wire::NodeStatus {
+fn node_out(status: &NodeStatus) -> wire::ClusterNodeStatus {
     let state = match status.state {
         NodeState::Up => "up",
         NodeState::Draining => "draining",
@@ -46,12 +48,12 @@ fn node_out(status: &NodeStatus) -> wire::NodeStatus {
         NodeState::Unknown => "unknown",
         NodeState::Removed => "removed",
     };
-    wire::NodeStatus {
+    wire::ClusterNodeStatus {
         node: status.node.id.0,
-        name: status.node.told.name.clone(),
-        site: status.node.told.site.clone(),
-        machine: status.node.told.machine.clone(),
-        address: status.node.told.address.clone(),
+        name: status.node.info.name.clone(),
+        site: status.node.info.site.clone(),
+        machine: status.node.info.machine.clone(),
+        address: status.node.info.address.clone(),
         state: state.to_owned(),
         lease_left_ms: status.lease_left_ns.map(|ns| ns / 1_000_000),
         clock_offset_us: status.clock_offset_us,
@@ -67,8 +69,8 @@ fn node_out(status: &NodeStatus) -> wire::NodeStatus {
         offline_since: status.node.offline_since,
         last_contact_us: status.last_contact_us,
         trouble: status.trouble.clone().unwrap_or_default(),
-        is_full: status.node.told.devices.iter().any(|device| device.is_full),
-        has_failed: status.node.told.devices.iter().any(|device| device.has_failed),
+        is_full: status.node.info.devices.iter().any(|device| device.is_full),
+        has_failed: status.node.info.devices.iter().any(|device| device.has_failed),
         metalog: String::new(),
     }
 }
@@ -84,7 +86,7 @@ fn chain_out(status: &ChainStatus) -> ClusterChain {
             TargetState::Offline => "offline",
             TargetState::Unknown => "unknown",
         };
-        wire::TargetStatus {
+        wire::ClusterTargetStatus {
             node: target.target.node.0,
             state: state.to_owned(),
             left_bytes: target.left_bytes,
@@ -94,9 +96,9 @@ fn chain_out(status: &ChainStatus) -> ClusterChain {
     };
     let (waits, nodes): (&str, &[NodeId]) = match &status.waits {
         None => ("", &[]),
-        Some(Waits::Memory(nodes)) => ("what these alone may have: they come back, or are declared dead", nodes),
-        Some(Waits::Logs(nodes)) => ("what the logs of these hold", nodes),
-        Some(Waits::Leaving(nodes)) => ("these to know that they were taken out, or their leases to end", nodes),
+        Some(WaitCause::Memory(nodes)) => ("what these alone may have: they come back, or are declared dead", nodes),
+        Some(WaitCause::Logs(nodes)) => ("what the logs of these hold", nodes),
+        Some(WaitCause::Leaving(nodes)) => ("these to know that they were taken out, or their leases to end", nodes),
     };
     ClusterChain {
         chain: status.chain.0,

@@ -21,7 +21,7 @@ impl Line {
     }
 
     fn send(&mut self, bytes: &[u8]) -> usize {
-        self.writer.send(FrameHeader::of(FrameKind::Told), b"told", FramePayload::Bytes(bytes)).expect("it is sent");
+        self.writer.send(FrameHeader::of(FrameKind::Peer), b"told", FramePayload::Bytes(bytes)).expect("it is sent");
         self.reader.read_frame(&mut Vec::new()).expect("a frame").expect("a frame").payload_len as usize
     }
 

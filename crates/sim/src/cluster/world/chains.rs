@@ -4,7 +4,7 @@ use super::World;
 use crate::violation::{Rule, Verdict, broken};
 use frieze_base::{ChainId, NodeId};
 use frieze_node::ClusterState;
-use frieze_wire::message::ChainStatus;
+use frieze_wire::message::ReplicaStatus;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -61,8 +61,8 @@ pub(super) fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// How a node says that a chain is.
-pub(super) fn chain_words(chain: &ChainStatus) -> String {
-    let ChainStatus { chain: id, epoch, members, syncing, joining, last, clean, .. } = chain;
+pub(super) fn chain_words(chain: &ReplicaStatus) -> String {
+    let ReplicaStatus { chain: id, epoch, members, syncing, joining, last, clean, .. } = chain;
     let joining = if *joining { " joining" } else { "" };
     format!("chain {id} epoch {epoch} {members:?}+{syncing}{joining} {clean}/{last} {}", chain.failed)
 }

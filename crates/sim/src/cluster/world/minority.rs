@@ -12,7 +12,7 @@ use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
 use frieze_node::WentOn;
-use frieze_wire::message::{Answered, List, Now, Open, Read, Reply, Request, View};
+use frieze_wire::message::{InstantInfo, List, Now, Open, Read, Reply, Request, View};
 use frieze_wire::txn::Target;
 
 use super::super::client::Route;
@@ -201,11 +201,11 @@ impl Worker {
     }
 
     fn ask_left(&mut self, left: &Left, at: Hlc, is_lost: bool, may_lack: bool) -> Result<(), Wrong> {
-        let says = |answered: &Answered| match answered {
-            Answered { incomplete: true, .. } if !may_lack => {
+        let says = |answered: &InstantInfo| match answered {
+            InstantInfo { incomplete: true, .. } if !may_lack => {
                 Err(format!("something was lost before {at}: {answered:?}"))
             }
-            Answered { without_lease: false, .. } if is_lost => Err(format!("it vouches for all of {answered:?}")),
+            InstantInfo { without_lease: false, .. } if is_lost => Err(format!("it vouches for all of {answered:?}")),
             _ => Ok(()),
         };
         let refused = |what: &str, fault: Fault| format!("{what} at {at} is refused: {:?}: {fault}", fault.reason);

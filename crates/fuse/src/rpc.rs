@@ -1,23 +1,24 @@
-//! How the mount asks the server: on whose behalf, in which view, and for the right to cache the answer.
+//! Requests of the mount to the server: on whose behalf, in which view, and with a request for a cache grant.
 
 use frieze_base::Reason;
 use frieze_client::{Caller, Fs};
 use nix::errno::Errno;
 
-use crate::cache::Asking;
+use crate::attributes::SET_GROUP_ID;
+use crate::cache::GrantRequest;
 use crate::errno::answer;
-use crate::node::When;
-use crate::operations::Who;
+use crate::node::ViewTime;
+use crate::operations::FuseCaller;
 use crate::process::groups_of;
-use crate::tree::{SET_GROUP_ID, Tree};
+use crate::tree::MountTree;
 
-impl Tree {
-    /// Asks the server as the caller, in a view. If it refuses for want of a right, asks once more with the caller's
-    /// supplementary groups, which are not looked up before they matter (protocols §6).
+impl MountTree {
+    /// Sends a request as the caller, in a view. If the server refuses for want of a right, sends it once more with the
+    /// caller's supplementary groups, which are not looked up before they matter (protocols §6).
     pub(crate) fn ask<T>(
         &self,
-        who: Who,
-        when: When,
+        who: FuseCaller,
+        when: ViewTime,
         call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
         self.ask_noting(who, when, None, call)
@@ -26,9 +27,9 @@ impl Tree {
     /// The same, asking for the right to cache the answer.
     pub(crate) fn ask_noting<T>(
         &self,
-        who: Who,
-        when: When,
-        asking: Option<&Asking>,
+        who: FuseCaller,
+        when: ViewTime,
+        asking: Option<&GrantRequest>,
         call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
         let view = match asking {
@@ -55,8 +56,8 @@ impl Tree {
     /// The same with the supplementary groups from the start: where a missing one is no refusal but another result.
     pub(crate) fn ask_knowing_groups<T>(
         &self,
-        who: Who,
-        when: When,
+        who: FuseCaller,
+        when: ViewTime,
         call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
         if !self.impersonates || who.uid == 0 {
@@ -65,12 +66,13 @@ impl Tree {
         self.ask_with_groups(who, groups_of(who.thread), when, call)
     }
 
-    /// Asks to make a file: whether it may be a program of its directory's group depends on the groups of who asks.
+    /// Sends a request to create a file: whether it may be a set-group-id program of its directory's group depends on
+    /// the caller's groups.
     pub(crate) fn ask_to_make<T>(
         &self,
-        who: Who,
+        who: FuseCaller,
         mode: u32,
-        asking: Option<&Asking>,
+        asking: Option<&GrantRequest>,
         call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
         match mode & SET_GROUP_ID {
@@ -81,19 +83,19 @@ impl Tree {
 
     pub(crate) fn ask_with_groups<T>(
         &self,
-        who: Who,
+        who: FuseCaller,
         groups: Vec<u32>,
-        when: When,
+        when: ViewTime,
         call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
         let caller = Caller { uid: who.uid, gid: who.gid, groups };
         call(&self.view(when).as_caller(caller)).map_err(|error| answer(&error.into()))
     }
 
-    /// Asks as the superuser where the mount may speak for others, else as the session's user.
+    /// Sends a request as the superuser if the mount may impersonate, else as the session's user.
     pub(crate) fn ask_as_mount<T>(
         &self,
-        when: When,
+        when: ViewTime,
         call: impl FnOnce(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
         self.ask_as_mount_noting(when, None, call)
@@ -102,8 +104,8 @@ impl Tree {
     /// The same, asking for the right to cache the answer.
     pub(crate) fn ask_as_mount_noting<T>(
         &self,
-        when: When,
-        asking: Option<&Asking>,
+        when: ViewTime,
+        asking: Option<&GrantRequest>,
         call: impl FnOnce(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
         let fs = self.view(when);
@@ -112,7 +114,7 @@ impl Tree {
         call(&fs).map_err(|error| answer(&error.into()))
     }
 
-    pub(crate) fn view(&self, when: When) -> Fs {
+    pub(crate) fn view(&self, when: ViewTime) -> Fs {
         let mut fs = self.client.fs();
         if let Some(at) = when.at {
             fs = fs.at(at);

@@ -1,9 +1,9 @@
-//! What a chain remembers of one session, so that a retry runs once.
+//! A chain's memory of one session, so that a retry runs once.
 //!
 //! Guarantees: between the floor and the newest number, every request that became a record is known, also after a
-//! restart (the numbers are in the records' headers). Below the floor nothing is known, and nothing is run.
-//! The floor rises with what the client has acknowledged and with the newest number, so that memory is bounded.
-//! Leaves to others: which sessions live (`namespace`).
+//! restart (the numbers are in the records' headers). Below the floor nothing is known, and nothing is run. The floor
+//! rises with the client's acknowledgements and with the newest number, so that memory is bounded. Leaves to others:
+//! the list of live sessions (`namespace`).
 
 use std::collections::VecDeque;
 
@@ -14,25 +14,26 @@ use crate::message::WriteDone;
 
 /// The requests of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct SessionDedupe {
     /// Every number below it is forgotten.
     floor: Seq,
-    /// By number and part, in their order: the parts of a group may lie on one chain. Most come behind the last and go as the first.
-    requests: VecDeque<((Seq, u8), Run)>,
+    /// By number and part, in their order: the parts of a group may lie on one chain. Most come behind the last and go
+    /// as the first.
+    requests: VecDeque<((Seq, u8), DedupeEntry)>,
 }
 
-/// What is remembered of a session whose requests are all committed.
+/// Memory of a session whose requests are all committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionMemory {
     /// Every number below it is forgotten.
     pub floor: Seq,
-    /// Number, part, and what was done, by number and part.
+    /// Number, part and result, by number and part.
     pub done: Vec<(Seq, u8, WriteDone)>,
 }
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Run {
+pub(crate) enum DedupeEntry {
     /// It is record `n`, not yet committed.
     InFlight { n: u64 },
     /// It is committed.
@@ -41,19 +42,19 @@ pub(crate) enum Run {
 
 /// The number lies below the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Forgotten {
+pub(crate) struct BelowFloor {
     pub(crate) floor: Seq,
 }
 
-impl Memory {
-    /// Forgets what lies below `acked`, all of it answered.
+impl SessionDedupe {
+    /// Forgets results below `acked`: the client has received them.
     pub(crate) fn acknowledge(&mut self, acked: Seq) {
         self.raise_floor(acked);
     }
 
     /// Remembers that `(seq, part)` has become record `n`. The floor follows `remembered_max` numbers behind.
     pub(crate) fn begin(&mut self, seq: Seq, part: u8, n: u64, remembered_max: u64) {
-        let before = self.put(seq, part, Run::InFlight { n });
+        let before = self.put(seq, part, DedupeEntry::InFlight { n });
         assert!(before.is_none(), "request {seq} part {part} becomes record {n} and is already {before:?}");
         self.follow(seq, remembered_max);
     }
@@ -61,23 +62,23 @@ impl Memory {
     /// Remembers the answer, unless the request has been forgotten meanwhile.
     pub(crate) fn finish(&mut self, seq: Seq, part: u8, done: WriteDone) {
         if let Ok(at) = self.find(seq, part) {
-            self.requests[at].1 = Run::Done(done);
+            self.requests[at].1 = DedupeEntry::Done(done);
         }
     }
 
     /// Remembers a recovered record.
     pub(crate) fn replay(&mut self, seq: Seq, part: u8, done: WriteDone, remembered_max: u64) {
         if seq >= self.floor {
-            self.put(seq, part, Run::Done(done));
+            self.put(seq, part, DedupeEntry::Done(done));
             self.follow(seq, remembered_max);
         }
     }
 
-    /// What it remembers of records stamped up to `upto`.
+    /// Its results of records stamped up to `upto`.
     pub(crate) fn upto(&self, upto: Hlc) -> SessionMemory {
         let done = self.requests.iter().filter_map(|&((seq, part), ref run)| match run {
-            Run::Done(done) if done.stamp <= upto => Some((seq, part, *done)),
-            Run::Done(_) | Run::InFlight { .. } => None,
+            DedupeEntry::Done(done) if done.stamp <= upto => Some((seq, part, *done)),
+            DedupeEntry::Done(_) | DedupeEntry::InFlight { .. } => None,
         });
         SessionMemory { floor: self.floor, done: done.collect() }
     }
@@ -90,15 +91,15 @@ impl Memory {
     }
 
     /// How far `(seq, part)` has come; `None` if it has never become a record.
-    pub(crate) fn recall(&self, seq: Seq, part: u8) -> Result<Option<Run>, Forgotten> {
+    pub(crate) fn recall(&self, seq: Seq, part: u8) -> Result<Option<DedupeEntry>, BelowFloor> {
         if seq < self.floor {
-            return Err(Forgotten { floor: self.floor });
+            return Err(BelowFloor { floor: self.floor });
         }
         Ok(self.find(seq, part).ok().map(|at| self.requests[at].1))
     }
 
     /// The first part of `seq` on this chain, and how far it has come.
-    pub(crate) fn first_part(&self, seq: Seq) -> Option<(u8, Run)> {
+    pub(crate) fn first_part(&self, seq: Seq) -> Option<(u8, DedupeEntry)> {
         let at = self.find(seq, 0).unwrap_or_else(|at| at);
         let ((_, part), run) = *self.requests.get(at).filter(|((number, _), _)| *number == seq)?;
         Some((part, run))
@@ -113,8 +114,8 @@ impl Memory {
         self.requests.binary_search_by_key(&key, |(of, _)| *of)
     }
 
-    /// Notes how far it has come. Returns what was noted before.
-    fn put(&mut self, seq: Seq, part: u8, run: Run) -> Option<Run> {
+    /// Stores the state of a request. Returns the former one.
+    fn put(&mut self, seq: Seq, part: u8, run: DedupeEntry) -> Option<DedupeEntry> {
         match self.find(seq, part) {
             Ok(at) => Some(std::mem::replace(&mut self.requests[at].1, run)),
             Err(at) => {

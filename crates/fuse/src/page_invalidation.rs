@@ -1,35 +1,35 @@
-//! Files whose pages the kernel is to drop, by a thread that may have to wait for each.
+//! Invalidation of the kernel's pages, by a thread that may have to wait for each file.
 //!
-//! Guarantees: when [`Dropping::wait`] returns, no file of it is begun any more. The kernel throws away each answer about
-//! attributes that was on its way when it was told to drop the pages, and goes on with what it knew before; told late, a
-//! read that began after the recall was acknowledged would end where the file ended before.
-//! Leaves to others: how pages are dropped ([`crate::notify`]).
+//! Guarantees: when [`PageInvalidation::wait`] returns, no file of it will be begun any more. When the kernel drops the
+//! pages of a file, it discards each answer about attributes that is on its way, and continues with its former state;
+//! dropped late, a read that began after the recall was acknowledged would end at the former end of the file. Leaves to
+//! others: how pages are dropped ([`crate::notify`]).
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::InodeId;
 
-/// Files whose pages are to go.
+/// Files whose pages are to be dropped.
 #[derive(Debug)]
-pub(crate) struct Dropping {
+pub(crate) struct PageInvalidation {
     inodes: Vec<InodeId>,
-    progress: Mutex<Progress>,
+    progress: Mutex<InvalidationProgress>,
     moved: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-struct Progress {
+struct InvalidationProgress {
     begun: usize,
     ended: usize,
 }
 
-impl Dropping {
-    pub(crate) fn new(inodes: Vec<InodeId>) -> Dropping {
-        Dropping { inodes, progress: Mutex::default(), moved: Condvar::new() }
+impl PageInvalidation {
+    pub(crate) fn new(inodes: Vec<InodeId>) -> PageInvalidation {
+        PageInvalidation { inodes, progress: Mutex::default(), moved: Condvar::new() }
     }
 
-    /// Drops, one after the other, what nobody has begun.
+    /// Drops, one after the other, the files that no thread has begun.
     pub(crate) fn work(&self, drop: impl Fn(InodeId)) {
         while let Some(inode) = self.begin() {
             drop(inode);
@@ -38,8 +38,8 @@ impl Dropping {
         }
     }
 
-    /// Waits until all are dropped, or those that are not have been waited for long enough; `another` sends another thread to
-    /// work where one does not get on, if it can. Returns how many are not known to be dropped; what was not begun never is.
+    /// Waits until all are dropped, or until a time limit; `another` starts another thread where one is stuck, if it
+    /// can. Returns how many are not known to be dropped; files that were not begun never are.
     pub(crate) fn wait(&self, another: impl Fn() -> Option<()>) -> usize {
         let mut others = 0;
         let mut progress = self.lock();
@@ -66,7 +66,7 @@ impl Dropping {
         Some(inode)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, InvalidationProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,8 +88,8 @@ mod tests {
         (1..=count).map(InodeId).collect()
     }
 
-    /// What was dropped, by a thread that waits for ever at the files that are `held`.
-    fn worker(dropping: &Arc<Dropping>, held: &'static [u64], log: &Arc<Mutex<Vec<u64>>>, until: Receiver<()>) {
+    /// The files dropped by a thread that waits for ever at the files that are `held`.
+    fn worker(dropping: &Arc<PageInvalidation>, held: &'static [u64], log: &Arc<Mutex<Vec<u64>>>, until: Receiver<()>) {
         let (dropping, log) = (dropping.clone(), log.clone());
         thread::spawn(move || {
             dropping.work(|inode| {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn all_are_dropped_where_nothing_holds_them() {
-        let (dropping, log) = (Arc::new(Dropping::new(inodes(100))), Arc::default());
+        let (dropping, log) = (Arc::new(PageInvalidation::new(inodes(100))), Arc::default());
         let another = || {
             worker(&dropping, &[], &log, channel().1);
             Some(())
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn one_that_is_held_does_not_keep_the_others() {
-        let (dropping, log) = (Arc::new(Dropping::new(inodes(5))), Arc::default());
+        let (dropping, log) = (Arc::new(PageInvalidation::new(inodes(5))), Arc::default());
         let (hold, until) = channel();
         worker(&dropping, &[2, 4], &log, until);
         let holds = Mutex::new(vec![hold]);
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn what_no_thread_has_begun_in_time_is_never_begun() {
-        let (dropping, log) = (Arc::new(Dropping::new(inodes(3))), Arc::<Mutex<Vec<u64>>>::default());
-        // Nobody gets to it: the thread waits for pages of another recall.
+        let (dropping, log) = (Arc::new(PageInvalidation::new(inodes(3))), Arc::<Mutex<Vec<u64>>>::default());
+        // No thread reaches it: the thread waits for pages of another recall.
         assert_eq!(dropping.wait(|| None), 3);
         let (_hold, until) = channel();
         worker(&dropping, &[], &log, until);

@@ -1,40 +1,40 @@
-//! What is wrong with a cluster, in words for an operator: what, where and since when, and what to do about it.
+//! Troubles of a cluster as text for an operator: what, where, since when, and what to do.
 //!
-//! Guarantees: a chain that is not whole is named, with its copies counted against those that are wanted; a cluster of which nothing is
-//! named has a leader, every copy, and every server that is one of it. At most [`TROUBLES_MAX`] are named, and how many more there are.
-//! Leaves to others: what is wrong with a server by itself (`node`), how it is shown (`cli`, `metrics`).
+//! Guarantees: a chain that is not complete is named, with its copies counted against those wanted; a cluster without
+//! troubles has a leader, every copy, and every server online. At most [`TROUBLES_MAX`] are named, and the number of
+//! the rest. Leaves to others: the trouble of a server by itself (`node`), its display (`cli`, `metrics`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::NodeId;
 use frieze_hlc::{Hlc, format_instant};
 
-use super::status::{ChainStatus, NodeStatus, Status, TargetStatus, Waits};
+use super::status::{ChainStatus, ClusterStatus, NodeStatus, TargetStatus, WaitCause};
 use crate::chain::TargetState;
 use crate::node::NodeState;
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// What, where, and since when.
+pub struct ClusterTrouble {
+    /// The trouble: what, where, and since when.
     pub what: String,
     /// What an operator does about it.
     pub remedy: String,
 }
 
-impl Trouble {
+impl ClusterTrouble {
     /// These words.
-    pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> Trouble {
-        Trouble { what: what.into(), remedy: remedy.into() }
+    pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> ClusterTrouble {
+        ClusterTrouble { what: what.into(), remedy: remedy.into() }
     }
 }
 
 /// Why a chain lacks a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Cause {
-    /// The server is away, or nobody vouches for it.
+enum OutageCause {
+    /// The server is offline, or its state is unknown.
     Away,
-    /// Its disk takes no more.
+    /// Its disk is full.
     Full,
     /// Its disk has failed.
     Failed,
@@ -44,12 +44,13 @@ enum Cause {
     Waiting,
 }
 
-/// Chains that lack the same for the same reasons: the copies that they have, and which servers do not serve them, and why.
-type Lack = (usize, BTreeSet<(NodeId, Cause)>);
+/// Chains that lack the same for the same reasons: the copies that they have, and which servers do not serve them, and
+/// why.
+type Lack = (usize, BTreeSet<(NodeId, OutageCause)>);
 
-impl Status {
-    /// What is wrong, the most urgent first; empty: every chain has every copy, and every server is there.
-    pub fn troubles(&self) -> Vec<Trouble> {
+impl ClusterStatus {
+    /// The troubles, the most urgent first; empty: every chain has every copy, and every server is online.
+    pub fn troubles(&self) -> Vec<ClusterTrouble> {
         let mut troubles = Vec::new();
         if self.leader.is_none() {
             troubles.push(self.no_leader());
@@ -66,46 +67,49 @@ impl Status {
         troubles.extend(self.waiting());
         for node in &self.nodes {
             if !named.contains(&node.node.id) && self.cause_of_node(node).is_some() {
-                troubles.push(Trouble::new(self.away(node), remedy_of_away(node)));
+                troubles.push(ClusterTrouble::new(self.away(node), remedy_of_away(node)));
             }
             if let Some(words) = &node.trouble {
-                let name = &node.node.told.name;
-                troubles.push(Trouble::new(
+                let name = &node.node.info.name;
+                troubles.push(ClusterTrouble::new(
                     format!("{name}: {words}"),
-                    format!("frieze --server {} status", node.node.told.address),
+                    format!("frieze --server {} status", node.node.info.address),
                 ));
             }
         }
         let more = troubles.len().saturating_sub(TROUBLES_MAX);
         if more > 0 {
             troubles.truncate(TROUBLES_MAX - 1);
-            troubles
-                .push(Trouble::new(format!("{} things more", more + 1), "frieze cluster nodes, frieze cluster chains"));
+            troubles.push(ClusterTrouble::new(
+                format!("{} more troubles", more + 1),
+                "frieze cluster nodes, frieze cluster chains",
+            ));
         }
         troubles
     }
 
-    fn no_leader(&self) -> Trouble {
+    fn no_leader(&self) -> ClusterTrouble {
         let since = self.no_leader_since_us.map_or("this server began".to_owned(), instant_of_us);
         let lost: Vec<String> =
             self.nodes.iter().filter(|node| node.state == NodeState::Unknown).map(|node| self.away(node)).collect();
         let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join(", ")) };
-        Trouble::new(
+        ClusterTrouble::new(
             format!("no majority of the servers: none leads since {since}{lost}"),
-            "start the servers that are away; until a majority is there nothing can be changed, and instants that were closed can be read; if they \
-             are lost for good, 'frieze cluster recover' goes on from one that is left (docs/operating.md, When the majority is lost for good)",
+            "start the servers that are away; without a majority nothing can be changed, and only instants that \
+             are closed can be read; if they are lost for good, 'frieze cluster recover' continues from one that is \
+             left (docs/operating.md, When the majority is lost for good)",
         )
     }
 
-    /// Who does not serve a chain that could, and why.
-    fn causes(&self, chain: &ChainStatus) -> BTreeSet<(NodeId, Cause)> {
+    /// Nodes that could serve a chain and do not, with the cause.
+    fn causes(&self, chain: &ChainStatus) -> BTreeSet<(NodeId, OutageCause)> {
         let of_target = |target: &TargetStatus| {
             let cause = match target.state {
                 TargetState::Serving => return None,
-                TargetState::Offline | TargetState::Unknown => Cause::Away,
-                TargetState::Full => Cause::Full,
-                TargetState::Joining | TargetState::Syncing => Cause::Syncing,
-                TargetState::Waiting => Cause::Waiting,
+                TargetState::Offline | TargetState::Unknown => OutageCause::Away,
+                TargetState::Full => OutageCause::Full,
+                TargetState::Joining | TargetState::Syncing => OutageCause::Syncing,
+                TargetState::Waiting => OutageCause::Waiting,
             };
             Some((target.target.node, cause))
         };
@@ -117,42 +121,45 @@ impl Status {
         causes
     }
 
-    /// Why a node keeps no copies, whatever the chain.
-    fn cause_of_node(&self, node: &NodeStatus) -> Option<Cause> {
+    /// The cause why a node keeps no copies of any chain.
+    fn cause_of_node(&self, node: &NodeStatus) -> Option<OutageCause> {
         if node.node.is_dead || node.node.is_draining {
             return None;
         }
         match node.state {
-            NodeState::Offline | NodeState::Unknown => Some(Cause::Away),
-            _ if node.node.whole_devices().next().is_none() => Some(Cause::Failed),
-            _ if node.node.free_devices().next().is_none() => Some(Cause::Full),
+            NodeState::Offline | NodeState::Unknown => Some(OutageCause::Away),
+            _ if node.node.whole_devices().next().is_none() => Some(OutageCause::Failed),
+            _ if node.node.free_devices().next().is_none() => Some(OutageCause::Full),
             _ => None,
         }
     }
 
-    fn lack(&self, have: usize, causes: &BTreeSet<(NodeId, Cause)>, chains: usize) -> Trouble {
+    fn lack(&self, have: usize, causes: &BTreeSet<(NodeId, OutageCause)>, chains: usize) -> ClusterTrouble {
         let named = || {
             causes.iter().filter_map(|(id, cause)| Some((self.nodes.iter().find(|node| node.node.id == *id)?, *cause)))
         };
-        let words = |(node, cause): (&NodeStatus, Cause)| {
-            let name = &node.node.told.name;
+        let words = |(node, cause): (&NodeStatus, OutageCause)| {
+            let name = &node.node.info.name;
             match cause {
-                Cause::Away => self.away(node),
-                Cause::Full => format!("the disk of {name} takes no more"),
-                Cause::Failed => format!("the disk of {name} has failed"),
-                Cause::Syncing => format!("{name} is being brought up to date"),
-                Cause::Waiting => format!("{name} is to be brought up to date"),
+                OutageCause::Away => self.away(node),
+                OutageCause::Full => format!("the disk of {name} is full"),
+                OutageCause::Failed => format!("the disk of {name} has failed"),
+                OutageCause::Syncing => format!("{name} is syncing"),
+                OutageCause::Waiting => format!("{name} waits to sync"),
             }
         };
-        let remedy = |(node, cause): (&NodeStatus, Cause)| {
-            let name = &node.node.told.name;
+        let remedy = |(node, cause): (&NodeStatus, OutageCause)| {
+            let name = &node.node.info.name;
             match cause {
-                Cause::Away => remedy_of_away(node),
-                Cause::Full => format!(
-                    "give {name} room ('frieze forget', a larger disk), then restart its server: it is given what it lacks"
+                OutageCause::Away => remedy_of_away(node),
+                OutageCause::Full => format!(
+                    "give {name} room ('frieze forget', a larger disk), then restart its server: it receives what it \
+                     lacks"
                 ),
-                Cause::Failed => format!("look at the disk of {name}, replace it if need be, then restart its server"),
-                Cause::Syncing | Cause::Waiting => "'frieze cluster' shows how far it is".to_owned(),
+                OutageCause::Failed => {
+                    format!("look at the disk of {name}, replace it if need be, then restart its server")
+                }
+                OutageCause::Syncing | OutageCause::Waiting => "'frieze cluster' shows how far it is".to_owned(),
             }
         };
         let mut remedies: Vec<String> = named().map(remedy).collect();
@@ -168,30 +175,30 @@ impl Status {
             false => named().map(words).collect::<Vec<_>>().join(", "),
         };
         let chains = if chains == 1 { "1 chain has".to_owned() } else { format!("{chains} chains have") };
-        Trouble::new(format!("{chains} {have} of {} copies: {why}", self.copies_wanted), remedies.join("; "))
+        ClusterTrouble::new(format!("{chains} {have} of {} copies: {why}", self.copies_wanted), remedies.join("; "))
     }
 
-    /// Chains that do not work, by what they wait for.
-    fn waiting(&self) -> Vec<Trouble> {
-        let mut groups: Vec<(&Waits, usize)> = Vec::new();
+    /// Chains that do not work, by their cause.
+    fn waiting(&self) -> Vec<ClusterTrouble> {
+        let mut groups: Vec<(&WaitCause, usize)> = Vec::new();
         for waits in self.chains.iter().filter_map(|chain| chain.waits.as_ref()) {
             match groups.iter_mut().find(|(known, _)| *known == waits) {
                 Some((_, chains)) => *chains += 1,
                 None => groups.push((waits, 1)),
             }
         }
-        let words = |(waits, chains): (&Waits, usize)| {
+        let words = |(waits, chains): (&WaitCause, usize)| {
             let (nodes, why, remedy) = match waits {
-                Waits::Memory(nodes) => (
+                WaitCause::Memory(nodes) => (
                     nodes,
                     "may alone have what was written last",
                     "start them again; if their disks are gone, 'frieze cluster declare-dead'",
                 ),
-                Waits::Logs(nodes) => {
-                    (nodes, "have not said yet what their logs hold", "start them again, or wait half a minute")
+                WaitCause::Logs(nodes) => {
+                    (nodes, "have not reported their logs yet", "start them again, or wait half a minute")
                 }
-                Waits::Leaving(nodes) => {
-                    (nodes, "have not heard yet that they were taken out", "none: it ends with their leases")
+                WaitCause::Leaving(nodes) => {
+                    (nodes, "have not acknowledged yet that they were taken out", "none: it ends with their leases")
                 }
             };
             let chains = if chains == 1 {
@@ -199,7 +206,7 @@ impl Status {
             } else {
                 format!("{chains} chains do not work and wait for")
             };
-            Trouble::new(format!("{chains} {}, which {why}", self.names(nodes)), remedy)
+            ClusterTrouble::new(format!("{chains} {}, which {why}", self.names(nodes)), remedy)
         };
         groups.into_iter().map(words).collect()
     }
@@ -207,14 +214,14 @@ impl Status {
     fn names(&self, nodes: &[NodeId]) -> String {
         let name = |id: &NodeId| {
             let node = self.nodes.iter().find(|node| node.node.id == *id);
-            node.map_or(format!("node {id}"), |node| node.node.told.name.clone())
+            node.map_or(format!("node {id}"), |node| node.node.info.name.clone())
         };
         if nodes.is_empty() { "its servers".to_owned() } else { nodes.iter().map(name).collect::<Vec<_>>().join(", ") }
     }
 
     /// That a node is not there, and since when, in words.
     fn away(&self, node: &NodeStatus) -> String {
-        let name = &node.node.told.name;
+        let name = &node.node.info.name;
         match (node.state, node.last_contact_us) {
             (NodeState::Unknown, Some(us)) => format!("{name} was last heard from at {}", instant_of_us(us)),
             (NodeState::Unknown, None) => format!("{name} has not been heard from"),
@@ -222,13 +229,13 @@ impl Status {
                 format!("{name} is away since {}", instant_of_us(Hlc(node.node.offline_since).micros()))
             }
             _ if node.node.whole_devices().next().is_none() => format!("the disk of {name} has failed"),
-            _ => format!("the disk of {name} takes no more"),
+            _ => format!("the disk of {name} is full"),
         }
     }
 }
 
 fn remedy_of_away(node: &NodeStatus) -> String {
-    let name = &node.node.told.name;
+    let name = &node.node.info.name;
     match node.state {
         NodeState::Unknown => format!("start {name} again"),
         NodeState::Offline => {
@@ -238,7 +245,7 @@ fn remedy_of_away(node: &NodeStatus) -> String {
     }
 }
 
-/// To the second: what is told rests on leases.
+/// To the second: the text rests on leases.
 fn instant_of_us(us: u64) -> String {
     let instant = format_instant(Hlc::first_of_micros(us));
     match instant.split_once('.') {

@@ -1,12 +1,13 @@
 //! This mount's own changes, of names, attributes and bytes: which answers of the server they have overtaken.
 //!
-//! Nobody recalls a grant from who makes the change. So what was asked before a change and is told after it must be held
-//! against this list. What is told while a change is under way needs no more: the kernel lets nobody else use the names of a
-//! directory that it changes, and forgets what it knew of what it has changed when the change has ended.
+//! The server recalls no grant from the client that makes a change. So an answer whose request was sent before a change
+//! and that arrives after it must be checked against this list. An answer that arrives while a change is under way
+//! needs no check: the kernel lets no other program use the names of a directory that it changes, and drops what it
+//! knew of the changed names when the change has ended.
 //!
-//! Guarantees: [`Own::has_changed`] is true of every name and inode that a change has touched that ended after the count was
-//! taken; it may be true of others. [`Own::still`] is equal at two moments only if no change was under way at the first or
-//! between them.
+//! Guarantees: [`LocalChanges::has_changed`] is true of every name and inode that a change has touched that ended after
+//! the count was taken; it may be true of others. [`LocalChanges::still`] is equal at two moments only if no change was
+//! under way at the first or between them.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,24 +17,24 @@ use frieze_base::{FastMap, InodeId};
 
 /// The changes. Bounded by [`CHANGED_MAX`].
 #[derive(Debug, Default)]
-pub(crate) struct Own {
+pub(crate) struct LocalChanges {
     begun: AtomicU64,
     ended: AtomicU64,
-    log: Mutex<Log>,
+    log: Mutex<ChangeLog>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct ChangeLog {
     /// Ended so far.
     count: u64,
-    /// What was changed last by which.
-    changed: FastMap<Touched, u64>,
+    /// The last change of each name and inode.
+    changed: FastMap<ChangedKey, u64>,
     /// It may have changed everything.
     floor: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Touched {
+enum ChangedKey {
     /// A name of a directory, by its hash: two of one hash are taken for one.
     Name(InodeId, u64),
     Inode(InodeId),
@@ -41,8 +42,8 @@ enum Touched {
 
 /// A change of an inode that is under way.
 #[derive(Debug)]
-pub(crate) struct Touching<'a> {
-    own: &'a Own,
+pub(crate) struct LocalChange<'a> {
+    local_changes: &'a LocalChanges,
     inode: InodeId,
 }
 
@@ -52,13 +53,13 @@ pub(crate) struct Still(u64);
 
 /// How many changes had ended at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Count(u64);
+pub(crate) struct ChangeCount(u64);
 
-impl Own {
+impl LocalChanges {
     /// To be called before a change of an inode is sent; it is over when this is dropped.
-    pub(crate) fn touch(&self, inode: InodeId) -> Touching<'_> {
+    pub(crate) fn touch(&self, inode: InodeId) -> LocalChange<'_> {
         self.begin();
-        Touching { own: self, inode }
+        LocalChange { local_changes: self, inode }
     }
 
     /// To be called before a change is sent.
@@ -73,62 +74,62 @@ impl Own {
 
     /// `None` while a change is under way.
     pub(crate) fn still(&self) -> Option<Still> {
-        // In this order: what ends between the two looks is taken for under way.
+        // In this order: a change that ends between the two reads counts as under way.
         let ended = self.ended.load(Ordering::Acquire);
         let begun = self.begun.load(Ordering::Acquire);
         (begun == ended).then_some(Still(begun))
     }
 
-    /// To be called before a question is sent whose answer is used later.
-    pub(crate) fn count(&self) -> Count {
-        Count(self.lock().count)
+    /// Call this before a request is sent whose answer is used later.
+    pub(crate) fn count(&self) -> ChangeCount {
+        ChangeCount(self.lock().count)
     }
 
-    /// A change has run, by which a name now stands for something else; to be called before the kernel is told.
+    /// A change has run that gave a name another inode; call this before the kernel is informed.
     pub(crate) fn changed_name(&self, directory: InodeId, name: &[u8]) {
-        self.lock().note(Touched::name(directory, name));
+        self.lock().note(ChangedKey::name(directory, name));
     }
 
     /// A change has run, by which an inode now looks different.
     pub(crate) fn changed_inode(&self, inode: InodeId) {
-        self.lock().note(Touched::Inode(inode));
+        self.lock().note(ChangedKey::Inode(inode));
     }
 
-    /// A change may have run of which it is not known what it changed.
+    /// A change with an unknown effect may have run.
     pub(crate) fn changed_something(&self) {
         self.lock().note_all();
     }
 
     /// True if everything may have changed since.
-    pub(crate) fn has_lost_count(&self, since: Count) -> bool {
+    pub(crate) fn has_lost_count(&self, since: ChangeCount) -> bool {
         self.lock().floor > since.0
     }
 
-    /// True if what a name of a directory stands for, or the inode that it stood for, may have changed since.
-    pub(crate) fn has_changed(&self, since: Count, directory: InodeId, name: &[u8], inode: InodeId) -> bool {
+    /// True if the inode of a name of a directory, or that inode itself, may have changed since.
+    pub(crate) fn has_changed(&self, since: ChangeCount, directory: InodeId, name: &[u8], inode: InodeId) -> bool {
         let log = self.lock();
         log.floor > since.0
-            || log.is_newer(Touched::Inode(inode), since)
-            || log.is_newer(Touched::name(directory, name), since)
+            || log.is_newer(ChangedKey::Inode(inode), since)
+            || log.is_newer(ChangedKey::name(directory, name), since)
     }
 
     /// True if an inode may have changed since.
-    pub(crate) fn has_changed_inode(&self, since: Count, inode: InodeId) -> bool {
+    pub(crate) fn has_changed_inode(&self, since: ChangeCount, inode: InodeId) -> bool {
         let log = self.lock();
-        log.floor > since.0 || log.is_newer(Touched::Inode(inode), since)
+        log.floor > since.0 || log.is_newer(ChangedKey::Inode(inode), since)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Log> {
+    fn lock(&self) -> MutexGuard<'_, ChangeLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Log {
-    fn is_newer(&self, touched: Touched, since: Count) -> bool {
+impl ChangeLog {
+    fn is_newer(&self, touched: ChangedKey, since: ChangeCount) -> bool {
         self.changed.get(&touched).is_some_and(|at| *at > since.0)
     }
 
-    fn note(&mut self, touched: Touched) {
+    fn note(&mut self, touched: ChangedKey) {
         if self.changed.len() >= CHANGED_MAX {
             self.note_all();
         }
@@ -143,17 +144,17 @@ impl Log {
     }
 }
 
-impl Touched {
-    fn name(directory: InodeId, name: &[u8]) -> Touched {
+impl ChangedKey {
+    fn name(directory: InodeId, name: &[u8]) -> ChangedKey {
         let hash = FastMap::<(), ()>::default().hasher().hash_one(name);
-        Touched::Name(directory, hash)
+        ChangedKey::Name(directory, hash)
     }
 }
 
-impl Drop for Touching<'_> {
+impl Drop for LocalChange<'_> {
     fn drop(&mut self) {
-        self.own.changed_inode(self.inode);
-        self.own.end();
+        self.local_changes.changed_inode(self.inode);
+        self.local_changes.end();
     }
 }
 
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_change_overtakes_what_was_asked_before_it_and_nothing_else() {
-        let own = Own::default();
+        let own = LocalChanges::default();
         let before = own.count();
         own.changed_name(DIR, b"a");
         drop(own.touch(FILE));
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_to_have_run_may_have_changed_everything() {
-        let own = Own::default();
+        let own = LocalChanges::default();
         let before = own.count();
         own.changed_something();
         assert!(own.has_lost_count(before) && own.has_changed(before, DIR, b"b", OTHER));
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_list_of_changes_is_bounded_and_forgets_on_the_safe_side() {
-        let own = Own::default();
+        let own = LocalChanges::default();
         let first = own.count();
         own.changed_inode(FILE);
         let before = own.count();
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn nothing_is_still_while_a_change_is_under_way() {
-        let own = Own::default();
+        let own = LocalChanges::default();
         let still = own.still();
         assert!(still.is_some());
         let touching = own.touch(FILE);

@@ -2,21 +2,21 @@ use frieze_base::MonoTime;
 use frieze_client::{RecallsReply, mono};
 
 use super::*;
-use crate::notify::Kernel;
+use crate::notify::KernelNotifier;
 
 const DIR: InodeId = InodeId(5);
 const OTHER: InodeId = InodeId(6);
 
 struct World {
-    cache: Cache,
-    whole: Whole,
+    cache: KernelCache,
+    complete_dirs: CompleteDirs,
 }
 
 impl World {
     /// `DIR` holds `a` and `b`, and the mount has listed it.
     fn listed() -> World {
-        let world = World { cache: Cache::default(), whole: Whole::default() };
-        world.cache.begin(Kernel::deaf());
+        let world = World { cache: KernelCache::default(), complete_dirs: CompleteDirs::default() };
+        world.cache.begin(KernelNotifier::silent());
         world.take(RecallsReply::default());
         world.list();
         world
@@ -26,17 +26,17 @@ impl World {
         self.cache.take(&RecallsReply { lease_ms: 5000, life: 1, ..recall }, mono(), false);
     }
 
-    fn promise(&self, names_ms: u32) -> Promise {
-        self.cache.ask(&self.whole.own).unwrap().promise_of_empty(DIR, names_ms)
+    fn promise(&self, names_ms: u32) -> CachePromise {
+        self.cache.ask(&self.complete_dirs.local_changes).unwrap().promise_of_empty(DIR, names_ms)
     }
 
     fn list(&self) {
-        let looking = self.whole.look();
-        looking.saw(self.promise(4000), [&b"a"[..], b"b"].into_iter());
+        let looking = self.complete_dirs.look();
+        looking.complete(self.promise(4000), [&b"a"[..], b"b"].into_iter());
     }
 
     fn is_absent(&self, name: &[u8]) -> bool {
-        self.whole.is_absent(&self.cache, DIR, name).is_some()
+        self.complete_dirs.is_absent(&self.cache, DIR, name).is_some()
     }
 }
 
@@ -45,7 +45,7 @@ fn a_name_that_was_not_listed_is_absent() {
     let world = World::listed();
     assert!(world.is_absent(b"c"));
     assert!(!world.is_absent(b"a"));
-    assert!(world.whole.is_absent(&world.cache, OTHER, b"c").is_none(), "nobody has listed it");
+    assert!(world.complete_dirs.is_absent(&world.cache, OTHER, b"c").is_none(), "nobody has listed it");
     assert!(!world.is_absent(&[b'x'; NAME_BYTES_MAX + 1]), "the server has another answer for it");
 }
 
@@ -61,22 +61,25 @@ fn a_recall_ends_what_is_known() {
 #[test]
 fn a_recall_overtakes_the_listing_that_is_under_way() {
     let world = World::listed();
-    let looking = world.whole.look();
+    let looking = world.complete_dirs.look();
     let promise = world.promise(4000);
     world.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() });
-    looking.saw(promise, std::iter::empty());
+    looking.complete(promise, std::iter::empty());
     assert!(!world.is_absent(b"c"));
 }
 
 #[test]
 fn own_changes_are_known_when_they_have_run_and_nothing_is_said_before() {
     let world = World::listed();
-    let changing = world.whole.change(DIR, None);
+    let changing = world.complete_dirs.change(DIR, None);
     assert!(!world.is_absent(b"c") && !world.is_absent(b"d"));
-    changing.done(&[(DIR, Change::Adds(b"c"))], Vec::new());
+    changing.done(&[(DIR, EntryChange::Adds(b"c"))], Vec::new());
     assert!(!world.is_absent(b"c"));
     assert!(world.is_absent(b"d"));
-    world.whole.change(DIR, Some(DIR)).done(&[(DIR, Change::Removes(b"a")), (DIR, Change::Adds(b"d"))], Vec::new());
+    world
+        .complete_dirs
+        .change(DIR, Some(DIR))
+        .done(&[(DIR, EntryChange::Removes(b"a")), (DIR, EntryChange::Adds(b"d"))], Vec::new());
     assert!(world.is_absent(b"a"));
     assert!(!world.is_absent(b"d"));
 }
@@ -84,7 +87,7 @@ fn own_changes_are_known_when_they_have_run_and_nothing_is_said_before() {
 #[test]
 fn a_change_that_may_have_failed_ends_what_is_known() {
     let world = World::listed();
-    drop(world.whole.change(OTHER, Some(DIR)));
+    drop(world.complete_dirs.change(OTHER, Some(DIR)));
     assert!(!world.is_absent(b"c"));
     world.list();
     assert!(world.is_absent(b"c"));
@@ -95,27 +98,27 @@ fn a_listing_that_an_own_change_overlapped_is_no_use() {
     let overlaps: [fn(&World); 3] = [
         // Begun before the listing and ended after it.
         |world| {
-            let changing = world.whole.change(DIR, None);
+            let changing = world.complete_dirs.change(DIR, None);
             world.list();
-            changing.done(&[(DIR, Change::Adds(b"c"))], Vec::new());
+            changing.done(&[(DIR, EntryChange::Adds(b"c"))], Vec::new());
         },
         // Ended while it was under way.
         |world| {
-            let changing = world.whole.change(DIR, None);
-            let looking = world.whole.look();
-            changing.done(&[(DIR, Change::Adds(b"c"))], Vec::new());
-            looking.saw(world.promise(4000), std::iter::empty());
+            let changing = world.complete_dirs.change(DIR, None);
+            let looking = world.complete_dirs.look();
+            changing.done(&[(DIR, EntryChange::Adds(b"c"))], Vec::new());
+            looking.complete(world.promise(4000), std::iter::empty());
         },
         // Run while it was under way.
         |world| {
-            let looking = world.whole.look();
-            world.whole.change(DIR, None).done(&[(DIR, Change::Adds(b"c"))], Vec::new());
-            looking.saw(world.promise(4000), std::iter::empty());
+            let looking = world.complete_dirs.look();
+            world.complete_dirs.change(DIR, None).done(&[(DIR, EntryChange::Adds(b"c"))], Vec::new());
+            looking.complete(world.promise(4000), std::iter::empty());
         },
     ];
     for (which, overlap) in overlaps.iter().enumerate() {
         let world = World::listed();
-        drop(world.whole.change(DIR, None));
+        drop(world.complete_dirs.change(DIR, None));
         overlap(&world);
         assert!(!world.is_absent(b"c"), "{which}");
     }
@@ -124,28 +127,28 @@ fn a_listing_that_an_own_change_overlapped_is_no_use() {
 #[test]
 fn a_grant_is_prolonged_only_while_it_lasts() {
     let world = World::listed();
-    let newer = Promise::clone(&world.promise(5000));
-    world.whole.prolong(&world.cache, &newer);
-    assert!(world.whole.is_absent(&world.cache, DIR, b"c") == Some(newer));
+    let newer = CachePromise::clone(&world.promise(5000));
+    world.complete_dirs.prolong(&world.cache, &newer);
+    assert!(world.complete_dirs.is_absent(&world.cache, DIR, b"c") == Some(newer));
 
     world.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() });
-    world.whole.prolong(&world.cache, &world.promise(5000));
+    world.complete_dirs.prolong(&world.cache, &world.promise(5000));
     assert!(!world.is_absent(b"c"), "somebody changed it in between");
 }
 
 #[test]
 fn what_is_about_to_run_out_is_asked_again_and_what_has_run_out_is_forgotten() {
     let world = World::listed();
-    world.whole.look().saw(world.promise(900), std::iter::empty());
+    world.complete_dirs.look().complete(world.promise(900), std::iter::empty());
     assert!(!world.is_absent(b"c"));
-    world.whole.prolong(&world.cache, &world.promise(4000));
+    world.complete_dirs.prolong(&world.cache, &world.promise(4000));
     assert!(world.is_absent(b"c"), "prolonged in time");
 
     let long_ago = MonoTime(mono().0 - 4_900_000_000);
     world.cache.take(&RecallsReply { lease_ms: 5000, life: 1, ..RecallsReply::default() }, long_ago, false);
     assert!(!world.is_absent(b"c"));
     world.take(RecallsReply::default());
-    world.whole.prolong(&world.cache, &world.promise(4000));
+    world.complete_dirs.prolong(&world.cache, &world.promise(4000));
     assert!(!world.is_absent(b"c"), "there was a gap");
 }
 
@@ -153,15 +156,15 @@ fn what_is_about_to_run_out_is_asked_again_and_what_has_run_out_is_forgotten() {
 fn the_table_is_bounded() {
     let world = World::listed();
     let names: Vec<Vec<u8>> = (0..NAMES_MAX).map(|name| name.to_string().into_bytes()).collect();
-    world.whole.look().saw(world.promise(4000), names.iter().map(|name| &name[..]));
+    world.complete_dirs.look().complete(world.promise(4000), names.iter().map(|name| &name[..]));
     assert!(world.is_absent(b"c") && !world.is_absent(b"77"));
-    world.whole.change(DIR, None).done(&[(DIR, Change::Adds(b"one more"))], Vec::new());
+    world.complete_dirs.change(DIR, None).done(&[(DIR, EntryChange::Adds(b"one more"))], Vec::new());
     assert!(!world.is_absent(b"c"));
-    assert_eq!(world.whole.lock().names, 0);
+    assert_eq!(world.complete_dirs.lock().names, 0);
 }
 
 /// What a change of `DIR` says of it, in two ways.
-fn said(world: &World, links: u32) -> Vec<(Attr, Promise)> {
+fn said(world: &World, links: u32) -> Vec<(Attr, CachePromise)> {
     let promise = world.promise(0);
     let holds = frieze_client::Holds { files_ms: 4000, ..frieze_client::Holds::NONE };
     let kind = FileKind::Directory as i32;
@@ -169,35 +172,35 @@ fn said(world: &World, links: u32) -> Vec<(Attr, Promise)> {
 }
 
 fn links(world: &World) -> Option<u32> {
-    world.whole.attributes(&world.cache, DIR).map(|(attr, _)| attr.links)
+    world.complete_dirs.attributes(&world.cache, DIR).map(|(attr, _)| attr.links)
 }
 
 #[test]
 fn a_directory_is_known_as_the_last_change_left_it() {
     let world = World::listed();
     assert_eq!(links(&world), None);
-    world.whole.change(DIR, None).done(&[], said(&world, 2));
+    world.complete_dirs.change(DIR, None).done(&[], said(&world, 2));
     assert_eq!(links(&world), Some(2));
-    let changing = world.whole.change(DIR, None);
+    let changing = world.complete_dirs.change(DIR, None);
     assert_eq!(links(&world), None, "it may have run");
     changing.done(&[], said(&world, 3));
     assert_eq!(links(&world), Some(3));
-    world.whole.change(DIR, None).done(&[], Vec::new());
+    world.complete_dirs.change(DIR, None).done(&[], Vec::new());
     assert_eq!(links(&world), None, "the server said nothing of it");
 }
 
 #[test]
 fn a_directory_is_not_known_after_what_may_have_changed_it_otherwise() {
     let ends: [fn(&World); 5] = [
-        |world| drop(world.whole.change(DIR, None)),
-        |world| world.whole.forget_attributes(DIR),
-        |world| world.whole.forget_all_attributes(),
+        |world| drop(world.complete_dirs.change(DIR, None)),
+        |world| world.complete_dirs.forget_attributes(DIR),
+        |world| world.complete_dirs.forget_all_attributes(),
         |world| world.take(RecallsReply { number: 1, files: vec![DIR.0], ..RecallsReply::default() }),
-        |world| world.whole.change(OTHER, Some(DIR)).done(&[], Vec::new()),
+        |world| world.complete_dirs.change(OTHER, Some(DIR)).done(&[], Vec::new()),
     ];
     for (which, end) in ends.iter().enumerate() {
         let world = World::listed();
-        world.whole.change(DIR, None).done(&[], said(&world, 2));
+        world.complete_dirs.change(DIR, None).done(&[], said(&world, 2));
         assert_eq!(links(&world), Some(2), "{which}");
         end(&world);
         assert_eq!(links(&world), None, "{which}");
@@ -207,12 +210,12 @@ fn a_directory_is_not_known_after_what_may_have_changed_it_otherwise() {
 #[test]
 fn of_changes_that_overlap_nobody_knows_which_was_last() {
     let world = World::listed();
-    let (one, other) = (world.whole.change(DIR, None), world.whole.change(DIR, None));
+    let (one, other) = (world.complete_dirs.change(DIR, None), world.complete_dirs.change(DIR, None));
     one.done(&[], said(&world, 3));
     assert_eq!(links(&world), None);
     other.done(&[], said(&world, 2));
     assert_eq!(links(&world), None);
-    world.whole.change(DIR, None).done(&[], said(&world, 4));
+    world.complete_dirs.change(DIR, None).done(&[], said(&world, 4));
     assert_eq!(links(&world), Some(4), "alone again");
 }
 
@@ -222,27 +225,27 @@ fn directories_known_are_bounded() {
     for directory in 0..=ATTRIBUTES_MAX as u64 {
         let promise = said(&world, 2)[0].1;
         let now = vec![(Attr { inode: 100 + directory, ..Attr::default() }, promise)];
-        world.whole.change(InodeId(100 + directory), None).done(&[], now);
+        world.complete_dirs.change(InodeId(100 + directory), None).done(&[], now);
     }
-    assert_eq!(world.whole.lock().attributes.len(), 1);
+    assert_eq!(world.complete_dirs.lock().attributes.len(), 1);
 }
 
 const FILE: InodeId = InodeId(9);
 
 /// The mount looks at a file, which the server says has so many names.
 fn look_at_file(world: &World, links: u32) {
-    let still = world.whole.own.still();
+    let still = world.complete_dirs.local_changes.still();
     know_file(world, links, still);
 }
 
 fn know_file(world: &World, links: u32, still: Option<Still>) {
     let holds = frieze_client::Holds { files_ms: 4000, ..frieze_client::Holds::NONE };
     let promise = world.promise(0).of_inode(FILE, holds);
-    world.whole.know(&Attr { inode: FILE.0, links, ..Attr::default() }, promise, still);
+    world.complete_dirs.know(&Attr { inode: FILE.0, links, ..Attr::default() }, promise, still);
 }
 
 fn file_links(world: &World) -> Option<u32> {
-    world.whole.attributes(&world.cache, FILE).map(|(attr, _)| attr.links)
+    world.complete_dirs.attributes(&world.cache, FILE).map(|(attr, _)| attr.links)
 }
 
 #[test]
@@ -250,11 +253,11 @@ fn a_file_is_known_as_it_was_looked_at_but_not_while_anything_changes() {
     let world = World::listed();
     look_at_file(&world, 2);
     assert_eq!(file_links(&world), Some(2));
-    let removing = world.whole.change(DIR, None);
+    let removing = world.complete_dirs.change(DIR, None);
     assert_eq!(file_links(&world), None, "it may be the file that loses a name");
-    removing.done(&[(DIR, Change::Removes(b"a"))], Vec::new());
+    removing.done(&[(DIR, EntryChange::Removes(b"a"))], Vec::new());
     assert_eq!(file_links(&world), Some(2), "it was another");
-    let writing = world.whole.touch(OTHER);
+    let writing = world.complete_dirs.touch(OTHER);
     assert_eq!(file_links(&world), None);
     drop(writing);
     assert_eq!(file_links(&world), Some(2));
@@ -263,11 +266,11 @@ fn a_file_is_known_as_it_was_looked_at_but_not_while_anything_changes() {
 #[test]
 fn a_file_is_not_known_after_what_may_have_changed_it() {
     let ends: [fn(&World); 5] = [
-        |world| drop(world.whole.touch(FILE)),
-        |world| drop(world.whole.change(DIR, None)),
-        |world| world.whole.forget_attributes(FILE),
+        |world| drop(world.complete_dirs.touch(FILE)),
+        |world| drop(world.complete_dirs.change(DIR, None)),
+        |world| world.complete_dirs.forget_attributes(FILE),
         |world| world.take(RecallsReply { number: 1, files: vec![FILE.0], ..RecallsReply::default() }),
-        |world| world.whole.change(FILE, None).done(&[], Vec::new()),
+        |world| world.complete_dirs.change(FILE, None).done(&[], Vec::new()),
     ];
     for (which, end) in ends.iter().enumerate() {
         let world = World::listed();
@@ -281,12 +284,12 @@ fn a_file_is_not_known_after_what_may_have_changed_it() {
 #[test]
 fn an_own_change_overtakes_the_look_at_a_file_that_is_under_way() {
     let world = World::listed();
-    let still = world.whole.own.still();
-    drop(world.whole.touch(FILE));
+    let still = world.complete_dirs.local_changes.still();
+    drop(world.complete_dirs.touch(FILE));
     know_file(&world, 1, still);
     assert_eq!(file_links(&world), None, "it was changed since");
-    let touching = world.whole.touch(FILE);
-    let still = world.whole.own.still();
+    let touching = world.complete_dirs.touch(FILE);
+    let still = world.complete_dirs.local_changes.still();
     drop(touching);
     know_file(&world, 1, still);
     assert_eq!(file_links(&world), None, "a change was under way");

@@ -1,107 +1,36 @@
-//! Leases: who has one until when, at the latest.
+//! Leases: which node has one, and its latest end.
 //!
-//! A node counts its lease from when it *sent* the heartbeat, the leader from when it *received* it, and longer by how much their
-//! clocks' rates may differ: what has ended here has ended there. A grant leaves only after a majority has confirmed, later than
-//! the heartbeat came, that this node leads. So who leads next need only wait for one lease from when it began to lead: no
-//! grant of the leader before it rests on a heartbeat that came later, however long that one slept.
+//! A node counts its lease from when it *sent* the heartbeat, the leader from when it *received* it, and longer by the
+//! largest difference of their clocks' rates: a lease that has ended at the leader has ended at the node. A grant
+//! leaves only after a majority has confirmed, later than the heartbeat came, that this node leads. So the next leader
+//! need only wait for one lease from the start of its term: no grant of the leader before it rests on a later
+//! heartbeat, however long that leader slept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainEpoch, ChainId, MonoTime, NodeId};
 
-use super::{Effect, Leading, Look, Overseer, Subject, Wanted};
-use crate::chain::{Chain, Role};
-use crate::decision::{Change, Decision, NodeStep};
+use super::message::ControllerEffect;
+use super::model::{ChainScope, Controller, DecisionSubject, Leading, NodeWatch, OfflineProposal, Proposal};
+use crate::chain::{Chain, TargetRole};
+use crate::decision::{ClusterChange, Decision, NodeStep};
 use crate::error::Error;
-use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report, TROUBLE_BYTES_MAX};
-use crate::node::Node;
+use crate::message::{
+    Assignment, ClockOffset, Heartbeat, LeaseGrant, ReplicaHealth, ReplicaReport, TROUBLE_BYTES_MAX, WallMoment,
+};
+use crate::node::ClusterNode;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::state::ClusterState;
 
-/// What is known of a node.
-#[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) incarnation: u64,
-    /// The newest heartbeat, and when it came.
-    last: (u64, MonoTime),
-    /// One that waits for leadership to be confirmed.
-    asked: Option<(u64, MonoTime)>,
-    /// The newest that was answered.
-    answered: u64,
-    /// By then any lease that it may have has certainly ended.
-    pub(super) lease_ends: MonoTime,
-    /// The newest answer that it has seen, and since when it is known to hear.
-    heard: (u64, MonoTime),
-    /// It stops, or is proposed to be offline at this revision: no lease while that may still be decided.
-    resigned: bool,
-    condemned: Option<Condemned>,
-    /// Of one that was declared dead: the first heartbeat that came since, which was answered without a lease.
-    tried: Option<u64>,
-    /// Its wall clock, as it has compared it with this node's.
-    pub(super) clock: Option<Clock>,
-    /// What it told, besides its chains.
-    told: Option<Heartbeat>,
-    pub(super) reports: BTreeMap<ChainId, Report>,
-}
-
-/// A node was proposed to be offline.
-#[derive(Clone, Copy, Debug)]
-struct Condemned {
-    /// Based on this revision of it: with another one the decision has been made, or has no effect any more.
-    revision: u64,
-    /// Its newest heartbeat then. One that comes later says that it is back.
-    number: u64,
-}
-
-impl Watched {
-    /// The node may have a lease until then, from whoever led before.
-    fn new(incarnation: u64, lease_ends: MonoTime, now: MonoTime) -> Watched {
-        Watched {
-            incarnation,
-            last: (0, now),
-            asked: None,
-            answered: 0,
-            lease_ends,
-            heard: (0, now),
-            resigned: false,
-            condemned: None,
-            tried: None,
-            clock: None,
-            told: None,
-            reports: BTreeMap::new(),
-        }
-    }
-
-    /// What it says is wrong with it.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.told.as_ref().map(|told| told.trouble.as_str()).filter(|trouble| !trouble.is_empty())
-    }
-
-    /// The newest heartbeat, if it is of the process that the log knows.
-    pub(super) fn heartbeat(&self, node: &Node) -> Option<u64> {
-        (self.was_heard() && self.incarnation == node.incarnation()).then_some(self.last.0)
-    }
-
-    /// What it has told to have to give back.
-    pub(super) fn remains(&self) -> Option<Remains> {
-        self.told.as_ref().map(|told| told.remains)
-    }
-
-    /// It has been heard in this incarnation.
-    pub(super) fn was_heard(&self) -> bool {
-        self.told.is_some()
-    }
-}
-
-impl Overseer {
-    /// A node is there. Returns which chains it told something new of.
+impl Controller {
+    /// Handles a heartbeat. Returns the chains with a new report.
     pub(super) fn on_heartbeat(
         &mut self,
-        at: Moment,
-        state: &State,
+        at: WallMoment,
+        state: &ClusterState,
         mut heartbeat: Heartbeat,
-        out: &mut Vec<Effect>,
-    ) -> Result<Look, Error> {
+        out: &mut Vec<ControllerEffect>,
+    ) -> Result<ChainScope, Error> {
         let Some(leading) = &mut self.leading else { return Err(Error::NotLeader { leader: self.leader }) };
         if !state.is_founded() {
             return Err(Error::NotFounded);
@@ -112,20 +41,20 @@ impl Overseer {
         }
         let now = at.mono;
         let node = state.node(heartbeat.node)?;
-        State::tells_anew(node, &heartbeat.address, &heartbeat.devices)?;
+        ClusterState::changes_description(node, &heartbeat.address, &heartbeat.devices)?;
         let ends = leading.ends(&self.settings, now);
-        let fresh = || Watched::new(node.incarnation(), ends, now);
+        let fresh = || NodeWatch::new(node.incarnation(), ends, now);
         let watched = leading.nodes.entry(node.id).or_insert_with(fresh);
         let newest = watched.incarnation.max(node.incarnation());
         if heartbeat.incarnation < newest {
             return Err(Error::OldProcess { node: node.id, newest, found: heartbeat.incarnation });
         }
-        let is_first = heartbeat.incarnation > watched.incarnation || !watched.was_heard();
+        let is_first = heartbeat.incarnation > watched.incarnation || !watched.has_reported();
         if heartbeat.incarnation > watched.incarnation {
-            // The process before is gone, and its lease with it; this one is given the time to get one.
-            *watched = Watched::new(heartbeat.incarnation, ends, now);
+            // The former process has ended, and its lease with it; the new one gets time to obtain one.
+            *watched = NodeWatch::new(heartbeat.incarnation, ends, now);
         } else if heartbeat.number <= watched.last.0 {
-            return Ok(Look::At(BTreeSet::new()));
+            return Ok(ChainScope::At(BTreeSet::new()));
         }
         watched.last = (heartbeat.number, now);
         if node.is_offline {
@@ -136,48 +65,52 @@ impl Overseer {
         }
         watched.clock = heartbeat.clock;
         if heartbeat.resigns {
-            // It answers nothing from when it said so.
+            // It answers nothing since it resigned.
             (watched.resigned, watched.lease_ends, watched.asked) = (true, now, None);
         }
         let cut = heartbeat.trouble.floor_char_boundary(TROUBLE_BYTES_MAX);
         heartbeat.trouble.truncate(cut);
         let reports = std::mem::take(&mut heartbeat.chains).into_iter();
         let reports = reports.filter(|report| state.chain(report.chain).is_some());
-        let reports: BTreeMap<ChainId, Report> = reports.map(|report| (report.chain, report)).collect();
+        let reports: BTreeMap<ChainId, ReplicaReport> = reports.map(|report| (report.chain, report)).collect();
         let is_news = is_first || heartbeat.resigns || node.is_offline;
-        let look = if is_news { Look::All } else { Look::At(told_anew(&watched.reports, &reports)) };
+        let look = if is_news { ChainScope::All } else { ChainScope::At(changed_reports(&watched.reports, &reports)) };
         watched.reports = reports;
         let incarnation = heartbeat.incarnation;
-        watched.told = Some(heartbeat);
+        watched.last_heartbeat = Some(heartbeat);
         let (id, number) = (node.id, watched.last.0);
         if !node.is_dead {
             watched.tried = None;
         } else if watched.tried.is_none() {
-            // What was under way when its machine was lost arrives all the same. Whoever is there hears this, and says so.
+            // Messages that were sent before a machine was lost may still arrive. An online node receives this one and
+            // acknowledges it.
             watched.tried = Some(number);
-            out.push(Effect::Grant { to: id, grant: Grant { number, incarnation, ..self.fresh(at, state, node) } });
+            out.push(ControllerEffect::Grant {
+                to: id,
+                grant: LeaseGrant { number, incarnation, ..self.fresh(at, state, node) },
+            });
         }
         self.check_clocks(id, out).inspect_err(|_| {
             // Without a lease, but with the hour: it finds out by itself that its clock has been put right.
             let fresh = self.fresh(at, state, node);
-            out.push(Effect::Grant { to: id, grant: Grant { number, ..fresh } });
+            out.push(ControllerEffect::Grant { to: id, grant: LeaseGrant { number, ..fresh } });
         })?;
         Ok(look)
     }
 
     /// Compares clocks with the one in the middle: if this node's own is the odd one, it is not to lead.
-    fn check_clocks(&self, node: NodeId, out: &mut Vec<Effect>) -> Result<(), Error> {
+    fn check_clocks(&self, node: NodeId, out: &mut Vec<ControllerEffect>) -> Result<(), Error> {
         let Some(leading) = &self.leading else { return Ok(()) };
         let max_us = self.settings.clock_offset_us_max;
         let offset_us = -leading.middle_us(self.me);
         if offset_us.unsigned_abs() > max_us {
-            out.push(Effect::StepAside(Error::ClockOff { node: self.me, offset_us, max_us }));
+            out.push(ControllerEffect::StepAside(Error::ClockOff { node: self.me, offset_us, max_us }));
         }
         self.check_clock(node, leading.nodes.get(&node).and_then(|watched| watched.clock))
     }
 
     /// Refuses a node whose clock is certainly too far off.
-    pub(super) fn check_clock(&self, node: NodeId, clock: Option<Clock>) -> Result<(), Error> {
+    pub(super) fn check_clock(&self, node: NodeId, clock: Option<ClockOffset>) -> Result<(), Error> {
         let (Some(leading), Some(clock)) = (&self.leading, clock) else { return Ok(()) };
         let max_us = self.settings.clock_offset_us_max;
         let offset_us = clock.offset_us.saturating_sub(leading.middle_us(self.me));
@@ -185,20 +118,21 @@ impl Overseer {
         if is_off { Err(Error::ClockOff { node, offset_us, max_us }) } else { Ok(()) }
     }
 
-    /// The step by which a node is there again, if its process has come back or is a new one. Who was taken out stays out while
-    /// its clock is off: it would get no lease, and be taken out and brought up to date again for ever.
-    pub(super) fn returning(&self, node: &Node) -> Option<NodeStep> {
+    /// The step that brings a node back online, if its process has returned or is a new one. A node that was taken
+    /// offline stays so while its clock is off: it would get no lease, and would be taken out and synced again for
+    /// ever.
+    pub(super) fn returning(&self, node: &ClusterNode) -> Option<NodeStep> {
         let watched = self.leading.as_ref()?.nodes.get(&node.id)?;
         let stays_out = node.is_offline && self.check_clock(node.id, watched.clock).is_err();
         returned(node, watched).filter(|_| !stays_out)
     }
 
-    /// Begins to watch nodes that the log knows and nobody has heard of here.
-    pub(super) fn watch_all(&mut self, now: MonoTime, state: &State) {
+    /// Begins to watch nodes that the log knows and that have sent nothing yet.
+    pub(super) fn watch_all(&mut self, now: MonoTime, state: &ClusterState) {
         let Some(leading) = &mut self.leading else { return };
         let ends = leading.ends(&self.settings, now);
         for node in state.nodes() {
-            leading.nodes.entry(node.id).or_insert_with(|| Watched::new(node.incarnation(), ends, now));
+            leading.nodes.entry(node.id).or_insert_with(|| NodeWatch::new(node.incarnation(), ends, now));
             if node.is_offline {
                 leading.offline.entry(node.id).or_insert(now);
             } else {
@@ -208,8 +142,8 @@ impl Overseer {
         leading.offline.retain(|node, _| state.node(*node).is_ok());
     }
 
-    /// Asks for leadership to be confirmed, if somebody waits for a lease.
-    pub(super) fn confirm(&mut self, now: MonoTime, state: &State, out: &mut Vec<Effect>) {
+    /// Requests a confirmation of the leadership, if a node waits for a lease.
+    pub(super) fn confirm(&mut self, now: MonoTime, state: &ClusterState, out: &mut Vec<ControllerEffect>) {
         let Some(leading) = &mut self.leading else { return };
         if leading.confirming.is_some() {
             return;
@@ -225,12 +159,19 @@ impl Overseer {
         if waits {
             self.tokens += 1;
             leading.confirming = Some((self.tokens, now));
-            out.push(Effect::Confirm { token: self.tokens });
+            out.push(ControllerEffect::Confirm { token: self.tokens });
         }
     }
 
-    /// A majority says that this node leads, or led when it asked: who was heard before that gets a lease.
-    pub(super) fn on_confirmed(&mut self, at: Moment, state: &State, token: u64, out: &mut Vec<Effect>) {
+    /// A majority confirms that this node led when it sent the request: nodes whose heartbeats arrived before that get
+    /// a lease.
+    pub(super) fn on_confirmed(
+        &mut self,
+        at: WallMoment,
+        state: &ClusterState,
+        token: u64,
+        out: &mut Vec<ControllerEffect>,
+    ) {
         let Some(leading) = &mut self.leading else { return };
         if leading.confirming.is_none_or(|(asked, _)| asked != token) {
             return;
@@ -246,22 +187,22 @@ impl Overseer {
 
     fn grant(
         &mut self,
-        at: Moment,
-        state: &State,
-        node: &Node,
+        at: WallMoment,
+        state: &ClusterState,
+        node: &ClusterNode,
         number: u64,
         received: MonoTime,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<ControllerEffect>,
     ) {
         let is_off = self.check_clocks(node.id, &mut Vec::new()).is_err();
         let Some(leading) = &mut self.leading else { return };
         let Some(watched) = leading.nodes.get_mut(&node.id) else { return };
-        // Each heartbeat is looked at once: who gets nothing speaks again.
+        // Each heartbeat is examined once: a node that gets no lease sends another one.
         watched.answered = watched.answered.max(number);
         if is_off || !may_hold(node, watched) {
             return;
         }
-        // Who hears nothing would keep its chains waiting for as long as it can still be heard.
+        // A node that receives nothing would keep its chains waiting for as long as its heartbeats arrive.
         let is_deaf = at.mono.since_ns(watched.heard.1) > self.settings.deaf_ns && watched.heard.0 < number;
         let lease_ns = if is_deaf { 0 } else { self.settings.lease_ns };
         if lease_ns > 0 {
@@ -271,40 +212,46 @@ impl Overseer {
         let epoch = |chain| watched.reports.get(&chain).map_or(ChainEpoch(0), |report| report.epoch);
         let chains = state.chains().filter_map(|chain| assignment(state, chain, node.id, epoch(chain.id))).collect();
         let fresh = self.fresh(at, state, node);
-        let grant = Grant { number, lease_ns, chains, ..fresh };
-        out.push(Effect::Grant { to: node.id, grant });
+        let grant = LeaseGrant { number, lease_ns, chains, ..fresh };
+        out.push(ControllerEffect::Grant { to: node.id, grant });
     }
 
-    /// Tells those whom it concerns what was decided, without waiting for their heartbeats.
-    pub(super) fn on_applied(&self, at: Moment, state: &State, changes: &[Change], out: &mut Vec<Effect>) {
+    /// Sends new decisions to the nodes that they concern, without waiting for their heartbeats.
+    pub(super) fn on_applied(
+        &self,
+        at: WallMoment,
+        state: &ClusterState,
+        changes: &[ClusterChange],
+        out: &mut Vec<ControllerEffect>,
+    ) {
         let Some(leading) = &self.leading else { return };
-        let mut told: BTreeMap<NodeId, BTreeMap<ChainId, Assignment>> = BTreeMap::new();
+        let mut assignments: BTreeMap<NodeId, BTreeMap<ChainId, Assignment>> = BTreeMap::new();
         for change in changes {
-            let (Change::Configured(id, _) | Change::Chain(id)) = change else { continue };
+            let (ClusterChange::Configured(id, _) | ClusterChange::Chain(id)) = change else { continue };
             let Some(chain) = state.chain(*id) else { continue };
             for target in &chain.targets {
                 let Some(watched) = leading.nodes.get(&target.node) else { continue };
                 let epoch = watched.reports.get(id).map_or(ChainEpoch(0), |report| report.epoch);
                 let assignment = assignment(state, chain, target.node, epoch);
                 if let Some(assignment) = assignment.filter(|assignment| assignment.configuration.is_some()) {
-                    told.entry(target.node).or_default().insert(*id, assignment);
+                    assignments.entry(target.node).or_default().insert(*id, assignment);
                 }
             }
         }
-        for (to, chains) in told {
+        for (to, chains) in assignments {
             let Ok(node) = state.node(to) else { continue };
             let chains = chains.into_values().collect();
-            out.push(Effect::Grant { to, grant: Grant { chains, ..self.fresh(at, state, node) } });
+            out.push(ControllerEffect::Grant { to, grant: LeaseGrant { chains, ..self.fresh(at, state, node) } });
         }
     }
 
-    fn fresh(&self, at: Moment, state: &State, node: &Node) -> Grant {
+    fn fresh(&self, at: WallMoment, state: &ClusterState, node: &ClusterNode) -> LeaseGrant {
         let (leader, wall_us, version) = (self.me, at.wall_us, state.version());
-        Grant { incarnation: node.incarnation(), leader, wall_us, version, ..Grant::default() }
+        LeaseGrant { incarnation: node.incarnation(), leader, wall_us, version, ..LeaseGrant::default() }
     }
 
-    /// Who is there again, and whose lease has ended.
-    pub(super) fn decide_nodes(&mut self, now: MonoTime, state: &State) -> Vec<Wanted> {
+    /// Decides which nodes are back online, and whose lease has ended.
+    pub(super) fn decide_nodes(&mut self, now: MonoTime, state: &ClusterState) -> Vec<Proposal> {
         let mut wanted = Vec::new();
         for node in state.nodes() {
             let returning = self.returning(node);
@@ -313,8 +260,8 @@ impl Overseer {
             let step = if let Some(step) = returning {
                 step
             } else if !node.is_offline && watched.lease_ends <= now {
-                // From now on it gets no lease, until the log has said whether it is offline.
-                watched.condemned = Some(Condemned { revision: node.revision, number: watched.last.0 });
+                // From now on it gets no lease, until the log has decided whether it is offline.
+                watched.condemned = Some(OfflineProposal { revision: node.revision, number: watched.last.0 });
                 NodeStep::Offline
             } else if let Some(step) = failed_device(state, node, watched) {
                 step
@@ -324,7 +271,7 @@ impl Overseer {
                 continue;
             };
             let decision = Decision::Node { node: node.id, revision: node.revision, step };
-            wanted.push((Subject::Node(node.id), node.revision, vec![decision]));
+            wanted.push((DecisionSubject::Node(node.id), node.revision, vec![decision]));
         }
         wanted
     }
@@ -336,11 +283,11 @@ impl Leading {
         MonoTime(self.since.0.max(now.0) + settings.lease_ended_ns())
     }
 
-    /// The clock in the middle, less this node's own, in microseconds; each is taken for as near as it may be. Of two in the
-    /// middle the one nearer to its own.
+    /// The clock in the middle, less this node's own, in microseconds; each is taken for as near as it may be. Of two
+    /// in the middle the one nearer to its own.
     fn middle_us(&self, me: NodeId) -> i64 {
         let clocks = self.nodes.iter().filter(|(node, _)| **node != me).filter_map(|(_, watched)| watched.clock);
-        let nearest = |Clock { offset_us, error_us }| {
+        let nearest = |ClockOffset { offset_us, error_us }| {
             let error_us = i64::try_from(error_us).unwrap_or(i64::MAX);
             offset_us.signum() * offset_us.saturating_abs().saturating_sub(error_us).max(0)
         };
@@ -350,60 +297,65 @@ impl Leading {
         if low.unsigned_abs() < high.unsigned_abs() { low } else { high }
     }
 
-    /// True if the node's process of now was heard, and has a lease as far as is known here.
-    pub(super) fn is_present(&self, now: MonoTime, node: &Node) -> bool {
+    /// True if the node's present process has sent a heartbeat, and has a lease as far as is known here.
+    pub(super) fn is_present(&self, now: MonoTime, node: &ClusterNode) -> bool {
         let watched = self.nodes.get(&node.id);
-        watched.is_some_and(|watched| may_hold(node, watched) && watched.was_heard() && now < watched.lease_ends)
+        watched.is_some_and(|watched| may_hold(node, watched) && watched.has_reported() && now < watched.lease_ends)
     }
 
-    /// What the node's process of now told of a chain.
-    pub(super) fn report(&self, node: &Node, chain: ChainId) -> Option<&Report> {
+    /// The report of the node's present process about a chain.
+    pub(super) fn report(&self, node: &ClusterNode, chain: ChainId) -> Option<&ReplicaReport> {
         let watched = self.nodes.get(&node.id).filter(|watched| watched.incarnation == node.incarnation())?;
         watched.reports.get(&chain)
     }
 }
 
 /// True unless the node is not to have a lease.
-fn may_hold(node: &Node, watched: &Watched) -> bool {
+fn may_hold(node: &ClusterNode, watched: &NodeWatch) -> bool {
     let is_condemned = watched.condemned.is_some_and(|condemned| condemned.revision == node.revision);
     !node.is_offline && watched.incarnation == node.incarnation() && !is_condemned && !watched.resigned
 }
 
-/// What the log does not know yet of a node that was heard.
-fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
-    let told = watched.told.as_ref().filter(|_| !watched.resigned)?;
-    // What cannot be was refused when it came.
-    let tells_anew = State::tells_anew(node, &told.address, &told.devices).unwrap_or(false);
-    let is_same = told.incarnation == node.incarnation() && !tells_anew;
-    // Who was heard before it was found to be offline has to speak once more.
+/// The step of a node with a heartbeat that the log does not reflect yet.
+fn returned(node: &ClusterNode, watched: &NodeWatch) -> Option<NodeStep> {
+    let heartbeat = watched.last_heartbeat.as_ref().filter(|_| !watched.resigned)?;
+    // An impossible description was refused when it came.
+    let changes_description =
+        ClusterState::changes_description(node, &heartbeat.address, &heartbeat.devices).unwrap_or(false);
+    let is_same = heartbeat.incarnation == node.incarnation() && !changes_description;
+    // A node that was decided to be offline has to send another heartbeat first.
     let has_spoken = watched.condemned.is_none_or(|condemned| watched.last.0 > condemned.number);
-    // Who was declared dead has to have heard something since.
-    let hears = !node.is_dead || watched.tried.is_some_and(|tried| told.heard >= tried);
+    // A node that was declared dead has to have received an answer since.
+    let hears = !node.is_dead || watched.tried.is_some_and(|tried| heartbeat.heard >= tried);
     let is_back = node.is_offline && has_spoken;
     let step = || NodeStep::Return {
-        incarnation: told.incarnation,
-        address: told.address.clone(),
-        devices: told.devices.clone(),
+        incarnation: heartbeat.incarnation,
+        address: heartbeat.address.clone(),
+        devices: heartbeat.devices.clone(),
     };
     (hears && (!is_same || is_back)).then(step)
 }
 
-/// The chains of which something else was told that decides; how far logs go is looked at in time.
-fn told_anew(before: &BTreeMap<ChainId, Report>, after: &BTreeMap<ChainId, Report>) -> BTreeSet<ChainId> {
-    let told = |report: &Report| (report.epoch, report.caught_up, report.is_ready, report.health);
-    let is_new = |(chain, report): &(&ChainId, &Report)| before.get(chain).map(told) != Some(told(report));
+/// The chains whose reports changed in a way that matters to decisions; the ends of logs are examined periodically.
+fn changed_reports(
+    before: &BTreeMap<ChainId, ReplicaReport>,
+    after: &BTreeMap<ChainId, ReplicaReport>,
+) -> BTreeSet<ChainId> {
+    let heartbeat = |report: &ReplicaReport| (report.epoch, report.caught_up, report.is_ready, report.health);
+    let is_new =
+        |(chain, report): &(&ChainId, &ReplicaReport)| before.get(chain).map(heartbeat) != Some(heartbeat(report));
     after.iter().filter(is_new).map(|(chain, _)| *chain).collect()
 }
 
-/// A device that a process of now tells to take no more, and of which the log does not know that.
-fn failed_device(state: &State, node: &Node, watched: &Watched) -> Option<NodeStep> {
+/// A device that the present process reports as full or failed, and that the log does not know as such.
+fn failed_device(state: &ClusterState, node: &ClusterNode, watched: &NodeWatch) -> Option<NodeStep> {
     let mut steps = watched.reports.values().filter_map(|report| {
         let device = state.chain(report.chain)?.target(node.id)?.device;
         let (mut whole, mut free) = (node.whole_devices(), node.free_devices());
         match report.health {
-            Health::Failed => whole.any(|whole| whole.device == device).then_some(NodeStep::FailDevice(device)),
-            Health::Full => free.any(|free| free.device == device).then_some(NodeStep::FillDevice(device)),
-            Health::Good | Health::Unreachable(_) => None,
+            ReplicaHealth::Failed => whole.any(|whole| whole.device == device).then_some(NodeStep::FailDevice(device)),
+            ReplicaHealth::Full => free.any(|free| free.device == device).then_some(NodeStep::FillDevice(device)),
+            ReplicaHealth::Good | ReplicaHealth::Unreachable(_) => None,
         }
     });
     steps.next()
@@ -413,17 +365,18 @@ fn is_without(chain: &Chain, node: NodeId) -> bool {
     chain.target(node).is_none() && !chain.leaving.contains(&node)
 }
 
-/// What a node is to know of a chain, of which it has installed `epoch`.
-fn assignment(state: &State, chain: &Chain, node: NodeId, epoch: ChainEpoch) -> Option<Assignment> {
+/// The assignment of a chain to a node, which has installed `epoch`.
+fn assignment(state: &ClusterState, chain: &Chain, node: NodeId, epoch: ChainEpoch) -> Option<Assignment> {
     let target = chain.target(node);
     let (device, resumed) = (target.map_or(0, |target| target.device), chain.resumed);
     let told = |configuration| Some(Assignment { chain: chain.id, device, configuration, resumed });
-    if let Some(target) = target.filter(|target| target.role != Role::Out) {
-        // A process that took no part has none, whatever the one before it had.
+    if let Some(target) = target.filter(|target| target.role != TargetRole::Out) {
+        // A process that took no role has none, whatever the one before it had.
         if !state.kept_memory(target) {
             return None;
         }
-        // Who stays is not told before those who go know it: until then nothing happens that they could answer wrongly without.
+        // Remaining members get the new configuration only after the leaving ones have acknowledged it: without it they
+        // could answer nothing wrongly.
         let is_new = epoch < chain.epoch && chain.leaving.is_empty();
         return told(is_new.then(|| chain.configuration()));
     }

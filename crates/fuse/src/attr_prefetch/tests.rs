@@ -1,17 +1,17 @@
 use frieze_client::{DirEntry, Holds, RecallsReply};
 
 use super::*;
-use crate::notify::Kernel;
+use crate::notify::KernelNotifier;
 
 const DIR: InodeId = InodeId(5);
-const USER: Who = Who { uid: 1, gid: 2, thread: 3 };
+const USER: FuseCaller = FuseCaller { uid: 1, gid: 2, thread: 3 };
 /// Names `f00` to `f19`, inodes 100 to 119.
 const FILES: u64 = 20;
 
 struct World {
-    cache: Cache,
-    own: Own,
-    ahead: Ahead,
+    cache: KernelCache,
+    local_changes: LocalChanges,
+    prefetch: AttrPrefetch,
     directory: InodeId,
     /// How many names it has.
     names: u64,
@@ -22,14 +22,14 @@ struct World {
 impl World {
     fn new() -> World {
         let world = World {
-            cache: Cache::default(),
-            own: Own::default(),
-            ahead: Ahead::default(),
+            cache: KernelCache::default(),
+            local_changes: LocalChanges::default(),
+            prefetch: AttrPrefetch::default(),
             directory: DIR,
             names: FILES,
             asked: (0, 0),
         };
-        world.cache.begin(Kernel::deaf());
+        world.cache.begin(KernelNotifier::silent());
         world.take(RecallsReply::default());
         world
     }
@@ -38,9 +38,9 @@ impl World {
         self.cache.take(&RecallsReply { lease_ms: 5000, life: 1, ..recall }, mono(), false);
     }
 
-    fn promise(&self, names_ms: u16) -> Promise {
+    fn promise(&self, names_ms: u16) -> CachePromise {
         let holds = Holds { names_ms, files_ms: names_ms };
-        Promise::of_listing(&self.cache, self.directory, holds)
+        CachePromise::of_listing(&self.cache, self.directory, holds)
     }
 
     /// Looks a name up as the mount does. True if it was known.
@@ -50,21 +50,21 @@ impl World {
 
     fn look_up_granted(&mut self, file: u64, names_ms: u16) -> bool {
         let name = name(file);
-        match self.ahead.next(&self.cache, &self.own, self.directory, &name) {
-            Next::Known(known) => {
+        match self.prefetch.next(&self.cache, &self.local_changes, self.directory, &name) {
+            PrefetchStep::Known(known) => {
                 assert_eq!(known.0.inode, 100 + file);
                 return true;
             }
-            Next::Ask => self.asked.0 += 1,
-            Next::List { after, names } => {
+            PrefetchStep::Ask => self.asked.0 += 1,
+            PrefetchStep::List { after, names } => {
                 self.asked.1 += 1;
                 let all = (0..self.names).filter(|file| self::name(*file) > after).take(names as usize).map(entry);
                 let all: Vec<DirEntry> = all.collect();
-                let still = self.own.still().unwrap();
+                let still = self.local_changes.still().unwrap();
                 let promise = self.promise(names_ms);
-                let asked = Asked { who: USER, directory: self.directory, name: &name, after, still };
+                let asked = LookupRequest { who: USER, directory: self.directory, name: &name, after, still };
                 let reply = ListReply { more: all.len() == names as usize, entries: all, ..ListReply::default() };
-                let found = self.ahead.found(&self.cache, asked, reply, promise);
+                let found = self.prefetch.found(&self.cache, asked, reply, promise);
                 assert!(found.is_none_or(|(attr, _)| attr.inode == 100 + file));
             }
         }
@@ -136,8 +136,8 @@ fn what_is_known_is_said_once() {
 #[test]
 fn nothing_is_known_after_what_may_have_changed_it() {
     let changes: [fn(&World); 5] = [
-        |world| drop(world.own.touch(InodeId(77))),
-        |world| std::mem::forget(world.own.touch(InodeId(77))),
+        |world| drop(world.local_changes.touch(InodeId(77))),
+        |world| std::mem::forget(world.local_changes.touch(InodeId(77))),
         |world| world.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() }),
         |world| world.take(RecallsReply { number: 1, files: vec![104], ..RecallsReply::default() }),
         |world| world.take(RecallsReply { number: 1, everything: true, ..RecallsReply::default() }),
@@ -148,8 +148,8 @@ fn nothing_is_known_after_what_may_have_changed_it() {
             world.look_up(file);
         }
         change(&world);
-        let next = world.ahead.next(&world.cache, &world.own, DIR, &name(4));
-        assert!(!matches!(next, Next::Known(_)), "{which}: {next:?}");
+        let next = world.prefetch.next(&world.cache, &world.local_changes, DIR, &name(4));
+        assert!(!matches!(next, PrefetchStep::Known(_)), "{which}: {next:?}");
     }
 }
 
@@ -173,7 +173,7 @@ fn a_name_that_is_not_there_is_asked_for() {
 
 #[test]
 fn still_is_only_what_nobody_changes() {
-    let own = Own::default();
+    let own = LocalChanges::default();
     let before = own.still().unwrap();
     let touching = own.touch(InodeId(77));
     assert_eq!(own.still(), None);
@@ -186,9 +186,9 @@ fn still_is_only_what_nobody_changes() {
 fn directories_are_bounded() {
     let world = World::new();
     for directory in 0..=DIRECTORIES_MAX as u64 {
-        world.ahead.next(&world.cache, &world.own, InodeId(directory), b"name");
+        world.prefetch.next(&world.cache, &world.local_changes, InodeId(directory), b"name");
     }
-    assert_eq!(world.ahead.lock().directories.len(), 1);
+    assert_eq!(world.prefetch.lock().directories.len(), 1);
 }
 
 #[test]
@@ -200,13 +200,13 @@ fn who_has_just_walked_through_all_of_a_directory_need_not_ask_to_list_it() {
             world.look_up(file);
         }
     }
-    let listing = |world: &World, directory: u64, who: Who| {
-        let listed = world.ahead.listing(&world.cache, &world.own, InodeId(DIR.0 + directory), who);
+    let listing = |world: &World, directory: u64, who: FuseCaller| {
+        let listed = world.prefetch.listing(&world.cache, &world.local_changes, InodeId(DIR.0 + directory), who);
         listed.map(|(reply, _)| reply.entries.len() as u64)
     };
     assert_eq!(listing(&world, 0, USER), None, "the first name is missing");
     assert_eq!(listing(&world, 2, USER), Some(FILES));
-    assert_eq!(listing(&world, 2, Who { uid: 7, ..USER }), None, "another has other rights");
-    drop(world.own.touch(InodeId(77)));
+    assert_eq!(listing(&world, 2, FuseCaller { uid: 7, ..USER }), None, "another has other rights");
+    drop(world.local_changes.touch(InodeId(77)));
     assert_eq!(listing(&world, 2, USER), None);
 }

@@ -1,36 +1,35 @@
-//! What people are told of the cluster: plain data, for `frieze cluster status`, `nodes` and `chains`. What of it is wrong, in words, is in
-//! [`super::trouble`].
+//! Status of the cluster for display: plain data, for `frieze cluster status`, `nodes` and `chains`. Its troubles, as
+//! text, are in [`super::trouble`].
 //!
-//! A node vouches for what it can: the leader for those whose leases it counts, a node that hears a leader for what the log has decided,
-//! any other for itself and those that it has heard from lately.
+//! A node vouches for what it knows: the leader for the nodes whose leases it counts, a follower with a leader for what
+//! the log has decided, any other node for itself and its recent contacts.
 
 use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
-use super::leases::Watched;
-use super::{Leading, Overseer};
-use crate::chain::{Chain, Lost, Resumed, Role, Target, TargetState};
-use crate::message::{Moment, Remains};
-use crate::node::{Node, NodeState};
-use crate::state::State;
+use super::model::{Controller, Leading, NodeWatch};
+use crate::chain::{Chain, LostInterval, Resumption, Target, TargetRole, TargetState};
+use crate::message::{ReplicaGarbage, WallMoment};
+use crate::node::{ClusterNode, NodeState};
+use crate::state::ClusterState;
 
 /// The cluster at a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct ClusterStatus {
     /// Its identity.
     pub cluster: ClusterId,
-    /// Who leads, as far as is known.
+    /// The leader, if it is known.
     pub leader: Option<NodeId>,
     /// Of the state.
     pub version: u64,
     /// Of the chain table.
     pub table_version: u64,
-    /// Replicas asked for.
+    /// Replicas wanted.
     pub replicas: u32,
-    /// Copies that every chain is to have ([`State::copies_wanted`]).
+    /// Copies that every chain is to have ([`ClusterState::copies_wanted`]).
     pub copies_wanted: u32,
-    /// While nobody is known to lead: since when, in microseconds since the Unix epoch.
+    /// While no leader is known: since when, in microseconds since the Unix epoch.
     pub no_leader_since_us: Option<u64>,
     /// Chains are moved until every node has its share.
     pub is_balancing: bool,
@@ -40,11 +39,11 @@ pub struct Status {
     pub chains: Vec<ChainStatus>,
 }
 
-/// A node. What only the leader knows is `None` elsewhere.
+/// A node. Fields that only the leader knows are `None` at other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
     /// As the log knows it.
-    pub node: Node,
+    pub node: ClusterNode,
     /// In one word.
     pub state: NodeState,
     /// Nanoseconds until its lease ends at the latest.
@@ -59,18 +58,18 @@ pub struct NodeStatus {
     pub heads: usize,
     /// Targets that it still has to give away, if it is draining.
     pub to_drain: usize,
-    /// What it still has of chains that others have by now.
-    pub remains: Option<Remains>,
+    /// Its replica garbage.
+    pub remains: Option<ReplicaGarbage>,
     /// Number of the newest heartbeat of the process that the log knows.
     pub heartbeat: Option<u64>,
-    /// While it is [`NodeState::Unknown`]: when the answering node heard from it last, in microseconds since the Unix epoch; `None`: not
-    /// since its own process began.
+    /// While it is [`NodeState::Unknown`]: when the answering node last had contact with it, in microseconds since the
+    /// Unix epoch; `None`: not since its own process began.
     pub last_contact_us: Option<u64>,
-    /// What is wrong with it besides, in its own words or the leader's.
+    /// Any further trouble, in the node's own words or the leader's.
     pub trouble: Option<String>,
 }
 
-/// What a node knows of the others by itself, whatever the log says.
+/// A node's own contacts with other nodes, whatever the log has decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contacts {
     /// When something last came from each.
@@ -91,11 +90,11 @@ pub struct ChainStatus {
     /// Head first.
     pub targets: Vec<TargetStatus>,
     /// Why it does not work at the moment.
-    pub waits: Option<Waits>,
-    /// The last time that it went on from a log alone.
-    pub resumed: Option<Resumed>,
-    /// Where it went on from a copy that was behind: what was acknowledged in here may be missing.
-    pub behind: Option<Lost>,
+    pub waits: Option<WaitCause>,
+    /// The last time that it resumed from a log alone.
+    pub resumed: Option<Resumption>,
+    /// Where it resumed from a stale copy: acknowledged records of this interval may be missing.
+    pub behind: Option<LostInterval>,
 }
 
 /// A target.
@@ -105,27 +104,27 @@ pub struct TargetStatus {
     pub target: Target,
     /// In one word.
     pub state: TargetState,
-    /// Bytes that it lacks, as far as it has told.
+    /// Bytes that it lacks, by its last report.
     pub left_bytes: Option<u64>,
-    /// Bytes a second that it has got, on average since it began to be brought up to date.
+    /// Bytes a second that it has received, on average since its sync began.
     pub bytes_per_s: Option<u64>,
     /// Seconds until it has all, at that rate.
     pub left_s: Option<u64>,
 }
 
-/// What a chain waits for.
+/// The reason why a chain waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waits {
-    /// These may have what nobody else has: they have to come back, or to be declared dead.
+pub enum WaitCause {
+    /// These nodes may have records that no other node has: they have to come back, or to be declared dead.
     Memory(Vec<NodeId>),
-    /// All of its full members restarted: those that have not told yet what their logs hold.
+    /// All of its full members restarted: the nodes that have not reported their logs yet.
     Logs(Vec<NodeId>),
-    /// Who was taken out has to hear of it, or its lease to end.
+    /// The nodes that were taken out: each has to acknowledge, or its lease to end.
     Leaving(Vec<NodeId>),
 }
 
-impl Status {
-    /// Chains that have as many full members as are wanted, and work. A member that nobody vouches for is none.
+impl ClusterStatus {
+    /// Chains that work and have as many full members as are wanted. A member in an unknown state does not count.
     pub fn whole(&self) -> usize {
         self.chains.iter().filter(|chain| self.is_whole(chain)).count()
     }
@@ -141,12 +140,12 @@ impl Status {
         self.chains.iter().map(|chain| wanted.saturating_sub(chain.serving() as u64)).sum()
     }
 
-    /// Bytes that targets lack, as far as they have told.
+    /// Bytes that targets lack, by their last reports.
     pub fn left_bytes(&self) -> u64 {
         self.chains.iter().flat_map(|chain| &chain.targets).filter_map(|target| target.left_bytes).sum()
     }
 
-    /// Seconds until the last of those that are brought up to date now is; `None` if none is.
+    /// Seconds until the last running sync ends; `None` if none runs.
     pub fn left_s(&self) -> Option<u64> {
         self.chains.iter().flat_map(|chain| &chain.targets).filter_map(|target| target.left_s).max()
     }
@@ -159,17 +158,18 @@ impl ChainStatus {
     }
 }
 
-impl Overseer {
-    /// So long a node that was heard from counts as there, where nobody leads.
+impl Controller {
+    /// Age up to which a contact counts a node as online, where no leader is known.
     pub fn recently_ns(&self) -> u64 {
         self.settings.lease_ns.max(CONTACT_NS_MIN)
     }
 
-    /// The cluster as it is known here. At a node that does not lead, what the log knows; where nobody leads, what `contacts` vouch for.
-    pub fn status(&self, at: Moment, state: &State, contacts: &Contacts) -> Status {
+    /// The status of the cluster as it is known here. A follower reports what the log knows; without a leader, what
+    /// `contacts` show.
+    pub fn status(&self, at: WallMoment, state: &ClusterState, contacts: &Contacts) -> ClusterStatus {
         let since = contacts.no_leader_since.filter(|_| contacts.leader.is_none());
-        let view = View { overseer: self, at, state, contacts };
-        Status {
+        let view = StatusInputs { overseer: self, at, state, contacts };
+        ClusterStatus {
             cluster: state.cluster(),
             leader: contacts.leader,
             version: state.version(),
@@ -184,23 +184,23 @@ impl Overseer {
     }
 }
 
-/// What a status is made from.
-struct View<'a> {
-    overseer: &'a Overseer,
-    at: Moment,
-    state: &'a State,
+/// The inputs of a status.
+struct StatusInputs<'a> {
+    overseer: &'a Controller,
+    at: WallMoment,
+    state: &'a ClusterState,
     contacts: &'a Contacts,
 }
 
-impl View<'_> {
-    /// What the wall clock showed then.
+impl StatusInputs<'_> {
+    /// The wall clock's reading at `then`.
     fn wall_us(&self, then: MonoTime) -> u64 {
         self.at.wall_us.saturating_sub(self.at.mono.since_ns(then) / 1000)
     }
 
-    /// What the node is, as far as this one can vouch for it.
-    fn state_of(&self, node: &Node) -> NodeState {
-        let View { overseer, at, .. } = *self;
+    /// The node's state, as far as this node can vouch for it.
+    fn state_of(&self, node: &ClusterNode) -> NodeState {
+        let StatusInputs { overseer, at, .. } = *self;
         let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < overseer.recently_ns();
         let is_lost = match &overseer.leading {
             _ if node.id == overseer.me => false,
@@ -215,8 +215,8 @@ impl View<'_> {
         }
     }
 
-    fn node(&self, node: &Node) -> NodeStatus {
-        let View { overseer, state, .. } = *self;
+    fn node(&self, node: &ClusterNode) -> NodeStatus {
+        let StatusInputs { overseer, state, .. } = *self;
         let watched = overseer.leading.as_ref().and_then(|leading| leading.nodes.get(&node.id));
         let targets = || state.chains_of(node.id);
         let is_head = |chain: &Chain| chain.configuration().members.first() == Some(&node.id);
@@ -231,10 +231,10 @@ impl View<'_> {
                 .map(|watched| watched.lease_ends.since_ns(self.at.mono)),
             clock_offset_us: watched.and_then(|watched| Some(watched.clock?.offset_us)),
             targets: targets().count(),
-            serving: targets().filter(|(_, target)| target.role == Role::Serving).count(),
+            serving: targets().filter(|(_, target)| target.role == TargetRole::Serving).count(),
             heads: targets().filter(|(chain, _)| is_head(chain)).count(),
             to_drain: targets().filter(|_| node.is_draining).count(),
-            remains: watched.and_then(Watched::remains).filter(|_| !node.is_offline),
+            remains: watched.and_then(NodeWatch::remains).filter(|_| !node.is_offline),
             heartbeat: watched.and_then(|watched| watched.heartbeat(node)),
             last_contact_us: last.filter(|_| state_of == NodeState::Unknown).map(|last| self.wall_us(*last)),
             trouble: refused().or_else(|| watched.filter(|_| !node.is_offline)?.trouble().map(str::to_owned)),
@@ -257,17 +257,17 @@ impl View<'_> {
     }
 }
 
-/// A node says something every half second.
+/// A node sends a message every half second.
 const CONTACT_NS_MIN: u64 = 1_500_000_000;
 
-fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Chain) -> ChainStatus {
+fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &ClusterState, chain: &Chain) -> ChainStatus {
     let told = |target: &Target| {
         let report = leading?.report(state.node(target.node).ok()?, chain.id)?;
-        (report.epoch == chain.epoch && target.role != Role::Serving).then_some(report.left_bytes)
+        (report.epoch == chain.epoch && target.role != TargetRole::Serving).then_some(report.left_bytes)
     };
     let of_target = |target: &Target| {
         let progress = leading.and_then(|leading| leading.syncs.get(&chain.id));
-        let progress = progress.filter(|_| matches!(target.role, Role::Syncing | Role::Joining));
+        let progress = progress.filter(|_| matches!(target.role, TargetRole::Syncing | TargetRole::Joining));
         let bytes_per_s = progress.and_then(|progress| {
             let got = u128::from(progress.first_bytes.checked_sub(progress.left_bytes)?);
             let ns = u128::from(now.since_ns(progress.since));
@@ -287,20 +287,20 @@ fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Cha
     }
 }
 
-fn waits(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Chain) -> Option<Waits> {
+fn waits(leading: Option<&Leading>, now: MonoTime, state: &ClusterState, chain: &Chain) -> Option<WaitCause> {
     if chain.serving().any(|target| state.is_alive(target)) {
-        return (!chain.leaving.is_empty()).then(|| Waits::Leaving(chain.leaving.clone()));
+        return (!chain.leaving.is_empty()).then(|| WaitCause::Leaving(chain.leaving.clone()));
     }
     let nodes = |keep: &dyn Fn(&Target) -> bool| -> Vec<NodeId> {
         chain.serving().filter(|target| keep(target)).map(|target| target.node).collect()
     };
     let memory = nodes(&|target| state.kept_memory(target) && state.node(target.node).is_ok_and(|node| !node.is_dead));
     if !memory.is_empty() {
-        return Some(Waits::Memory(memory));
+        return Some(WaitCause::Memory(memory));
     }
     let is_here = |target: &Target| {
         let node = state.node(target.node).ok();
         node.is_some_and(|node| leading.is_some_and(|leading| leading.is_present(now, node)))
     };
-    Some(Waits::Logs(nodes(&|target| !is_here(target))))
+    Some(WaitCause::Logs(nodes(&|target| !is_here(target))))
 }

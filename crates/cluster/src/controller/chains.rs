@@ -1,58 +1,45 @@
-//! What is to be decided about each chain: who is gone goes, who is back comes back, and each has as many replicas as are wanted.
+//! Decisions about each chain: offline members leave, returning ones sync, and each chain gets the replicas that are
+//! wanted.
 //!
-//! One step of a chain at a time, the most urgent first. Whatever it rests on that the log does not know (who has caught up, who
-//! is ready, whose log is the longest) was told by the process that is there now, under the configuration that is in force.
+//! One step of a chain at a time, the most urgent first. Facts that the log does not know (which target has caught up,
+//! which is ready, whose log is the longest) come from reports of the present process under the configuration in force.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, MonoTime, NodeId};
 
-use super::{Leading, Look, Overseer, Subject, Wanted};
-use crate::chain::{Chain, Lost, Role, Target};
+use super::model::{ChainScope, Controller, DecisionSubject, Leading, Proposal, SyncProgress};
+use crate::chain::{Chain, LostInterval, Target, TargetRole};
 use crate::decision::{ChainStep, Decision, NodeStep};
-use crate::message::{Health, Report};
-use crate::node::Node;
+use crate::message::{ReplicaHealth, ReplicaReport};
+use crate::node::ClusterNode;
 use crate::placement::{self, Loads};
-use crate::state::State;
+use crate::state::ClusterState;
 
-/// How far a target that is brought up to date has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
-    /// Under this configuration.
-    epoch: ChainEpoch,
-    /// Since when.
-    pub(super) since: MonoTime,
-    /// What it lacked then.
-    pub(super) first_bytes: u64,
-    /// The least that it has lacked since, and when it first lacked so little.
-    pub(super) left_bytes: u64,
-    moved: MonoTime,
-}
-
-/// What the steps of all chains have in common.
-struct Plan<'a> {
+/// Values shared by the steps of all chains.
+struct StepPlan<'a> {
     now: MonoTime,
-    state: &'a State,
-    /// Who may get targets.
+    state: &'a ClusterState,
+    /// Nodes that may get targets.
     eligible: Vec<NodeId>,
     /// Replicas that there can be, those on disks that are full at the moment among them.
     wanted: usize,
     /// Those that there can be now: with so many that stay, one that is to go does.
     enough: usize,
-    /// Targets brought up to date, by the nodes that are busy with it.
+    /// Running syncs by the nodes that take part in them.
     syncs: BTreeMap<NodeId, usize>,
     /// Made when it is first needed.
     loads: Option<Loads>,
 }
 
-impl Overseer {
-    /// What to decide about the chains that are looked at.
-    pub(super) fn decide_chains(&mut self, now: MonoTime, state: &State, look: &Look) -> Vec<Wanted> {
+impl Controller {
+    /// Decides about the chains that `look` selects.
+    pub(super) fn decide_chains(&mut self, now: MonoTime, state: &ClusterState, look: &ChainScope) -> Vec<Proposal> {
         let chains: Vec<&Chain> = match look {
-            Look::All => state.chains().collect(),
-            Look::At(some) if some.is_empty() => return Vec::new(),
-            Look::At(some) => some.iter().filter_map(|chain| state.chain(*chain)).collect(),
+            ChainScope::All => state.chains().collect(),
+            ChainScope::At(some) if some.is_empty() => return Vec::new(),
+            ChainScope::At(some) => some.iter().filter_map(|chain| state.chain(*chain)).collect(),
         };
         let mut plan = self.plan(now, state);
         let mut wanted = Vec::new();
@@ -62,33 +49,34 @@ impl Overseer {
             let decide = |(place, step)| Decision::Chain { chain: chain.id, revision: chain.revision + place, step };
             let decisions: Vec<Decision> = (0..).zip(steps).map(decide).collect();
             if !decisions.is_empty() {
-                wanted.push((Subject::Chain(chain.id), chain.revision, decisions));
+                wanted.push((DecisionSubject::Chain(chain.id), chain.revision, decisions));
             }
         }
-        if state.is_balancing() && *look == Look::All {
+        if state.is_balancing() && *look == ChainScope::All {
             self.balance(&mut plan, &mut wanted);
         }
         wanted
     }
 
-    fn plan<'a>(&self, now: MonoTime, state: &'a State) -> Plan<'a> {
+    fn plan<'a>(&self, now: MonoTime, state: &'a ClusterState) -> StepPlan<'a> {
         let (mut eligible, mut keeping): (Vec<NodeId>, usize) = (Vec::new(), 0);
         if let Some(leading) = &self.leading {
-            let may = |node: &&Node| {
+            let may = |node: &&ClusterNode| {
                 let is_here = leading.offline.get(&node.id).is_none_or(|since| self.is_short(now, *since));
                 is_here && !node.is_draining && !node.is_dead && node.whole_devices().next().is_some()
             };
-            let (free, full): (Vec<&Node>, Vec<&Node>) =
+            let (free, full): (Vec<&ClusterNode>, Vec<&ClusterNode>) =
                 state.nodes().filter(may).partition(|node| node.free_devices().next().is_some());
             eligible = free.iter().map(|node| node.id).collect();
             keeping = full.len();
             if eligible.is_empty() {
-                // Where everybody drains there is nobody to drain to.
-                let stays = |node: &&Node| !node.is_offline && !node.is_dead && node.free_devices().next().is_some();
+                // If every node drains, no node can take the targets.
+                let stays =
+                    |node: &&ClusterNode| !node.is_offline && !node.is_dead && node.free_devices().next().is_some();
                 eligible = state.nodes().filter(stays).map(|node| node.id).collect();
             }
         }
-        // Who takes no more may keep what it has: a copy that it lacks is wanted all the same.
+        // A node whose device is full keeps its targets, and a missing copy counts as wanted.
         let at_most = |nodes: usize| (state.replicas() as usize).min(nodes).max(1);
         let (wanted, enough) = (at_most(eligible.len() + keeping), at_most(eligible.len()));
         let mut syncs = BTreeMap::new();
@@ -96,7 +84,7 @@ impl Overseer {
             let busy = chain.newcomer().into_iter().chain(chain.serving().last());
             busy.for_each(|target| *syncs.entry(target.node).or_default() += 1);
         }
-        Plan { now, state, eligible, wanted, enough, syncs, loads: None }
+        StepPlan { now, state, eligible, wanted, enough, syncs, loads: None }
     }
 
     pub(super) fn is_short(&self, now: MonoTime, since: MonoTime) -> bool {
@@ -104,7 +92,7 @@ impl Overseer {
     }
 
     /// The next steps of a chain, to be decided together.
-    fn next_steps(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
+    fn next_steps(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
         let (now, state) = (plan.now, plan.state);
         let gone = self.gone(state, chain);
         let Some(leading) = &mut self.leading else { return Vec::new() };
@@ -116,7 +104,7 @@ impl Overseer {
             return vec![ChainStep::Left(*node)];
         }
         if let Some(node) = gone {
-            // Who goes while it is brought up to date may do so each time: others that wait come first.
+            // A target that left during its sync may do so again: other waiting targets come first.
             if chain.newcomer().is_some_and(|newcomer| newcomer.node == node) {
                 leading.stalled.insert(chain.id, node);
             }
@@ -129,11 +117,11 @@ impl Overseer {
         if !chain.leaving.is_empty() {
             return Vec::new();
         }
-        if let Some(node) = broken(leading, state, chain) {
+        if let Some(node) = unreachable_member(leading, state, chain) {
             return vec![ChainStep::TakeOut(node)];
         }
         if let Some(newcomer) = chain.newcomer() {
-            let step = self.bring_on(now, state, chain, newcomer);
+            let step = self.advance_newcomer(now, state, chain, newcomer);
             if let (Some(ChainStep::TakeOut(node)), Some(leading)) = (step, &mut self.leading) {
                 leading.stalled.insert(chain.id, node);
             }
@@ -142,35 +130,41 @@ impl Overseer {
         self.complete(plan, chain)
     }
 
-    /// A target that has a part, and whose process is gone.
-    fn gone(&self, state: &State, chain: &Chain) -> Option<NodeId> {
+    /// A target that has a role and whose process has ended.
+    fn gone(&self, state: &ClusterState, chain: &Chain) -> Option<NodeId> {
         let leading = self.leading.as_ref()?;
-        // Who was only late, and is about to be decided to be back, has lost nothing.
+        // A node that was only late, and is about to be decided online, has lost nothing.
         let is_back = |target: &Target| {
             let step = state.node(target.node).ok().and_then(|node| self.returning(node));
             matches!(step, Some(NodeStep::Return { incarnation, .. }) if incarnation == target.incarnation)
         };
         let is_gone = |target: &Target| !state.is_alive(target) && !is_back(target);
-        let mut parts = chain.targets.iter().filter(|target| target.role != Role::Out && is_gone(target));
-        // That another one kept its memory is known from its process, not from nothing having been heard of it: it may have restarted
-        // too, and then the chain goes on from the newest log of them all.
+        let mut parts = chain.targets.iter().filter(|target| target.role != TargetRole::Out && is_gone(target));
+        // That another member kept its memory is known from its process, not from silence: a silent member may have
+        // restarted too, and then the chain resumes from the newest log of all.
         let is_known = |other: &Target| {
             let watched = leading.nodes.get(&other.node);
-            watched.is_some_and(|watched| watched.was_heard() && watched.incarnation == other.incarnation)
+            watched.is_some_and(|watched| watched.has_reported() && watched.incarnation == other.incarnation)
         };
         let is_rest =
             |other: &Target, gone: &Target| other.node != gone.node && state.is_alive(other) && is_known(other);
         let target =
-            parts.find(|gone| gone.role != Role::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
+            parts.find(|gone| gone.role != TargetRole::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
         Some(target.node)
     }
 
-    /// Lets who is syncing join, and who is joining serve.
-    fn bring_on(&self, now: MonoTime, state: &State, chain: &Chain, newcomer: &Target) -> Option<ChainStep> {
+    /// Lets the syncing target join, and the joining one serve.
+    fn advance_newcomer(
+        &self,
+        now: MonoTime,
+        state: &ClusterState,
+        chain: &Chain,
+        newcomer: &Target,
+    ) -> Option<ChainStep> {
         let leading = self.leading.as_ref()?;
         let report =
             |node| leading.report(state.node(node).ok()?, chain.id).filter(|report| report.epoch == chain.epoch);
-        if newcomer.role == Role::Joining {
+        if newcomer.role == TargetRole::Joining {
             return report(newcomer.node)?.is_ready.then_some(ChainStep::Serve(newcomer.node));
         }
         let tail = chain.tail()?;
@@ -179,12 +173,12 @@ impl Overseer {
         }
         let progress = leading.syncs.get(&chain.id)?;
         let is_stuck = now.since_ns(progress.moved) >= self.settings.sync_patience_ns;
-        let others = chain.targets.iter().any(|target| target.role == Role::Out && state.is_online(target.node));
+        let others = chain.targets.iter().any(|target| target.role == TargetRole::Out && state.is_online(target.node));
         (is_stuck && others).then_some(ChainStep::TakeOut(newcomer.node))
     }
 
-    /// Notes what a target that is brought up to date lacks.
-    fn follow_sync(&mut self, now: MonoTime, state: &State, chain: &Chain) {
+    /// Records how much a syncing target lacks.
+    fn follow_sync(&mut self, now: MonoTime, state: &ClusterState, chain: &Chain) {
         let Some(leading) = &mut self.leading else { return };
         let Some(newcomer) = chain.newcomer() else {
             leading.syncs.remove(&chain.id);
@@ -192,7 +186,7 @@ impl Overseer {
         };
         let report = state.node(newcomer.node).ok().and_then(|node| leading.report(node, chain.id));
         let left_bytes = report.filter(|report| report.epoch == chain.epoch).map(|report| report.left_bytes);
-        let fresh = Progress {
+        let fresh = SyncProgress {
             epoch: chain.epoch,
             since: now,
             first_bytes: left_bytes.unwrap_or(0),
@@ -200,33 +194,33 @@ impl Overseer {
             moved: now,
         };
         let progress = leading.syncs.entry(chain.id).or_insert(fresh);
-        // What it lacks it is told with the first record; and while it is told, more may be written than it gets.
+        // A target learns what it lacks with the first record, and new writes may outpace the sync.
         let has_grown = left_bytes.is_some_and(|left| left > progress.first_bytes);
         if progress.epoch != chain.epoch || progress.left_bytes == u64::MAX || has_grown {
-            *progress = Progress { moved: progress.moved, ..fresh };
+            *progress = SyncProgress { moved: progress.moved, ..fresh };
         } else if let Some(left) = left_bytes.filter(|left| *left < progress.left_bytes) {
             (progress.left_bytes, progress.moved) = (left, now);
         }
     }
 
     /// Sees to it that a chain that works has as many replicas as are wanted, where they are wanted.
-    fn complete(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
-        let Plan { now, state, .. } = *plan;
+    fn complete(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
+        let StepPlan { now, state, .. } = *plan;
         let Some(leading) = &self.leading else { return Vec::new() };
         let may_stay = |target: &Target| {
             let node = state.node(target.node);
-            let is_whole = |node: &Node| node.whole_devices().any(|device| device.device == target.device);
-            let drains = |node: &Node| node.is_draining && !plan.eligible.contains(&node.id);
+            let is_whole = |node: &ClusterNode| node.whole_devices().any(|device| device.device == target.device);
+            let drains = |node: &ClusterNode| node.is_draining && !plan.eligible.contains(&node.id);
             node.is_ok_and(|node| !drains(node) && !node.is_dead && is_whole(node))
         };
-        // Who has to go is named before somebody is looked for in its place.
+        // The target to remove is named before its replacement is chosen.
         let goes = chain.targets.iter().find(|target| !target.is_retiring && !may_stay(target));
         if let Some(target) = goes {
             return vec![ChainStep::Retire(target.node)];
         }
         let kept = chain.serving().filter(|target| !target.is_retiring && state.is_alive(target)).count();
-        let retiring = chain.targets.iter().find(|target| target.is_retiring && target.role == Role::Serving);
-        let out = || chain.targets.iter().filter(|target| target.role == Role::Out);
+        let retiring = chain.targets.iter().find(|target| target.is_retiring && target.role == TargetRole::Serving);
+        let out = || chain.targets.iter().filter(|target| target.role == TargetRole::Out);
         if let Some(target) = retiring.filter(|_| kept >= plan.enough) {
             return vec![ChainStep::TakeOut(target.node)];
         }
@@ -247,7 +241,7 @@ impl Overseer {
             let present = waiting.filter_map(|target| {
                 state.node(target.node).ok().filter(|node| leading.is_present(now, node) && is_free(node.id))
             });
-            let has_stalled = |node: &&Node| leading.stalled.get(&chain.id) == Some(&node.id);
+            let has_stalled = |node: &&ClusterNode| leading.stalled.get(&chain.id) == Some(&node.id);
             if let Some(node) = present.min_by_key(has_stalled).filter(|_| is_free(tail)) {
                 [tail, node.id].into_iter().for_each(|node| *plan.syncs.entry(node).or_default() += 1);
                 return vec![ChainStep::Sync { node: node.id, incarnation: node.incarnation() }];
@@ -256,22 +250,22 @@ impl Overseer {
         let is_coming = |target: &&Target| {
             let is_here = leading.offline.get(&target.node).is_none_or(|since| self.is_short(now, *since));
             // Another node takes the place of one that is full, if there is another.
-            !target.is_retiring && (target.role != Role::Out || is_here && !state.is_full(target))
+            !target.is_retiring && (target.role != TargetRole::Out || is_here && !state.is_full(target))
         };
         if chain.targets.iter().filter(is_coming).count() >= plan.wanted {
             return Vec::new();
         }
-        // Members first: whoever was to go and may stay after all.
+        // Members first: a retiring member that may stay after all.
         if let Some(target) = chain.targets.iter().find(|target| target.is_retiring && may_stay(target)) {
             return vec![ChainStep::Keep(target.node)];
         }
         plan.place(chain).into_iter().collect()
     }
 
-    /// Nobody who kept its memory is there. The chain waits for those that may have; if there are none, it goes on from the
-    /// newest log (protocols §7).
-    fn resume(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
-        let Plan { now, state, .. } = *plan;
+    /// No online member kept its memory. The chain waits for members that may have; if there are none, it resumes from
+    /// the newest log (protocols §7).
+    fn resume(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
+        let StepPlan { now, state, .. } = *plan;
         let Some(leading) = &mut self.leading else { return Vec::new() };
         let is_dead = |target: &Target| state.node(target.node).map_or(true, |node| node.is_dead);
         if chain.serving().any(|target| state.kept_memory(target) && !is_dead(target)) {
@@ -283,23 +277,23 @@ impl Overseer {
         let serving: Vec<&Target> = chain.serving().filter(|target| !is_dead(target)).collect();
         let all_dead = serving.is_empty();
         let is_missing = serving.len() < chain.serving().count();
-        // Where a member is gone for good, who had its part until lately may have more than those that are left: as little as can be is
-        // to be lost.
+        // If a member is lost for good, a target that was a member until lately may have more records than the
+        // remaining members: the loss should be as small as possible.
         let others = || chain.targets.iter().filter(|target| !is_dead(target)).collect();
         let candidates: Vec<&Target> = if is_missing { others() } else { serving };
         let logs = candidates.iter().filter_map(|target| {
             let node = state.node(target.node).ok().filter(|node| leading.is_present(now, node))?;
-            // A node that says nothing of the chain has nothing of it.
+            // A node without a report of the chain has no copy of it.
             let report = leading.report(node, chain.id).copied().unwrap_or_default();
-            Some(Log::of(target, &report, node))
+            Some(CandidateLog::of(target, &report, node))
         });
         let logs: Vec<_> = logs.collect();
         if candidates.is_empty() {
-            // Nothing is left of the chain, as an operator has said: it begins anew, empty.
+            // No copy of the chain is left, as an operator has declared: it begins anew, empty.
             return plan.place(chain).into_iter().collect();
         }
         if !logs.iter().any(|log| all_dead || log.was_member) {
-            // A member that is not here, and not gone for good, may have everything.
+            // An offline member that is not lost for good may have every record.
             return Vec::new();
         }
         if logs.len() < candidates.len() && is_patient {
@@ -309,17 +303,18 @@ impl Overseer {
         let Some(newest) = logs.iter().max_by_key(|log| (log.last, log.was_member, Reverse(log.lost))) else {
             return Vec::new();
         };
-        // Which member's machine stayed on has all that was acknowledged; where nobody's did, what may be missing is missing everywhere.
-        // What was written without whoever goes on now is missing whatever others have.
-        let kept_all = |log: &Log<'_>| log.was_member && log.lost.is_none();
+        // A member whose machine stayed on has every acknowledged record; if no machine did, what may be missing is
+        // missing from every copy. Records written without the log that the chain resumes from are missing, whatever
+        // other logs have.
+        let kept_all = |log: &CandidateLog<'_>| log.was_member && log.lost.is_none();
         let lost = newest.lost.filter(|_| !newest.was_member || !logs.iter().any(kept_all));
         vec![ChainStep::Resume { node: newest.node.id, incarnation: newest.node.incarnation(), is_missing, lost }]
     }
 
     /// Moves targets from the fullest nodes to the emptiest, a few at a time.
-    fn balance(&mut self, plan: &mut Plan<'_>, wanted: &mut Vec<Wanted>) {
+    fn balance(&mut self, plan: &mut StepPlan<'_>, wanted: &mut Vec<Proposal>) {
         let state = plan.state;
-        // What leaves a node that drains, perhaps with nowhere to go, is no move of this.
+        // A move for balance, not one from a draining node, which may have no destination.
         let moves = |target: &Target| target.is_retiring && plan.eligible.contains(&target.node);
         let mut moving = state.chains().filter(|chain| chain.targets.iter().any(moves)).count();
         if !wanted.is_empty() && moving == 0 {
@@ -336,8 +331,8 @@ impl Overseer {
             let decide = |(place, step)| Decision::Chain { chain: id, revision: revision + place, step };
             let decisions: Vec<Decision> = (0..).zip(steps).map(decide).collect();
             decisions.iter().for_each(|decision| drop(next.apply(decision, 0)));
-            if wanted.iter().all(|(subject, ..)| *subject != Subject::Chain(id)) {
-                wanted.push((Subject::Chain(id), revision, decisions));
+            if wanted.iter().all(|(subject, ..)| *subject != DecisionSubject::Chain(id)) {
+                wanted.push((DecisionSubject::Chain(id), revision, decisions));
             }
             moving += 1;
         }
@@ -353,17 +348,17 @@ impl Overseer {
         {
             let step = ChainStep::TakeOut(head);
             let decision = Decision::Chain { chain: id, revision: chain.revision, step };
-            wanted.push((Subject::Chain(id), chain.revision, vec![decision]));
+            wanted.push((DecisionSubject::Chain(id), chain.revision, vec![decision]));
             given.push(id);
         }
         if wanted.is_empty() {
             let version = state.version();
-            wanted.push((Subject::Cluster, version, vec![Decision::Balance { version, on: false }]));
+            wanted.push((DecisionSubject::Cluster, version, vec![Decision::Balance { version, on: false }]));
         }
     }
 }
 
-impl Plan<'_> {
+impl StepPlan<'_> {
     /// A new target for the chain, where it does most good.
     fn place(&mut self, chain: &Chain) -> Option<ChainStep> {
         let state = self.state;
@@ -382,45 +377,46 @@ impl Plan<'_> {
     }
 }
 
-/// A log that a chain may go on from.
-struct Log<'a> {
-    node: &'a Node,
+/// A log that a chain may resume from.
+struct CandidateLog<'a> {
+    node: &'a ClusterNode,
     /// (epoch, n) of its last record.
     last: (ChainEpoch, u64),
     /// What it may lack.
-    lost: Option<Lost>,
+    lost: Option<LostInterval>,
     /// Every record went through it to the last.
     was_member: bool,
 }
 
-impl<'a> Log<'a> {
-    fn of(target: &Target, report: &Report, node: &'a Node) -> Log<'a> {
-        // Who is joining may not have heard yet of all that the tail before it committed.
-        let was_member = target.role == Role::Serving;
-        // Its last records may be none of the chain's, if it heard late that it had no part any more.
+impl<'a> CandidateLog<'a> {
+    fn of(target: &Target, report: &ReplicaReport, node: &'a ClusterNode) -> CandidateLog<'a> {
+        // A joining target may not know yet everything that the tail before it committed.
+        let was_member = target.role == TargetRole::Serving;
+        // If it learned late that it had no role any more, its last records may not belong to the chain.
         let known =
             [Some(report.newest), Some(target.left).filter(|left| *left > 0), report.lost.map(|lost| lost.from)];
         let from = known.into_iter().flatten().min().unwrap_or(0);
         let to = report.lost.map_or(0, |lost| lost.to).max(from + 1);
-        let lost = if was_member { report.lost } else { Some(Lost { from, to }) };
-        Log { node, last: report.last, lost, was_member }
+        let lost = if was_member { report.lost } else { Some(LostInterval { from, to }) };
+        CandidateLog { node, last: report.last, lost, was_member }
     }
 }
 
-/// A full member that others do not reach, or whose device has failed, where another one can go on.
-fn broken(leading: &Leading, state: &State, chain: &Chain) -> Option<NodeId> {
+/// A full member that its neighbours do not reach, or whose device has failed, if another one can continue.
+fn unreachable_member(leading: &Leading, state: &ClusterState, chain: &Chain) -> Option<NodeId> {
     let health = |target: &Target| {
         let report = leading.report(state.node(target.node).ok()?, chain.id)?;
         (report.epoch == chain.epoch).then_some(report.health)
     };
     let accused =
-        |node| chain.targets.iter().filter(|target| health(target) == Some(Health::Unreachable(node))).count();
+        |node| chain.targets.iter().filter(|target| health(target) == Some(ReplicaHealth::Unreachable(node))).count();
     let blame = |(place, target): (usize, &Target)| {
-        let failed = usize::from(matches!(health(target), Some(Health::Failed | Health::Full)));
+        let failed = usize::from(matches!(health(target), Some(ReplicaHealth::Failed | ReplicaHealth::Full)));
         (failed * 100 + accused(target.node), place, target.node)
     };
-    let members = chain.targets.iter().filter(|target| matches!(target.role, Role::Serving | Role::Joining));
-    // Of two that do not reach each other the one behind goes: fewer have to hear of it.
+    let members =
+        chain.targets.iter().filter(|target| matches!(target.role, TargetRole::Serving | TargetRole::Joining));
+    // Of two members that do not reach each other the later one is removed: fewer nodes have to acknowledge it.
     let (blame, _, node) = members.enumerate().map(blame).max()?;
     let mut others = chain.serving().filter(|other| other.node != node);
     (blame > 0 && others.any(|other| state.is_alive(other))).then_some(node)

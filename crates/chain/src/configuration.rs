@@ -1,10 +1,12 @@
-//! What members of a chain say to each other, and which of them there are.
+//! The members of a chain, and the messages between them.
 
 use frieze_base::{ChainEpoch, ChunkId, NodeId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::message::Durability;
 
-use crate::message::RequestId;
+/// Names a request until it is answered. Chosen by the driver, one for each part of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
 
 /// The members of a chain, as the control plane has decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,10 +15,10 @@ pub struct Configuration {
     pub epoch: ChainEpoch,
     /// Head first, tail last. Each one's log is a prefix of that of the one before it.
     pub members: Vec<NodeId>,
-    /// Who is brought up to date behind the tail: it takes records, acknowledges none, serves nobody.
+    /// The node that syncs behind the tail: it receives records, acknowledges none, serves no reads.
     pub syncing: Option<NodeId>,
-    /// The tail is new: commits and promises need it, but it answers no read of now, and must not be left alone with the chain, before
-    /// it has said that it is ready ([`crate::Effect::Ready`]).
+    /// The tail is new: commits and promises need it, but it does not answer reads of now, and must not be left alone
+    /// with the chain, before it has reported that it is ready ([`crate::ReplicaEffect::Ready`]).
     pub joining: bool,
 }
 
@@ -26,22 +28,22 @@ impl Configuration {
         Configuration { epoch, members: vec![NodeId::default()], ..Configuration::default() }
     }
 
-    /// Who stamps.
+    /// The head, which stamps.
     pub fn head(&self) -> Option<NodeId> {
         self.members.first().copied()
     }
 
-    /// Who commits.
+    /// The tail, which commits.
     pub fn tail(&self) -> Option<NodeId> {
         self.members.last().copied()
     }
 
-    /// True if `node` is one of the members; who is syncing is none.
+    /// True if `node` is one of the members; the syncing node is not.
     pub fn holds(&self, node: NodeId) -> bool {
         self.members.contains(&node)
     }
 
-    /// Who comes before `node`.
+    /// The member before `node`.
     pub fn before(&self, node: NodeId) -> Option<NodeId> {
         if self.syncing == Some(node) {
             return self.tail();
@@ -50,7 +52,7 @@ impl Configuration {
         at.checked_sub(1).map(|before| self.members[before])
     }
 
-    /// Who comes after `node`, behind the tail who is syncing.
+    /// The member after `node`; after the tail, the syncing node.
     pub fn after(&self, node: NodeId) -> Option<NodeId> {
         let at = self.members.iter().position(|member| *member == node)?;
         self.members.get(at + 1).copied().or(self.syncing)
@@ -88,11 +90,11 @@ pub struct Forwarded {
     pub part: u8,
     /// Parts of the group.
     pub parts: u8,
-    /// On whose behalf.
+    /// User on whose behalf the write runs.
     pub uid: u32,
 }
 
-/// What one member tells another, always together with its epoch.
+/// A message between members, always sent with its epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// To the successor: the next record.
@@ -106,21 +108,22 @@ pub enum Message {
     },
     /// To the predecessor, cumulative.
     Ack {
-        /// Every record up to it is committed, and durable where that was asked, here and at all behind.
+        /// Every record up to it is committed, and durable where its writer asked for it, here and at all successors.
         upto: u64,
         /// The closed timestamp: the newest promise that all from here on know and the tail has acknowledged.
         closed: Hlc,
         /// Every record up to it is here or on its way into the log.
         held: u64,
     },
-    /// To the successor: say what you hold, to go on from there. From a tail that joins to its predecessor: greet me.
+    /// To the successor: report what you have, to continue from there. From a joining tail to its predecessor: greet
+    /// me.
     Greet {
         /// The sender holds every record up to it.
         held: u64,
         /// The newest promise that the sender knows of. A tail that is none any more may have acknowledged it.
         promised: Hlc,
     },
-    /// From who is syncing to the tail: what its log consists of.
+    /// From the syncing node to the tail: the epochs of its log.
     Offer {
         /// Configurations under which its records were stamped, in order, with the number of the last record of each.
         epochs: Vec<(ChainEpoch, u64)>,
@@ -130,7 +133,8 @@ pub enum Message {
         /// Number of the last record that stays.
         upto: u64,
     },
-    /// To the tail: how far is it committed? On behalf of a read of now that met a record of which the asker does not know.
+    /// To the tail: how far is it committed? On behalf of a read of now that met a record of which the asker does not
+    /// know.
     AskClean {
         /// The asker's.
         request: RequestId,
@@ -150,8 +154,8 @@ pub enum Message {
 }
 
 impl Message {
-    /// The newest stamp in it. The driver's clock takes it in, or refuses the message as coming from the future, before the
-    /// message is given to [`crate::Replica::step`].
+    /// The newest stamp in it. The driver's clock takes it in, or refuses the message as coming from the future, before
+    /// the message is given to [`crate::Replica::step`].
     pub fn newest(&self) -> Hlc {
         match self {
             Message::Record(record) => record.stamp,

@@ -1,26 +1,26 @@
 //! Access lists for the kernel, which asks for them at nearly every check of rights and `ls -l`.
 //!
-//! Guarantees: what is answered here is what the server would answer: an inode has no access list as long as attributes that said so may
-//! be used without asking again.
-//! Leaves to others: the rights themselves (the kernel checks, then the server), and asking the server.
+//! Guarantees: an answer from here is the server's answer: an inode has no access list as long as attributes with that
+//! fact may be used without asking again. Leaves to others: the rights themselves (the kernel checks, then the server),
+//! and requests to the server.
 
 use std::sync::{Mutex, PoisonError};
 
 use frieze_base::{FastMap, InodeId};
 use frieze_client::Attr;
 
-use crate::cache::{Cache, Promise};
-use crate::own::Own;
+use crate::cache::{CachePromise, KernelCache};
+use crate::local_changes::LocalChanges;
 
 /// Inodes that have no access list.
 #[derive(Default)]
-pub(crate) struct Lists {
-    absent: Mutex<FastMap<InodeId, Promise>>,
+pub(crate) struct AclCache {
+    absent: Mutex<FastMap<InodeId, CachePromise>>,
 }
 
-impl Lists {
+impl AclCache {
     /// Attributes were answered, with a promise for how long they hold.
-    pub(crate) fn note(&self, attr: &Attr, promise: Option<Promise>) {
+    pub(crate) fn note(&self, attr: &Attr, promise: Option<CachePromise>) {
         let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
         let inode = InodeId(attr.inode);
         match promise.filter(|promise| !attr.has_acl && promise.is_of(inode)) {
@@ -35,13 +35,13 @@ impl Lists {
     }
 
     /// True if an inode of the present has no access list.
-    pub(crate) fn is_absent(&self, cache: &Cache, own: &Own, inode: InodeId) -> bool {
+    pub(crate) fn is_absent(&self, cache: &KernelCache, own: &LocalChanges, inode: InodeId) -> bool {
         let promise = self.absent.lock().unwrap_or_else(PoisonError::into_inner).get(&inode).copied();
-        promise.is_some_and(|promise| cache.is_kept(&promise) && !own.has_changed_inode(promise.own(), inode))
+        promise.is_some_and(|promise| cache.is_kept(&promise) && !own.has_changed_inode(promise.change_count(), inode))
     }
 }
 
-/// Inodes remembered: 6 MiB. All are dropped when there are more, and asked for again.
+/// Inodes remembered: 6 MiB. If there are more, all are dropped and requested again.
 const ABSENT_MAX: usize = 65_536;
 
 #[cfg(test)]
@@ -49,17 +49,17 @@ mod tests {
     use frieze_client::{Holds, RecallsReply, mono};
 
     use super::*;
-    use crate::notify::Kernel;
+    use crate::notify::KernelNotifier;
 
     const FILE: InodeId = InodeId(7);
 
     #[test]
     fn what_was_said_to_have_no_list_has_none_until_it_is_changed_or_recalled() {
-        let (cache, own, lists) = (Cache::default(), Own::default(), Lists::default());
-        cache.begin(Kernel::deaf());
+        let (cache, own, lists) = (KernelCache::default(), LocalChanges::default(), AclCache::default());
+        cache.begin(KernelNotifier::silent());
         cache.take(&RecallsReply { lease_ms: 5000, life: 1, ..RecallsReply::default() }, mono(), false);
         let holds = Holds { files_ms: 4000, ..Holds::NONE };
-        let promise = || Promise::of_listing(&cache, InodeId(1), Holds::NONE).after(&own).of_inode(FILE, holds);
+        let promise = || CachePromise::of_listing(&cache, InodeId(1), Holds::NONE).after(&own).of_inode(FILE, holds);
         let attr = Attr { inode: FILE.0, ..Attr::default() };
         let listed = Attr { has_acl: true, ..attr.clone() };
         let is_absent = || lists.is_absent(&cache, &own, FILE);

@@ -1,78 +1,81 @@
-//! A node's own lease: what it tells the leader, what it is told, and whether it may answer now.
+//! A node's own lease: its reports to the leader, the leader's grants, and whether the node may answer now.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason, Rng};
 
-use crate::chain::Lost;
-use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
-use crate::node::Device;
+use crate::chain::LostInterval;
+use crate::message::{
+    Assignment, ClockOffset, Heartbeat, LeaseGrant, ReplicaGarbage, ReplicaHealth, ReplicaReport, WallMoment,
+};
+use crate::node::NodeDevice;
 use crate::settings::Settings;
 
-/// Who a process is. Its incarnation is durable before the first heartbeat, and above every one that this node ever had.
+/// Identity of a process. Its incarnation is durable before the first heartbeat, and above every one that this node
+/// ever had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// Its cluster.
     pub cluster: ClusterId,
     /// Its node.
     pub node: NodeId,
     /// Number of the process.
     pub incarnation: u64,
-    /// Where others reach it.
+    /// Address at which peers reach it.
     pub address: String,
     /// Its devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<NodeDevice>,
 }
 
 /// Everything that can happen to a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TenantInput {
-    /// Time has gone by: at least each [`Settings::hurried_ns`] while something is to be told.
+pub enum NodeLeaseInput {
+    /// Time has passed: at least each [`Settings::hurried_ns`] while reports are pending.
     Tick,
     /// The metalog's member here takes this node for the leader.
     Leader(Option<NodeId>),
-    /// The leader has answered, or told what was decided.
-    Granted(Grant),
-    /// Somebody has refused a heartbeat.
+    /// The leader has answered, or sent a new decision.
+    Granted(LeaseGrant),
+    /// A node has refused a heartbeat.
     Refused {
-        /// Who.
+        /// The node that refused.
         from: NodeId,
         /// Why.
         fault: Fault,
     },
-    /// What [`TenantEffect::Install`] asked for is done: no replica here acts under an older configuration any more.
+    /// [`NodeLeaseEffect::Install`] is done: no replica here acts under an older configuration any more.
     Installed {
         /// From the effect.
         token: u64,
     },
-    /// It could not be done, and none was taken: the leader tells of them again.
+    /// Installing failed, and no configuration was taken: the leader sends them again.
     NotInstalled {
         /// From the effect.
         token: u64,
     },
-    /// A replica tells something.
-    Told {
+    /// A report of a replica.
+    Replica {
         /// Its chain.
         chain: ChainId,
-        /// What.
-        news: News,
+        /// The report.
+        event: ReplicaEvent,
     },
     /// The devices are these now.
-    Devices(Vec<Device>),
-    /// There is so much to give back. Told with the next heartbeat.
-    Remains(Remains),
-    /// This is wrong with the server, in words; empty: nothing. Told with the next heartbeat.
+    Devices(Vec<NodeDevice>),
+    /// The replica garbage of this node. Sent with the next heartbeat.
+    Remains(ReplicaGarbage),
+    /// Trouble of this server, as text; empty if there is none. Sent with the next heartbeat.
     Trouble(String),
-    /// The process is about to end: nothing is answered from now on, and others need not wait for the lease to end.
+    /// The process is about to end: it answers nothing from now on, and other nodes need not wait for its lease to end.
     Resign,
 }
 
-/// What a replica tells.
+/// A report of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// As the tail: who is syncing has caught up.
+pub enum ReplicaEvent {
+    /// As the tail: the syncing target has caught up.
     CaughtUp {
-        /// Who.
+        /// The syncing target.
         node: NodeId,
         /// Under this configuration.
         epoch: ChainEpoch,
@@ -83,8 +86,8 @@ pub enum News {
         epoch: ChainEpoch,
     },
     /// How it is.
-    Health(Health),
-    /// How far its log goes, and what it lacks.
+    Health(ReplicaHealth),
+    /// End of its log, and the bytes that it lacks.
     Progress {
         /// (epoch, n) of its last record.
         last: (ChainEpoch, u64),
@@ -93,36 +96,36 @@ pub enum News {
         /// Bytes, as far as it knows.
         left_bytes: u64,
     },
-    /// A loss of power took what its log may have had there.
-    Lost(Lost),
+    /// A power loss may have taken records of this interval from its log.
+    Lost(LostInterval),
 }
 
 /// Everything that a tenant asks of its driver, to be done in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TenantEffect {
+pub enum NodeLeaseEffect {
     /// Send this to the leader, which may be this node itself.
     Send {
         /// The leader.
         to: NodeId,
-        /// What.
+        /// The heartbeat.
         heartbeat: Heartbeat,
     },
-    /// Give each replica its configuration, then report [`TenantInput::Installed`] or [`TenantInput::NotInstalled`]. A configuration that does not name this node
-    /// takes its part away.
+    /// Give each replica its configuration, then report [`NodeLeaseInput::Installed`] or
+    /// [`NodeLeaseInput::NotInstalled`]. A configuration that does not name this node takes its part away.
     Install {
         /// Names it.
         token: u64,
-        /// What, each with a configuration.
+        /// The chains, each with a configuration.
         chains: Vec<Assignment>,
     },
-    /// The leader refuses this node: to be told to people, once.
+    /// The leader refuses this node: log the reason once.
     Refused(Fault),
 }
 
 /// The lease of one process.
 #[derive(Debug)]
-pub struct Tenant {
-    identity: Identity,
+pub struct NodeLease {
+    identity: ProcessIdentity,
     settings: Settings,
     rng: Rng,
     leader: Option<NodeId>,
@@ -131,9 +134,9 @@ pub struct Tenant {
     number: u64,
     heard: u64,
     /// When those not answered yet were sent.
-    sent: BTreeMap<u64, Moment>,
+    sent: BTreeMap<u64, WallMoment>,
     /// The best comparison with the leader's clock of late, and the heartbeat that it is from.
-    clock: Option<(u64, Clock)>,
+    clock: Option<(u64, ClockOffset)>,
     /// When the next one is due.
     next: MonoTime,
     last_sent: Option<MonoTime>,
@@ -141,24 +144,25 @@ pub struct Tenant {
     refusals: u32,
     refused: Option<Fault>,
 
-    /// Newest state that it was told from. What comes late from an older one could give back a part that was taken away.
+    /// Newest state version of any grant. A late grant of an older version could restore a role that was removed.
     version: u64,
     lease_until: Option<MonoTime>,
     has_resigned: bool,
     tokens: u64,
-    remains: Remains,
+    remains: ReplicaGarbage,
     trouble: String,
     installing: VecDeque<Installing>,
-    chains: BTreeMap<ChainId, Local>,
+    chains: BTreeMap<ChainId, LocalChain>,
 }
 
-/// What is known here of a chain.
+/// Local knowledge of a chain.
 #[derive(Clone, Copy, Debug, Default)]
-struct Local {
-    report: Report,
+struct LocalChain {
+    report: ReplicaReport,
     /// It has a part under the configuration installed.
     has_part: bool,
-    /// Epoch of the last record when the process began. A part under this one or an older is the part of the process before.
+    /// Epoch of the last record when the process began. A part under this one or an older is the part of the process
+    /// before.
     floor: ChainEpoch,
     caught_up: Option<(NodeId, ChainEpoch)>,
     ready: Option<ChainEpoch>,
@@ -168,13 +172,13 @@ struct Local {
 #[derive(Debug)]
 struct Installing {
     token: u64,
-    chains: Vec<Part>,
-    lease: Option<Lease>,
+    chains: Vec<InstallingChain>,
+    lease: Option<PendingLease>,
 }
 
-/// What a configuration makes of this node.
+/// This node's role in a configuration.
 #[derive(Debug)]
-struct Part {
+struct InstallingChain {
     chain: ChainId,
     epoch: ChainEpoch,
     /// It is named.
@@ -184,7 +188,7 @@ struct Part {
 }
 
 #[derive(Debug)]
-struct Lease {
+struct PendingLease {
     until: MonoTime,
     /// The chains that the grant names.
     named: BTreeSet<ChainId>,
@@ -197,19 +201,20 @@ const CLOCK_BEATS: u64 = 16;
 /// Grants on their way into the replicas; the leader sends another.
 const INSTALLING_MAX: usize = 64;
 
-impl Tenant {
-    /// Of a process that has just begun, with (epoch, n) and the stamp of the last record of each chain in its log. It has no part in any.
+impl NodeLease {
+    /// Of a process that has just begun, with (epoch, n) and the stamp of the last record of each chain in its log. It
+    /// has no part in any.
     pub fn new(
-        identity: Identity,
+        identity: ProcessIdentity,
         settings: Settings,
         seed: u64,
         logs: impl IntoIterator<Item = (ChainId, (ChainEpoch, u64), u64)>,
-    ) -> Tenant {
+    ) -> NodeLease {
         let local = |(chain, last, newest): (ChainId, (ChainEpoch, u64), u64)| {
-            let report = Report { chain, last, newest, ..Report::default() };
-            (chain, Local { report, floor: last.0, ..Local::default() })
+            let report = ReplicaReport { chain, last, newest, ..ReplicaReport::default() };
+            (chain, LocalChain { report, floor: last.0, ..LocalChain::default() })
         };
-        Tenant {
+        NodeLease {
             identity,
             settings,
             rng: Rng::new(seed),
@@ -226,37 +231,37 @@ impl Tenant {
             lease_until: None,
             has_resigned: false,
             tokens: 0,
-            remains: Remains::default(),
+            remains: ReplicaGarbage::default(),
             trouble: String::new(),
             installing: VecDeque::new(),
             chains: logs.into_iter().map(local).collect(),
         }
     }
 
-    /// Advances the tenant by one input; `out` receives what the driver has to do, in order.
-    pub fn step(&mut self, at: Moment, input: TenantInput, out: &mut Vec<TenantEffect>) {
+    /// Advances the lease by one input; `out` receives the driver's tasks, in order.
+    pub fn step(&mut self, at: WallMoment, input: NodeLeaseInput, out: &mut Vec<NodeLeaseEffect>) {
         let now = at.mono;
         match input {
-            TenantInput::Tick => {}
-            TenantInput::Leader(leader) => {
+            NodeLeaseInput::Tick => {}
+            NodeLeaseInput::Leader(leader) => {
                 if self.leader != leader {
                     (self.refusals, self.clock) = (0, None);
                     self.next = now;
                 }
                 self.leader = leader;
             }
-            TenantInput::Granted(grant) => self.on_granted(at, grant, out),
-            TenantInput::Refused { from, fault } => self.on_refused(now, from, fault, out),
-            TenantInput::Installed { token } => self.on_installed(now, token),
-            TenantInput::NotInstalled { token } => self.installing.retain(|installing| installing.token != token),
-            TenantInput::Told { chain, news } => self.on_told(now, chain, news),
-            TenantInput::Devices(devices) => {
+            NodeLeaseInput::Granted(grant) => self.on_granted(at, grant, out),
+            NodeLeaseInput::Refused { from, fault } => self.on_refused(now, from, fault, out),
+            NodeLeaseInput::Installed { token } => self.on_installed(now, token),
+            NodeLeaseInput::NotInstalled { token } => self.installing.retain(|installing| installing.token != token),
+            NodeLeaseInput::Replica { chain, event } => self.on_event(now, chain, event),
+            NodeLeaseInput::Devices(devices) => {
                 self.identity.devices = devices;
                 self.next = now;
             }
-            TenantInput::Remains(remains) => self.remains = remains,
-            TenantInput::Trouble(trouble) => self.trouble = trouble,
-            TenantInput::Resign => {
+            NodeLeaseInput::Remains(remains) => self.remains = remains,
+            NodeLeaseInput::Trouble(trouble) => self.trouble = trouble,
+            NodeLeaseInput::Resign => {
                 (self.has_resigned, self.lease_until) = (true, None);
                 self.installing.clear();
                 return self.send(at, out);
@@ -268,8 +273,8 @@ impl Tenant {
         }
     }
 
-    /// True if this node may answer reads of now, and stamp. Asked *after* the state was read, so that a pause in between cannot
-    /// serve the old.
+    /// True if this node may answer reads of now, and stamp. Call it *after* reading the state, so that a pause in
+    /// between cannot return stale state.
     pub fn holds(&self, now: MonoTime) -> bool {
         self.lease_until.is_some_and(|until| now < until)
     }
@@ -279,7 +284,7 @@ impl Tenant {
         self.lease_until
     }
 
-    /// When the next heartbeat is due: [`TenantInput::Tick`] then.
+    /// When the next heartbeat is due: [`NodeLeaseInput::Tick`] then.
     pub fn next_heartbeat(&self) -> MonoTime {
         self.next
     }
@@ -289,7 +294,7 @@ impl Tenant {
         self.refused.as_ref()
     }
 
-    fn send(&mut self, at: Moment, out: &mut Vec<TenantEffect>) {
+    fn send(&mut self, at: WallMoment, out: &mut Vec<NodeLeaseEffect>) {
         let back_off = self.settings.heartbeat_ns << self.refusals.min(16);
         let wait = back_off.min(self.settings.back_off_ns_max.max(self.settings.heartbeat_ns));
         // All nodes of a cluster that starts at once are not to speak at once for ever.
@@ -302,7 +307,7 @@ impl Tenant {
         if self.sent.len() > SENT_MAX {
             self.sent.pop_first();
         }
-        let Identity { cluster, node, incarnation, address, devices } = self.identity.clone();
+        let ProcessIdentity { cluster, node, incarnation, address, devices } = self.identity.clone();
         let heartbeat = Heartbeat {
             cluster,
             node,
@@ -313,14 +318,14 @@ impl Tenant {
             resigns: self.has_resigned,
             address,
             devices,
-            chains: self.chains.values().map(Local::told).collect(),
+            chains: self.chains.values().map(LocalChain::report).collect(),
             remains: self.remains,
             trouble: self.trouble.clone(),
         };
-        out.push(TenantEffect::Send { to, heartbeat });
+        out.push(NodeLeaseEffect::Send { to, heartbeat });
     }
 
-    fn on_granted(&mut self, at: Moment, grant: Grant, out: &mut Vec<TenantEffect>) {
+    fn on_granted(&mut self, at: WallMoment, grant: LeaseGrant, out: &mut Vec<NodeLeaseEffect>) {
         if grant.incarnation != self.identity.incarnation || self.has_resigned {
             return;
         }
@@ -338,7 +343,7 @@ impl Tenant {
         self.version = grant.version;
         let named = grant.chains.iter().map(|assignment| assignment.chain).collect();
         let sent = self.sent.get(&grant.number).filter(|_| grant.lease_ns > 0);
-        let lease = sent.map(|sent| Lease { until: MonoTime(sent.mono.0 + grant.lease_ns), named });
+        let lease = sent.map(|sent| PendingLease { until: MonoTime(sent.mono.0 + grant.lease_ns), named });
         let (me, known) = (self.identity.node, &self.chains);
         let is_newer = |assignment: &Assignment| {
             let local = known.get(&assignment.chain).copied().unwrap_or_default();
@@ -353,18 +358,18 @@ impl Tenant {
         let installs = chains.iter().filter_map(|assignment| {
             let configuration = assignment.configuration.as_ref()?;
             let (has_part, is_member) = (configuration.names(me), configuration.members.contains(&me));
-            Some(Part { chain: assignment.chain, epoch: configuration.epoch, has_part, is_member })
+            Some(InstallingChain { chain: assignment.chain, epoch: configuration.epoch, has_part, is_member })
         });
         self.installing.push_back(Installing { token, chains: installs.collect(), lease });
         if chains.is_empty() {
             self.on_installed(now, token);
         } else {
-            out.push(TenantEffect::Install { token, chains });
+            out.push(NodeLeaseEffect::Install { token, chains });
         }
     }
 
-    /// What the leader's clock showed lies between sending and now.
-    fn compare_clocks(&mut self, at: Moment, grant: &Grant) {
+    /// The leader's clock was read between sending the heartbeat and now.
+    fn compare_clocks(&mut self, at: WallMoment, grant: &LeaseGrant) {
         let Some(sent) = self.sent.get(&grant.number).filter(|_| self.leader == Some(grant.leader)) else { return };
         let half_us = at.mono.since_ns(sent.mono) / 2000;
         let offset_us = (sent.wall_us + half_us) as i64 - grant.wall_us as i64;
@@ -373,30 +378,30 @@ impl Tenant {
             half_us <= clock.error_us || has_jumped || grant.number.saturating_sub(number) > CLOCK_BEATS
         });
         if is_better {
-            self.clock = Some((grant.number, Clock { offset_us, error_us: half_us }));
+            self.clock = Some((grant.number, ClockOffset { offset_us, error_us: half_us }));
         }
     }
 
     fn on_installed(&mut self, now: MonoTime, token: u64) {
         let Some(place) = self.installing.iter().position(|installing| installing.token == token) else { return };
         let Some(Installing { chains, lease, .. }) = self.installing.remove(place) else { return };
-        for &Part { chain, epoch, has_part, is_member } in &chains {
+        for &InstallingChain { chain, epoch, has_part, is_member } in &chains {
             let local = self.chains.entry(chain).or_default();
             if epoch > local.report.epoch {
                 (local.report.chain, local.report.epoch, local.has_part) = (chain, epoch, has_part);
-                local.report.health = Health::Good;
-                // What a member lacked has been supplied again, or is known to be lost.
+                local.report.health = ReplicaHealth::Good;
+                // A member has received what it lacked, or the loss is recorded.
                 local.report.lost = local.report.lost.filter(|_| !is_member);
             }
         }
         if !chains.is_empty() {
             self.next = now;
         }
-        let Some(Lease { until, named }) = lease else { return };
+        let Some(PendingLease { until, named }) = lease else { return };
         let parts = self.chains.iter().filter(|(_, local)| local.has_part).map(|(chain, _)| chain);
         let coming = self.installing.iter().flat_map(|installing| &installing.chains);
         let coming = coming.filter(|part| part.has_part).map(|part| &part.chain);
-        // A part that the leader does not know of, from a message that was late: it is told of it first.
+        // A role that the leader does not know, from a late message: report it first.
         if parts.chain(coming).all(|chain| named.contains(chain)) {
             self.lease_until = self.lease_until.max(Some(until));
         } else {
@@ -404,9 +409,9 @@ impl Tenant {
         }
     }
 
-    fn on_refused(&mut self, now: MonoTime, from: NodeId, fault: Fault, out: &mut Vec<TenantEffect>) {
-        // What somebody said who led once may come late, and is no judgement of who leads now; and who does not lead judges nobody. To
-        // wait longer for that would cost this node its lease.
+    fn on_refused(&mut self, now: MonoTime, from: NodeId, fault: Fault, out: &mut Vec<NodeLeaseEffect>) {
+        // A refusal by a former leader may arrive late and says nothing about the present leader; a node that does not
+        // lead cannot refuse. A longer wait would cost this node its lease.
         if self.leader != Some(from) || fault.reason == Reason::Unavailable {
             return;
         }
@@ -415,34 +420,34 @@ impl Tenant {
         self.next = self.next.max(MonoTime(now.0 + wait));
         if self.refused.as_ref() != Some(&fault) {
             self.refused = Some(fault.clone());
-            out.push(TenantEffect::Refused(fault));
+            out.push(NodeLeaseEffect::Refused(fault));
         }
     }
 
-    fn on_told(&mut self, now: MonoTime, chain: ChainId, news: News) {
+    fn on_event(&mut self, now: MonoTime, chain: ChainId, event: ReplicaEvent) {
         let local = self.chains.entry(chain).or_default();
-        let before = local.told();
+        let before = local.report();
         local.report.chain = chain;
-        match news {
-            News::CaughtUp { node, epoch } => local.caught_up = Some((node, epoch)),
-            News::Ready { epoch } => local.ready = Some(epoch),
-            News::Health(health) => local.report.health = health,
-            News::Lost(lost) => local.report.lost = Some(lost),
-            News::Progress { last, newest, left_bytes } => {
+        match event {
+            ReplicaEvent::CaughtUp { node, epoch } => local.caught_up = Some((node, epoch)),
+            ReplicaEvent::Ready { epoch } => local.ready = Some(epoch),
+            ReplicaEvent::Health(health) => local.report.health = health,
+            ReplicaEvent::Lost(lost) => local.report.lost = Some(lost),
+            ReplicaEvent::Progress { last, newest, left_bytes } => {
                 (local.report.last, local.report.newest, local.report.left_bytes) = (last, newest, left_bytes);
             }
         }
-        let after = local.told();
+        let after = local.report();
         if (before.caught_up, before.is_ready, before.health) != (after.caught_up, after.is_ready, after.health) {
             self.next = self.next.min(now);
         }
     }
 }
 
-impl Local {
-    /// What was said under another configuration than the one installed is not repeated.
-    fn told(&self) -> Report {
+impl LocalChain {
+    /// Reports made under another configuration than the installed one are not repeated.
+    fn report(&self) -> ReplicaReport {
         let caught_up = self.caught_up.filter(|(_, epoch)| *epoch == self.report.epoch).map(|(node, _)| node);
-        Report { caught_up, is_ready: self.ready == Some(self.report.epoch), ..self.report }
+        ReplicaReport { caught_up, is_ready: self.ready == Some(self.report.epoch), ..self.report }
     }
 }

@@ -14,6 +14,6 @@ pub(crate) fn watch(client: Client) -> std::io::Result<()> {
     thread::Builder::new().name("frieze-settle".to_owned()).spawn(settle).map(drop)
 }
 
-/// How long a file that was closed waits for others. Until then the server takes its length from the bytes themselves,
-/// which costs whoever asks for it a little more.
+/// How long a closed file waits for others. Until then the server computes its length from the bytes themselves, which
+/// costs a request for the length a little more.
 const MOMENT: Duration = Duration::from_millis(5);

@@ -1,19 +1,19 @@
-//! Directories that the mount knows whole: a name that is not among theirs is not there, and nobody has to be asked.
+//! Directories that the mount knows completely: a name that is not among theirs is absent, without a request.
 //!
-//! Programs look for many names that are not there: before every creation, and along search paths. A directory is known
-//! whole once the server has listed it in one answer, or has said that it was just made, under a grant on its names.
+//! Programs look up many absent names: before every creation, and along search paths. A directory is complete once the
+//! server has listed it in one answer, or has answered that it was just created, under a grant on its names.
 //!
-//! Guarantees: what is said absent was absent at some moment between the question and the answer. The grant says that
-//! nobody else has changed the directory, as long as it lasts and is not recalled; a new grant prolongs it only while it
-//! still does. This mount's own changes are counted here from before they are sent: while one is under way nothing is said,
-//! and a listing that one overtook is no use. What may have failed or not is forgotten.
+//! Guarantees: a name reported absent was absent at some moment between the request and the answer. The grant excludes
+//! changes by other clients, as long as it lasts and is not recalled; a new grant prolongs it only while it is valid.
+//! This mount's own changes are counted here from before they are sent: while one is under way no answer is given, and
+//! a listing that one overtook is dropped. A change with an unknown outcome drops the directory.
 //!
-//! The same change tells what its directories are like now, and the kernel asks for that before the next change in them,
-//! to see whether the program may make it. So it is kept here too, as long as nothing else may have changed them. So is
-//! what a file was like when it was opened: reading makes the kernel forget it, for the sake of the time of the last access.
-//! A change of names changes files that it does not name: while one is under way nothing is said of files, and when it has
-//! run, what it says it changed is forgotten.
-//! Leaves to others: whether a grant still holds ([`crate::cache`]).
+//! The answer to a change also has the present attributes of its directories, and the kernel requests those before the
+//! next change in them, to check the program's right. So they are kept here too, as long as nothing else may have
+//! changed them. So are the attributes of a file when it was opened: reading makes the kernel drop them, for the sake
+//! of the time of the last access. A change of names changes files that it does not name: while one is under way no
+//! attributes of files are returned, and when it has run, those of the files that it changed are dropped. Leaves to
+//! others: whether a grant is still valid ([`crate::cache`]).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,29 +22,29 @@ use std::time::Duration;
 use frieze_base::{FastMap, FastSet, InodeId, NAME_BYTES_MAX};
 use frieze_client::{Attr, FileKind};
 
-use crate::cache::{Cache, Promise};
-use crate::own::{Own, Still, Touching};
+use crate::cache::{CachePromise, KernelCache};
+use crate::local_changes::{LocalChange, LocalChanges, Still};
 
 /// The directories. Bounded by [`NAMES_MAX`].
 #[derive(Default)]
-pub(crate) struct Whole {
-    state: Mutex<State>,
+pub(crate) struct CompleteDirs {
+    state: Mutex<DirsState>,
     /// Every change of this mount's own, those of bytes too.
-    pub(crate) own: Own,
+    pub(crate) local_changes: LocalChanges,
 }
 
 #[derive(Default)]
-struct State {
+struct DirsState {
     directories: FastMap<InodeId, Directory>,
     /// Names of all directories.
     names: usize,
-    /// Attributes of directories as the last change in them left them, and of files that were looked at or opened.
-    attributes: FastMap<InodeId, (Attr, Promise)>,
+    /// Attributes of directories after the last change in them, and of files that were read or opened.
+    attributes: FastMap<InodeId, (Attr, CachePromise)>,
     /// Changes of this mount that are under way, by directory.
     changing: FastMap<InodeId, UnderWay>,
-    /// Answers under way that may tell of a whole directory.
+    /// Answers under way that may list a complete directory.
     looking: u32,
-    /// Directories that this mount changed since the first of those was asked for.
+    /// Directories that this mount changed since the first of those requests.
     changed: FastSet<InodeId>,
     /// There were more of them than are kept.
     has_lost_count: bool,
@@ -52,7 +52,7 @@ struct State {
 
 struct Directory {
     /// The newest grant of those that follow each other without a gap.
-    promise: Promise,
+    promise: CachePromise,
     names: BTreeSet<Box<[u8]>>,
 }
 
@@ -63,30 +63,30 @@ struct UnderWay {
     is_mixed: bool,
 }
 
-/// What a change does to the names of a directory, once it has run.
+/// The effect of a change on the names of a directory, once it has run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change<'a> {
+pub(crate) enum EntryChange<'a> {
     /// The name is there from now on.
     Adds(&'a [u8]),
     /// It is not.
     Removes(&'a [u8]),
-    /// It stands for something else.
+    /// It leads to another inode.
     Swaps(&'a [u8]),
 }
 
-/// A change that is under way; dropped without [`Changing::done`] it is one of which nobody knows whether it ran.
-pub(crate) struct Changing<'a> {
-    whole: &'a Whole,
+/// A change that is under way; if it is dropped without [`RunningChange::done`], its outcome is unknown.
+pub(crate) struct RunningChange<'a> {
+    complete_dirs: &'a CompleteDirs,
     directories: [Option<InodeId>; 2],
 }
 
-/// An answer under way that may tell of a whole directory.
-pub(crate) struct Looking<'a>(&'a Whole);
+/// An answer under way that may list a complete directory.
+pub(crate) struct PendingListing<'a>(&'a CompleteDirs);
 
-impl Whole {
-    /// Under which promise a name of `directory` is known to be absent. `None` as well where that is about to run out: the
-    /// server's answer prolongs it.
-    pub(crate) fn is_absent(&self, cache: &Cache, directory: InodeId, name: &[u8]) -> Option<Promise> {
+impl CompleteDirs {
+    /// Under which promise a name of `directory` is known to be absent. `None` as well where that is about to run out:
+    /// the server's answer prolongs it.
+    pub(crate) fn is_absent(&self, cache: &KernelCache, directory: InodeId, name: &[u8]) -> Option<CachePromise> {
         let mut state = self.lock();
         let known = state.directories.get(&directory)?;
         let left = cache.names_left(&known.promise);
@@ -100,7 +100,7 @@ impl Whole {
     }
 
     /// A newer answer grants the names of its directory.
-    pub(crate) fn prolong(&self, cache: &Cache, promise: &Promise) {
+    pub(crate) fn prolong(&self, cache: &KernelCache, promise: &CachePromise) {
         let mut state = self.lock();
         let Some(directory) = promise.directory() else { return };
         let Some(known) = state.directories.get_mut(&directory) else { return };
@@ -112,16 +112,17 @@ impl Whole {
         }
     }
 
-    /// To be called before a question is sent whose answer may be given to [`Looking::saw`].
-    pub(crate) fn look(&self) -> Looking<'_> {
+    /// Call this before a request is sent whose answer may be passed to [`PendingListing::complete`].
+    pub(crate) fn look(&self) -> PendingListing<'_> {
         self.lock().looking += 1;
-        Looking(self)
+        PendingListing(self)
     }
 
-    /// To be called before a change is sent that adds names to these directories or removes them, or changes their attributes.
-    pub(crate) fn change(&self, directory: InodeId, other: Option<InodeId>) -> Changing<'_> {
+    /// To be called before a change is sent that adds names to these directories or removes them, or changes their
+    /// attributes.
+    pub(crate) fn change(&self, directory: InodeId, other: Option<InodeId>) -> RunningChange<'_> {
         let directories = [Some(directory), other.filter(|other| *other != directory)];
-        self.own.begin();
+        self.local_changes.begin();
         let mut state = self.lock();
         for directory in directories.into_iter().flatten() {
             let under_way = state.changing.entry(directory).or_default();
@@ -129,18 +130,18 @@ impl Whole {
             under_way.is_mixed |= under_way.count > 1;
             state.note_change(directory);
         }
-        Changing { whole: self, directories }
+        RunningChange { complete_dirs: self, directories }
     }
 
     /// A change of an inode by other means than its names: to be called before it is sent, over when this is dropped.
-    pub(crate) fn touch(&self, id: InodeId) -> Touching<'_> {
-        let touching = self.own.touch(id);
+    pub(crate) fn touch(&self, id: InodeId) -> LocalChange<'_> {
+        let touching = self.local_changes.touch(id);
         self.forget_attributes(id);
         touching
     }
 
-    /// The attributes of an inode, if nobody can have changed it since they were told.
-    pub(crate) fn attributes(&self, cache: &Cache, id: InodeId) -> Option<(Attr, Promise)> {
+    /// The attributes of an inode, if no change can have happened since they were returned.
+    pub(crate) fn attributes(&self, cache: &KernelCache, id: InodeId) -> Option<(Attr, CachePromise)> {
         let mut state = self.lock();
         let (attr, promise) = state.attributes.get(&id)?;
         if !cache.is_kept(promise) {
@@ -150,40 +151,40 @@ impl Whole {
         // Which file a change of names is about is known only when it has run.
         let is_changing = match attr.kind() {
             FileKind::Directory => state.changing.contains_key(&id),
-            _ => self.own.still().is_none(),
+            _ => self.local_changes.still().is_none(),
         };
         if is_changing { None } else { Some((attr.clone(), *promise)) }
     }
 
-    /// The server says that an inode looks like this; asked for when nothing was under way.
-    pub(crate) fn know(&self, attr: &Attr, promise: Promise, still: Option<Still>) {
+    /// Stores the attributes of an inode; requested when no change was under way.
+    pub(crate) fn know(&self, attr: &Attr, promise: CachePromise, still: Option<Still>) {
         let mut state = self.lock();
         // A change that begins after this look finds the attributes, and ends them.
-        if still.is_some() && self.own.still() == still {
+        if still.is_some() && self.local_changes.still() == still {
             state.keep(attr.clone(), promise);
         }
     }
 
-    /// This inode was changed by other means than its names, or has gone.
+    /// This inode was changed by other means than its names, or was deleted.
     pub(crate) fn forget_attributes(&self, id: InodeId) {
-        self.own.changed_inode(id);
+        self.local_changes.changed_inode(id);
         self.lock().attributes.remove(&id);
     }
 
     /// Directories were moved or replaced.
     pub(crate) fn forget_all_attributes(&self) {
-        self.own.changed_something();
+        self.local_changes.changed_something();
         self.lock().attributes.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DirsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Looking<'_> {
-    /// These are all names of the directory, as the answer says under its promise.
-    pub(crate) fn saw<'n>(&self, promise: Promise, names: impl Iterator<Item = &'n [u8]>) {
+impl PendingListing<'_> {
+    /// These are all names of the directory, by an answer under its promise.
+    pub(crate) fn complete<'n>(&self, promise: CachePromise, names: impl Iterator<Item = &'n [u8]>) {
         let Some(directory) = promise.directory() else { return };
         let mut state = self.0.lock();
         if state.has_lost_count || state.changed.contains(&directory) || state.changing.contains_key(&directory) {
@@ -203,7 +204,7 @@ impl Looking<'_> {
     }
 }
 
-impl Drop for Looking<'_> {
+impl Drop for PendingListing<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.looking -= 1;
@@ -214,36 +215,36 @@ impl Drop for Looking<'_> {
     }
 }
 
-impl Changing<'_> {
-    /// It has run, and this is what it did, and what the directories are like now as far as the server said.
-    pub(crate) fn done(mut self, changes: &[(InodeId, Change<'_>)], now: Vec<(Attr, Promise)>) {
-        let mut state = self.whole.lock();
+impl RunningChange<'_> {
+    /// It has run, with these effects, and these present attributes of the directories, if the server returned them.
+    pub(crate) fn done(mut self, changes: &[(InodeId, EntryChange<'_>)], now: Vec<(Attr, CachePromise)>) {
+        let mut state = self.complete_dirs.lock();
         for directory in self.directories.into_iter().flatten() {
             state.attributes.remove(&directory);
-            self.whole.own.changed_inode(directory);
+            self.complete_dirs.local_changes.changed_inode(directory);
         }
         for (attr, promise) in now {
             let directory = InodeId(attr.inode);
             if state.changing.get(&directory).is_some_and(|under_way| !under_way.is_mixed) {
-                state.keep(attr, promise.after(&self.whole.own));
+                state.keep(attr, promise.after(&self.complete_dirs.local_changes));
             }
         }
         for (directory, change) in changes {
-            let (Change::Adds(name) | Change::Removes(name) | Change::Swaps(name)) = change;
-            self.whole.own.changed_name(*directory, name);
+            let (EntryChange::Adds(name) | EntryChange::Removes(name) | EntryChange::Swaps(name)) = change;
+            self.complete_dirs.local_changes.changed_name(*directory, name);
             let Some(known) = state.directories.get_mut(directory) else { continue };
             match change {
-                Change::Adds(name) => {
+                EntryChange::Adds(name) => {
                     if known.names.insert(Box::from(*name)) {
                         state.names += 1;
                     }
                 }
-                Change::Removes(name) => {
+                EntryChange::Removes(name) => {
                     if known.names.remove(*name) {
                         state.names -= 1;
                     }
                 }
-                Change::Swaps(_) => {}
+                EntryChange::Swaps(_) => {}
             }
         }
         if state.names > NAMES_MAX {
@@ -256,23 +257,23 @@ impl Changing<'_> {
     }
 }
 
-impl Drop for Changing<'_> {
+impl Drop for RunningChange<'_> {
     fn drop(&mut self) {
-        let mut state = self.whole.lock();
+        let mut state = self.complete_dirs.lock();
         for directory in std::mem::take(&mut self.directories).into_iter().flatten() {
             state.forget(directory);
-            // Of the file whose name it is about nobody knows either.
+            // The state of the file of the name is unknown too.
             state.attributes.clear();
-            self.whole.own.changed_something();
+            self.complete_dirs.local_changes.changed_something();
             state.changed_by_us(directory);
         }
         drop(state);
-        self.whole.own.end();
+        self.complete_dirs.local_changes.end();
     }
 }
 
-impl State {
-    fn keep(&mut self, attr: Attr, promise: Promise) {
+impl DirsState {
+    fn keep(&mut self, attr: Attr, promise: CachePromise) {
         if self.attributes.len() >= ATTRIBUTES_MAX {
             self.attributes.clear();
         }
@@ -307,7 +308,7 @@ impl State {
 
 /// Names that are kept: about 64 bytes each.
 const NAMES_MAX: usize = 1 << 18;
-/// Inodes whose attributes are kept: those that were changed, opened or looked at in the last seconds; 200 bytes each.
+/// Inodes whose attributes are kept: those that were changed, opened or read in the last seconds; 200 bytes each.
 const ATTRIBUTES_MAX: usize = 1 << 16;
 /// Directories changed while one is being listed.
 const CHANGED_MAX: usize = 1 << 16;
