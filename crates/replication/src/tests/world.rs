@@ -100,7 +100,6 @@ impl Node {
             segment_bytes: 64 << 10,
             block_bytes: 512,
             seed: u64::from(self.id.0) << 32 | self.lives,
-            ..frieze_multilog::LogSettings::default()
         };
         let budget = Budget {
             reserve_bytes: 0,
