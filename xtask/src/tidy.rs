@@ -8,6 +8,7 @@
 //! | at most 1,000 lines, or a line `// one idea: …` | every Rust file |
 //! | no `unwrap()` | Rust outside tests |
 //! | no `sleep` | Rust tests |
+//! | sources that a document names exist | documents |
 //! | a description | every package |
 //! | the ratchets of [`crate::house`] | the workspace |
 
@@ -47,6 +48,10 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         let name = path.strip_prefix(root).context("a file lies in the workspace")?.to_string_lossy().into_owned();
         wrong.extend(check(&File { path: &name, text: &text }));
+        if name.ends_with(".md") && name != "CHANGELOG.md" {
+            let exists = |source: &str| root.join(source).exists() || root.join("crates").join(source).exists();
+            wrong.extend(missing_sources(&name, &text, &exists));
+        }
         files += 1;
     }
     wrong.extend(descriptions(root)?);
@@ -69,6 +74,22 @@ fn check(file: &File<'_>) -> Vec<String> {
     }
     if file.path.ends_with(".rs") {
         wrong.extend(check_rust(file));
+    }
+    wrong
+}
+
+/// Sources in backticks, such as `node/src/serve.rs`, that are not there.
+fn missing_sources(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let quoted = line.split('`').skip(1).step_by(2);
+        let is_source = |name: &&str| {
+            name.ends_with(".rs")
+                && (name.contains("/src/") || name.contains("/tests/"))
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || "_/.-".contains(c))
+        };
+        let missing = quoted.filter(is_source).filter(|name| !exists(name));
+        wrong.extend(missing.map(|name| format!("{path}:{}: {name} is not there", number + 1)));
     }
     wrong
 }
@@ -179,6 +200,13 @@ mod tests {
         }
         nothing("README.md", "frieze ls /reports/2026\n");
         nothing("crates/a/testdata/a.txt", &format!("mkdir {}ann\n", OWN_PATHS[2]));
+    }
+
+    #[test]
+    fn sources_that_a_document_names_exist() {
+        let exists = |name: &str| name == "node/src/serve.rs";
+        let text = "`node/src/serve.rs` and `serve.rs`\n`node/src/gone.rs`, `node/src/{a,b}.rs`\n";
+        assert_eq!(missing_sources("a.md", text, &exists), ["a.md:2: node/src/gone.rs is not there"]);
     }
 
     #[test]
