@@ -1,8 +1,8 @@
 //! Which arms of the cores' matches a simulation came to.
 //!
 //! Guarantees: every arm of every `match` in a core's sources is counted, tests left out; one counts as reached if the
-//! compiler's own counter at the start of its body does (`-C instrument-coverage`, read with the LLVM tools of the same toolchain).
-//! What is reached may still be judged by nobody: that is what the broken rules (`--mutants`) are for.
+//! compiler's own counter at the start of its body does (`-C instrument-coverage`, read with the LLVM tools of the same
+//! toolchain). What is reached may still be judged by nobody: that is what the broken rules (`--mutants`) are for.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -195,8 +195,8 @@ fn counted(read: &Value) -> Result<BTreeMap<String, Vec<Segment>>> {
     Ok(all)
 }
 
-/// True if something between these places was run. The counter of a block begins behind its brace, and one without statements has
-/// none of its own.
+/// True if something between these places was run. The counter of a block begins behind its brace, and one without
+/// statements has none of its own.
 fn is_reached(segments: &[Segment], body: &Range<(u64, u64)>) -> bool {
     let from = segments.partition_point(|(begin, _)| *begin < body.start);
     let upto = segments.partition_point(|(begin, _)| *begin < body.end);

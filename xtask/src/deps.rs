@@ -1,8 +1,8 @@
 //! `cargo xtask deps`: every arrow between crates of the workspace points the way the table says.
 //!
-//! Doors use servers, servers use drivers and cores, those use words, words use the ground. Cores do not know each other,
-//! nor any crate that does I/O; a server does not know a client; a door does not know a server, unless it starts one.
-//! What a crate needs only for its tests may be any crate below it in the table.
+//! Doors use servers, servers use drivers and cores, those use words, words use the ground. Cores do not know each
+//! other, nor any crate that does I/O; a server does not know a client; a door does not know a server, unless it starts
+//! one. What a crate needs only for its tests may be any crate below it in the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -165,8 +165,8 @@ struct Excuse {
     impure: &'static [&'static str],
 }
 
-/// The Raft core draws election timeouts from `rand`. `metalog` puts its own, seeded ones in their place after every step,
-/// and a test plays a seed twice and compares.
+/// The Raft core draws election timeouts from `rand`. `metalog` puts its own, seeded ones in their place after every
+/// step, and a test plays a seed twice and compares.
 const EXCUSES: &[Excuse] =
     &[Excuse { name: "frieze-metalog", through: "raft", impure: &["getrandom", "libc", "rand"] }];
 

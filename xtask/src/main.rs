@@ -1,8 +1,7 @@
 //! The project's own chores: `cargo xtask deps`, `tidy`, `house`, `hadoop-messages` and `sim`.
 //!
-//! Guarantees: all but `sim` only read; what they find is printed one a line, with the file where there is one; the exit
-//! code is 1 if there is anything.
-//! Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
+//! Guarantees: all but `sim` only read; what they find is printed one a line, with the file where there is one; the
+//! exit code is 1 if there is anything. Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
 
 mod arms;
 mod deps;

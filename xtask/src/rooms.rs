@@ -1,8 +1,8 @@
 //! Which modules of one crate import which, and the rings that they form.
 //!
-//! Guarantees: an import counts for the file that defines what is imported: re-exports and imports of parents are followed. What is
-//! compiled for tests only is left out. A `pub use` is no import: it is an address, and its users are counted instead.
-//! Leaves to others: what modules reach through methods of a type that several files implement.
+//! Guarantees: an import counts for the file that defines what is imported: re-exports and imports of parents are
+//! followed. What is compiled for tests only is left out. A `pub use` is no import: it is an address, and its users are
+//! counted instead. Leaves to others: what modules reach through methods of a type that several files implement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

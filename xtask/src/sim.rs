@@ -1,5 +1,5 @@
-//! `cargo xtask sim`: builds the simulator and runs it with the arguments given; with `--coverage` it then tells which arms of the
-//! cores' matches nothing came to ([`crate::arms`]).
+//! `cargo xtask sim`: builds the simulator and runs it with the arguments given; with `--coverage` it then tells which
+//! arms of the cores' matches nothing came to ([`crate::arms`]).
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

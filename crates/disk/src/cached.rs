@@ -68,8 +68,8 @@ fn counts(fd: BorrowedFd<'_>) -> std::result::Result<Option<Counts>, Errno> {
     }
 }
 
-/// Has the kernel begin to write a range of a file to the medium, where it can. It waits for nothing and takes no error away
-/// from the `fdatasync` that follows: an error of the file is kept for that.
+/// Has the kernel begin to write a range of a file to the medium, where it can. It waits for nothing and takes no error
+/// away from the `fdatasync` that follows: an error of the file is kept for that.
 pub(crate) fn begin_writeback(fd: BorrowedFd<'_>, offset: u64, len: u64) {
     let (Ok(offset), Ok(len @ 1..)) = (i64::try_from(offset), i64::try_from(len)) else { return };
     #[cfg(target_os = "linux")]
@@ -85,8 +85,8 @@ fn page_bytes() -> u64 {
     (rustix::param::page_size() as u64).max(PAGE_BYTES)
 }
 
-/// Bytes of all files below a directory that are in the page cache; `None` if the kernel does not tell. Files that come and
-/// go meanwhile count or do not.
+/// Bytes of all files below a directory that are in the page cache; `None` if the kernel does not tell. Files that come
+/// and go meanwhile count or do not.
 ///
 /// # Errors
 /// `InputOutput`, `AccessDenied`.

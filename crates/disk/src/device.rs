@@ -39,8 +39,8 @@ pub trait Disk: Send + Sync {
     /// `NotFound`.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Says that [`Disk::rename`] will soon give a file this name, so that it need not look for it then. A directory whose
-    /// blocks are on their way to the medium can't be looked into: behind much data that takes many milliseconds.
+    /// Says that [`Disk::rename`] will soon give a file this name, so that it need not look for it then. A directory
+    /// whose blocks are on their way to the medium can't be looked into: behind much data that takes many milliseconds.
     fn expect_name(&self, _name: &str) {}
 
     /// Removes a file. Its space is free when the last handle is dropped. On flash this can take milliseconds: rename
@@ -87,8 +87,8 @@ pub trait DiskFile: Send + Sync {
     /// `InvalidArgument` beyond the file's length (nothing was written); `NoSpace`, `InputOutput`.
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()>;
 
-    /// Says that small writes will come one behind the other from the start of this range on, and that what lies in it is of no use
-    /// to anybody: until it is written it may be as it is, or zeros.
+    /// Says that small writes will come one behind the other from the start of this range on, and that what lies in it
+    /// is of no use to anybody: until it is written it may be as it is, or zeros.
     fn expect_writes(&self, _free: Range<u64>) {}
 
     /// Reads from `offset` until `into` is full or the file ends, and returns how many bytes were read.
@@ -97,7 +97,8 @@ pub trait DiskFile: Send + Sync {
     /// `InputOutput`.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
 
-    /// As [`DiskFile::read_at`] of `first` and then, behind it, of `second`: one question for both, where the system has such.
+    /// As [`DiskFile::read_at`] of `first` and then, behind it, of `second`: one question for both, where the system
+    /// has such.
     ///
     /// # Errors
     /// `InputOutput`.
@@ -109,21 +110,22 @@ pub trait DiskFile: Send + Sync {
         Ok(found + self.read_at(offset + found as u64, second)?)
     }
 
-    /// As [`DiskFile::read_at`], but what lies on the medium, not a copy of it in memory, and without pushing other copies
-    /// out of memory. What was written before is seen. Cheapest where offset and length are multiples of [`PAGE_BYTES`].
+    /// As [`DiskFile::read_at`], but what lies on the medium, not a copy of it in memory, and without pushing other
+    /// copies out of memory. What was written before is seen. Cheapest where offset and length are multiples of
+    /// [`PAGE_BYTES`].
     ///
     /// # Errors
     /// `InputOutput`.
     fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
 
-    /// The system's own handle of it, by which it hands bytes on that nobody here looks at; `None` if there is none. Offsets are
-    /// those of the file.
+    /// The system's own handle of it, by which it hands bytes on that nobody here looks at; `None` if there is none.
+    /// Offsets are those of the file.
     fn handle(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Begins to read these bytes into memory and does not wait for them: whoever asks for them next waits less. As far as
-    /// the system does such a thing; the bytes themselves are the same either way.
+    /// Begins to read these bytes into memory and does not wait for them: whoever asks for them next waits less. As far
+    /// as the system does such a thing; the bytes themselves are the same either way.
     ///
     /// # Errors
     /// `InputOutput`. Nothing is lost: a read says what is wrong.
@@ -133,8 +135,8 @@ pub trait DiskFile: Send + Sync {
     /// [`DiskFile::sync`] waits less. Nothing is promised by it, and no trouble is lost: the sync tells it.
     fn begin_sync(&self, _offset: u64, _len: u64) {}
 
-    /// Gives back the memory of copies of the whole pages within `offset..offset + len`, as far as they are on the medium
-    /// and nobody reads them just now. A later read brings them back.
+    /// Gives back the memory of copies of the whole pages within `offset..offset + len`, as far as they are on the
+    /// medium and nobody reads them just now. A later read brings them back.
     ///
     /// # Errors
     /// `Unsupported` where the system keeps copies as it likes; `InputOutput`.
@@ -152,9 +154,9 @@ pub trait DiskFile: Send + Sync {
     /// `InputOutput`.
     fn cached_bytes(&self) -> Result<Option<u64>>;
 
-    /// Gives back the space of the whole pages of [`PAGE_BYTES`] within `offset..offset + len`, which read as zero from then
-    /// on; the rest of the range stays. Returns how many bytes the device has more than before: none for what was given back
-    /// already. A loss of power before the next [`DiskFile::sync`] may bring old bytes back.
+    /// Gives back the space of the whole pages of [`PAGE_BYTES`] within `offset..offset + len`, which read as zero from
+    /// then on; the rest of the range stays. Returns how many bytes the device has more than before: none for what was
+    /// given back already. A loss of power before the next [`DiskFile::sync`] may bring old bytes back.
     ///
     /// # Errors
     /// `Unsupported` where files cannot have holes: nothing was changed. `InvalidArgument` beyond the file's length;

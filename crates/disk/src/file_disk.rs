@@ -157,8 +157,9 @@ impl FileDisk {
 }
 
 impl FileDisk {
-    /// What sets this file apart from every copy of it: its number in its file system, and when it was made. The same after a restart of
-    /// the machine and where the directory was renamed; another one where it was copied. Empty if the system cannot say.
+    /// What sets this file apart from every copy of it: its number in its file system, and when it was made. The same
+    /// after a restart of the machine and where the directory was renamed; another one where it was copied. Empty if
+    /// the system cannot say.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; what else the system says.
@@ -223,7 +224,8 @@ impl Disk for FileDisk {
     }
 
     fn expect_name(&self, name: &str) {
-        // The kernel remembers what it has looked up, also that there is nothing. What it finds is told when it matters.
+        // The kernel remembers what it has looked up, also that there is nothing. What it finds is told when it
+        // matters.
         let _found = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
     }
 

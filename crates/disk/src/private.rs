@@ -1,9 +1,9 @@
 //! A directory that is for its owner alone.
 //!
-//! Guarantees: after [`tighten`] no file and no directory below one gives its group or others a right, whatever the mode that it was made
-//! with. Sockets keep theirs: the kernel says who connects.
-//! Leaves to others: the mode of the directory itself, which its administrator chose; what is made later, which each maker makes with
-//! [`FILE_MODE`] and [`DIRECTORY_MODE`], and a library under the umask of the process.
+//! Guarantees: after [`tighten`] no file and no directory below one gives its group or others a right, whatever the
+//! mode that it was made with. Sockets keep theirs: the kernel says who connects. Leaves to others: the mode of the
+//! directory itself, which its administrator chose; what is made later, which each maker makes with [`FILE_MODE`] and
+//! [`DIRECTORY_MODE`], and a library under the umask of the process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -25,8 +25,8 @@ const OF_OTHERS: u32 = 0o077;
 
 /// Takes the rights of group and others from everything below `path`. Returns how many files and directories had some.
 ///
-/// What belongs to another user, has a second name or is a symbolic link is left alone: it may have been put there to have the rights of
-/// something else changed.
+/// What belongs to another user, has a second name or is a symbolic link is left alone: it may have been put there to
+/// have the rights of something else changed.
 ///
 /// # Errors
 /// `Io` naming what could not be looked at or changed.

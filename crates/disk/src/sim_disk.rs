@@ -139,8 +139,8 @@ impl SimDisk {
         self.state().sync_errors = count;
     }
 
-    /// Lets `count` writes fail with an input/output error after `after` that go well. Of each that fails a part is written:
-    /// nothing, some or all of it.
+    /// Lets `count` writes fail with an input/output error after `after` that go well. Of each that fails a part is
+    /// written: nothing, some or all of it.
     pub fn fail_writes(&self, after: u32, count: u32) {
         self.state().write_errors = (after, count);
     }
@@ -180,7 +180,8 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Flips bit `bit` (0 to 7) of the byte at `offset` in the copy in memory, until the copy is let go: the medium is whole.
+    /// Flips bit `bit` (0 to 7) of the byte at `offset` in the copy in memory, until the copy is let go: the medium is
+    /// whole.
     ///
     /// # Errors
     /// `NotFound`.
@@ -199,8 +200,8 @@ impl SimDisk {
         self.state().fetches
     }
 
-    /// Lets the sectors of these bytes of a file fail every read with an input/output error until they are written again,
-    /// as a worn medium does.
+    /// Lets the sectors of these bytes of a file fail every read with an input/output error until they are written
+    /// again, as a worn medium does.
     ///
     /// # Errors
     /// `NotFound`.
@@ -211,7 +212,8 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Changing operations so far (create, write, punch, sync, rename, remove, sync of names): where a crash can be put.
+    /// Changing operations so far (create, write, punch, sync, rename, remove, sync of names): where a crash can be
+    /// put.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }

@@ -5,7 +5,8 @@
 //! reserved when it is made, so a full disk does not stop it.
 //! Leaves to others: what the bytes mean.
 //!
-//! Two slots, of 4096 bytes unless the record was made with larger ones; a write goes to the slot that does not hold the newest record. Little-endian:
+//! Two slots, of 4096 bytes unless the record was made with larger ones; a write goes to the slot that does not hold
+//! the newest record. Little-endian:
 //!
 //! | offset in slot | bytes | field |
 //! |---|---|---|
@@ -46,7 +47,8 @@ impl StateFile {
         StateFile::open_or_create_sized(disk, name, SLOT_BYTES)
     }
 
-    /// As [`StateFile::open_or_create`]; one that is made can hold records of up to `slot_bytes` (4 KiB to 1 MiB) less 20.
+    /// As [`StateFile::open_or_create`]; one that is made can hold records of up to `slot_bytes` (4 KiB to 1 MiB) less
+    /// 20.
     ///
     /// # Errors
     /// As [`StateFile::open_or_create`].
@@ -89,8 +91,8 @@ impl StateFile {
     /// Replaces the record. Durable on return.
     ///
     /// # Errors
-    /// `InvalidArgument` above [`StateFile::bytes_max`]. After `InputOutput` the old or the new record is there, and the
-    /// file accepts no more.
+    /// `InvalidArgument` above [`StateFile::bytes_max`]. After `InputOutput` the old or the new record is there, and
+    /// the file accepts no more.
     pub fn write(&self, payload: &[u8]) -> Result<()> {
         if payload.len() > self.bytes_max() {
             let (bytes, bytes_max) = (payload.len(), self.bytes_max());
@@ -124,8 +126,8 @@ enum Slot {
 }
 
 fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> {
-    // Most records are short, and most slots of large ones were never written: the whole is read only where its beginning does not
-    // tell.
+    // Most records are short, and most slots of large ones were never written: the whole is read only where its
+    // beginning does not tell.
     let mut bytes = vec![0u8; SLOT_BYTES.min(slot_bytes)];
     let mut read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
     if read == 0 {

@@ -15,11 +15,12 @@ pub trait TimeSource: Send + Sync {
     fn reading(&self) -> ClockReading;
 }
 
-/// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_BOOTTIME` and the error that the kernel estimates for its
-/// clock (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.05 us; the estimate is asked for once a second.
+/// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_BOOTTIME` and the error that the kernel estimates for its clock
+/// (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.05 us; the estimate is asked for once a second.
 #[derive(Debug)]
 pub struct MachineTime {
-    /// How far the wall clock was ahead of the monotonic one when it was made sure that no pause lay between the two, in nanoseconds.
+    /// How far the wall clock was ahead of the monotonic one when it was made sure that no pause lay between the two,
+    /// in nanoseconds.
     apart_ns: AtomicU64,
     /// Monotonic second in which the estimate was last asked for.
     asked_at_s: AtomicU64,
@@ -138,7 +139,8 @@ impl TimeSource for SimTime {
 }
 
 const UNKNOWN: u64 = u64::MAX;
-/// A look that took longer had a pause in it: two calls take 0.05 us, a rescheduled thread comes back after a millisecond or more.
+/// A look that took longer had a pause in it: two calls take 0.05 us, a rescheduled thread comes back after a
+/// millisecond or more.
 const PAUSE_NS_MAX: u64 = 1_000_000;
 const LOOKS_MAX: u32 = 10;
 

@@ -1,8 +1,8 @@
 //! A directory that is only looked at: what is changed stays in memory.
 //!
-//! Guarantees: nothing below the directory is written, not even the lock; no server uses it meanwhile. Whoever works on the
-//! view sees his own changes as on any device. What lies on the medium is read, not a copy of it in memory.
-//! Leaves to others: what the bytes mean. Changes take memory: a view is for looking, not for serving.
+//! Guarantees: nothing below the directory is written, not even the lock; no server uses it meanwhile. Whoever works on
+//! the view sees his own changes as on any device. What lies on the medium is read, not a copy of it in memory. Leaves
+//! to others: what the bytes mean. Changes take memory: a view is for looking, not for serving.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -217,8 +217,8 @@ impl DiskFile for ViewFile {
 pub struct TreeCopy(PathBuf);
 
 impl TreeCopy {
-    /// Copies a tree to where the machine keeps temporary files. Files for which `never_changes` is true of their path are
-    /// linked to, not copied.
+    /// Copies a tree to where the machine keeps temporary files. Files for which `never_changes` is true of their path
+    /// are linked to, not copied.
     ///
     /// # Errors
     /// The system's, naming the file.

@@ -1,16 +1,18 @@
 //! Many small writes, one behind the other, into a file's pages in memory rather than by a system call each.
 //!
-//! The pages that come next are written as zeros and mapped, [`WINDOW_BYTES`] at a time; a write that lies within is then a copy. What such a
-//! copy leaves is what `pwrite` leaves: bytes in the page cache, seen by every read, there after the process dies, on the medium after
-//! the next sync. A call costs 3 to 6 us, most of it for a page that was not there; here 64 pages share that, and it is 1.3 to 1.6
-//! us. (Without the zeros the kernel reads ahead into large folios, and looks through all of one for each of its pages: 3 to 5 us.)
+//! The pages that come next are written as zeros and mapped, [`WINDOW_BYTES`] at a time; a write that lies within is
+//! then a copy. What such a copy leaves is what `pwrite` leaves: bytes in the page cache, seen by every read, there
+//! after the process dies, on the medium after the next sync. A call costs 3 to 6 us, most of it for a page that was
+//! not there; here 64 pages share that, and it is 1.3 to 1.6 us. (Without the zeros the kernel reads ahead into large
+//! folios, and looks through all of one for each of its pages: 3 to 5 us.)
 //!
-//! Zeros go only where the file's owner has said that nothing is kept ([`Ahead::expect`]) and nobody has written since: every write is
-//! noted here before it is made.
+//! Zeros go only where the file's owner has said that nothing is kept ([`Ahead::expect`]) and nobody has written since:
+//! every write is noted here before it is made.
 //!
-//! A page that is mapped and can't be written to when it is touched ends the process, where a call would have said why. So only file
-//! systems are mapped ([`may_map`]) that write in place and take nothing more for a page that they have taken before; and pages are taken
-//! by `MADV_POPULATE_WRITE`, which says what fails: then, and for ever, the file is written by calls.
+//! A page that is mapped and can't be written to when it is touched ends the process, where a call would have said why.
+//! So only file systems are mapped ([`may_map`]) that write in place and take nothing more for a page that they have
+//! taken before; and pages are taken by `MADV_POPULATE_WRITE`, which says what fails: then, and for ever, the file is
+//! written by calls.
 
 #![expect(unsafe_code, reason = "a copy into a shared mapping has no safe wrapper; this file is all of it")]
 
@@ -24,7 +26,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::device::PAGE_BYTES;
 use crate::file_disk::retry;
 
-/// Bytes that are taken ahead at once. More: less time for each write, more zeros that a sync in between brings to the medium too.
+/// Bytes that are taken ahead at once. More: less time for each write, more zeros that a sync in between brings to the
+/// medium too.
 const WINDOW_BYTES: u64 = 256 << 10;
 /// Larger writes cost less by a call: copying is not what costs there.
 const SMALL_BYTES: u64 = 8 << 10;
@@ -56,20 +59,22 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// What lies in this range is of no use to anybody, and small writes will come one behind the other from its start on.
+    /// What lies in this range is of no use to anybody, and small writes will come one behind the other from its start
+    /// on.
     pub(crate) fn expect(&mut self, free: Range<u64>) {
         (self.free, self.window, self.run) = (free, None, 0);
     }
 
-    /// Takes a write of `parts`, `len` bytes together, if it is small, and within what was taken ahead or can be. False: nothing was
-    /// written, it is to be written by a call.
+    /// Takes a write of `parts`, `len` bytes together, if it is small, and within what was taken ahead or can be.
+    /// False: nothing was written, it is to be written by a call.
     pub(crate) fn put(&mut self, file: impl AsFd, offset: u64, parts: &[&[u8]], len: u64) -> bool {
         let goes_on = offset == self.end;
         self.run = if goes_on { self.run.saturating_add(1) } else { 0 };
         self.end = offset + len;
         let is_held = self.window.as_ref().is_some_and(|window| window.holds(offset, len));
         if !goes_on && !is_held {
-            // Whoever writes elsewhere is done here, as with a segment whose footer is written: its pages are held no longer.
+            // Whoever writes elsewhere is done here, as with a segment whose footer is written: its pages are held no
+            // longer.
             self.window = None;
         }
         let is_put = len <= SMALL_BYTES && !self.is_refused && self.find(file, is_held, offset, len);

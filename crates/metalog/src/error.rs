@@ -49,8 +49,8 @@ pub enum Error {
     },
     /// A segment has another format version: another build wrote it.
     #[error(
-        "metalog segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with \
-         the build that wrote it"
+        "metalog segment {segment} has format version {found}, this build of frieze reads {expected} only: read it \
+         with the build that wrote it"
     )]
     WrongVersion {
         /// The segment.

@@ -124,8 +124,8 @@ impl LogSegment {
         }
     }
 
-    /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for their
-    /// part of the footer.
+    /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for
+    /// their part of the footer.
     pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<Spot>> {
         let mut entries_bytes = self.entries_bytes;
         let mut spots: Vec<Spot> = Vec::with_capacity(metas.len());

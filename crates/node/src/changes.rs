@@ -711,8 +711,8 @@ fn check_one_writer(id: InodeId, other: Option<OtherWriter>) -> Result<(), Fault
     match other {
         Some(OtherWriter { session: writer, plugin }) if plugin.parse::<TimePlugin>()?.has_lines() => {
             let words = format!(
-                "{id} has rows of user time and so one writing session at a time, now {writer}: wait until it closes the \
-                 file, or write into a file of your own"
+                "{id} has rows of user time and so one writing session at a time, now {writer}: wait until it closes \
+                 the file, or write into a file of your own"
             );
             Err(Fault::new(Reason::Busy, words))
         }

@@ -60,8 +60,8 @@ pub(crate) trait Premises: Sync {
     fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
     /// The lease holds until then, by the monotonic clock.
     fn renew(&self, until: MonoTime);
-    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`ReplicaEvent::Progress`]. Nothing
-    /// while it would have to wait.
+    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`ReplicaEvent::Progress`].
+    /// Nothing while it would have to wait.
     fn progress(&self) -> Vec<(ChainId, ReplicaEvent)>;
     /// What this server has to give back.
     fn remains(&self) -> ReplicaGarbage;

@@ -290,8 +290,8 @@ impl TimePlugin {
     pub fn user_time(&self, record: &[u8]) -> Result<UserTime, Fault> {
         match &self.place {
             Place::Binary { size: Size::Unsaid, .. } if record.len() >= UNSAID_BYTES_MAX => Err(wrong(format!(
-                "a write of {} bytes looks like more than one record: bind the directory with size=N for records of N bytes, or with size=any if \
-                 each write is one record, of any length",
+                "a write of {} bytes looks like more than one record: bind the directory with size=N for records of N \
+                 bytes, or with size=any if each write is one record, of any length",
                 record.len()
             ))),
             Place::Binary { offset, width, big_endian, signed, size: _ } => {

@@ -86,8 +86,9 @@ pub(crate) fn check_may_start(directory: &std::path::Path, identity: &Identity) 
     Err(Fault::new(
         Reason::Removed,
         format!(
-            "{directory} is of node {node} of cluster {cluster}, which was removed from it: for this machine to be a server of the cluster \
-             again, start it on an empty directory with --join; 'frieze export {directory}' reads out what is in this one"
+            "{directory} is of node {node} of cluster {cluster}, which was removed from it: for this machine to be a \
+             server of the cluster again, start it on an empty directory with --join; 'frieze export {directory}' \
+             reads out what is in this one"
         ),
     ))
 }

@@ -140,8 +140,8 @@ pub fn survey(dir: &Path) -> Result<Left, Fault> {
 /// changed since it was looked at; the disk's: it is as before, or has gone on already.
 pub fn recover(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
     if left.is_sole() {
-        let words = "this server is the only one of its cluster, so that no majority is lost: start it with 'frieze serve'; a copy of \
-                     it is made another cluster with 'frieze cluster new-identity --dir DIR'";
+        let words = "this server is the only one of its cluster, so that no majority is lost: start it with 'frieze \
+            serve'; a copy of it is made another cluster with 'frieze cluster new-identity --dir DIR'";
         return Err(Fault::new(Reason::InvalidArgument, words));
     }
     go_on(dir, left)
@@ -223,8 +223,8 @@ impl Left {
         match identity.standing() {
             Standing::Member => {}
             Standing::Alone => {
-                let words = "this server is alone, so that no majority is lost: start it with 'frieze serve'; a copy of it is made \
-                             another cluster with 'frieze cluster new-identity --dir DIR'";
+                let words = "this server is alone, so that no majority is lost: start it with 'frieze serve'; a copy \
+                    of it is made another cluster with 'frieze cluster new-identity --dir DIR'";
                 return Err(Fault::new(Reason::InvalidArgument, words));
             }
             Standing::Joining => {

@@ -153,8 +153,9 @@ impl Identity {
             return Err(Fault::new(
                 Reason::WrongVersion,
                 format!(
-                    "the data directory was made by an older, unreleased build of frieze (format {} of that time), which this one \
-                     does not read: serve it with the build that made it, and copy what it holds into a new directory",
+                    "the data directory was made by an older, unreleased build of frieze (format {} of that time), \
+                     which this one does not read: serve it with the build that made it, and copy what it holds into a \
+                     new directory",
                     identity.unreleased_format
                 ),
             ));
@@ -163,8 +164,8 @@ impl Identity {
             return Err(Fault::new(
                 Reason::WrongVersion,
                 format!(
-                    "the data directory has format version {}, this server reads {FORMAT_VERSION}: use the version of frieze \
-                     that made it",
+                    "the data directory has format version {}, this server reads {FORMAT_VERSION}: use the version of \
+                     frieze that made it",
                     identity.format_version
                 ),
             ));

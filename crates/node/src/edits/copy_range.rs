@@ -41,8 +41,8 @@ impl Engine {
                 return Err(Fault::new(
                     Reason::InvalidArgument,
                     format!(
-                        "of the ranges that are to be shown together number {number} has {found} of its {} bytes: its source ends \
-                         before; nothing is shown",
+                        "of the ranges that are to be shown together number {number} has {found} of its {} bytes: its \
+                         source ends before; nothing is shown",
                         range.len
                     ),
                 ));

@@ -240,9 +240,9 @@ impl Engine {
         let Some((former, now)) = ended else { return Ok(()) };
         let at = format_instant(Hlc(former.at));
         let words = format!(
-            "cluster {expected} has ended: its majority was lost for good, and an operator went on from server {} at {at}, as cluster {now}; a \
-             server of before cannot come back with its data ('frieze export DIR' reads them): let it join anew with an empty directory; \
-             a client or mount connects anew",
+            "cluster {expected} has ended: its majority was lost for good, and an operator went on from server {} at \
+             {at}, as cluster {now}; a server of before cannot come back with its data ('frieze export DIR' reads \
+             them): let it join anew with an empty directory; a client or mount connects anew",
             former.node
         );
         Err(Fault::new(Reason::WrongCluster, words))

@@ -51,8 +51,8 @@ impl TimePlugin {
             return Ok(());
         };
         Err(wrong(format!(
-            "a write of {len} bytes at offset {offset} {what}: records have {size} bytes (size={size}), and a write holds whole ones; nothing of it \
-             was taken"
+            "a write of {len} bytes at offset {offset} {what}: records have {size} bytes (size={size}), and a write \
+             holds whole ones; nothing of it was taken"
         )))
     }
 
@@ -115,7 +115,8 @@ impl Rows<'_> {
                         Reason::BackwardUserTime,
                         format!(
                             "the row at offset {offset} has user time {time}, before {newest} of the row above it: \
-                             nothing of this write was taken; sort the rows, or write late ones into a file of their own"
+                             nothing of this write was taken; sort the rows, or write late ones into a file of their \
+                             own"
                         ),
                     ));
                 }

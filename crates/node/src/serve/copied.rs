@@ -24,10 +24,10 @@ pub(super) fn check(disk: &FileDisk, dir: &Path) -> Result<(), Fault> {
     }
     let dir = dir.display();
     let words = format!(
-        "{dir} is a copy of the directory of server {} of a cluster, and two servers must never be one. If it was moved here and the original \
-         is not used any more: 'frieze cluster moved --dir {dir} --yes'. To go on from the copy as another cluster: 'frieze cluster recover \
-         --dir {dir}'. To read its files: 'frieze export {dir}'. An older copy must not go on as the member: let that join anew with an empty \
-         directory",
+        "{dir} is a copy of the directory of server {} of a cluster, and two servers must never be one. If it was \
+         moved here and the original is not used any more: 'frieze cluster moved --dir {dir} --yes'. To go on from the \
+         copy as another cluster: 'frieze cluster recover --dir {dir}'. To read its files: 'frieze export {dir}'. An \
+         older copy must not go on as the member: let that join anew with an empty directory",
         identity.node
     );
     Err(Fault::new(Reason::WrongCluster, words))
