@@ -3,8 +3,8 @@ use std::path::Path;
 
 use super::*;
 
-fn chain(members: &[u32], syncing: u32, joining: bool) -> ChainStatus {
-    ChainStatus { members: members.to_vec(), syncing, joining, ..ChainStatus::default() }
+fn chain(members: &[u32], syncing: u32, joining: bool) -> ReplicaStatus {
+    ReplicaStatus { members: members.to_vec(), syncing, joining, ..ReplicaStatus::default() }
 }
 
 #[test]
@@ -22,8 +22,8 @@ fn a_server_has_one_role_in_a_chain() {
 #[test]
 fn chains_are_told_one_by_one_unless_there_are_too_many() {
     let told = |count: usize| {
-        let chains: Vec<ChainStatus> = (0..count)
-            .map(|number| ChainStatus {
+        let chains: Vec<ReplicaStatus> = (0..count)
+            .map(|number| ReplicaStatus {
                 chain: number as u32,
                 last: 7,
                 clean: 5,

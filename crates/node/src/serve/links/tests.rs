@@ -19,7 +19,7 @@ const SECRET: [u8; 32] = [5; 32];
 struct Listening {
     address: ServerAddr,
     listener: Arc<Listener>,
-    told: Receiver<(NodeId, Told, Vec<u8>)>,
+    told: Receiver<(NodeId, ServerMessage, Vec<u8>)>,
     open: Arc<Mutex<Vec<Stream>>>,
 }
 
@@ -46,7 +46,7 @@ impl Listening {
             let (from, told, payload) = self.told.recv_timeout(Duration::from_secs(10)).expect("something is told");
             if !payload.is_empty() {
                 let number = u32::from_le_bytes(payload[..4].try_into().expect("a number in front"));
-                assert_eq!(told, Told::Alive(Alive {}));
+                assert_eq!(told, ServerMessage::Alive(KeepAlive {}));
                 return (from, number, payload);
             }
         }
@@ -62,7 +62,7 @@ fn converse(
     stream: &Stream,
     node: u32,
     secret: [u8; 32],
-    send: &Sender<(NodeId, Told, Vec<u8>)>,
+    send: &Sender<(NodeId, ServerMessage, Vec<u8>)>,
 ) -> Result<(), frieze_net::Error> {
     let (keys, conn) = (NodeKeys::of(secret), Conn::new(None, random_nonce()?));
     let mut reader = FrameReader::new(stream.clone(), Limits::SERVING)?;
@@ -72,7 +72,7 @@ fn converse(
         let bytes = reader.read_payload_reusing(&mut payload)?.to_vec();
         if header.kind == FrameKind::Peer {
             let from = conn.node().expect("who tells has proven itself");
-            let told = PeerBody::decode(body.as_slice()).expect("a message").told.expect("of a known kind");
+            let told = PeerBody::decode(body.as_slice()).expect("a message").message.expect("of a known kind");
             if send.send((from, told, bytes)).is_err() {
                 break;
             }
@@ -137,7 +137,7 @@ fn what_is_told_arrives_in_order_with_its_bytes() {
     assert_eq!(up, [(NodeId(2), true), (NodeId(3), true)].into());
     for number in 0..200 {
         let to = NodeId(2 + number % 2);
-        links.tell(to, Told::Alive(Alive {}), message(number, number as usize * 100));
+        links.tell(to, ServerMessage::Alive(KeepAlive {}), message(number, number as usize * 100));
     }
     for number in 0..200 {
         let at = if number % 2 == 0 { &one } else { &two };
@@ -156,10 +156,10 @@ fn a_node_that_was_away_is_told_again_and_not_what_was_told_meanwhile() {
     first.stop();
     // The sign of life finds that nobody is there.
     assert_eq!(wait(&noticed), (NodeId(2), false));
-    links.tell(NodeId(2), Told::Alive(Alive {}), message(1, 10));
+    links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1, 10));
     let again = Listening::start(2, SECRET, &first.address.to_string());
     assert_eq!(wait(&noticed), (NodeId(2), true));
-    links.tell(NodeId(2), Told::Alive(Alive {}), message(2, 10));
+    links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(2, 10));
     assert_eq!(again.next().1, 2);
     links.stop();
 }
@@ -179,8 +179,8 @@ fn what_several_tell_at_once_goes_in_the_order_of_each_and_whole() {
                     // More than a socket takes at once, and less.
                     let payload = message(teller * 1000 + number, number as usize % 4 * 300_000);
                     match number % 3 {
-                        0 => links.tell(NodeId(2), Told::Alive(Alive {}), payload),
-                        _ => links.tell_soon(NodeId(2), Told::Alive(Alive {}), payload),
+                        0 => links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), payload),
+                        _ => links.tell_soon(NodeId(2), ServerMessage::Alive(KeepAlive {}), payload),
                     }
                     links.go();
                 }
@@ -207,7 +207,7 @@ fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
     FrameReader::new(near.clone(), TELLING).expect("ticks");
     let writer = FrameWriter::new(near, TELLING);
     let tell = |number, len| {
-        link.put(Told::Alive(Alive {}), message(number, len));
+        link.put(ServerMessage::Alive(KeepAlive {}), message(number, len));
         links.send_some(&link);
     };
     tell(0, 10);
@@ -254,17 +254,17 @@ impl Line {
         Line { links, link, reader }
     }
 
-    fn next(&mut self) -> (Told, Vec<u8>) {
+    fn next(&mut self) -> (ServerMessage, Vec<u8>) {
         let (mut body, mut payload) = (Vec::new(), Vec::new());
         self.reader.read_frame(&mut body).expect("a frame").expect("a frame");
-        let told = PeerBody::decode(body.as_slice()).expect("a message").told.expect("of a known kind");
+        let told = PeerBody::decode(body.as_slice()).expect("a message").message.expect("of a known kind");
         let bytes = self.reader.read_payload_unchecked(&mut payload).expect("its bytes").to_vec();
         (told, bytes)
     }
 
     fn tell_record(&self, bytes: &Bytes, ahead: Arc<Going>) {
         let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(Ahead::of(ahead)) };
-        self.link.put(Told::ChainRecord(ChainRecord { n: 9, ..ChainRecord::default() }), payload);
+        self.link.put(ServerMessage::ChainRecord(ChainRecord { n: 9, ..ChainRecord::default() }), payload);
         self.links.send_some(&self.link);
     }
 }
@@ -279,10 +279,10 @@ fn a_record_whose_beginning_went_ahead_has_the_rest_beside_it() {
     going.go_on(&bytes);
     line.tell_record(&bytes, going);
     let (told, piece) = line.next();
-    let Told::ChainPiece(ChainPiece { chain: 3, ahead, len: 0x10_0000 }) = told else { panic!("{told:?}") };
+    let ServerMessage::ChainPiece(ChainPiece { chain: 3, ahead, len: 0x10_0000 }) = told else { panic!("{told:?}") };
     assert!(piece == bytes[..300_000], "too little is not worth a message, and the last piece goes with the record");
     let (told, rest) = line.next();
-    let Told::ChainRecord(record) = told else { panic!("{told:?}") };
+    let ServerMessage::ChainRecord(record) = told else { panic!("{told:?}") };
     assert_eq!((record.n, record.ahead, record.crc), (9, ahead, 5));
     assert!(rest == bytes[300_000..]);
 }
@@ -296,7 +296,7 @@ fn over_another_connection_a_record_goes_whole() {
     going.go_on(&bytes[..300_000]);
     line.tell_record(&bytes, going);
     let (told, whole) = line.next();
-    let Told::ChainRecord(record) = told else { panic!("{told:?}") };
+    let ServerMessage::ChainRecord(record) = told else { panic!("{told:?}") };
     assert_eq!((record.ahead, record.crc), (0, 0));
     assert!(whole == bytes);
 }
@@ -309,8 +309,8 @@ fn what_went_ahead_of_no_record_is_told_to_be_forgotten() {
     going.go_on(&bytes[..300_000]);
     drop(going);
     line.links.send_some(&line.link);
-    let (Told::ChainPiece(piece), _) = line.next() else { panic!("a piece") };
-    assert_eq!(line.next(), (Told::ChainPiece(ChainPiece { len: 0, ..piece }), Vec::new()));
+    let (ServerMessage::ChainPiece(piece), _) = line.next() else { panic!("a piece") };
+    assert_eq!(line.next(), (ServerMessage::ChainPiece(ChainPiece { len: 0, ..piece }), Vec::new()));
     // Nothing went: there is nothing to forget.
     drop(line.links.set_off(NodeId(2), ChainId(3), bytes.len()));
     assert!(lock(&line.link.waiting).messages.is_empty());
@@ -329,7 +329,7 @@ fn no_more_goes_ahead_than_may_and_nothing_to_who_takes_none() {
     line.tell_record(&Bytes::from_static(b"bytes"), going.pop().expect("one of them"));
     line.link.close();
     line.link.put(
-        Told::Alive(Alive {}),
+        ServerMessage::Alive(KeepAlive {}),
         PeerPayload { ahead: going.pop().map(|one| Ahead::of(one)), ..PeerPayload::none() },
     );
     line.link.take(false);
@@ -349,7 +349,7 @@ fn who_finds_a_connection_broken_by_telling_has_it_noticed() {
             Ok(change) => break change,
             Err(_) => {
                 number += 1;
-                links.tell_soon(NodeId(2), Told::Alive(Alive {}), message(number, 1000));
+                links.tell_soon(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(number, 1000));
                 links.go();
                 std::thread::yield_now();
             }
@@ -358,7 +358,7 @@ fn who_finds_a_connection_broken_by_telling_has_it_noticed() {
     assert_eq!(told, (NodeId(2), false));
     let again = Listening::start(2, SECRET, &one.address.to_string());
     assert_eq!(wait(&noticed), (NodeId(2), true));
-    links.tell(NodeId(2), Told::Alive(Alive {}), message(1_000_000, 10));
+    links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1_000_000, 10));
     links.go();
     assert_eq!(again.next().1, 1_000_000);
     links.stop();
@@ -385,7 +385,7 @@ fn what_waits_for_a_node_is_bounded() {
     let link = Link::new(NodeId(2), Lane::Bytes, deaf.addr().clone());
     let payload = message(0, 1 << 20);
     for _ in 0..200 {
-        link.tell(Told::Alive(Alive {}), payload.clone());
+        link.tell(ServerMessage::Alive(KeepAlive {}), payload.clone());
     }
     {
         let waiting = lock(&link.waiting);
@@ -394,12 +394,12 @@ fn what_waits_for_a_node_is_bounded() {
     }
     link.take(false);
     for _ in 0..2 * WAITING_MAX {
-        link.tell(Told::Alive(Alive {}), PeerPayload::none());
+        link.tell(ServerMessage::Alive(KeepAlive {}), PeerPayload::none());
     }
     assert_eq!(lock(&link.waiting).messages.len(), 0, "nothing is kept for a node that is away");
     link.take(true);
     for _ in 0..2 * WAITING_MAX {
-        link.tell(Told::Alive(Alive {}), PeerPayload::none());
+        link.tell(ServerMessage::Alive(KeepAlive {}), PeerPayload::none());
     }
     assert_eq!(lock(&link.waiting).messages.len(), WAITING_MAX);
 }
@@ -412,7 +412,7 @@ fn stopping_ends_every_connection_and_its_thread() {
     assert_eq!(wait(&noticed), (NodeId(2), true));
     links.stop();
     assert_eq!(wait(&noticed), (NodeId(2), false));
-    links.tell(NodeId(2), Told::Alive(Alive {}), message(1, 10));
+    links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1, 10));
 }
 
 #[test]
