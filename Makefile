@@ -32,9 +32,11 @@ check: ## formatting, lints, arrows between crates, tidy rules
 
 test: ## every test of every crate, and Hadoop's own client on a server (where there are a JDK and Maven)
 	$(CARGO) test --workspace --no-fail-fast
+	@tests/hdfs/messages.py --where-possible
 	@tests/hdfs/run.py --where-possible
 
 hdfs: ## unmodified Hadoop clients, shell and library, and hdfs-native, by hdfs:// and webhdfs://, on servers of their own, and on three of which one is killed (needs a JDK and Maven; about 3 min)
+	@tests/hdfs/messages.py
 	@tests/hdfs/run.py
 	@tests/hdfs/native.py
 	@tests/hdfs/webhdfs.py

@@ -209,7 +209,14 @@ public class Web {
             Clients.refused(java.io.FileNotFoundException.class, () -> web.open(new Path("/lib/none")).read());
             Clients.refused(PathIsNotEmptyDirectoryException.class, () -> web.delete(new Path("/lib"), false));
             Clients.refused(UnsupportedOperationException.class, () -> web.createSymlink(new Path("/lib/file"), new Path("/lib/link"), false));
-            Clients.refused(UnsupportedOperationException.class, () -> web.removeAcl(new Path("/lib")));
+            Clients.refused(UnsupportedOperationException.class, () -> web.setStoragePolicy(new Path("/lib"), "COLD"));
+        });
+        Clients.step("access lists", () -> {
+            Path path = new Path("/lib");
+            web.modifyAclEntries(path, org.apache.hadoop.fs.permission.AclEntry.parseAclSpec("user:nobody:r-x", true));
+            Clients.same("[user:nobody:r-x, group::r-x]", web.getAclStatus(path).getEntries().toString());
+            web.removeAcl(path);
+            Clients.same("[]", web.getAclStatus(path).getEntries().toString());
         });
     }
 

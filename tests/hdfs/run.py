@@ -22,22 +22,33 @@ sys.path.insert(0, str(HERE.parent.parent / "scripts"))
 import hadoop
 
 
-def prepared(words):
-    """Reads the options: the command, and the class path of Hadoop's jars."""
+def parser(words):
+    """The options of every test here."""
     parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frieze", default=None, help="the command (default: the debug build)")
     parser.add_argument("--where-possible", action="store_true", help="without a JDK, Maven or the jars: say so, and end well")
-    options = parser.parse_args()
+    return parser
+
+
+def jars(options):
+    """The class path of Hadoop's jars. Where they cannot be had the test ends: well, if that is wanted."""
     did_not = "tests/hdfs: the tests with real Hadoop clients did not run"
     try:
         hadoop.needs(did_not, "java", "javac", "mvn")
-        jars = hadoop.jars()
+        return hadoop.jars()
     except (SystemExit, subprocess.SubprocessError) as missing:
         if not options.where_possible:
             raise
         print(missing if isinstance(missing, SystemExit) else f"{did_not}: Maven could not fetch the jars of Hadoop")
         sys.exit(0)
-    return hadoop.command(options.frieze, "debug"), jars
+
+
+def prepared(words):
+    """Reads the options: the command, and the class path of Hadoop's jars."""
+    options = parser(words)
+    options.add_argument("--frieze", default=None, help="the command (default: the debug build)")
+    options = options.parse_args()
+    path = jars(options)
+    return hadoop.command(options.frieze, "debug"), path
 
 
 def webhdfs(ready):

@@ -62,7 +62,11 @@ const PLACES: &[Place] = &[
     ),
     place("doors", "frieze-fuse", CLIENTS),
     // It says the calls of the HDFS door in another language.
-    place("doors", "frieze-http", &["frieze-hdfs", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    place(
+        "doors",
+        "frieze-http",
+        &["frieze-hdfs", "frieze-client", "frieze-httpd", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
     place("doors", "frieze-hdfs", CLIENTS),
     // It counts what the kernel keeps of a server's files.
     place(
@@ -75,6 +79,11 @@ const PLACES: &[Place] = &[
         "servers",
         "frieze-node",
         &[
+            "frieze-metadata",
+            "frieze-coherence",
+            "frieze-replication",
+            "frieze-storage",
+            "frieze-httpd",
             "frieze-net",
             "frieze-disk",
             "frieze-metalog",
@@ -88,8 +97,49 @@ const PLACES: &[Place] = &[
             "frieze-base",
         ],
     ),
+    // Names and their history; it asks no chain, and what reads them is called through a trait of its own.
+    place(
+        "drivers",
+        "frieze-metadata",
+        &[
+            "frieze-storage",
+            "frieze-net",
+            "frieze-disk",
+            "frieze-metalog",
+            "frieze-namespace",
+            "frieze-cluster",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-base",
+        ],
+    ),
+    // Chains over one device; it tells the other members through a trait of `net`.
+    place(
+        "drivers",
+        "frieze-replication",
+        &[
+            "frieze-storage",
+            "frieze-net",
+            "frieze-disk",
+            "frieze-chain",
+            "frieze-multilog",
+            "frieze-tier",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-base",
+        ],
+    ),
+    // One data directory: it runs the cores that decide where records lie and what of them is in memory.
+    place(
+        "drivers",
+        "frieze-storage",
+        &["frieze-disk", "frieze-multilog", "frieze-tier", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
+    // WebHDFS and the page of metrics stand on it.
+    place("drivers", "frieze-httpd", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place("drivers", "frieze-disk", WORDS),
     place("drivers", "frieze-net", WORDS),
+    place("cores", "frieze-coherence", WORDS),
     place("cores", "frieze-metalog", WORDS),
     place("cores", "frieze-namespace", WORDS),
     place("cores", "frieze-chain", WORDS),

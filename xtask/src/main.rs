@@ -1,12 +1,13 @@
-//! The project's own chores: `cargo xtask deps`, `tidy`, `house` and `sim`.
+//! The project's own chores: `cargo xtask deps`, `tidy`, `house`, `hadoop-messages` and `sim`.
 //!
-//! Guarantees: `deps`, `tidy` and `house` only read; what they find is printed one a line, with the file where there is one; the exit
+//! Guarantees: all but `sim` only read; what they find is printed one a line, with the file where there is one; the exit
 //! code is 1 if there is anything.
 //! Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
 
 mod arms;
 mod deps;
 mod files;
+mod hadoop_messages;
 mod house;
 mod rooms;
 mod sim;
@@ -21,6 +22,8 @@ usage: cargo xtask COMMAND
   deps   check that every arrow between crates points the allowed way, and draw them
   tidy   check the rules of the house that no compiler knows, its ratchets among them
   house  count what the ratchets hold, crate by crate; `house CRATE` lists every place in it
+  hadoop-messages
+         check crates/hdfs/src/proto against what tests/hdfs/Descriptors.java prints, on standard input
   sim    run simulations: `sim one_server --seed 0x5eed --count 100`, `sim list`; with --coverage it tells which arms
          of the cores' matches they did not come to (needs `rustup component add llvm-tools`)";
 
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         Some("deps") => deps::run(&root()),
         Some("tidy") => tidy::run(&root()),
         Some("house") => house::print(&root(), std::env::args().nth(2).as_deref()),
+        Some("hadoop-messages") => hadoop_messages::run(&root()),
         Some("sim") => return sim::run(&root(), std::env::args().skip(2)),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");

@@ -33,14 +33,14 @@ pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     shifted ^ crc_b
 }
 
-/// The CRC32C of any bytes that are followed by their own CRC32C, little-endian: what a header can say of a payload before
-/// anybody has looked at it.
+/// The CRC32C of any bytes that are followed by their own CRC32C, little-endian: what a header can say of a payload
+/// before anybody has looked at it.
 pub const CRC32C_BEHIND: u32 = 0x4867_4bc7;
 
 static SHIFTS: OnceLock<Vec<Shift>> = OnceLock::new();
 
-/// What appending 2^k zero bytes does to a checksum. That is linear over the bits of the checksum, so a table for each of
-/// its four bytes holds all of it.
+/// What appending 2^k zero bytes does to a checksum. That is linear over the bits of the checksum, so a table for each
+/// of its four bytes holds all of it.
 struct Shift([[u32; 256]; 4]);
 
 impl Shift {
@@ -77,15 +77,15 @@ impl Shift {
 
 /// A CRC32C taken piece by piece.
 #[derive(Debug)]
-pub struct Crc(Digest);
+pub struct Crc32c(Digest);
 
-impl Default for Crc {
+impl Default for Crc32c {
     fn default() -> Self {
-        Crc(Digest::new(CrcAlgorithm::Crc32Iscsi))
+        Crc32c(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 }
 
-impl Crc {
+impl Crc32c {
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn pieces_give_the_checksum_of_the_whole() {
-        let mut crc = Crc::default();
+        let mut crc = Crc32c::default();
         crc.update(b"1234");
         crc.update(b"56789");
         assert_eq!(crc.value(), crc32c(b"123456789"));

@@ -14,7 +14,7 @@ pub enum ErrorKind {
     Invalid,
     /// The caller may not. Ask the owner.
     Denied,
-    /// Somebody else changed or holds it. Look again, then decide.
+    /// Another client changed or holds it. Read it again, then decide.
     Conflict,
     /// Sent under an old chain configuration. Take the new one from the reply and send again.
     StaleEpoch,

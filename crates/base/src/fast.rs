@@ -10,7 +10,8 @@ pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 /// A hash set with the same hasher.
 pub type FastSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;
 
-/// Multiply-and-rotate hasher for small integer keys that an outsider does not choose freely (ids that frieze hands out).
+/// Multiply-and-rotate hasher for small integer keys that an outsider does not choose freely (ids that frieze hands
+/// out).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedHasher(u64);
 

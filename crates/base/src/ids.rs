@@ -83,8 +83,8 @@ pub struct ChunkId {
 }
 
 impl ChunkId {
-    /// The chain that it lies on, where a file's chunks are spread over `chain_count` chains, at least 1. Consecutive chunks
-    /// of a file go round the chains.
+    /// The chain that it lies on, where a file's chunks are spread over `chain_count` chains, at least 1. Consecutive
+    /// chunks of a file go round the chains.
     pub fn chain(self, chain_count: u32) -> ChainId {
         // Fibonacci hashing spreads the consecutive numbers of new files over the chains.
         let first = self.inode.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

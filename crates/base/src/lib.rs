@@ -9,8 +9,9 @@ mod fast;
 mod ids;
 mod range;
 mod rng;
+pub mod varint;
 
-pub use checksum::{CRC32C_BEHIND, Crc, crc32c, crc32c_combine};
+pub use checksum::{CRC32C_BEHIND, Crc32c, crc32c, crc32c_combine};
 pub use error::{ErrorKind, Fault, Reason};
 pub use fast::{FastMap, FastSet, FixedHasher};
 pub use ids::{
@@ -33,7 +34,8 @@ impl MonoTime {
 
 /// Longest name of a directory entry, in bytes (`NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
-/// The name by which a mount and the doors for Hadoop's clients show the past of every directory. Nothing else is given it.
+/// The name by which a mount and the doors for Hadoop's clients show the past of every directory. Nothing else is given
+/// it.
 pub const AT_NAME: &str = ".at";
 /// Longest path in a request, in bytes (`PATH_MAX`).
 pub const PATH_BYTES_MAX: usize = 4096;

@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, Fs, Quota, Room, Target, TreeUsage};
+use frieze_client::{FileKind, FreeSpace, Fs, Quota, Target, TreeUsage};
 use serde_json::json;
 
 use crate::args::{DfArgs, SetQuotaArgs};
@@ -61,7 +61,7 @@ pub(crate) fn df(run: &mut CommandRun, args: &DfArgs) -> Result<()> {
     args.no_past.refuse()?;
     let paths = copy::parse_all(&args.paths)?;
     let fs = run.fs()?;
-    let device = Room::on_device(&run.client()?.status()?);
+    let device = FreeSpace::on_device(&run.client()?.status()?);
     let mut table = TextTable::new(&[true, true, true, true, false]);
     let (all, free) = if args.inodes { ("INODES", "IFREE") } else { ("SIZE", "AVAIL") };
     table.row([all, "USED", free, "USE%", "PATH"].map(str::to_owned));
@@ -102,10 +102,10 @@ pub(crate) fn df(run: &mut CommandRun, args: &DfArgs) -> Result<()> {
 }
 
 /// The room at a path that is there.
-fn room(fs: &Fs, path: &FsPath, device: Room) -> Result<Room> {
+fn room(fs: &Fs, path: &FsPath, device: FreeSpace) -> Result<FreeSpace> {
     fs.stat(&target(path, true))?;
     let mut room = device;
-    for place in Room::places(path.as_bytes()) {
+    for place in FreeSpace::prefixes(path.as_bytes()) {
         // A user that may not read a directory above gets those below.
         if let Ok(Some((quota, used))) = fs.quota(&Target::path(place)) {
             room = room.under(&quota, &used);

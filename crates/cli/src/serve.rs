@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
 use frieze_client::Options;
-use frieze_hdfs::{Calls, Door, DoorOptions, Trust};
+use frieze_hdfs::{Calls, HdfsGateway, HdfsOptions, Trust};
 use frieze_node::{Server, Settings};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::Mode;
@@ -63,8 +63,8 @@ pub(crate) fn serve(run: &mut CommandRun, args: &ServeArgs) -> Result<()> {
         _ => Error::msg(fault.message),
     })?;
     let admission = || server.admission();
-    let hdfs = hdfs.map(|listen| DoorOptions { listen, data, trust, notes: Some(notes), admission: admission() });
-    let webhdfs = webhdfs.map(|listen| frieze_http::DoorOptions { listen, trust, admission: admission() });
+    let hdfs = hdfs.map(|listen| HdfsOptions { listen, data, trust, notes: Some(notes), admission: admission() });
+    let webhdfs = webhdfs.map(|listen| frieze_http::WebHdfsOptions { listen, trust, admission: admission() });
     let addresses = server.addresses();
     let (pid, metrics) = (std::process::id(), server.metrics_address());
     if let Some(address) = &metrics {
@@ -136,26 +136,30 @@ fn await_end(server: &Server, signals: SigSet) -> Result<ServeEnd> {
 /// The doors of this process for foreign protocols. Dropped, they are closed.
 struct Gateways {
     // First: it uses the calls of the other.
-    web: Option<frieze_http::Door>,
-    hdfs: Option<Door>,
+    web: Option<frieze_http::WebHdfsGateway>,
+    hdfs: Option<HdfsGateway>,
 }
 
 impl Gateways {
     /// Lets Hadoop clients in, and those by HTTP. A file has one writer at both.
-    fn open(hdfs: Option<&DoorOptions>, web: Option<&frieze_http::DoorOptions>, server: &Server) -> Result<Gateways> {
+    fn open(
+        hdfs: Option<&HdfsOptions>,
+        web: Option<&frieze_http::WebHdfsOptions>,
+        server: &Server,
+    ) -> Result<Gateways> {
         let secret = || server.secret_for(frieze_hdfs::TOKENS);
         let client = |command: String| Options {
             server: server.home(),
-            within: Some(server.within()),
+            in_process: Some(server.in_process()),
             command,
             connections_max: DOOR_CONNECTIONS_MAX,
             ..Options::default()
         };
         let hdfs = hdfs
-            .map(|options| Door::open(options, secret(), client(frieze_hdfs::session_of(server.node()))))
+            .map(|options| HdfsGateway::open(options, secret(), client(frieze_hdfs::session_of(server.node()))))
             .transpose()?;
         let open = |options| {
-            frieze_http::Door::open(options, |at| match &hdfs {
+            frieze_http::WebHdfsGateway::open(options, |at| match &hdfs {
                 Some(door) => Ok(door.calls()),
                 None => Calls::connect(client("webhdfs-door of frieze serve".to_owned()), secret(), at, None),
             })

@@ -30,7 +30,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Options, Part, Target};
+use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Options, Target, WritePart};
 use support::{client, eventually, scrambled};
 use tempfile::TempDir;
 
@@ -287,9 +287,11 @@ fn what_is_written_together_is_whole_at_every_server_whichever_is_killed() {
             let mut stamps = Vec::new();
             while !over.load(Ordering::Acquire) {
                 let data = [stamps.len() as u8; 10_000];
-                let parts =
-                    [Part { file: &one, offset: AT, data: &data }, Part { file: &other, offset: 0, data: &data }];
-                stamps.push(fs.write_together(&parts).unwrap());
+                let parts = [
+                    WritePart { file: &one, offset: AT, data: &data },
+                    WritePart { file: &other, offset: 0, data: &data },
+                ];
+                stamps.push(fs.write_atomically(&parts).unwrap());
                 round.fetch_add(1, Ordering::AcqRel);
             }
             stamps
@@ -485,7 +487,8 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
         let each: Vec<(u8, u8)> = [b'a', b'b'].into_iter().flat_map(|by| (0..60).map(move |line| (by, line))).collect();
         assert!(lines == each, "each is there once");
         // Over the end of a chunk as well.
-        let versions = client.fs().log(&Target::path("/log"), frieze_client::Interval::WHOLE, 1_000).unwrap().versions;
+        let versions =
+            client.fs().log(&Target::path("/log"), frieze_client::HistoryInterval::WHOLE, 1_000).unwrap().versions;
         let written: Vec<u64> = versions.iter().map(|version| version.len).filter(|len| *len > 0).collect();
         assert_eq!(written, [50_000; 120], "every write is told of, whoever has it");
     };

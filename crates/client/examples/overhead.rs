@@ -1,11 +1,11 @@
-//! What the client alone costs a call: a server that answers at once, and the same answers asked for without a client.
+//! The cost of the client alone in a call: a server that answers at once, with and without a client.
 //!
 //! `cargo run --release -p frieze-client --example overhead`
 
 use std::thread;
 
 use frieze_client::{Client, Error, File, OpenFlags, Options, Target};
-use frieze_net::{FrameReader, FrameWriter, Limits, Listener, Payload, mono};
+use frieze_net::{FramePayload, FrameReader, FrameWriter, Limits, Listener, mono};
 use frieze_wire::message::{
     Attr, HelloReply, InstantInfo, OpenReply, ReadReply, Reply, ReplyBody, Request, RequestBody, StatReply, TxnReply,
     WriteReply,
@@ -65,7 +65,7 @@ fn streams(file: &File) -> Result<(), Error> {
     Ok(())
 }
 
-/// Answers every request with the same good news.
+/// Answers every request with success.
 fn answer(stream: frieze_net::Stream) -> Option<()> {
     let mut reader = FrameReader::new(stream.clone(), Limits::SERVING).ok()?;
     let writer = FrameWriter::new(stream, Limits::SERVING);
@@ -83,12 +83,12 @@ fn answer(stream: frieze_net::Stream) -> Option<()> {
                 len = read.len as usize;
                 Reply::Read(ReadReply { end_of_file: false, answered, crc_behind: false })
             }
-            Request::Write(_) => Reply::Write(WriteReply { stamp: 1, offset: 0, taken: 0 }),
+            Request::Write(_) => Reply::Write(WriteReply { stamp: 1, offset: 0 }),
             _ => Reply::Txn(TxnReply { stamp: 1, id: 1, ..TxnReply::default() }),
         };
         let base = FrameHeader { request_id: header.request_id, ..FrameHeader::of(FrameKind::Reply) };
         let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
-        writer.send(base, &body, if len > 0 { Payload::Bytes(&block[..len]) } else { Payload::None }).ok()?;
+        writer.send(base, &body, if len > 0 { FramePayload::Bytes(&block[..len]) } else { FramePayload::None }).ok()?;
     }
     Some(())
 }

@@ -10,9 +10,9 @@ use crate::{Error, Fs};
 /// The access lists of a file or directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessLists {
-    /// Its own: the one that its mode stands for if there is no other.
+    /// Its own list; without one, the list that its mode implies.
     pub access: Acl,
-    /// What is made in it begins with this; `None`: with what the maker asks for.
+    /// The list of new files in it; `None`: they get the mode that their creator requests.
     pub default: Option<Acl>,
 }
 
@@ -38,11 +38,13 @@ impl Fs {
         }
     }
 
-    /// Sets the access lists, at one stamp. The file's own list decides its mode; one that a mode says is only that.
+    /// Sets the access lists, at one stamp. The file's own list decides its mode; a list that a mode can express is
+    /// stored as that mode.
     ///
     /// # Errors
-    /// `Superseded` if they are not the `expected` ones any more: read them again. `NotPermitted` to anybody but owner and superuser; `AccessDenied` for a
-    /// default list of what is no directory; `InvalidArgument` for what is no list.
+    /// `Superseded` if they are not the `expected` ones any more: read them again. `NotPermitted` unless the caller is
+    /// the owner or the superuser; `AccessDenied` for a default list of a file that is no directory; `InvalidArgument`
+    /// for a malformed list.
     pub fn set_access_lists(
         &self,
         target: &Target,

@@ -1,22 +1,24 @@
-//! Buffers of streams that have ended, for those that begin: memory that was used just now is in the cache, and there.
+//! Buffers of finished streams for new ones: memory that was used just now is mapped, and in the cache.
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::file::REQUEST_BYTES;
+/// Bytes of one request of a stream: large enough that the cost of a call is lost in that of its bytes (1 MiB at 5 GB/s
+/// is 200 us), small enough that buffers stay in the cache.
+pub(crate) const REQUEST_BYTES: usize = 1 << 20;
 
 /// A few buffers of one request each.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 impl Buffers {
-    /// A buffer of `len` bytes at least, whatever they are.
+    /// A buffer of `len` bytes at least, with arbitrary content.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
         let used =
             if len == REQUEST_BYTES { self.0.lock().unwrap_or_else(PoisonError::into_inner).pop() } else { None };
         used.unwrap_or_else(|| vec![0; len])
     }
 
-    /// Keeps it for the next, if it is one of many.
+    /// Keeps a buffer for the next stream, if it has the length of a request.
     pub(crate) fn give_back(&self, buffer: Vec<u8>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buffer.len() == REQUEST_BYTES && kept.len() < KEPT_MAX {
@@ -25,7 +27,7 @@ impl Buffers {
     }
 }
 
-/// Streams that are read at once by one client, mostly.
+/// Streams that one client usually reads at once.
 const KEPT_MAX: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A connection to a frieze server as a program sees it.
+//! A client of a server or cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,25 +13,29 @@ use frieze_wire::message::{
 };
 use frieze_wire::scrub::{Scrub, ScrubAction, ScrubReply};
 
-use crate::call::{Ask, Shared};
-use crate::servers::{Age, Route};
+use crate::client_core::ClientCore;
+use crate::request::RpcRequest;
+use crate::route::ServerRoute;
+use crate::rpc::QueryOptions;
+use crate::servers::MapAge;
 use crate::{Error, Fs, Options};
 
 /// A client of one server. Cheap to clone; clones share connections and session. Its session ends with the last clone,
 /// file system and file.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Shared>);
+pub struct Client(Arc<ClientCore>);
 
 impl Client {
-    /// Connects to a server and proves who is calling.
+    /// Connects to a server and proves the identity of the caller.
     ///
     /// # Errors
-    /// `Transport` if nobody answers at that address; it says what to do. `Refused` if the server turns this caller away.
+    /// `Transport` if no server answers at that address; the message names the remedy. `Refused` if the server refuses
+    /// the caller.
     pub fn connect(options: Options) -> Result<Client, Error> {
-        Ok(Client(Arc::new(Shared::connect(options)?)))
+        Ok(Client(Arc::new(ClientCore::connect(options)?)))
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<ClientCore> {
         self.0.clone()
     }
 
@@ -40,17 +44,17 @@ impl Client {
         Fs::new(self.0.clone())
     }
 
-    /// What the server said of itself and of this caller when it was first reached.
+    /// The greeting of the server: its identity, and this caller's.
     pub fn hello(&self) -> &HelloReply {
         &self.0.hello
     }
 
-    /// How the client was connected.
+    /// The options it was connected with.
     pub fn options(&self) -> &Options {
         &self.0.options
     }
 
-    /// The session, which is opened when it is first needed.
+    /// The session, opened when it is first needed.
     ///
     /// # Errors
     /// As any call.
@@ -58,17 +62,17 @@ impl Client {
         self.0.session()
     }
 
-    /// The newest stamp in any answer so far: everything this client did or saw lies at or before it.
+    /// The newest stamp in any reply so far: everything this client did or read lies at or before it.
     pub fn newest(&self) -> Hlc {
         self.0.newest()
     }
 
-    /// True if what was read of any file may lack something: see [`crate::File::may_lack`].
+    /// True if bytes may be missing from what was read of any file: see [`crate::File::may_lack`].
     pub fn met_loss(&self) -> bool {
         self.0.met_loss.load(Ordering::Relaxed)
     }
 
-    /// The instant of now: a read at it holds everything that happened before the question.
+    /// The instant of now: a read at it holds everything that happened before this request.
     ///
     /// # Errors
     /// As any call.
@@ -85,10 +89,10 @@ impl Client {
     }
 
     /// The exact instant that a text means: `5m-ago`, `2026-11-21T10:00:00Z`, `last-whole`, the name of a snapshot.
-    /// A moving text is resolved now; pass the result on, so that everything sees one cut.
+    /// A moving text is resolved now; use the result for all reads, so that they are of one cut.
     ///
     /// # Errors
-    /// `Instant` for a text that is none; `Refused` with `NotFound` for a snapshot that is not there.
+    /// `Instant` for a text that names no instant; `Refused` with `NotFound` for a snapshot that does not exist.
     pub fn resolve(&self, text: &str, zone: ZonePolicy) -> Result<Hlc, Error> {
         let instant = Instant::parse(text, zone)?;
         match &instant {
@@ -103,71 +107,72 @@ impl Client {
     }
 
     fn instant_named(&self, name: &str) -> Result<NowReply, Error> {
-        match self.0.query(None, Request::Now(Now { name: name.to_owned() }))? {
+        match self.0.query(None, Request::Now(Now { name: name.to_owned() }), QueryOptions::default())? {
             Reply::Now(reply) => Ok(reply),
             other => Err(self.0.unexpected("the time", &other)),
         }
     }
 
-    /// How the server is that this client was connected to ([`Options::server`] of [`Client::options`]): its own figures, whoever leads.
+    /// The status of the server that this client was connected to ([`Options::server`] of [`Client::options`]), leader
+    /// or not.
     ///
     /// # Errors
     /// As any call.
     pub fn status(&self) -> Result<StatusReply, Error> {
-        self.status_at(Route::Named)
+        self.status_at(ServerRoute::Named)
     }
 
-    /// How the server is that orders changes.
+    /// The status of the leader, which orders changes.
     ///
     /// # Errors
     /// As any call.
     pub fn status_of_leader(&self) -> Result<StatusReply, Error> {
-        self.status_at(Route::Lead)
+        self.status_at(ServerRoute::Lead)
     }
 
-    fn status_at(&self, route: Route) -> Result<StatusReply, Error> {
+    fn status_at(&self, route: ServerRoute) -> Result<StatusReply, Error> {
         let body = RequestBody { caller: None, request: Some(Request::Status(Status {})) };
-        let ask = Ask::new(body, self.0.current_session(), Seq(0), &[]).to(route);
-        match self.0.ask(&ask, &mut [])?.0 {
+        let request = RpcRequest::new(body, self.0.current_session(), Seq(0), &[]).to(route);
+        match self.0.call(&request, &mut [])?.0 {
             Reply::Status(reply) => Ok(*reply),
             other => Err(self.0.unexpected("the status", &other)),
         }
     }
 
-    /// True while the server has been known to be alone: no other one is asked, or waited for.
+    /// True while the server is known to be alone: no other server is tried.
     pub fn is_alone(&self) -> bool {
         self.0.servers.age().is_alone()
     }
 
-    /// How the cluster is, after `op` has been decided, if there is one. Empty from a server that is alone.
+    /// The state of the cluster, after `op`, if any, was decided. Empty from a server that is alone.
     ///
     /// # Errors
-    /// `Refused` with `NotPermitted` for whoever is not an administrator and asks for a change; with what speaks against it; as
-    /// any call.
+    /// `Refused` with `NotPermitted` if the caller of a change is no administrator, or with the reason against the
+    /// change; as any call.
     pub fn cluster(&self, op: Option<ClusterOp>) -> Result<ClusterReply, Error> {
         let reply = self.cluster_at_leader(op)?;
         if op.is_some() || reply.leader == 0 || reply.told_by == reply.leader {
             return Ok(reply);
         }
-        // Any server answers, with what it knows, and this one was asked when nobody was known to lead.
-        self.0.look_around(self.0.servers.age(), self.0.patience().left());
+        // Every server answers with what it knows, and this reply is of a time without a known leader.
+        self.0.refresh_map(self.0.servers.age(), self.0.retry_budget().left());
         self.cluster_at_leader(op)
     }
 
     fn cluster_at_leader(&self, op: Option<ClusterOp>) -> Result<ClusterReply, Error> {
-        match self.0.query(None, Request::Cluster(Cluster { op }))? {
+        match self.0.query(None, Request::Cluster(Cluster { op }), QueryOptions::default())? {
             Reply::Cluster(reply) => Ok(reply),
             other => Err(self.0.unexpected("how the cluster is", &other)),
         }
     }
 
-    /// The servers of the cluster, those first that hold most of `range` of a file, as a map of at most some seconds ago
-    /// says it; who did not answer lately comes last. Empty for a server that is alone.
+    /// The servers of the cluster by a map that is a few seconds old at most: those first that hold most of `range` of
+    /// a file, and last those that did not answer lately. Empty for a server that is alone.
     ///
     /// # Cost
     /// None, but for one call every two seconds.
     pub fn holders(&self, attr: &Attr, range: ByteRange) -> Vec<(NodeId, ServerAddr)> {
-        self.look_at_map();
+        self.refresh_map();
         let servers = &self.0.servers;
         let chunk_bytes = if attr.chunk_bytes == 0 { self.0.hello.chunk_bytes } else { attr.chunk_bytes }.max(1);
         let index = |at: u64| u32::try_from(at / chunk_bytes).unwrap_or(u32::MAX);
@@ -176,38 +181,39 @@ impl Client {
         servers.holders(chunks.take(HELD_CHUNKS_MAX))
     }
 
-    /// True if the server is one of several, as a map of at most some seconds ago says it. [`Client::is_alone`] tells what the last answers
-    /// said of it, and who leads from the beginning on says nothing of others that have come.
+    /// True if the server is one of several, by a map that is a few seconds old at most. [`Client::is_alone`] goes by
+    /// the last replies, and a server that leads from the beginning on does not report others that join.
     ///
     /// # Cost
     /// None, but for one call every two seconds.
     pub fn has_others(&self) -> bool {
         if self.is_alone() {
-            self.look_at_map();
+            self.refresh_map();
         }
         !self.is_alone()
     }
 
-    /// Who leads answers every call and is never told that there are others now. A map that is no newer changes nothing.
-    fn look_at_map(&self) {
+    /// The leader answers every call, so no reply reports servers that joined. A map that is not newer changes nothing.
+    fn refresh_map(&self) {
         let servers = &self.0.servers;
-        if servers.may_look(mono(), MAP_AGE)
-            && let Ok(Reply::ClusterMap(map)) = self.0.query(None, Request::ClusterMap(ClusterMap {}))
-            && Age::of(&map).is_newer_than(servers.age())
+        if servers.may_refresh(mono(), MAP_AGE)
+            && let Ok(Reply::ClusterMap(map)) =
+                self.0.query(None, Request::ClusterMap(ClusterMap {}), QueryOptions::default())
+            && MapAge::of(&map).is_newer_than(servers.age())
         {
             servers.learn(&map);
         }
     }
 
-    /// Begins or ends a scrub of everything stored, or neither, and tells how far it is and what is damaged.
-    /// `bytes_per_s` is for one that begins: at most so many; 0 for the server's setting. Where one is under way, starting
-    /// gives it that rate.
+    /// Starts or stops a scrub of everything stored, or neither, and returns its progress and the damage found.
+    /// `bytes_per_s` limits a scrub that starts; 0 for the server's setting. If one is running, starting changes its
+    /// rate.
     ///
     /// # Errors
-    /// `Refused` with `NotPermitted` for whoever is not an administrator; as any call.
+    /// `Refused` with `NotPermitted` if the caller is no administrator; as any call.
     pub fn scrub(&self, action: ScrubAction, bytes_per_s: u64, with_findings: bool) -> Result<ScrubReply, Error> {
-        let ask = Scrub { action: action.into(), bytes_per_s, with_findings };
-        match self.0.query(None, Request::Scrub(ask))? {
+        let scrub = Scrub { action: action.into(), bytes_per_s, with_findings };
+        match self.0.query(None, Request::Scrub(scrub), QueryOptions::default())? {
             Reply::Scrub(reply) => Ok(reply),
             other => Err(self.0.unexpected("a scrub", &other)),
         }
@@ -221,8 +227,8 @@ impl Client {
         self.ask_snapshots(false)
     }
 
-    /// The same with the bytes that each holds back: live at its instant and not now. The server looks at what changed
-    /// since.
+    /// The same with the bytes that only each snapshot references: live at its instant and not now. The server computes
+    /// them from the changes since.
     ///
     /// # Errors
     /// As any call.
@@ -234,7 +240,8 @@ impl Client {
         let mut snapshots: Vec<Snapshot> = Vec::new();
         loop {
             let after = snapshots.last().map_or(String::new(), |last| last.name.clone());
-            let reply = match self.0.query(None, Request::Snapshots(Snapshots { with_bytes, after, count_max: 0 }))? {
+            let request = Request::Snapshots(Snapshots { with_bytes, after, count_max: 0 });
+            let reply = match self.0.query(None, request, QueryOptions::default())? {
                 Reply::Snapshots(reply) => reply,
                 other => return Err(self.0.unexpected("the snapshots", &other)),
             };
@@ -247,7 +254,7 @@ impl Client {
         }
     }
 
-    /// Names an instant and pins its history; `None` names the present. Returns the instant.
+    /// Creates a snapshot: names an instant, `None` for the present, and pins its history. Returns the instant.
     ///
     /// # Errors
     /// `Refused` with `Exists` if the name is taken, `InvalidArgument` if it could be read as an instant.
@@ -255,7 +262,7 @@ impl Client {
         self.fs().make_snapshot(name, at)
     }
 
-    /// Forgets a named instant. The instant can be read as long as history is kept.
+    /// Deletes a snapshot. Its instant can be read as long as history is kept.
     ///
     /// # Errors
     /// `Refused` with `NotFound` if there is no such name.
@@ -263,37 +270,37 @@ impl Client {
         self.fs().delete_snapshot(name)
     }
 
-    /// Waits until a file was closed by [`File::close_later`](crate::File::close_later), for `moment` more so that others
-    /// may follow, and settles them. False once the client was closed. One thread calls it again and again.
+    /// Waits until a file is closed by [`File::close_later`](crate::File::close_later), then for `moment` so that
+    /// others may follow, and settles them. False once the client was closed. One thread calls it again and again.
     pub fn settle_closed(&self, moment: Duration) -> bool {
-        if !self.0.closing.wait() {
+        if !self.0.close_queue.wait() {
             return false;
         }
         self.0.pause(moment);
-        if let Some(closed) = self.0.closing.take()
-            && let Err(error) = self.0.settle(&closed)
+        if let Some(batch) = self.0.close_queue.take()
+            && let Err(error) = self.0.settle(&batch)
         {
             tracing::debug!("files are settled at the end of the session: {error}");
         }
         true
     }
 
-    /// For a program that is to end, which may have much to close: from now on no call goes on trying for longer than until `limit`
-    /// from now, those that are under way already included. They fail with `Unanswered`.
+    /// For a program that is about to end and may have much to close: every call, those in flight included, fails with
+    /// `Unanswered` after `limit` from now.
     pub fn end_within(&self, limit: Duration) {
         self.0.end_within(limit);
     }
 
-    /// Ends the session and every connection. Calls that wait end with `Closed`, as does everything afterwards.
+    /// Ends the session and every connection. Calls that wait, and all later ones, fail with `Closed`.
     ///
     /// # Errors
-    /// If the server could not be told; the client is closed all the same.
+    /// If the server was not reached; the client is closed all the same.
     pub fn close(&self) -> Result<(), Error> {
         self.0.close()
     }
 }
 
-/// Chunks of a range whose holders are counted: more say no more.
+/// Chunks of a range whose holders are counted at most.
 const HELD_CHUNKS_MAX: usize = 64;
-/// How old the map may be by which holders are told.
+/// How old the map may be by which holders are named.
 const MAP_AGE: Duration = Duration::from_secs(2);

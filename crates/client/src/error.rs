@@ -7,59 +7,62 @@ use frieze_base::{ErrorKind, Fault, Reason};
 /// A call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server answered that it cannot be done, and why.
+    /// The server refused the request, with its reason.
     #[error("{0}")]
     Refused(Fault),
-    /// The server cannot be reached, or the connection failed in a way that sending again does not mend.
+    /// The server cannot be reached, or the connection failed and a retry does not help.
     #[error(transparent)]
-    Transport(#[from] frieze_net::Error),
-    /// None of several servers can be reached, or takes this caller.
+    Transport(frieze_net::Error),
+    /// None of several servers can be reached and accepts this caller.
     #[error("none of the servers answers: {}", said(tried))]
     NoneAnswers {
-        /// Each that was asked, in turn, and why it is not that one.
+        /// Each server tried, in order, and its error.
         tried: Vec<(String, String)>,
-        /// Of the last one.
+        /// Reason of the last one.
         reason: Reason,
     },
-    /// The server did not answer in time, though it was asked again and again. A change may or may not have happened.
+    /// The server did not answer in time, in spite of retries. A change may or may not have happened.
     #[error("{}{last}", unanswered(server, *waited, *refused))]
     Unanswered {
         /// The server.
         server: String,
-        /// How long was waited.
+        /// How long the call waited.
         waited: Duration,
-        /// What went wrong last.
+        /// The last error.
         last: String,
-        /// True if that is what a server answered: it is there, and could not do it yet.
+        /// True if the last error is the reply of a server, which could not serve the request yet.
         refused: bool,
     },
     /// Every connection was busy for the whole time.
-    #[error("all {connections_max} connections to {server} were busy for {:.1} s: raise connections_max or the timeout", waited.as_secs_f64())]
+    #[error(
+        "all {connections_max} connections to {server} were busy for {:.1} s: raise connections_max or the timeout",
+        waited.as_secs_f64()
+    )]
     Busy {
         /// The server.
         server: String,
-        /// How many connections there may be.
+        /// The limit of open connections.
         connections_max: usize,
-        /// How long was waited.
+        /// How long the call waited.
         waited: Duration,
     },
-    /// The server's answer is not one to what was asked.
+    /// The reply is of another kind than the request asks for.
     #[error("frieze server at {server} answered {found} to {asked}: is it of another version?")]
     Protocol {
         /// The server.
         server: String,
-        /// What was asked.
+        /// The kind of the request.
         asked: &'static str,
-        /// What came.
+        /// The kind of the reply.
         found: String,
     },
     /// The text is not an instant.
     #[error(transparent)]
     Instant(#[from] frieze_hlc::Error),
-    /// A change was asked of a view of the past.
+    /// A change was requested through a view of the past.
     #[error("the past cannot be changed: {what} asked of a view of an earlier instant")]
     PastView {
-        /// What was asked.
+        /// The change.
         what: &'static str,
     },
     /// The file was not opened for this.
@@ -103,7 +106,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Why, for programs.
+    /// The reason, for programs.
     pub fn reason(&self) -> Reason {
         match self {
             Error::Refused(fault) => fault.reason,
@@ -114,7 +117,7 @@ impl Error {
             Error::Protocol { .. } => Reason::BadFrame,
             Error::Instant(error) => error.reason(),
             Error::PastView { .. } => Reason::ReadOnly,
-            // POSIX has EBADF for it, which no server ever answers: a door keeps its own modes.
+            // POSIX has EBADF for it, which no server ever answers: a gateway checks its own modes.
             Error::NotOpenFor { .. } => Reason::AccessDenied,
             Error::AppendTooLarge { .. } | Error::RecordTooLarge { .. } | Error::OffsetTooLarge { .. } => {
                 Reason::TooLarge
@@ -129,7 +132,7 @@ impl Error {
     }
 }
 
-/// What goes before the words of the last attempt.
+/// The text before the error of the last attempt.
 fn unanswered(server: &str, waited: Duration, refused: bool) -> String {
     let waited = waited.as_secs_f64();
     match refused {
@@ -140,6 +143,15 @@ fn unanswered(server: &str, waited: Duration, refused: bool) -> String {
 
 fn said(tried: &[(String, String)]) -> String {
     tried.iter().map(|(server, why)| format!("{server}: {why}")).collect::<Vec<_>>().join("; ")
+}
+
+impl From<frieze_net::Error> for Error {
+    fn from(error: frieze_net::Error) -> Error {
+        match error {
+            frieze_net::Error::Refused(fault) => Error::Refused(fault),
+            other => Error::Transport(other),
+        }
+    }
 }
 
 impl From<Error> for Fault {

@@ -16,88 +16,40 @@ use frieze_wire::txn::{
 };
 use frieze_wire::writers::{FileWriter, WRITERS_XATTR, parse_writers};
 
-use crate::call::Shared;
-use crate::holding::Granted;
-use crate::timeline::Interval;
+use crate::cache_leases::CacheLease;
+use crate::client_core::ClientCore;
+use crate::file::OpenContext;
+use crate::interval::HistoryInterval;
+use crate::modes::{CreateMode, OpenFlags, RenameMode, XattrMode};
+use crate::rpc::QueryOptions;
 use crate::{Error, File};
 
 /// A view of the file system. Cheap to clone; [`Fs::at`] and the like give another view of the same client.
 ///
-/// Paths start at the root. Every method answers for the view's instant and caller; a change asked of a view of the past
-/// is refused here.
+/// Paths start at the root. Every method answers for the view's instant and caller; a change through a view of the
+/// past is refused here.
 ///
 /// # Errors
-/// Every method can end with `Refused` (the server's reason, as POSIX would have it), `Unanswered` (no answer in time; a
-/// change may or may not have happened), `Busy` or `Closed`.
+/// Every method can end with `Refused` (the server's reason, as POSIX would have it), `Unanswered` (no answer in time;
+/// a change may or may not have happened), `Busy` or `Closed`.
 #[derive(Clone, Debug)]
 pub struct Fs {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ClientCore>,
     view: View,
     caller: Option<Caller>,
     durability: Durability,
-    granted: Option<Arc<Granted>>,
-    /// What is made belongs to the group of its directory.
+    lease: Option<Arc<CacheLease>>,
+    /// New files belong to the group of their directory.
     shares_group: bool,
     umask: u32,
     recent: bool,
 }
 
-/// What a file is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenFlags {
-    /// To read.
-    pub read: bool,
-    /// To write: only now can be written.
-    pub write: bool,
-}
-
-impl OpenFlags {
-    /// To read only.
-    pub const READ: OpenFlags = OpenFlags { read: true, write: false };
-    /// To write only.
-    pub const WRITE: OpenFlags = OpenFlags { read: false, write: true };
-    /// To read and write.
-    pub const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true };
-}
-
-/// What [`Fs::create`] does with a name that is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CreateMode {
-    /// It fails with `Exists`.
-    Exclusive,
-    /// An existing regular file is opened as it is, not truncated.
-    OpenExisting,
-    /// What has the name loses it to the new file, in one change: it must be no directory, and the caller's to write.
-    Replace,
-}
-
-/// What [`Fs::rename`] does with a new name that is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RenameMode {
-    /// It is replaced.
-    Replace,
-    /// It fails with `Exists`.
-    NoReplace,
-    /// The two change places.
-    Exchange,
-}
-
-/// What [`Fs::set_xattr`] expects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XattrMode {
-    /// Nothing: set it in either case.
-    Any,
-    /// The attribute is not there yet.
-    Create,
-    /// The attribute is there.
-    Replace,
-}
-
 impl Fs {
-    pub(crate) fn new(shared: Arc<Shared>) -> Fs {
+    pub(crate) fn new(shared: Arc<ClientCore>) -> Fs {
         let durability = shared.options.durability;
-        let (caller, granted) = (None, None);
-        Fs { shared, view: View::NOW, caller, durability, granted, shares_group: false, umask: 0, recent: false }
+        let (caller, lease) = (None, None);
+        Fs { shared, view: View::NOW, caller, durability, lease, shares_group: false, umask: 0, recent: false }
     }
 
     /// The same at an instant of system time, inclusive.
@@ -110,7 +62,7 @@ impl Fs {
         Fs { view: View { user_at: Some(user_at.0), ..self.view }, ..self.clone() }
     }
 
-    /// The same on behalf of another user: for root's connections, and keys with that right.
+    /// The same on behalf of another user, for connections of root and of keys with that right.
     pub fn as_caller(&self, caller: Caller) -> Fs {
         Fs { caller: Some(caller), ..self.clone() }
     }
@@ -120,26 +72,27 @@ impl Fs {
         Fs { durability, ..self.clone() }
     }
 
-    /// The same; what it makes belongs to the group of its directory, as in HDFS.
+    /// The same; new files belong to the group of their directory, as in HDFS.
     pub fn sharing_group(&self) -> Fs {
         Fs { shares_group: true, ..self.clone() }
     }
 
-    /// The same; what it makes lacks the permissions of this mask, unless the directory has a default access list, which then decides.
+    /// The same; new files lack the permissions of this mask, unless the directory has a default access list, which
+    /// then decides.
     pub fn with_umask(&self, umask: u32) -> Fs {
         Fs { umask, ..self.clone() }
     }
 
-    /// The same; the attributes of directories, which are all it is for, are answered as a server knew them last while nobody leads the
-    /// cluster, after a second in which somebody might have.
+    /// The same for the attributes of directories only: if the cluster has no leader for a second, they are read as a
+    /// server knew them last.
     pub fn recent(&self) -> Fs {
         Fs { recent: true, ..self.clone() }
     }
 
-    /// The same, asking for the right to cache what is answered; `granted` then says for how long the last answer may be
-    /// used without asking again. Only for who keeps a [`crate::Recaller`] waiting and obeys it.
-    pub fn noting(&self, granted: Arc<Granted>) -> Fs {
-        Fs { granted: Some(granted), ..self.clone() }
+    /// The same with requests for cache leases; `lease` then holds those of the last reply. Only for clients with a
+    /// [`crate::Recaller`] whose recalls they obey.
+    pub fn leasing(&self, lease: Arc<CacheLease>) -> Fs {
+        Fs { lease: Some(lease), ..self.clone() }
     }
 
     /// The instant and user time of this view.
@@ -147,7 +100,7 @@ impl Fs {
         self.view
     }
 
-    /// On whose behalf; `None` for the proven user of the connection.
+    /// The user on whose behalf it acts; `None` for the proven user of the connection.
     pub fn caller(&self) -> Option<&Caller> {
         self.caller.as_ref()
     }
@@ -161,8 +114,8 @@ impl Fs {
     pub fn stat(&self, target: &Target) -> Result<StatReply, Error> {
         let stat = Stat { target: target.clone(), view: self.view, recent: false };
         let reply = match self.recent && !self.view.is_past() {
-            true => self.shared.query_recent(self.caller.as_ref(), stat, self.granted.as_deref())?,
-            false => self.ask(Request::Stat(stat))?,
+            true => self.shared.query_recent(self.caller.as_ref(), stat, self.lease.as_deref())?,
+            false => self.query(Request::Stat(stat))?,
         };
         match reply {
             Reply::Stat(reply) => Ok(reply),
@@ -170,7 +123,8 @@ impl Fs {
         }
     }
 
-    /// A page of a directory in byte order of names: those after `after`, at most `count_max` (0 leaves it to the server).
+    /// A page of a directory in byte order of names: those after `after`, at most `count_max` (0 leaves it to the
+    /// server).
     pub fn list(&self, target: &Target, after: &[u8], count_max: u32, with_attrs: bool) -> Result<ListReply, Error> {
         self.list_page(List {
             target: target.clone(),
@@ -182,8 +136,8 @@ impl Fs {
         })
     }
 
-    /// As [`Fs::list`] of a directory that was opened before, when the right to read it was checked with
-    /// [`Fs::access`]: like a descriptor it goes on to be read when the right is taken away.
+    /// As [`Fs::list`] of a directory whose right to be read was checked with [`Fs::access`] when it was opened: like a
+    /// descriptor it stays readable when the right is taken away.
     pub fn list_opened(
         &self,
         directory: InodeId,
@@ -202,7 +156,7 @@ impl Fs {
     }
 
     fn list_page(&self, list: List) -> Result<ListReply, Error> {
-        match self.ask(Request::List(list))? {
+        match self.query(Request::List(list))? {
             Reply::List(reply) => Ok(reply),
             other => Err(self.shared.unexpected("entries", &other)),
         }
@@ -221,7 +175,7 @@ impl Fs {
     fn all_entries(&self, target: &Target, with_attrs: bool) -> Result<Vec<DirEntry>, Error> {
         let mut page = self.list(target, b"", 0, with_attrs)?;
         let mut entries = page.entries;
-        // The pages after the first are of the directory that the first was of, whatever its name has become.
+        // Later pages name the inode of the first one: the directory may have been renamed.
         while let Some(last) = entries.last().filter(|_| page.more).map(|entry| entry.name.clone()) {
             page = self.list_opened(InodeId(page.inode), &last, 0, with_attrs)?;
             if page.entries.is_empty() {
@@ -237,9 +191,9 @@ impl Fs {
         self.bytes(Request::ReadLink(ReadLink { target: target.clone(), view: self.view }), "a link's target")
     }
 
-    /// Succeeds if the caller may: `R_OK` 4, `W_OK` 2, `X_OK` 1, or 0 if it is there at all.
+    /// Succeeds if the caller has the rights: `R_OK` 4, `W_OK` 2, `X_OK` 1; 0 checks only that the target exists.
     pub fn access(&self, target: &Target, mask: u32) -> Result<(), Error> {
-        match self.ask(Request::Access(Access { target: target.clone(), view: self.view, mask }))? {
+        match self.query(Request::Access(Access { target: target.clone(), view: self.view, mask }))? {
             Reply::Done(_) => Ok(()),
             other => Err(self.shared.unexpected("rights", &other)),
         }
@@ -258,25 +212,25 @@ impl Fs {
         Ok(names.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
     }
 
-    /// Where something lies, at the view: its path, or one of them.
+    /// The path of an inode at the view, or one of several.
     ///
     /// # Errors
-    /// `NoAttribute` if it has no name, or one in a directory that the caller may not list; `StaleHandle`, `NotFound` if there is none of
-    /// that number.
+    /// `NoAttribute` if it has no name, or one in a directory that the caller may not list; `StaleHandle`, `NotFound`
+    /// if there is no such inode.
     pub fn path_of(&self, inode: InodeId) -> Result<Vec<u8>, Error> {
         self.get_xattr(&Target::inode(inode), PATH_XATTR)
     }
 
-    /// The sessions that hold the right to write to a regular file now: who has it open for writing and has written, or is about to. One that
-    /// has closed it, or has ended, is not among them.
+    /// The sessions that hold write grants of a regular file now: they have it open for writing and have written, or
+    /// are about to. A session that has closed the file, or has ended, is not among them.
     ///
     /// # Errors
-    /// `NoAttribute` of the past; `AccessDenied` to who may neither read nor write it; as [`Fs::get_xattr`].
+    /// `NoAttribute` of the past; `AccessDenied` if the caller may neither read nor write it; as [`Fs::get_xattr`].
     pub fn writers(&self, target: &Target) -> Result<Vec<FileWriter>, Error> {
         parse_writers(&self.get_xattr(target, WRITERS_XATTR)?).ok_or(Error::Refused(Reason::Internal.into()))
     }
 
-    /// The quota of a directory, as it is now, and what is used of it; `None` where it has none.
+    /// The present quota of a directory and its use; `None` if it has none.
     ///
     /// # Errors
     /// As [`Fs::get_xattr`].
@@ -289,10 +243,11 @@ impl Fs {
         }
     }
 
-    /// Sets the quota of a directory, or takes it away where it bounds nothing. Less than there is may be set: what is there stays.
+    /// Sets the quota of a directory, or removes it if `quota` bounds nothing. It may be less than the present use: the
+    /// files stay.
     ///
     /// # Errors
-    /// `NotPermitted` for anybody but the superuser; `InvalidArgument` for what is no directory.
+    /// `NotPermitted` unless the caller is the superuser; `InvalidArgument` if the target is no directory.
     pub fn set_quota(&self, target: &Target, quota: &Quota) -> Result<(), Error> {
         if *quota != Quota::default() {
             return self.set_xattr(target, QUOTA_XATTR, quota.to_string().as_bytes(), XattrMode::Any).map(drop);
@@ -304,68 +259,55 @@ impl Fs {
     }
 
     fn bytes(&self, request: Request, asked: &'static str) -> Result<Vec<u8>, Error> {
-        match self.ask(request)? {
+        match self.query(request)? {
             Reply::Bytes(reply) => Ok(reply.value),
             other => Err(self.shared.unexpected(asked, &other)),
         }
     }
 
-    /// Versions of a file in order of stamp: those of `interval`, at most `count_max` (0 leaves it to the server). Up to `Hlc::MAX` it
-    /// tells those of now, as only who leads, or holds a lease, can.
-    pub fn log(&self, target: &Target, interval: Interval, count_max: u32) -> Result<LogReply, Error> {
+    /// Versions of a file in order of stamp: those of `interval`, at most `count_max` (0 leaves it to the server). An
+    /// interval up to `Hlc::MAX` includes the present, which only the leader, or the holder of a lease, can answer.
+    pub fn log(&self, target: &Target, interval: HistoryInterval, count_max: u32) -> Result<LogReply, Error> {
         self.log_in(target, interval, count_max, false)
     }
 
-    /// As [`Fs::log`], the newest versions first. To go on while there are more, ask again with the interval up to `after` of the
-    /// answer.
-    pub fn log_newest(&self, target: &Target, interval: Interval, count_max: u32) -> Result<LogReply, Error> {
-        let mut found = self.log_in(target, interval, count_max, true)?;
-        if found.newest_first {
-            return Ok(found);
-        }
-        // An older server answers with the oldest: all of them, turned round.
-        while let Some(last) = found.versions.last().filter(|_| found.more) {
-            let rest = Interval { after: Hlc(last.stamp), ..interval };
-            let page = self.log_in(target, rest, 0, false)?;
-            found.more = page.more && !page.versions.is_empty();
-            found.versions.extend(page.versions);
-            found.sessions.extend(page.sessions);
-        }
-        found.versions.reverse();
-        Ok(LogReply { newest_first: true, more: false, after: interval.after.0, ..found })
+    /// As [`Fs::log`], the newest versions first. While `more` is set, the next page is the interval up to `after` of
+    /// the reply.
+    pub fn log_newest(&self, target: &Target, interval: HistoryInterval, count_max: u32) -> Result<LogReply, Error> {
+        self.log_in(target, interval, count_max, true)
     }
 
     fn log_in(
         &self,
         target: &Target,
-        interval: Interval,
+        interval: HistoryInterval,
         count_max: u32,
         newest_first: bool,
     ) -> Result<LogReply, Error> {
         let upto = if interval.upto == Hlc::MAX { 0 } else { interval.upto.0 };
         let (target, after) = (target.clone(), interval.after.0);
         let request = Log { target, view: self.view, after, count_max, upto, newest_first };
-        match self.ask(Request::Log(request))? {
+        match self.query(Request::Log(request))? {
             Reply::Log(reply) => Ok(reply),
             other => Err(self.shared.unexpected("versions", &other)),
         }
     }
 
-    /// Opens a regular file at the view. Rights are asked once, here.
+    /// Opens a regular file at the view. Rights are checked once, here.
     pub fn open(&self, target: &Target, flags: OpenFlags) -> Result<File, Error> {
         if flags.write {
             self.must_be_now("opening for writing")?;
         }
         let _opening = self.shared.open_files.begin();
         let open = Open { target: target.clone(), view: self.view, read: flags.read, write: flags.write, made_at: 0 };
-        match self.open_asking(open)? {
+        match self.query_open(open)? {
             Reply::Open(reply) => Ok(self.file(reply, flags)),
             other => Err(self.shared.unexpected("an open file", &other)),
         }
     }
 
-    /// Makes a regular file (or opens an existing one) to read and write, whatever `mode` says. `mode` holds permission
-    /// bits without those of the umask, unless [`Fs::with_umask`] names them.
+    /// Makes a regular file (or opens an existing one) to read and write, whatever `mode` permits. `mode` holds
+    /// permission bits without those of the umask, unless [`Fs::with_umask`] names them.
     pub fn create(&self, target: &Target, mode: u32, create: CreateMode) -> Result<File, Error> {
         self.create_with(target, mode, create, OpenFlags::READ_WRITE)
     }
@@ -377,8 +319,8 @@ impl Fs {
         self.made_file(made, flags)
     }
 
-    /// As [`Fs::create_with`]; but what has the name loses it to the new file, in one change: no directory, and the caller's to write. With
-    /// the file that was, if there was one.
+    /// As [`Fs::create_with`]; but the new file takes the name from an old one, in one change. The old one is no
+    /// directory, and the caller may write to it. Returns the old one, if there was one.
     pub fn create_replacing(
         &self,
         target: &Target,
@@ -397,7 +339,7 @@ impl Fs {
             Some(attr) if !made.existed && !made.capability.is_empty() => {
                 let reply = OpenReply { attr, capability: made.capability, answered: Default::default() };
                 let file = self.file(reply, flags);
-                // Made for writing, the file came with the grant of its first chunk.
+                // Made for writing, the file has the grant of its first chunk.
                 file.note_granted(0..1);
                 Ok(file)
             }
@@ -406,7 +348,7 @@ impl Fs {
             _ => {
                 let target = Target::inode(inode);
                 let open = Open { target, view: self.view, read: flags.read, write: flags.write, made_at: made.stamp };
-                match self.open_asking(open)? {
+                match self.query_open(open)? {
                     Reply::Open(reply) => Ok(self.file(reply, flags)),
                     other => Err(self.shared.unexpected("an open file", &other)),
                 }
@@ -425,17 +367,18 @@ impl Fs {
         Ok(file)
     }
 
-    fn open_asking(&self, open: Open) -> Result<Reply, Error> {
+    fn query_open(&self, open: Open) -> Result<Reply, Error> {
         if open.view.at.is_some() {
-            // The past needs no session, so nobody has to lead for it to be read.
-            return self.shared.query(self.caller.as_ref(), Request::Open(open));
+            // The past needs no session, so it can be read without a leader.
+            return self.shared.query(self.caller.as_ref(), Request::Open(open), QueryOptions::default());
         }
-        let granted = self.granted.as_deref();
-        self.shared.query_in_session_noting(self.caller.as_ref(), Request::Open(open), granted)
+        let options = QueryOptions { in_session: true, lease: self.lease.as_deref() };
+        self.shared.query(self.caller.as_ref(), Request::Open(open), options)
     }
 
     fn file(&self, reply: OpenReply, flags: OpenFlags) -> File {
-        File::new(self.shared.clone(), reply, flags, self)
+        let context = OpenContext { view: self.view, caller: self.caller.clone(), durability: self.durability };
+        File::new(self.shared.clone(), reply, flags, context)
     }
 
     /// Makes a directory.
@@ -520,7 +463,8 @@ impl Fs {
     /// Makes everything the session wrote to a file or directory, and the metadata that names it, durable.
     pub fn sync(&self, inode: InodeId) -> Result<(), Error> {
         self.must_be_now("syncing")?;
-        match self.shared.query_in_session(self.caller.as_ref(), Request::Sync(Sync { inode: inode.0 }))? {
+        let request = Request::Sync(Sync { inode: inode.0 });
+        match self.shared.query(self.caller.as_ref(), request, QueryOptions::IN_SESSION)? {
             Reply::Done(_) => Ok(()),
             other => Err(self.shared.unexpected("a barrier", &other)),
         }
@@ -531,7 +475,7 @@ impl Fs {
         self.sync(InodeId(0))
     }
 
-    /// As [`Client::make_snapshot`](crate::Client::make_snapshot), on behalf of whom this is for: it is theirs to delete.
+    /// As [`Client::make_snapshot`](crate::Client::make_snapshot), on behalf of this view's user, whose snapshot it is.
     ///
     /// # Errors
     /// As there.
@@ -541,7 +485,7 @@ impl Fs {
         Ok(at.unwrap_or(Hlc(reply.stamp)))
     }
 
-    /// As [`Client::delete_snapshot`](crate::Client::delete_snapshot), on behalf of whom this is for.
+    /// As [`Client::delete_snapshot`](crate::Client::delete_snapshot), on behalf of this view's user.
     ///
     /// # Errors
     /// As there; `NotPermitted` if another made it.
@@ -550,28 +494,26 @@ impl Fs {
         self.change("forget a named instant", op).map(drop)
     }
 
-    /// A composite change, or with `dry_run` only the question what it would do.
+    /// Makes a composite change, or with `dry_run` returns what it would do.
     pub(crate) fn edit(&self, request: Request, dry_run: bool) -> Result<EditReply, Error> {
-        match self.ask_edit(request, dry_run)? {
+        match self.query_edit(request, dry_run)? {
             Reply::Edited(reply) => Ok(reply),
             other => Err(self.shared.unexpected("a clone, restore or undo", &other)),
         }
     }
 
-    /// Asks for a change, once, or what it would be.
-    pub(crate) fn ask_edit(&self, request: Request, dry_run: bool) -> Result<Reply, Error> {
+    /// Sends a numbered change, or with `dry_run` a query.
+    pub(crate) fn query_edit(&self, request: Request, dry_run: bool) -> Result<Reply, Error> {
         match dry_run {
-            true => self.ask(request),
-            false => self.shared.ask_numbered(self.caller.as_ref(), request, None),
+            true => self.query(request),
+            false => self.shared.call_numbered(self.caller.as_ref(), request, None),
         }
     }
 
-    pub(crate) fn ask(&self, request: Request) -> Result<Reply, Error> {
-        match &self.granted {
-            // Grants belong to a session.
-            Some(granted) => self.shared.query_in_session_noting(self.caller.as_ref(), request, Some(granted)),
-            None => self.shared.query(self.caller.as_ref(), request),
-        }
+    pub(crate) fn query(&self, request: Request) -> Result<Reply, Error> {
+        // Leases belong to a session.
+        let options = QueryOptions { in_session: self.lease.is_some(), lease: self.lease.as_deref() };
+        self.shared.query(self.caller.as_ref(), request, options)
     }
 
     pub(crate) fn unexpected(&self, asked: &'static str, got: &Reply) -> Error {
@@ -580,7 +522,7 @@ impl Fs {
 
     pub(crate) fn change(&self, what: &'static str, op: Op) -> Result<TxnReply, Error> {
         self.must_be_now(what)?;
-        self.shared.change_noting(self.caller.as_ref(), self.durability, op, self.granted.as_deref())
+        self.shared.change_leasing(self.caller.as_ref(), self.durability, op, self.lease.as_deref())
     }
 
     pub(crate) fn must_be_now(&self, what: &'static str) -> Result<(), Error> {

@@ -19,46 +19,57 @@
 //! ```
 //!
 //! Guarantees: blocking, safe to share between threads. A call has a connection to itself while it lasts. A change is
-//! numbered in its session and runs once, however often it has to be sent; the session outlives a restart of the server.
-//! The newest stamp seen travels with every request, so a client reads its own writes and what caused them.
-//! Leaves to others: what a request means (the server), the `.at` names (`fuse`), the words of a person (`cli`).
+//! numbered in its session and runs once, however often it is sent; the session survives a restart of the server.
+//! Every request carries the newest stamp received, so a client reads its own writes and their causes.
+//! Leaves to others: what a request means (the server), the `.at` names (`fuse`), commands and their text (`cli`).
 
 mod acl;
+mod atomic_write;
 mod buffers;
-mod call;
+mod cache_leases;
 mod client;
-mod closing;
+mod client_core;
+mod close;
+mod connect;
 mod connection;
+mod deferred;
 mod error;
 mod file;
+mod free_space;
 mod fs;
-mod grants;
-mod holding;
+mod interval;
+mod modes;
 mod open_files;
 mod options;
-mod patience;
 mod pool;
-mod posting;
-mod room;
+mod recaller;
+mod request;
+mod retry;
+mod route;
+mod rpc;
+mod sequence;
 mod servers;
-mod session;
+mod sessions;
 mod sharing;
 mod space;
 mod stream;
 mod timeline;
-mod together;
+mod write_grants;
 
 pub use acl::AccessLists;
+pub use atomic_write::WritePart;
+pub use cache_leases::{CacheLease, ChangedParents};
 pub use client::Client;
 pub use connection::cluster_at;
 pub use error::Error;
 pub use file::File;
-pub use file::LOSS_LOG;
+pub use file::read::LOSS_LOG;
+pub use free_space::FreeSpace;
 pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, NodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 pub use frieze_net::{
-    Admission, Key, Lies, Lot, NOBODY, Origin, PrivateFile, PrivateFileError, Proof, Refused, Seat, Seldom, ServerAddr,
-    host_name, mono, send_unpaced, tcp_proof, user_of,
+    Admission, AdmissionError, FileRange, Key, LogThrottle, NOBODY, Origin, PayloadPart, PrivateFile, PrivateFileError,
+    Proof, Seat, ServerAddr, host_name, mono, send_unpaced, tcp_proof, user_of,
 };
 pub use frieze_wire::Holds;
 pub use frieze_wire::acl::{ACCESS_ACL_XATTR, ACL_ENTRIES_MAX, Acl, AclNamedEntry, DEFAULT_ACL_XATTR, Rights, is_acl};
@@ -78,15 +89,14 @@ pub use frieze_wire::timeline::{
 };
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
 pub use frieze_wire::writers::FileWriter;
-pub use fs::{CreateMode, Fs, OpenFlags, RenameMode, XattrMode};
-pub use holding::{Granted, Parents, Recaller};
-/// What differs beside a name: bits of [`Difference::flags`].
+pub use fs::Fs;
+pub use interval::HistoryInterval;
+pub use modes::{CreateMode, OpenFlags, RenameMode, XattrMode};
+/// Bits of [`Difference::flags`]: what differs beside a name.
 pub mod flags {
     pub use frieze_wire::timeline::{ACL, CONTENT, MODE, OWNER, REPLACED, TIMES, XATTRS};
 }
 
 pub use options::Options;
-pub use room::Room;
+pub use recaller::Recaller;
 pub use sharing::ForgetOptions;
-pub use timeline::Interval;
-pub use together::Part;

@@ -1,38 +1,39 @@
-//! Which files the client has open, so that the server knows what a forgetting must leave.
+//! The files that the client has open, so that the server knows which ones `forget` must spare.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::InodeId;
 
-/// Files told with one question for recalls; beyond, none are, and the server goes on believing that all it knows are open.
-const TOLD_MAX: usize = 4096;
+/// Files listed in one request for recalls. With more open, none are listed, and the server assumes that all it knows
+/// are open.
+const LISTED_MAX: usize = 4096;
 
-/// Files that are open now, not at an instant.
+/// Files that are open in the present, not at an instant.
 #[derive(Debug, Default)]
-pub(crate) struct OpenFiles(Mutex<Table>);
+pub(crate) struct OpenFiles(Mutex<OpenFileTable>);
 
 #[derive(Debug, Default)]
-struct Table {
-    /// Handles of each file, and what proves that it was opened.
+struct OpenFileTable {
+    /// Number of handles of each file, and its capability.
     files: BTreeMap<InodeId, (usize, Vec<u8>)>,
-    /// Opens on their way.
+    /// Opens in flight.
     opening: usize,
     /// Number of the last list.
     lists: u64,
 }
 
-/// An open on its way.
-pub(crate) struct Opening<'a>(&'a OpenFiles);
+/// An open in flight. Dropping it ends it.
+pub(crate) struct PendingOpen<'a>(&'a OpenFiles);
 
 impl OpenFiles {
-    /// An open begins; it ends when the answer is dropped, after [`OpenFiles::add`].
-    pub(crate) fn begin(&self) -> Opening<'_> {
+    /// Begins an open, which ends after [`OpenFiles::add`].
+    pub(crate) fn begin(&self) -> PendingOpen<'_> {
         self.lock().opening += 1;
-        Opening(self)
+        PendingOpen(self)
     }
 
-    /// One more handle of a file.
+    /// Adds a handle of a file.
     pub(crate) fn add(&self, inode: InodeId, capability: &[u8]) {
         let mut table = self.lock();
         let (handles, proof) = table.files.entry(inode).or_default();
@@ -40,7 +41,7 @@ impl OpenFiles {
         *proof = capability.to_vec();
     }
 
-    /// One less.
+    /// Removes a handle of a file.
     pub(crate) fn remove(&self, inode: InodeId) {
         let mut table = self.lock();
         let Some((handles, _)) = table.files.get_mut(&inode) else { return };
@@ -50,27 +51,27 @@ impl OpenFiles {
         }
     }
 
-    /// All that is open, under a number that rises; 0 and nothing while that is not sure, or too much.
+    /// All open files, under a number that rises; 0 and none while an open is in flight, or if there are too many.
     pub(crate) fn list(&self) -> (u64, Vec<u64>) {
         let mut table = self.lock();
-        if table.opening > 0 || table.files.len() > TOLD_MAX {
+        if table.opening > 0 || table.files.len() > LISTED_MAX {
             return (0, Vec::new());
         }
         table.lists += 1;
         (table.lists, table.files.keys().map(|inode| inode.0).collect())
     }
 
-    /// What proves of each file that it was opened.
-    pub(crate) fn proofs(&self) -> Vec<Vec<u8>> {
+    /// The capability of each open file.
+    pub(crate) fn capabilities(&self) -> Vec<Vec<u8>> {
         self.lock().files.values().map(|(_, proof)| proof.clone()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, OpenFileTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Opening<'_> {
+impl Drop for PendingOpen<'_> {
     fn drop(&mut self) {
         self.0.lock().opening -= 1;
     }
@@ -90,7 +91,7 @@ mod tests {
         files.add(InodeId(7), b"proof");
         files.remove(InodeId(7));
         assert_eq!(files.list(), (1, vec![7]));
-        assert_eq!(files.proofs(), [b"proof"]);
+        assert_eq!(files.capabilities(), [b"proof"]);
         files.remove(InodeId(7));
         assert_eq!(files.list(), (2, Vec::new()));
     }

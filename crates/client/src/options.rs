@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_net::{Key, ServerAddr, Within};
+use frieze_net::{InProcess, Key, ServerAddr};
 use frieze_wire::message::Durability;
 
 /// How a client connects and how long it waits.
@@ -11,33 +11,33 @@ use frieze_wire::message::Durability;
 pub struct Options {
     /// The server. Default `127.0.0.1:7470`.
     pub server: ServerAddr,
-    /// More servers of the same cluster, asked one after the other where `server` does not answer while the client connects. Which
-    /// others there are it is told then. Default none.
+    /// More servers of the same cluster, tried one after the other if `server` does not answer while the client
+    /// connects. From then on the cluster's map names the servers. Default none.
     pub others: Vec<ServerAddr>,
-    /// Of several servers that are named the first that knows a leader is taken, or is alone; if there is none, the first that answers. `false`:
-    /// the first that answers, for what one server says of itself. Default `true`.
+    /// Of several named servers, connects to the first that knows a leader or is alone; if there is none, to the first
+    /// that answers. `false`: to the first that answers, to query the state of one server. Default `true`.
     pub prefers_led: bool,
-    /// Program or command line, which `sessions` and `log` show to this user and to administrators, until its changes are forgotten.
-    /// Default: the arguments of this process.
+    /// Program or command line, which `sessions` and `log` show to this user and to administrators until the history of
+    /// its changes expires. Default: the arguments of this process.
     pub command: String,
     /// When writes and changes are acknowledged. Default `Async`: when they are in the server's memory.
     pub durability: Durability,
-    /// Proves the caller where the kernel cannot: from another machine. Default none.
+    /// Proves the identity of a caller on another machine, where the kernel cannot. Default none.
     pub key: Option<Key>,
-    /// How long a call may take, reconnecting included, before it fails as `Unavailable`. Default 30 s. More rides out
-    /// longer restarts; less tells a program sooner.
+    /// How long a call may take, reconnecting included, before it fails as `Unavailable`. Default 30 s. More survives
+    /// longer restarts; less reports failures sooner.
     pub timeout: Duration,
-    /// Connections held at most; a call beyond them waits for one. Default 64. Each costs the server a thread.
+    /// Open connections at most; a call beyond them waits for one. Default 64. Each costs the server a thread.
     pub connections_max: usize,
-    /// Goes on over a Unix socket where the server runs on this machine and offers one: small requests cost less processor time
-    /// than over TCP. Default `false`; a mount does.
+    /// Uses a Unix socket if the server runs on this machine and offers one: small requests cost less processor time
+    /// than over TCP. Default `false`; a mount sets it.
     pub prefers_socket: bool,
-    /// Asks to be allowed to cache, and for locks, in a cluster too: what such a client holds is waited for when another server
-    /// takes over the lead. Default `false`; a mount does.
+    /// The session may hold cache leases and locks in a cluster: a new leader waits for the leases of such a client.
+    /// Default `false`; a mount sets it.
     pub keeps: bool,
-    /// The server that `server` names runs in this process and is asked without a socket, on the threads that call. Default none; the
-    /// doors of a server do.
-    pub within: Option<Arc<dyn Within>>,
+    /// The server that `server` names, if it runs in this process: requests run on the calling threads, without a
+    /// socket. Default none; the gateways of a server set it.
+    pub in_process: Option<Arc<dyn InProcess>>,
 }
 
 impl Default for Options {
@@ -57,10 +57,10 @@ impl Default for Options {
             connections_max: 64,
             prefers_socket: false,
             keeps: false,
-            within: None,
+            in_process: None,
         }
     }
 }
 
-/// A command line longer than this is cut: it names a session, it is not kept to be run again.
+/// A command line longer than this is truncated: it identifies a session.
 const COMMAND_BYTES_MAX: usize = 200;

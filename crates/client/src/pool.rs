@@ -1,76 +1,83 @@
-//! Connections that calls borrow one at a time.
+//! Connections of one server, each borrowed by one call at a time.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::MonoTime;
-use frieze_net::{ServerAddr, Within, mono};
+use frieze_net::{ServerAddr, SocketTransport, Transport, mono};
 
 use crate::connection::Connection;
-use crate::servers::Route;
+use crate::route::ServerRoute;
 
-/// A bounded set of connections to one server. A call beyond the bound waits until another gives one back.
+/// A bounded set of connections to one server. A call beyond the bound waits until another returns its connection.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    address: ServerAddr,
-    /// Another door of the same server that is nearer.
-    near: Option<Near>,
-    state: Mutex<State>,
-    /// A connection or a place came free, or the pool was closed.
+pub(crate) struct ConnectionPool {
+    address: Arc<ServerAddr>,
+    /// The way to the server.
+    transport: Arc<dyn Transport>,
+    /// A nearer way to the same server, tried first.
+    near: Option<Arc<dyn Transport>>,
+    state: Mutex<PoolState>,
+    /// Notified when a connection or the right to open one becomes free, and when the pool is closed.
     freed: Condvar,
-    /// The pool was closed: whoever pauses goes on.
+    /// Notified when the pool is closed: pauses end.
     closing: Condvar,
     connections_max: usize,
 }
 
-/// A nearer door of a server.
-#[derive(Clone, Debug)]
-pub(crate) enum Near {
-    /// Its socket on this machine.
-    Socket(ServerAddr),
-    /// It runs in this process.
-    Within(Arc<dyn Within>),
-}
-
 #[derive(Debug, Default)]
-struct State {
-    #[expect(clippy::vec_box, reason = "they go to and fro with every call, and are large")]
+struct PoolState {
+    #[expect(clippy::vec_box, reason = "they move with every call, and are large")]
     idle: Vec<Box<Connection>>,
-    /// Calls that wait for a place: waking nobody would be a system call, too.
+    /// Calls that wait for a connection. Without any, a notification would be a system call for nothing.
     waiting: usize,
-    /// Idle and borrowed, those being opened included.
+    /// Idle and borrowed connections, those being opened included.
     open: usize,
-    /// Rises when the connections of before are believed dead.
+    /// Rises when the connections opened so far are believed dead.
     generation: u64,
     closed: bool,
 }
 
-/// The right to one connection; gives its place back when dropped.
+/// The right to one connection, and the connection once it is open. Dropping it closes the connection and returns the
+/// right.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pool: Arc<Pool>,
+pub(crate) struct PooledConnection {
+    pool: Arc<ConnectionPool>,
     generation: u64,
-    /// Who is to answer on it.
-    pub(crate) route: Route,
+    /// Route of the request that it was borrowed for.
+    pub(crate) route: ServerRoute,
     /// The connection; `None` until it is opened.
     pub(crate) connection: Option<Box<Connection>>,
-    /// The place belongs to an idle connection now.
-    stays: bool,
+    /// The connection is idle in the pool again.
+    is_returned: bool,
 }
 
-/// Why there is no place.
+/// Why the pool lends no connection.
 #[derive(Debug)]
-pub(crate) enum NoPlace {
+pub(crate) enum PoolError {
     /// All were busy until the deadline.
     Busy,
     /// The pool was closed.
     Closed,
 }
 
-impl Pool {
-    pub(crate) fn new(address: ServerAddr, near: Option<Near>, connections_max: usize) -> Pool {
-        Pool {
-            address,
+impl ConnectionPool {
+    /// Connections to the server at an address.
+    pub(crate) fn new(address: ServerAddr, connections_max: usize) -> ConnectionPool {
+        let transport = Arc::new(SocketTransport::new(address.clone()));
+        ConnectionPool::by(address, transport, None, connections_max)
+    }
+
+    /// Connections by `transport`, or by `near` where that works.
+    pub(crate) fn by(
+        address: ServerAddr,
+        transport: Arc<dyn Transport>,
+        near: Option<Arc<dyn Transport>>,
+        connections_max: usize,
+    ) -> ConnectionPool {
+        ConnectionPool {
+            address: Arc::new(address),
+            transport,
             near,
             state: Mutex::default(),
             freed: Condvar::new(),
@@ -79,41 +86,39 @@ impl Pool {
         }
     }
 
-    /// Where the server is.
-    pub(crate) fn address(&self) -> &ServerAddr {
+    /// The server's address.
+    pub(crate) fn address(&self) -> &Arc<ServerAddr> {
         &self.address
     }
 
-    /// A nearer door of it.
-    pub(crate) fn near(&self) -> Option<&Near> {
-        self.near.as_ref()
+    /// The way to the server.
+    pub(crate) fn transport(&self) -> &dyn Transport {
+        &*self.transport
     }
 
-    /// An idle connection, or the right to open one; waits for it until `deadline`.
-    pub(crate) fn take(self: &Arc<Pool>, deadline: MonoTime) -> Result<Place, NoPlace> {
+    /// A nearer way to the same server.
+    pub(crate) fn near(&self) -> Option<&dyn Transport> {
+        self.near.as_deref()
+    }
+
+    /// Borrows an idle connection, or the right to open one; waits for it until `deadline`.
+    pub(crate) fn take(self: &Arc<ConnectionPool>, deadline: MonoTime) -> Result<PooledConnection, PoolError> {
         let mut state = self.lock();
         loop {
             if state.closed {
-                return Err(NoPlace::Closed);
+                return Err(PoolError::Closed);
             }
             // The one used last: its thread and memory at the server are warm.
             if let Some(connection) = state.idle.pop() {
-                return Ok(Place {
-                    pool: self.clone(),
-                    generation: state.generation,
-                    route: Route::Lead,
-                    connection: Some(connection),
-                    stays: false,
-                });
+                return Ok(self.lend(state.generation, Some(connection)));
             }
             if state.open < self.connections_max {
                 state.open += 1;
-                let (pool, generation) = (self.clone(), state.generation);
-                return Ok(Place { pool, generation, route: Route::Lead, connection: None, stays: false });
+                return Ok(self.lend(state.generation, None));
             }
             let left = deadline.since_ns(mono());
             if left == 0 {
-                return Err(NoPlace::Busy);
+                return Err(PoolError::Busy);
             }
             state.waiting += 1;
             state = wait(&self.freed, state, Duration::from_nanos(left));
@@ -121,13 +126,16 @@ impl Pool {
         }
     }
 
-    /// An idle connection on which answers wait that nobody reads.
-    pub(crate) fn take_owing(self: &Arc<Pool>) -> Option<Place> {
+    /// Borrows an idle connection with replies that no call waits for.
+    pub(crate) fn take_owing(self: &Arc<ConnectionPool>) -> Option<PooledConnection> {
         let mut state = self.lock();
         let at = state.idle.iter().position(|connection| !connection.owed.is_empty())?;
         let connection = state.idle.remove(at);
-        let (pool, generation) = (self.clone(), state.generation);
-        Some(Place { pool, generation, route: Route::Lead, connection: Some(connection), stays: false })
+        Some(self.lend(state.generation, Some(connection)))
+    }
+
+    fn lend(self: &Arc<ConnectionPool>, generation: u64, connection: Option<Box<Connection>>) -> PooledConnection {
+        PooledConnection { pool: self.clone(), generation, route: ServerRoute::Lead, connection, is_returned: false }
     }
 
     /// Waits before another attempt; ends early when the pool is closed.
@@ -143,7 +151,7 @@ impl Pool {
         }
     }
 
-    /// Ends the idle connections, and those that are given back later; no call gets one any more.
+    /// Closes the idle connections, and the borrowed ones when they are returned; lends none from now on.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -155,36 +163,36 @@ impl Pool {
         self.closing.notify_all();
     }
 
-    /// Connections that calls have borrowed now.
+    /// The number of borrowed connections.
     pub(crate) fn busy(&self) -> usize {
         let state = self.lock();
         state.open - state.idle.len()
     }
 
-    /// True once [`Pool::close`] was called.
+    /// True once [`ConnectionPool::close`] was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
-    /// The server.
-    pub(crate) fn pool(&self) -> &Arc<Pool> {
+impl PooledConnection {
+    /// The pool that it belongs to.
+    pub(crate) fn pool(&self) -> &Arc<ConnectionPool> {
         &self.pool
     }
 
-    /// Gives the connection back for the next call.
+    /// Returns the connection for the next call.
     pub(crate) fn give_back(mut self) {
         let Some(connection) = self.connection.take() else { return };
         let mut state = self.pool.lock();
         if state.closed || state.generation != self.generation {
             drop(state);
             drop(connection);
-            return; // the place is given back by drop
+            return; // the drop returns the right
         }
         state.idle.push(connection);
         let is_awaited = state.waiting > 0;
@@ -192,12 +200,14 @@ impl Place {
         if is_awaited {
             self.pool.freed.notify_one();
         }
-        self.stays = true;
+        self.is_returned = true;
     }
 
-    /// The connection was found dead: so are, most likely, the idle ones of the same age.
-    pub(crate) fn bury(mut self) {
-        self.connection = None;
+    /// Closes a connection that failed, and the idle ones of the same age, which are most likely dead as well.
+    pub(crate) fn discard(mut self) {
+        if self.connection.take().is_none() {
+            return;
+        }
         let mut state = self.pool.lock();
         if state.generation == self.generation {
             state.generation += 1;
@@ -210,9 +220,9 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
-        if self.stays {
+        if self.is_returned {
             return;
         }
         self.connection = None;
@@ -221,6 +231,6 @@ impl Drop for Place {
     }
 }
 
-fn wait<'a>(on: &Condvar, state: MutexGuard<'a, State>, duration: Duration) -> MutexGuard<'a, State> {
+fn wait<'a>(on: &Condvar, state: MutexGuard<'a, PoolState>, duration: Duration) -> MutexGuard<'a, PoolState> {
     on.wait_timeout(state, duration).unwrap_or_else(PoisonError::into_inner).0
 }

@@ -1,17 +1,18 @@
-//! Room in a file: holes punched into it, and length without bytes.
+//! Space of a file: punched holes, and length without bytes.
 
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Punch, Reply, Request};
 use frieze_wire::txn::{Op, SetAttr, Target};
 
-use crate::file::{GRANT_ROUNDS_MAX, check_range, is_without_grant};
-use crate::servers::Route;
+use crate::file::check_range;
+use crate::file::write::{GRANT_ROUNDS_MAX, is_without_grant};
+use crate::route::ServerRoute;
 use crate::{Error, File};
 
 impl File {
-    /// Punches a hole: the range reads as zeros from now on, takes no room among the live bytes, and stays readable in
-    /// the past. The length of the file stays. Returns the stamp of the last part: a read at it, or later, sees all of
-    /// the hole.
+    /// Punches a hole: the range reads as zeros from now on, takes no space in the present, and stays readable in
+    /// the past. The length of the file stays. Returns the stamp of the last part: a read at it, or later, reads all of
+    /// the hole as zeros.
     ///
     /// A hole within one chunk is atomic; a wider one may be several, in order of offset.
     ///
@@ -19,7 +20,7 @@ impl File {
     /// `NotOpenFor`; as any call. Of a hole of several parts some may have happened.
     ///
     /// # Cost
-    /// One request for every 128 chunks of the range that were ever written; what was never written costs nothing. Among several
+    /// One request for every 128 chunks of the range that were ever written; other chunks cost nothing. Among several
     /// servers one for each chunk, and a grant.
     pub fn punch(&self, offset: u64, len: u64) -> Result<Hlc, Error> {
         self.must_write()?;
@@ -29,7 +30,7 @@ impl File {
         let mut stamp = self.shared.newest();
         let mut rounds = 0;
         while at < end {
-            // Among several servers the head of a chunk punches it, and the leader gives the right to.
+            // Among several servers the head of a chunk punches it, and the leader grants the right to.
             let (chunk, part) = (self.chunk_at(at), self.at_one_head(at, end - at));
             if self.is_among_several() {
                 self.ensure_granted(at, part as usize)?;
@@ -41,14 +42,15 @@ impl File {
                 durability: self.durability() as i32,
             };
             self.note_dirty();
-            let numbered = self.shared.number()?;
-            let ask = self.ask(Request::Punch(punch), numbered.seq, &[]).to(Route::Write(chunk));
-            match self.shared.ask(&ask, &mut []) {
+            let number = self.shared.number()?;
+            let request = self.request(Request::Punch(punch), number.seq, &[]).to(ServerRoute::Write(chunk));
+            match self.shared.call(&request, &mut []) {
                 Ok((Reply::Punch(reply), _)) if reply.upto > at => {
                     (at, stamp, rounds) = (reply.upto, Hlc(reply.stamp), 0);
                 }
                 Ok((other, _)) => return Err(self.shared.unexpected("a hole", &other)),
-                // A truncate took the grants that the server had just given; refused is answered, so this is another.
+                // A truncate took the grants that the server had just given. The refused request did not run, so the
+                // next attempt is another request.
                 Err(Error::Refused(fault)) if is_without_grant(&fault) && rounds < GRANT_ROUNDS_MAX => {
                     rounds += 1;
                     self.note_lost_grant(at);
@@ -59,8 +61,8 @@ impl File {
         Ok(stamp)
     }
 
-    /// Makes the file at least `len` bytes long, the new ones a hole. A file that is as long already, whoever made it so,
-    /// keeps its length: nothing that others append meanwhile is cut.
+    /// Makes the file at least `len` bytes long, the new bytes a hole. A file that is longer already keeps its length:
+    /// a concurrent append is not truncated.
     ///
     /// # Errors
     /// `NotOpenFor`; as any call.

@@ -1,4 +1,4 @@
-//! Questions about time: what changed between two instants, what happened in a directory, what once was there.
+//! Queries about history: differences between two instants, events in a directory, deleted names, sessions.
 
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request};
@@ -8,79 +8,58 @@ use frieze_wire::timeline::{
 };
 use frieze_wire::txn::Target;
 
+use crate::interval::HistoryInterval;
 use crate::{Client, Error, Fs};
 
-/// (after, upto]: what was stamped later than the one and not later than the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interval {
-    /// Exclusive start.
-    pub after: Hlc,
-    /// Inclusive end.
-    pub upto: Hlc,
-}
-
-impl Interval {
-    /// Everything until now.
-    pub const WHOLE: Interval = Interval { after: Hlc::ZERO, upto: Hlc::MAX };
-}
-
 impl Fs {
-    /// A page of what is different between the ends of `interval`, of a file or of everything below a directory: those
-    /// after the first `skip`, at most `count_max` (0 leaves it to the server). The view plays no part.
+    /// A page of the differences between the ends of `interval`, of a file or of everything below a directory: those
+    /// after the first `skip`, at most `count_max` (0 leaves it to the server). The instant of this view does not
+    /// matter.
     ///
-    /// The server reads what changed in the interval, not the tree.
-    pub fn diff(&self, target: &Target, interval: Interval, skip: u64, count_max: u32) -> Result<DiffReply, Error> {
+    /// The server reads the changes of the interval, not the tree.
+    pub fn diff(
+        &self,
+        target: &Target,
+        interval: HistoryInterval,
+        skip: u64,
+        count_max: u32,
+    ) -> Result<DiffReply, Error> {
         let (from, to) = (interval.after.0, interval.upto.0);
-        match self.ask(Request::Diff(Diff { target: target.clone(), from, to, skip, count_max }))? {
+        match self.query(Request::Diff(Diff { target: target.clone(), from, to, skip, count_max }))? {
             Reply::Diff(reply) => Ok(reply),
             other => Err(self.unexpected("differences", &other)),
         }
     }
 
-    /// A page of what happened to a directory and the names in it, with `recursive` to everything below: about
-    /// `count_max` events (0 leaves it to the server). The directory is looked up at the view. To go on, ask again with the
-    /// interval after `upto` of the answer.
+    /// A page of the events of a directory and the names in it, with `recursive` of everything below: about
+    /// `count_max` events (0 leaves it to the server). The directory is looked up at the view. The next page is the
+    /// interval after `upto` of the reply.
     pub fn story(
         &self,
         target: &Target,
-        interval: Interval,
+        interval: HistoryInterval,
         recursive: bool,
         count_max: u32,
     ) -> Result<StoryReply, Error> {
         self.story_in(target, interval, recursive, count_max, false)
     }
 
-    /// As [`Fs::story`], the newest events first. To go on, ask again with the interval up to `after` of the answer, unless that
+    /// As [`Fs::story`], the newest events first. The next page is the interval up to `after` of the reply, unless that
     /// is its start.
     pub fn story_newest(
         &self,
         target: &Target,
-        interval: Interval,
+        interval: HistoryInterval,
         recursive: bool,
         count_max: u32,
     ) -> Result<StoryReply, Error> {
-        let mut found = self.story_in(target, interval, recursive, count_max, true)?;
-        if found.newest_first {
-            return Ok(found);
-        }
-        // An older server answers with the oldest: all of them, turned round.
-        while found.upto < interval.upto.0 {
-            let rest = Interval { after: Hlc(found.upto), ..interval };
-            let page = self.story_in(target, rest, recursive, 0, false)?;
-            found.upto = page.upto.max(rest.after.next().0);
-            found.events.extend(page.events);
-            found.sessions.extend(page.sessions);
-            found.hidden |= page.hidden;
-            found.left_out |= page.left_out;
-        }
-        found.events.reverse();
-        Ok(StoryReply { newest_first: true, after: interval.after.0, ..found })
+        self.story_in(target, interval, recursive, count_max, true)
     }
 
     fn story_in(
         &self,
         target: &Target,
-        interval: Interval,
+        interval: HistoryInterval,
         recursive: bool,
         count_max: u32,
         newest_first: bool,
@@ -94,37 +73,37 @@ impl Fs {
             count_max,
             newest_first,
         };
-        match self.ask(Request::Story(request))? {
+        match self.query(Request::Story(request))? {
             Reply::Story(reply) => Ok(reply),
             other => Err(self.unexpected("events", &other)),
         }
     }
 
-    /// The newest instant at which a path from the root existed, and who took the name.
+    /// The newest instant at which a path from the root existed, and the actor that removed the name.
     ///
     /// # Errors
-    /// `Refused` with `NotFound` if it never was there, or if the caller could not have seen it.
+    /// `Refused` with `NotFound` if it never existed, or if the caller could not have read its directory.
     pub fn last_seen(&self, path: &[u8]) -> Result<LastSeenReply, Error> {
-        match self.ask(Request::LastSeen(LastSeen { path: path.to_vec() }))? {
+        match self.query(Request::LastSeen(LastSeen { path: path.to_vec() }))? {
             Reply::LastSeen(reply) => Ok(reply),
             other => Err(self.unexpected("an instant", &other)),
         }
     }
 
-    /// A page of the names that once were in a directory and are not at the view: those after `after`, at most `count_max`
-    /// (0 leaves it to the server).
+    /// A page of the names that once existed in a directory and do not at the view: those after `after`, at most
+    /// `count_max` (0 leaves it to the server).
     pub fn deleted(&self, target: &Target, after: &[u8], count_max: u32) -> Result<DeletedReply, Error> {
         let request = Deleted { target: target.clone(), view: self.view(), after: after.to_vec(), count_max };
-        match self.ask(Request::Deleted(request))? {
+        match self.query(Request::Deleted(request))? {
             Reply::Deleted(reply) => Ok(reply),
             other => Err(self.unexpected("names", &other)),
         }
     }
 
-    /// A page of what the files of one directory take now and in their history: of the names after `after`.
+    /// A page of the present and historical sizes of the files of one directory: of the names after `after`.
     pub fn usage(&self, target: &Target, after: &[u8]) -> Result<UsageReply, Error> {
         let request = Usage { target: target.clone(), view: self.view(), after: after.to_vec(), count_max: 0 };
-        match self.ask(Request::Usage(request))? {
+        match self.query(Request::Usage(request))? {
             Reply::Usage(reply) => Ok(reply),
             other => Err(self.unexpected("sizes", &other)),
         }
@@ -132,28 +111,28 @@ impl Fs {
 }
 
 impl Client {
-    /// What is known of one session, whether or not it is still open; `None` if there never was one of this number.
+    /// One session, open or ended; `None` if no session ever had this number.
     ///
     /// # Errors
     /// As any call.
     pub fn session_info(&self, id: u64) -> Result<Option<SessionInfo>, Error> {
         let fs = self.fs();
-        let ask = Sessions { since: 0, after: id.saturating_sub(1), count_max: 1 };
-        match fs.ask(Request::Sessions(ask))? {
+        let page = Sessions { since: 0, after: id.saturating_sub(1), count_max: 1 };
+        match fs.query(Request::Sessions(page))? {
             Reply::Sessions(reply) => Ok(reply.sessions.into_iter().find(|session| session.id == id)),
             other => Err(fs.unexpected("sessions", &other)),
         }
     }
 
-    /// A page of the sessions that were open after `since`, those that have ended included, oldest first: of those numbered above
-    /// `after`, at most `count_max`; 0 leaves it to the server. Command and host are those of the caller's own sessions; an
-    /// administrator reads everybody's.
+    /// A page of the sessions that were open after `since`, ended ones included, oldest first: of those numbered above
+    /// `after`, at most `count_max`; 0 leaves it to the server. Command and host are of the caller's own sessions only;
+    /// an administrator reads those of all users.
     ///
     /// # Errors
     /// As any call.
     pub fn sessions_page(&self, since: Hlc, after: u64, count_max: u32) -> Result<SessionsReply, Error> {
         let fs = self.fs();
-        match fs.ask(Request::Sessions(Sessions { since: since.0, after, count_max }))? {
+        match fs.query(Request::Sessions(Sessions { since: since.0, after, count_max }))? {
             Reply::Sessions(reply) => Ok(reply),
             other => Err(fs.unexpected("sessions", &other)),
         }

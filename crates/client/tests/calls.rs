@@ -48,7 +48,7 @@ fn a_change_whose_answer_is_lost_is_sent_again_under_the_same_number_and_runs_on
 }
 
 #[test]
-fn a_refusal_is_final_unless_it_says_later() {
+fn a_refusal_is_final_unless_it_is_transient() {
     let world = World::new();
     let server = world.serve();
     let client = server.connect();
@@ -70,7 +70,7 @@ fn a_refusal_is_final_unless_it_says_later() {
 }
 
 #[test]
-fn a_connection_that_is_turned_away_is_tried_again() {
+fn a_refused_connection_is_retried() {
     let world = World::new();
     let server = world.serve();
     let client = server.connect();
@@ -92,7 +92,7 @@ fn a_server_that_does_not_answer_is_unavailable_and_named() {
 }
 
 #[test]
-fn nobody_at_the_address_is_told_at_once() {
+fn an_unreachable_address_fails_at_once() {
     let addr = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap().addr().clone();
     let began = mono();
     let error = Client::connect(Options { server: addr.clone(), ..Options::default() }).unwrap_err();
@@ -108,7 +108,7 @@ fn nobody_at_the_address_is_told_at_once() {
 }
 
 #[test]
-fn a_session_outlives_a_restart_of_the_server() {
+fn a_session_survives_a_restart_of_the_server() {
     let world = World::new();
     let server = world.serve();
     let client = server.connect();
@@ -127,7 +127,7 @@ fn a_session_outlives_a_restart_of_the_server() {
 }
 
 #[test]
-fn a_server_that_stays_away_fails_calls_after_their_time() {
+fn calls_fail_after_their_time_if_the_server_stays_down() {
     let world = World::new();
     let server = world.serve();
     let client = Client::connect(Options { timeout: Duration::from_millis(400), ..server.options() }).unwrap();
@@ -135,7 +135,7 @@ fn a_server_that_stays_away_fails_calls_after_their_time() {
     let error = client.status().unwrap_err();
     assert_eq!(error.reason(), Reason::Unavailable);
     assert!(error.to_string().contains(&addr.to_string()) && error.to_string().contains("has not answered"), "{error}");
-    // And the client works again when it is back.
+    // The client works again when the server is back.
     let _server = world.serve_at(&addr);
     client.status().unwrap();
 }
@@ -172,7 +172,7 @@ fn a_session_that_the_server_lost_is_replaced_but_a_change_that_may_have_run_is_
     mkdir(&client.fs(), "/b").unwrap();
     assert_ne!(client.session().unwrap(), old);
 
-    // It runs, the answer is lost, and so is the session: nobody can tell.
+    // It runs, the reply is lost, and so is the session: the outcome is unknown.
     world.with(|state| state.sessions.clear());
     let mut count = 0;
     world.plan(move |seen| {
@@ -188,7 +188,7 @@ fn acked_names_the_oldest_number_that_is_still_unanswered() {
     let server = world.serve();
     let client = server.connect();
     mkdir(&client.fs(), "/1").unwrap();
-    // The second hangs until its connection is broken from outside; the third and fourth go past it.
+    // The second hangs until its connection is broken from outside; the third and fourth are answered.
     let mut held = false;
     world.plan(move |seen| {
         let hold = !held && is_mkdir(seen);
@@ -243,7 +243,7 @@ fn connections_are_bounded_and_calls_wait_their_turn() {
 }
 
 #[test]
-fn a_call_that_gets_no_connection_in_time_says_so() {
+fn a_call_without_a_connection_in_time_fails_as_busy() {
     let world = World::new();
     let server = world.serve();
     let options = Options { connections_max: 1, timeout: Duration::from_millis(300), ..server.options() };
@@ -272,7 +272,7 @@ fn a_key_proves_the_caller_and_a_wrong_one_does_not() {
 }
 
 #[test]
-fn the_past_is_refused_to_be_changed_without_asking() {
+fn a_change_of_the_past_is_refused_without_a_request() {
     let world = World::new();
     let server = world.serve();
     let client = server.connect();
@@ -325,7 +325,7 @@ fn texts_become_exact_instants() {
 }
 
 #[test]
-fn a_listing_goes_on_page_by_page_in_the_directory_it_began_in() {
+fn a_listing_reads_every_page_from_one_directory() {
     let world = World::new();
     let server = world.serve();
     let entries = server.connect().fs().entries(&Target::path("/d")).unwrap();
@@ -340,7 +340,7 @@ fn a_listing_goes_on_page_by_page_in_the_directory_it_began_in() {
 }
 
 #[test]
-fn an_answer_to_something_else_is_a_protocol_error_and_ends_the_connection() {
+fn a_reply_of_another_kind_is_a_protocol_error_and_ends_the_connection() {
     let world = World::new();
     let server = world.serve();
     let client = server.connect();
@@ -351,7 +351,7 @@ fn an_answer_to_something_else_is_a_protocol_error_and_ends_the_connection() {
 }
 
 #[test]
-fn names_of_attributes_come_apart() {
+fn a_list_of_attribute_names_is_split() {
     let world = World::new();
     let server = world.serve();
     let names = server.connect().fs().list_xattr(&Target::path("/a")).unwrap();
@@ -359,7 +359,7 @@ fn names_of_attributes_come_apart() {
 }
 
 #[test]
-fn closing_ends_the_session_and_whatever_waits() {
+fn closing_ends_the_session_and_every_waiting_call() {
     let world = World::new();
     let server = world.serve();
     let client = server.connect();
@@ -371,7 +371,7 @@ fn closing_ends_the_session_and_whatever_waits() {
 }
 
 #[test]
-fn who_is_to_end_goes_on_trying_no_longer() {
+fn a_client_that_is_about_to_end_stops_retrying() {
     let world = World::new();
     let server = world.serve();
     let client = Client::connect(Options { timeout: Duration::from_secs(100_000), ..server.options() }).unwrap();
@@ -404,7 +404,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn arbitrary_answers_never_panic_a_client(bytes in prop::collection::vec(any::<u8>(), 0..200), greets in any::<bool>()) {
+    fn arbitrary_replies_never_panic_a_client(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        greets in any::<bool>(),
+    ) {
         let world = World::new();
         let server = world.serve();
         let answer = bytes.clone();

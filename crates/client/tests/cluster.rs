@@ -1,4 +1,4 @@
-//! A client of several servers: who is asked for what, and what happens when one of them goes.
+//! A client of several servers: the route of each request, and the loss of a server.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -30,7 +30,7 @@ impl Cluster {
         cluster
     }
 
-    /// From now on `leader` leads, and these serve the chains.
+    /// Makes `leader` the leader, and these the servers of the chains.
     fn tell(&self, leader: u32, chains: &[&[u32]]) {
         let nodes = (1..).zip(&self.addresses).map(|(node, at)| NodeAddress { node, address: at.to_string() });
         let nodes = nodes.collect();
@@ -42,14 +42,14 @@ impl Cluster {
         });
     }
 
-    /// Every server refuses what is not its own, as they do.
+    /// Makes every server refuse requests for other servers, as real ones do.
     fn be_strict(&self) {
         let known = self.world.with(|state| state.map.clone().unwrap());
         self.world
             .plan(move |seen| if is_answered_by(&known, seen) { Act::Answer } else { Act::Refuse(Reason::Elsewhere) });
     }
 
-    /// Every connection of server `node` breaks, and nobody gets another.
+    /// Breaks every connection of server `node` and refuses new ones.
     fn stop(&mut self, node: usize) {
         self.servers[node - 1].take().unwrap().stop();
     }
@@ -60,7 +60,7 @@ impl Cluster {
     }
 }
 
-/// True if the map says that the server which saw a request answers it.
+/// True if the map routes a request to the server that received it.
 fn is_answered_by(map: &ClusterMapReply, seen: &Seen) -> bool {
     let chain = |offset: u64| {
         let chunk = ChunkId { inode: InodeId(FILE), index: (offset / CHUNK) as u32 };
@@ -96,7 +96,7 @@ fn bytes(len: u64) -> Vec<u8> {
 }
 
 #[test]
-fn whoever_answers_is_asked_from_the_beginning() {
+fn requests_go_to_the_right_server_from_the_beginning() {
     let cluster = Cluster::new();
     cluster.be_strict();
     // Not the leader.
@@ -132,7 +132,7 @@ fn readers_of_one_chunk_use_every_server_that_has_it() {
 }
 
 #[test]
-fn what_one_server_cannot_read_another_is_asked_for() {
+fn a_chunk_that_one_server_cannot_read_is_read_from_another() {
     let cluster = Cluster::new();
     cluster.tell(1, &[&[1, 2, 3]]);
     let file = make(&cluster.client_of(0));
@@ -157,7 +157,7 @@ fn what_one_server_cannot_read_another_is_asked_for() {
             assert!(streamed == data);
         }
     }
-    // Where nobody can, each was asked once.
+    // If no server can read it, each was tried once.
     cluster.world.plan(|seen| if seen.is_read() { Act::Refuse(Reason::InputOutput) } else { Act::Answer });
     let file = cluster.client_of(0).fs().open(&Target::path("/f"), OpenFlags::READ).unwrap();
     let before = cluster.world.seen(Seen::is_read).len();
@@ -167,14 +167,14 @@ fn what_one_server_cannot_read_another_is_asked_for() {
 }
 
 #[test]
-fn a_write_goes_on_at_the_next_head_when_one_is_gone_and_runs_once() {
+fn a_write_continues_at_the_next_head_and_runs_once() {
     let cluster = Cluster::new();
     cluster.tell(1, &[&[2, 3, 1]]);
     let client = cluster.client_of(0);
     let file = make(&client);
     let data = bytes(2 << 20);
     file.write_at(0, &data[..1 << 20]).unwrap();
-    // It runs at server 2, which is taken out before it has answered.
+    // It runs at server 2, which leaves the chain before it answers.
     cluster.world.plan(|seen| if seen.is_write() && seen.node == 2 { Act::RunThenClose } else { Act::Answer });
     cluster.tell(1, &[&[3, 1]]);
     file.write_at(1 << 20, &data[1 << 20..]).unwrap();
@@ -187,7 +187,7 @@ fn a_write_goes_on_at_the_next_head_when_one_is_gone_and_runs_once() {
 }
 
 #[test]
-fn a_stream_goes_on_where_its_chain_has_gone() {
+fn a_stream_continues_at_the_new_head_of_its_chain() {
     let cluster = Cluster::new();
     cluster.tell(1, &[&[2, 3, 1]]);
     let client = cluster.client_of(0);
@@ -214,19 +214,19 @@ fn a_stream_goes_on_where_its_chain_has_gone() {
     assert!(cluster.world.with(|state| state.runs.values().all(|runs| *runs == 1)));
 }
 
-/// Chunks that had one head when they were sent have three when they have to be sent again.
+/// Chunks with one head when they were sent have three when they are sent again.
 #[test]
-fn writes_under_way_go_each_to_its_own_head_when_heads_have_parted() {
+fn writes_in_flight_go_to_their_own_heads_after_a_change_of_heads() {
     let cluster = Cluster::new();
     cluster.tell(1, &[&[1, 2, 3], &[1, 2, 3], &[1, 2, 3]]);
     cluster.be_strict();
     let client = cluster.client_of(0);
     let file = make(&client);
-    // Its rights are there, and its map says that there is one head.
+    // The client has its grants, and its map has one head.
     file.write_at(0, &bytes(3 * CHUNK)).unwrap();
     cluster.tell(1, &[&[3, 1, 2], &[1, 2, 3], &[2, 3, 1]]);
     cluster.be_strict();
-    // Requests of two chunks are on their way when the first of them is refused.
+    // Requests of two chunks are in flight when the first is refused.
     let data: Vec<u8> = bytes(CHUNK).iter().map(|byte| byte ^ 1).collect();
     for at in [CHUNK / 2, CHUNK + CHUNK / 2] {
         file.write_at(at, &data).unwrap();
@@ -237,12 +237,12 @@ fn writes_under_way_go_each_to_its_own_head_when_heads_have_parted() {
 }
 
 #[test]
-fn names_go_to_the_next_leader_when_one_is_gone() {
+fn names_go_to_the_next_leader_when_one_is_lost() {
     let mut cluster = Cluster::new();
     let client = cluster.client_of(0);
     make(&client);
     cluster.stop(1);
-    // Nobody leads, until it was asked a few times who does.
+    // No server leads until the map was requested a few times.
     cluster.tell(0, &[&[2, 3]]);
     let known = cluster.world.with(|state| state.map.clone().unwrap());
     let elected = ClusterMapReply { leader: 2, term: known.term + 1, ..known };
@@ -259,9 +259,9 @@ fn names_go_to_the_next_leader_when_one_is_gone() {
     assert!(!made.is_empty(), "server 2 was asked");
 }
 
-/// The head may not have heard that the leader took back what the session held of the file before.
+/// The head may not know yet that the leader took back the grants of the session.
 #[test]
-fn who_appends_asks_the_leader_for_the_right_to() {
+fn an_append_requests_its_grant_from_the_leader() {
     let cluster = Cluster::new();
     let client = cluster.client_of(2);
     make(&client).close().unwrap();
@@ -275,9 +275,9 @@ fn who_appends_asks_the_leader_for_the_right_to() {
     }
 }
 
-/// One that is stopped, or cut off, ends no connection.
+/// A server that is stopped or cut off does not end its connections.
 #[test]
-fn a_server_that_says_nothing_is_left_for_the_one_that_answers_now() {
+fn a_silent_server_is_abandoned_for_the_one_that_answers_now() {
     let cluster = Cluster::new();
     let client = cluster.client_of(0);
     let file = make(&client);
@@ -287,7 +287,7 @@ fn a_server_that_says_nothing_is_left_for_the_one_that_answers_now() {
     });
     cluster.tell(2, &[&[2, 3], &[2, 3], &[2, 3]]);
     client.fs().create(&Target::path("/g"), 0o644, CreateMode::Exclusive).unwrap();
-    // Of the file on all three chains, which the client takes to be as they were.
+    // Chunks on all three chains, by the old map of the client.
     let data = bytes(3 * CHUNK);
     file.write_at(0, &data).unwrap();
     let mut read = vec![0; data.len()];
@@ -296,7 +296,7 @@ fn a_server_that_says_nothing_is_left_for_the_one_that_answers_now() {
 }
 
 #[test]
-fn a_cluster_of_which_nobody_answers_is_given_up_in_time() {
+fn calls_to_a_cluster_without_an_answering_server_fail_in_time() {
     let mut cluster = Cluster::new();
     let server = cluster.addresses[0].clone();
     let options = Options { server, timeout: Duration::from_millis(600), ..Options::default() };

@@ -1,4 +1,4 @@
-//! Files: grants asked for ahead, large reads and writes in pieces, streams over connections that break.
+//! Files: grants requested ahead, large reads and writes in pieces, streams over connections that break.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use frieze_base::{ByteRange, Reason};
-use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, Part, Target};
+use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, Target, WritePart};
 use frieze_wire::message::Request;
 use frieze_wire::txn::{Op, Settle};
 use world::{Act, CHUNK, Seen, Server, World, pattern};
@@ -69,7 +69,7 @@ fn small_writes_and_reads_are_one_request_each() {
 }
 
 #[test]
-fn a_sequential_writer_asks_for_grants_ahead_and_doubles_them() {
+fn a_sequential_writer_requests_grants_ahead_and_doubles_them() {
     let (world, _server, _client, file) = begin();
     for mib in 0..80u64 {
         file.write_at(mib * MIB as u64, &[1; 100]).unwrap();
@@ -80,7 +80,7 @@ fn a_sequential_writer_asks_for_grants_ahead_and_doubles_them() {
 }
 
 #[test]
-fn a_grant_that_was_taken_away_is_asked_for_again_and_the_write_gets_another_number() {
+fn a_lost_grant_is_requested_again_and_the_write_gets_another_number() {
     let (world, _server, _client, file) = begin();
     file.write_at(0, b"one").unwrap();
     world.drop_grants();
@@ -93,7 +93,7 @@ fn a_grant_that_was_taken_away_is_asked_for_again_and_the_write_gets_another_num
 }
 
 #[test]
-fn a_large_write_goes_out_in_pieces_and_arrives_whole() {
+fn a_large_write_is_sent_in_pieces_and_arrives_whole() {
     let (world, _server, client, file) = begin();
     let data = pattern(6 * MIB + 12_345);
     let stamp = file.write_at(1000, &data).unwrap();
@@ -121,7 +121,7 @@ fn an_append_is_one_request_or_refused() {
     assert_eq!(file.append(b"more").unwrap().offset, 4 << 20);
     assert_eq!(lens(&world.seen(Seen::is_write)), [4 * MIB, 4]);
 
-    // Another handle does not know where the file ends by now.
+    // Another handle does not know the new end of the file.
     let other = client.fs().open(&Target::path("/f"), OpenFlags::WRITE).unwrap();
     file.append(&pattern(4 * MIB)).unwrap();
     assert_eq!(other.append(b"end").unwrap().offset, (8 << 20) + 4);
@@ -134,7 +134,7 @@ fn an_append_is_one_request_or_refused() {
 }
 
 #[test]
-fn an_append_that_is_not_granted_asks_for_the_end_of_the_file() {
+fn an_append_without_a_grant_requests_the_end_of_the_file() {
     let (world, _server, _client, file) = begin();
     world.with(|state| state.grants_appends = false);
     world.with(|state| state.files.values_mut().for_each(|file| *file = vec![7; 3 * CHUNK as usize - 1][..].into()));
@@ -190,7 +190,7 @@ fn a_stream_of_writes_over_connections_that_break_writes_every_byte_once() {
 }
 
 #[test]
-fn many_small_writes_land_where_they_were_meant_once_each_over_connections_that_break() {
+fn many_small_writes_happen_once_each_over_connections_that_break() {
     for act in [Act::RunThenClose, Act::Close, Act::RunThenHalf, Act::Refuse(Reason::Overloaded)] {
         for depth in [1, 32] {
             let (world, _server, _client, file) = begin();
@@ -200,7 +200,7 @@ fn many_small_writes_land_where_they_were_meant_once_each_over_connections_that_
                 count += usize::from(seen.is_write());
                 if seen.is_write() && count % 197 == 13 { planned.clone() } else { Act::Answer }
             });
-            // From the end to the start, and now and then one that is not small behind them.
+            // From the end to the start, with a large one now and then.
             let mut expect = vec![0; 500 * 1000 + 10 * 30_000];
             let mut round = 0;
             let (written, stamp) = file
@@ -228,7 +228,7 @@ fn many_small_writes_land_where_they_were_meant_once_each_over_connections_that_
 }
 
 #[test]
-fn many_small_writes_that_lose_their_grants_ask_for_them_and_go_on() {
+fn many_small_writes_without_grants_request_them_and_continue() {
     let (world, _server, _client, file) = begin();
     let mut at = 0;
     file.write_many(16, |bytes| {
@@ -265,7 +265,7 @@ fn a_refusal_among_many_small_writes_ends_them_with_the_servers_reason() {
 }
 
 #[test]
-fn a_stream_of_writes_that_loses_its_grants_asks_for_them_and_goes_on() {
+fn a_stream_of_writes_without_grants_requests_them_and_continues() {
     let (world, _server, _client, file) = begin();
     let mut at = 0;
     let (written, _) = file
@@ -304,7 +304,7 @@ fn a_refused_write_in_a_stream_ends_it_with_the_servers_reason() {
     let error = file.write_at(0, &pattern(20 * MIB)).unwrap_err();
     assert_eq!(error.reason(), Reason::NoSpace);
     client.status().unwrap();
-    // Nothing is left unanswered behind it.
+    // No number is left unanswered behind it.
     file.write_at(0, b"x").unwrap();
     let last = world.seen(Seen::is_write).pop().unwrap();
     assert_eq!(last.header.acked, last.header.seq);
@@ -340,7 +340,7 @@ fn a_stream_of_reads_over_connections_that_break_hands_out_every_byte_in_order()
 }
 
 #[test]
-fn what_a_sink_or_source_fails_with_comes_back_and_the_client_goes_on() {
+fn the_error_of_a_sink_or_source_is_returned_and_the_client_stays_usable() {
     #[derive(Debug)]
     struct Full;
     impl From<Error> for Full {
@@ -362,7 +362,7 @@ fn what_a_sink_or_source_fails_with_comes_back_and_the_client_goes_on() {
 }
 
 #[test]
-fn closing_settles_a_file_that_was_written_and_gives_back_an_unused_grant_without_waiting() {
+fn closing_settles_a_written_file_and_returns_an_unused_grant_without_waiting() {
     let (world, _server, client, file) = begin();
     file.write_at(0, b"x").unwrap();
     file.close().unwrap();
@@ -385,7 +385,7 @@ fn closing_settles_a_file_that_was_written_and_gives_back_an_unused_grant_withou
 }
 
 #[test]
-fn many_closes_without_an_answer_between_do_not_pile_up() {
+fn many_closes_without_a_reply_between_do_not_pile_up() {
     let (world, _server, client, _file) = begin();
     let files: Vec<File> = (0..100).map(|i| create(&client, &format!("/{i}"))).collect();
     files.into_iter().for_each(|file| file.close().unwrap());
@@ -396,7 +396,7 @@ fn many_closes_without_an_answer_between_do_not_pile_up() {
 }
 
 #[test]
-fn files_closed_later_are_settled_one_by_one_where_nothing_else_is_under_way() {
+fn files_closed_later_are_settled_one_by_one_if_no_other_call_is_in_flight() {
     let (world, _server, client, file) = begin();
     file.write_at(0, b"x").unwrap();
     file.close_later().unwrap();
@@ -405,7 +405,7 @@ fn files_closed_later_are_settled_one_by_one_where_nothing_else_is_under_way() {
 }
 
 #[test]
-fn files_that_nothing_was_written_to_are_settled_together_and_others_before_they_are_closed() {
+fn unwritten_files_are_settled_together_and_written_ones_before_they_are_closed() {
     let (world, _server, client, file) = begin();
     let files: Vec<File> = (0..20).map(|i| create(&client, &format!("/{i}"))).collect();
     let all = |world: &World| -> Vec<usize> {
@@ -429,7 +429,7 @@ fn files_closed_while_others_work_are_settled_together_after_a_moment() {
         let of = |op| if let Op::SettleAll(all) = op { Some(all.files.len()) } else { None };
         world.ops().into_iter().filter_map(of).collect()
     };
-    // Two calls that wait for their answers.
+    // Two calls that wait for their replies.
     let asks_status = |seen: &Seen| matches!(seen.request, Request::Status(_));
     world.plan_for(2, Act::RunThenHang, asks_status);
     thread::scope(|scope| {
@@ -448,7 +448,7 @@ fn files_closed_while_others_work_are_settled_together_after_a_moment() {
 }
 
 #[test]
-fn handles_of_one_file_share_grants_and_the_last_to_close_gives_them_back() {
+fn handles_of_one_file_share_grants_and_the_last_close_returns_them() {
     let (world, _server, client, a) = begin();
     let b = client.fs().open(&Target::path("/f"), OpenFlags::READ_WRITE).unwrap();
     b.write_at(0, b"b").unwrap();
@@ -461,14 +461,14 @@ fn handles_of_one_file_share_grants_and_the_last_to_close_gives_them_back() {
 }
 
 #[test]
-fn syncing_settles_what_was_written_and_keeps_the_grant() {
+fn sync_settles_a_written_file_and_keeps_the_grant() {
     let (world, _server, _client, file) = begin();
     file.write_at(0, b"x").unwrap();
     file.sync().unwrap();
     file.sync().unwrap();
     assert_eq!(settles(&world), [true]);
     assert_eq!(world.seen(|seen| matches!(seen.request, Request::Sync(_))).len(), 2);
-    // A settling that failed is made up for.
+    // A failed settlement is repeated.
     file.write_at(0, b"y").unwrap();
     world.plan_for(1, Act::Refuse(Reason::NoSpace), |seen| matches!(seen.op(), Some(Op::Settle(Settle { .. }))));
     file.sync().unwrap_err();
@@ -477,7 +477,7 @@ fn syncing_settles_what_was_written_and_keeps_the_grant() {
 }
 
 #[test]
-fn cutting_a_file_forgets_the_grants_above() {
+fn a_truncate_drops_the_grants_above() {
     let (world, _server, _client, file) = begin();
     file.write_at(3 * CHUNK, b"x").unwrap();
     file.set_len(CHUNK + 1).unwrap();
@@ -538,7 +538,7 @@ fn many_threads_share_one_file() {
 }
 
 #[test]
-fn a_stream_fails_when_the_server_stays_away() {
+fn a_stream_fails_if_the_server_stays_down() {
     let world = World::new();
     let server = world.serve();
     let client = Client::connect(Options { timeout: Duration::from_millis(400), ..server.options() }).unwrap();
@@ -552,19 +552,19 @@ fn a_stream_fails_when_the_server_stays_away() {
 }
 
 #[test]
-fn parts_are_shown_together_by_one_request_that_runs_once() {
+fn an_atomic_write_is_one_request_that_runs_once() {
     let (world, _server, client, file) = begin();
     let other = create(&client, "/g");
     let (long, fs) = (pattern(5 * MIB), client.fs());
-    // Its answer is lost.
+    // Its reply is lost.
     world.plan_for(1, Act::RunThenClose, |seen| matches!(seen.request, Request::CopyRange(_)));
     let parts = [
-        Part { file: &file, offset: 7, data: &long },
-        Part { file: &other, offset: 0, data: b"other" },
-        Part { file: &other, offset: 1, data: b"" },
-        Part { file: &file, offset: 8, data: b"later" },
+        WritePart { file: &file, offset: 7, data: &long },
+        WritePart { file: &other, offset: 0, data: b"other" },
+        WritePart { file: &other, offset: 1, data: b"" },
+        WritePart { file: &file, offset: 8, data: b"later" },
     ];
-    let stamp = fs.write_together(&parts).unwrap();
+    let stamp = fs.write_atomically(&parts).unwrap();
     assert!(stamp > frieze_client::Hlc::ZERO);
     let mut wanted = [&[0; 7][..], &long[..]].concat();
     wanted[8..13].copy_from_slice(b"later");
@@ -575,11 +575,11 @@ fn parts_are_shown_together_by_one_request_that_runs_once() {
     assert_eq!(world.with(|state| state.runs.values().copied().max()), Some(1));
     let nameless = |world: &World| world.ops().iter().filter(|op| matches!(op, Op::MakeNameless(_))).count();
     assert_eq!(nameless(&world), 1);
-    // What is one record anyway is one.
-    fs.write_together(&[Part { file: &other, offset: 2, data: b"T" }]).unwrap();
+    // A single record is written as one.
+    fs.write_atomically(&[WritePart { file: &other, offset: 2, data: b"T" }]).unwrap();
     assert_eq!((world.file("/g"), nameless(&world)), (b"otTer".to_vec(), 1));
-    assert!(fs.write_together(&[]).is_ok());
+    assert!(fs.write_atomically(&[]).is_ok());
     let read_only = fs.open(&Target::path("/g"), OpenFlags::READ).unwrap();
-    let refused = fs.write_together(&[Part { file: &read_only, offset: 0, data: b"x" }]);
+    let refused = fs.write_atomically(&[WritePart { file: &read_only, offset: 0, data: b"x" }]);
     assert!(matches!(refused, Err(Error::NotOpenFor { .. })), "{refused:?}");
 }

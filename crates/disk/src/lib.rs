@@ -27,4 +27,4 @@ pub use state_file::{STATE_BYTES_MAX, StateFile};
 pub use time::{MachineTime, SimTime, TimeSource};
 pub use view::{TreeCopy, ViewDisk};
 
-pub use frieze_hlc::Reading;
+pub use frieze_hlc::ClockReading;

@@ -17,7 +17,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::Crc;
+use frieze_base::Crc32c;
 
 use crate::{Disk, DiskFile, Error, Result};
 
@@ -164,7 +164,7 @@ fn header(generation: u64, payload: &[u8]) -> [u8; HEADER_BYTES] {
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     bytes[8..16].copy_from_slice(&generation.to_le_bytes());
-    let mut crc = Crc::default();
+    let mut crc = Crc32c::default();
     crc.update(&bytes[..16]);
     crc.update(payload);
     bytes[16..20].copy_from_slice(&crc.value().to_le_bytes());

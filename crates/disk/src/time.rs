@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::MonoTime;
-use frieze_hlc::{Hlc, Reading};
+use frieze_hlc::{ClockReading, Hlc};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::adjtime;
@@ -12,7 +12,7 @@ use crate::adjtime;
 /// Where readings come from: the only place of frieze that looks at a clock.
 pub trait TimeSource: Send + Sync {
     /// One look at wall clock, monotonic clock and error bound.
-    fn reading(&self) -> Reading;
+    fn reading(&self) -> ClockReading;
 }
 
 /// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_BOOTTIME` and the error that the kernel estimates for its
@@ -54,9 +54,9 @@ impl Default for MachineTime {
 }
 
 impl TimeSource for MachineTime {
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> ClockReading {
         let (mono, wall_ns) = together(&self.apart_ns, mono, wall_ns);
-        Reading { wall_us: wall_ns / 1000, mono, error_us: self.error_us(mono) }
+        ClockReading { wall_us: wall_ns / 1000, mono, error_us: self.error_us(mono) }
     }
 }
 
@@ -93,13 +93,13 @@ fn wall_ns() -> u64 {
 /// Time that stands still until a test moves it. Clones share one clock.
 #[derive(Clone, Debug)]
 pub struct SimTime {
-    state: Arc<Mutex<Reading>>,
+    state: Arc<Mutex<ClockReading>>,
 }
 
 impl SimTime {
     /// A clock whose wall clock shows `wall_us`, with an error bound of 1 ms.
     pub fn new(wall_us: u64) -> SimTime {
-        let reading = Reading { wall_us, mono: MonoTime(1_000_000_000), error_us: Some(1_000) };
+        let reading = ClockReading { wall_us, mono: MonoTime(1_000_000_000), error_us: Some(1_000) };
         SimTime { state: Arc::new(Mutex::new(reading)) }
     }
 
@@ -126,13 +126,13 @@ impl SimTime {
         Hlc::first_of_micros(self.reading().wall_us)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Reading)) {
+    fn change(&self, change: impl FnOnce(&mut ClockReading)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 impl TimeSource for SimTime {
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> ClockReading {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use frieze_base::{FastMap, InodeId, MonoTime};
-use frieze_client::{Attr, Granted, Holds, Parents, RecallsReply};
+use frieze_client::{Attr, CacheLease, ChangedParents, Holds, RecallsReply};
 
 use crate::local_changes::{ChangeCount, LocalChanges};
 use crate::notify::KernelNotifier;
@@ -67,7 +67,7 @@ pub(crate) struct GrantRequest {
     began: u64,
     sent: MonoTime,
     change_count: ChangeCount,
-    pub(crate) granted: Arc<Granted>,
+    pub(crate) granted: Arc<CacheLease>,
 }
 
 /// The validity of an answer, if nothing is recalled before it reaches the kernel.
@@ -93,7 +93,7 @@ impl GrantRequest {
 
     /// The directories that a change of names has changed: their attributes, and the promises of them.
     pub(crate) fn parents(&self) -> Vec<(Attr, CachePromise)> {
-        let Parents { attrs, holds_ms } = self.granted.take_parents();
+        let ChangedParents { attrs, holds_ms } = self.granted.take_parents();
         let holds = Holds { files_ms: u16::try_from(holds_ms).unwrap_or(u16::MAX), ..Holds::NONE };
         let promise = self.promise(None, None);
         let of = |attr: Attr| {

@@ -28,8 +28,6 @@ pub(crate) struct KernelAdapter<T: Operations> {
     operations: Arc<T>,
     /// It shows an instant, which has no writers: locks are not needed.
     shows_past: bool,
-    /// The server keeps access lists: the kernel checks them too, and leaves the umask to the server.
-    keeps_acls: bool,
 }
 
 /// Lines of a listing gathered at a time: what fits into the buffer of readdir(3), 32 KiB, at most.
@@ -40,8 +38,8 @@ pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 64;
 
 impl<T: Operations> KernelAdapter<T> {
-    pub(crate) fn new(operations: Arc<T>, shows_past: bool, keeps_acls: bool) -> KernelAdapter<T> {
-        KernelAdapter { operations, shows_past, keeps_acls }
+    pub(crate) fn new(operations: Arc<T>, shows_past: bool) -> KernelAdapter<T> {
+        KernelAdapter { operations, shows_past }
     }
 }
 
@@ -71,11 +69,9 @@ impl<T: Operations> Filesystem for KernelAdapter<T> {
         if !self.shows_past {
             wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
-        if self.keeps_acls {
-            // The kernel's own check has to know of access lists, or it would refuse users that a list admits. The
-            // umask counts only where no default list does, which the server knows.
-            wanted.extend([InitFlags::FUSE_POSIX_ACL, InitFlags::FUSE_DONT_MASK]);
-        }
+        // The kernel's own check has to know of access lists, or it would refuse users that a list admits. The
+        // umask counts only where no default list does, which the server knows.
+        wanted.extend([InitFlags::FUSE_POSIX_ACL, InitFlags::FUSE_DONT_MASK]);
         for flag in wanted {
             if let Err(missing) = config.add_capabilities(flag) {
                 tracing::debug!("this kernel does without {missing:?}");

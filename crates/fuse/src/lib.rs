@@ -215,8 +215,7 @@ fn start(
     config: &Config,
 ) -> Result<MountHandle, Error> {
     let refused = |source| Error::Refused { path: mountpoint.clone(), source };
-    let keeps_acls = operations.client.hello().keeps_acls;
-    let kernel = KernelAdapter::new(operations.clone(), base.is_past(), keeps_acls);
+    let kernel = KernelAdapter::new(operations.clone(), base.is_past());
     let mut session = Session::new(kernel, &mountpoint, config).map_err(refused)?;
     if !base.is_past() {
         let channel = session.as_fd().try_clone_to_owned().map_err(refused)?;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use frieze_client::Room;
+use frieze_client::FreeSpace;
 use nix::errno::Errno;
 
 use crate::cache::{CachePromise, Holding};
@@ -333,7 +333,7 @@ pub(crate) trait Operations: Send + Sync + 'static {
     ) -> Result<(), Errno>;
     fn fsyncdir(&self, handle: u64) -> Result<(), Errno>;
     fn releasedir(&self, handle: u64);
-    fn statfs(&self, node: NodeId) -> Result<Room, Errno>;
+    fn statfs(&self, node: NodeId) -> Result<FreeSpace, Errno>;
     /// `flags`: 0 either, 1 `XATTR_CREATE`, 2 `XATTR_REPLACE`.
     fn setxattr(&self, who: FuseCaller, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno>;
     fn getxattr(&self, who: FuseCaller, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno>;

@@ -33,7 +33,7 @@ impl MountTree {
         call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
         let view = match asking {
-            Some(asking) => self.view(when).noting(asking.granted.clone()),
+            Some(asking) => self.view(when).leasing(asking.granted.clone()),
             None => self.view(when),
         };
         if !self.impersonates {
@@ -110,7 +110,7 @@ impl MountTree {
     ) -> Result<T, Errno> {
         let fs = self.view(when);
         let fs = if self.impersonates { fs.as_caller(Caller::root()) } else { fs };
-        let fs = asking.map_or(fs.clone(), |asking| fs.noting(asking.granted.clone()));
+        let fs = asking.map_or(fs.clone(), |asking| fs.leasing(asking.granted.clone()));
         call(&fs).map_err(|error| answer(&error.into()))
     }
 

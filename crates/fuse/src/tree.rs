@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use frieze_base::InodeId;
-use frieze_client::{Attr, Client, Fs, LockKind, Room, SetAttr, Special, Target};
+use frieze_client::{Attr, Client, FreeSpace, Fs, LockKind, SetAttr, Special, Target};
 use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode, is_acl};
 use nix::errno::Errno;
 
@@ -85,8 +85,7 @@ impl MountTree {
     /// never be used; and a server of before them keeps no access lists. Answered here, because the kernel asks for
     /// them at nearly every write and `ls -l`.
     fn refuse_foreign_xattr(&self, name: &[u8]) -> Result<(), Errno> {
-        let is_list = name.starts_with(b"system.posix_acl_");
-        if name.starts_with(b"security.") || is_list && !self.client.hello().keeps_acls {
+        if name.starts_with(b"security.") {
             return Err(Errno::EOPNOTSUPP);
         }
         Ok(())
@@ -489,7 +488,7 @@ impl Operations for MountTree {
         drop(self.dirs.remove(handle));
     }
 
-    fn statfs(&self, node: NodeId) -> Result<Room, Errno> {
+    fn statfs(&self, node: NodeId) -> Result<FreeSpace, Errno> {
         self.room(node)
     }
 

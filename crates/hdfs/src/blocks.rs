@@ -1,15 +1,16 @@
-//! Blocks: what Hadoop's clients call a part of a file. frieze has none; a block is a span of a file that a token names.
+//! Blocks: what Hadoop's clients call a part of a file. frieze has none; a block is a span of a file that a token
+//! names.
 //!
-//! A file that is read consists of blocks of [`BLOCK_BYTES`], whatever size it was written with; a block that is written begins
-//! where the writer is. The token, which a client hands back with every transfer, says which file, where in it, when, for
-//! whom and until when, and is signed: the data service needs to know nothing else, and believes nothing else.
+//! A file that is read consists of blocks of [`BLOCK_BYTES`], whatever block size it was written with; a block that is
+//! written begins at the writer's position. The token, which a client returns with every transfer, holds file, range,
+//! instant, user and expiry, and is signed: the data service needs no other record, and believes no other.
 
 use prost::Message;
 
 use crate::exception::Exception;
 use crate::proto::{self, ExtendedBlock};
 
-/// Size of the blocks that a file is read in, and what clients are told to write with.
+/// Size of the blocks in which files are read, and the default for writers.
 pub(crate) const BLOCK_BYTES: u64 = 128 << 20;
 /// The one pool of blocks.
 pub(crate) const POOL: &str = "frieze";
@@ -26,16 +27,16 @@ pub(crate) struct Pass {
     /// Bytes that may be read, or written.
     #[prost(uint64, tag = "3")]
     pub(crate) len: u64,
-    /// The instant that is read; absent for now.
+    /// The instant to read; absent for now.
     #[prost(uint64, optional, tag = "4")]
     pub(crate) at: Option<u64>,
-    /// The user time that is read up to.
+    /// The user time to read up to.
     #[prost(sint64, optional, tag = "5")]
     pub(crate) user_at: Option<i64>,
-    /// The lease under which it is written; 0 to read.
+    /// The lease to write under; 0 to read.
     #[prost(uint64, tag = "6")]
     pub(crate) lease: u64,
-    /// For whom.
+    /// The user.
     #[prost(uint32, tag = "7")]
     pub(crate) uid: u32,
     /// Its group.
@@ -44,29 +45,29 @@ pub(crate) struct Pass {
     /// Its other groups.
     #[prost(uint32, repeated, tag = "9")]
     pub(crate) groups: Vec<u32>,
-    /// When it ends: nanoseconds since 1970, as [`wall_ns`].
+    /// Expiry: nanoseconds since 1970, as [`wall_ns`].
     #[prost(uint64, tag = "10")]
     pub(crate) expires_ns: u64,
-    /// Of the door that gave the lease: the data service to which what is written has to come, as `IP:PORT`.
+    /// The gateway that gave the lease: the data service that receives what is written, as `IP:PORT`.
     #[prost(string, tag = "11")]
-    pub(crate) door: String,
+    pub(crate) gateway: String,
 }
 
-/// Signs passes and knows its own.
+/// Signs passes and verifies them.
 #[derive(Clone)]
-pub(crate) struct Mint {
+pub(crate) struct TokenMint {
     key: [u8; 32],
 }
 
-impl Mint {
+impl TokenMint {
     /// A mint with a secret.
-    pub(crate) fn new(key: [u8; 32]) -> Mint {
-        Mint { key }
+    pub(crate) fn new(key: [u8; 32]) -> TokenMint {
+        TokenMint { key }
     }
 
-    /// A mint for something else: what one of the two signs the other does not take.
-    pub(crate) fn of(&self, purpose: &str) -> Mint {
-        Mint { key: blake3::derive_key(purpose, &self.key) }
+    /// A mint for another purpose: neither accepts what the other signs.
+    pub(crate) fn of(&self, purpose: &str) -> TokenMint {
+        TokenMint { key: blake3::derive_key(purpose, &self.key) }
     }
 
     /// A token for `pass`.
@@ -74,7 +75,7 @@ impl Mint {
         proto::Token { kind: "HDFS_BLOCK_TOKEN".to_owned(), ..self.seal(pass) }
     }
 
-    /// The pass of a token, at `now_ns`; `None` if it is none of this mint, or over.
+    /// The pass of a token, at `now_ns`; `None` if this mint did not sign it, or it has expired.
     pub(crate) fn verify(&self, token: &proto::Token, now_ns: u64) -> Option<Pass> {
         self.unseal(token).filter(|pass: &Pass| now_ns < pass.expires_ns)
     }
@@ -102,21 +103,23 @@ impl Mint {
     }
 }
 
-/// The block of a file that begins at a byte. The same for the same file and byte, always. As far as there are files so many, it names
-/// its file ([`inode_of`]): a door that knows nothing of a block finds out by that who writes it.
+/// The number of the block of a file that begins at a byte: always the same for the same file and byte. While inode
+/// numbers are below [`NAMED_MAX`], it contains the file's ([`inode_of`]): a gateway without a record of the block
+/// finds its writer by that.
 ///
-/// Blocks that are read begin at multiples of [`BLOCK_BYTES`], and no two of a file have the same number. Two that are written one after
-/// the other may have, if the first is a multiple of [`PLACES`] long: their generations tell them apart.
+/// Blocks that are read begin at multiples of [`BLOCK_BYTES`], and no two of a file have the same number. Two
+/// consecutive blocks that are written may share theirs, if the first is a multiple of [`PLACES`] long: their
+/// generations differ.
 pub(crate) fn block_id(inode: u64, start: u64) -> u64 {
     let place = start % PLACES;
-    // Hadoop takes a number below zero for one of an erasure-coded file.
+    // Hadoop takes a negative number for a block of an erasure-coded file.
     match inode < NAMED_MAX {
         true => inode << PLACE_BITS | place,
         false => UNNAMED | (mix(mix(inode).wrapping_add(start)) & (UNNAMED - 1)),
     }
 }
 
-/// The file of a block; `None` if its number is too large to be in that of a block.
+/// The file of a block; `None` if its inode number is too large to be in the block's.
 pub(crate) fn inode_of(block: u64) -> Option<u64> {
     (block < UNNAMED).then_some(block >> PLACE_BITS)
 }
@@ -129,20 +132,21 @@ fn mix(value: u64) -> u64 {
 }
 
 const PLACE_BITS: u32 = 22;
-/// The largest prime below 2^22: so many blocks of 128 MiB, that is 512 TiB, begin at different places.
+/// The largest prime below 2^22: that many blocks of 128 MiB, or 512 TiB, begin at different places.
 const PLACES: u64 = (1 << PLACE_BITS) - 3;
-/// Inodes below it are named by the numbers of their blocks.
+/// Smaller inode numbers are part of the numbers of their blocks.
 const NAMED_MAX: u64 = 1 << 40;
-/// Marks the numbers of blocks of all others.
+/// Marks the numbers of all other blocks.
 const UNNAMED: u64 = 1 << 62;
 
-/// The clock by which tokens end: every door of a cluster has it, as exact as servers' clocks are. Stamps are not made of it.
+/// The clock of token expiry: all gateways of a cluster have it, as exact as the servers' clocks are. Stamps do not use
+/// it.
 pub(crate) fn wall_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
-/// A block as it is named in an answer.
+/// A block as an answer names it.
 pub(crate) fn extended(inode: u64, start: u64, len: u64, generation: u64) -> ExtendedBlock {
     ExtendedBlock {
         pool_id: POOL.to_owned(),
@@ -155,13 +159,13 @@ pub(crate) fn extended(inode: u64, start: u64, len: u64, generation: u64) -> Ext
 /// The blocks of a file of `size` bytes that hold bytes of a range: where each begins and how long it is.
 pub(crate) fn spans(size: u64, offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = offset.saturating_add(len).min(size);
-    // Nothing of the last block if the range begins behind the file.
+    // No block if the range begins behind the end of the file.
     let first = if offset < end { offset / BLOCK_BYTES * BLOCK_BYTES } else { end };
     let starts = (0..).map(move |number: u64| first.saturating_add(number.saturating_mul(BLOCK_BYTES)));
     starts.take_while(move |&start| start < end).map(move |start| (start, (size - start).min(BLOCK_BYTES)))
 }
 
-/// A block that a call names without saying which.
+/// The block of a call that has to name one.
 pub(crate) fn required(block: Option<ExtendedBlock>) -> Result<ExtendedBlock, Exception> {
     block.ok_or_else(|| Exception::illegal_argument("the call names no block"))
 }
@@ -172,12 +176,12 @@ mod tests {
 
     #[test]
     fn a_pass_is_good_until_it_ends_and_cannot_be_changed() {
-        let mint = Mint::new([7; 32]);
+        let mint = TokenMint::new([7; 32]);
         let pass = Pass { inode: 5, start: 0, len: 9, at: Some(77), uid: 1000, expires_ns: 100, ..Pass::default() };
         let token = mint.sign(&pass);
         assert_eq!(mint.verify(&token, 99), Some(pass.clone()));
         assert_eq!(mint.verify(&token, 100), None, "over");
-        assert_eq!(Mint::new([8; 32]).verify(&token, 99), None, "of another server");
+        assert_eq!(TokenMint::new([8; 32]).verify(&token, 99), None, "of another server");
         assert_eq!(mint.of("something else").verify(&token, 99), None, "for something else");
         let forged = proto::Token { identifier: Pass { uid: 0, ..pass }.encode_to_vec(), ..token.clone() };
         assert_eq!(mint.verify(&forged, 99), None);

@@ -1,48 +1,48 @@
-//! Memory for what writers have sent and is not in a file yet: so many bytes for all connections, which wait for them.
+//! Memory for what writers have sent and is not in a file yet: one budget for all connections, which wait for it.
 //!
-//! A packet may have 16 MiB and a service 4,096 connections: each alone is bounded, together they were not.
+//! A packet may have 16 MiB and a service 4,096 connections: each alone was bounded, all together were not.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that may be lent.
+/// A number of bytes to share.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    left: Mutex<Left>,
+pub(crate) struct MemoryBudget {
+    left: Mutex<BudgetState>,
     returned: Condvar,
 }
 
 #[derive(Debug)]
-struct Left {
+struct BudgetState {
     bytes: usize,
-    /// How many wait for more: waking nobody would be a system call, too.
+    /// Waiting connections: waking none would cost a system call, too.
     waiting: usize,
 }
 
-/// Bytes that are lent. Dropped, they are returned.
+/// Bytes of the budget. Dropped, they return to it.
 #[derive(Debug)]
-pub(crate) struct Lent<'b> {
-    budget: &'b Budget,
+pub(crate) struct BudgetShare<'b> {
+    budget: &'b MemoryBudget,
     bytes: usize,
 }
 
-impl Budget {
-    /// So many bytes. Nobody may ask for more at once.
-    pub(crate) fn new(bytes: usize) -> Budget {
-        Budget { left: Mutex::new(Left { bytes, waiting: 0 }), returned: Condvar::new() }
+impl MemoryBudget {
+    /// A budget of `bytes`. One request must not exceed it.
+    pub(crate) fn new(bytes: usize) -> MemoryBudget {
+        MemoryBudget { left: Mutex::new(BudgetState { bytes, waiting: 0 }), returned: Condvar::new() }
     }
 
-    /// Nothing yet, to be added to.
-    pub(crate) fn none(&self) -> Lent<'_> {
-        Lent { budget: self, bytes: 0 }
+    /// An empty share, to be added to.
+    pub(crate) fn none(&self) -> BudgetShare<'_> {
+        BudgetShare { budget: self, bytes: 0 }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Left> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Lent<'_> {
-    /// Adds `bytes` if they are there at once.
+impl BudgetShare<'_> {
+    /// Adds `bytes` if they are free now.
     pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
         let mut left = self.budget.lock();
         let is_there = left.bytes >= bytes;
@@ -53,7 +53,7 @@ impl Lent<'_> {
         is_there
     }
 
-    /// Adds `bytes` as soon as others have returned them. Who waits must hold nothing: else all might wait for each other.
+    /// Adds `bytes` as soon as they are free. The share must be empty: otherwise all could wait for each other.
     pub(crate) fn add(&mut self, bytes: usize) {
         assert_eq!(self.bytes, 0, "who waits holds nothing");
         let mut left = self.budget.lock();
@@ -66,8 +66,8 @@ impl Lent<'_> {
         self.bytes = bytes;
     }
 
-    /// Returns everything.
-    pub(crate) fn give_back(&mut self) {
+    /// Returns all of it.
+    pub(crate) fn release(&mut self) {
         if self.bytes > 0 {
             let mut left = self.budget.lock();
             left.bytes += std::mem::take(&mut self.bytes);
@@ -78,9 +78,9 @@ impl Lent<'_> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for BudgetShare<'_> {
     fn drop(&mut self) {
-        self.give_back();
+        self.release();
     }
 }
 
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_for_more_than_is_left_waits_until_it_is_returned() {
-        let budget = Budget::new(10);
+    fn a_share_beyond_the_budget_waits_until_others_are_returned() {
+        let budget = MemoryBudget::new(10);
         let mut first = budget.none();
         assert!(first.try_add(4) && first.try_add(4) && !first.try_add(4));
         std::thread::scope(|scope| {
@@ -98,7 +98,7 @@ mod tests {
                 let mut second = budget.none();
                 second.add(9);
             });
-            first.give_back();
+            first.release();
             second.join().expect("it was lent");
         });
         assert!(budget.none().try_add(10), "all is returned");

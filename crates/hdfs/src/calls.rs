@@ -1,8 +1,8 @@
-//! The calls of Hadoop's file system, for another door of the same process that says them in another language.
+//! The calls of Hadoop's file system, for another gateway of the same process that speaks another protocol.
 //!
-//! Guarantees: what a call does and whom it refuses is the same through every door, for it is the same function; a writer at
-//! one of them is seen by the others.
-//! Leaves to others: who calls ([`crate::principal`]), how a call is written and answered.
+//! Guarantees: a call does and refuses the same through every gateway, for it is the same function; gateways share
+//! leases.
+//! Leaves to others: the account of the caller ([`crate::account`]), encoding of calls and answers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,29 +13,35 @@ use frieze_base::ByteRange;
 use frieze_client::{Client, Error as ClientError, File, NodeId, OpenFlags, Options, mono};
 use prost::Message;
 
-use crate::Error;
-use crate::blocks::{self, Mint, wall_ns};
-use crate::checksums::{FileChecksum, OfFile};
+use crate::attributes::must_be_file;
+use crate::blocks::{self, TokenMint, wall_ns};
+use crate::checksums::{FileChecksum, FileChecksummer};
+use crate::error::Error;
 use crate::exception::{Exception, malformed};
-use crate::leases::{Lease, Leases};
-use crate::names::{self, Place, place};
-use crate::notes::Notes;
+use crate::file_names::FileNames;
+use crate::file_writers::FileWriters;
+use crate::lease::FileLease;
+use crate::lease_store::LeaseStore;
+use crate::leases::Leases;
+use crate::locations::{BlockLocator, DataAddress};
+use crate::paths::{self, ParsedPath, place};
+use crate::peer_gateways::PeerGateways;
 use crate::proto::{AppendRequest, AppendResponse, CreateRequest, CreateResponse};
-use crate::reading::must_be_file;
+use crate::remote_user::{CallContext, RemoteUser};
 use crate::rpc::{Call, CallId};
-use crate::service::{Asked, DataPlace, PROTOCOL, Service, Who};
+use crate::service::{PROTOCOL, Service};
 
 /// The calls. Clones are the same.
 #[derive(Clone)]
 pub struct Calls(Arc<Service>);
 
 impl Calls {
-    /// Calls to the server that `client` names. `secret` is what tokens of blocks are signed with, the same for all doors of
-    /// a cluster; `data` is where blocks are said to be read and written; `notes` a directory for what the next process has to know of
-    /// writers.
+    /// Connects to the server that `client` names. `secret` signs tokens of blocks, and is the same for all gateways of
+    /// a cluster; `data` is the address that clients get for blocks; `notes` a directory for leases that outlive the
+    /// process.
     ///
     /// # Errors
-    /// `Client`: the server is away. `System`: there is no thread, or no such directory.
+    /// `Client`: the server does not answer. `System`: no thread, or no such directory.
     pub fn connect(
         client: Options,
         secret: [u8; 32],
@@ -44,32 +50,35 @@ impl Calls {
     ) -> Result<Calls, Error> {
         let client = Client::connect(client)?;
         let failed = |source| Error::System { doing: "read what is noted of writers", source };
-        let mint = Mint::new(secret);
+        let mint = TokenMint::new(secret);
         let signs = mint.of("frieze 2026-11-26 notes of leases at the HDFS doors");
-        let notes = Notes::new(client.clone(), signs, notes).map_err(failed)?;
+        let notes = LeaseStore::new(client.clone(), signs, notes).map_err(failed)?;
         let leases = Leases::new(client.clone(), notes).map_err(failed)?;
-        let (goes_on, ended) = mpsc::channel();
-        let service = Service {
+        let (lease_thread, ended) = mpsc::channel();
+        let locator = Arc::new(BlockLocator {
+            client: client.clone(),
             node: NodeId(client.hello().node),
-            client,
-            names: Default::default(),
-            between_doors: mint.of("frieze 2026-11-26 questions between HDFS doors"),
-            mint,
-            leases,
-            moving: Default::default(),
+            mint: mint.clone(),
+            data: DataAddress { ip: specified(data.ip()), port: data.port() },
+            names_port: OnceLock::new(),
+        });
+        let between_gateways = mint.of("frieze 2026-11-26 questions between HDFS doors");
+        let peers = PeerGateways { client: client.clone(), locator: locator.clone(), mint: between_gateways };
+        // Generations of this process exceed those of the process before.
+        let generation = AtomicU64::new(wall_ns());
+        let service = Service {
+            names: FileNames { client: client.clone(), accounts: Default::default(), moving: Default::default() },
+            locator,
+            writers: FileWriters { client, leases, peers, generation },
             is_safe: Default::default(),
             retries: Default::default(),
-            data: DataPlace { ip: specified(data.ip()), port: data.port() },
-            names_port: OnceLock::new(),
             began: mono(),
-            // Generations of this process are above those of the one before.
-            generation: AtomicU64::new(wall_ns()),
-            _goes_on: goes_on,
+            _lease_thread: lease_thread,
         };
         let service = Arc::new(service);
         let failed = |source| Error::System { doing: "start a thread", source };
         service.settle_closed().map_err(failed)?;
-        service.note_leases(ended).map_err(failed)?;
+        service.store_leases(ended).map_err(failed)?;
         Ok(Calls(service))
     }
 
@@ -77,11 +86,16 @@ impl Calls {
         &self.0
     }
 
-    /// Makes a call of `ClientProtocol`, once. A name of a moving instant means what it means now.
+    /// Makes a call of `ClientProtocol`, once. The name of a moving instant is resolved for this call alone.
     ///
     /// # Errors
     /// Those of the call.
-    pub fn ask<R: Message + Default>(&self, who: &Who, method: &str, request: &impl Message) -> Result<R, Exception> {
+    pub fn ask<R: Message + Default>(
+        &self,
+        user: &RemoteUser,
+        method: &str,
+        request: &impl Message,
+    ) -> Result<R, Exception> {
         let call = Call {
             id: CallId::default(),
             retry: 0,
@@ -89,7 +103,7 @@ impl Calls {
             method: method.to_owned(),
             parameters: request.encode_to_vec(),
         };
-        let answer = self.0.answer(who, &call)?;
+        let answer = self.0.answer(user, &call)?;
         R::decode(answer.as_slice()).map_err(|error| malformed(method, &error))
     }
 
@@ -97,49 +111,49 @@ impl Calls {
     ///
     /// # Errors
     /// `FileNotFoundException`, `AccessControlException` and others.
-    pub fn read(&self, who: &Who, path: &str) -> Result<Reading, Exception> {
-        let looked = self.0.look(asked(who), path)?;
+    pub fn read(&self, user: &RemoteUser, path: &str) -> Result<ReadHandle, Exception> {
+        let resolved = self.0.names.resolve(context(user), path)?;
         let failed = |error| Exception::of(error, path);
-        must_be_file(&looked.fs.stat(&looked.target).map_err(failed)?.attr, path)?;
-        let file = looked.fs.open(&looked.target, OpenFlags::READ).map_err(failed)?;
+        must_be_file(&resolved.fs.stat(&resolved.target).map_err(failed)?.attr, path)?;
+        let file = resolved.fs.open(&resolved.target, OpenFlags::READ).map_err(failed)?;
         let size = file.stat().map_err(failed)?.attr.size;
-        Ok(Reading { file, size, path: path.to_owned() })
+        Ok(ReadHandle { file, size, path: path.to_owned() })
     }
 
-    /// Makes a file and opens it to write; the call is `create`.
+    /// Creates a file and opens it to write; the call is `create`.
     ///
     /// # Errors
     /// Those of the call.
-    pub fn create(&self, who: &Who, request: &CreateRequest) -> Result<Writing, Exception> {
-        let made: CreateResponse = self.ask(who, "create", request)?;
+    pub fn create(&self, user: &RemoteUser, request: &CreateRequest) -> Result<WriteHandle, Exception> {
+        let made: CreateResponse = self.ask(user, "create", request)?;
         let inode = made.fs.and_then(|status| status.file_id).unwrap_or(0);
-        self.writing(who, inode, &request.src, &request.client_name)
+        self.writing(user, inode, &request.src, &request.client_name)
     }
 
-    /// Opens a file to write on at its end; the call is `append`.
+    /// Opens a file to append; the call is `append`.
     ///
     /// # Errors
     /// Those of the call.
-    pub fn append(&self, who: &Who, request: &AppendRequest) -> Result<Writing, Exception> {
-        let opened: AppendResponse = self.ask(who, "append", request)?;
+    pub fn append(&self, user: &RemoteUser, request: &AppendRequest) -> Result<WriteHandle, Exception> {
+        let opened: AppendResponse = self.ask(user, "append", request)?;
         let inode = opened.stat.and_then(|status| status.file_id).unwrap_or(0);
-        self.writing(who, inode, &request.src, &request.client_name)
+        self.writing(user, inode, &request.src, &request.client_name)
     }
 
-    fn writing(&self, who: &Who, inode: u64, path: &str, client_name: &str) -> Result<Writing, Exception> {
-        let holder = asked(who).holder(client_name);
-        let lease = self.0.leases.held(inode, path, &holder)?;
+    fn writing(&self, user: &RemoteUser, inode: u64, path: &str, client_name: &str) -> Result<WriteHandle, Exception> {
+        let holder = context(user).holder(client_name);
+        let lease = self.0.writers.leases.held(inode, path, &holder)?;
         lease.progress().is_own = true;
-        Ok(Writing { service: self.0.clone(), lease: Some(lease) })
+        Ok(WriteHandle { service: self.0.clone(), lease: Some(lease) })
     }
 
     /// The checksum of a whole file, as Hadoop's clients compute it from those of its blocks.
     ///
     /// # Errors
     /// As [`Calls::read`].
-    pub fn checksum(&self, who: &Who, path: &str) -> Result<FileChecksum, Exception> {
-        let Reading { file, size, .. } = self.read(who, path)?;
-        let mut sums = OfFile::default();
+    pub fn checksum(&self, user: &RemoteUser, path: &str) -> Result<FileChecksum, Exception> {
+        let ReadHandle { file, size, .. } = self.read(user, path)?;
+        let mut sums = FileChecksummer::default();
         for (start, len) in blocks::spans(size, 0, u64::MAX) {
             sums.begin_block();
             let range = ByteRange::new(start, start + len);
@@ -154,27 +168,27 @@ impl Calls {
         Ok(sums.checksum())
     }
 
-    /// The same path with the exact instant in place of one whose name moves.
+    /// The same path with an exact instant in place of a moving one.
     ///
     /// # Errors
-    /// Those of finding out what the path names.
-    pub fn pinned(&self, who: &Who, path: &str) -> Result<String, Exception> {
-        let Place::Past(past) = place(path)? else { return Ok(path.to_owned()) };
-        let looked = self.0.look(asked(who), path)?;
-        let Some(at) = looked.fs.view().at else { return Ok(path.to_owned()) };
-        Ok(names::pinned(&past, &frieze_client::Hlc(at).to_string()))
+    /// Those of resolving the path.
+    pub fn pinned(&self, user: &RemoteUser, path: &str) -> Result<String, Exception> {
+        let ParsedPath::Past(past) = place(path)? else { return Ok(path.to_owned()) };
+        let resolved = self.0.names.resolve(context(user), path)?;
+        let Some(at) = resolved.fs.view().at else { return Ok(path.to_owned()) };
+        Ok(paths::pinned(&past, &frieze_client::Hlc(at).to_string()))
     }
 }
 
-/// A file that is read.
+/// A file that is open to read.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ReadHandle {
     file: File,
     size: u64,
     path: String,
 }
 
-impl Reading {
+impl ReadHandle {
     /// Its size when it was opened.
     pub fn size(&self) -> u64 {
         self.size
@@ -183,34 +197,33 @@ impl Reading {
     /// Fills `into` with the bytes at `offset`.
     ///
     /// # Errors
-    /// `IOException`: the file has become shorter, or its server is away.
+    /// `IOException`: the file has become shorter, or its server does not answer.
     pub fn fill(&self, offset: u64, into: &mut [u8]) -> Result<(), Exception> {
         let count = self.file.read_at(offset, into).map_err(|error| Exception::of(error, &self.path))?;
         if count == into.len() { Ok(()) } else { Err(shorter(&self.path)) }
     }
 }
 
-/// A file that is written, from its beginning or on at its end, by the one who has its lease. Dropped, it is closed, with
-/// everything that was put into it.
-pub struct Writing {
+/// A file that is open to write, under a lease. Dropped, it is closed, with everything that was written.
+pub struct WriteHandle {
     service: Arc<Service>,
-    /// Taken when it is closed.
-    lease: Option<Arc<Lease>>,
+    /// Taken by `close`.
+    lease: Option<Arc<FileLease>>,
 }
 
-impl Writing {
-    /// Puts bytes behind those before. They are in the file for every reader when it returns.
+impl WriteHandle {
+    /// Appends bytes. They are in the file for every reader when this returns.
     ///
     /// # Errors
-    /// `LeaseExpiredException`: somebody took the file over. Others as of any write.
+    /// `LeaseExpiredException`: another client took the file over. Others as of any write.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), Exception> {
         let lease = self.lease.as_ref().expect("it is open until it is dropped");
         let mut progress = lease.writing()?;
         lease.file.write_at(progress.next, bytes).map_err(|error| Exception::of(error, &lease.path))?;
         progress.next += bytes.len() as u64;
         drop(progress);
-        // It is heard of: nobody takes the file over because its writer was silent.
-        self.service.leases.held(lease.inode, &lease.path, &lease.holder).map(|_| ())
+        // Renews the lease: its holder is not silent.
+        self.service.writers.leases.held(lease.inode, &lease.path, &lease.holder).map(|_| ())
     }
 
     /// Closes it.
@@ -219,23 +232,23 @@ impl Writing {
     /// As of any close.
     pub fn close(mut self) -> Result<(), Exception> {
         let lease = self.lease.take().expect("it is open until it is dropped");
-        self.service.close(lease, None)
+        self.service.writers.close(lease, None)
     }
 }
 
-impl Drop for Writing {
+impl Drop for WriteHandle {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
         let path = lease.path.clone();
-        if let Err(exception) = self.service.close(lease, None) {
+        if let Err(exception) = self.service.writers.close(lease, None) {
             tracing::warn!(path, "a file that its writer left could not be closed: {exception}");
         }
     }
 }
 
-/// Asked by somebody whose program is not known.
-fn asked(who: &Who) -> Asked<'_> {
-    Asked { who, program: b"" }
+/// The context of a caller whose program is unknown.
+fn context(user: &RemoteUser) -> CallContext<'_> {
+    CallContext { user, program: b"" }
 }
 
 fn shorter(path: &str) -> Exception {

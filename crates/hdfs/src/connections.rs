@@ -1,67 +1,67 @@
 //! Listening sockets and the threads of connections.
 //!
-//! Guarantees: a connection has one of the places of the server ([`Admission`]), counted for the user that the kernel names, and no door
-//! has more than [`Serve::CONNECTIONS_MAX`]; closing a door ends every connection and waits until its thread has ended.
+//! Guarantees: a connection counts against the server's limits ([`Admission`]), for the user that the kernel reports,
+//! and no gateway has more than [`ConnectionHandler::CONNECTIONS_MAX`]; closing a gateway ends every connection and
+//! waits for its thread.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use frieze_client::{Admission, Origin, Proof, Seat, Seldom, tcp_proof};
+use frieze_client::{Admission, LogThrottle, Origin, Proof, Seat, tcp_proof};
 
-use crate::Error;
-use crate::name_service::plain;
+use crate::error::Error;
 
 /// Stack of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
 
-/// What a connection is for.
-pub trait Serve: Send + Sync + 'static {
-    /// A name for threads.
+/// Serves connections of one kind.
+pub trait ConnectionHandler: Send + Sync + 'static {
+    /// The name of its threads.
     const NAME: &'static str;
-    /// Connections at one time, whatever places the server has; a further one is closed at once, and its client tries again.
+    /// Connections at a time, below the server's own limit; one more is closed at once, and its client tries again.
     const CONNECTIONS_MAX: usize = usize::MAX;
 
     /// Serves a connection until it ends.
-    fn serve(&self, accepted: Accepted);
+    fn serve(&self, accepted: AcceptedConnection);
 
-    /// The door closes: nobody is to be served any more.
+    /// The gateway closes: no connection is served any more.
     fn stop(&self) {}
 }
 
-/// A connection that is to be served.
+/// An accepted connection.
 #[derive(Debug)]
-pub struct Accepted {
-    /// It.
+pub struct AcceptedConnection {
+    /// The socket.
     pub stream: TcpStream,
-    /// The other end.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// This end.
+    /// Address on this machine.
     pub local: SocketAddr,
-    /// Whose it is.
+    /// The user and the admission of the connection.
     pub guest: Guest,
 }
 
-/// Whose a connection is, and the place that it has.
+/// The user and the admission of a connection.
 #[derive(Debug)]
 pub struct Guest {
-    /// As the kernel knows it.
+    /// The user, as the kernel reports it.
     pub proof: Proof,
     seat: Seat,
 }
 
 impl Guest {
-    /// It is known now that the connection is this user's.
+    /// Counts the connection for this user from here on.
     ///
     /// # Errors
-    /// `ConnectionRefused` if he has as many as he may: it ends.
+    /// `ConnectionRefused` if the user has as many connections as allowed: the connection ends.
     pub fn belongs_to(&mut self, uid: u32) -> io::Result<()> {
         let refused = |refused| io::Error::new(io::ErrorKind::ConnectionRefused, refused);
         match self.proof {
-            // Root speaks for others, and answers for what it opens.
+            // Root acts for others, and its connections count as its own.
             Proof::User(_) => Ok(()),
             Proof::Unproven => self.seat.belongs_to(Origin::User(uid)).map_err(refused),
         }
@@ -75,38 +75,42 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 
 /// A listening socket, its thread and its connections. Dropped, all end.
 pub struct Acceptor {
-    shared: Arc<Shared>,
+    shared: Arc<AcceptorState>,
     thread: Option<JoinHandle<()>>,
     stop: Box<dyn Fn() + Send + Sync>,
     address: SocketAddr,
 }
 
-struct Shared {
+struct AcceptorState {
     listener: TcpListener,
     admission: Admission,
-    missed: Seldom,
+    missed: LogThrottle,
     stopping: AtomicBool,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     streams: BTreeMap<u64, TcpStream>,
     last: u64,
 }
 
 impl Acceptor {
-    /// Serves whoever connects.
+    /// Serves every client that connects.
     ///
     /// # Errors
-    /// `System`: there is no thread for it.
-    pub fn start<S: Serve>(listener: TcpListener, service: Arc<S>, admission: Admission) -> Result<Acceptor, Error> {
+    /// `System`: no thread can be started.
+    pub fn start<S: ConnectionHandler>(
+        listener: TcpListener,
+        service: Arc<S>,
+        admission: Admission,
+    ) -> Result<Acceptor, Error> {
         let failed = |doing| move |source| Error::System { doing, source };
         let address = listener.local_addr().map_err(failed("ask for an address"))?;
         let (stopping, open, ended) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
-        let missed = Seldom::default();
-        let shared = Arc::new(Shared { listener, admission, missed, stopping, open, ended });
+        let missed = LogThrottle::default();
+        let shared = Arc::new(AcceptorState { listener, admission, missed, stopping, open, ended });
         let (for_thread, served) = (shared.clone(), service.clone());
         let thread = thread::Builder::new()
             .name(format!("{}-accept", S::NAME))
@@ -129,7 +133,7 @@ impl Drop for Acceptor {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("a thread of the HDFS door panicked");
+            tracing::error!("a thread of the HDFS gateway panicked");
         }
         let mut open = self.shared.open();
         open.streams.values().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
@@ -140,15 +144,15 @@ impl Drop for Acceptor {
     }
 }
 
-impl Shared {
-    fn accept_all<S: Serve>(self: &Arc<Shared>, service: &Arc<S>) {
+impl AcceptorState {
+    fn accept_all<S: ConnectionHandler>(self: &Arc<AcceptorState>, service: &Arc<S>) {
         while !self.stopping.load(Ordering::Acquire) {
             match self.listener.accept() {
                 Ok((stream, peer)) => self.take(stream, peer, service),
                 Err(_) if self.stopping.load(Ordering::Acquire) => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    // Out of descriptors or memory: as soon as a connection ends there may be some.
+                    // Out of descriptors or memory: some are free when a connection ends.
                     self.miss(format_args!("cannot take a connection of a Hadoop client: {error}"));
                     let open = self.open();
                     drop(self.ended.wait_timeout(open, std::time::Duration::from_millis(100)));
@@ -157,24 +161,24 @@ impl Shared {
         }
     }
 
-    /// Says now and then what keeps connections from being served.
+    /// Logs, at a limited rate, why connections are not served.
     fn miss(&self, words: std::fmt::Arguments<'_>) {
         if let Some(count) = self.missed.happened() {
             tracing::warn!(count, "{words}");
         }
     }
 
-    fn take<S: Serve>(self: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, service: &Arc<S>) {
+    fn take<S: ConnectionHandler>(self: &Arc<AcceptorState>, stream: TcpStream, peer: SocketAddr, service: &Arc<S>) {
         let Ok(local) = stream.local_addr() else { return };
         let proof = tcp_proof(peer, local).unwrap_or_else(|error| {
             self.miss(format_args!("a client stays unproven: {error}"));
             Proof::Unproven
         });
-        // What is turned away is logged there. Hadoop's clients try again.
+        // The admission logs refusals. Hadoop's clients try again.
         let Ok(seat) = self.admission.enter(Origin::of(proof, plain(peer.ip()))) else { return };
-        // Answers are whole: they need not wait for more.
+        // Answers are complete: they do not wait for more data.
         let _ = stream.set_nodelay(true);
-        // Blocks go out as fast as they are taken; a connection that has ended says so when it is read.
+        // Blocks are sent as fast as the client reads; the next read finds a connection that has ended.
         let _ = frieze_client::send_unpaced(&stream);
         let Ok(kept) = stream.try_clone() else { return };
         let number = {
@@ -188,10 +192,10 @@ impl Shared {
             open.streams.insert(number, kept);
             number
         };
-        let (ends, service) = (Ends { shared: self.clone(), number }, service.clone());
+        let (ends, service) = (ConnectionEntry { shared: self.clone(), number }, service.clone());
         let thread = thread::Builder::new().name(S::NAME.to_owned()).stack_size(STACK_BYTES).spawn(move || {
             let ends = ends;
-            service.serve(Accepted { stream, peer, local, guest: Guest { proof, seat } });
+            service.serve(AcceptedConnection { stream, peer, local, guest: Guest { proof, seat } });
             drop(ends);
         });
         if let Err(error) = thread {
@@ -199,22 +203,30 @@ impl Shared {
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes a connection out of the list, however its thread ends.
-struct Ends {
-    shared: Arc<Shared>,
+/// Removes a connection from the list, however its thread ends.
+struct ConnectionEntry {
+    shared: Arc<AcceptorState>,
     number: u64,
 }
 
-impl Drop for Ends {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         if let Some(stream) = self.shared.open().streams.remove(&self.number) {
             let _ = stream.shutdown(Shutdown::Both);
         }
         self.shared.ended.notify_all();
+    }
+}
+
+/// Converts an IPv4 address that came through an IPv6 socket.
+pub fn plain(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
+        v4 => v4,
     }
 }

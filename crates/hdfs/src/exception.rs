@@ -1,17 +1,17 @@
-//! What a call fails with, as Hadoop's clients know it: the name of a class, and words.
+//! The exceptions of calls, as Hadoop's clients know them: a class name and a message.
 //!
-//! The one table from reasons to exceptions. A client makes an exception of that class if it is one it knows, else one
-//! that says the name and the words.
+//! This is the one table from reasons to exceptions. A client throws the class if it knows it, else one that contains
+//! name and message.
 
 use frieze_base::{Fault, Reason};
 
-/// A call failed.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{class}: {message}")]
 pub struct Exception {
-    /// Name of the class.
+    /// Name of the Java class.
     pub class: &'static str,
-    /// In words.
+    /// The message.
     pub message: String,
 }
 
@@ -56,7 +56,7 @@ classes! {
 }
 
 impl Exception {
-    /// What `error` is for a call about `path`.
+    /// The exception for `error` in a call about `path`.
     pub fn of(error: frieze_client::Error, path: &str) -> Exception {
         let fault = Fault::from(error);
         match fault.reason {
@@ -88,7 +88,7 @@ impl Exception {
         }
     }
 
-    /// A change was asked below `.at`.
+    /// For a change below `.at`.
     pub(crate) fn past_of(path: &str) -> Exception {
         Exception::past(words(path))
     }
@@ -98,7 +98,7 @@ fn words(path: &str) -> String {
     format!("{path}: the past cannot be changed")
 }
 
-/// What a client says when parameters cannot be read.
+/// For parameters that cannot be decoded.
 pub(crate) fn malformed(method: &str, error: &prost::DecodeError) -> Exception {
     Exception {
         class: "org.apache.hadoop.thirdparty.protobuf.InvalidProtocolBufferException",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_is_told_so_and_what_is_not_there_is_not_found() {
+    fn reasons_have_the_exceptions_of_hadoop() {
         let of = |reason: Reason| Exception::of(frieze_client::Error::Refused(reason.into()), "/a").class;
         assert_eq!(of(Reason::AccessDenied), "org.apache.hadoop.security.AccessControlException");
         assert_eq!(of(Reason::NotFound), "java.io.FileNotFoundException");

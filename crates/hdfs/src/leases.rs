@@ -1,12 +1,13 @@
-//! Files that are being written: who holds each, and which block of it is being written where.
+//! The leases of this gateway: which client writes which file, and which block of it.
 //!
-//! Guarantees: a file has one writer at this door; another one is refused until the first has been silent for
-//! [`SOFT_NS`] or a client asks to recover the lease. A write under a lease that was taken away is refused.
-//! Leaves to others: writers at other doors ([`crate::elsewhere`]); those that are not Hadoop's, who are not held up.
+//! Guarantees: a file has one writer at this gateway; another one is refused until the first has been silent for
+//! [`SOFT_NS`] or a client recovers the lease. A write under a lease that has ended is refused.
+//! Leaves to others: writers at other gateways ([`crate::file_writers`]); writers that are not Hadoop's, which are not
+//! held up.
 //!
-//! Leases live in memory. What has to be known of those that are a second old is noted ([`crate::notes`]). A server that is alone takes a
-//! lease of the process before up when its holder, or anybody else, asks for its file; in a cluster any door takes it over
-//! ([`crate::takeover`]).
+//! Leases are in memory. Those that are a second old are stored ([`crate::lease_store`]). A single server restores a
+//! lease of the process before when any client asks for its file; in a cluster any gateway takes it over
+//! ([`crate::lease_takeover`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,222 +21,136 @@ use frieze_client::{Caller, Client, Error, ErrorKind, File, InodeId, OpenFlags, 
 
 use crate::blocks::{block_id, wall_ns};
 use crate::exception::Exception;
-use crate::notes::{Note, Notes};
+use crate::lease::{FileLease, WriteProgress, none_held};
+use crate::lease_record::LeaseRecord;
+use crate::lease_store::LeaseStore;
 
-/// Silence after which another writer may take a file over: as HDFS has it.
+/// Silence after which another writer may take a file over, as in HDFS.
 pub(crate) const SOFT_NS: u64 = 60_000_000_000;
-/// Silence after which a file is closed by itself: as HDFS has it.
+/// Silence after which a file is closed, as in HDFS.
 const HARD_NS: u64 = 20 * 60_000_000_000;
-
-/// A file that is being written.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    /// Names it in tokens.
-    pub(crate) id: u64,
-    /// The file.
-    pub(crate) inode: u64,
-    /// Its path when it was opened.
-    pub(crate) path: String,
-    /// The client that writes it, as it calls itself.
-    pub(crate) holder: String,
-    /// Most bytes of a block.
-    pub(crate) block_bytes: u64,
-    /// Opened to write.
-    pub(crate) file: File,
-    /// On whose behalf.
-    caller: Caller,
-    /// From where, if that is known.
-    machine: Option<IpAddr>,
-    /// When it was given.
-    given: MonoTime,
-    progress: Mutex<Progress>,
-}
-
-/// How far a writer is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
-    /// Where the next block begins, if none is being written.
-    pub(crate) next: u64,
-    /// The block that is being written.
-    pub(crate) block: Option<Block>,
-    /// The block before, which is done: its number and generation; zeros if there was none.
-    pub(crate) last: (u64, u64),
-    /// Bytes of blocks that were given up may lie behind what is wanted.
-    pub(crate) left_behind: bool,
-    /// The lease was taken away.
-    pub(crate) is_over: bool,
-    /// It is noted for the next process, or another door.
-    noted: bool,
-    /// Its writer is in this process, and ends with it.
-    pub(crate) is_own: bool,
-}
-
-/// A block that is being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
-    /// Where in the file it begins.
-    pub(crate) start: u64,
-    /// Tells a block from one that was begun at the same place before.
-    pub(crate) generation: u64,
-    /// Bytes of it that are in the file.
-    pub(crate) received: u64,
-}
-
-impl Lease {
-    /// How far it is. Held while bytes are written, so that nobody takes the lease away in between.
-    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The same for who goes on writing.
-    ///
-    /// # Errors
-    /// `LeaseExpiredException` if it was taken away.
-    pub(crate) fn writing(&self) -> Result<MutexGuard<'_, Progress>, Exception> {
-        let progress = self.progress();
-        if progress.is_over { Err(none_held(&self.path, &self.holder)) } else { Ok(progress) }
-    }
-
-    fn note(&self, progress: &Progress) -> Note {
-        Note {
-            id: self.id,
-            inode: self.inode,
-            path: self.path.clone(),
-            holder: self.holder.clone(),
-            block_bytes: self.block_bytes,
-            uid: self.caller.uid,
-            gid: self.caller.gid,
-            groups: self.caller.groups.clone(),
-            next: progress.next,
-            start: progress.block.map(|block| block.start),
-            generation: progress.block.map_or(0, |block| block.generation),
-            last_id: progress.last.0,
-            last_generation: progress.last.1,
-            left_ns: 0,
-        }
-    }
-}
 
 /// All leases.
 pub(crate) struct Leases {
-    table: Mutex<Table>,
+    table: Mutex<LeaseTable>,
     client: Client,
-    notes: Notes,
-    /// Something is noted that nobody has asked for yet.
-    any_noted: AtomicBool,
-    /// Held by who takes leases up: another one who asks for one waits until it is there.
-    taking: Mutex<()>,
+    notes: LeaseStore,
+    /// Some stored leases are not restored yet.
+    any_stored: AtomicBool,
+    /// Locked while leases are restored: a concurrent request for one waits.
+    restoring: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    by_inode: BTreeMap<u64, Arc<Lease>>,
-    /// When each holder was last heard of.
-    heard: BTreeMap<String, MonoTime>,
+struct LeaseTable {
+    by_inode: BTreeMap<u64, Arc<FileLease>>,
+    /// When each holder last made a call.
+    last_calls: BTreeMap<String, MonoTime>,
     last: u64,
-    /// Of the process before, by file, as long as nobody has asked for it.
-    noted: BTreeMap<u64, Note>,
-    /// When this process began.
+    /// Stored by the process before, by file, and not restored yet.
+    stored: BTreeMap<u64, LeaseRecord>,
+    /// Start of this process.
     began: MonoTime,
 }
 
-/// When another door is to have a file.
+/// When another gateway's query ends a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Takes<'a> {
-    /// Not at all: it asks.
+pub(crate) enum Revocation<'a> {
+    /// Never: it only asks.
     Nothing,
-    /// If nothing was heard of its writer for long.
+    /// If the writer was silent for [`SOFT_NS`].
     Silent,
-    /// In any case.
+    /// Always.
     Any,
-    /// If this one writes it, who asks from now on at that door.
+    /// If this client holds it, which continues at that gateway.
     Of(&'a str),
 }
 
-/// Who has a file here.
-pub(crate) enum Held {
-    /// Nobody.
+/// The answer to a query.
+pub(crate) enum LeaseHolder {
+    /// The file has no lease.
     Nobody,
-    /// This one, and keeps it.
+    /// This client holds it, and keeps it.
     By(String),
-    /// Somebody had it, and has it no more.
-    Ended(Arc<Lease>),
+    /// The lease has ended by this query.
+    Ended(Arc<FileLease>),
 }
 
-/// What a lease is to be.
-pub(crate) struct Wanted {
+/// A lease to give.
+pub(crate) struct LeaseRequest {
     pub(crate) inode: u64,
     pub(crate) path: String,
     pub(crate) holder: String,
     pub(crate) block_bytes: u64,
     pub(crate) file: File,
     pub(crate) caller: Caller,
-    /// Where its writer is; not known of one that began at another door, or before a restart.
+    /// Address of the writer; unknown for one that began at another gateway, or before a restart.
     pub(crate) machine: Option<IpAddr>,
     /// Where the first block begins.
     pub(crate) next: u64,
 }
 
-/// A file that is being written, to be told of.
-pub(crate) struct OpenFile {
+/// A file that is open for writing, for a listing.
+pub(crate) struct OpenFileInfo {
     pub(crate) inode: u64,
-    /// When it was opened.
+    /// Path when it was opened.
     pub(crate) path: String,
     pub(crate) holder: String,
     pub(crate) machine: Option<IpAddr>,
 }
 
 impl Leases {
-    /// None, but for what the process before has noted.
-    pub(crate) fn new(client: Client, notes: Notes) -> io::Result<Leases> {
-        let noted: BTreeMap<u64, Note> = notes.all()?.into_iter().map(|note| (note.inode, note)).collect();
-        // Numbers of this process are above those of the one before: an old token names no new lease.
-        let table = Table { last: wall_ns(), began: mono(), noted, ..Table::default() };
-        let any_noted = AtomicBool::new(!table.noted.is_empty());
-        Ok(Leases { table: Mutex::new(table), client, notes, any_noted, taking: Mutex::default() })
+    /// Reads the stored leases; there are no others yet.
+    pub(crate) fn new(client: Client, notes: LeaseStore) -> io::Result<Leases> {
+        let stored: BTreeMap<u64, LeaseRecord> = notes.all()?.into_iter().map(|note| (note.inode, note)).collect();
+        // Numbers of this process exceed those of the process before: an old token names no new lease.
+        let table = LeaseTable { last: wall_ns(), began: mono(), stored, ..LeaseTable::default() };
+        let any_stored = AtomicBool::new(!table.stored.is_empty());
+        Ok(Leases { table: Mutex::new(table), client, notes, any_stored, restoring: Mutex::default() })
     }
 
-    /// Gives a lease. Whoever held the file before holds it no more.
+    /// Gives a lease. A former lease on the file ends.
     ///
     /// # Errors
-    /// `IOException` if too many files are open; `IllegalArgumentException` for a holder of a very long name.
-    pub(crate) fn give(&self, wanted: Wanted) -> Result<Arc<Lease>, Exception> {
+    /// `IOException` if too many files are open; `IllegalArgumentException` for a holder with a very long name.
+    pub(crate) fn give(&self, wanted: LeaseRequest) -> Result<Arc<FileLease>, Exception> {
         if wanted.holder.len() > HOLDER_BYTES_MAX {
             return Err(Exception::illegal_argument(format!("a client name of more than {HOLDER_BYTES_MAX} bytes")));
         }
         let mut table = self.lock();
         let now = mono();
         let silent = table.end_silent(now);
-        if table.by_inode.len() + table.noted.len() >= LEASES_MAX {
+        if table.by_inode.len() + table.stored.len() >= LEASES_MAX {
             drop(table);
-            self.all_over(silent);
+            self.end_all(silent);
             return Err(Exception::io(format!("{LEASES_MAX} files are open for writing: no more are opened")));
         }
         table.last += 1;
         let (id, next) = (table.last, wanted.next);
-        let progress = Progress { next, ..Progress::default() };
+        let progress = WriteProgress { next, ..WriteProgress::default() };
         let (lease, before) = table.insert(wanted, id, progress, now);
-        let noted = table.noted.remove(&lease.inode);
+        let stored = table.stored.remove(&lease.inode);
         drop(table);
-        self.all_over(before.into_iter().chain(silent));
-        noted.inspect(|note| self.notes.remove(note.inode, note.id));
+        self.end_all(before.into_iter().chain(silent));
+        stored.inspect(|note| self.notes.remove(note.inode, note.id));
         Ok(lease)
     }
 
-    /// Takes up what the process before has noted, where `is_it` says so. What cannot be opened just now stays noted.
-    fn take_up(&self, is_it: impl Fn(&Note) -> bool) {
-        if !self.any_noted.load(Ordering::Acquire) {
+    /// Restores the stored leases that match. A file that cannot be opened now stays stored.
+    fn restore(&self, matches: impl Fn(&LeaseRecord) -> bool) {
+        if !self.any_stored.load(Ordering::Acquire) {
             return;
         }
-        let _one = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.restoring.lock().unwrap_or_else(PoisonError::into_inner);
         if self.client.has_others() {
-            // Noted while the server was alone: others cannot have known, and may have had the file since.
-            let forgotten = std::mem::take(&mut self.lock().noted);
+            // Stored while the server was alone: gateways that joined since did not know, and may have given the file
+            // away.
+            let forgotten = std::mem::take(&mut self.lock().stored);
             forgotten.values().for_each(|note| self.notes.remove(note.inode, note.id));
-            self.any_noted.store(false, Ordering::Release);
+            self.any_stored.store(false, Ordering::Release);
             return;
         }
-        let wanted: Vec<Note> = self.lock().noted.values().filter(|note| is_it(note)).cloned().collect();
+        let wanted: Vec<LeaseRecord> = self.lock().stored.values().filter(|note| matches(note)).cloned().collect();
         for note in wanted {
             let opened = self.open(&note);
             if let Err(error) = &opened
@@ -244,17 +159,18 @@ impl Leases {
                 continue;
             }
             let mut table = self.lock();
-            // Somebody may have taken the file meanwhile.
-            if table.noted.remove(&note.inode).is_none() {
+            // Another client may have taken the file meanwhile.
+            if table.stored.remove(&note.inode).is_none() {
                 continue;
             }
             match opened {
                 Ok((file, size)) => {
                     let (block, last) = (note.block(size), note.last());
                     let (caller, began) = (note.caller(), table.began);
-                    let progress = Progress { next: note.next, block, last, noted: true, ..Progress::default() };
-                    let Note { id, inode, path, holder, block_bytes, next, .. } = note;
-                    let wanted = Wanted { inode, path, holder, block_bytes, file, caller, machine: None, next };
+                    let progress =
+                        WriteProgress { next: note.next, block, last, stored: true, ..WriteProgress::default() };
+                    let LeaseRecord { id, inode, path, holder, block_bytes, next, .. } = note;
+                    let wanted = LeaseRequest { inode, path, holder, block_bytes, file, caller, machine: None, next };
                     table.insert(wanted, id, progress, began);
                 }
                 Err(error) => {
@@ -264,47 +180,47 @@ impl Leases {
                 }
             }
         }
-        self.any_noted.store(!self.lock().noted.is_empty(), Ordering::Release);
+        self.any_stored.store(!self.lock().stored.is_empty(), Ordering::Release);
     }
 
-    fn open(&self, note: &Note) -> Result<(File, u64), Error> {
+    fn open(&self, note: &LeaseRecord) -> Result<(File, u64), Error> {
         let fs = self.client.fs().as_caller(note.caller());
         let file = fs.open(&Target::inode(InodeId(note.inode)), OpenFlags::WRITE)?;
         let size = file.stat()?.attr.size;
         Ok((file, size))
     }
 
-    /// Another door asks who has a file here, and takes it from him if it is to.
-    pub(crate) fn asked(&self, inode: u64, takes: Takes<'_>) -> Held {
+    /// Answers another gateway's query for a file, and ends the lease if the query says so.
+    pub(crate) fn query(&self, inode: u64, takes: Revocation<'_>) -> LeaseHolder {
         let mut table = self.lock();
-        let (holder, silence) = match (table.by_inode.get(&inode), table.noted.get(&inode)) {
+        let (holder, silence) = match (table.by_inode.get(&inode), table.stored.get(&inode)) {
             (Some(lease), _) => (lease.holder.clone(), table.silence(&lease.holder)),
             (None, Some(note)) => (note.holder.clone(), mono().since_ns(table.began)),
-            (None, None) => return Held::Nobody,
+            (None, None) => return LeaseHolder::Nobody,
         };
         let ends = match takes {
-            Takes::Nothing => false,
-            Takes::Silent => silence > SOFT_NS,
-            Takes::Any => true,
-            Takes::Of(wanted) => *wanted == holder,
+            Revocation::Nothing => false,
+            Revocation::Silent => silence > SOFT_NS,
+            Revocation::Any => true,
+            Revocation::Of(wanted) => *wanted == holder,
         };
         if !ends {
-            return Held::By(holder);
+            return LeaseHolder::By(holder);
         }
-        let (lease, noted) = (table.take(inode), table.noted.remove(&inode));
+        let (lease, stored) = (table.take(inode), table.stored.remove(&inode));
         drop(table);
-        noted.inspect(|note| self.notes.remove(note.inode, note.id));
-        if let (Takes::Of(_), Some(lease)) = (takes, &lease) {
-            // By what is noted it goes on there.
+        stored.inspect(|note| self.notes.remove(note.inode, note.id));
+        if let (Revocation::Of(_), Some(lease)) = (takes, &lease) {
+            // The other gateway continues by the record.
             let mut progress = lease.progress();
             self.put(lease, &mut progress, 0);
-            (progress.is_over, progress.noted) = (true, false);
+            (progress.has_ended, progress.stored) = (true, false);
         }
-        self.all_over(lease.clone());
-        lease.map_or(Held::Nobody, Held::Ended)
+        self.end_all(lease.clone());
+        lease.map_or(LeaseHolder::Nobody, LeaseHolder::Ended)
     }
 
-    /// Notes the leases that were given `age_ns` ago or before, and are not noted yet.
+    /// Stores the leases that were given at least `age_ns` ago, and are not stored yet.
     pub(crate) fn note(&self, age_ns: u64) {
         if !self.notes.are_kept() {
             return;
@@ -313,69 +229,69 @@ impl Leases {
         let forgotten = {
             let mut table = self.lock();
             let is_late = now.since_ns(table.began) > HARD_NS;
-            if is_late { std::mem::take(&mut table.noted) } else { BTreeMap::new() }
+            if is_late { std::mem::take(&mut table.stored) } else { BTreeMap::new() }
         };
         forgotten.values().for_each(|note| self.notes.remove(note.inode, note.id));
-        let old: Vec<Arc<Lease>> =
+        let old: Vec<Arc<FileLease>> =
             self.lock().by_inode.values().filter(|lease| now.since_ns(lease.given) >= age_ns).cloned().collect();
         for lease in old {
             let mut progress = lease.progress();
-            if !progress.noted {
+            if !progress.stored {
                 self.put(&lease, &mut progress, 0);
             }
         }
     }
 
-    /// Notes all of them: this door ends. For a while nobody else gets those files.
+    /// Stores all leases: this gateway ends. For a while their files are not free.
     pub(crate) fn leave(&self) {
         if !self.notes.are_kept() {
             return;
         }
-        let all: Vec<Arc<Lease>> = self.lock().by_inode.values().cloned().collect();
+        let all: Vec<Arc<FileLease>> = self.lock().by_inode.values().cloned().collect();
         for lease in all {
             let mut progress = lease.progress();
             self.put(&lease, &mut progress, wall_ns());
         }
     }
 
-    /// The writer has begun another block: what is noted of it has to say so.
-    pub(crate) fn note_block(&self, lease: &Lease, progress: &mut Progress) {
-        if progress.noted {
+    /// Updates the record after the writer has begun another block.
+    pub(crate) fn update_record(&self, lease: &FileLease, progress: &mut WriteProgress) {
+        if progress.stored {
             self.put(lease, progress, 0);
         }
     }
 
-    fn put(&self, lease: &Lease, progress: &mut Progress, left_ns: u64) {
-        // Where bytes of a block that was given up lie behind, the file does not say how far its writer is.
-        let may = !progress.is_over && !progress.is_own && !progress.left_behind;
-        let put = may.then(|| self.notes.put(&Note { left_ns, ..lease.note(progress) }));
+    fn put(&self, lease: &FileLease, progress: &mut WriteProgress, ended_ns: u64) {
+        // While abandoned bytes lie behind the end, the size of the file is not the writer's position.
+        let may = !progress.has_ended && !progress.is_own && !progress.has_abandoned_bytes;
+        let put = may.then(|| self.notes.put(&LeaseRecord { ended_ns, ..lease.note(progress) }));
         if let Some(Err(error)) = &put {
             tracing::warn!(path = lease.path, "a lease cannot be noted, and would be over after a restart: {error}");
         }
-        let noted = matches!(put, Some(Ok(())));
-        if progress.noted && !noted {
+        let stored = matches!(put, Some(Ok(())));
+        if progress.stored && !stored {
             self.notes.remove(lease.inode, lease.id);
         }
-        progress.noted = noted;
+        progress.stored = stored;
     }
 
-    /// Nothing is written any more under these. Waits for a write that is under way.
-    fn all_over(&self, leases: impl IntoIterator<Item = Arc<Lease>>) {
+    /// Ends leases. Waits for writes that are in progress.
+    fn end_all(&self, leases: impl IntoIterator<Item = Arc<FileLease>>) {
         for lease in leases {
             let mut progress = lease.progress();
-            progress.is_over = true;
-            if std::mem::take(&mut progress.noted) {
+            progress.has_ended = true;
+            if std::mem::take(&mut progress.stored) {
                 self.notes.remove(lease.inode, lease.id);
             }
         }
     }
 
-    /// Who holds a file that another one wants to write: `Ok(())` if nobody does, or its holder has been silent for long.
+    /// Checks that a client may open a file to write: there is no lease, or its holder has been silent for long.
     ///
     /// # Errors
     /// `AlreadyBeingCreatedException`.
     pub(crate) fn check_free(&self, inode: u64, path: &str, wants: &str) -> Result<(), Exception> {
-        self.take_up(|note| note.inode == inode);
+        self.restore(|note| note.inode == inode);
         let table = self.lock();
         let Some(lease) = table.by_inode.get(&inode) else { return Ok(()) };
         if lease.holder != wants && table.silence(&lease.holder) > SOFT_NS {
@@ -388,34 +304,34 @@ impl Leases {
     ///
     /// # Errors
     /// `LeaseExpiredException` if it has none.
-    pub(crate) fn held(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<Lease>, Exception> {
-        self.take_up(|note| note.holder == holder);
+    pub(crate) fn held(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<FileLease>, Exception> {
+        self.restore(|note| note.holder == holder);
         let mut table = self.lock();
         let by_path = || table.by_inode.values().find(|lease| lease.path == path && lease.holder == holder);
         let found = if inode == 0 { by_path() } else { table.by_inode.get(&inode) };
         let found = found.filter(|lease| lease.holder == holder).cloned().ok_or_else(|| none_held(path, holder))?;
-        table.hear(holder);
+        table.note_call(holder);
         Ok(found)
     }
 
-    /// The file of which `holder` writes a block, as far as that is known here.
+    /// The file of which `holder` writes a block, if this gateway knows it.
     pub(crate) fn file_of(&self, block: u64, holder: &str) -> Option<u64> {
-        self.take_up(|note| note.holder == holder);
-        let held: Vec<Arc<Lease>> =
+        self.restore(|note| note.holder == holder);
+        let held: Vec<Arc<FileLease>> =
             self.lock().by_inode.values().filter(|lease| lease.holder == holder).cloned().collect();
-        // Asked without the table: a write may be under way.
+        // The table is unlocked: a write may hold the lease.
         let writes =
-            |lease: &Arc<Lease>| lease.progress().block.is_some_and(|at| block_id(lease.inode, at.start) == block);
+            |lease: &Arc<FileLease>| lease.progress().block.is_some_and(|at| block_id(lease.inode, at.start) == block);
         held.iter().find(|lease| writes(lease)).map(|lease| lease.inode)
     }
 
-    /// True if a file has a lease here, whoever holds it.
+    /// True if a file has a lease here.
     pub(crate) fn has(&self, inode: u64) -> bool {
         self.lock().by_inode.contains_key(&inode)
     }
 
-    /// What is noted of a lease that is given up elsewhere is so of this one, which goes on where that one was.
-    pub(crate) fn go_on(&self, lease: &Lease, note: &Note, size: u64) -> Result<(), Exception> {
+    /// A lease that was taken over continues where its record says.
+    pub(crate) fn resume(&self, lease: &FileLease, note: &LeaseRecord, size: u64) -> Result<(), Exception> {
         let mut progress = lease.writing()?;
         progress.next = note.next;
         progress.block = note.block(size);
@@ -424,21 +340,21 @@ impl Leases {
         Ok(())
     }
 
-    /// Where leases are noted.
-    pub(crate) fn notes(&self) -> &Notes {
+    /// The store of leases.
+    pub(crate) fn notes(&self) -> &LeaseStore {
         &self.notes
     }
 
     /// The lease of that number on a file.
-    pub(crate) fn numbered(&self, inode: u64, id: u64) -> Option<Arc<Lease>> {
-        self.take_up(|note| note.id == id);
+    pub(crate) fn numbered(&self, inode: u64, id: u64) -> Option<Arc<FileLease>> {
+        self.restore(|note| note.id == id);
         self.lock().by_inode.get(&inode).filter(|lease| lease.id == id).cloned()
     }
 
-    /// The file of a block that is being written, and how many bytes of the block have come; `None` if it is not, here.
+    /// The file of a block that is being written here, and the bytes received of the block.
     pub(crate) fn received(&self, block: u64) -> Option<(u64, u64)> {
-        let leases: Vec<Arc<Lease>> = self.lock().by_inode.values().cloned().collect();
-        // Asked without the table: a write may be under way.
+        let leases: Vec<Arc<FileLease>> = self.lock().by_inode.values().cloned().collect();
+        // The table is unlocked: a write may hold the lease.
         leases.into_iter().find_map(|lease| {
             let written = lease.progress().block?;
             (block_id(lease.inode, written.start) == block).then_some((lease.inode, written.received))
@@ -448,7 +364,7 @@ impl Leases {
     /// True if a file is being written.
     pub(crate) fn is_held(&self, inode: u64) -> bool {
         let table = self.lock();
-        table.by_inode.contains_key(&inode) || table.noted.contains_key(&inode)
+        table.by_inode.contains_key(&inode) || table.stored.contains_key(&inode)
     }
 
     /// The files that are being written.
@@ -456,109 +372,121 @@ impl Leases {
         self.lock().by_inode.keys().copied().collect()
     }
 
-    /// The files of numbers above that are being written, in their order; those of the process before among them, as long as their
-    /// writers may go on.
-    pub(crate) fn open_after(&self, inode: u64) -> Vec<OpenFile> {
+    /// Files with larger inode numbers that are open for writing, in order, with stored leases that are not restored
+    /// yet.
+    pub(crate) fn open_after(&self, inode: u64) -> Vec<OpenFileInfo> {
         let table = self.lock();
         let above = (Bound::Excluded(inode), Bound::Unbounded);
-        let noted = table.noted.range(above).map(|(_, note)| OpenFile {
+        let stored = table.stored.range(above).map(|(_, note)| OpenFileInfo {
             inode: note.inode,
             path: note.path.clone(),
             holder: note.holder.clone(),
             machine: None,
         });
-        let held = table.by_inode.range(above).map(|(_, lease)| OpenFile {
+        let held = table.by_inode.range(above).map(|(_, lease)| OpenFileInfo {
             inode: lease.inode,
             path: lease.path.clone(),
             holder: lease.holder.clone(),
             machine: lease.machine,
         });
-        let mut all: Vec<OpenFile> = held.chain(noted).collect();
+        let mut all: Vec<OpenFileInfo> = held.chain(stored).collect();
         all.sort_by_key(|open| open.inode);
         all
     }
 
-    /// A holder is still there.
+    /// Renews all leases of a holder.
     pub(crate) fn renew(&self, holder: &str) {
-        self.take_up(|note| note.holder == holder);
+        self.restore(|note| note.holder == holder);
         let mut table = self.lock();
-        table.hear(holder);
+        table.note_call(holder);
         let silent = table.end_silent(mono());
         drop(table);
-        self.all_over(silent);
+        self.end_all(silent);
     }
 
-    /// Takes a lease away: what is written under it from now on is refused. Waits for a write that is under way.
-    pub(crate) fn end(&self, inode: u64) -> Option<Arc<Lease>> {
+    /// Ends a lease: later writes under it are refused. Waits for a write that is in progress.
+    pub(crate) fn end(&self, inode: u64) -> Option<Arc<FileLease>> {
         let mut table = self.lock();
-        let (lease, noted) = (table.take(inode), table.noted.remove(&inode));
+        let (lease, stored) = (table.take(inode), table.stored.remove(&inode));
         drop(table);
-        noted.inspect(|note| self.notes.remove(note.inode, note.id));
-        self.all_over(lease.clone());
+        stored.inspect(|note| self.notes.remove(note.inode, note.id));
+        self.end_all(lease.clone());
         lease
     }
 
-    /// Ends this lease, unless another one has taken its place.
-    pub(crate) fn end_this(&self, lease: &Arc<Lease>) {
+    /// Ends this lease, unless another one has replaced it.
+    pub(crate) fn end_this(&self, lease: &Arc<FileLease>) {
         let mut table = self.lock();
         if table.by_inode.get(&lease.inode).is_some_and(|held| held.id == lease.id) {
             table.take(lease.inode);
         }
         drop(table);
-        self.all_over([lease.clone()]);
+        self.end_all([lease.clone()]);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, LeaseTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    /// A lease in its place, and the one that was there.
+impl LeaseTable {
+    /// Inserts a lease; returns it, and the one that it replaces.
     fn insert(
         &mut self,
-        wanted: Wanted,
+        wanted: LeaseRequest,
         id: u64,
-        progress: Progress,
-        heard: MonoTime,
-    ) -> (Arc<Lease>, Option<Arc<Lease>>) {
-        let Wanted { inode, path, holder, block_bytes, file, caller, machine, .. } = wanted;
-        let last = self.heard.entry(holder.clone()).or_insert(heard);
-        *last = heard.max(*last);
+        progress: WriteProgress,
+        last_calls: MonoTime,
+    ) -> (Arc<FileLease>, Option<Arc<FileLease>>) {
+        let LeaseRequest { inode, path, holder, block_bytes, file, caller, machine, .. } = wanted;
+        let last = self.last_calls.entry(holder.clone()).or_insert(last_calls);
+        *last = last_calls.max(*last);
         let progress = Mutex::new(progress);
-        let lease =
-            Arc::new(Lease { id, inode, path, holder, block_bytes, file, caller, machine, given: heard, progress });
+        let lease = Arc::new(FileLease {
+            id,
+            inode,
+            path,
+            holder,
+            block_bytes,
+            file,
+            caller,
+            machine,
+            given: last_calls,
+            progress,
+        });
         let before = self.by_inode.insert(inode, lease.clone());
         (lease, before)
     }
 
-    fn take(&mut self, inode: u64) -> Option<Arc<Lease>> {
+    fn take(&mut self, inode: u64) -> Option<Arc<FileLease>> {
         let lease = self.by_inode.remove(&inode)?;
         if !self.by_inode.values().any(|other| other.holder == lease.holder) {
-            self.heard.remove(&lease.holder);
+            self.last_calls.remove(&lease.holder);
         }
         Some(lease)
     }
 
-    fn hear(&mut self, holder: &str) {
-        if let Some(heard) = self.heard.get_mut(holder) {
-            *heard = mono();
+    fn note_call(&mut self, holder: &str) {
+        if let Some(last_calls) = self.last_calls.get_mut(holder) {
+            *last_calls = mono();
         }
     }
 
     fn silence(&self, holder: &str) -> u64 {
-        self.heard.get(holder).map_or(u64::MAX, |heard| mono().0.saturating_sub(heard.0))
+        self.last_calls.get(holder).map_or(u64::MAX, |last_calls| mono().0.saturating_sub(last_calls.0))
     }
 
-    /// Forgets those of whom nothing was heard for very long, and gives them back. Holders are few; files that they write may be many.
-    fn end_silent(&mut self, now: MonoTime) -> Vec<Arc<Lease>> {
-        if self.heard.values().all(|heard| now.since_ns(*heard) <= HARD_NS) {
+    /// Removes and returns the leases of holders that were silent for [`HARD_NS`]. Holders are few; their files may be
+    /// many.
+    fn end_silent(&mut self, now: MonoTime) -> Vec<Arc<FileLease>> {
+        if self.last_calls.values().all(|last_calls| now.since_ns(*last_calls) <= HARD_NS) {
             return Vec::new();
         }
-        let is_silent =
-            |lease: &&Arc<Lease>| self.heard.get(&lease.holder).is_none_or(|heard| now.since_ns(*heard) > HARD_NS);
+        let is_silent = |lease: &&Arc<FileLease>| {
+            self.last_calls.get(&lease.holder).is_none_or(|last_calls| now.since_ns(*last_calls) > HARD_NS)
+        };
         let silent: Vec<u64> = self.by_inode.values().filter(is_silent).map(|lease| lease.inode).collect();
-        let silent: Vec<Arc<Lease>> = silent.into_iter().filter_map(|inode| self.take(inode)).collect();
+        let silent: Vec<Arc<FileLease>> = silent.into_iter().filter_map(|inode| self.take(inode)).collect();
         for lease in &silent {
             let (path, holder) = (&lease.path, &lease.holder);
             tracing::warn!(path, holder, "a file is closed: nothing was heard of its writer");
@@ -567,18 +495,14 @@ impl Table {
     }
 }
 
-/// A file is wanted that somebody writes.
+/// The exception for a file that another client writes.
 pub(crate) fn owned(path: &str, wants: &str, holder: &str) -> Exception {
     Exception::already_being_created(format!(
         "Failed to CREATE_FILE {path} for {wants} because this file lease is currently owned by {holder}"
     ))
 }
 
-pub(crate) fn none_held(path: &str, holder: &str) -> Exception {
-    Exception::lease_expired(format!("{path}: {holder} does not have it open for writing any more"))
-}
-
-/// Bytes of a holder's name at most: Hadoop's clients have some sixty.
+/// Bytes of a holder's name; those of Hadoop's clients have some sixty.
 const HOLDER_BYTES_MAX: usize = 1024;
-/// Files that may be open for writing at one time.
+/// Files open for writing at a time.
 const LEASES_MAX: usize = 65_536;

@@ -1,56 +1,74 @@
-//! The HDFS door: Hadoop's own protocols, so that unmodified Hadoop clients work, in the present and in the past.
+//! The HDFS gateway: Hadoop's own protocols, so that unmodified Hadoop clients work, in the present and in the past.
 //!
 //! ```text
 //! frieze serve --dir /srv/frieze --hdfs 127.0.0.1:8020
 //! hdfs dfs -fs hdfs://127.0.0.1:8020 -cat /.at/5m-ago/logs/today
 //! ```
 //!
-//! Two services, as Hadoop has them. The *name service* answers remote calls ([`rpc`], [`service`]): names, attributes, leases,
-//! where blocks are. The *data service* reads and writes blocks ([`transfer`], [`data_service`]). A block is a span of a file
-//! that a signed token names ([`blocks`]); nothing else is known of it. Instants in paths are read in [`names`] and [`past`].
+//! Two services, as Hadoop has them. The *name service* answers remote calls ([`rpc`], [`service`]): names, attributes,
+//! leases, locations of blocks. The *data service* reads and writes blocks ([`transfer`], [`data_service`]). A block is
+//! a span of a file, and a signed token names it ([`blocks`]); no other record of it exists. [`paths`] and
+//! [`moving_instants`] read instants in paths.
 //!
-//! Guarantees: what is acknowledged to a writer is in the file for every reader at any door; nobody may what the server lets
-//! him not (it is asked on behalf of each caller); a client that sends garbage is told so and closed, and costs nobody else
-//! anything; what is not served is refused by name. ADR 0041 has the decisions.
-//! A writer goes on when the server is restarted, and in a cluster at another one.
+//! Calls run on three contexts: [`file_names`] (what a path means to a caller), [`locations`] (where blocks are) and
+//! [`file_writers`] (leases, here and at the gateways of other servers).
+//!
+//! Guarantees: what is acknowledged to a writer is in the file for every reader at any gateway; the server checks the
+//! rights of each caller; a client that sends garbage gets an error and is disconnected, and affects no other client;
+//! what is not served is refused by name. A writer continues after a restart of the server, and in a cluster at another
+//! gateway. ADR 0041 has the decisions.
 //! Leaves to others: rights, history and bytes (the server, through `client`), starting and stopping (`cli`).
 
+mod accounts;
 mod acls;
 mod administration;
-mod batched;
+mod attributes;
+mod batched_listing;
+mod block_reader;
+mod block_sender;
+mod block_writer;
 mod blocks;
 mod budget;
+mod call_codec;
 mod calls;
-mod changing;
+mod checksum_cache;
 mod checksums;
 mod concat;
 mod connections;
 mod data_service;
-mod doorstep;
-mod elsewhere;
+mod directories;
+mod error;
 mod exception;
-mod kept;
+mod exclusive_file;
+mod file_names;
+mod file_writers;
+mod file_writes;
+mod framing;
+mod guarded_reader;
+mod lease;
+mod lease_record;
+mod lease_store;
+mod lease_takeover;
 mod leases;
+mod locations;
+mod moving_instants;
+mod mutations;
 mod name_service;
-mod names;
-mod notes;
-mod past;
-mod places;
-mod principals;
+mod paths;
+mod peer_gateways;
 pub mod proto;
+mod queries;
 mod quotas;
-mod reading;
 mod relay;
+mod remote_user;
 mod replicas;
-mod retries;
+mod retry_cache;
 mod rpc;
-mod sending;
 mod service;
 mod snapshots;
-mod status;
-mod takeover;
 mod transfer;
-mod writing;
+mod transfer_error;
+mod transfer_responses;
 mod xattrs;
 
 #[cfg(test)]
@@ -63,98 +81,55 @@ use std::sync::Arc;
 
 use frieze_client::{Admission, Options};
 
-pub use crate::calls::{Calls, Reading, Writing};
+pub use crate::accounts::{Account, Trust, account};
+pub use crate::calls::{Calls, ReadHandle, WriteHandle};
 pub use crate::checksums::FileChecksum;
 use crate::connections::bind;
-pub use crate::connections::{Accepted, Acceptor, Guest, Serve};
+pub use crate::connections::{AcceptedConnection, Acceptor, ConnectionHandler, Guest, plain};
 use crate::data_service::DataService;
-pub use crate::elsewhere::session_of;
+pub use crate::error::Error;
 pub use crate::exception::Exception;
 use crate::name_service::NameService;
-pub use crate::name_service::plain;
-pub use crate::principals::{Principal, principal};
-pub use crate::service::Who;
-/// What every message of [`proto`] is.
+pub use crate::peer_gateways::session_of;
+pub use crate::remote_user::RemoteUser;
+/// The trait of every message of [`proto`].
 pub use prost::Message;
 
-/// Port of the data service unless it is said: HDFS's own.
+/// Default port of the data service: HDFS's own.
 pub const DATA_PORT: u16 = 9866;
-/// What the secret is for that doors sign tokens with.
+/// Purpose of the secret with which gateways sign tokens.
 pub const TOKENS: &str = "frieze 2026-11-24 tokens of blocks at the HDFS door";
 
-/// Where the door is and whom it believes.
+/// Where the gateway listens, and whose word it takes for a user's name.
 #[derive(Clone, Debug)]
-pub struct DoorOptions {
+pub struct HdfsOptions {
     /// Where the name service listens, as `HOST:PORT`: what `fs.defaultFS` names.
     pub listen: String,
     /// Where the data service listens, as `HOST:PORT`; empty for [`DATA_PORT`] of the same host.
     pub data: String,
-    /// Whom it believes.
+    /// Whose word it takes for a user's name.
     pub trust: Trust,
-    /// A directory of its own for what the next process has to know of writers; without one they begin anew after a restart.
+    /// A directory for leases that outlive the process; without one writers start over after a restart.
     pub notes: Option<PathBuf>,
-    /// The places of its connections: those of the server that it is a door of.
+    /// The connection limits of the server that this is a gateway of.
     pub admission: Admission,
 }
 
-/// Whose word is taken for who a user is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
-    /// The kernel's: a connection of this machine is of the user who opened it, and root's may speak for others. There is
-    /// no other connection: it listens on loopback only.
-    #[default]
-    Kernel,
-    /// Of a connection from another machine its own word, as HDFS takes it without Kerberos; but nobody becomes root so.
-    Names,
-}
-
-/// What keeps the door from opening.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The address is none, or cannot be listened on.
-    #[error("cannot listen for Hadoop clients on {address}: {source}")]
-    Listen {
-        /// As it was given.
-        address: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It lies beyond this machine, where the kernel cannot prove callers.
-    #[error(
-        "refusing to listen for Hadoop clients on {address}: beyond this machine nothing proves who they are; listen on 127.0.0.1, or say --hdfs-trust-names to believe every name but root"
-    )]
-    Beyond {
-        /// As it was given.
-        address: String,
-    },
-    /// Its own server does not answer.
-    #[error(transparent)]
-    Client(#[from] frieze_client::Error),
-    /// The system lacks something.
-    #[error("cannot {doing}: {source}")]
-    System {
-        /// What was to be done.
-        doing: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-/// An open door. Dropped, it is closed.
-pub struct Door {
+/// An open gateway. Dropped, it is closed.
+pub struct HdfsGateway {
     names: Acceptor,
     data: Acceptor,
     calls: Calls,
 }
 
-impl Door {
-    /// Opens the door to the server that `client` names. Ready when it returns. The doors of a cluster believe each other's
-    /// tokens: `secret` is the same for all of them. They ask each other who writes a file where the command of `client` is
-    /// [`session_of`] that server.
+impl HdfsGateway {
+    /// Opens the gateway to the server that `client` names. It is ready when this returns. The gateways of a cluster
+    /// accept each other's tokens: `secret` is the same for all of them. They query each other's leases if the command
+    /// of `client` is [`session_of`] that server.
     ///
     /// # Errors
-    /// `Listen`, `Beyond`: choose other addresses. `Client`: the server is away.
-    pub fn open(options: &DoorOptions, secret: [u8; 32], client: Options) -> Result<Door, Error> {
+    /// `Listen`, `Beyond`: choose other addresses. `Client`: the server does not answer.
+    pub fn open(options: &HdfsOptions, secret: [u8; 32], client: Options) -> Result<HdfsGateway, Error> {
         let name_address = address_of(&options.listen, options.trust)?;
         let data_address = match options.data.as_str() {
             "" => SocketAddr::new(name_address.ip(), DATA_PORT),
@@ -168,13 +143,13 @@ impl Door {
         let service = calls.service();
         let names_at = name_listener.local_addr();
         let names_at = names_at.map_err(|source| Error::System { doing: "ask for an address", source })?;
-        // The first and only door of this service that has one.
-        let _ = service.names_port.set(names_at.port());
+        // This is the first gateway of the service, and the only one with a name service.
+        let _ = service.locator.names_port.set(names_at.port());
         let data =
             Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())), options.admission.clone())?;
         let names = Arc::new(NameService::start(service, options.trust)?);
         let names = Acceptor::start(name_listener, names, options.admission.clone())?;
-        Ok(Door { names, data, calls })
+        Ok(HdfsGateway { names, data, calls })
     }
 
     /// Where the name service listens, with the port that was chosen.
@@ -182,7 +157,7 @@ impl Door {
         self.names.address()
     }
 
-    /// The same calls for another door of this process: they share leases.
+    /// The same calls for another gateway of this process: they share leases.
     pub fn calls(&self) -> Calls {
         self.calls.clone()
     }
@@ -193,14 +168,14 @@ impl Door {
     }
 }
 
-impl Drop for Door {
-    /// Writers go on at the next process, the youngest too.
+impl Drop for HdfsGateway {
+    /// Stores every lease, the youngest too: writers continue at the next process.
     fn drop(&mut self) {
         self.calls.service().leave();
     }
 }
 
-/// Listens for clients whom a door that trusts so can know.
+/// Listens where a gateway with this trust can identify its clients.
 ///
 /// # Errors
 /// `Listen`, `Beyond`: choose another address.

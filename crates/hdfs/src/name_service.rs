@@ -1,39 +1,41 @@
-//! Connections of the name service: greeting, who calls, calls.
+//! The name service: connections with a greeting, the user, and calls.
 //!
-//! A client program has one connection for all its threads and sends call after call without waiting. Calls that are soon answered
-//! are answered where they are read, and the answers to those that came together go out together: handing one to another thread
-//! costs more than it. The others, and all of them where an answer may be waited for from another server, are answered by a few
-//! threads that all connections share, each answer when it is there.
+//! A client program has one connection for all its threads and sends call after call without waiting. Short calls are
+//! answered by the thread that reads them, and answers to calls that arrived together are sent together: passing a call
+//! to another thread costs more than the call. A pool of threads, shared by all connections, answers the others, and
+//! all calls whose answer may wait for another server.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use frieze_client::{Caller, NOBODY, Seldom};
+use frieze_client::{Caller, LogThrottle, NOBODY};
 
-use crate::connections::{Accepted, Guest, Serve};
-use crate::doorstep::{self, PROOF_MAX};
+use crate::accounts::{Account, Trust, account};
+use crate::connections::{AcceptedConnection, ConnectionHandler, Guest, plain};
+use crate::error::Error;
 use crate::exception::Exception;
-use crate::principals::{Principal, principal};
+use crate::framing::{read_frame, read_or_end};
+use crate::guarded_reader::{self, PROOF_MAX};
 use crate::proto::rpc_error;
+use crate::remote_user::RemoteUser;
 use crate::replicas;
-use crate::rpc::{self, Call, CallId, Failed, Frame, Greeting};
-use crate::service::{PROTOCOL, Service, Who};
-use crate::{Error, Trust};
+use crate::rpc::{self, Call, CallError, CallId, Greeting, RpcFrame};
+use crate::service::{PROTOCOL, Service};
 
-/// Threads that answer calls. Each may wait for the server.
+/// Threads of the pool. Each may wait for the server.
 const THREADS: usize = 32;
-/// Calls that wait for one; beyond, connections wait.
+/// Calls waiting for the pool; connections wait beyond it.
 const QUEUE_MAX: usize = 1024;
-/// A client that has said who it is sends a sign of life once a minute, and closes what it does not use after ten seconds.
+/// A client with a user sends a ping once a minute, and closes an unused connection after ten seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
-/// A client that does not take its answers for so long is closed.
+/// A client that does not read its answers for this long is disconnected.
 const SEND_MAX: Duration = Duration::from_secs(30);
 
-/// Calls that are answered where they are read: each looks at, or changes, a few names.
+/// Calls that the reading thread answers: each reads or changes a few names.
 const SOON: &[&str] = &[
     "addBlock",
     "complete",
@@ -48,33 +50,33 @@ const SOON: &[&str] = &[
     "mkdirs",
     "renewLease",
 ];
-/// Bytes that are read at once of a client that sends many calls together.
+/// Bytes read at once of a client that sends many calls together.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Bytes of answers that wait for those to the calls behind them.
+/// Bytes of answers that wait for those to the next calls.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
 /// Serves remote calls.
 pub(crate) struct NameService {
     trust: Trust,
     service: Arc<Service>,
-    queue: Mutex<Option<SyncSender<Job>>>,
-    turned_away: Seldom,
+    queue: Mutex<Option<SyncSender<QueuedCall>>>,
+    refused: LogThrottle,
 }
 
-/// A call to be answered.
-struct Job {
-    who: Arc<Who>,
+/// A call in the queue of the pool.
+struct QueuedCall {
+    user: Arc<RemoteUser>,
     call: Call,
-    writer: Arc<Writer>,
+    writer: Arc<ReplyWriter>,
 }
 
-/// The way back to a client.
-struct Writer(Mutex<TcpStream>);
+/// The sending half of a connection.
+struct ReplyWriter(Mutex<TcpStream>);
 
 impl NameService {
-    /// Starts the threads.
+    /// Starts the pool.
     pub(crate) fn start(service: &Arc<Service>, trust: Trust) -> Result<NameService, Error> {
-        let (sender, receiver) = sync_channel::<Job>(QUEUE_MAX);
+        let (sender, receiver) = sync_channel::<QueuedCall>(QUEUE_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..THREADS {
             let (service, receiver) = (service.clone(), receiver.clone());
@@ -87,16 +89,16 @@ impl NameService {
             trust,
             service: service.clone(),
             queue: Mutex::new(Some(sender)),
-            turned_away: Seldom::default(),
+            refused: LogThrottle::default(),
         })
     }
 
-    fn converse(&self, accepted: Accepted, writer: &Arc<Writer>) -> io::Result<()> {
-        let Accepted { stream, peer, local, mut guest } = accepted;
+    fn converse(&self, accepted: AcceptedConnection, writer: &Arc<ReplyWriter>) -> io::Result<()> {
+        let AcceptedConnection { stream, peer, local, mut guest } = accepted;
         let stream = &stream;
         stream.set_write_timeout(Some(PROOF_MAX))?;
         let (reached, peer) = (plain(local.ip()), plain(peer.ip()));
-        let mut reader = doorstep::reader(stream);
+        let mut reader = guarded_reader::reader(stream);
         let mut greeting = [0; rpc::GREETING_BYTES];
         reader.read_exact(&mut greeting)?;
         let greeting = match rpc::greeting(&greeting) {
@@ -104,7 +106,7 @@ impl NameService {
             Err(error) => return writer.refuse(None, &error),
         };
         let mut is_simple = greeting == Greeting::Simple;
-        let mut who: Option<Arc<Who>> = None;
+        let mut user: Option<Arc<RemoteUser>> = None;
         let mut is_of_block = false;
         let mut held = Vec::new();
         loop {
@@ -112,152 +114,151 @@ impl NameService {
                 writer.send(&held)?;
                 held.clear();
             }
-            doorstep::rest(&mut reader)?;
+            guarded_reader::rest(&mut reader)?;
             let mut prefix = [0; 4];
             if !read_or_end(&mut reader, &mut prefix)? {
                 return Ok(());
             }
             let frame = match rpc::frame_len(prefix) {
-                // Ended without words, as Hadoop's own servers do: nothing waits for whoever has not said who it is.
-                Ok(len) if who.is_none() && len > rpc::CONTEXT_BYTES_MAX => {
+                // Closed without an answer, as Hadoop's own servers do: a client without a user waits for none.
+                Ok(len) if user.is_none() && len > rpc::CONTEXT_BYTES_MAX => {
                     tracing::debug!(len, "a Hadoop client sends too much before it says who it is");
                     return Ok(());
                 }
                 Ok(len) => read_frame(&mut reader, len)?,
                 Err(error) => return writer.refuse(None, &error),
             };
-            let is_large = frame.len() > doorstep::SMALL_BYTES;
+            let is_large = frame.len() > guarded_reader::SMALL_BYTES;
             let frame = rpc::frame(&frame);
-            if who.is_some() && (is_large || reader.buffer().len() > doorstep::SMALL_BYTES / 2) {
-                doorstep::resize(&mut reader, BUFFER_BYTES)?;
+            if user.is_some() && (is_large || reader.buffer().len() > guarded_reader::SMALL_BYTES / 2) {
+                guarded_reader::resize(&mut reader, BUFFER_BYTES)?;
             }
-            if !held.is_empty() && !matches!(frame, Ok(Frame::Call(_) | Frame::Ping)) {
-                // Whoever is turned away for this is told first what those before it came to.
+            if !held.is_empty() && !matches!(frame, Ok(RpcFrame::Call(_) | RpcFrame::Ping)) {
+                // Answers to earlier calls are sent before the refusal.
                 writer.send(&held)?;
                 held.clear();
             }
             match frame {
                 Err((id, error)) => return writer.refuse(id.as_ref(), &error),
-                Ok(Frame::Ping) => {}
-                Ok(Frame::Negotiate) if !is_simple => {
+                Ok(RpcFrame::Ping) => {}
+                Ok(RpcFrame::Negotiate) if !is_simple => {
                     is_simple = true;
                     writer.send(&rpc::go_on_simple())?;
                 }
-                Ok(Frame::Context(context)) if is_simple && who.is_none() => {
+                Ok(RpcFrame::Context(context)) if is_simple && user.is_none() => {
                     let protocol = context.protocol.unwrap_or_default();
                     if ![PROTOCOL, replicas::PROTOCOL].contains(&protocol.as_str()) {
                         tracing::debug!(protocol, "a Hadoop client of a protocol that is not served");
                     }
                     let claimed = context.user_info.unwrap_or_default().effective_user;
                     if protocol == replicas::PROTOCOL && claimed.as_deref().is_some_and(replicas::is_block) {
-                        // It is whom the kernel proves, and calls nothing else.
+                        // The user is the one that the kernel reports; such a connection makes no other calls.
                         let nobody = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
-                        let principal = principal(guest.proof, None, self.trust);
-                        let principal =
-                            principal.unwrap_or(Principal { name: claimed.unwrap_or_default(), caller: nobody });
-                        admit(&mut guest, &reader, stream, &principal)?;
-                        who = Some(Arc::new(Who { principal, reached, peer }));
+                        let account = account(guest.proof, None, self.trust);
+                        let account = account.unwrap_or(Account { name: claimed.unwrap_or_default(), caller: nobody });
+                        admit(&mut guest, &reader, stream, &account)?;
+                        user = Some(Arc::new(RemoteUser { account, reached, peer }));
                         is_of_block = true;
                         continue;
                     }
-                    match principal(guest.proof, claimed.as_deref(), self.trust) {
-                        Ok(principal) => {
-                            admit(&mut guest, &reader, stream, &principal)?;
-                            who = Some(Arc::new(Who { principal, reached, peer }));
+                    match account(guest.proof, claimed.as_deref(), self.trust) {
+                        Ok(account) => {
+                            admit(&mut guest, &reader, stream, &account)?;
+                            user = Some(Arc::new(RemoteUser { account, reached, peer }));
                         }
-                        Err(exception) => return self.turn_away(writer, &exception),
+                        Err(exception) => return self.refuse_connection(writer, &exception),
                     }
                 }
-                Ok(Frame::Call(call)) if is_of_block && call.protocol != replicas::PROTOCOL => {
+                Ok(RpcFrame::Call(call)) if is_of_block && call.protocol != replicas::PROTOCOL => {
                     let words = format!("a connection for one block makes no calls of {}", call.protocol);
-                    return self.turn_away(writer, &Exception::authorization(words));
+                    return self.refuse_connection(writer, &Exception::authorization(words));
                 }
-                Ok(Frame::Call(call)) => match &who {
-                    Some(who) if SOON.contains(&call.method.as_str()) && self.service.client.is_alone() => {
-                        held.extend(answer(&self.service, who, &call));
+                Ok(RpcFrame::Call(call)) => match &user {
+                    Some(user) if SOON.contains(&call.method.as_str()) && self.service.names.client.is_alone() => {
+                        held.extend(answer(&self.service, user, &call));
                     }
-                    Some(who) => {
-                        let job = Job { who: who.clone(), call, writer: writer.clone() };
+                    Some(user) => {
+                        let job = QueuedCall { user: user.clone(), call, writer: writer.clone() };
                         if self.queue().is_none_or(|queue| queue.send(job).is_err()) {
                             return Ok(());
                         }
                     }
                     None => {
                         let words = "a call before it is said who calls";
-                        return self.turn_away(writer, &Exception::authorization(words));
+                        return self.refuse_connection(writer, &Exception::authorization(words));
                     }
                 },
-                Ok(Frame::Negotiate | Frame::Context(_)) => {
+                Ok(RpcFrame::Negotiate | RpcFrame::Context(_)) => {
                     let words = "it is said already who calls, or how";
-                    return self.turn_away(writer, &Exception::authorization(words));
+                    return self.refuse_connection(writer, &Exception::authorization(words));
                 }
             }
         }
     }
 
-    /// Ends a connection in words. Said in the log now and then only: a client may come again as often as it likes.
-    fn turn_away(&self, writer: &Writer, exception: &Exception) -> io::Result<()> {
-        if let Some(count) = self.turned_away.happened() {
+    /// Sends an exception and ends the connection. Logged at a limited rate: a client may return as often as it likes.
+    fn refuse_connection(&self, writer: &ReplyWriter, exception: &Exception) -> io::Result<()> {
+        if let Some(count) = self.refused.happened() {
             tracing::info!(count, "Hadoop clients are turned away; the last: {}", exception.message);
         }
-        writer.turn_away(exception)
+        writer.refuse_connection(exception)
     }
 
-    fn queue(&self) -> Option<SyncSender<Job>> {
+    fn queue(&self) -> Option<SyncSender<QueuedCall>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Serve for NameService {
+impl ConnectionHandler for NameService {
     const NAME: &'static str = "hdfs-name";
 
-    fn serve(&self, accepted: Accepted) {
+    fn serve(&self, accepted: AcceptedConnection) {
         let Ok(back) = accepted.stream.try_clone() else { return };
-        let writer = Arc::new(Writer(Mutex::new(back)));
+        let writer = Arc::new(ReplyWriter(Mutex::new(back)));
         if let Err(error) = self.converse(accepted, &writer) {
             tracing::debug!("a connection of a Hadoop client ended: {error}");
         }
     }
 
     fn stop(&self) {
-        // Without a queue the threads that wait for calls end.
+        // Without a queue the threads of the pool end.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
-/// It is said whose the connection is, and believed.
+/// The user of the connection is known.
 fn admit(
     guest: &mut Guest,
-    reader: &doorstep::Reader<'_>,
+    reader: &guarded_reader::GuardedReader<'_>,
     stream: &TcpStream,
-    principal: &Principal,
+    account: &Account,
 ) -> io::Result<()> {
-    guest.belongs_to(principal.caller.uid)?;
+    guest.belongs_to(account.caller.uid)?;
     stream.set_write_timeout(Some(SEND_MAX))?;
-    doorstep::admit(reader, SILENCE_MAX)
+    guarded_reader::admit(reader, SILENCE_MAX)
 }
 
-fn answer_all(service: &Service, receiver: &Mutex<Receiver<Job>>) {
+fn answer_all(service: &Service, receiver: &Mutex<Receiver<QueuedCall>>) {
     loop {
         let job = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { who, call, writer }) = job else { return };
-        if let Err(error) = writer.send(&answer(service, &who, &call)) {
+        let Ok(QueuedCall { user, call, writer }) = job else { return };
+        if let Err(error) = writer.send(&answer(service, &user, &call)) {
             tracing::debug!("an answer to a Hadoop client is lost: {error}");
         }
     }
 }
 
 /// The frame that answers a call.
-fn answer(service: &Service, who: &Who, call: &Call) -> Vec<u8> {
-    match service.answer(who, call) {
+fn answer(service: &Service, user: &RemoteUser, call: &Call) -> Vec<u8> {
+    match service.answer(user, call) {
         Ok(reply) => rpc::answer(&call.id, call.retry, &reply),
         Err(exception) => {
-            tracing::debug!(method = call.method, user = who.principal.name, "{exception}");
+            tracing::debug!(method = call.method, user = user.account.name, "{exception}");
             let (class, message) = (exception.class, exception.message.as_str());
             rpc::failure(
                 &call.id,
                 call.retry,
-                Failed { detail: detail_of(&exception), is_fatal: false, class, message },
+                CallError { detail: detail_of(&exception), is_fatal: false, class, message },
             )
         }
     }
@@ -273,56 +274,28 @@ fn detail_of(exception: &Exception) -> i32 {
     }
 }
 
-impl Writer {
+impl ReplyWriter {
     fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(frame)
     }
 
-    fn refuse(&self, id: Option<&CallId>, error: &rpc::Error) -> io::Result<()> {
+    fn refuse(&self, id: Option<&CallId>, error: &rpc::RpcError) -> io::Result<()> {
         tracing::debug!("a Hadoop client is turned away: {error}");
         rpc::refusal(id, error).map_or(Ok(()), |frame| self.send(&frame))
     }
 
-    fn turn_away(&self, exception: &Exception) -> io::Result<()> {
+    fn refuse_connection(&self, exception: &Exception) -> io::Result<()> {
         let none = CallId { client: Vec::new(), number: -1 };
         let (class, message) = (exception.class, exception.message.as_str());
-        self.send(&rpc::failure(&none, -1, Failed { detail: rpc_error::UNAUTHORIZED, is_fatal: true, class, message }))
+        self.send(&rpc::failure(
+            &none,
+            -1,
+            CallError { detail: rpc_error::UNAUTHORIZED, is_fatal: true, class, message },
+        ))
     }
 }
 
-/// True if the next frame is here as a whole. One of an impossible length never is.
+/// True if the next frame is complete. One of an impossible length never is.
 fn has_frame(here: &[u8]) -> bool {
     here.split_first_chunk().is_some_and(|(prefix, rest)| rpc::frame_len(*prefix).is_ok_and(|len| rest.len() >= len))
-}
-
-/// Fills `into`; false if the connection ends before the first byte.
-pub(crate) fn read_or_end(reader: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
-    let first = loop {
-        match reader.read(into) {
-            Ok(count) => break count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    };
-    if first == 0 {
-        return Ok(into.is_empty());
-    }
-    reader.read_exact(&mut into[first..]).map(|()| true)
-}
-
-/// Reads so many bytes. Memory is taken as they come, not as they are announced.
-pub(crate) fn read_frame(reader: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
-    let mut frame = Vec::with_capacity(len.min(64 << 10));
-    if reader.take(len as u64).read_to_end(&mut frame)? < len {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(frame)
-}
-
-/// An IPv4 address that came through an IPv6 socket, as what it is.
-pub fn plain(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, |v4: Ipv4Addr| IpAddr::V4(v4)),
-        v4 => v4,
-    }
 }

@@ -1,6 +1,7 @@
-//! A transfer that came to the wrong door: everything goes on to the right one, and back, as it is.
+//! Forwarding of a transfer that arrived at another gateway than the one with the lease: bytes in both directions,
+//! unchanged.
 //!
-//! Which one is right, a signed token said. A client comes here when it could not reach that door, or lost its connection to it.
+//! The signed token names the gateway. A client comes here when it cannot reach that one, or lost its connection to it.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,16 +10,22 @@ use std::time::Duration;
 
 use prost::encoding::encode_varint;
 
-use crate::doorstep::Reader;
+use crate::guarded_reader::GuardedReader;
 use crate::transfer::{VERSION, WRITE};
 
-/// How long the right door has to answer a connection.
+/// Time for that gateway to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Hands on a request to write and all that follows it, until one side ends.
-pub(crate) fn relay(stream: &TcpStream, reader: &mut Reader<'_>, door: &str, message: &[u8]) -> io::Result<()> {
-    let door: SocketAddr = door.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "no door's address"))?;
-    let onward = TcpStream::connect_timeout(&door, CONNECT_MAX)?;
+/// Forwards a request to write and all bytes that follow it, until one side ends.
+pub(crate) fn relay(
+    stream: &TcpStream,
+    reader: &mut GuardedReader<'_>,
+    gateway: &str,
+    message: &[u8],
+) -> io::Result<()> {
+    let gateway: SocketAddr =
+        gateway.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "no address of a gateway"))?;
+    let onward = TcpStream::connect_timeout(&gateway, CONNECT_MAX)?;
     onward.set_nodelay(true)?;
     onward.set_read_timeout(stream.read_timeout()?)?;
     onward.set_write_timeout(stream.write_timeout()?)?;
@@ -36,7 +43,7 @@ pub(crate) fn relay(stream: &TcpStream, reader: &mut Reader<'_>, door: &str, mes
         })?;
         let copied = io::copy(reader, &mut &onward);
         let _ = onward.shutdown(Shutdown::Both);
-        // A direction that was ended because the other one did is no failure.
+        // A direction that ended because the other one did has not failed.
         back.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))).and(copied).map(|_| ())
     })
 }

@@ -1,12 +1,12 @@
 //! Hadoop's remote calls as bytes: the greeting of a connection, requests, answers. No sockets here.
 //!
-//! A connection begins with seven bytes: `hrpc`, a version, a class of service, a way to prove who calls. Then, each way,
-//! frames: a length of four bytes, big-endian, and messages that each have their own length in front, as a varint. A request
-//! holds a header and what it is about, which the header's call number tells: a call (the name of the method, then its
-//! parameters), or something of the connection itself.
+//! A connection begins with seven bytes: `hrpc`, a version, a class of service, an authentication method. Then, in both
+//! directions, frames: a length of four bytes, big-endian, and messages that a varint with their length precedes. A
+//! request holds a header and a body, whose kind the header's call number tells: a call (the name of the method, then
+//! its parameters), or a message of the connection itself.
 //!
-//! Guarantees: whatever bytes come, the answer is a value or an [`Error`] that says how Hadoop's servers call it; nothing
-//! is taken on trust that says how long something is.
+//! Guarantees: any bytes yield a value or an [`RpcError`] with the name that Hadoop's servers give it; no announced
+//! length is trusted.
 
 use prost::Message;
 use prost::encoding::{decode_varint, encode_varint};
@@ -20,34 +20,34 @@ use crate::proto::{
 pub(crate) const GREETING_BYTES: usize = 7;
 /// The version of the protocol that Hadoop has spoken since 2.0.
 pub(crate) const VERSION: u8 = 9;
-/// Longest frame that is read. Hadoop's default is 128 MiB, for block reports; a client's longest call names a few paths.
+/// Longest frame. Hadoop's default is 128 MiB, for block reports; a client's longest call names a few paths.
 pub(crate) const FRAME_BYTES_MAX: usize = 4 << 20;
-/// Longest frame before it is said who calls: a connection's context names a user and a protocol.
+/// Longest frame before the user is known: the context of a connection names a user and a protocol.
 pub(crate) const CONTEXT_BYTES_MAX: usize = 4 << 10;
-/// Call numbers that are none: the context of the connection, a message of SASL, a sign of life.
+/// Call numbers of the connection itself: its context, a message of SASL, a ping.
 pub(crate) const CALL_CONTEXT: i32 = -3;
-/// Bytes of a client's id at most: Hadoop's draw 16. Answers are kept under it.
+/// Bytes of a client's id; Hadoop's are 16 random bytes. Results are kept under it.
 const CLIENT_ID_BYTES_MAX: usize = 16;
 const CALL_PING: i32 = -4;
 const CALL_SASL: i32 = -33;
 
-/// How the caller wants to prove itself.
+/// The authentication method of the greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// It says who it is.
+    /// The client names its user.
     Simple,
-    /// It asks what the server wants first.
+    /// The client asks for the server's methods first.
     Sasl,
 }
 
 /// A frame from a client.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Frame {
-    /// Who calls.
+pub(crate) enum RpcFrame {
+    /// The user.
     Context(IpcConnectionContext),
-    /// It asks how to prove itself.
+    /// The question for authentication methods.
     Negotiate,
-    /// Nothing: it is still there.
+    /// A ping.
     Ping,
     /// A call.
     Call(Call),
@@ -56,86 +56,86 @@ pub(crate) enum Frame {
 /// A call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
-    /// The client and the number of the call there.
+    /// The client, and the number of the call there.
     pub(crate) id: CallId,
-    /// How often it has been sent before; below 0 if the client does not say.
+    /// Earlier attempts; negative if the client does not count.
     pub(crate) retry: i32,
-    /// Of which protocol.
+    /// The protocol.
     pub(crate) protocol: String,
-    /// What is called.
+    /// The method.
     pub(crate) method: String,
-    /// What with.
+    /// Its parameters, encoded.
     pub(crate) parameters: Vec<u8>,
 }
 
-/// Names a call for ever: what is sent again has the same.
+/// The permanent name of a call: a repetition has the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallId {
-    /// The client program, as it drew it.
+    /// The random id of the client program.
     pub(crate) client: Vec<u8>,
-    /// The call.
+    /// The number of the call.
     pub(crate) number: i32,
 }
 
-/// Bytes that are no request.
+/// Why bytes are no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
-    /// Somebody speaks something else.
+pub(crate) enum RpcError {
+    /// The client speaks another protocol.
     #[error("the connection does not begin with hrpc")]
     NotHadoop,
     /// Another version of the protocol.
     #[error("Server IPC version {VERSION} cannot communicate with client version {found}")]
     Version {
-        /// What it said.
+        /// The version of the client.
         found: u8,
     },
-    /// A way to prove oneself that there is not.
+    /// An unknown authentication method.
     #[error("unknown way to authenticate: {found}")]
     Authentication {
-        /// What it said.
+        /// The method of the client.
         found: u8,
     },
-    /// Longer than a frame may be, or of negative length.
+    /// A frame that is too long, or of negative length.
     #[error("a frame of {len} bytes: at most {FRAME_BYTES_MAX} are read")]
     Length {
-        /// What it said.
+        /// The length.
         len: u32,
     },
-    /// The header, or what a frame about the connection holds, is none.
+    /// A header, or a body about the connection, that cannot be decoded.
     #[error("malformed {part} of a request: {why}")]
     Malformed {
-        /// What.
+        /// Which part.
         part: &'static str,
-        /// Why.
+        /// The decoder's reason.
         why: String,
     },
-    /// The parameters are of a kind that is long gone.
+    /// Parameters of an obsolete kind.
     #[error("calls of kind {kind} are not served, only protocol buffers")]
     Kind {
-        /// What it said.
+        /// The kind.
         kind: i32,
     },
-    /// Proof of a kind that there is not.
+    /// A kind of authentication that is not served.
     #[error("only simple authentication is served")]
     Sasl,
 }
 
-/// Reads the first bytes of a connection.
+/// Parses the first bytes of a connection.
 ///
 /// # Errors
 /// `NotHadoop`, `Version`, `Authentication`.
-pub(crate) fn greeting(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, Error> {
+pub(crate) fn greeting(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, RpcError> {
     let [h, r, p, c, version, _, authentication] = *bytes;
     if [h, r, p, c] != *b"hrpc" {
-        return Err(Error::NotHadoop);
+        return Err(RpcError::NotHadoop);
     }
     if version != VERSION {
-        return Err(Error::Version { found: version });
+        return Err(RpcError::Version { found: version });
     }
     match authentication {
         0 => Ok(Greeting::Simple),
         0xDF => Ok(Greeting::Sasl),
-        found => Err(Error::Authentication { found }),
+        found => Err(RpcError::Authentication { found }),
     }
 }
 
@@ -143,40 +143,40 @@ pub(crate) fn greeting(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, Error> 
 ///
 /// # Errors
 /// `Length`.
-pub(crate) fn frame_len(prefix: [u8; 4]) -> Result<usize, Error> {
+pub(crate) fn frame_len(prefix: [u8; 4]) -> Result<usize, RpcError> {
     let len = u32::from_be_bytes(prefix);
-    if len as usize > FRAME_BYTES_MAX { Err(Error::Length { len }) } else { Ok(len as usize) }
+    if len as usize > FRAME_BYTES_MAX { Err(RpcError::Length { len }) } else { Ok(len as usize) }
 }
 
-/// Reads a frame. With an error comes the call that it is about, if that could be read.
-pub(crate) fn frame(mut bytes: &[u8]) -> Result<Frame, (Option<CallId>, Error)> {
+/// Parses a frame. An error comes with the call that it is about, if that could be parsed.
+pub(crate) fn frame(mut bytes: &[u8]) -> Result<RpcFrame, (Option<CallId>, RpcError)> {
     let header: RpcRequestHeader = next(&mut bytes, "header").map_err(|error| (None, error))?;
     if header.client_id.len() > CLIENT_ID_BYTES_MAX {
         let why = format!("a client id of {} bytes: at most {CLIENT_ID_BYTES_MAX}", header.client_id.len());
-        return Err((None, Error::Malformed { part: "header", why }));
+        return Err((None, RpcError::Malformed { part: "header", why }));
     }
     let id = CallId { client: header.client_id, number: header.call_id };
     body(&mut bytes, &id, header.rpc_kind, header.retry_count).map_err(|error| (Some(id), error))
 }
 
-fn body(bytes: &mut &[u8], id: &CallId, kind: Option<i32>, retry: Option<i32>) -> Result<Frame, Error> {
+fn body(bytes: &mut &[u8], id: &CallId, kind: Option<i32>, retry: Option<i32>) -> Result<RpcFrame, RpcError> {
     match id.number {
-        CALL_CONTEXT => Ok(Frame::Context(next(bytes, "connection context")?)),
-        CALL_PING => Ok(Frame::Ping),
+        CALL_CONTEXT => Ok(RpcFrame::Context(next(bytes, "connection context")?)),
+        CALL_PING => Ok(RpcFrame::Ping),
         CALL_SASL => {
             let message: RpcSasl = next(bytes, "authentication")?;
-            if message.state == sasl::NEGOTIATE { Ok(Frame::Negotiate) } else { Err(Error::Sasl) }
+            if message.state == sasl::NEGOTIATE { Ok(RpcFrame::Negotiate) } else { Err(RpcError::Sasl) }
         }
         number if number < 0 => {
-            Err(Error::Malformed { part: "header", why: format!("there is no call number {number}") })
+            Err(RpcError::Malformed { part: "header", why: format!("there is no call number {number}") })
         }
         _ => {
             let kind = kind.unwrap_or(RPC_PROTOCOL_BUFFER);
             if kind != RPC_PROTOCOL_BUFFER {
-                return Err(Error::Kind { kind });
+                return Err(RpcError::Kind { kind });
             }
             let header: RequestHeader = next(bytes, "method")?;
-            Ok(Frame::Call(Call {
+            Ok(RpcFrame::Call(Call {
                 id: id.clone(),
                 retry: retry.unwrap_or(-1),
                 protocol: header.declaring_class_protocol_name,
@@ -187,7 +187,7 @@ fn body(bytes: &mut &[u8], id: &CallId, kind: Option<i32>, retry: Option<i32>) -
     }
 }
 
-/// A frame with the answer to a call: `Ok` with the message that answers it.
+/// A frame with the result of a call.
 pub(crate) fn answer(id: &CallId, retry: i32, reply: &[u8]) -> Vec<u8> {
     let header = RpcResponseHeader {
         call_id: id.number as u32,
@@ -200,21 +200,21 @@ pub(crate) fn answer(id: &CallId, retry: i32, reply: &[u8]) -> Vec<u8> {
     framed(&header, Some(reply))
 }
 
-/// What a call, or a connection, failed with.
+/// The failure of a call, or of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed<'a> {
+pub(crate) struct CallError<'a> {
     /// One of [`rpc_error`].
     pub(crate) detail: i32,
-    /// The connection ends behind it.
+    /// The connection ends after it.
     pub(crate) is_fatal: bool,
-    /// Name of the class that the client makes of it.
+    /// Name of the Java class.
     pub(crate) class: &'a str,
-    /// In words.
+    /// The message.
     pub(crate) message: &'a str,
 }
 
-/// A frame that says what a call failed with.
-pub(crate) fn failure(id: &CallId, retry: i32, failed: Failed<'_>) -> Vec<u8> {
+/// A frame with the failure of a call.
+pub(crate) fn failure(id: &CallId, retry: i32, failed: CallError<'_>) -> Vec<u8> {
     let header = RpcResponseHeader {
         call_id: id.number as u32,
         status: if failed.is_fatal { rpc_status::FATAL } else { rpc_status::ERROR },
@@ -228,23 +228,23 @@ pub(crate) fn failure(id: &CallId, retry: i32, failed: Failed<'_>) -> Vec<u8> {
     framed(&header, None)
 }
 
-/// A frame that refuses what cannot be read; the connection ends behind it. `None` for who speaks something else.
-pub(crate) fn refusal(id: Option<&CallId>, error: &Error) -> Option<Vec<u8>> {
+/// A frame that refuses a malformed request; the connection ends after it. `None` for a client of another protocol.
+pub(crate) fn refusal(id: Option<&CallId>, error: &RpcError) -> Option<Vec<u8>> {
     let (class, detail) = match error {
-        Error::NotHadoop => return None,
-        Error::Version { .. } => ("org.apache.hadoop.ipc.RPC$VersionMismatch", rpc_error::VERSION_MISMATCH),
-        Error::Authentication { .. } | Error::Sasl => {
+        RpcError::NotHadoop => return None,
+        RpcError::Version { .. } => ("org.apache.hadoop.ipc.RPC$VersionMismatch", rpc_error::VERSION_MISMATCH),
+        RpcError::Authentication { .. } | RpcError::Sasl => {
             ("org.apache.hadoop.security.AccessControlException", rpc_error::UNAUTHORIZED)
         }
-        Error::Length { .. } | Error::Kind { .. } => (RPC_SERVER_EXCEPTION, rpc_error::INVALID_RPC_HEADER),
-        Error::Malformed { .. } => (RPC_SERVER_EXCEPTION, rpc_error::DESERIALIZING_REQUEST),
+        RpcError::Length { .. } | RpcError::Kind { .. } => (RPC_SERVER_EXCEPTION, rpc_error::INVALID_RPC_HEADER),
+        RpcError::Malformed { .. } => (RPC_SERVER_EXCEPTION, rpc_error::DESERIALIZING_REQUEST),
     };
     let none = CallId { client: Vec::new(), number: -1 };
-    let failed = Failed { detail, is_fatal: true, class, message: &error.to_string() };
+    let failed = CallError { detail, is_fatal: true, class, message: &error.to_string() };
     Some(failure(id.unwrap_or(&none), -1, failed))
 }
 
-/// The answer to [`Frame::Negotiate`]: go on without.
+/// The reply to [`RpcFrame::Negotiate`]: no authentication.
 pub(crate) fn go_on_simple() -> Vec<u8> {
     let id = CallId { client: Vec::new(), number: CALL_SASL };
     let message = RpcSasl { version: Some(0), state: sasl::SUCCESS, token: None, auths: Vec::new() };
@@ -265,15 +265,15 @@ fn framed(header: &RpcResponseHeader, reply: Option<&[u8]>) -> Vec<u8> {
     bytes
 }
 
-/// The next message with its length in front.
-pub(crate) fn next<M: Message + Default>(bytes: &mut &[u8], part: &'static str) -> Result<M, Error> {
+/// The next message, which its length precedes.
+pub(crate) fn next<M: Message + Default>(bytes: &mut &[u8], part: &'static str) -> Result<M, RpcError> {
     let message = take(bytes, part)?;
-    M::decode(message).map_err(|error| Error::Malformed { part, why: error.to_string() })
+    M::decode(message).map_err(|error| RpcError::Malformed { part, why: error.to_string() })
 }
 
-/// The next bytes with their length in front.
-fn take<'b>(bytes: &mut &'b [u8], part: &'static str) -> Result<&'b [u8], Error> {
-    let malformed = |why: &str| Error::Malformed { part, why: why.to_owned() };
+/// The next bytes, which their length precedes.
+fn take<'b>(bytes: &mut &'b [u8], part: &'static str) -> Result<&'b [u8], RpcError> {
+    let malformed = |why: &str| RpcError::Malformed { part, why: why.to_owned() };
     let len = decode_varint(bytes).map_err(|error| malformed(&error.to_string()))?;
     let len = usize::try_from(len).ok().filter(|&len| len <= bytes.len());
     let (taken, rest) = bytes.split_at(len.ok_or_else(|| malformed("it is longer than its frame"))?);

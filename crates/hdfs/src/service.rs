@@ -1,86 +1,69 @@
-//! The name service: every call of Hadoop's `ClientProtocol`, and which function answers it.
+//! The table of calls: every method of Hadoop's `ClientProtocol`, and the function that answers it.
 //!
-//! Calls that look are in [`crate::reading`], those that change names and attributes in [`crate::changing`], those that write
-//! files in [`crate::writing`]. What frieze has nothing of is answered so where that is an answer (no encryption zone, no
-//! erasure coding, no access list), and refused in words where it is not.
+//! Calls that read are in [`crate::queries`], those that change names and attributes in [`crate::mutations`], those
+//! that write files in [`crate::file_writes`]. A feature that frieze does not have is answered as absent where the
+//! protocol can say that (no encryption zone, no erasure coding), and refused by name where it cannot.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use frieze_base::MonoTime;
-use frieze_client::{Client, Fs, InodeId, NodeId, Reason, Target};
 use prost::Message;
 
-use crate::blocks::{BLOCK_BYTES, Mint};
-use crate::exception::{Exception, malformed};
-use crate::leases::Leases;
-use crate::names::{Place, numbered, place, shown};
-use crate::past::{self, Moving};
-use crate::principals::{Names, Principal};
+use crate::batched_listing::batched_listing;
+use crate::blocks::BLOCK_BYTES;
+use crate::call_codec::{unknown, with};
+use crate::concat::concat;
+use crate::exception::Exception;
+use crate::file_names::FileNames;
+use crate::file_writers::FileWriters;
+use crate::file_writes::FileWrites;
+use crate::locations::BlockLocator;
+use crate::mutations::Mutations;
 use crate::proto::{self, ResultResponse, checksum};
-use crate::replicas;
-use crate::retries::{Answer, Retries};
+use crate::queries::Queries;
+use crate::remote_user::{CallContext, RemoteUser};
+use crate::retry_cache::{CallResult, RetryCache};
 use crate::rpc::{Call, CallId};
-use crate::status::Reader;
+use crate::{acls, administration, quotas, replicas, snapshots, xattrs};
 
-/// The protocol that is served.
+/// Name of the protocol.
 pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
 
-/// Where blocks are read and written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DataPlace {
-    /// The address, if it is one; else the one by which a client reached the name service.
-    pub(crate) ip: Option<IpAddr>,
-    /// The port.
-    pub(crate) port: u16,
-}
-
-/// Everything that calls and transfers share.
+/// The contexts of calls and transfers.
 pub(crate) struct Service {
-    pub(crate) client: Client,
-    /// Which server of the cluster this is.
-    pub(crate) node: NodeId,
-    pub(crate) names: Names,
-    pub(crate) mint: Mint,
-    /// Signs what this door says to others.
-    pub(crate) between_doors: Mint,
-    pub(crate) leases: Leases,
-    pub(crate) moving: Moving,
-    pub(crate) retries: Retries,
-    pub(crate) data: DataPlace,
-    /// Where the name service listens, once it does: it answers for replicas too.
-    pub(crate) names_port: OnceLock<u16>,
-    /// When this process began.
+    pub(crate) names: FileNames,
+    pub(crate) locator: Arc<BlockLocator>,
+    pub(crate) writers: FileWriters,
+    pub(crate) retries: RetryCache,
+    /// Start of this process.
     pub(crate) began: MonoTime,
-    /// Changes are refused.
+    /// Safe mode: changes are refused.
     pub(crate) is_safe: AtomicBool,
-    /// Number of the last block that was begun.
-    pub(crate) generation: AtomicU64,
-    /// Gone when this is: what looks after leases ends then.
-    pub(crate) _goes_on: Sender<Infallible>,
+    /// Its receiver ends the thread that stores leases when this is dropped.
+    pub(crate) _lease_thread: Sender<Infallible>,
 }
 
 impl Service {
-    /// Starts the thread that settles files which were closed. It ends with the client.
+    /// Starts the thread that closes files later. It ends with the client.
     pub(crate) fn settle_closed(&self) -> io::Result<()> {
-        let client = self.client.clone();
+        let client = self.names.client.clone();
         let settle = move || while client.settle_closed(CLOSED_MOMENT) {};
         thread::Builder::new().name("hdfs-settle".to_owned()).spawn(settle).map(drop)
     }
 
-    /// Starts the thread that notes what the next process has to know of leases. It ends with the other side of `ended`.
-    pub(crate) fn note_leases(self: &Arc<Service>, ended: Receiver<Infallible>) -> io::Result<()> {
+    /// Starts the thread that stores leases. It ends with the sender of `ended`.
+    pub(crate) fn store_leases(self: &Arc<Service>, ended: Receiver<Infallible>) -> io::Result<()> {
         let service = Arc::downgrade(self);
         let note = move || {
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(NOTED_EVERY) {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(STORE_EVERY) {
                 let Some(service) = service.upgrade() else { return };
-                service.leases.note(NOTED_EVERY.as_nanos() as u64);
+                service.writers.leases.note(STORE_EVERY.as_nanos() as u64);
             }
         };
         thread::Builder::new().name("hdfs-leases".to_owned()).spawn(note).map(drop)
@@ -88,139 +71,106 @@ impl Service {
 }
 
 impl Service {
-    /// The door ends: notes what its writers go on by. The cluster may be gone by now, and is not waited for.
+    /// The gateway ends: stores its leases. The cluster may have ended already, and is not waited for.
     pub(crate) fn leave(&self) {
-        if self.client.has_others() {
-            self.client.end_within(FAREWELL);
+        if self.names.client.has_others() {
+            self.names.client.end_within(SESSION_END_MAX);
         }
-        self.leases.leave();
+        self.writers.leases.leave();
     }
 }
 
 impl Drop for Service {
-    /// Ends the session, and with it what settles files: it has the client, too.
+    /// Ends the session, and with it the thread that closes files.
     fn drop(&mut self) {
-        self.client.end_within(FAREWELL);
-        if let Err(error) = self.client.close() {
-            tracing::debug!("the session of a door could not be ended: {error}");
+        self.names.client.end_within(SESSION_END_MAX);
+        if let Err(error) = self.names.client.close() {
+            tracing::debug!("the session of a gateway could not be ended: {error}");
         }
     }
 }
 
-/// Who calls.
-#[derive(Clone, Debug)]
-pub struct Who {
-    /// Whom the connection speaks for.
-    pub principal: Principal,
-    /// Which address of this machine it reached.
-    pub reached: IpAddr,
-    /// From which it came.
-    pub peer: IpAddr,
-}
-
-/// A call under way: who asks, and from which program; no program if that is not known.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) who: &'a Who,
-    pub(crate) program: &'a [u8],
-}
-
-impl Asked<'_> {
-    /// Who holds a lease that this program asks for by the name it calls itself: others may say that name, but not as this user.
-    pub(crate) fn holder(&self, client_name: &str) -> String {
-        format!("{client_name} of {}", self.who.principal.caller.uid)
-    }
-
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader { caller: Some(&self.who.principal.caller), reached: self.who.reached, peer: self.who.peer }
-    }
-}
-
 impl Service {
-    /// Answers a call. One that changes something runs once, however often it is sent.
-    pub(crate) fn answer(&self, who: &Who, call: &Call) -> Answer {
-        let asked = Asked { who, program: &call.id.client };
+    /// Answers a call. A change runs once, however often it is sent.
+    pub(crate) fn answer(&self, user: &RemoteUser, call: &Call) -> CallResult {
+        let context = CallContext { user, program: &call.id.client };
         if call.protocol == replicas::PROTOCOL {
-            return self.answer_of_replica(asked, call);
+            return replicas::answer_of_replica(&self.names, &self.writers.leases, self.began, context, call);
         }
         if call.protocol != PROTOCOL {
             return Err(Exception::no_such_protocol(format!("Unknown protocol: {}", call.protocol)));
         }
         if !RUN_ONCE.contains(&call.method.as_str()) {
-            return self.run(asked, call);
+            return self.run(context, call);
         }
         if self.is_safe.load(Ordering::Acquire) {
             return Err(Exception::safe_mode(format!(
-                "{}: this door is in safe mode, nothing is changed",
+                "{}: this gateway is in safe mode and refuses changes",
                 call.method
             )));
         }
-        // What has no number does not come again under it.
+        // A call without a number is not repeated under it.
         if call.id == CallId::default() {
-            return self.run(asked, call);
+            return self.run(context, call);
         }
-        // Whoever says another's number is not told what that one was.
-        let client = [who.principal.caller.uid.to_be_bytes().as_slice(), &call.id.client].concat();
-        self.retries.once(&CallId { client, number: call.id.number }, || self.run(asked, call))
+        // A user that sends another user's number does not get that result.
+        let client = [user.account.caller.uid.to_be_bytes().as_slice(), &call.id.client].concat();
+        self.retries.once(&CallId { client, number: call.id.number }, || self.run(context, call))
     }
 
-    /// Whether this door refuses changes; an operator may have it do so. Other doors go on, and so do transfers that have begun.
+    /// Reads, enters or leaves safe mode. Other gateways, and transfers in progress, are not affected.
     fn set_safe_mode(
         &self,
-        asked: Asked<'_>,
+        context: CallContext<'_>,
         request: &proto::SetSafeModeRequest,
     ) -> Result<ResultResponse, Exception> {
         if request.action != proto::SAFEMODE_GET {
-            self.check_operator(asked)?;
+            self.names.check_operator(context)?;
             self.is_safe.store(request.action == proto::SAFEMODE_ENTER, Ordering::Release);
         }
         Ok(ResultResponse { result: self.is_safe.load(Ordering::Acquire) })
     }
 
-    /// Whether who asks is the superuser, or who runs this door.
-    ///
-    /// # Errors
-    /// `AccessControlException`.
-    pub(crate) fn check_operator(&self, asked: Asked<'_>) -> Result<(), Exception> {
-        let Principal { name, caller } = &asked.who.principal;
-        match [0, self.client.hello().uid].contains(&caller.uid) {
-            true => Ok(()),
-            false => Err(Exception::access_control(format!(
-                "Access denied for user {name}. Superuser privilege is required"
-            ))),
-        }
-    }
-
-    fn run(&self, asked: Asked<'_>, call: &Call) -> Answer {
+    fn run(&self, context: CallContext<'_>, call: &Call) -> CallResult {
+        let (names, locator, writers) = (&self.names, &*self.locator, &self.writers);
+        let queries = Queries { names, locator, writers };
+        let mutations = Mutations { names, writers };
+        let writes = FileWrites { names, locator, writers };
         match call.method.as_str() {
-            "getFileInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, true)),
-            "getFileLinkInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, false)),
-            "getLocatedFileInfo" => with(call, |path: proto::PathRequest| self.located_file_info(asked, &path.path)),
-            "getListing" => with(call, |request| self.listing(asked, &request)),
-            "getBatchedListing" => with(call, |request| self.batched_listing(asked, &request)),
-            "getBlockLocations" => with(call, |request| self.block_locations(asked, &request)),
-            "getContentSummary" => with(call, |path: proto::PathRequest| self.content_summary(asked, &path.path)),
-            "getQuotaUsage" => with(call, |path: proto::PathRequest| self.quota_usage(asked, &path.path)),
-            "getPreferredBlockSize" => with(call, |path: proto::PathRequest| self.block_size(asked, &path.path)),
-            "getAclStatus" => with(call, |path: proto::PathRequest| self.acl_status(asked, &path.path)),
-            "checkAccess" => with(call, |request| self.check_access(asked, &request)),
-            "isFileClosed" => with(call, |path: proto::PathRequest| self.is_file_closed(asked, &path.path)),
-            "getFsStats" => with(call, |()| self.stats()),
-            "getFsReplicatedBlockStats" => with(call, |()| self.replicated_block_stats()),
-            "getFsECBlockGroupStats" => with(call, |()| Ok(self.erasure_coded_stats())),
-            "listCorruptFileBlocks" => with(call, |request| self.corrupt_files(asked, &request)),
-            "listOpenFiles" => with(call, |request| self.open_files(asked, &request)),
+            "getFileInfo" => with(call, |path: proto::PathRequest| queries.file_info(context, &path.path, true)),
+            "getFileLinkInfo" => with(call, |path: proto::PathRequest| queries.file_info(context, &path.path, false)),
+            "getLocatedFileInfo" => with(call, |request: proto::GetLocatedFileInfoRequest| {
+                queries.located_file_info(context, request.src.as_deref().unwrap_or_default())
+            }),
+            "getListing" => with(call, |request| queries.listing(context, &request)),
+            "getBatchedListing" => with(call, |request| batched_listing(queries, context, &request)),
+            "getBlockLocations" => with(call, |request| queries.block_locations(context, &request)),
+            "getContentSummary" => {
+                with(call, |path: proto::PathRequest| quotas::content_summary(names, context, &path.path))
+            }
+            "getQuotaUsage" => with(call, |path: proto::PathRequest| quotas::quota_usage(names, context, &path.path)),
+            "getPreferredBlockSize" => with(call, |path: proto::PathRequest| queries.block_size(context, &path.path)),
+            "getAclStatus" => with(call, |path: proto::PathRequest| acls::acl_status(names, context, &path.path)),
+            "checkAccess" => with(call, |request| queries.check_access(context, &request)),
+            "isFileClosed" => with(call, |path: proto::PathRequest| queries.is_file_closed(context, &path.path)),
+            "getFsStats" => with(call, |()| queries.stats()),
+            "getFsReplicatedBlockStats" => with(call, |()| administration::replicated_block_stats(names)),
+            "getFsECBlockGroupStats" => with(call, |()| Ok(administration::erasure_coded_stats())),
+            "listCorruptFileBlocks" => with(call, |request| administration::corrupt_files(names, context, &request)),
+            "listOpenFiles" => {
+                with(call, |request| administration::open_files(names, &writers.leases, context, &request))
+            }
             "getServerDefaults" => with(call, |()| Ok(server_defaults())),
-            "getDatanodeReport" => with(call, |request| self.datanode_report(asked, &request)),
+            "getDatanodeReport" => with(call, |request| queries.datanode_report(context, &request)),
             "getStoragePolicies" => {
                 with(call, |()| Ok(proto::GetStoragePoliciesResponse { policies: vec![storage_policy()] }))
             }
             "getStoragePolicy" => with(call, |path: proto::PathRequest| {
-                self.file_info(asked, &path.path, true)?;
+                queries.file_info(context, &path.path, true)?;
                 Ok(proto::GetStoragePolicyResponse { storage_policy: Some(storage_policy()) })
             }),
-            "setSafeMode" => with(call, |request| self.set_safe_mode(asked, &request)),
-            // There is none of it: an answer without one.
+            "setSafeMode" => with(call, |request| self.set_safe_mode(context, &request)),
+            // Features that frieze does not have: an empty answer.
             "getEZForPath"
             | "getErasureCodingPolicy"
             | "getErasureCodingPolicies"
@@ -231,64 +181,70 @@ impl Service {
             "listCacheDirectives" | "listCachePools" | "listEncryptionZones" | "listReencryptionStatus" => {
                 Ok(proto::NoneListed { has_more: false }.encode_to_vec())
             }
-            // No zone of encryption, whose root that would be.
+            // There is no encryption zone, whose root this would be.
             "getEnclosingRoot" => {
                 Ok(proto::GetEnclosingRootResponse { enclosing_root_path: Some("/".to_owned()) }.encode_to_vec())
             }
             "upgradeStatus" => Ok(proto::UpgradeStatusResponse { upgrade_finalized: true }.encode_to_vec()),
-            // A read of now is one of now.
+            // Reads of the present are linearizable.
             "msync" => Ok(Vec::new()),
             "getHAServiceState" => with(call, |()| Ok(proto::HaServiceStateResponse { state: proto::ACTIVE })),
 
-            "mkdirs" => with(call, |request| self.mkdirs(asked, &request)),
-            "rename" => with(call, |request| self.rename(asked, &request)),
-            "rename2" => with(call, |request| self.rename_or_fail(asked, &request)),
-            "delete" => with(call, |request| self.delete(asked, &request)),
-            "setPermission" => with(call, |request| self.set_permission(asked, &request)),
-            "setOwner" => with(call, |request| self.set_owner(asked, &request)),
-            "setTimes" => with(call, |request| self.set_times(asked, &request)),
-            "getXAttrs" => with(call, |request| self.xattrs(asked, &request)),
-            "listXAttrs" => with(call, |request| self.xattr_names(asked, &request)),
-            "setQuota" => with(call, |request| self.set_quota(asked, &request)),
-            "setXAttr" => with(call, |request| self.set_xattr(asked, &request)),
-            "removeXAttr" => with(call, |request| self.remove_xattr(asked, &request)),
-            "modifyAclEntries" => with(call, |request| self.modify_acl(asked, &request)),
-            "removeAclEntries" => with(call, |request| self.remove_acl_entries(asked, &request)),
-            "removeDefaultAcl" => with(call, |request| self.remove_default_acl(asked, &request)),
-            "removeAcl" => with(call, |request| self.remove_acl(asked, &request)),
-            "setAcl" => with(call, |request| self.set_acl(asked, &request)),
-            "concat" => with(call, |request| self.concat(asked, &request)),
-            "setReplication" => with(call, |request| self.set_replication(asked, &request)),
-            "truncate" => with(call, |request| self.truncate(asked, &request)),
+            "mkdirs" => with(call, |request| mutations.mkdirs(context, &request)),
+            "rename" => with(call, |request| mutations.rename(context, &request)),
+            "rename2" => with(call, |request| mutations.rename_or_fail(context, &request)),
+            "delete" => with(call, |request| mutations.delete(context, &request)),
+            "setPermission" => with(call, |request| mutations.set_permission(context, &request)),
+            "setOwner" => with(call, |request| mutations.set_owner(context, &request)),
+            "setTimes" => with(call, |request| mutations.set_times(context, &request)),
+            "getXAttrs" => with(call, |request| xattrs::xattrs(names, context, &request)),
+            "listXAttrs" => with(call, |request| xattrs::xattr_names(names, context, &request)),
+            "setQuota" => with(call, |request| quotas::set_quota(names, context, &request)),
+            "setXAttr" => with(call, |request| xattrs::set_xattr(names, context, &request)),
+            "removeXAttr" => with(call, |request| xattrs::remove_xattr(names, context, &request)),
+            "modifyAclEntries" => with(call, |request| acls::modify_acl(names, context, &request)),
+            "removeAclEntries" => with(call, |request| acls::remove_acl_entries(names, context, &request)),
+            "removeDefaultAcl" => with(call, |request| acls::remove_default_acl(names, context, &request)),
+            "removeAcl" => with(call, |request| acls::remove_acl(names, context, &request)),
+            "setAcl" => with(call, |request| acls::set_acl(names, context, &request)),
+            "concat" => with(call, |request| concat(names, writers, context, &request)),
+            "setReplication" => with(call, |request| mutations.set_replication(context, &request)),
+            "truncate" => with(call, |request| mutations.truncate(context, &request)),
 
-            "createSnapshot" => with(call, |request| self.create_snapshot(asked, &request)),
-            "deleteSnapshot" => with(call, |request| self.delete_snapshot(asked, &request)),
-            "renameSnapshot" => with(call, |request| self.rename_snapshot(asked, &request)),
-            "allowSnapshot" => with(call, |path: proto::PathRequest| self.allow_snapshot(asked, &path.path)),
-            "disallowSnapshot" => with(call, |path: proto::PathRequest| self.disallow_snapshot(asked, &path.path)),
-            "getSnapshottableDirListing" => with(call, |()| self.snapshotted_directories(asked)),
-            "getSnapshotListing" => with(call, |path: proto::PathRequest| self.snapshot_listing(asked, &path.path)),
-            "getSnapshotDiffReport" => with(call, |request| self.snapshot_diff(asked, &request)),
+            "createSnapshot" => with(call, |request| snapshots::create_snapshot(names, context, &request)),
+            "deleteSnapshot" => with(call, |request| snapshots::delete_snapshot(names, context, &request)),
+            "renameSnapshot" => with(call, |request| snapshots::rename_snapshot(names, context, &request)),
+            "allowSnapshot" => {
+                with(call, |path: proto::PathRequest| snapshots::allow_snapshot(names, context, &path.path))
+            }
+            "disallowSnapshot" => {
+                with(call, |path: proto::PathRequest| snapshots::disallow_snapshot(names, context, &path.path))
+            }
+            "getSnapshottableDirListing" => with(call, |()| snapshots::snapshotted_directories(names, context)),
+            "getSnapshotListing" => {
+                with(call, |path: proto::PathRequest| snapshots::snapshot_listing(names, context, &path.path))
+            }
+            "getSnapshotDiffReport" => with(call, |request| snapshots::diff::snapshot_diff(names, context, &request)),
 
-            "create" => with(call, |request| self.create(asked, &request)),
-            "append" => with(call, |request| self.append(asked, &request)),
-            "addBlock" => with(call, |request| self.add_block(asked, &request)),
-            "abandonBlock" => with(call, |request| self.abandon_block(asked, &request)),
-            "complete" => with(call, |request| self.complete(asked, &request)),
-            "fsync" => with(call, |request| self.fsync(asked, &request)),
-            "getAdditionalDatanode" => with(call, |request| self.additional_place(asked, &request)),
-            "updateBlockForPipeline" => with(call, |request| self.update_block(asked, &request)),
-            "updatePipeline" => with(call, |request| self.update_pipeline(asked, &request)),
+            "create" => with(call, |request| writes.create(context, &request)),
+            "append" => with(call, |request| writes.append(context, &request)),
+            "addBlock" => with(call, |request| writes.add_block(context, &request)),
+            "abandonBlock" => with(call, |request| writes.abandon_block(context, &request)),
+            "complete" => with(call, |request| writes.complete(context, &request)),
+            "fsync" => with(call, |request| writes.fsync(context, &request)),
+            "getAdditionalDatanode" => with(call, |request| writes.additional_location(context, &request)),
+            "updateBlockForPipeline" => with(call, |request| writes.update_block(context, &request)),
+            "updatePipeline" => with(call, |request| writes.update_pipeline(context, &request)),
             "renewLease" => with(call, |request: proto::RenewLeaseRequest| {
-                self.leases.renew(&asked.holder(&request.client_name));
+                writers.leases.renew(&context.holder(&request.client_name));
                 Ok(())
             }),
-            "recoverLease" => with(call, |request| self.recover_lease(asked, &request)),
-            // A client tells which replicas it found damaged. Its read has not ended well, so the next one of the file is verified here, and
-            // what is damaged is named in the log.
+            "recoverLease" => with(call, |request| writes.recover_lease(context, &request)),
+            // A client reports replicas that it found damaged. Its read has not ended well, so the next read of the
+            // file is verified here, and damage is logged.
             "reportBadBlocks" => Ok(Vec::new()),
 
-            // Clients ask for the whole report where a server knows no pages of it: only this tells them.
+            // Only this exception makes clients request the whole report.
             "getSnapshotDiffReportListing" => Err(unknown(&call.method, PROTOCOL)),
             method if UNSUPPORTED.contains(&method) => {
                 Err(Exception::unsupported(format!("{method} is not supported by frieze")))
@@ -296,89 +252,6 @@ impl Service {
             method => Err(unknown(method, PROTOCOL)),
         }
     }
-
-    /// The file system for the caller. What it makes belongs to the group of its directory, as in HDFS.
-    pub(crate) fn fs(&self, asked: Asked<'_>) -> Fs {
-        self.client.fs().as_caller(asked.who.principal.caller.clone()).sharing_group()
-    }
-
-    /// What a path means. One by the number of a file means the path that it has now, to who may list its directory: refusals on the way
-    /// name names, and a number is to tell nobody one that he could not have listed.
-    fn place(&self, asked: Asked<'_>, path: &str) -> Result<Place, Exception> {
-        let Some((number, rest)) = numbered(path) else { return place(path) };
-        let gone = || Exception::not_found(format!("File for given inode path does not exist: {path}"));
-        let found = self.fs(asked).path_of(InodeId(number)).map_err(|error| match error.reason() {
-            Reason::NoAttribute | Reason::NotFound | Reason::StaleHandle => gone(),
-            Reason::AccessDenied => Exception::access_control(format!("Permission denied: {path}")),
-            _ => Exception::of(error, path),
-        })?;
-        let now = String::from_utf8(shown(&found)).map_err(|_| gone())?;
-        place(&format!("{now}{rest}"))
-    }
-
-    /// What a path names, to look at: a view and a target there.
-    ///
-    /// # Errors
-    /// As what the path needs looked up.
-    pub(crate) fn look(&self, asked: Asked<'_>, path: &str) -> Result<Looked, Exception> {
-        let fs = self.fs(asked);
-        match self.place(asked, path)? {
-            Place::Now(path) => Ok(Looked { fs, target: Target::path(path), shows: Shows::Names }),
-            Place::At(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Instants }),
-            Place::Snapshots(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Snapshots }),
-            Place::Past(past) => {
-                let (fs, target) = past::view(&self.client, &self.moving, asked.program, &fs, &past)
-                    .map_err(|error| Exception::of(error, path))?;
-                Ok(Looked { fs, target, shows: Shows::Names })
-            }
-        }
-    }
-
-    /// What a path names, to change it; its last name is not followed.
-    ///
-    /// # Errors
-    /// `SnapshotAccessControlException` for the past.
-    pub(crate) fn change(&self, asked: Asked<'_>, path: &str) -> Result<Target, Exception> {
-        match self.place(asked, path)? {
-            Place::Now(path) => Ok(Target::under(InodeId::ROOT, path)),
-            Place::At(_) | Place::Snapshots(_) | Place::Past(_) => Err(Exception::past_of(path)),
-        }
-    }
-}
-
-/// What a path names.
-#[derive(Debug)]
-pub(crate) struct Looked {
-    /// The view.
-    pub(crate) fs: Fs,
-    /// The file there.
-    pub(crate) target: Target,
-    /// What it shows if it is a directory.
-    pub(crate) shows: Shows,
-}
-
-/// What a directory shows when it is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shows {
-    /// The names in it.
-    Names,
-    /// The instants that have a name: it is the `.at` of the directory.
-    Instants,
-    /// Its snapshots: it is the `.snapshot` of the directory.
-    Snapshots,
-}
-
-pub(crate) fn unknown(method: &str, protocol: &str) -> Exception {
-    Exception::no_such_method(format!("Unknown method {method} called on {protocol} protocol."))
-}
-
-/// Reads the parameters of a call and writes its answer.
-pub(crate) fn with<Q: Message + Default, R: Message>(
-    call: &Call,
-    answer: impl FnOnce(Q) -> Result<R, Exception>,
-) -> Answer {
-    let request = Q::decode(call.parameters.as_slice()).map_err(|error| malformed(&call.method, &error))?;
-    Ok(answer(request)?.encode_to_vec())
 }
 
 fn server_defaults() -> proto::GetServerDefaultsResponse {
@@ -390,16 +263,16 @@ fn server_defaults() -> proto::GetServerDefaultsResponse {
             replication: 1,
             file_buffer_size: 4096,
             encrypt_data_transfer: Some(false),
-            // What is removed is in the past: there is no folder for it.
+            // Removed files are in the past: there is no trash.
             trash_interval: Some(0),
             checksum_type: Some(checksum::CRC32C),
-            // Present and empty: there is no encryption. Absent, a client looks for it in its own settings.
+            // Present and empty: no encryption. Absent, a client would use its own settings.
             key_provider_uri: Some(String::new()),
         }),
     }
 }
 
-/// The one policy: on disk.
+/// The only policy: on disk.
 fn storage_policy() -> proto::BlockStoragePolicy {
     proto::BlockStoragePolicy {
         policy_id: 7,
@@ -408,14 +281,14 @@ fn storage_policy() -> proto::BlockStoragePolicy {
     }
 }
 
-/// How long an empty file that was closed waits for others.
+/// How long the close of an empty file waits for others.
 const CLOSED_MOMENT: Duration = Duration::from_millis(5);
-/// How old a lease is when it is noted, at least, and how often it is looked for such.
-const NOTED_EVERY: Duration = Duration::from_secs(1);
-/// How long a door that closes waits for its session to end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Age of a lease when it is stored, at least, and interval of the check.
+const STORE_EVERY: Duration = Duration::from_secs(1);
+/// How long a gateway that closes waits for the end of its session.
+const SESSION_END_MAX: Duration = Duration::from_secs(1);
 
-/// Calls that find something else when they come again.
+/// Calls that a repetition would find already done.
 const RUN_ONCE: &[&str] = &[
     "mkdirs",
     "rename",
@@ -447,7 +320,7 @@ const RUN_ONCE: &[&str] = &[
     "renameSnapshot",
 ];
 
-/// Calls of the protocol that are refused, so that who makes one is told what it is.
+/// Methods of the protocol that are refused by name.
 const UNSUPPORTED: &[&str] = &[
     "addCacheDirective",
     "addCachePool",

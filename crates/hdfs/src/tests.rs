@@ -1,4 +1,4 @@
-//! The door with a server behind it, and a client that speaks Hadoop's protocols as the definitions say.
+//! The gateway with a server behind it, and a client that speaks Hadoop's protocols as the definitions say.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,76 +8,78 @@ use frieze_node::{Server, Settings};
 use prost::Message;
 use tempfile::TempDir;
 
-use super::{Door, DoorOptions, Error, Trust};
+use super::{Error, HdfsGateway, HdfsOptions, Trust};
 use crate::proto::*;
 use crate::service::PROTOCOL;
-use crate::transfer::{self, LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
+use crate::transfer::{self, ChecksumKind, DataPacket, LENGTHS_BYTES, Lengths, packet, put_packet};
 
 mod acls;
 mod administration;
-mod doors;
-mod doorstep;
-mod kept;
+mod checksum_cache;
+mod guarded_reader;
+mod locations;
 mod numbers;
+mod peer_gateways;
 mod quotas;
 mod replicas;
 mod restart;
+mod snapshots;
 mod trees;
 
-const SUMS: Sums = Sums::Crc32c(512);
+const SUMS: ChecksumKind = ChecksumKind::Crc32c(512);
 
-/// A server and its door.
-struct Opened {
-    door: Door,
+/// A server and its gateway.
+struct HdfsFixture {
+    gateway: HdfsGateway,
     server: Server,
     dir: TempDir,
 }
 
-fn options(listen: &str, trust: Trust) -> DoorOptions {
+fn options(listen: &str, trust: Trust) -> HdfsOptions {
     let (listen, data) = (listen.to_owned(), "127.0.0.1:0".to_owned());
-    DoorOptions { listen, data, trust, notes: None, admission: Admission::new(4096) }
+    HdfsOptions { listen, data, trust, notes: None, admission: Admission::new(4096) }
 }
 
-impl Opened {
-    fn new() -> Opened {
-        Opened::with(Settings::default())
+impl HdfsFixture {
+    fn new() -> HdfsFixture {
+        HdfsFixture::with(Settings::default())
     }
 
-    fn with(settings: Settings) -> Opened {
+    fn with(settings: Settings) -> HdfsFixture {
         let dir = tempfile::tempdir().unwrap();
         let mut settings =
             Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..settings };
         settings.memory_bytes_max = 256 << 20;
         settings.root_mode = Some(0o1777);
         let server = Server::start(settings).unwrap();
-        // As `frieze serve` opens it; the doors beside it below are asked over a socket.
-        let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
-        let door = Door::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
-        Opened { door, server, dir }
+        // As `frieze serve` opens it; the gateways beside it below are asked over a socket.
+        let client = Options { server: server.home(), in_process: Some(server.in_process()), ..Options::default() };
+        let gateway = HdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
+        HdfsFixture { gateway, server, dir }
     }
 
-    fn connect(&self) -> Client {
-        connect_to(&self.door, "", 0)
+    fn connect(&self) -> HadoopClient {
+        connect_to(&self.gateway, "", 0)
     }
 
-    fn connect_as(&self, user: &str, authentication: u8) -> Client {
-        connect_to(&self.door, user, authentication)
+    fn connect_as(&self, user: &str, authentication: u8) -> HadoopClient {
+        connect_to(&self.gateway, user, authentication)
     }
 
     fn stop(self) {
-        drop(self.door);
+        drop(self.gateway);
         self.server.stop().unwrap();
     }
 }
 
-fn connect_to(door: &Door, user: &str, authentication: u8) -> Client {
-    connect_by(door, PROTOCOL, user, authentication)
+fn connect_to(gateway: &HdfsGateway, user: &str, authentication: u8) -> HadoopClient {
+    connect_by(gateway, PROTOCOL, user, authentication)
 }
 
-fn connect_by(door: &Door, protocol: &str, user: &str, authentication: u8) -> Client {
-    let mut stream = TcpStream::connect(door.address()).unwrap();
+fn connect_by(gateway: &HdfsGateway, protocol: &str, user: &str, authentication: u8) -> HadoopClient {
+    let mut stream = TcpStream::connect(gateway.address()).unwrap();
     stream.write_all(&[b'h', b'r', b'p', b'c', 9, 0, authentication]).unwrap();
-    let mut client = Client { stream, next: 0 };
+    let mut client = HadoopClient { stream, next: 0 };
     if authentication != 0 {
         let negotiate = RpcSasl { state: sasl::NEGOTIATE, ..RpcSasl::default() };
         client.send(-33, &[negotiate.encode_length_delimited_to_vec()]);
@@ -92,17 +94,17 @@ fn connect_by(door: &Door, protocol: &str, user: &str, authentication: u8) -> Cl
 }
 
 /// A client of the name service.
-struct Client {
+struct HadoopClient {
     stream: TcpStream,
     next: i32,
 }
 
 /// Class and words of an exception.
-type Refused = (String, String);
+type CallFailure = (String, String);
 
-impl Client {
+impl HadoopClient {
     fn send(&mut self, number: i32, messages: &[Vec<u8>]) {
-        self.stream.write_all(&Client::frame(number, messages)).unwrap();
+        self.stream.write_all(&HadoopClient::frame(number, messages)).unwrap();
     }
 
     fn frame(number: i32, messages: &[Vec<u8>]) -> Vec<u8> {
@@ -128,12 +130,18 @@ impl Client {
         (header, reply)
     }
 
-    fn ask(&mut self, method: &str, request: &impl Message) -> Result<Vec<u8>, Refused> {
+    fn ask(&mut self, method: &str, request: &impl Message) -> Result<Vec<u8>, CallFailure> {
         self.next += 1;
         self.ask_numbered(self.next, PROTOCOL, method, &request.encode_to_vec())
     }
 
-    fn ask_numbered(&mut self, number: i32, protocol: &str, method: &str, request: &[u8]) -> Result<Vec<u8>, Refused> {
+    fn ask_numbered(
+        &mut self,
+        number: i32,
+        protocol: &str,
+        method: &str,
+        request: &[u8],
+    ) -> Result<Vec<u8>, CallFailure> {
         let header = RequestHeader {
             method_name: method.to_owned(),
             declaring_class_protocol_name: protocol.to_owned(),
@@ -334,7 +342,7 @@ impl Transfer {
         block: &LocatedBlock,
         offset: u64,
         len: u64,
-    ) -> Result<Result<(u64, Vec<u8>), transfer::Error>, i32> {
+    ) -> Result<Result<(u64, Vec<u8>), transfer::PacketError>, i32> {
         let request = OpReadBlock { header: Transfer::base(block), offset, len, send_checksums: Some(true) };
         let response = self.begin(81, &request);
         if response.status != status::SUCCESS {
@@ -349,7 +357,7 @@ impl Transfer {
             let mut bytes = vec![0; lengths.header + lengths.body];
             self.0.read_exact(&mut bytes).unwrap();
             let (header, body) = bytes.split_at(lengths.header);
-            let Packet { header, data, .. } = match packet(header, body, SUMS) {
+            let DataPacket { header, data, .. } = match packet(header, body, SUMS) {
                 Ok(packet) => packet,
                 Err(error) => return Ok(Err(error)),
             };
@@ -369,7 +377,7 @@ fn bytes(len: usize) -> Vec<u8> {
 
 #[test]
 fn a_file_is_written_and_read_and_listed() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     assert!(client.call::<ResultResponse>("mkdirs", &mkdirs("/a/b")).result);
     let data = bytes(700_001);
@@ -389,8 +397,8 @@ fn a_file_is_written_and_read_and_listed() {
 }
 
 #[test]
-fn what_is_acknowledged_is_there_and_what_is_sent_again_is_there_once() {
-    let opened = Opened::new();
+fn acknowledged_bytes_are_in_the_file_once_however_often_they_are_sent() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "w");
     let block = client.add_block("/f", "w", None);
@@ -415,7 +423,7 @@ fn what_is_acknowledged_is_there_and_what_is_sent_again_is_there_once() {
 
 #[test]
 fn the_checksum_of_a_block_is_that_of_its_bytes() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let data = bytes(1_000_001);
     client.write("/f", &data);
@@ -441,8 +449,8 @@ fn the_checksum_of_a_block_is_that_of_its_bytes() {
 }
 
 #[test]
-fn bytes_that_fail_their_checksum_or_leave_a_gap_are_not_taken() {
-    let opened = Opened::new();
+fn bytes_that_fail_their_checksum_or_leave_a_gap_are_refused() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     for (name, at, turned, expected) in
         [("/sum", 512, true, status::ERROR_CHECKSUM), ("/gap", 1024, false, status::ERROR)]
@@ -462,8 +470,8 @@ fn bytes_that_fail_their_checksum_or_leave_a_gap_are_not_taken() {
 }
 
 #[test]
-fn a_block_that_is_given_up_leaves_nothing() {
-    let opened = Opened::new();
+fn an_abandoned_block_leaves_no_bytes() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "w");
     let block = client.add_block("/f", "w", None);
@@ -484,8 +492,8 @@ fn a_block_that_is_given_up_leaves_nothing() {
 }
 
 #[test]
-fn extended_attributes_are_those_of_every_door() {
-    let opened = Opened::new();
+fn extended_attributes_are_the_same_at_every_gateway() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/f", b"x");
     let xattr = |name: &str, value: Option<&[u8]>| XAttr {
@@ -519,11 +527,11 @@ fn extended_attributes_are_those_of_every_door() {
 }
 
 #[test]
-fn a_door_in_safe_mode_changes_nothing_until_it_is_told_to() {
-    let opened = Opened::new();
+fn a_gateway_in_safe_mode_refuses_changes_until_it_leaves_it() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/f", b"x");
-    let set = |client: &mut Client, action| {
+    let set = |client: &mut HadoopClient, action| {
         client.call::<ResultResponse>("setSafeMode", &SetSafeModeRequest { action }).result
     };
     const LEAVE: i32 = 1;
@@ -542,139 +550,9 @@ fn a_door_in_safe_mode_changes_nothing_until_it_is_told_to() {
     opened.stop();
 }
 
-/// The same block at another door.
-fn at(block: &LocatedBlock, door: &Door) -> LocatedBlock {
-    let mut block = block.clone();
-    block.locs[0].id.as_mut().unwrap().xfer_port = door.data_address().port().into();
-    block
-}
-
-impl Opened {
-    /// Another door of the same file system, as a server beside this one has it.
-    fn beside(&self, secret: [u8; 32]) -> Door {
-        let client = Options { server: self.server.nearby(), ..Options::default() };
-        Door::open(&options("127.0.0.1:0", Trust::Kernel), secret, client).unwrap()
-    }
-}
-
-#[test]
-fn what_comes_over_several_connections_at_once_is_written_once() {
-    let opened = Opened::new();
-    let mut client = opened.connect();
-    client.create("/f", "w");
-    let block = client.add_block("/f", "w", None);
-    let mut ways: Vec<Transfer> = (0..3).map(|_| Transfer::write(&block)).collect();
-    let data = bytes(3000);
-    assert_eq!(ways[0].put(0, 0, &data[..512], false), status::SUCCESS);
-    assert_eq!(ways[0].put(1, 512, &data[512..1024], false), status::SUCCESS);
-    for way in &mut ways[1..] {
-        assert_eq!(way.put(0, 0, &data[..512], false), status::SUCCESS);
-        assert!(client.read("/f") == data[..1024], "what is there stays");
-    }
-    assert_eq!(ways[2].put(1, 512, &data[512..], true), status::SUCCESS);
-    assert_eq!(ways[1].put(1, 512, &data[512..], true), status::SUCCESS);
-    assert_eq!(ways[0].put(2, 1024, &data[1024..], true), status::SUCCESS);
-    assert!(client.complete("/f", "w", Some(of_len(&block, 3000))));
-    assert!(client.read("/f") == data);
-    opened.stop();
-}
-
-#[test]
-fn a_writer_goes_on_at_another_place_when_its_connection_breaks() {
-    let opened = Opened::new();
-    let other = opened.beside([7; 32]);
-    let mut client = opened.connect();
-    client.create("/f", "w");
-    let block = client.add_block("/f", "w", None);
-    assert_eq!(block.locs.len(), 2, "a client ends where it has no other place");
-    assert_ne!(block.storage_ids[0], block.storage_ids[1]);
-    let data = bytes(4000);
-    let mut late = Transfer::write(&block);
-    // Over the door that has no lease: it hands on.
-    let mut first = Transfer::write(&at(&block, &other));
-    assert_eq!(first.put(0, 0, &data[..1000], false), status::SUCCESS);
-    assert!(client.read("/f") == data[..1000], "what is acknowledged is there");
-    drop(other);
-    assert!(first.0.read(&mut [0]).is_ok_and(|count| count == 0), "the connection is gone with its door");
-    let ask = UpdateBlockForPipelineRequest { block: block.b.clone(), client_name: "w".to_owned() };
-    let renewed = client.call::<BlockResponse>("updateBlockForPipeline", &ask).block.unwrap();
-    let generation = |block: &LocatedBlock| block.b.as_ref().unwrap().generation_stamp;
-    assert!(generation(&renewed) > generation(&block));
-    let recovery = |stage| OpWriteBlock {
-        stage,
-        latest_generation_stamp: generation(&renewed),
-        pipeline_size: 1,
-        min_bytes_rcvd: 1000,
-        max_bytes_rcvd: 2000,
-        ..Transfer::asks_to_write(&renewed)
-    };
-    let mut second = Transfer::connect(&renewed);
-    assert_eq!(second.begin(80, &recovery(stage::SETUP_STREAMING_RECOVERY)).status, status::SUCCESS);
-    let update =
-        UpdatePipelineRequest { client_name: "w".to_owned(), old_block: block.b.clone(), new_block: renewed.b.clone() };
-    client.call::<()>("updatePipeline", &update);
-    assert_eq!(late.put(0, 0, &data[..1200], false), status::ERROR, "the first attempt is over");
-    // It sends again what it did not see acknowledged.
-    assert_eq!(second.put(1, 512, &data[512..2000], false), status::SUCCESS);
-    assert_eq!(second.put(2, 2000, &data[2000..], true), status::SUCCESS);
-    assert!(client.complete("/f", "w", Some(of_len(&renewed, 4000))));
-    assert!(client.read("/f") == data);
-    opened.stop();
-}
-
-#[test]
-fn a_writer_is_given_a_further_place_and_nothing_has_to_be_copied_there() {
-    let opened = Opened::new();
-    let mut client = opened.connect();
-    client.create("/f", "w");
-    let block = client.add_block("/f", "w", None);
-    let mut ask = GetAdditionalDatanodeRequest {
-        src: "/f".to_owned(),
-        blk: block.b.clone(),
-        existings: vec![block.locs[1].clone()],
-        excludes: Vec::new(),
-        num_additional_nodes: 1,
-        client_name: "w".to_owned(),
-        file_id: None,
-    };
-    let more = client.call::<BlockResponse>("getAdditionalDatanode", &ask).block.unwrap();
-    assert_eq!((&more.locs[0], more.locs.len(), more.storage_ids.len()), (&block.locs[1], 2, 2));
-    assert_eq!(more.locs[1], block.locs[0]);
-    let copy = |block: &LocatedBlock| {
-        let request = OpTransferBlock { header: Transfer::base(block) };
-        Transfer::connect(block).begin(86, &request).status
-    };
-    assert_eq!(copy(&more), status::SUCCESS);
-    assert_eq!(copy(&LocatedBlock { block_token: Some(Token::default()), ..more }), status::ERROR_ACCESS_TOKEN);
-    ask.excludes = vec![block.locs[0].clone()];
-    assert_eq!(client.refused("getAdditionalDatanode", &ask), "IOException", "there is no further one");
-    let request = AddBlockRequest {
-        src: "/f".to_owned(),
-        client_name: "w".to_owned(),
-        exclude_nodes: vec![block.locs[0].clone()],
-        ..AddBlockRequest::default()
-    };
-    let next = client.call::<AddBlockResponse>("addBlock", &request).block.unwrap();
-    assert_eq!(next.locs, block.locs[1..], "who was not reached is not told again");
-    opened.stop();
-}
-
-#[test]
-fn a_reader_goes_on_at_any_door_of_the_same_secret() {
-    let opened = Opened::new();
-    let (other, stranger) = (opened.beside([7; 32]), opened.beside([8; 32]));
-    let mut client = opened.connect();
-    client.write("/f", b"the same");
-    let block = client.locations("/f").blocks.remove(0);
-    assert_eq!(Transfer::read(&at(&block, &other), 0, 8).unwrap().1, b"the same");
-    assert_eq!(Transfer::read(&at(&block, &stranger), 0, 8), Err(status::ERROR_ACCESS_TOKEN));
-    drop((other, stranger));
-    opened.stop();
-}
-
 #[test]
 fn a_token_is_good_for_its_block_and_right_alone() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/one", b"one");
     client.write("/two", b"two");
@@ -692,7 +570,7 @@ fn a_token_is_good_for_its_block_and_right_alone() {
 
 #[test]
 fn a_file_has_one_writer_until_its_lease_is_recovered() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "first");
     let block = client.add_block("/f", "first", None);
@@ -719,7 +597,7 @@ fn a_file_has_one_writer_until_its_lease_is_recovered() {
 
 #[test]
 fn a_client_of_a_very_long_name_gets_no_lease() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let class = client.refused("create", &create("/f", &"x".repeat(2000)));
     assert!(class.ends_with("IllegalArgumentException"), "{class}");
@@ -727,10 +605,10 @@ fn a_client_of_a_very_long_name_gets_no_lease() {
     opened.stop();
 }
 
-/// A client's name for itself is no secret: another user who says it gets no token for the file, and cannot end it.
+/// The name of a client is no secret: another user with that name gets no token for the file, and cannot close it.
 #[test]
-fn a_lease_is_its_users_whoever_says_its_holders_name() {
-    let opened = Opened::new();
+fn a_lease_belongs_to_its_user_whatever_name_others_use() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.create("/f", "holder");
     let block = client.add_block("/f", "holder", None);
@@ -752,7 +630,7 @@ fn a_lease_is_its_users_whoever_says_its_holders_name() {
 
 #[test]
 fn the_past_is_read_by_name_and_never_changed() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"v1");
     let now = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
@@ -776,136 +654,9 @@ fn the_past_is_read_by_name_and_never_changed() {
     opened.stop();
 }
 
-fn snapshot_of(root: &str, name: &str) -> CreateSnapshotRequest {
-    CreateSnapshotRequest { snapshot_root: root.to_owned(), snapshot_name: Some(name.to_owned()) }
-}
-
-fn names_in(client: &mut Client, path: &str) -> Vec<String> {
-    let request = GetListingRequest { src: path.to_owned(), start_after: Vec::new(), need_location: false };
-    let list = client.call::<GetListingResponse>("getListing", &request).dir_list.unwrap();
-    list.partial_listing.into_iter().map(|entry| String::from_utf8(entry.path).unwrap()).collect()
-}
-
-fn report_of(client: &mut Client, root: &str, from: &str, to: &str) -> Vec<String> {
-    let request = GetSnapshotDiffReportRequest {
-        snapshot_root: root.to_owned(),
-        from_snapshot: from.to_owned(),
-        to_snapshot: to.to_owned(),
-    };
-    let report = client.call::<GetSnapshotDiffReportResponse>("getSnapshotDiffReport", &request).diff_report.unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let line = |entry: &SnapshotDiffReportEntry| {
-        let target = entry.target_path.as_deref().map_or(String::new(), |path| format!(" -> {}", text(path)));
-        format!("{} {}{target}", entry.modification_label, text(&entry.fullpath))
-    };
-    report.entries.iter().map(line).collect()
-}
-
 #[test]
-fn a_directory_has_snapshots_under_names_of_its_own() {
-    let opened = Opened::new();
-    let mut client = opened.connect();
-    client.write("/d/f", b"v1");
-    client.write("/d/sub/g", b"g");
-    client.write("/e/f", b"other");
-    let made: CreateSnapshotResponse = client.call("createSnapshot", &snapshot_of("/d", "s1"));
-    assert_eq!(made.snapshot_path, "/d/.snapshot/s1");
-    let _: CreateSnapshotResponse = client.call("createSnapshot", &snapshot_of("/e", "s1"));
-    assert_eq!(client.refused("createSnapshot", &snapshot_of("/d", "s1")), "SnapshotException");
-    client.write("/d/f", b"v2 is longer");
-    client.write("/d/new", b"n");
-    let rename = RenameRequest { src: "/d/sub".to_owned(), dst: "/d/moved".to_owned() };
-    assert!(client.call::<ResultResponse>("rename", &rename).result);
-    // A name that is given by the server, as by HDFS.
-    let unnamed = CreateSnapshotRequest { snapshot_root: "/d".to_owned(), snapshot_name: None };
-    let second = client.call::<CreateSnapshotResponse>("createSnapshot", &unnamed).snapshot_path;
-    let second = second.strip_prefix("/d/.snapshot/s2").expect("a name of the time").to_owned();
-    let second = format!("s2{second}");
-    assert_eq!(names_in(&mut client, "/d/.snapshot"), ["s1".to_owned(), second.clone()]);
-    assert_eq!(names_in(&mut client, "/e/.snapshot"), ["s1"]);
-    assert_eq!(names_in(&mut client, "/d/.snapshot/s1"), ["f", "sub"]);
-    assert_eq!(client.read("/d/.snapshot/s1/f"), b"v1");
-    assert_eq!(client.read("/e/.snapshot/s1/f"), b"other");
-    assert_eq!(client.info("/d/.snapshot/s9/f"), None);
-    assert_eq!(client.refused("create", &create("/d/.snapshot/s1/x", "w")), "SnapshotAccessControlException");
-    assert_eq!(client.refused("mkdirs", &mkdirs("/d/.snapshot/s3")), "SnapshotAccessControlException");
-    let forth = report_of(&mut client, "/d", "s1", &second);
-    // What is written anew is another file under that name.
-    assert_eq!(forth, ["M ", "- f", "+ f", "R sub -> moved", "+ new"]);
-    let back = report_of(&mut client, "/d", &second, "s1");
-    assert_eq!(back, ["M ", "- f", "+ f", "R moved -> sub", "- new"]);
-    assert_eq!(report_of(&mut client, "/d", &second, ""), Vec::<String>::new(), "nothing since");
-    // The directory takes its snapshots along, and is not removed while it has any, nor is what it lies in.
-    let rename = RenameRequest { src: "/d".to_owned(), dst: "/e/d2".to_owned() };
-    assert!(client.call::<ResultResponse>("rename", &rename).result);
-    assert_eq!(client.read("/e/d2/.snapshot/s1/f"), b"v1");
-    let remove = |path: &str| DeleteRequest { src: path.to_owned(), recursive: true };
-    let name = |root: &str, name: &str| DeleteSnapshotRequest {
-        snapshot_root: root.to_owned(),
-        snapshot_name: name.to_owned(),
-    };
-    let _: Vec<()> = vec![client.call("deleteSnapshot", &name("/e", "s1"))];
-    for path in ["/e/d2", "/e"] {
-        assert_eq!(client.refused("delete", &remove(path)), "SnapshotException", "{path}");
-    }
-    let renamed = RenameSnapshotRequest {
-        snapshot_root: "/e/d2".to_owned(),
-        old_name: "s1".to_owned(),
-        new_name: "first".to_owned(),
-    };
-    let () = client.call("renameSnapshot", &renamed);
-    assert_eq!(client.refused("renameSnapshot", &renamed), "SnapshotException");
-    assert_eq!(client.read("/e/d2/.snapshot/first/f"), b"v1");
-    let listed = client.call::<GetSnapshotListingResponse>("getSnapshotListing", &path_of("/e/d2")).list.unwrap();
-    assert_eq!(listed.listing.iter().map(|one| one.snapshot_id).collect::<Vec<_>>(), [0, 1]);
-    assert_eq!(listed.listing[0].dir_status.as_ref().unwrap().path, b"first");
-    let all = client.call::<GetSnapshottableDirListingResponse>("getSnapshottableDirListing", &()).list.unwrap();
-    let seen: Vec<_> = all.listing.iter().map(|one| (one.parent_fullpath.as_slice(), one.snapshot_number)).collect();
-    assert_eq!(seen, [(b"/e".as_slice(), 2)]);
-    for snapshot in ["first", second.as_str()] {
-        let () = client.call("deleteSnapshot", &name("/e/d2", snapshot));
-    }
-    assert_eq!(client.refused("deleteSnapshot", &name("/e/d2", "first")), "SnapshotException");
-    assert_eq!(client.call::<GetSnapshottableDirListingResponse>("getSnapshottableDirListing", &()).list, None);
-    assert!(client.call::<ResultResponse>("delete", &remove("/e")).result);
-    opened.stop();
-}
-
-#[test]
-fn a_snapshot_is_its_directorys_owners_and_one_of_the_whole_tree_is_there_too() {
-    let opened = Opened::new();
-    let mut client = opened.connect();
-    client.write("/d/f", b"then");
-    let direct =
-        frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
-    direct.make_snapshot("before-release", None).unwrap();
-    client.write("/d/f", b"now");
-    assert_eq!(names_in(&mut client, "/d/.snapshot"), ["before-release"]);
-    assert_eq!(client.read("/d/.snapshot/before-release/f"), b"then");
-    assert_eq!(client.info("/d/.snapshot/1m-ago/f"), None, "an instant is no snapshot");
-    if nix::unistd::geteuid().is_root() {
-        let mut other = opened.connect_as("daemon", 0);
-        assert_eq!(other.refused("createSnapshot", &snapshot_of("/d", "s")), "AccessControlException");
-        let _: CreateSnapshotResponse = client.call("createSnapshot", &snapshot_of("/d", "s"));
-        let name = DeleteSnapshotRequest { snapshot_root: "/d".to_owned(), snapshot_name: "s".to_owned() };
-        assert_eq!(other.refused("deleteSnapshot", &name), "AccessControlException");
-        assert_eq!(other.call::<GetSnapshottableDirListingResponse>("getSnapshottableDirListing", &()).list, None);
-    }
-    for (root, name, class) in [
-        ("/d/f", "s9", "PathIsNotDirectoryException"),
-        ("/nowhere", "s9", "FileNotFoundException"),
-        ("/d", "a/b", "HadoopIllegalArgumentException"),
-        ("/d/.snapshot/before-release", "s9", "SnapshotAccessControlException"),
-    ] {
-        assert_eq!(client.refused("createSnapshot", &snapshot_of(root, name)), class, "{root} {name}");
-    }
-    direct.close().unwrap();
-    opened.stop();
-}
-
-#[test]
-fn a_call_that_is_sent_again_runs_once() {
-    let opened = Opened::new();
+fn a_repeated_call_runs_once() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/f", b"x");
     let rename = RenameRequest { src: "/f".to_owned(), dst: "/g".to_owned() }.encode_to_vec();
@@ -919,8 +670,8 @@ fn a_call_that_is_sent_again_runs_once() {
 }
 
 #[test]
-fn what_is_not_served_is_said_and_harms_nobody() {
-    let opened = Opened::new();
+fn unsupported_and_malformed_requests_are_refused_and_affect_no_other_client() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect_as("", 0xDF);
     assert_eq!(client.refused("setStoragePolicy", &()), "UnsupportedOperationException");
     assert_eq!(client.refused("noSuchMethod", &()), "RpcNoSuchMethodException");
@@ -941,13 +692,13 @@ fn what_is_not_served_is_said_and_harms_nobody() {
         b"hrpc\x09\x00\x00\xff\xff\xff\xff",
         b"hrpc\x09\x00\x00\x00\x00\x00\x02\xff\xff",
     ] {
-        let mut stream = TcpStream::connect(opened.door.address()).unwrap();
+        let mut stream = TcpStream::connect(opened.gateway.address()).unwrap();
         stream.write_all(garbage).unwrap();
         let mut said = Vec::new();
         // Closed, after a word or none; a reset says the same.
         let _ = stream.read_to_end(&mut said);
     }
-    let mut stream = TcpStream::connect(opened.door.data_address()).unwrap();
+    let mut stream = TcpStream::connect(opened.gateway.data_address()).unwrap();
     stream.write_all(&[0xff; 64]).unwrap();
     let _ = stream.read_to_end(&mut Vec::new());
     assert!(client.info("/").is_some());
@@ -955,8 +706,8 @@ fn what_is_not_served_is_said_and_harms_nobody() {
 }
 
 #[test]
-fn who_claims_to_be_somebody_unknown_is_turned_away() {
-    let opened = Opened::new();
+fn a_connection_with_an_unknown_user_name_is_refused() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect_as("nobody-of-that-name", 0);
     let (header, _) = client.receive();
     assert_eq!((header.status, header.error_detail), (rpc_status::FATAL, Some(rpc_error::UNAUTHORIZED)));
@@ -965,16 +716,16 @@ fn who_claims_to_be_somebody_unknown_is_turned_away() {
 }
 
 #[test]
-fn the_door_stays_on_this_machine_unless_names_are_trusted() {
+fn the_gateway_listens_on_loopback_only_unless_names_are_trusted() {
     let options = options("0.0.0.0:0", Trust::Kernel);
-    assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
-    let options = DoorOptions { data: "0.0.0.0:0".to_owned(), ..self::options("127.0.0.1:0", Trust::Kernel) };
-    assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
+    assert!(matches!(HdfsGateway::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
+    let options = HdfsOptions { data: "0.0.0.0:0".to_owned(), ..self::options("127.0.0.1:0", Trust::Kernel) };
+    assert!(matches!(HdfsGateway::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
 }
 
 #[test]
 fn calls_before_one_that_ends_the_connection_are_answered() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let header = RequestHeader {
         method_name: "getFileInfo".to_owned(),
         declaring_class_protocol_name: PROTOCOL.to_owned(),
@@ -982,7 +733,7 @@ fn calls_before_one_that_ends_the_connection_are_answered() {
     };
     let path = crate::proto::PathRequest { path: "/".to_owned() };
     let call = |number| {
-        Client::frame(number, &[header.encode_length_delimited_to_vec(), path.encode_length_delimited_to_vec()])
+        HadoopClient::frame(number, &[header.encode_length_delimited_to_vec(), path.encode_length_delimited_to_vec()])
     };
     // What follows at once is no frame of the protocol, or has a length that none has.
     for garbage in [vec![0, 0, 0, 2, 0xff, 0xff], vec![0xff; 8]] {

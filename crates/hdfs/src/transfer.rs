@@ -1,9 +1,9 @@
-//! Hadoop's data transfers as bytes: what is asked of a block, and the packets that its bytes travel in. No sockets here.
+//! Hadoop's data transfers as bytes: requests, and packets of blocks. No sockets here.
 //!
-//! A request is a version of two bytes, a number of the operation, and a message with its length in front. A packet is a
-//! length of four bytes (of itself, the checksums and the data), a length of two, a header, checksums, data.
+//! A request is a version of two bytes, the number of the operation, and a message that its length precedes. A packet
+//! is a length of four bytes (of itself, the checksums and the data), a length of two, a header, checksums, data.
 //!
-//! Guarantees: whatever bytes come, the answer is a value or an [`Error`]; no length is taken on trust.
+//! Guarantees: any bytes yield a value or a [`PacketError`]; no announced length is trusted.
 
 use crc_fast::CrcAlgorithm;
 use frieze_base::{crc32c, crc32c_combine};
@@ -15,92 +15,92 @@ use crate::proto::{PacketHeader, checksum};
 pub(crate) const VERSION: u16 = 28;
 /// Number of the operation that writes a block.
 pub(crate) const WRITE: u8 = 80;
-/// Number of our own: one door asks another who writes a file ([`crate::elsewhere`]). Hadoop's end at 89; 127 is its mark of none.
+/// Our own operation: a query from another gateway ([`crate::peer_gateways`]). Hadoop's end at 89; 127 marks none.
 pub(crate) const QUESTION: u8 = 120;
-/// Longest message that is read in front of packets: a token, whose groups are most of it, and some places. It is read before it is known
-/// whether the token is any.
+/// Longest message before packets: a token, which mostly consists of groups, and some locations. It is read before the
+/// token is verified.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 10;
-/// Longest packet: what Hadoop's own clients take.
+/// Longest packet: the limit of Hadoop's own clients.
 pub(crate) const PACKET_BYTES_MAX: usize = 16 << 20;
 /// Longest header of a packet. It has 25 to 27 bytes.
 const HEADER_BYTES_MAX: usize = 256;
-/// Bytes whose checksums are compared together.
+/// Bytes whose checksums are verified together.
 const TOGETHER_BYTES: usize = 16 << 10;
-/// Bytes that a checksum is over.
+/// Bytes that one checksum covers.
 pub(crate) const CHUNK_BYTES: u32 = 512;
 /// Bytes of a checksum.
 pub(crate) const SUM_BYTES: usize = 4;
 
-/// What is asked of a block.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// To write it.
+    /// Write a block.
     Write,
-    /// To read it.
+    /// Read a block.
     Read,
-    /// Its checksum.
+    /// Checksum of a block.
     Checksum,
-    /// To send it to another place.
+    /// Copy a block to another location.
     Copy,
-    /// Who writes it: of another door.
+    /// A query of another gateway.
     Question,
-    /// Anything else that Hadoop knows, by its number.
+    /// Another operation of Hadoop's, by its number.
     Other(u8),
 }
 
-/// Bytes that are no request or no packet.
+/// Why bytes are no request or no packet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
-    /// Another version of the protocol, or something else.
+pub(crate) enum PacketError {
+    /// Another version, or another protocol.
     #[error("version {found} of the data transfer protocol: {VERSION} is served")]
     Version {
-        /// What it said.
+        /// The version of the request.
         found: u16,
     },
-    /// A length that is too much, or less than what it has to hold.
+    /// A length that is too large, or less than its content.
     #[error("malformed packet: {part} of {len} bytes")]
     Length {
-        /// Of what.
+        /// Which length.
         part: &'static str,
-        /// What it said.
+        /// Its value.
         len: i64,
     },
-    /// Data that do not follow those before them, or reach over the end of the block.
+    /// Data that leave a gap, or exceed the block.
     #[error("{len} bytes at {at} of a block of at most {len_max}, of which {received} are here")]
     Place {
-        /// Where they are to go.
+        /// Their offset.
         at: u64,
-        /// How many.
+        /// Their length.
         len: usize,
-        /// Bytes before them that are here.
+        /// Bytes of the block received before.
         received: u64,
-        /// Most bytes that the block may have.
+        /// Longest block.
         len_max: u64,
     },
-    /// No message.
+    /// A message that cannot be decoded.
     #[error("malformed {part}: {why}")]
     Malformed {
-        /// What.
+        /// Which part.
         part: &'static str,
-        /// Why.
+        /// The decoder's reason.
         why: String,
     },
-    /// The bytes are not what their checksums say.
+    /// Data that do not match their checksums.
     #[error("the data of packet {seqno} fail their checksums")]
     Checksum {
-        /// Which.
+        /// Sequence number of the packet.
         seqno: i64,
     },
 }
 
-/// Reads version and operation.
+/// Parses version and operation.
 ///
 /// # Errors
 /// `Version`.
-pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, Error> {
+pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, PacketError> {
     let found = u16::from_be_bytes([bytes[0], bytes[1]]);
     if found != VERSION {
-        return Err(Error::Version { found });
+        return Err(PacketError::Version { found });
     }
     Ok(match bytes[2] {
         WRITE => Operation::Write,
@@ -112,38 +112,38 @@ pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, Error> {
     })
 }
 
-/// Reads a message whose length has been read.
+/// Decodes a message.
 ///
 /// # Errors
 /// `Malformed`.
-pub(crate) fn message<M: Message + Default>(bytes: &[u8], part: &'static str) -> Result<M, Error> {
-    M::decode(bytes).map_err(|error| Error::Malformed { part, why: error.to_string() })
+pub(crate) fn message<M: Message + Default>(bytes: &[u8], part: &'static str) -> Result<M, PacketError> {
+    M::decode(bytes).map_err(|error| PacketError::Malformed { part, why: error.to_string() })
 }
 
-/// How checksums are made.
+/// The kind of checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sums {
-    /// There are none.
+pub(crate) enum ChecksumKind {
+    /// None.
     None,
-    /// CRC32C over so many bytes each: what this door sends.
+    /// CRC32C over this many bytes each: what this gateway sends.
     Crc32c(u32),
-    /// CRC32, the older one, over so many bytes each: what a writer may send.
+    /// CRC32, the older one, over this many bytes each: a writer may send it.
     Crc32(u32),
 }
 
-impl Sums {
-    /// As a client names it; `None` if it is another kind than these.
-    pub(crate) fn read(kind: i32, chunk_bytes: u32) -> Option<Sums> {
+impl ChecksumKind {
+    /// Parses a client's request; `None` for another kind.
+    pub(crate) fn read(kind: i32, chunk_bytes: u32) -> Option<ChecksumKind> {
         let is_usable = (1..=CHUNK_BYTES_MAX).contains(&chunk_bytes);
         match kind {
-            checksum::NULL => Some(Sums::None),
-            checksum::CRC32C if is_usable => Some(Sums::Crc32c(chunk_bytes)),
-            checksum::CRC32 if is_usable => Some(Sums::Crc32(chunk_bytes)),
+            checksum::NULL => Some(ChecksumKind::None),
+            checksum::CRC32C if is_usable => Some(ChecksumKind::Crc32c(chunk_bytes)),
+            checksum::CRC32 if is_usable => Some(ChecksumKind::Crc32(chunk_bytes)),
             _ => None,
         }
     }
 
-    /// Bytes of the checksums of so much data.
+    /// Bytes of the checksums of `data` bytes.
     pub(crate) fn len(self, data: usize) -> usize {
         self.each().map_or(0, |(chunk_bytes, _)| data.div_ceil(chunk_bytes) * SUM_BYTES)
     }
@@ -158,7 +158,7 @@ impl Sums {
 
     /// True if these are the checksums of `data`.
     fn verify(self, sums: &[u8], data: &[u8]) -> bool {
-        if let Sums::Crc32c(chunk_bytes) = self {
+        if let ChecksumKind::Crc32c(chunk_bytes) = self {
             return verify_together(sums, data, chunk_bytes as usize);
         }
         self.each().is_none_or(|(chunk_bytes, sum)| {
@@ -166,18 +166,18 @@ impl Sums {
         })
     }
 
-    /// Over how many bytes each is, and how it is made.
-    fn each(self) -> Option<(usize, Crc)> {
+    /// Bytes per checksum, and the function.
+    fn each(self) -> Option<(usize, CrcFunction)> {
         match self {
-            Sums::None => None,
-            Sums::Crc32c(chunk_bytes) => Some((chunk_bytes as usize, crc32c)),
-            Sums::Crc32(chunk_bytes) => Some((chunk_bytes as usize, crc32)),
+            ChecksumKind::None => None,
+            ChecksumKind::Crc32c(chunk_bytes) => Some((chunk_bytes as usize, crc32c)),
+            ChecksumKind::Crc32(chunk_bytes) => Some((chunk_bytes as usize, crc32)),
         }
     }
 }
 
-/// Compares CRC32C. Those of neighbours are put together and compared with one over all their bytes: SIMD is faster the further it goes, by a
-/// third in all. It misses what a checksum misses, one in 2^32.
+/// Verifies CRC32C. Neighbours are combined and compared with one checksum over all their bytes: SIMD is faster on
+/// longer input, by a third in all. It misses what a checksum misses, one in 2^32.
 fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> bool {
     let chunks = (TOGETHER_BYTES / chunk_bytes).max(1);
     data.chunks(chunks * chunk_bytes).zip(sums.chunks(chunks * SUM_BYTES)).all(|(data, sums)| {
@@ -191,15 +191,15 @@ fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> bool {
     })
 }
 
-/// Makes a checksum.
-type Crc = fn(&[u8]) -> u32;
+/// Computes a checksum.
+type CrcFunction = fn(&[u8]) -> u32;
 
-/// The CRC32 of Ethernet and gzip. Nothing is kept under it: it is verified when it comes.
+/// The CRC32 of Ethernet and gzip. It is only verified, never cached.
 fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }
 
-/// The two lengths that a packet begins with.
+/// The two lengths at the beginning of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lengths {
     /// Of the header.
@@ -212,56 +212,57 @@ pub(crate) struct Lengths {
 pub(crate) const LENGTHS_BYTES: usize = 6;
 
 impl Lengths {
-    /// Reads them.
+    /// Parses them.
     ///
     /// # Errors
     /// `Length`.
-    pub(crate) fn read(bytes: [u8; LENGTHS_BYTES]) -> Result<Lengths, Error> {
+    pub(crate) fn read(bytes: [u8; LENGTHS_BYTES]) -> Result<Lengths, PacketError> {
         let [a, b, c, d, e, f] = bytes;
         let whole = i32::from_be_bytes([a, b, c, d]);
         let header = usize::from(u16::from_be_bytes([e, f]));
         let body = usize::try_from(whole).ok().and_then(|whole| whole.checked_sub(4));
         match body {
             Some(body) if body <= PACKET_BYTES_MAX && header <= HEADER_BYTES_MAX => Ok(Lengths { header, body }),
-            Some(body) if body <= PACKET_BYTES_MAX => Err(Error::Length { part: "header", len: header as i64 }),
-            _ => Err(Error::Length { part: "packet", len: whole.into() }),
+            Some(body) if body <= PACKET_BYTES_MAX => Err(PacketError::Length { part: "header", len: header as i64 }),
+            _ => Err(PacketError::Length { part: "packet", len: whole.into() }),
         }
     }
 }
 
-/// A packet that was read: the rest of its bytes are data.
+/// A parsed packet.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Packet<'b> {
-    /// What it says of itself.
+pub(crate) struct DataPacket<'b> {
+    /// The header.
     pub(crate) header: PacketHeader,
-    /// Their checksums.
+    /// The checksums.
     pub(crate) sums: &'b [u8],
-    /// Its bytes.
+    /// The data.
     pub(crate) data: &'b [u8],
 }
 
-/// Reads header and body of a packet, and verifies its checksums.
+/// Parses header and body of a packet, and verifies the checksums.
 ///
 /// # Errors
 /// `Malformed`, `Length`, `Checksum`.
-pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: Sums) -> Result<Packet<'b>, Error> {
+pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: ChecksumKind) -> Result<DataPacket<'b>, PacketError> {
     let header = match usual_header(header) {
         Some(header) => header,
         None => message(header, "header of a packet")?,
     };
-    let wrong = Error::Length { part: "data", len: header.data_len.into() };
+    let wrong = PacketError::Length { part: "data", len: header.data_len.into() };
     let data_len = usize::try_from(header.data_len).map_err(|_| wrong.clone())?;
     if header.offset_in_block < 0 || data_len > body.len() || sums.len(data_len) + data_len != body.len() {
         return Err(wrong);
     }
     let (found, data) = body.split_at(body.len() - data_len);
     if !sums.verify(found, data) {
-        return Err(Error::Checksum { seqno: header.seqno });
+        return Err(PacketError::Checksum { seqno: header.seqno });
     }
-    Ok(Packet { header, sums: found, data })
+    Ok(DataPacket { header, sums: found, data })
 }
 
-/// The header as Hadoop's own clients write it, all fields in their order: each packet has one. `None`: it is to be read as any message.
+/// The header as Hadoop's own clients encode it, all fields in order: every packet has one. `None`: decode it as a
+/// message.
 fn usual_header(bytes: &[u8]) -> Option<PacketHeader> {
     let bytes: &[u8; 27] = bytes.try_into().ok()?;
     let [9, offset @ .., 17, _, _, _, _, _, _, _, _, 24, last, 37, _, _, _, _, 40, sync] = bytes else { return None };
@@ -280,13 +281,13 @@ fn usual_header(bytes: &[u8]) -> Option<PacketHeader> {
     })
 }
 
-/// Appends what a packet of `data` begins with: all but the data.
-pub(crate) fn put_head(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
+/// Appends the beginning of a packet: all but the data.
+pub(crate) fn put_head(header: &PacketHeader, data: &[u8], sums: ChecksumKind, out: &mut Vec<u8>) {
     put_lengths(header, sums.len(data.len()) + data.len(), out);
     sums.put(data, out);
 }
 
-/// The same of data that is not here, with checksums that are.
+/// The same for data elsewhere in the kernel, with given checksums.
 pub(crate) fn put_head_with(header: &PacketHeader, sums: &[u8], out: &mut Vec<u8>) {
     put_lengths(header, sums.len() + header.data_len as usize, out);
     out.extend_from_slice(sums);
@@ -300,12 +301,12 @@ fn put_lengths(header: &PacketHeader, body: usize, out: &mut Vec<u8>) {
 
 /// Appends a packet.
 #[cfg(test)]
-pub(crate) fn put_packet(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
+pub(crate) fn put_packet(header: &PacketHeader, data: &[u8], sums: ChecksumKind, out: &mut Vec<u8>) {
     put_head(header, data, sums, out);
     out.extend(data);
 }
 
-/// Checksums over more than this nobody makes.
+/// Longer spans do not occur.
 const CHUNK_BYTES_MAX: u32 = 1 << 20;
 
 #[cfg(test)]

@@ -14,28 +14,28 @@
 //! for `settle_us` (then it is believed) or the old one has come back. A believed clock that lies behind the stamps
 //! already given fences too, until it has caught up to within `max_clock_offset_us`.
 
-use std::fmt;
-
 use frieze_base::MonoTime;
 
-use crate::{Error, Hlc};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::stamp::Hlc;
 
 /// One look at the machine's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct ClockReading {
     /// Wall clock: microseconds since the Unix epoch.
     pub wall_us: u64,
     /// Monotonic clock, read together with the wall clock.
     pub mono: MonoTime,
     /// How far the wall clock can be from true time, in microseconds, as the kernel estimates it; `None` if nothing
-    /// disciplines the clock, so that nobody knows.
+    /// disciplines the clock, so that it is unknown.
     pub error_us: Option<u64>,
 }
 
 /// What to do while the machine does not know how wrong its clock is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownError {
-    /// Serve: right for one server, whose stamps nobody else's clock has to agree with. The default.
+    /// Serve: right for one server, whose stamps need not agree with another clock. The default.
     #[default]
     Serve,
     /// Fence: right where several servers stamp.
@@ -84,70 +84,12 @@ impl Default for ClockSettings {
     }
 }
 
-/// Why a clock is fenced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fence {
-    /// The stamps already given lie ahead of the wall clock: it was set back.
-    Behind {
-        /// How far the wall clock is behind, in microseconds.
-        behind_us: u64,
-        /// How far it may be.
-        max_us: u64,
-    },
-    /// The wall clock jumped against the monotonic clock (it was set, or the machine stood still).
-    Jumped {
-        /// By how much, in microseconds; positive is forward.
-        by_us: i64,
-        /// How long the new time has to hold before it is believed, in microseconds.
-        remaining_us: u64,
-    },
-    /// The error bound of the machine's clock is too large.
-    ErrorTooLarge {
-        /// The bound, in microseconds.
-        error_us: u64,
-        /// The largest that is accepted.
-        max_us: u64,
-    },
-    /// Nothing disciplines the machine's clock.
-    ErrorUnknown,
-}
-
-impl fmt::Display for Fence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Fence::Behind { behind_us, max_us } => write!(
-                f,
-                "the wall clock is {} behind the stamps already given (at most {} are accepted); it recovers when the \
-                 clock has caught up",
-                Micros(behind_us),
-                Micros(max_us)
-            ),
-            Fence::Jumped { by_us, remaining_us } => write!(
-                f,
-                "the wall clock jumped by {}{}; it is believed if it runs evenly for another {}",
-                if by_us < 0 { "-" } else { "+" },
-                Micros(by_us.unsigned_abs()),
-                Micros(remaining_us)
-            ),
-            Fence::ErrorTooLarge { error_us, max_us } => write!(
-                f,
-                "the error bound of the machine's clock is {} (at most {} are accepted): check its time service",
-                Micros(error_us),
-                Micros(max_us)
-            ),
-            Fence::ErrorUnknown => {
-                f.write_str("the machine's clock is not synchronised: start a time service such as chrony")
-            }
-        }
-    }
-}
-
 /// The state of a clock, for `status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Health {
+pub struct ClockHealth {
     /// Why no stamps are given; `None` when the clock is trusted.
     pub fenced: Option<Fence>,
-    /// How far the wall clock can be from true time, in microseconds; `None` if nobody knows.
+    /// How far the wall clock can be from true time, in microseconds; `None` if unknown.
     pub error_us: Option<u64>,
     /// How far the newest stamp lies ahead of the wall clock, in microseconds.
     pub ahead_us: u64,
@@ -155,7 +97,7 @@ pub struct Health {
 
 /// The hybrid logical clock of one server. The driver keeps it behind one lock: the serialisation point of stamps.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct HlcClock {
     settings: ClockSettings,
     newest: Hlc,
     closed: Hlc,
@@ -180,29 +122,29 @@ struct Jump {
     seen: Anchor,
 }
 
-impl Clock {
+impl HlcClock {
     /// The clock of a server whose stamps so far all lie at or below `bound`, the bound read back from stable storage
     /// (or [`Hlc::ZERO`] for a new one). Every stamp lies above it.
-    pub fn new(settings: ClockSettings, bound: Hlc) -> Clock {
-        Clock { settings, newest: bound, closed: bound, bound, anchor: None, jump: None, started: None }
+    pub fn new(settings: ClockSettings, bound: Hlc) -> HlcClock {
+        HlcClock { settings, newest: bound, closed: bound, bound, anchor: None, jump: None, started: None }
     }
 
     /// A fresh stamp, greater than everything seen. Take it once, at the serialisation point.
     ///
     /// # Errors
     /// `Fenced`: the clock is not trusted now. `BoundNeeded`: make that bound durable, report it, tick again.
-    pub fn tick(&mut self, reading: Reading) -> Result<Hlc, Error> {
+    pub fn tick(&mut self, reading: ClockReading) -> Result<Hlc, Error> {
         self.tick_many(reading, 1)
     }
 
     /// The first of `count` consecutive stamps, all greater than everything seen.
     ///
     /// # Errors
-    /// As [`Clock::tick`].
+    /// As [`HlcClock::tick`].
     ///
     /// # Panics
     /// If `count` is 0.
-    pub fn tick_many(&mut self, reading: Reading, count: u64) -> Result<Hlc, Error> {
+    pub fn tick_many(&mut self, reading: ClockReading, count: u64) -> Result<Hlc, Error> {
         assert!(count > 0, "a batch of no stamps");
         self.look(reading);
         if let Some(fence) = self.fence(reading) {
@@ -219,7 +161,7 @@ impl Clock {
     ///
     /// # Errors
     /// `RemoteAhead` if it lies more than `max_clock_offset_us` ahead; nothing was adopted.
-    pub fn observe(&mut self, reading: Reading, remote: Hlc) -> Result<(), Error> {
+    pub fn observe(&mut self, reading: ClockReading, remote: Hlc) -> Result<(), Error> {
         self.look(reading);
         if remote <= self.newest {
             return Ok(());
@@ -233,11 +175,11 @@ impl Clock {
         Ok(())
     }
 
-    /// As [`Clock::observe`], of a stamp that must lie within the bound before anything is done with it.
+    /// As [`HlcClock::observe`], of a stamp that must lie within the bound before anything is done with it.
     ///
     /// # Errors
-    /// As [`Clock::observe`]. `BoundNeeded`: make that bound durable, report it, adopt again.
-    pub fn adopt(&mut self, reading: Reading, remote: Hlc) -> Result<(), Error> {
+    /// As [`HlcClock::observe`]. `BoundNeeded`: make that bound durable, report it, adopt again.
+    pub fn adopt(&mut self, reading: ClockReading, remote: Hlc) -> Result<(), Error> {
         self.observe(reading, remote)?;
         self.within_bound(remote)
     }
@@ -246,7 +188,7 @@ impl Clock {
     ///
     /// # Errors
     /// `Future` if `at` has not come yet. `BoundNeeded`: make that bound durable, report it, close again.
-    pub fn close(&mut self, reading: Reading, at: Hlc) -> Result<(), Error> {
+    pub fn close(&mut self, reading: ClockReading, at: Hlc) -> Result<(), Error> {
         self.look(reading);
         if at <= self.closed {
             return Ok(());
@@ -263,7 +205,7 @@ impl Clock {
 
     /// Takes in a look at the machine's clocks. Every call that changes the clock does it; a driver also calls it about
     /// once a second, so that an idle server notices a jump when it happens and recovers without a write.
-    pub fn look(&mut self, reading: Reading) {
+    pub fn look(&mut self, reading: ClockReading) {
         self.started.get_or_insert(reading.mono);
         let seen = Anchor { wall_us: reading.wall_us, mono: reading.mono };
         let Some(anchor) = self.anchor else {
@@ -297,13 +239,13 @@ impl Clock {
         self.jump = Some(Jump { since: jump.since, seen });
     }
 
-    /// The bound that [`Error::BoundNeeded`] or [`Clock::wants_bound`] asked for is on stable storage.
+    /// The bound that [`Error::BoundNeeded`] or [`HlcClock::wants_bound`] asked for is on stable storage.
     pub fn bound_persisted(&mut self, bound: Hlc) {
         self.bound = self.bound.max(bound);
     }
 
     /// The instant that covers everything stamped so far and the wall clock. Ticks nothing.
-    pub fn now(&self, reading: Reading) -> Hlc {
+    pub fn now(&self, reading: ClockReading) -> Hlc {
         self.newest.max(Hlc::last_of_micros(self.wall_us(reading)))
     }
 
@@ -324,7 +266,7 @@ impl Clock {
 
     /// The bound to persist in the background now, if half of the lead is used up: it keeps writers from waiting for
     /// it. An idle clock wants none, so an idle server writes nothing; its first stamp then asks by `BoundNeeded`.
-    pub fn wants_bound(&self, reading: Reading) -> Option<Hlc> {
+    pub fn wants_bound(&self, reading: ClockReading) -> Option<Hlc> {
         let lead = self.bound.micros().saturating_sub(self.newest.micros());
         (lead < self.settings.bound_ahead_us.div_ceil(2))
             .then(|| self.bound_above(self.newest.micros().max(self.wall_us(reading))))
@@ -332,7 +274,7 @@ impl Clock {
 
     /// Microseconds until the wall clock has passed every stamp this server can have given in an earlier life; 0 when
     /// it has. A server waits it out before it serves writes, so that its instants stay near true time.
-    pub fn restart_wait_us(&self, reading: Reading) -> u64 {
+    pub fn restart_wait_us(&self, reading: ClockReading) -> u64 {
         if self.newest == Hlc::ZERO {
             return 0;
         }
@@ -340,15 +282,15 @@ impl Clock {
     }
 
     /// Whether the clock is trusted, and how exact it is.
-    pub fn health(&self, reading: Reading) -> Health {
-        Health {
+    pub fn health(&self, reading: ClockReading) -> ClockHealth {
+        ClockHealth {
             fenced: self.fence(reading),
             error_us: reading.error_us,
             ahead_us: self.newest.micros().saturating_sub(self.wall_us(reading)),
         }
     }
 
-    fn fence(&self, reading: Reading) -> Option<Fence> {
+    fn fence(&self, reading: ClockReading) -> Option<Fence> {
         if let (Some(jump), Some(anchor)) = (self.jump, self.anchor) {
             let held_us = reading.mono.since_ns(jump.since) / 1000;
             return Some(Fence::Jumped {
@@ -372,12 +314,12 @@ impl Clock {
         }
     }
 
-    fn in_grace(&self, reading: Reading) -> bool {
+    fn in_grace(&self, reading: ClockReading) -> bool {
         self.started.is_none_or(|started| reading.mono.since_ns(started) / 1000 < self.settings.boot_grace_us)
     }
 
     /// The time that is believed: the wall clock, or when it has jumped, the time it would show without the jump.
-    fn wall_us(&self, reading: Reading) -> u64 {
+    fn wall_us(&self, reading: ClockReading) -> u64 {
         let Some(anchor) = self.anchor else { return reading.wall_us };
         let seen = Anchor { wall_us: reading.wall_us, mono: reading.mono };
         let jumped = self.jump.is_some() || !(self.in_grace(reading) || self.agree(anchor, seen));
@@ -391,7 +333,7 @@ impl Clock {
         earlier.at(later.mono).abs_diff(later.wall_us) <= self.settings.pause_us_max + slewed_us
     }
 
-    fn newest_closable(&self, reading: Reading) -> Hlc {
+    fn newest_closable(&self, reading: ClockReading) -> Hlc {
         let error_us = reading.error_us.unwrap_or(0).min(self.settings.max_clock_offset_us);
         let wall = self.wall_us(reading).saturating_add(error_us).saturating_add(self.settings.future_us_max);
         self.newest.max(Hlc::last_of_micros(wall))
@@ -413,19 +355,6 @@ impl Anchor {
     /// What the wall clock shows at `mono` if it runs evenly.
     fn at(self, mono: MonoTime) -> u64 {
         self.wall_us.saturating_add(mono.since_ns(self.mono) / 1000)
-    }
-}
-
-/// A span of time for people: the largest unit that keeps it readable.
-struct Micros(u64);
-
-impl fmt::Display for Micros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            us if us < 1_000 => write!(f, "{us} us"),
-            us if us < 10_000_000 => write!(f, "{} ms", us / 1_000),
-            us => write!(f, "{} s", us / 1_000_000),
-        }
     }
 }
 

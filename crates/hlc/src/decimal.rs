@@ -1,10 +1,11 @@
 //! Decimal numbers that count time, read digit by digit.
 //!
-//! A binary fraction holds 53 bits: the nanoseconds of today's date need 61. So a number is never read as one, and what data says is what
-//! a question finds.
+//! A binary fraction holds 53 bits: the nanoseconds of today's date need 61. So a number is never read as one, and what
+//! data says is what a question finds.
 
-/// How many nanoseconds `text` counts, if its unit is 10 to the power of `unit_digits` nanoseconds: `1700000000.5`, `-2`, `17e8`, as JSON, CSV
-/// and programs write them. Digits beyond the nanosecond are dropped, so a later number never gives an earlier time.
+/// How many nanoseconds `text` counts, if its unit is 10 to the power of `unit_digits` nanoseconds: `1700000000.5`,
+/// `-2`, `17e8`, as JSON, CSV and programs write them. Digits beyond the nanosecond are dropped, so a later number
+/// never gives an earlier time.
 ///
 /// `None` if the text is no decimal number: hexadecimal, `NaN`, `inf` and grouped digits are none.
 ///
@@ -126,7 +127,8 @@ mod tests {
             moved in -30i64..30,
             zeros in 0usize..4,
         ) {
-            // The digits, with the point as many places from the end as the unit has, moved, and moved back by the exponent.
+            // The digits, with the point as many places from the end as the unit has, moved, and moved back by the
+            // exponent.
             let digits = count.unsigned_abs().to_string();
             let behind = i64::from(unit_digits) + moved;
             let mantissa = match usize::try_from(behind) {
@@ -152,7 +154,10 @@ mod tests {
 
         /// Rows in order stay in order, whatever is dropped.
         #[test]
-        fn a_larger_number_never_gives_an_earlier_time(one in "-?[0-9]{1,3}\\.[0-9]{1,6}", other in "-?[0-9]{1,3}\\.[0-9]{1,6}") {
+        fn a_larger_number_never_gives_an_earlier_time(
+            one in "-?[0-9]{1,3}\\.[0-9]{1,6}",
+            other in "-?[0-9]{1,3}\\.[0-9]{1,6}",
+        ) {
             let (first, second) = (one.parse::<f64>().unwrap(), other.parse::<f64>().unwrap());
             let (a, b) = (ns(&one, 3), ns(&other, 3));
             prop_assert!(first >= second || a <= b, "{one} {other}");

@@ -2,7 +2,9 @@
 
 use frieze_base::{ErrorKind, Fault, Reason};
 
-use crate::{Fence, Hlc, format_instant};
+use crate::fence::Fence;
+use crate::format::format_instant;
+use crate::stamp::Hlc;
 
 /// Why the clock gave no stamp, or a text is no instant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +13,7 @@ pub enum Error {
     #[error("the server's clock is not trusted, so it serves reads only: {0}")]
     Fenced(Fence),
     /// The stamp would lie above the persisted bound. The driver makes this bound durable, reports it with
-    /// [`crate::Clock::bound_persisted`] and asks again; the caller of the server never sees this error.
+    /// [`crate::HlcClock::bound_persisted`] and asks again; the caller of the server never sees this error.
     #[error("the clock's bound must be made durable up to {0} first")]
     BoundNeeded(Hlc),
     /// A remote stamp lies too far ahead to be believed; it was not adopted.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use crate::written::{Complaint, FORMS, Written, Zone, ZonePolicy, shortened};
-use crate::{Error, Hlc, UserTime};
+use crate::written::{Complaint, FORMS, InstantText, Zone, ZonePolicy, shortened};
+use crate::{Error, Hlc};
 
 /// An instant as it was asked for. [`Instant::resolve`] makes it exact; a server knows the snapshots and `last-whole`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,10 +62,10 @@ impl Instant {
             "last-whole" => return Ok(Instant::LastWhole),
             _ => {}
         }
-        match Written::read(text, zone)? {
-            Some(Written::Stamp(stamp)) => Ok(Instant::System(stamp)),
-            Some(Written::Ago { micros }) => Ok(Instant::Ago { micros }),
-            Some(Written::At { ns }) => {
+        match InstantText::read(text, zone)? {
+            Some(InstantText::Stamp(stamp)) => Ok(Instant::System(stamp)),
+            Some(InstantText::Ago { micros }) => Ok(Instant::Ago { micros }),
+            Some(InstantText::At { ns }) => {
                 if ns < 0 {
                     return Err(Complaint::new("it lies before 1970, when nothing was written", "write a later time"));
                 }
@@ -149,14 +149,6 @@ pub fn check_snapshot_name(name: &str) -> Result<(), Error> {
             wrong: wrong.to_owned(),
             instead: "choose a name that begins with a letter, such as before-upgrade".to_owned(),
         }),
-    }
-}
-
-/// The stamp's microsecond as RFC 3339 in UTC, always with six digits. The counter is left out.
-pub fn format_instant(stamp: Hlc) -> String {
-    match jiff::Timestamp::from_nanosecond(i128::from(stamp.micros()) * 1000) {
-        Ok(timestamp) => format!("{timestamp:.6}"),
-        Err(_) => UserTime(stamp.unix_ns()).to_string(),
     }
 }
 

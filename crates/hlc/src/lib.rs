@@ -7,15 +7,19 @@
 mod clock;
 mod decimal;
 mod error;
+mod fence;
+mod format;
 mod instant;
 mod stamp;
 mod user_time;
 mod written;
 
-pub use clock::{Clock, ClockSettings, Fence, Health, Reading, UnknownError};
+pub use clock::{ClockHealth, ClockReading, ClockSettings, HlcClock, UnknownError};
 pub use decimal::{TooLarge, decimal_ns};
 pub use error::Error;
-pub use instant::{Instant, check_snapshot_name, format_instant, looks_like_instant};
+pub use fence::Fence;
+pub use format::format_instant;
+pub use instant::{Instant, check_snapshot_name, looks_like_instant};
 pub use stamp::{Hlc, ParseHlcError};
 pub use user_time::UserTime;
 pub use written::{Zone, ZonePolicy, clamp_leap_second};

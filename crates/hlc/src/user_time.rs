@@ -4,8 +4,10 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use crate::written::{Complaint, Written, Zone, ZonePolicy, shortened};
-use crate::{Error, Hlc};
+use crate::error::Error;
+use crate::format::format_unix_ns;
+use crate::stamp::Hlc;
+use crate::written::{Complaint, InstantText, Zone, ZonePolicy, shortened};
 
 /// Signed nanoseconds since the Unix epoch, found in the data by a time plug-in. Data, not an order of events: no
 /// conversion to [`crate::Hlc`] but by looking up which record carried it.
@@ -42,18 +44,18 @@ impl UserTime {
         if let Some(ns) = text.strip_suffix("ns").and_then(|digits| digits.parse::<i64>().ok()) {
             return Ok(UserTime(ns));
         }
-        match Written::read(text, zone)? {
-            Some(Written::At { ns }) => i64::try_from(ns).map(UserTime).map_err(|_| {
+        match InstantText::read(text, zone)? {
+            Some(InstantText::At { ns }) => i64::try_from(ns).map(UserTime).map_err(|_| {
                 Complaint::new(
                     "it does not fit 64 bits of nanoseconds",
                     "write a time from 1677-09-21T00:12:44Z to 2262-04-11T23:47:16Z",
                 )
             }),
-            Some(Written::Stamp(_)) => Err(Complaint::new(
+            Some(InstantText::Stamp(_)) => Err(Complaint::new(
                 "it is a stamp of system time, and user time is what the data says",
                 "write a date and time with zone, as 2026-11-21T10:00:00Z, or nanoseconds as 1500ns",
             )),
-            Some(Written::Ago { .. }) => Err(Complaint::new(
+            Some(InstantText::Ago { .. }) => Err(Complaint::new(
                 "it moves with the clock, and user time is what the data says",
                 "write a date and time with zone, as 2026-11-21T10:00:00Z, or nanoseconds as 1500ns",
             )),
@@ -80,10 +82,7 @@ impl Hlc {
 impl fmt::Display for UserTime {
     /// RFC 3339 in UTC with as many digits as needed, or bare nanoseconds where no calendar reaches.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_nanosecond(self.0.into()) {
-            Ok(timestamp) => write!(f, "{timestamp}"),
-            Err(_) => write!(f, "{}ns", self.0),
-        }
+        f.write_str(&format_unix_ns(self.0))
     }
 }
 

@@ -43,8 +43,8 @@ impl Zone {
     /// UTC.
     pub const UTC: Zone = Zone(TimeZone::UTC);
 
-    /// The zone of a process whose variable `TZ` is this: a name of the database, or rules as POSIX writes them. Without the
-    /// variable, or with a text that is neither: the zone of the machine.
+    /// The zone of a process whose variable `TZ` is this: a name of the database, or rules as POSIX writes them.
+    /// Without the variable, or with a text that is neither: the zone of the machine.
     pub fn of_variable(text: Option<&str>) -> Zone {
         let Some(text) = text else { return Zone(TimeZone::system()) };
         let name = text.strip_prefix(':').unwrap_or(text);
@@ -62,7 +62,7 @@ impl Zone {
 
 /// A text that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum InstantText {
     /// A point in time, in nanoseconds since 1970.
     At { ns: i128 },
     /// An exact stamp.
@@ -84,10 +84,10 @@ impl Complaint {
     }
 }
 
-impl Written {
+impl InstantText {
     /// Reads `text`; `None` if it does not even look like a time, so that it may be a name. A date and time without
     /// zone is in `zone`, or refused.
-    pub(crate) fn read(text: &str, zone: Option<&TimeZone>) -> Result<Option<Written>, Complaint> {
+    pub(crate) fn read(text: &str, zone: Option<&TimeZone>) -> Result<Option<InstantText>, Complaint> {
         let Some(first) = text.chars().next() else {
             return Err(Complaint::new("it is empty", FORMS));
         };
@@ -95,25 +95,25 @@ impl Written {
             return Err(Complaint::new(format!("it is {} bytes long", text.len()), FORMS));
         }
         if text == "yesterday" {
-            return Ok(Some(Written::Ago { micros: 24 * 3_600_000_000 }));
+            return Ok(Some(InstantText::Ago { micros: 24 * 3_600_000_000 }));
         }
         if text.starts_with("hlc-") {
-            return text.parse().map(|stamp| Some(Written::Stamp(stamp))).map_err(|_| {
+            return text.parse().map(|stamp| Some(InstantText::Stamp(stamp))).map_err(|_| {
                 Complaint::new("an exact stamp is hlc- and 1 to 16 hexadecimal digits", "copy it from `frieze now`")
             });
         }
         if let Some(seconds) = text.strip_prefix('@') {
-            return unix_seconds(seconds).map(|ns| Some(Written::At { ns }));
+            return unix_seconds(seconds).map(|ns| Some(InstantText::At { ns }));
         }
         if let Some(span) = text.strip_suffix("-ago")
             && (first.is_ascii_digit() || first == '-' || first == '+')
         {
-            return ago(span).map(|micros| Some(Written::Ago { micros }));
+            return ago(span).map(|micros| Some(InstantText::Ago { micros }));
         }
         if !first.is_ascii_digit() {
             return Ok(None);
         }
-        date_time(text, zone).map(|ns| Some(Written::At { ns }))
+        date_time(text, zone).map(|ns| Some(InstantText::At { ns }))
     }
 }
 
@@ -213,8 +213,9 @@ fn date_time(text: &str, zone: Option<&TimeZone>) -> Result<i128, Complaint> {
     Ok(clamp_leap_second(text, timestamp.as_nanosecond()))
 }
 
-/// `ns`, which a calendar without leap seconds made of the date and time `text`: if that is within a leap second (`23:59:60`), the last
-/// nanosecond of the second before it. So it is earlier than nothing that came before it, and later than nothing that comes after.
+/// `ns`, which a calendar without leap seconds made of the date and time `text`: if that is within a leap second
+/// (`23:59:60`), the last nanosecond of the second before it. So it is earlier than nothing that came before it, and
+/// later than nothing that comes after.
 pub fn clamp_leap_second(text: &str, ns: i128) -> i128 {
     let time = text.split_once(['T', 't', ' ']).map_or("", |(_, time)| time);
     let digits: Vec<u8> = time.bytes().take_while(|byte| *byte == b':' || byte.is_ascii_digit()).collect();

@@ -1,4 +1,4 @@
-//! What is answered, in the JSON of WebHDFS.
+//! Answers in the JSON of WebHDFS.
 
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use frieze_hdfs::proto::{
@@ -9,7 +9,7 @@ use frieze_hdfs::proto::{
 use frieze_hdfs::{Exception, FileChecksum};
 use serde_json::{Value, json};
 
-use crate::asked::invalid;
+use crate::web_request::invalid;
 
 /// A file's attributes.
 pub(crate) fn status(status: &HdfsFileStatus) -> Value {
@@ -36,7 +36,7 @@ pub(crate) fn status(status: &HdfsFileStatus) -> Value {
         told["aclBit"] = json!(true);
     }
     match status.file_type {
-        // How many there are in a directory is not counted.
+        // The number of children is not counted.
         file_type::DIRECTORY => {}
         file_type::SYMLINK => told["symlink"] = json!(""),
         _ => told["childrenNum"] = json!(0),
@@ -98,7 +98,7 @@ pub(crate) fn octal(permission: Option<&proto::FsPermission>) -> String {
     format!("{:o}", permission.map_or(0, |permission| permission.perm & !ACL_BIT))
 }
 
-/// Sums below a path.
+/// Totals below a path.
 pub(crate) fn content_summary(summary: &ContentSummary) -> Value {
     json!({ "ContentSummary": {
         "directoryCount": summary.directory_count,
@@ -111,7 +111,7 @@ pub(crate) fn content_summary(summary: &ContentSummary) -> Value {
     } })
 }
 
-/// The same in the words of quotas.
+/// The same as a quota usage.
 pub(crate) fn quota_usage(usage: &QuotaUsage) -> Value {
     json!({ "QuotaUsage": {
         "fileAndDirectoryCount": usage.file_and_directory_count,
@@ -131,7 +131,7 @@ pub(crate) fn checksum(checksum: &FileChecksum) -> Value {
     } })
 }
 
-/// What programs are told to begin with.
+/// Defaults for programs.
 pub(crate) fn server_defaults(defaults: &FsServerDefaults) -> Value {
     json!({ "FsServerDefaults": {
         "replication": defaults.replication,
@@ -147,12 +147,12 @@ pub(crate) fn server_defaults(defaults: &FsServerDefaults) -> Value {
     } })
 }
 
-/// How much room there is.
+/// Capacity and free space.
 pub(crate) fn fs_status(stats: &GetFsStatsResponse) -> Value {
     json!({ "FsStatus": { "used": stats.used, "remaining": stats.remaining, "capacity": stats.capacity } })
 }
 
-/// Owner, mode and the entries of access lists that these do not say.
+/// Owner, mode and the entries of access lists that the mode does not imply.
 pub(crate) fn acl_status(acl: &proto::AclStatus) -> Value {
     json!({ "AclStatus": {
         "entries": acl.entries.iter().map(acl_entry).collect::<Vec<_>>(),
@@ -172,7 +172,7 @@ fn acl_entry(entry: &AclEntry) -> String {
     format!("{scope}{kind}:{name}:{}{}{}", letter(4, 'r'), letter(2, 'w'), letter(1, 'x'))
 }
 
-/// Reads `aclspec`: entries with commas between them. Those that are to go need no permissions.
+/// Parses `aclspec`: entries separated by commas. Entries to remove need no permissions.
 pub(crate) fn acl_spec(text: &str, with_permissions: bool) -> Result<Vec<AclEntry>, Exception> {
     let wrong = || Exception::illegal_argument(format!("Invalid <aclSpec> : {text}"));
     let entry = |entry: &str| {
@@ -216,7 +216,7 @@ pub(crate) fn storage_policy(policy: &BlockStoragePolicy) -> Value {
     })
 }
 
-/// Where bytes are, for whom sends work there.
+/// Locations of blocks, for schedulers.
 pub(crate) fn block_locations(located: &LocatedBlocks) -> Value {
     let told = located.blocks.iter().map(|block| {
         json!({
@@ -233,7 +233,7 @@ pub(crate) fn block_locations(located: &LocatedBlocks) -> Value {
     json!({ "BlockLocations": { "BlockLocation": told.collect::<Vec<_>>() } })
 }
 
-/// The same as Hadoop's own clients tell each other.
+/// The same as Hadoop's own clients encode them.
 pub(crate) fn located_blocks(located: &LocatedBlocks) -> Value {
     json!({ "LocatedBlocks": {
         "fileLength": located.file_length,
@@ -253,7 +253,7 @@ fn located_block(block: &LocatedBlock) -> Value {
             "generationStamp": named.generation_stamp,
             "numBytes": len_of(block),
         },
-        // A token of nothing: it gives no right. Bytes are read by OPEN.
+        // An empty token, without a right: bytes are read by OPEN.
         "blockToken": { "urlString": BASE64URL_NOPAD.encode(&[0; 4]) },
         "cachedLocations": [],
         "isCorrupt": block.corrupt,
@@ -302,7 +302,7 @@ fn rack_of(place: &DatanodeInfo) -> &str {
     place.location.as_deref().unwrap_or("/default-rack")
 }
 
-/// Extended attributes with their values, written as `encoding` has it; without one as text where they are some.
+/// Extended attributes with their values, in the requested encoding; without one as text if possible.
 pub(crate) fn xattrs(xattrs: &[XAttr], encoding: Option<&str>) -> Result<Value, Exception> {
     let told = xattrs.iter().map(|xattr| {
         let value = xattr.value.as_deref().unwrap_or_default();
@@ -311,13 +311,13 @@ pub(crate) fn xattrs(xattrs: &[XAttr], encoding: Option<&str>) -> Result<Value, 
     Ok(json!({ "XAttrs": told.collect::<Result<Vec<_>, Exception>>()? }))
 }
 
-/// Their names: a list inside a text.
+/// Their names: a list encoded in a string.
 pub(crate) fn xattr_names(xattrs: &[XAttr]) -> Value {
     let names: Vec<String> = xattrs.iter().map(full_name).collect();
     json!({ "XAttrNames": json!(names).to_string() })
 }
 
-/// An attribute that is named with its namespace.
+/// Parses an attribute with its namespace.
 pub(crate) fn xattr_named(name: &str, value: Option<&str>) -> Result<XAttr, Exception> {
     let parts = name.split_once('.').filter(|(_, rest)| !rest.is_empty());
     let found = parts.and_then(|(prefix, rest)| {
@@ -362,12 +362,12 @@ fn decoded(text: &str) -> Result<Vec<u8>, Exception> {
     Ok(inside.unwrap_or(text).as_bytes().to_vec())
 }
 
-/// Not said is -1.
+/// Absent values are -1.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(-1)
 }
 
-/// Those that Hadoop has. The HDFS door says which are kept.
+/// The namespaces of Hadoop. The HDFS gateway supports some of them.
 const NAMESPACES: &[(i32, &str)] = &[
     (xattr_namespace::USER, "user"),
     (xattr_namespace::TRUSTED, "trusted"),

@@ -1,4 +1,4 @@
-//! The operations that move no bytes of files: which call of the HDFS door each is, and how its answer is told.
+//! Operations that move no bytes of files: the call of the HDFS gateway behind each, and the encoding of its result.
 
 use bytes::Bytes;
 use frieze_hdfs::proto::{
@@ -12,21 +12,21 @@ use frieze_hdfs::proto::{
     SetReplicationRequest, SetTimesRequest, SetXAttrRequest, TruncateRequest, XAttrsRequest, XAttrsResponse,
     xattr_flag,
 };
-use frieze_hdfs::{Calls, Exception, Message, Who};
+use frieze_hdfs::{Calls, Exception, Message, RemoteUser};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::asked::{Asked, invalid};
 use crate::json;
-use crate::reply::Reply;
+use crate::reply::HttpReply;
+use crate::web_request::{WebRequest, invalid};
 
 /// Answers a request.
 ///
 /// # Errors
-/// Those of the call; `IllegalArgumentException` for an operation that is none, or none of this method.
-pub(crate) fn answer(calls: &Calls, who: &Who, asked: &Asked) -> Result<Reply, Exception> {
-    let to = To { calls, who, asked };
-    match asked.method {
+/// Those of the call; `IllegalArgumentException` for an unknown operation, or one of another method.
+pub(crate) fn answer(calls: &Calls, user: &RemoteUser, web_request: &WebRequest) -> Result<HttpReply, Exception> {
+    let to = OperationContext { calls, user, web_request };
+    match web_request.method {
         Method::GET => to.get(),
         Method::PUT => to.put(),
         Method::POST => to.post(),
@@ -35,33 +35,33 @@ pub(crate) fn answer(calls: &Calls, who: &Who, asked: &Asked) -> Result<Reply, E
     }
 }
 
-/// Attributes of a file that has to be there.
+/// Attributes of a file that must exist.
 ///
 /// # Errors
 /// `FileNotFoundException` if it is not.
-pub(crate) fn existing(calls: &Calls, who: &Who, path: &str) -> Result<HdfsFileStatus, Exception> {
-    of_existing(calls, who, "getFileInfo", path)
+pub(crate) fn existing(calls: &Calls, user: &RemoteUser, path: &str) -> Result<HdfsFileStatus, Exception> {
+    of_existing(calls, user, "getFileInfo", path)
 }
 
-fn of_existing(calls: &Calls, who: &Who, method: &str, path: &str) -> Result<HdfsFileStatus, Exception> {
-    let found: GetFileInfoResponse = calls.ask(who, method, &PathRequest { path: path.to_owned() })?;
+fn of_existing(calls: &Calls, user: &RemoteUser, method: &str, path: &str) -> Result<HdfsFileStatus, Exception> {
+    let found: GetFileInfoResponse = calls.ask(user, method, &PathRequest { path: path.to_owned() })?;
     found.fs.ok_or_else(|| absent(path))
 }
 
-/// A request and what it is answered from.
+/// A request and the calls.
 #[derive(Clone, Copy)]
-struct To<'a> {
+struct OperationContext<'a> {
     calls: &'a Calls,
-    who: &'a Who,
-    asked: &'a Asked,
+    user: &'a RemoteUser,
+    web_request: &'a WebRequest,
 }
 
-impl To<'_> {
-    fn get(self) -> Result<Reply, Exception> {
-        let told = match self.asked.op.as_str() {
+impl OperationContext<'_> {
+    fn get(self) -> Result<HttpReply, Exception> {
+        let told = match self.web_request.op.as_str() {
             "GETFILESTATUS" => json!({ "FileStatus": json::status(&self.existing()?) }),
             "GETFILELINKSTATUS" => {
-                let found = of_existing(self.calls, self.who, "getFileLinkInfo", &self.asked.path)?;
+                let found = of_existing(self.calls, self.user, "getFileLinkInfo", &self.web_request.path)?;
                 json!({ "FileStatus": json::status(&found) })
             }
             "LISTSTATUS" => return self.list(),
@@ -76,7 +76,7 @@ impl To<'_> {
             }
             "GETHOMEDIRECTORY" => json!({ "Path": self.home() }),
             "GETTRASHROOT" => json!({ "Path": format!("{}/.Trash", self.home()) }),
-            // What is removed is in the past: there is no folder for it.
+            // Removed files are in the past: there is no trash.
             "GETTRASHROOTS" => json!({ "Paths": [] }),
             "GET_BLOCK_LOCATIONS" => json::located_blocks(&self.locations()?.locations.unwrap_or_default()),
             "GETFILEBLOCKLOCATIONS" => json::block_locations(&self.locations()?.locations.unwrap_or_default()),
@@ -88,12 +88,12 @@ impl To<'_> {
             "LISTXATTRS" => json::xattr_names(&self.ask::<XAttrsResponse>("listXAttrs")?.xattrs),
             "CHECKACCESS" => return self.check_access(),
             "GETSERVERDEFAULTS" => {
-                let found: GetServerDefaultsResponse = self.calls.ask(self.who, "getServerDefaults", &())?;
+                let found: GetServerDefaultsResponse = self.calls.ask(self.user, "getServerDefaults", &())?;
                 json::server_defaults(&found.server_defaults.unwrap_or_default())
             }
-            "GETSTATUS" => json::fs_status(&self.calls.ask::<GetFsStatsResponse>(self.who, "getFsStats", &())?),
+            "GETSTATUS" => json::fs_status(&self.calls.ask::<GetFsStatsResponse>(self.user, "getFsStats", &())?),
             "GETALLSTORAGEPOLICY" => {
-                let found: GetStoragePoliciesResponse = self.calls.ask(self.who, "getStoragePolicies", &())?;
+                let found: GetStoragePoliciesResponse = self.calls.ask(self.user, "getStoragePolicies", &())?;
                 let policies: Vec<Value> = found.policies.iter().map(json::storage_policy).collect();
                 json!({ "BlockStoragePolicies": { "BlockStoragePolicy": policies } })
             }
@@ -101,11 +101,11 @@ impl To<'_> {
                 let found: GetStoragePolicyResponse = self.ask("getStoragePolicy")?;
                 json!({ "BlockStoragePolicy": json::storage_policy(&found.storage_policy.unwrap_or_default()) })
             }
-            // Whoever is known without a token needs none.
+            // A caller that is known without a token needs none.
             "GETDELEGATIONTOKEN" => self.none_of("getDelegationToken", json!({ "Token": null }))?,
             "GETSNAPSHOTTABLEDIRECTORYLIST" => {
                 let found: GetSnapshottableDirListingResponse =
-                    self.calls.ask(self.who, "getSnapshottableDirListing", &())?;
+                    self.calls.ask(self.user, "getSnapshottableDirListing", &())?;
                 json::snapshotted_directories(&found.list.unwrap_or_default())
             }
             "GETECPOLICY" => self.none_of("getErasureCodingPolicy", json!({}))?,
@@ -115,17 +115,18 @@ impl To<'_> {
             )?,
             "GETECCODECS" => self.none_of("getErasureCodingCodecs", json!({ "ErasureCodingCodecs": {} }))?,
             "GETSNAPSHOTDIFF" => {
-                let snapshot = |name| self.asked.text(name).unwrap_or_default().to_owned();
+                let snapshot = |name| self.web_request.text(name).unwrap_or_default().to_owned();
                 let request = GetSnapshotDiffReportRequest {
-                    snapshot_root: self.asked.path.clone(),
+                    snapshot_root: self.web_request.path.clone(),
                     from_snapshot: snapshot("oldsnapshotname"),
                     to_snapshot: snapshot("snapshotname"),
                 };
                 let found: GetSnapshotDiffReportResponse =
-                    self.calls.ask(self.who, "getSnapshotDiffReport", &request)?;
+                    self.calls.ask(self.user, "getSnapshotDiffReport", &request)?;
                 json::snapshot_diff(&found.diff_report.unwrap_or_default())
             }
-            // By remote call a client is told that there is no such method, and asks for the whole; here it asks for what it wants.
+            // By remote call this is an unknown method, after which clients request the whole report; here the client
+            // chooses.
             "GETSNAPSHOTDIFFLISTING" => {
                 return Err(Exception::unsupported("getSnapshotDiffReportListing is not supported by frieze"));
             }
@@ -135,24 +136,24 @@ impl To<'_> {
             "GETLINKTARGET" => return self.refused("getLinkTarget"),
             _ => return self.unknown(),
         };
-        Ok(Reply::json(&told))
+        Ok(HttpReply::json(&told))
     }
 
-    fn put(self) -> Result<Reply, Exception> {
-        let src = self.asked.path.clone();
-        match self.asked.op.as_str() {
+    fn put(self) -> Result<HttpReply, Exception> {
+        let src = self.web_request.path.clone();
+        match self.web_request.op.as_str() {
             "MKDIRS" => {
-                let masked = Some(FsPermission { perm: self.asked.permission(0o755)? });
-                let unmasked = self.asked.unmasked()?;
+                let masked = Some(FsPermission { perm: self.web_request.permission(0o755)? });
+                let unmasked = self.web_request.unmasked()?;
                 self.yes_or_no("mkdirs", &MkdirsRequest { src, masked, create_parent: true, unmasked })
             }
             "RENAME" => self.rename(src),
             "SETREPLICATION" => {
-                let replication = self.asked.number("replication")?.unwrap_or(1);
+                let replication = self.web_request.number("replication")?.unwrap_or(1);
                 self.yes_or_no("setReplication", &SetReplicationRequest { src, replication })
             }
             "SETOWNER" => {
-                let said = |name| self.asked.text(name).map(str::to_owned);
+                let said = |name| self.web_request.text(name).map(str::to_owned);
                 let (username, groupname) = (said("owner"), said("group"));
                 if (&username, &groupname) == (&None, &None) {
                     return Err(Exception::argument("Both owner and group are empty."));
@@ -160,12 +161,13 @@ impl To<'_> {
                 self.done("setOwner", &SetOwnerRequest { src, username, groupname })
             }
             "SETPERMISSION" => {
-                let permission = Some(FsPermission { perm: self.asked.permission(0o755)? });
+                let permission = Some(FsPermission { perm: self.web_request.permission(0o755)? });
                 self.done("setPermission", &SetPermissionRequest { src, permission })
             }
             "SETTIMES" => {
-                // Below 0 a time stays as it is: no number of those fits.
-                let time = |name| self.asked.number::<i64>(name).map(|time| time.map_or(u64::MAX, |time| time as u64));
+                // A negative time leaves it unchanged: such numbers do not fit.
+                let time =
+                    |name| self.web_request.number::<i64>(name).map(|time| time.map_or(u64::MAX, |time| time as u64));
                 let (mtime, atime) = (time("modificationtime")?, time("accesstime")?);
                 if (mtime, atime) == (u64::MAX, u64::MAX) {
                     return Err(Exception::argument("Both modificationtime and accesstime are -1."));
@@ -173,12 +175,12 @@ impl To<'_> {
                 self.done("setTimes", &SetTimesRequest { src, mtime, atime })
             }
             "SETXATTR" => {
-                let value = Some(self.asked.text("xattr.value").unwrap_or_default());
-                let xattr = Some(json::xattr_named(self.asked.required("xattr.name")?, value)?);
+                let value = Some(self.web_request.text("xattr.value").unwrap_or_default());
+                let xattr = Some(json::xattr_named(self.web_request.required("xattr.name")?, value)?);
                 self.done("setXAttr", &SetXAttrRequest { src, xattr, flag: Some(self.xattr_flags()?) })
             }
             "REMOVEXATTR" => {
-                let xattr = Some(json::xattr_named(self.asked.required("xattr.name")?, None)?);
+                let xattr = Some(json::xattr_named(self.web_request.required("xattr.name")?, None)?);
                 self.done("removeXAttr", &SetXAttrRequest { src, xattr, flag: None })
             }
             "CREATESYMLINK" => self.refused("createSymlink"),
@@ -192,13 +194,13 @@ impl To<'_> {
             "ALLOWSNAPSHOT" => self.done("allowSnapshot", &PathRequest { path: src }),
             "DISALLOWSNAPSHOT" => self.done("disallowSnapshot", &PathRequest { path: src }),
             "CREATESNAPSHOT" => {
-                let snapshot_name = self.asked.text("snapshotname").map(str::to_owned);
+                let snapshot_name = self.web_request.text("snapshotname").map(str::to_owned);
                 let request = CreateSnapshotRequest { snapshot_root: src, snapshot_name };
-                let made: CreateSnapshotResponse = self.calls.ask(self.who, "createSnapshot", &request)?;
-                Ok(Reply::json(&json!({ "Path": made.snapshot_path })))
+                let made: CreateSnapshotResponse = self.calls.ask(self.user, "createSnapshot", &request)?;
+                Ok(HttpReply::json(&json!({ "Path": made.snapshot_path })))
             }
             "RENAMESNAPSHOT" => {
-                let name = |parameter| self.asked.required(parameter).map(str::to_owned);
+                let name = |parameter| self.web_request.required(parameter).map(str::to_owned);
                 let (old_name, new_name) = (name("oldsnapshotname")?, name("snapshotname")?);
                 self.done("renameSnapshot", &RenameSnapshotRequest { snapshot_root: src, old_name, new_name })
             }
@@ -208,29 +210,29 @@ impl To<'_> {
             "DISABLEECPOLICY" => self.refused("disableErasureCodingPolicy"),
             "SETECPOLICY" => self.refused("setErasureCodingPolicy"),
             "SETQUOTA" | "SETQUOTABYSTORAGETYPE" => {
-                // What is not said stays as it is.
+                // An absent number leaves the quota unchanged.
                 let number = |name| {
-                    let number: Option<i64> = self.asked.number(name)?;
+                    let number: Option<i64> = self.web_request.number(name)?;
                     Ok::<u64, Exception>(number.unwrap_or(i64::MAX).cast_unsigned())
                 };
                 let (namespace_quota, storagespace_quota) = (number("namespacequota")?, number("storagespacequota")?);
-                let storage_type = (self.asked.op != "SETQUOTA").then_some(DISK);
+                let storage_type = (self.web_request.op != "SETQUOTA").then_some(DISK);
                 self.done("setQuota", &SetQuotaRequest { path: src, namespace_quota, storagespace_quota, storage_type })
             }
             _ => self.unknown(),
         }
     }
 
-    fn post(self) -> Result<Reply, Exception> {
-        match self.asked.op.as_str() {
+    fn post(self) -> Result<HttpReply, Exception> {
+        match self.web_request.op.as_str() {
             "CONCAT" => {
-                let sources = self.asked.required("sources")?.split(',').map(str::to_owned).collect();
-                self.done("concat", &ConcatRequest { target: self.asked.path.clone(), sources })
+                let sources = self.web_request.required("sources")?.split(',').map(str::to_owned).collect();
+                self.done("concat", &ConcatRequest { target: self.web_request.path.clone(), sources })
             }
             "TRUNCATE" => {
-                let new_length = self.asked.number("newlength")?;
+                let new_length = self.web_request.number("newlength")?;
                 let new_length = new_length.ok_or_else(|| Exception::argument("the parameter newlength is missing"))?;
-                let (src, client_name) = (self.asked.path.clone(), "WebHDFS".to_owned());
+                let (src, client_name) = (self.web_request.path.clone(), "WebHDFS".to_owned());
                 self.yes_or_no("truncate", &TruncateRequest { src, new_length, client_name })
             }
             "UNSETSTORAGEPOLICY" => self.refused("unsetStoragePolicy"),
@@ -239,70 +241,70 @@ impl To<'_> {
         }
     }
 
-    fn delete(self) -> Result<Reply, Exception> {
-        match self.asked.op.as_str() {
+    fn delete(self) -> Result<HttpReply, Exception> {
+        match self.web_request.op.as_str() {
             "DELETE" => {
-                let recursive = self.asked.flag("recursive", false)?;
-                self.yes_or_no("delete", &DeleteRequest { src: self.asked.path.clone(), recursive })
+                let recursive = self.web_request.flag("recursive", false)?;
+                self.yes_or_no("delete", &DeleteRequest { src: self.web_request.path.clone(), recursive })
             }
             "DELETESNAPSHOT" => {
                 let (snapshot_root, snapshot_name) =
-                    (self.asked.path.clone(), self.asked.required("snapshotname")?.to_owned());
+                    (self.web_request.path.clone(), self.web_request.required("snapshotname")?.to_owned());
                 self.done("deleteSnapshot", &DeleteSnapshotRequest { snapshot_root, snapshot_name })
             }
             _ => self.unknown(),
         }
     }
 
-    fn unknown(self) -> Result<Reply, Exception> {
-        let Asked { method, op, .. } = self.asked;
+    fn unknown(self) -> Result<HttpReply, Exception> {
+        let WebRequest { method, op, .. } = self.web_request;
         Err(invalid("op", op, &format!("there is no such operation of {method}")))
     }
 
     fn existing(self) -> Result<HdfsFileStatus, Exception> {
-        existing(self.calls, self.who, &self.asked.path)
+        existing(self.calls, self.user, &self.web_request.path)
     }
 
     /// A call about the path alone.
     fn ask<R: Default + Message>(self, method: &str) -> Result<R, Exception> {
-        self.calls.ask(self.who, method, &PathRequest { path: self.asked.path.clone() })
+        self.calls.ask(self.user, method, &PathRequest { path: self.web_request.path.clone() })
     }
 
-    fn yes_or_no(self, method: &str, request: &impl Message) -> Result<Reply, Exception> {
-        let ResultResponse { result } = self.calls.ask(self.who, method, request)?;
-        Ok(Reply::json(&json!({ "boolean": result })))
+    fn yes_or_no(self, method: &str, request: &impl Message) -> Result<HttpReply, Exception> {
+        let ResultResponse { result } = self.calls.ask(self.user, method, request)?;
+        Ok(HttpReply::json(&json!({ "boolean": result })))
     }
 
-    fn done(self, method: &str, request: &impl Message) -> Result<Reply, Exception> {
-        self.calls.ask::<()>(self.who, method, request).map(|()| Reply::done())
+    fn done(self, method: &str, request: &impl Message) -> Result<HttpReply, Exception> {
+        self.calls.ask::<()>(self.user, method, request).map(|()| HttpReply::done())
     }
 
-    /// What the HDFS door refuses, in its words.
-    fn refused(self, method: &str) -> Result<Reply, Exception> {
+    /// An operation that the HDFS gateway refuses, with its exception.
+    fn refused(self, method: &str) -> Result<HttpReply, Exception> {
         self.done(method, &())
     }
 
-    /// What the HDFS door answers that there is none of.
+    /// An operation that the HDFS gateway answers as absent.
     fn none_of(self, method: &str, told: Value) -> Result<Value, Exception> {
-        self.calls.ask::<()>(self.who, method, &()).map(|()| told)
+        self.calls.ask::<()>(self.user, method, &()).map(|()| told)
     }
 
     fn home(self) -> String {
-        format!("/user/{}", self.who.principal.name)
+        format!("/user/{}", self.user.account.name)
     }
 
     fn page(self, start_after: &[u8]) -> Result<DirectoryListing, Exception> {
-        page(self.calls, self.who, &self.asked.path, start_after)
+        page(self.calls, self.user, &self.web_request.path, start_after)
     }
 
-    /// The whole of a directory, page by page as it is sent.
-    fn list(self) -> Result<Reply, Exception> {
+    /// The whole of a directory, sent page by page.
+    fn list(self) -> Result<HttpReply, Exception> {
         let first = self.page(b"")?;
-        let (calls, who, path) = (self.calls.clone(), self.who.clone(), self.asked.path.clone());
+        let (calls, user, path) = (self.calls.clone(), self.user.clone(), self.web_request.path.clone());
         let mut next = Some(first);
         let mut begins = true;
         let mut is_over = false;
-        Ok(Reply::json_pieces(move || {
+        Ok(HttpReply::json_pieces(move || {
             if is_over {
                 return Ok(None);
             }
@@ -316,15 +318,15 @@ impl To<'_> {
                 text += &json::status(status).to_string();
             }
             if let Some(last) = listing.partial_listing.last().filter(|_| listing.remaining_entries > 0) {
-                next = Some(page(&calls, &who, &path, &last.path)?);
+                next = Some(page(&calls, &user, &path, &last.path)?);
             }
-            // A page from which everything has gone since says nothing; a piece of nothing would be the end.
+            // A page whose names were all removed is one space; an empty piece would end the body.
             Ok(Some(if text.is_empty() { Bytes::from_static(b" ") } else { text.into() }))
         }))
     }
 
     fn list_batch(self) -> Result<Value, Exception> {
-        let listing = self.page(self.asked.text("startafter").unwrap_or_default().as_bytes())?;
+        let listing = self.page(self.web_request.text("startafter").unwrap_or_default().as_bytes())?;
         let told: Vec<Value> = listing.partial_listing.iter().map(json::status).collect();
         Ok(json!({ "DirectoryListing": {
             "partialListing": { "FileStatuses": { "FileStatus": told } },
@@ -333,26 +335,26 @@ impl To<'_> {
     }
 
     fn locations(self) -> Result<GetBlockLocationsResponse, Exception> {
-        let offset = self.asked.number("offset")?.unwrap_or(0);
-        let length = self.asked.number("length")?.unwrap_or(i64::MAX as u64);
-        let request = GetBlockLocationsRequest { src: self.asked.path.clone(), offset, length };
-        self.calls.ask(self.who, "getBlockLocations", &request)
+        let offset = self.web_request.number("offset")?.unwrap_or(0);
+        let length = self.web_request.number("length")?.unwrap_or(i64::MAX as u64);
+        let request = GetBlockLocationsRequest { src: self.web_request.path.clone(), offset, length };
+        self.calls.ask(self.user, "getBlockLocations", &request)
     }
 
     fn xattrs(self) -> Result<Value, Exception> {
-        let named = self.asked.texts("xattr.name").map(|name| json::xattr_named(name, None));
-        let request = XAttrsRequest { src: self.asked.path.clone(), xattrs: named.collect::<Result<_, _>>()? };
-        let found: XAttrsResponse = self.calls.ask(self.who, "getXAttrs", &request)?;
-        json::xattrs(&found.xattrs, self.asked.text("encoding"))
+        let named = self.web_request.texts("xattr.name").map(|name| json::xattr_named(name, None));
+        let request = XAttrsRequest { src: self.web_request.path.clone(), xattrs: named.collect::<Result<_, _>>()? };
+        let found: XAttrsResponse = self.calls.ask(self.user, "getXAttrs", &request)?;
+        json::xattrs(&found.xattrs, self.web_request.text("encoding"))
     }
 
-    fn change_acl(self, method: &str, with_permissions: bool) -> Result<Reply, Exception> {
-        let entries = json::acl_spec(self.asked.required("aclspec")?, with_permissions)?;
-        self.done(method, &AclRequest { src: self.asked.path.clone(), entries })
+    fn change_acl(self, method: &str, with_permissions: bool) -> Result<HttpReply, Exception> {
+        let entries = json::acl_spec(self.web_request.required("aclspec")?, with_permissions)?;
+        self.done(method, &AclRequest { src: self.web_request.path.clone(), entries })
     }
 
     fn xattr_flags(self) -> Result<u32, Exception> {
-        let Some(text) = self.asked.text("flag") else { return Ok(0) };
+        let Some(text) = self.web_request.text("flag") else { return Ok(0) };
         text.split(',').try_fold(0, |flags, name| match name.trim().to_ascii_uppercase().as_str() {
             "CREATE" => Ok(flags | xattr_flag::CREATE),
             "REPLACE" => Ok(flags | xattr_flag::REPLACE),
@@ -360,20 +362,20 @@ impl To<'_> {
         })
     }
 
-    fn check_access(self) -> Result<Reply, Exception> {
-        let text = self.asked.required("fsaction")?;
+    fn check_access(self) -> Result<HttpReply, Exception> {
+        let text = self.web_request.required("fsaction")?;
         let bits = match text.as_bytes() {
             [r @ (b'r' | b'-'), w @ (b'w' | b'-'), x @ (b'x' | b'-')] => {
                 [(r, 4), (w, 2), (x, 1)].into_iter().filter(|(said, _)| **said != b'-').map(|(_, bit)| bit).sum()
             }
             _ => return Err(invalid("fsaction", text, "it is like r-x")),
         };
-        self.done("checkAccess", &CheckAccessRequest { path: self.asked.path.clone(), mode: bits })
+        self.done("checkAccess", &CheckAccessRequest { path: self.web_request.path.clone(), mode: bits })
     }
 
-    fn rename(self, src: String) -> Result<Reply, Exception> {
-        let dst = self.asked.required("destination")?.to_owned();
-        let Some(options) = self.asked.text("renameoptions") else {
+    fn rename(self, src: String) -> Result<HttpReply, Exception> {
+        let dst = self.web_request.required("destination")?.to_owned();
+        let Some(options) = self.web_request.text("renameoptions") else {
             return self.yes_or_no("rename", &RenameRequest { src, dst });
         };
         let mut overwrite_dest = false;
@@ -388,9 +390,9 @@ impl To<'_> {
     }
 }
 
-fn page(calls: &Calls, who: &Who, path: &str, start_after: &[u8]) -> Result<DirectoryListing, Exception> {
+fn page(calls: &Calls, user: &RemoteUser, path: &str, start_after: &[u8]) -> Result<DirectoryListing, Exception> {
     let request = GetListingRequest { src: path.to_owned(), start_after: start_after.to_vec(), need_location: false };
-    let found: GetListingResponse = calls.ask(who, "getListing", &request)?;
+    let found: GetListingResponse = calls.ask(user, "getListing", &request)?;
     found.dir_list.ok_or_else(|| absent(path))
 }
 

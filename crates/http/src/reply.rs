@@ -1,82 +1,81 @@
-//! What is answered to a request: a status, and a body in bounded pieces.
+//! The answer to a request: a status, and a body in bounded pieces.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use frieze_hdfs::Exception;
+use frieze_httpd::RequestGuard;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::drive::InRequest;
-
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// What makes the pieces of a body, one after the other.
-type Pieces = Box<dyn FnMut() -> Result<Option<Bytes>, Exception>>;
+/// Makes the pieces of a body.
+type PieceSource = Box<dyn FnMut() -> Result<Option<Bytes>, Exception>>;
 
-/// An answer before it is one of HTTP.
-pub(crate) struct Reply {
+/// An answer, before it is encoded as HTTP.
+pub(crate) struct HttpReply {
     status: StatusCode,
     location: Option<String>,
     kind: Option<HeaderValue>,
-    content: Content,
+    content: ReplyContent,
 }
 
-enum Content {
+enum ReplyContent {
     Whole(Bytes),
-    Pieces { left: Option<u64>, next: Pieces },
+    Pieces { left: Option<u64>, next: PieceSource },
 }
 
-impl Reply {
-    fn new(status: StatusCode, kind: Option<HeaderValue>, content: Content) -> Reply {
-        Reply { status, location: None, kind, content }
+impl HttpReply {
+    fn new(status: StatusCode, kind: Option<HeaderValue>, content: ReplyContent) -> HttpReply {
+        HttpReply { status, location: None, kind, content }
     }
 
-    /// It is done, and there is nothing to say.
-    pub(crate) fn done() -> Reply {
-        Reply::new(StatusCode::OK, None, Content::Whole(Bytes::new()))
+    /// Success without a body.
+    pub(crate) fn done() -> HttpReply {
+        HttpReply::new(StatusCode::OK, None, ReplyContent::Whole(Bytes::new()))
     }
 
-    /// It is so.
-    pub(crate) fn json(value: &Value) -> Reply {
-        Reply::new(StatusCode::OK, Some(JSON), Content::Whole(value.to_string().into()))
+    /// A value.
+    pub(crate) fn json(value: &Value) -> HttpReply {
+        HttpReply::new(StatusCode::OK, Some(JSON), ReplyContent::Whole(value.to_string().into()))
     }
 
-    /// A text of JSON that is made as it is sent.
-    pub(crate) fn json_pieces(next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> Reply {
-        Reply::new(StatusCode::OK, Some(JSON), Content::Pieces { left: None, next: Box::new(next) })
+    /// JSON that is made while it is sent.
+    pub(crate) fn json_pieces(next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> HttpReply {
+        HttpReply::new(StatusCode::OK, Some(JSON), ReplyContent::Pieces { left: None, next: Box::new(next) })
     }
 
-    /// So many bytes of a file.
-    pub(crate) fn bytes(len: u64, next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> Reply {
-        Reply::new(StatusCode::OK, Some(BYTES), Content::Pieces { left: Some(len), next: Box::new(next) })
+    /// Bytes of a file.
+    pub(crate) fn bytes(len: u64, next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> HttpReply {
+        HttpReply::new(StatusCode::OK, Some(BYTES), ReplyContent::Pieces { left: Some(len), next: Box::new(next) })
     }
 
-    /// A file was made: where it is.
-    pub(crate) fn made(location: String) -> Reply {
-        Reply { status: StatusCode::CREATED, location: Some(location), ..Reply::done() }
+    /// A file was created at this location.
+    pub(crate) fn made(location: String) -> HttpReply {
+        HttpReply { status: StatusCode::CREATED, location: Some(location), ..HttpReply::done() }
     }
 
-    /// Bytes go to or come from there.
-    pub(crate) fn redirect(location: String) -> Reply {
-        Reply { status: StatusCode::TEMPORARY_REDIRECT, location: Some(location), ..Reply::done() }
+    /// Bytes are read or written at this location.
+    pub(crate) fn redirect(location: String) -> HttpReply {
+        HttpReply { status: StatusCode::TEMPORARY_REDIRECT, location: Some(location), ..HttpReply::done() }
     }
 
-    /// Why not.
-    pub(crate) fn refused(exception: &Exception) -> Reply {
+    /// An exception.
+    pub(crate) fn refused(exception: &Exception) -> HttpReply {
         let Exception { class, message } = exception;
         let name = class.rsplit(['.', '$']).next().unwrap_or(class);
         let told = json!({ "RemoteException": { "exception": name, "javaClassName": class, "message": message } });
-        Reply { status: status_of(class), ..Reply::json(&told) }
+        HttpReply { status: status_of(class), ..HttpReply::json(&told) }
     }
 
-    /// As an answer of HTTP; the request lasts until it has been sent.
-    pub(crate) fn response(self, request: InRequest) -> Response<Sent> {
-        let mut response = Response::new(Sent { content: self.content, _request: request });
+    /// The HTTP response; the request lasts until it has been sent.
+    pub(crate) fn response(self, request: RequestGuard) -> Response<SentBody> {
+        let mut response = Response::new(SentBody { content: self.content, _request: request });
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         if let Some(kind) = self.kind {
@@ -89,7 +88,7 @@ impl Reply {
     }
 }
 
-/// The status of an exception, as Hadoop's documentation has it: by what kind of exception it is in Java.
+/// The status of an exception, as Hadoop documents it: by its superclass in Java.
 fn status_of(class: &str) -> StatusCode {
     let is = |known: Exception| known.class == class;
     if is(Exception::not_found("")) {
@@ -103,26 +102,26 @@ fn status_of(class: &str) -> StatusCode {
     {
         StatusCode::BAD_REQUEST
     } else {
-        // All others are kinds of IOException.
+        // All others are subclasses of IOException.
         StatusCode::FORBIDDEN
     }
 }
 
-/// A body that is being sent.
-pub(crate) struct Sent {
-    content: Content,
-    _request: InRequest,
+/// A body while it is sent.
+pub(crate) struct SentBody {
+    content: ReplyContent,
+    _request: RequestGuard,
 }
 
-impl Body for Sent {
+impl Body for SentBody {
     type Data = Bytes;
     type Error = Exception;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Exception>>> {
         let piece = match &mut self.content {
-            Content::Whole(bytes) => Ok(Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())),
-            Content::Pieces { left: Some(0), .. } => Ok(None),
-            Content::Pieces { left, next } => next().inspect(|piece| {
+            ReplyContent::Whole(bytes) => Ok(Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())),
+            ReplyContent::Pieces { left: Some(0), .. } => Ok(None),
+            ReplyContent::Pieces { left, next } => next().inspect(|piece| {
                 let len = piece.as_ref().map_or(0, Bytes::len) as u64;
                 *left = left.map(|left| left.saturating_sub(len));
             }),
@@ -135,16 +134,16 @@ impl Body for Sent {
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Whole(bytes) => bytes.is_empty(),
-            Content::Pieces { left, .. } => *left == Some(0),
+            ReplyContent::Whole(bytes) => bytes.is_empty(),
+            ReplyContent::Pieces { left, .. } => *left == Some(0),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::Pieces { left: Some(left), .. } => SizeHint::with_exact(*left),
-            Content::Pieces { left: None, .. } => SizeHint::default(),
+            ReplyContent::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            ReplyContent::Pieces { left: Some(left), .. } => SizeHint::with_exact(*left),
+            ReplyContent::Pieces { left: None, .. } => SizeHint::default(),
         }
     }
 }

@@ -1,20 +1,20 @@
-//! The door with a server behind it, and a client that speaks HTTP and nothing of Hadoop's.
+//! The gateway with a server behind it, and a client that speaks HTTP and nothing of Hadoop's.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use frieze_client::{Admission, Client, Options};
 use frieze_hdfs::proto::{SAFEMODE_ENTER, SetSafeModeRequest};
-use frieze_hdfs::{Calls, Principal, Who};
+use frieze_hdfs::{Account, Calls, RemoteUser};
 use frieze_node::{Server, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Door, DoorOptions, Error, Trust};
+use super::{Error, Trust, WebHdfsGateway, WebHdfsOptions};
 
-/// A server and its door.
-struct Opened {
-    door: Door,
+/// A server and its gateway.
+struct WebHdfsFixture {
+    gateway: WebHdfsGateway,
     calls: Calls,
     client: Client,
     server: Server,
@@ -24,13 +24,13 @@ struct Opened {
 
 /// What was answered.
 #[derive(Debug)]
-struct Answer {
+struct WebAnswer {
     status: u16,
     location: Option<String>,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl WebAnswer {
     fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -47,12 +47,12 @@ impl Answer {
     }
 }
 
-fn options(listen: &str, trust: Trust) -> DoorOptions {
-    DoorOptions { listen: listen.to_owned(), trust, admission: Admission::new(4096) }
+fn options(listen: &str, trust: Trust) -> WebHdfsOptions {
+    WebHdfsOptions { listen: listen.to_owned(), trust, admission: Admission::new(4096) }
 }
 
-impl Opened {
-    fn new() -> Opened {
+impl WebHdfsFixture {
+    fn new() -> WebHdfsFixture {
         let dir = tempfile::tempdir().unwrap();
         let mut settings =
             Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..Settings::default() };
@@ -61,21 +61,21 @@ impl Opened {
         let server = Server::start(settings).unwrap();
         let client = || Options { server: server.nearby(), ..Options::default() };
         let mut calls = None;
-        let door = Door::open(&options("127.0.0.1:0", Trust::Kernel), |at| {
+        let gateway = WebHdfsGateway::open(&options("127.0.0.1:0", Trust::Kernel), |at| {
             let made = Calls::connect(client(), [7; 32], at, None)?;
             calls = Some(made.clone());
             Ok::<_, Error>(made)
         });
         let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).build();
-        let (door, calls, client) = (door.unwrap(), calls.unwrap(), Client::connect(client()).unwrap());
-        Opened { door, calls, client, server, agent: config.into(), _dir: dir }
+        let (gateway, calls, client) = (gateway.unwrap(), calls.unwrap(), Client::connect(client()).unwrap());
+        WebHdfsFixture { gateway, calls, client, server, agent: config.into(), _dir: dir }
     }
 
     fn url(&self, path_and_query: &str) -> String {
-        format!("http://{}/webhdfs/v1{path_and_query}", self.door.address())
+        format!("http://{}/webhdfs/v1{path_and_query}", self.gateway.address())
     }
 
-    fn send(&self, method: &str, url: &str, body: &[u8]) -> Answer {
+    fn send(&self, method: &str, url: &str, body: &[u8]) -> WebAnswer {
         let answered = match method {
             "GET" => self.agent.get(url).call(),
             "DELETE" => self.agent.delete(url).call(),
@@ -86,10 +86,10 @@ impl Opened {
         let mut response = answered.unwrap();
         let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
         let body = response.body_mut().with_config().limit(64 << 20).read_to_vec().unwrap();
-        Answer { status: response.status().as_u16(), location, body }
+        WebAnswer { status: response.status().as_u16(), location, body }
     }
 
-    fn ask(&self, method: &str, path_and_query: &str) -> Answer {
+    fn ask(&self, method: &str, path_and_query: &str) -> WebAnswer {
         self.send(method, &self.url(path_and_query), b"")
     }
 
@@ -104,7 +104,7 @@ impl Opened {
     }
 
     /// Both steps of an operation that moves bytes.
-    fn two_steps(&self, method: &str, path_and_query: &str, body: &[u8]) -> Answer {
+    fn two_steps(&self, method: &str, path_and_query: &str, body: &[u8]) -> WebAnswer {
         let first = self.ask(method, path_and_query);
         if first.status != 307 {
             return first;
@@ -124,9 +124,9 @@ impl Opened {
         answer.body
     }
 
-    /// Sends bytes on a connection of their own, and reads until the door ends it.
+    /// Sends bytes on a connection of their own, and reads until the gateway ends it.
     fn raw(&self, bytes: &[u8]) -> String {
-        let mut stream = TcpStream::connect(self.door.address()).unwrap();
+        let mut stream = TcpStream::connect(self.gateway.address()).unwrap();
         stream.write_all(bytes).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
@@ -139,12 +139,12 @@ impl Opened {
     }
 
     fn stop(self) {
-        drop((self.door, self.calls, self.client));
+        drop((self.gateway, self.calls, self.client));
         self.server.stop().unwrap();
     }
 }
 
-/// What the door says to who asks whether he may send a body.
+/// The interim response to a client that asks whether it may send a body.
 const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 fn bytes(len: usize) -> Vec<u8> {
@@ -153,7 +153,7 @@ fn bytes(len: usize) -> Vec<u8> {
 
 #[test]
 fn a_file_is_made_read_and_appended_to_in_two_steps() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     let data = bytes(1_700_001);
     let first = opened.ask("PUT", "/a/b/file?op=CREATE&permission=600");
     let location = first.location.clone().unwrap();
@@ -161,7 +161,7 @@ fn a_file_is_made_read_and_appended_to_in_two_steps() {
     assert_eq!(location, opened.url("/a/b/file?op=CREATE&permission=600&data=true"));
     assert_eq!(opened.refused("GET", "/a/b/file?op=OPEN"), (404, "FileNotFoundException".to_owned()), "not yet");
     let made = opened.send("PUT", &location, &data);
-    let at = opened.door.address();
+    let at = opened.gateway.address();
     assert_eq!((made.status, made.location), (201, Some(format!("webhdfs://{at}/a/b/file"))));
     assert_eq!(opened.read("/a/b/file"), data);
     let part = opened.two_steps("GET", "/a/b/file?op=OPEN&offset=1699999&length=100", b"");
@@ -182,7 +182,7 @@ fn a_file_is_made_read_and_appended_to_in_two_steps() {
 
 #[test]
 fn what_is_there_is_replaced_only_if_that_is_wanted() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     opened.write("/file", b"first");
     let again = opened.two_steps("PUT", "/file?op=CREATE", b"second");
     assert_eq!(again.refused(), (403, "FileAlreadyExistsException".to_owned()));
@@ -199,7 +199,7 @@ fn what_is_there_is_replaced_only_if_that_is_wanted() {
 
 #[test]
 fn directories_are_listed_whole_and_in_pages() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     assert_eq!(opened.get("/?op=LISTSTATUS"), json!({ "FileStatuses": { "FileStatus": [] } }));
     assert_eq!(opened.ask("PUT", "/many?op=MKDIRS&permission=750").json(), json!({ "boolean": true }));
     let fs = opened.client.fs();
@@ -230,8 +230,8 @@ fn directories_are_listed_whole_and_in_pages() {
 }
 
 #[test]
-fn what_is_asked_of_a_file_is_told_as_hadoop_tells_it() {
-    let opened = Opened::new();
+fn answers_about_a_file_are_those_of_hadoop() {
+    let opened = WebHdfsFixture::new();
     opened.write("/d/file", b"abc");
     let summary = opened.get("/d?op=GETCONTENTSUMMARY")["ContentSummary"].clone();
     assert_eq!(
@@ -259,7 +259,7 @@ fn what_is_asked_of_a_file_is_told_as_hadoop_tells_it() {
         (&blocks[0]["length"], &blocks[0]["offset"], &blocks[0]["hosts"]),
         (&json!(3), &json!(0), &json!(["127.0.0.1"]))
     );
-    assert_eq!(blocks[0]["names"], json!([opened.door.address().to_string()]));
+    assert_eq!(blocks[0]["names"], json!([opened.gateway.address().to_string()]));
     let none = opened.get("/d/file?op=GETFILEBLOCKLOCATIONS&offset=3");
     assert_eq!(none["BlockLocations"]["BlockLocation"], json!([]));
     let located = opened.get("/d/file?op=GET_BLOCK_LOCATIONS")["LocatedBlocks"].clone();
@@ -274,8 +274,8 @@ fn what_is_asked_of_a_file_is_told_as_hadoop_tells_it() {
 }
 
 #[test]
-fn access_lists_are_changed_and_told() {
-    let opened = Opened::new();
+fn access_lists_are_changed_and_listed() {
+    let opened = WebHdfsFixture::new();
     opened.write("/d/f", b"one");
     let acl = |path: &str| {
         let told = opened.get(&format!("{path}?op=GETACLSTATUS"))["AclStatus"].clone();
@@ -324,7 +324,7 @@ fn access_lists_are_changed_and_told() {
 
 #[test]
 fn names_and_attributes_are_changed() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     opened.write("/d/one", b"one");
     opened.write("/d/two", b"two");
     let yes = json!({ "boolean": true });
@@ -368,7 +368,7 @@ fn names_and_attributes_are_changed() {
 
 #[test]
 fn a_directory_has_snapshots() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     opened.write("/d/file", b"one");
     assert_eq!(opened.ask("PUT", "/d?op=ALLOWSNAPSHOT").status, 200);
     let made = opened.ask("PUT", "/d?op=CREATESNAPSHOT&snapshotname=s1").json();
@@ -397,7 +397,7 @@ fn a_directory_has_snapshots() {
 
 #[test]
 fn what_frieze_has_not_is_refused_by_name() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     for (method, ops) in [
         ("GET", "GETSNAPSHOTDIFFLISTING GETLINKTARGET"),
         (
@@ -422,7 +422,7 @@ type Expected = Result<&'static [u8], (u16, &'static str)>;
 
 #[test]
 fn every_instant_is_read_as_it_was() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     assert_eq!(opened.ask("PUT", "/logs?op=MKDIRS").status, 200);
     let before = opened.now();
     opened.write("/logs/x", b"first");
@@ -485,10 +485,10 @@ fn every_instant_is_read_as_it_was() {
 
 #[test]
 fn a_name_that_moves_is_an_exact_instant_from_the_first_step_on() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     opened.write("/d/a%20b", b"old");
-    let asked = opened.ask("GET", "/.at/now/d/a%20b?op=OPEN");
-    let location = asked.location.unwrap();
+    let web_request = opened.ask("GET", "/.at/now/d/a%20b?op=OPEN");
+    let location = web_request.location.unwrap();
     assert!(location.contains("/webhdfs/v1/.at/hlc-") && location.contains("/d/a%20b?op=OPEN&data=true"), "{location}");
     opened.write("/d/a%20b", b"new");
     assert_eq!(opened.send("GET", &location, b"").body, b"old");
@@ -499,7 +499,7 @@ fn a_name_that_moves_is_an_exact_instant_from_the_first_step_on() {
 
 #[test]
 fn names_that_urls_do_not_like_go_there_and_back() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     for (escaped, shown) in [
         ("a%20b", "a b"),
         ("%C3%A9", "é"),
@@ -522,8 +522,8 @@ fn names_that_urls_do_not_like_go_there_and_back() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_told_so() {
-    let opened = Opened::new();
+fn wrong_requests_are_refused_with_the_reason() {
+    let opened = WebHdfsFixture::new();
     opened.write("/file", b"x");
     let argument = (400, "IllegalArgumentException");
     let path = (400, "InvalidPathException");
@@ -607,8 +607,8 @@ fn what_is_asked_wrongly_is_told_so() {
 }
 
 #[test]
-fn what_is_no_request_costs_nobody_anything() {
-    let opened = Opened::new();
+fn malformed_requests_affect_no_other_client() {
+    let opened = WebHdfsFixture::new();
     let head = "GET /webhdfs/v1/?op=LISTSTATUS HTTP/1.1\r\nHost: localhost\r\n";
     for (bytes, begins) in [
         (vec![0xff; 3000], "HTTP/1.1 400"),
@@ -636,11 +636,12 @@ fn what_is_no_request_costs_nobody_anything() {
 
 #[test]
 fn what_came_of_a_body_that_breaks_off_is_in_the_file_and_the_file_is_closed() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     let part = bytes(900_000);
     for ending in ["Content-Length: 2000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"] {
-        let head = "PUT /webhdfs/v1/cut?op=CREATE&overwrite=true&data=true HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n";
-        let mut stream = TcpStream::connect(opened.door.address()).unwrap();
+        let head = "PUT /webhdfs/v1/cut?op=CREATE&overwrite=true&data=true HTTP/1.1\r\nHost: localhost\r\n\
+                    Expect: 100-continue\r\n";
+        let mut stream = TcpStream::connect(opened.gateway.address()).unwrap();
         stream.write_all(format!("{head}{ending}").as_bytes()).unwrap();
         stream.read_exact(&mut [0; GO_ON.len()]).unwrap();
         if ending.contains("chunked") {
@@ -651,7 +652,7 @@ fn what_came_of_a_body_that_breaks_off_is_in_the_file_and_the_file_is_closed() {
         let mut told = String::new();
         stream.read_to_string(&mut told).unwrap();
         assert!(told.is_empty() || told.contains("broke off"), "{told}");
-        // Nobody holds it any more: it can be appended to.
+        // It has no lease any more: it can be appended to.
         assert_eq!(opened.two_steps("POST", "/cut?op=APPEND", b"!").status, 200);
         assert_eq!(opened.read("/cut"), [part.as_slice(), b"!"].concat());
     }
@@ -659,10 +660,11 @@ fn what_came_of_a_body_that_breaks_off_is_in_the_file_and_the_file_is_closed() {
 }
 
 #[test]
-fn a_file_has_one_writer_until_he_is_done_or_gone() {
-    let opened = Opened::new();
-    let mut first = TcpStream::connect(opened.door.address()).unwrap();
-    let head = "PUT /webhdfs/v1/file?op=CREATE&data=true HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
+fn a_file_has_one_writer_until_it_closes_or_vanishes() {
+    let opened = WebHdfsFixture::new();
+    let mut first = TcpStream::connect(opened.gateway.address()).unwrap();
+    let head = "PUT /webhdfs/v1/file?op=CREATE&data=true HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\
+                Expect: 100-continue\r\n\r\n";
     first.write_all(head.as_bytes()).unwrap();
     // It is asked to go on when the file is open.
     let mut go_on = [0; GO_ON.len()];
@@ -682,8 +684,8 @@ fn a_file_has_one_writer_until_he_is_done_or_gone() {
     assert_eq!(&answer, b"HTTP/1.1 201 Created");
     assert_eq!(opened.read("/file"), b"mine");
     assert_eq!(opened.two_steps("POST", "/file?op=APPEND", b"!").status, 200);
-    // Who overwrites a file takes it from its writer, who is told so.
-    let mut loser = TcpStream::connect(opened.door.address()).unwrap();
+    // A client that overwrites a file takes it from its writer, whose next write is refused.
+    let mut loser = TcpStream::connect(opened.gateway.address()).unwrap();
     loser.write_all(head.replace("/file?", "/taken?").as_bytes()).unwrap();
     loser.read_exact(&mut go_on).unwrap();
     opened.write("/taken", b"new");
@@ -697,16 +699,16 @@ fn a_file_has_one_writer_until_he_is_done_or_gone() {
 
 #[test]
 fn a_connection_serves_one_request_after_the_other_whatever_they_come_to() {
-    let opened = Opened::new();
-    let mut stream = TcpStream::connect(opened.door.address()).unwrap();
-    for (asked, status) in [
+    let opened = WebHdfsFixture::new();
+    let mut stream = TcpStream::connect(opened.gateway.address()).unwrap();
+    for (web_request, status) in [
         ("GET /webhdfs/v1/none?op=GETFILESTATUS", 404),
         ("PUT /webhdfs/v1/d?op=MKDIRS", 200),
         ("GET /webhdfs/v1/d?op=GETFILESTATUS", 200),
         ("GET /webhdfs/v1/d?op=NOSUCH", 400),
     ] {
         stream
-            .write_all(format!("{asked} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").as_bytes())
+            .write_all(format!("{web_request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").as_bytes())
             .unwrap();
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -714,19 +716,19 @@ fn a_connection_serves_one_request_after_the_other_whatever_they_come_to() {
             stream.read_exact(&mut byte).unwrap();
             head.push(char::from(byte[0]));
         }
-        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{asked}: {head}");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{web_request}: {head}");
         let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
         let mut body = vec![0; len];
         stream.read_exact(&mut body).unwrap();
     }
-    // A door that is closed ends it.
+    // A gateway that is closed ends it.
     opened.stop();
     assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
 }
 
 #[test]
-fn a_name_is_believed_as_at_the_hdfs_door() {
-    let opened = Opened::new();
+fn a_user_name_is_believed_as_at_the_hdfs_gateway() {
+    let opened = WebHdfsFixture::new();
     let uid = opened.client.hello().uid;
     let own = format!("user.name={uid}");
     assert_eq!(opened.ask("PUT", &format!("/own?op=MKDIRS&permission=700&{own}")).status, 200);
@@ -737,7 +739,7 @@ fn a_name_is_believed_as_at_the_hdfs_door() {
     assert_eq!(opened.refused("GET", "/?op=LISTSTATUS&delegation=x"), (401, "SecurityException".to_owned()));
     let other = opened.ask("GET", &format!("/own?op=LISTSTATUS&user.name={}", uid + 4711));
     if uid == 0 {
-        // Root may speak for others, who may what they may, and for no further ones.
+        // Root may name others, with their rights, and none beyond.
         assert_eq!(other.refused(), (403, "AccessControlException".to_owned()));
         assert_eq!(opened.refused("GET", "/own?op=LISTSTATUS&doas=4711"), (403, "AccessControlException".to_owned()));
         assert_eq!(opened.refused("GET", "/own/x?op=OPEN&user.name=4711"), (403, "AccessControlException".to_owned()));
@@ -758,9 +760,9 @@ fn a_name_is_believed_as_at_the_hdfs_door() {
 
 #[test]
 fn a_web_page_of_another_place_asks_for_nothing() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     opened.write("/file", b"kept");
-    let at = opened.door.address();
+    let at = opened.gateway.address();
     for (header, status) in [
         (format!("Host: {at}"), 200),
         (format!("Host: localhost:{}", at.port()), 200),
@@ -773,7 +775,8 @@ fn a_web_page_of_another_place_asks_for_nothing() {
         (format!("Host: elsewhere.example:{}\r\nOrigin: http://elsewhere.example:{}", at.port(), at.port()), 403),
     ] {
         let request = format!(
-            "POST /webhdfs/v1/file?op=TRUNCATE&newlength=4 HTTP/1.1\r\n{header}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            "POST /webhdfs/v1/file?op=TRUNCATE&newlength=4 HTTP/1.1\r\n{header}\r\nConnection: close\r\n\
+             Content-Length: 0\r\n\r\n"
         );
         let told = opened.raw(request.as_bytes());
         assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{header}: {told}");
@@ -782,14 +785,14 @@ fn a_web_page_of_another_place_asks_for_nothing() {
 }
 
 #[test]
-fn in_safe_mode_nothing_is_changed_through_this_door_either() {
-    let opened = Opened::new();
+fn safe_mode_holds_at_this_gateway_too() {
+    let opened = WebHdfsFixture::new();
     opened.write("/file", b"x");
     let caller = frieze_client::user_of(opened.client.hello().uid).unwrap();
-    let ip = opened.door.address().ip();
-    let who = Who { principal: Principal { name: "operator".to_owned(), caller }, reached: ip, peer: ip };
+    let ip = opened.gateway.address().ip();
+    let user = RemoteUser { account: Account { name: "operator".to_owned(), caller }, reached: ip, peer: ip };
     let enter = SetSafeModeRequest { action: SAFEMODE_ENTER };
-    opened.calls.ask::<frieze_hdfs::proto::ResultResponse>(&who, "setSafeMode", &enter).unwrap();
+    opened.calls.ask::<frieze_hdfs::proto::ResultResponse>(&user, "setSafeMode", &enter).unwrap();
     let safe = (403, "SafeModeException".to_owned());
     assert_eq!(opened.refused("PUT", "/d?op=MKDIRS"), safe);
     assert_eq!(opened.two_steps("PUT", "/new?op=CREATE", b"").refused(), safe);
@@ -801,13 +804,13 @@ fn in_safe_mode_nothing_is_changed_through_this_door_either() {
 #[test]
 fn beyond_this_machine_it_opens_only_where_names_are_to_be_believed() {
     let never = |_| -> Result<Calls, Error> { panic!("it does not listen") };
-    assert!(matches!(Door::open(&options("0.0.0.0:0", Trust::Kernel), never), Err(Error::Beyond { .. })));
-    assert!(matches!(Door::open(&options("nowhere", Trust::Kernel), never), Err(Error::Listen { .. })));
+    assert!(matches!(WebHdfsGateway::open(&options("0.0.0.0:0", Trust::Kernel), never), Err(Error::Beyond { .. })));
+    assert!(matches!(WebHdfsGateway::open(&options("nowhere", Trust::Kernel), never), Err(Error::Listen { .. })));
 }
 
 #[test]
 fn refusals_say_what_to_do() {
-    let opened = Opened::new();
+    let opened = WebHdfsFixture::new();
     let told = opened.ask("GET", "/none?op=GETFILESTATUS").message();
     assert_eq!(told, "File does not exist: /none");
     assert!(opened.ask("GET", "/?op=NOSUCH").message().contains("\"op\": NOSUCH"));

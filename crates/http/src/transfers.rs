@@ -1,8 +1,8 @@
 //! Bytes of files: `CREATE`, `APPEND`, `OPEN`, and `GETFILECHECKSUM`, which reads them.
 //!
-//! Each has two steps, as in HDFS: the first is answered with where the bytes are (307, or with `noredirect=true` in JSON), the
-//! second moves them. Both are here; the second has `data=true`. A moving name of an instant is an exact one from the first
-//! step on.
+//! Each has two steps, as in HDFS: the first is answered with the location of the bytes (307, or with `noredirect=true`
+//! in JSON), the second transfers them. Both are here; the second has `data=true`. From the first step on, a moving
+//! instant is an exact one.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use frieze_hdfs::proto::{AppendRequest, CreateRequest, FsPermission, create_flag};
-use frieze_hdfs::{Calls, Exception, Who, Writing};
+use frieze_hdfs::{Calls, Exception, RemoteUser, WriteHandle};
 use hyper::Method;
 use hyper::body::{Body, Incoming};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
 
-use crate::asked::{Asked, PREFIX, invalid};
 use crate::json;
 use crate::ops::existing;
-use crate::reply::Reply;
+use crate::reply::HttpReply;
+use crate::web_request::{PREFIX, WebRequest, invalid};
 
-/// Bytes of a file that are read or written at once, and most of it that is in memory.
+/// Bytes read or written at once, and most bytes of a file in memory.
 const PIECE_BYTES: usize = 512 << 10;
-/// Of a file whose writer does not say: what HDFS has.
+/// Default block size, as in HDFS.
 const BLOCK_BYTES: u64 = 128 << 20;
-/// What a path of a URL escapes.
+/// Characters that are escaped in the path of a URL.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -39,83 +39,89 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'%')
     .add(b'\\');
 
-/// What moves bytes.
+/// An operation on bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TransferKind {
     Create,
     Append,
     Open,
     Checksum,
 }
 
-/// Which of them a request is.
-pub(crate) fn kind_of(asked: &Asked) -> Option<Kind> {
-    match (&asked.method, asked.op.as_str()) {
-        (&Method::PUT, "CREATE") => Some(Kind::Create),
-        (&Method::POST, "APPEND") => Some(Kind::Append),
-        (&Method::GET, "OPEN") => Some(Kind::Open),
-        (&Method::GET, "GETFILECHECKSUM") => Some(Kind::Checksum),
+/// The operation of a request, if it is one of them.
+pub(crate) fn kind_of(web_request: &WebRequest) -> Option<TransferKind> {
+    match (&web_request.method, web_request.op.as_str()) {
+        (&Method::PUT, "CREATE") => Some(TransferKind::Create),
+        (&Method::POST, "APPEND") => Some(TransferKind::Append),
+        (&Method::GET, "OPEN") => Some(TransferKind::Open),
+        (&Method::GET, "GETFILECHECKSUM") => Some(TransferKind::Checksum),
         _ => None,
     }
 }
 
-/// Answers one of them: with the bytes, or with where they are.
+/// Answers one: with the bytes, or with their location.
 pub(crate) async fn answer(
     calls: &Calls,
-    who: &Who,
-    asked: &Asked,
+    user: &RemoteUser,
+    web_request: &WebRequest,
     host: &str,
-    kind: Kind,
+    kind: TransferKind,
     body: Incoming,
-) -> Result<Reply, Exception> {
-    if !asked.flag("data", false)? {
-        return first_step(calls, who, asked, host, kind);
+) -> Result<HttpReply, Exception> {
+    if !web_request.flag("data", false)? {
+        return first_step(calls, user, web_request, host, kind);
     }
     match kind {
-        Kind::Create => {
-            let writing = calls.create(who, &create_request(asked)?)?;
-            receive(writing, asked, body).await?;
-            Ok(Reply::made(format!("webhdfs://{host}{}", escaped(&asked.path))))
+        TransferKind::Create => {
+            let writing = calls.create(user, &create_request(web_request)?)?;
+            receive(writing, web_request, body).await?;
+            Ok(HttpReply::made(format!("webhdfs://{host}{}", escaped(&web_request.path))))
         }
-        Kind::Append => {
-            let request = AppendRequest { src: asked.path.clone(), client_name: client_name(), flag: None };
-            let writing = calls.append(who, &request)?;
-            receive(writing, asked, body).await?;
-            Ok(Reply::done())
+        TransferKind::Append => {
+            let request = AppendRequest { src: web_request.path.clone(), client_name: client_name(), flag: None };
+            let writing = calls.append(user, &request)?;
+            receive(writing, web_request, body).await?;
+            Ok(HttpReply::done())
         }
-        Kind::Open => open(calls, who, asked),
-        Kind::Checksum => Ok(Reply::json(&json::checksum(&calls.checksum(who, &asked.path)?))),
+        TransferKind::Open => open(calls, user, web_request),
+        TransferKind::Checksum => Ok(HttpReply::json(&json::checksum(&calls.checksum(user, &web_request.path)?))),
     }
 }
 
-/// Where the bytes are: here.
-fn first_step(calls: &Calls, who: &Who, asked: &Asked, host: &str, kind: Kind) -> Result<Reply, Exception> {
+/// The location of the bytes: this gateway.
+fn first_step(
+    calls: &Calls,
+    user: &RemoteUser,
+    web_request: &WebRequest,
+    host: &str,
+    kind: TransferKind,
+) -> Result<HttpReply, Exception> {
     let path = match kind {
-        Kind::Create => {
-            create_request(asked)?;
-            asked.path.clone()
+        TransferKind::Create => {
+            create_request(web_request)?;
+            web_request.path.clone()
         }
         _ => {
-            existing(calls, who, &asked.path)?;
-            calls.pinned(who, &asked.path)?
+            existing(calls, user, &web_request.path)?;
+            calls.pinned(user, &web_request.path)?
         }
     };
-    let query = [asked.raw_query.as_str(), "data=true"].join("&");
+    let query = [web_request.raw_query.as_str(), "data=true"].join("&");
     let location = format!("http://{host}{PREFIX}{}?{query}", escaped(&path));
-    if asked.flag("noredirect", false)? {
-        return Ok(Reply::json(&json!({ "Location": location })));
+    if web_request.flag("noredirect", false)? {
+        return Ok(HttpReply::json(&json!({ "Location": location })));
     }
-    Ok(Reply::redirect(location))
+    Ok(HttpReply::redirect(location))
 }
 
-fn create_request(asked: &Asked) -> Result<CreateRequest, Exception> {
-    let mut flags = if asked.flag("overwrite", false)? { create_flag::OVERWRITE } else { 0 };
-    for name in asked.text("createflag").unwrap_or_default().split(',').filter(|name| !name.is_empty()) {
+fn create_request(web_request: &WebRequest) -> Result<CreateRequest, Exception> {
+    let mut flags = if web_request.flag("overwrite", false)? { create_flag::OVERWRITE } else { 0 };
+    for name in web_request.text("createflag").unwrap_or_default().split(',').filter(|name| !name.is_empty()) {
         flags |= match name.trim().to_ascii_lowercase().as_str() {
             "create" => create_flag::CREATE,
             "overwrite" => create_flag::OVERWRITE,
             "append" => create_flag::APPEND,
-            // Whatever is acknowledged is in the file; what else there is of flags is about disks that are not chosen here.
+            // What is acknowledged is in the file; the other flags select disks, which frieze does not offer.
             "sync_block"
             | "lazy_persist"
             | "new_block"
@@ -126,27 +132,27 @@ fn create_request(asked: &Asked) -> Result<CreateRequest, Exception> {
         };
     }
     Ok(CreateRequest {
-        src: asked.path.clone(),
-        masked: Some(FsPermission { perm: asked.permission(0o644)? }),
+        src: web_request.path.clone(),
+        masked: Some(FsPermission { perm: web_request.permission(0o644)? }),
         client_name: client_name(),
         create_flag: flags | create_flag::CREATE,
-        create_parent: asked.flag("createparent", true)?,
-        replication: asked.number("replication")?.unwrap_or(1),
-        block_size: asked.number("blocksize")?.unwrap_or(BLOCK_BYTES),
-        unmasked: asked.unmasked()?,
-        ec_policy_name: asked.text("ecpolicy").map(str::to_owned),
-        storage_policy: asked.text("storagepolicy").map(str::to_owned),
+        create_parent: web_request.flag("createparent", true)?,
+        replication: web_request.number("replication")?.unwrap_or(1),
+        block_size: web_request.number("blocksize")?.unwrap_or(BLOCK_BYTES),
+        unmasked: web_request.unmasked()?,
+        ec_policy_name: web_request.text("ecpolicy").map(str::to_owned),
+        storage_policy: web_request.text("storagepolicy").map(str::to_owned),
     })
 }
 
-/// Each transfer is a writer of its own.
+/// Each transfer is a writer with a name of its own.
 fn client_name() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
     format!("WebHDFS_{}", LAST.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
-/// Puts what comes into a file, and closes it. What came of a body that breaks off is in it.
-async fn receive(mut writing: Writing, asked: &Asked, mut body: Incoming) -> Result<(), Exception> {
+/// Writes a body into a file, and closes it. If the body breaks off, the file has the bytes that arrived.
+async fn receive(mut writing: WriteHandle, web_request: &WebRequest, mut body: Incoming) -> Result<(), Exception> {
     let mut pending = BytesMut::new();
     let mut received = 0;
     let broken = loop {
@@ -171,7 +177,7 @@ async fn receive(mut writing: Writing, asked: &Asked, mut body: Incoming) -> Res
         None => Ok(()),
         Some(error) => Err(Exception::io(format!(
             "{}: the body of the request broke off: the {received} bytes that came are in the file: {error}",
-            asked.path
+            web_request.path
         ))),
     }
 }
@@ -181,7 +187,7 @@ async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> 
         match poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
             None => return Ok(None),
             Some(frame) => {
-                // What comes behind chunks, and is no bytes, is passed over.
+                // Trailers are discarded.
                 if let Ok(piece) = frame?.into_data() {
                     return Ok(Some(piece));
                 }
@@ -190,22 +196,22 @@ async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> 
     }
 }
 
-fn open(calls: &Calls, who: &Who, asked: &Asked) -> Result<Reply, Exception> {
-    let reading = calls.read(who, &asked.path)?;
+fn open(calls: &Calls, user: &RemoteUser, web_request: &WebRequest) -> Result<HttpReply, Exception> {
+    let reading = calls.read(user, &web_request.path)?;
     let size = reading.size();
-    let mut at = asked.number::<u64>("offset")?.unwrap_or(0);
+    let mut at = web_request.number::<u64>("offset")?.unwrap_or(0);
     if at > size {
         return Err(Exception::end_of_file(format!(
             "Offset={at} out of the range [0, {size}]; OPEN, path={}",
-            asked.path
+            web_request.path
         )));
     }
-    let len = asked.number::<u64>("length")?.unwrap_or(u64::MAX).min(size - at);
+    let len = web_request.number::<u64>("length")?.unwrap_or(u64::MAX).min(size - at);
     let end = at + len;
     let mut room = BytesMut::new();
-    Ok(Reply::bytes(len, move || {
+    Ok(HttpReply::bytes(len, move || {
         let count = PIECE_BYTES.min((end - at) as usize);
-        // The room of pieces that have been sent is used again.
+        // The memory of sent pieces is reused.
         room.resize(count, 0);
         reading.fill(at, &mut room)?;
         at += count as u64;

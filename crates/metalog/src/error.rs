@@ -13,10 +13,10 @@ pub enum Error {
     BatchTooLarge {
         /// Its length in bytes.
         len: u64,
-        /// [`crate::Settings::body_bytes_max`].
+        /// [`crate::MetalogSettings::body_bytes_max`].
         max: u64,
     },
-    /// A limit of [`crate::Settings`] is reached.
+    /// A limit of [`crate::MetalogSettings`] is reached.
     #[error("too many {what}: {max} at most; send again later")]
     Overloaded {
         /// What there are too many of.
@@ -39,14 +39,18 @@ pub enum Error {
         reason: Reason,
     },
     /// The device failed, now or before.
-    #[error("the metalog's device has failed ({}): nothing is changed until the server has been restarted", reason.words())]
+    #[error(
+        "the metalog's device has failed ({}): nothing is changed until the server has been restarted",
+        reason.words()
+    )]
     DeviceFailed {
         /// From the driver.
         reason: Reason,
     },
-    /// The directory was written by another version of frieze.
+    /// A segment has another format version: another build wrote it.
     #[error(
-        "metalog segment {segment} has format version {found}, this frieze reads {expected}: use the version that wrote it"
+        "metalog segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with \
+         the build that wrote it"
     )]
     WrongVersion {
         /// The segment.
@@ -74,7 +78,8 @@ pub enum Error {
     },
     /// What was on stable storage cannot be read.
     #[error(
-        "metalog segment {segment} is damaged at byte {offset}: entry {index} was on stable storage and fails its checksum"
+        "metalog segment {segment} is damaged at byte {offset}: entry {index} was on stable storage and fails its \
+         checksum"
     )]
     Damaged {
         /// The segment.
@@ -106,10 +111,13 @@ pub enum Error {
         /// Where the data log ends.
         found: DataEnd,
     },
-    /// Another member leads, or nobody does at the moment.
-    #[error("this member of the metalog does not lead{}", leader.map_or(": there is no leader now".to_owned(), |node| format!(": node {node} does")))]
+    /// Another member leads, or none at the moment.
+    #[error(
+        "this member of the metalog does not lead{}",
+        leader.map_or(": there is no leader now".to_owned(), |node| format!(": node {node} does"))
+    )]
     NotLeader {
-        /// Whom to ask; `None`: try again in a moment.
+        /// The leader to ask; `None`: try again in a moment.
         leader: Option<NodeId>,
     },
     /// This server has been taken out of the metalog's members.
@@ -130,7 +138,7 @@ pub enum Error {
     /// A change of members is under way.
     #[error("the members are being changed: try again in a moment")]
     Changing,
-    /// Nobody answered in time.
+    /// No answer in time.
     #[error("no majority of the metalog's members answered in time: try again")]
     NoAnswer,
     /// A message that no member sends.
@@ -141,8 +149,8 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// The journal of this member does not hold what it should.
-    #[error("the metalog's journal is damaged at record {record}: {what}")]
+    /// A record of this member's journal cannot be read, or does not follow the one before it.
+    #[error("cannot read record {record} of the metalog's journal: {what}")]
     BadRecord {
         /// The record.
         record: LogIndex,

@@ -34,9 +34,9 @@
 //!
 //! The segment id in the checksum keeps what a recycled file held before from passing for an entry. The link keeps what
 //! a failed append left behind from following the entry that took its place. "Durable up to" tells a torn tail, which
-//! nobody was promised, from damage to what was on stable storage.
+//! was promised to no client, from damage to what was on stable storage.
 
-use frieze_base::{Crc, LogIndex, SegmentId, crc32c};
+use frieze_base::{Crc32c, LogIndex, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::message::DataEnd;
@@ -56,7 +56,7 @@ const ENTRY_MAGIC: [u8; 4] = *b"FRZM";
 
 /// The first bytes of a segment. Field meanings are in the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentHeader {
+pub struct JournalHeader {
     /// Id of the segment.
     pub segment: SegmentId,
     /// Index of its first entry.
@@ -100,14 +100,14 @@ pub struct EntryHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentStart {
     /// A segment of this format.
-    Begun(SegmentHeader),
+    Begun(JournalHeader),
     /// A whole header of another version.
     OtherVersion(u32),
     /// Zeros, remnants or a torn header: the segment was not begun.
     NotBegun,
 }
 
-impl SegmentHeader {
+impl JournalHeader {
     /// The bytes at offset 0.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0u8; SEGMENT_HEADER_BYTES];
@@ -134,7 +134,7 @@ impl SegmentHeader {
         if word(bytes, 4) != FORMAT_VERSION {
             return SegmentStart::OtherVersion(word(bytes, 4));
         }
-        SegmentStart::Begun(SegmentHeader {
+        SegmentStart::Begun(JournalHeader {
             segment: SegmentId(long(bytes, 8)),
             first: LogIndex(long(bytes, 16)),
             term: long(bytes, 24),
@@ -208,14 +208,14 @@ pub(crate) fn entry_size(body_len: usize) -> usize {
     (ENTRY_HEADER_BYTES + body_len).next_multiple_of(ALIGNMENT)
 }
 
-/// What the header after this one links to: the checksum at its end. (Not the checksum of all of it: a CRC over bytes that
-/// end with their own CRC is the same for all.)
+/// What the header after this one links to: the checksum at its end. (Not the checksum of all of it: a CRC over bytes
+/// that end with their own CRC is the same for all.)
 pub(crate) fn link_of(header: &[u8]) -> u32 {
     word(header, header.len() - 4)
 }
 
 fn entry_crc(segment: SegmentId, bytes: &[u8]) -> u32 {
-    let mut crc = Crc::default();
+    let mut crc = Crc32c::default();
     crc.update(&segment.0.to_le_bytes());
     crc.update(&bytes[..68]);
     crc.value()

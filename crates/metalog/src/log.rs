@@ -6,14 +6,14 @@ use frieze_base::{LogIndex, Reason, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::error::Error;
-use crate::format::{self, EntryHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::message::{DataEnd, Effect, Input, NewSegment};
-use crate::settings::Settings;
+use crate::format::{self, EntryHeader, JournalHeader, SEGMENT_HEADER_BYTES};
+use crate::message::{DataEnd, JournalSegment, MetalogEffect, MetalogInput};
+use crate::settings::MetalogSettings;
 
 /// The metalog with its one member, which is leader and majority at once.
 #[derive(Debug)]
 pub struct Metalog {
-    pub(crate) settings: Settings,
+    pub(crate) settings: MetalogSettings,
     pub(crate) term: u64,
 
     /// Last entry proposed.
@@ -37,9 +37,9 @@ pub struct Metalog {
     data_end: DataEnd,
 
     /// Where the next entry goes; `None` before the first.
-    pub(crate) tail: Option<Tail>,
+    pub(crate) tail: Option<LogTail>,
     /// The segments that are needed, oldest first; the last is that of `tail`.
-    pub(crate) held: VecDeque<Held>,
+    pub(crate) held: VecDeque<NeededSegment>,
     /// Files that may be used again.
     pub(crate) spare: VecDeque<Spare>,
     /// Id of the next segment: above every id that a file ever had here.
@@ -52,7 +52,7 @@ struct Appending {
     index: LogIndex,
     stamp: Hlc,
     /// The tail to go back to if it fails.
-    before: Option<Tail>,
+    before: Option<LogTail>,
     /// The segment that was begun for it.
     rolled: Option<Rolled>,
 }
@@ -65,7 +65,7 @@ struct Rolled {
 
 /// The end of the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tail {
+pub(crate) struct LogTail {
     pub(crate) segment: SegmentId,
     /// Length of its file.
     pub(crate) bytes: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Tail {
 
 /// A segment whose entries are needed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct NeededSegment {
     pub(crate) segment: SegmentId,
     pub(crate) bytes: u64,
     /// Its first entry.
@@ -93,7 +93,7 @@ pub(crate) struct Spare {
 
 impl Metalog {
     /// The log of an empty directory.
-    pub fn new(settings: Settings) -> Metalog {
+    pub fn new(settings: MetalogSettings) -> Metalog {
         Metalog {
             settings,
             term: 1,
@@ -114,46 +114,46 @@ impl Metalog {
     }
 
     /// Advances the log by one input; `out` receives what the driver has to do, in order. `at` is the node's clock: for
-    /// [`Input::Propose`] a fresh tick, the first of as many as the batch has transactions.
+    /// [`MetalogInput::Propose`] a fresh tick, the first of as many as the batch has transactions.
     ///
     /// # Panics
     /// If the driver breaks its part: a tick that is not fresh, entries completed out of order, a data end that goes
     /// back.
-    pub fn step(&mut self, at: Hlc, input: Input, out: &mut Vec<Effect>) {
+    pub fn step(&mut self, at: Hlc, input: MetalogInput, out: &mut Vec<MetalogEffect>) {
         match input {
-            Input::Propose { body, count, data_end } => match self.check_room(body.len()) {
+            MetalogInput::Propose { body, count, data_end } => match self.check_room(body.len()) {
                 Ok(()) => out.push(self.append(at, &body, count, data_end)),
-                Err(error) => out.push(Effect::Refused(error.into())),
+                Err(error) => out.push(MetalogEffect::Refused(error.into())),
             },
-            // Whether it will be there after the restart is not known, so that nobody may see it before.
-            Input::Appended { .. } if self.failed.is_some() => {}
-            Input::Appended { index } => {
+            // Whether it will be there after the restart is not known, so no reader may see it before.
+            MetalogInput::Appended { .. } if self.failed.is_some() => {}
+            MetalogInput::Appended { index } => {
                 let entry = self.appending.pop_front().expect("only an entry that was proposed is appended");
                 assert_eq!(entry.index, index, "entries complete in order");
                 self.committed = index;
-                out.push(Effect::Committed { index });
+                out.push(MetalogEffect::Committed { index });
                 self.answer_closing(out);
             }
-            Input::AppendFailed { index, reason } => {
+            MetalogInput::AppendFailed { index, reason } => {
                 self.withdraw(index, &Error::AppendFailed { reason }, out);
                 self.answer_closing(out);
             }
-            Input::Persisted { index } => {
+            MetalogInput::Persisted { index } => {
                 let durable = index.min(self.committed);
                 if durable > self.durable && self.failed.is_none() {
                     self.durable = durable;
-                    out.push(Effect::Durable { index: durable });
+                    out.push(MetalogEffect::Durable { index: durable });
                 }
             }
-            Input::DeviceFailed { reason } => {
+            MetalogInput::DeviceFailed { reason } => {
                 let reason = *self.failed.get_or_insert(reason);
                 self.closing.clear();
-                out.push(Effect::Failed(Error::DeviceFailed { reason }.into()));
+                out.push(MetalogEffect::Failed(Error::DeviceFailed { reason }.into()));
             }
-            Input::Truncate { through } => self.truncate(through, out),
-            Input::Close { at: instant } => {
+            MetalogInput::Truncate { through } => self.truncate(through, out),
+            MetalogInput::Close { at: instant } => {
                 if let Err(error) = self.on_close(at, instant) {
-                    out.push(Effect::Refused(error.into()));
+                    out.push(MetalogEffect::Refused(error.into()));
                 }
                 self.answer_closing(out);
             }
@@ -212,7 +212,7 @@ impl Metalog {
     }
 
     /// Gives the batch the next index and a place: at the tail, or at the start of a new segment if it does not fit.
-    fn append(&mut self, stamp: Hlc, body: &[u8], count: u32, data_end: DataEnd) -> Effect {
+    fn append(&mut self, stamp: Hlc, body: &[u8], count: u32, data_end: DataEnd) -> MetalogEffect {
         assert!(count > 0, "a batch holds at least one transaction");
         assert!(stamp > self.newest, "stamp {stamp} is not above {}, the newest of the log", self.newest);
         assert!(stamp > self.promised, "stamp {stamp} is promised not to come: {} is closed", self.promised);
@@ -249,18 +249,18 @@ impl Metalog {
         self.data_end = data_end;
         let rolled = roll.as_ref().map(|new| Rolled { segment: new.segment, recycled: new.recycle });
         self.appending.push_back(Appending { index, stamp, before, rolled });
-        Effect::Append { index, stamp, roll, segment, offset, bytes }
+        MetalogEffect::Append { index, stamp, roll, segment, offset, bytes }
     }
 
     /// Begins a segment whose first entry is `first` and takes `size` bytes.
-    fn roll(&mut self, first: LogIndex, size: usize) -> NewSegment {
+    fn roll(&mut self, first: LogIndex, size: usize) -> JournalSegment {
         let need = (SEGMENT_HEADER_BYTES + size) as u64;
         let fitting = self.spare.iter().position(|spare| spare.bytes >= need);
         let recycled = fitting.and_then(|place| self.spare.remove(place));
         let bytes = recycled.map_or(self.settings.segment_bytes.max(need), |spare| spare.bytes);
         let segment = self.next_segment;
         self.next_segment = SegmentId(segment.0 + 1);
-        let header = SegmentHeader {
+        let header = JournalHeader {
             segment,
             first,
             term: self.term,
@@ -271,15 +271,15 @@ impl Metalog {
         }
         .encode();
         let offset = SEGMENT_HEADER_BYTES as u64;
-        self.tail = Some(Tail { segment, bytes, offset, link: format::link_of(&header) });
-        self.held.push_back(Held { segment, bytes, first });
-        NewSegment { segment, recycle: recycled.map(|spare| spare.segment), bytes, header: header.to_vec() }
+        self.tail = Some(LogTail { segment, bytes, offset, link: format::link_of(&header) });
+        self.held.push_back(NeededSegment { segment, bytes, first });
+        JournalSegment { segment, recycle: recycled.map(|spare| spare.segment), bytes, header: header.to_vec() }
     }
 
     /// Takes back entry `index` and all after it. The next one takes its place: links keep what these may have left in
     /// the file from following it. Stamps stay burnt. So do the ids of segments begun for them, and then the next entry
     /// begins another: the newest segment with a first index is the one that counts, should the removal be lost.
-    fn withdraw(&mut self, index: LogIndex, error: &Error, out: &mut Vec<Effect>) {
+    fn withdraw(&mut self, index: LogIndex, error: &Error, out: &mut Vec<MetalogEffect>) {
         assert!(index > self.committed, "entry {index} was reported whole and then failed");
         let Some(first) = self.appending.iter().position(|entry| entry.index == index) else {
             // Withdrawn already, together with one before it.
@@ -290,22 +290,22 @@ impl Metalog {
         self.last = LogIndex(index.0 - 1);
         if let (Some(tail), None) = (before, rolled) {
             let len = format::ENTRY_HEADER_BYTES as u64;
-            out.push(Effect::Erase { segment: tail.segment, offset: tail.offset, len });
+            out.push(MetalogEffect::Erase { segment: tail.segment, offset: tail.offset, len });
         }
         for entry in self.appending.drain(first..) {
             if let Some(Rolled { segment, recycled }) = entry.rolled {
-                self.tail = self.tail.map(|tail| Tail { bytes: tail.offset, ..tail });
+                self.tail = self.tail.map(|tail| LogTail { bytes: tail.offset, ..tail });
                 self.held.retain(|held| held.segment != segment);
                 // Whichever of the two names the file has: neither is part of the log.
-                out.extend(recycled.into_iter().chain([segment]).map(|segment| Effect::Remove { segment }));
+                out.extend(recycled.into_iter().chain([segment]).map(|segment| MetalogEffect::Remove { segment }));
             }
-            out.push(Effect::Withdrawn { index: entry.index, fault: error.clone().into() });
+            out.push(MetalogEffect::Withdrawn { index: entry.index, fault: error.clone().into() });
         }
     }
 
-    /// Lets go of the segments that hold nothing after `through`. The one that follows must be durable: until then a loss
-    /// of power may take it, and the log would end before what the store holds.
-    fn truncate(&mut self, through: LogIndex, out: &mut Vec<Effect>) {
+    /// Lets go of the segments that hold nothing after `through`. The one that follows must be durable: until then a
+    /// loss of power may take it, and the log would end before what the store holds.
+    fn truncate(&mut self, through: LogIndex, out: &mut Vec<MetalogEffect>) {
         assert!(through <= self.durable, "entry {through} cannot be let go: the log is durable up to {}", self.durable);
         while self.held.get(1).is_some_and(|next| next.first.0 <= through.0 + 1 && next.first <= self.durable) {
             let held = self.held.pop_front().expect("there are two");
@@ -314,7 +314,7 @@ impl Metalog {
         while self.spare.len() > self.settings.spare_max
             && let Some(spare) = self.spare.pop_front()
         {
-            out.push(Effect::Remove { segment: spare.segment });
+            out.push(MetalogEffect::Remove { segment: spare.segment });
         }
     }
 
@@ -336,9 +336,9 @@ impl Metalog {
         Ok(())
     }
 
-    fn answer_closing(&mut self, out: &mut Vec<Effect>) {
+    fn answer_closing(&mut self, out: &mut Vec<MetalogEffect>) {
         let closed = self.closed();
-        out.extend(self.closing.extract_if(.., |at| *at <= closed).map(|at| Effect::Closed { at }));
+        out.extend(self.closing.extract_if(.., |at| *at <= closed).map(|at| MetalogEffect::Closed { at }));
     }
 
     fn first_appending(&self) -> Option<Hlc> {

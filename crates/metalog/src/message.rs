@@ -22,7 +22,7 @@ impl fmt::Display for DataEnd {
 
 /// One batch of transactions in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// Position in the log; 1 is the first.
     pub index: LogIndex,
     /// Term of the leader that appended it; on one machine it rises with every start.
@@ -39,9 +39,9 @@ pub struct Entry {
 
 /// Everything that can happen to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum MetalogInput {
     /// Put this batch at the end. The stamp given to `step` is a fresh tick, the first of `count` consecutive ones.
-    /// Answered by [`Effect::Append`] or [`Effect::Refused`].
+    /// Answered by [`MetalogEffect::Append`] or [`MetalogEffect::Refused`].
     Propose {
         /// The encoded batch.
         body: Vec<u8>,
@@ -78,8 +78,8 @@ pub enum Input {
         /// The last of them.
         through: LogIndex,
     },
-    /// No entry will be stamped at or below `at` any more. Answered by [`Effect::Closed`] when every entry up to `at`
-    /// is committed.
+    /// No entry will be stamped at or below `at` any more. Answered by [`MetalogEffect::Closed`] when every entry up to
+    /// `at` is committed.
     Close {
         /// The instant, inclusive; not above the stamp given to `step`.
         at: Hlc,
@@ -88,7 +88,7 @@ pub enum Input {
 
 /// A file that the log begins to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewSegment {
+pub struct JournalSegment {
     /// Its id, which names the file.
     pub segment: SegmentId,
     /// The file to rename to it; `None`: create and preallocate one.
@@ -101,16 +101,16 @@ pub struct NewSegment {
 
 /// Everything the log can ask of its driver, to be done in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum MetalogEffect {
     /// Write `bytes` at `offset` of `segment`, after making the segment if it is new; then report
-    /// [`Input::Appended`] or [`Input::AppendFailed`].
+    /// [`MetalogInput::Appended`] or [`MetalogInput::AppendFailed`].
     Append {
         /// Position of the entry.
         index: LogIndex,
         /// Its stamp.
         stamp: Hlc,
         /// The segment to make first.
-        roll: Option<NewSegment>,
+        roll: Option<JournalSegment>,
         /// The segment.
         segment: SegmentId,
         /// Bytes from its start.
@@ -137,11 +137,11 @@ pub enum Effect {
         /// The last of them.
         index: LogIndex,
     },
-    /// Everybody who waits, for an entry to be committed or durable or for an instant to close, is told this. Whether
+    /// Every waiter, for an entry to be committed or durable or for an instant to close, gets this. Whether
     /// those changes survive is not known.
     Failed(Fault),
-    /// Write zeros over what a withdrawn entry may have left: else it could come back after a crash that comes before the
-    /// next append. If this fails too, report [`Input::DeviceFailed`].
+    /// Write zeros over what a withdrawn entry may have left: else it could come back after a crash that comes before
+    /// the next append. If this fails too, report [`MetalogInput::DeviceFailed`].
     Erase {
         /// The segment.
         segment: SegmentId,

@@ -5,11 +5,11 @@ use frieze_hlc::Hlc;
 
 use crate::error::Error;
 use crate::format::{
-    self, ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentStart,
+    self, ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, JournalHeader, SEGMENT_HEADER_BYTES, SegmentStart,
 };
-use crate::log::{Held, Metalog, Spare, Tail};
-use crate::message::{DataEnd, Entry};
-use crate::settings::Settings;
+use crate::log::{LogTail, Metalog, NeededSegment, Spare};
+use crate::message::{DataEnd, LogEntry};
+use crate::settings::MetalogSettings;
 
 /// Where recovery reads.
 pub trait SegmentSource {
@@ -37,11 +37,11 @@ pub struct RecoverFrom {
 
 /// A recovered log.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct RecoveredMetalog {
     /// The log, ready to go on.
     pub log: Metalog,
     /// What was found.
-    pub report: Report,
+    pub report: MetalogReport,
     /// What the driver does, in order, and syncs (files and directory) before the log is used: what was cut must not
     /// come back after the next crash.
     pub mend: Vec<Mend>,
@@ -49,18 +49,18 @@ pub struct Recovered {
 
 /// What recovery found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct MetalogReport {
     /// Entries given to the visitor.
     pub entries: u64,
     /// Last entry of the log.
     pub last: LogIndex,
     /// Where something that looks like an entry was left out, if anything was.
-    pub cut: Option<Cut>,
+    pub cut: Option<MetalogCut>,
 }
 
 /// Where the log was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct MetalogCut {
     /// The segment.
     pub segment: SegmentId,
     /// Where in it.
@@ -68,12 +68,12 @@ pub struct Cut {
     /// The entry that would have been there.
     pub index: LogIndex,
     /// Why.
-    pub why: CutReason,
+    pub why: MetalogCutReason,
 }
 
 /// Why the log was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CutReason {
+pub enum MetalogCutReason {
     /// The entry is not whole: the crash came before its flush.
     Torn,
     /// The entry names data that the crash lost: a name is never there without the bytes written before it.
@@ -111,36 +111,36 @@ impl Metalog {
     /// something that was on stable storage is lost; `WrongVersion`: do not serve, and leave the files as they are.
     /// `Source`: a file cannot be read.
     pub fn recover(
-        settings: Settings,
+        settings: MetalogSettings,
         from: RecoverFrom,
         source: &mut dyn SegmentSource,
-        visit: &mut dyn FnMut(Entry),
-    ) -> Result<Recovered, Error> {
-        let files = Files::read(source)?;
+        visit: &mut dyn FnMut(LogEntry),
+    ) -> Result<RecoveredMetalog, Error> {
+        let files = JournalFiles::read(source)?;
         let mut log = Metalog::new(settings);
         log.next_segment = SegmentId(files.all.last().map_or(0, |file| file.segment.0) + 1);
         let Some(start) = files.start(from.applied) else {
             files.check_never_flushed(source, from.applied)?;
             let mend = files.all.iter().map(|file| Mend::Remove { segment: file.segment }).collect();
-            let report = Report { entries: 0, last: LogIndex(0), cut: None };
-            return Ok(Recovered { log, report, mend });
+            let report = MetalogReport { entries: 0, last: LogIndex(0), cut: None };
+            return Ok(RecoveredMetalog { log, report, mend });
         };
 
-        let mut walk = Walk::new(from, files.all[start]);
+        let mut walk = LogWalk::new(from, files.all[start]);
         let mut bytes = files.load(source, walk.segment)?;
         log.held.push_back(walk.held(&files));
         let why = loop {
             match walk.next(&bytes) {
-                Found::Entry(entry) => {
+                WalkStep::Entry(entry) => {
                     if entry.index > from.applied {
                         walk.entries += 1;
                         visit(entry);
                     }
                 }
-                Found::BeyondData(needed) => break Some((CutReason::BeyondData, needed)),
-                Found::Nothing { torn } => {
+                WalkStep::BeyondData(needed) => break Some((MetalogCutReason::BeyondData, needed)),
+                WalkStep::Nothing { torn } => {
                     let Some(next) = files.following(&walk) else {
-                        break torn.then_some((CutReason::Torn, DataEnd::default()));
+                        break torn.then_some((MetalogCutReason::Torn, DataEnd::default()));
                     };
                     walk.enter(next);
                     bytes = files.load(source, walk.segment)?;
@@ -165,35 +165,36 @@ impl Metalog {
         log.committed = last;
         log.durable = from.applied.min(last);
         log.newest = walk.newest;
-        log.tail = Some(Tail { segment: walk.segment, bytes: file_bytes, offset: walk.offset, link: walk.link });
+        log.tail = Some(LogTail { segment: walk.segment, bytes: file_bytes, offset: walk.offset, link: walk.link });
         let before = files.all[..start].iter();
         log.spare.extend(before.map(|file| Spare { segment: file.segment, bytes: file.bytes }));
-        let cut = why.map(|(why, _)| Cut { segment: walk.segment, offset: walk.offset, index: walk.next_index, why });
-        Ok(Recovered { log, report: Report { entries: walk.entries, last, cut }, mend })
+        let cut =
+            why.map(|(why, _)| MetalogCut { segment: walk.segment, offset: walk.offset, index: walk.next_index, why });
+        Ok(RecoveredMetalog { log, report: MetalogReport { entries: walk.entries, last, cut }, mend })
     }
 }
 
 /// One file, by what its first bytes say.
 #[derive(Clone, Copy, Debug)]
-struct File {
+struct JournalFile {
     segment: SegmentId,
     bytes: u64,
     /// `None`: the segment was never begun under this id.
-    header: Option<SegmentHeader>,
+    header: Option<JournalHeader>,
 }
 
 /// The files of the log, by id.
-struct Files {
-    all: Vec<File>,
+struct JournalFiles {
+    all: Vec<JournalFile>,
 }
 
 /// What lies beyond the end of the log.
 #[derive(Debug, Default)]
-struct Left {
+struct BeyondEnd {
     /// The last segment still holds entries of its own after the end.
     in_segment: bool,
-    /// Bytes in the place of the next header, if anything is in it. What a loss of power left of a header begins as the next one may: of that a
-    /// later loss may leave just the beginning, and what was cut would be whole again.
+    /// Bytes in the place of the next header, if anything is in it. What a loss of power left of a header begins as the
+    /// next one may: of that a later loss may leave just the beginning, and what was cut would be whole again.
     remnant_bytes: u64,
     /// Files with higher ids.
     later: Vec<SegmentId>,
@@ -201,13 +202,13 @@ struct Left {
     durable: LogIndex,
 }
 
-impl Files {
-    fn read(source: &mut dyn SegmentSource) -> Result<Files, Error> {
+impl JournalFiles {
+    fn read(source: &mut dyn SegmentSource) -> Result<JournalFiles, Error> {
         let mut all = Vec::new();
         for (segment, bytes) in source.segments().map_err(Error::Source)? {
             let mut start = [0u8; SEGMENT_HEADER_BYTES];
             let len = fill(source, segment, &mut start)?;
-            let header = match SegmentHeader::decode(&start[..len]) {
+            let header = match JournalHeader::decode(&start[..len]) {
                 SegmentStart::Begun(header) if header.segment == segment => {
                     if bytes < header.bytes {
                         return Err(Error::Truncated { segment, found: bytes, expected: header.bytes });
@@ -219,10 +220,10 @@ impl Files {
                     return Err(Error::WrongVersion { segment, found, expected: FORMAT_VERSION });
                 }
             };
-            all.push(File { segment, bytes, header });
+            all.push(JournalFile { segment, bytes, header });
         }
         all.sort_by_key(|file| file.segment);
-        Ok(Files { all })
+        Ok(JournalFiles { all })
     }
 
     /// The place of the segment that holds the first entry after `applied`, or will: the newest that begins no later.
@@ -235,7 +236,7 @@ impl Files {
         if applied > LogIndex(0) && self.all.is_empty() {
             return Err(Error::NoSegment { applied });
         }
-        let mut left = Left::default();
+        let mut left = BeyondEnd::default();
         for file in &self.all {
             left.see_file(source, self, file)?;
         }
@@ -249,9 +250,10 @@ impl Files {
         })
     }
 
-    /// The segment that goes on where the walk has come to. Of several (a roll that failed and was done again) the newest.
-    fn following(&self, walk: &Walk) -> Option<File> {
-        let follows = |header: SegmentHeader| header.first == walk.next_index && header.link == walk.link;
+    /// The segment that goes on where the walk has come to. Of several (a roll that failed and was done again) the
+    /// newest.
+    fn following(&self, walk: &LogWalk) -> Option<JournalFile> {
+        let follows = |header: JournalHeader| header.first == walk.next_index && header.link == walk.link;
         let later = self.all.iter().rev().take_while(|file| file.segment > walk.segment);
         later.copied().find(|file| file.header.is_some_and(follows))
     }
@@ -265,8 +267,8 @@ impl Files {
     }
 
     /// Looks through everything beyond the end of the log.
-    fn beyond(&self, source: &mut dyn SegmentSource, walk: &Walk, bytes: &[u8]) -> Result<Left, Error> {
-        let mut left = Left::default();
+    fn beyond(&self, source: &mut dyn SegmentSource, walk: &LogWalk, bytes: &[u8]) -> Result<BeyondEnd, Error> {
+        let mut left = BeyondEnd::default();
         left.in_segment = left.see(bytes, walk.offset, walk.segment);
         let rest = bytes.get(walk.offset as usize..).unwrap_or_default();
         let next = &rest[..rest.len().min(ENTRY_HEADER_BYTES)];
@@ -279,9 +281,14 @@ impl Files {
     }
 }
 
-impl Left {
+impl BeyondEnd {
     /// Takes in all of a file.
-    fn see_file(&mut self, source: &mut dyn SegmentSource, files: &Files, file: &File) -> Result<(), Error> {
+    fn see_file(
+        &mut self,
+        source: &mut dyn SegmentSource,
+        files: &JournalFiles,
+        file: &JournalFile,
+    ) -> Result<(), Error> {
         self.durable = self.durable.max(file.header.map_or(LogIndex(0), |header| header.durable));
         self.see(&files.load(source, file.segment)?, 0, file.segment);
         Ok(())
@@ -311,7 +318,7 @@ impl Left {
 static EMPTY: [u8; 4096] = [0; 4096];
 
 /// A walk along the log.
-struct Walk {
+struct LogWalk {
     from: RecoverFrom,
     segment: SegmentId,
     offset: u64,
@@ -325,15 +332,15 @@ struct Walk {
 }
 
 /// What lies at the walk's place.
-enum Found {
-    Entry(Entry),
+enum WalkStep {
+    Entry(LogEntry),
     BeyondData(DataEnd),
     Nothing { torn: bool },
 }
 
-impl Walk {
-    fn new(from: RecoverFrom, file: File) -> Walk {
-        let mut walk = Walk {
+impl LogWalk {
+    fn new(from: RecoverFrom, file: JournalFile) -> LogWalk {
+        let mut walk = LogWalk {
             from,
             segment: file.segment,
             offset: 0,
@@ -348,7 +355,7 @@ impl Walk {
     }
 
     /// Goes on at the start of `file`.
-    fn enter(&mut self, file: File) {
+    fn enter(&mut self, file: JournalFile) {
         let header = file.header.expect("only a segment that was begun is entered");
         self.segment = file.segment;
         self.offset = SEGMENT_HEADER_BYTES as u64;
@@ -359,28 +366,28 @@ impl Walk {
     }
 
     /// The entry at the walk's place, and one step on; or why there is none.
-    fn next(&mut self, bytes: &[u8]) -> Found {
+    fn next(&mut self, bytes: &[u8]) -> WalkStep {
         let rest = bytes.get(self.offset as usize..).unwrap_or_default();
         let expected = |header: &EntryHeader| header.index == self.next_index && header.link == self.link;
         let Some(header) = EntryHeader::decode(rest, self.segment).filter(expected) else {
-            return Found::Nothing { torn: false };
+            return WalkStep::Nothing { torn: false };
         };
         let body = rest.get(ENTRY_HEADER_BYTES..ENTRY_HEADER_BYTES + header.body_len as usize);
         // What the store holds already is passed over by its header alone.
         let needed = header.index > self.from.applied;
         let body = match body {
             Some(body) if !needed || crc32c(body) == header.body_crc => body,
-            _ => return Found::Nothing { torn: true },
+            _ => return WalkStep::Nothing { torn: true },
         };
         if needed && header.data_end > self.from.data_end {
-            return Found::BeyondData(header.data_end);
+            return WalkStep::BeyondData(header.data_end);
         }
         self.link = format::link_of(&rest[..ENTRY_HEADER_BYTES]);
         self.offset += header.size() as u64;
         self.next_index = LogIndex(header.index.0 + 1);
         self.term = self.term.max(header.term);
         self.newest = self.newest.max(header.last_stamp());
-        Found::Entry(Entry {
+        WalkStep::Entry(LogEntry {
             index: header.index,
             term: header.term,
             stamp: header.stamp,
@@ -390,22 +397,24 @@ impl Walk {
         })
     }
 
-    /// What a crash takes was promised to nobody. An entry that the store, or a later entry, says was durable was: then
-    /// this is not the end of the log but damage.
-    fn check_undamaged(&self, claimed: LogIndex, why: Option<(CutReason, DataEnd)>) -> Result<(), Error> {
+    /// What a crash takes was promised to no client. An entry that the store, or a later entry, says was durable was:
+    /// then this is not the end of the log but damage.
+    fn check_undamaged(&self, claimed: LogIndex, why: Option<(MetalogCutReason, DataEnd)>) -> Result<(), Error> {
         let index = self.next_index;
         if index > claimed.max(self.from.applied) {
             return Ok(());
         }
         Err(match why {
-            Some((CutReason::BeyondData, needed)) => Error::DataMissing { index, needed, found: self.from.data_end },
+            Some((MetalogCutReason::BeyondData, needed)) => {
+                Error::DataMissing { index, needed, found: self.from.data_end }
+            }
             _ => Error::Damaged { segment: self.segment, offset: self.offset, index },
         })
     }
 
-    fn held(&self, files: &Files) -> Held {
+    fn held(&self, files: &JournalFiles) -> NeededSegment {
         let file = files.all.iter().find(|file| file.segment == self.segment).expect("the walk stays on files");
-        Held { segment: self.segment, bytes: file.bytes, first: self.next_index }
+        NeededSegment { segment: self.segment, bytes: file.bytes, first: self.next_index }
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// How the log uses its files and how much it holds before it says no.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct MetalogSettings {
     /// Length of a segment file in bytes. More: fewer files and rolls. Less: space comes back sooner. An entry that
     /// does not fit gets a segment of its own length.
     pub segment_bytes: u64,
@@ -17,9 +17,9 @@ pub struct Settings {
     pub spare_max: usize,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for MetalogSettings {
+    fn default() -> MetalogSettings {
+        MetalogSettings {
             segment_bytes: 16 << 20,
             body_bytes_max: 32 << 20,
             in_flight_max: 1024,

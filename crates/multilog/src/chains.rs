@@ -1,89 +1,44 @@
-//! The records of one chain, found by their numbers; and those that a chain does not have, though they lie in the log.
+//! The records of one chain, found by their numbers; and those that lie in the log though their chain discarded them.
 //!
-//! Guarantees: of two records of one chain and number the later one counts; what was discarded is in no plan, no shelf and no
-//! list, whatever is recovered.
-//! Leaves to others: which records a chain has (`chain`), reading footers and keeping what was discarded (`node`).
+//! Guarantees: of two records of one chain and number the later one counts. A discarded record is in no plan, no index
+//! run and no list, whatever is recovered.
+//! Leaves to others: which records a chain has (`chain`), reading footers and keeping the list of what was discarded
+//! (`node`).
 //!
-//! A chain can be taken out whole, where others have it by now: no other record is touched, and what is on disk stays until it is
-//! given back ([`MultiLog::discarded_in`]).
+//! A chain can be removed whole once other servers have it. No other record changes, and the bytes on disk stay until
+//! they are given back ([`MultiLog::discarded_in`]).
 //!
-//! Every segment knows which numbers of which chains it holds: 24 bytes for each chain. Of one that recovery took from a shelf
-//! that is not known until its footer is read. Numbers rise along the log, but where something was discarded, so the search goes
-//! backwards from its end.
+//! Every segment keeps which numbers of which chains it holds: 24 bytes for each chain. For a segment that recovery
+//! took from an index run this is unknown until its footer is read. Numbers rise along the log, except where something
+//! was discarded, so the search goes backwards from its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainId, InodeId, SegmentId};
 
-use crate::entry::Entries;
+use crate::discarded::{Discards, is_discarded, sorted};
+use crate::entry::FooterEntries;
+use crate::header::LogPosition;
 use crate::log::MultiLog;
-use crate::segment::{Segment, SegmentState};
-use crate::{LogPosition, RecordKind, RecordMeta, Stored};
-
-/// Records of a chain that are not the chain's: it took another way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Discarded {
-    /// The chain.
-    pub chain: ChainId,
-    /// Number of the last record that stays.
-    pub after: u64,
-    /// Those that begin before this place; what comes later with these numbers is the chain's. All before it was durable when they
-    /// were discarded, so that nothing else can come to lie there.
-    pub before: LogPosition,
-}
-
-impl Discarded {
-    fn holds(&self, meta: &RecordMeta, at: LogPosition) -> bool {
-        meta.chain == self.chain && meta.n > self.after && at < self.before
-    }
-}
-
-/// True if a record that begins at `at` was discarded. What was discarded is sorted by chain.
-pub(crate) fn is_discarded(discarded: &[Discarded], meta: &RecordMeta, at: LogPosition) -> bool {
-    of_chain(discarded, meta.chain).any(|one| one.holds(meta, at))
-}
-
-/// What was discarded of a chain.
-pub(crate) fn of_chain(discarded: &[Discarded], chain: ChainId) -> impl Iterator<Item = &Discarded> {
-    let from = discarded.partition_point(|one| one.chain < chain);
-    discarded[from..].iter().take_while(move |one| one.chain == chain)
-}
-
-/// Sorted by chain, as [`is_discarded`] needs it.
-pub(crate) fn sorted(mut discarded: Vec<Discarded>) -> Vec<Discarded> {
-    discarded.sort_by_key(|one| one.chain);
-    discarded
-}
-
-/// Which numbers of a chain a segment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers {
-    chain: ChainId,
-    first: u64,
-    last: u64,
-}
-
-/// Notes a record among those of its segment.
-pub(crate) fn note(numbers: &mut Vec<Numbers>, meta: &RecordMeta) {
-    match numbers.iter_mut().find(|known| known.chain == meta.chain) {
-        Some(known) => (known.first, known.last) = (known.first.min(meta.n), known.last.max(meta.n)),
-        None => numbers.push(Numbers { chain: meta.chain, first: meta.n, last: meta.n }),
-    }
-}
+use crate::numbers::{ChainNumbers, note};
+use crate::plan::StoredSpan;
+use crate::record::{RecordKind, RecordMeta};
+use crate::segment::{LogSegment, SegmentState};
 
 /// A record as its chain knows it, and where its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbered {
+pub struct NumberedRecord {
     /// The record.
     pub meta: RecordMeta,
     /// Its payload; none of a punch.
-    pub stored: Option<Stored>,
+    pub stored: Option<StoredSpan>,
 }
 
 impl MultiLog {
-    /// Takes chains out of the log whole: from now on every record of them that is in it counts as discarded, as `discarded` says,
-    /// which is all that ever was. What of them is in memory goes by [`MultiLog::take_out`], before a record of them comes again.
-    pub fn begin_take_out(&mut self, chains: &BTreeSet<ChainId>, discarded: Vec<Discarded>) {
+    /// Takes chains out of the log whole: from now on every record of them that is in it counts as discarded, as
+    /// `discarded` says, which is all that ever was. What of them is in memory goes by [`MultiLog::take_out`], before a
+    /// record of them comes again.
+    pub fn begin_take_out(&mut self, chains: &BTreeSet<ChainId>, discarded: Vec<Discards>) {
         self.discarded = sorted(discarded);
         self.discards = self.discards.wrapping_add(1);
         for segment in &mut self.segments {
@@ -94,20 +49,20 @@ impl MultiLog {
         self.chains.retain(|chain, _| !chains.contains(chain));
     }
 
-    /// Takes the chunks of these chains out of files that are in memory. What an interval's files are may be said of one that has no
-    /// record in it any more.
+    /// Takes the chunks of these chains out of files that are in memory. What an interval's files are may be said of
+    /// one that has no record in it any more.
     ///
     /// # Cost
     /// Less than a microsecond a file, and that of giving back the memory.
     pub fn take_out(&mut self, inodes: &[InodeId], chains: &BTreeSet<ChainId>) {
         for inode in inodes {
-            let may_be_shelved = self.may_be_shelved(*inode);
+            let may_be_indexed = self.may_be_indexed(*inode);
             let Some(file) = self.files.get_mut(inode) else { continue };
             self.files_bytes -= file.heap_bytes();
             file.take_out(&|writer| chains.contains(&self.writers.get(writer).chain));
             self.files_bytes += file.heap_bytes();
-            // As one of which nothing was ever read, or which is away.
-            if file.is_empty() && (file.is_partial() || !may_be_shelved) {
+            // As one of which nothing was ever read, or which is evicted.
+            if file.is_empty() && (file.is_partial() || !may_be_indexed) {
                 self.files_bytes -= file.heap_bytes();
                 self.files.remove(inode);
             }
@@ -121,8 +76,13 @@ impl MultiLog {
         files
     }
 
-    /// A segment and what it lists: `footer`, its last one, if it is sealed. `None` if that is not what these bytes are.
-    fn entries_of<'a>(&'a self, id: SegmentId, footer: Option<&'a [u8]>) -> Option<(&'a Segment, Entries<'a>)> {
+    /// A segment and what it lists: `footer`, its last one, if it is sealed. `None` if that is not what these bytes
+    /// are.
+    fn entries_of<'a>(
+        &'a self,
+        id: SegmentId,
+        footer: Option<&'a [u8]>,
+    ) -> Option<(&'a LogSegment, FooterEntries<'a>)> {
         let at = self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?;
         let segment = &self.segments[at];
         let entries = match footer {
@@ -130,11 +90,11 @@ impl MultiLog {
             None if segment.state == SegmentState::Closed => return None,
             None => &segment.entries,
         };
-        Some((segment, Entries::new(&segment.header, entries)))
+        Some((segment, FooterEntries::new(&segment.header, entries)))
     }
 
-    /// Where what was discarded lies in a segment: first bytes and ends, grown together. `footer`: its last one, if it is sealed. `None` if
-    /// that is not what these bytes are.
+    /// Where what was discarded lies in a segment: first bytes and ends, grown together. `footer`: its last one, if it
+    /// is sealed. `None` if that is not what these bytes are.
     ///
     /// # Cost
     /// About 60 ns for each record of the segment.
@@ -153,8 +113,8 @@ impl MultiLog {
         Some(runs)
     }
 
-    /// A segment whose footer has to be read ([`MultiLog::list`]) before [`MultiLog::segments_with`] can tell where the records
-    /// of `chain` after `after` are; `None` if it can.
+    /// A segment whose footer has to be read ([`MultiLog::list`]) before [`MultiLog::segments_with`] can tell where the
+    /// records of `chain` after `after` are; `None` if it can.
     pub fn unlisted(&self, chain: ChainId, after: u64) -> Option<SegmentId> {
         for segment in self.segments.iter().rev() {
             let Some(numbers) = &segment.numbers else { return Some(segment.header.id) };
@@ -171,7 +131,7 @@ impl MultiLog {
         let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
         let header = self.segments[at].header;
         let mut numbers = Vec::new();
-        for listed in Entries::new(&header, entries) {
+        for listed in FooterEntries::new(&header, entries) {
             let begins = LogPosition { segment: id, offset: listed.span.start };
             if !is_discarded(&self.discarded, &listed.meta, begins) {
                 note(&mut numbers, &listed.meta);
@@ -181,17 +141,17 @@ impl MultiLog {
         true
     }
 
-    /// The segments that hold records of `chain` after `after`, in the order of the log, and whether their footer is needed to
-    /// list them.
+    /// The segments that hold records of `chain` after `after`, in the order of the log, and whether their footer is
+    /// needed to list them.
     pub fn segments_with(&self, chain: ChainId, after: u64) -> Vec<(SegmentId, bool)> {
-        let holds = |known: &&Numbers| known.chain == chain && known.last > after;
+        let holds = |known: &&ChainNumbers| known.chain == chain && known.last > after;
         let segments =
             self.segments.iter().filter(|segment| segment.numbers.iter().flatten().any(|known| holds(&known)));
         segments.map(|segment| (segment.header.id, segment.state == SegmentState::Closed)).collect()
     }
 
-    /// The records of `chain` in a segment after number `after`, in order, at most `max`. `footer`: its last footer, if it is
-    /// closed. `None` if that is not what these bytes are.
+    /// The records of `chain` in a segment after number `after`, in order, at most `max`. `footer`: its last footer, if
+    /// it is closed. `None` if that is not what these bytes are.
     ///
     /// # Cost
     /// About 60 ns for each record of the segment.
@@ -202,14 +162,14 @@ impl MultiLog {
         footer: Option<&[u8]>,
         after: u64,
         max: usize,
-    ) -> Option<Vec<Numbered>> {
+    ) -> Option<Vec<NumberedRecord>> {
         let (segment, entries) = self.entries_of(id, footer)?;
         let of_chain = entries.filter(|listed| {
             let begins = LogPosition { segment: id, offset: listed.span.start };
             listed.meta.chain == chain && listed.meta.n > after && !is_discarded(&self.discarded, &listed.meta, begins)
         });
-        let numbered = of_chain.take(max).map(|listed| Numbered {
-            stored: (listed.meta.kind == RecordKind::Write).then_some(Stored {
+        let numbered = of_chain.take(max).map(|listed| NumberedRecord {
+            stored: (listed.meta.kind == RecordKind::Write).then_some(StoredSpan {
                 segment: id,
                 data_offset: listed.span.data,
                 record_len: listed.meta.len,

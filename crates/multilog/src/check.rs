@@ -1,28 +1,33 @@
 //! Checking that a segment still holds what was written to it.
 //!
-//! Guarantees: every byte that a record, a header or a footer takes is looked at, buried and discarded records left out; damage is
-//! named as closely as the checksums can tell: the blocks of the record that it hit. Nothing is changed.
+//! Guarantees: the check covers every byte of a record, a header or a footer; dead and discarded records are left out.
+//! Damage is named as closely as the checksums allow: the blocks of the record that it hit. Nothing is changed.
 //! Leaves to others: reading, at which rate, and where space was given back (`node`), names of files (`namespace`).
 //!
 //! # The algorithm
-//! The footer, or for a segment without one the log in memory, says which records lie where. Each is compared with what
-//! lies there: its header byte for byte, its block checksums by the header's checksum, its payload by those. Where no
-//! footer can be read, headers lead from one to the next, and behind a damaged one the next sound one is searched for.
+//! The footer, or for a segment without one the log in memory, says which records lie where. Each is compared with the
+//! bytes there: its header byte for byte, its block checksums by the header's checksum, its payload by those. If no
+//! footer can be read, headers lead from one record to the next; behind a damaged header the next sound one is searched
+//! for.
 
 use std::collections::BTreeMap;
 
-use frieze_base::{Crc, Fault, SegmentId, crc32c};
+use frieze_base::{Crc32c, Fault, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::chains::{Discarded, is_discarded};
-use crate::entry::{self, Cursor, ENTRY_BYTES_MAX, Entries, Found, Head, Listed, RECORD_HEAD_BYTES_MAX};
+use crate::discarded::{Discards, is_discarded};
+use crate::entry::{
+    self, ENTRY_BYTES_MAX, FooterEntries, FooterRecord, HeadRead, RECORD_HEAD_BYTES_MAX, ReadHead, RecordCursor,
+};
+use crate::header::{LogPosition, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::MultiLog;
-use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentState, TRAILER_BYTES, Trailer};
-use crate::{LogPosition, RecordMeta};
+use crate::record::RecordMeta;
+use crate::segment::{LogSegment, SegmentState};
+use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// What the log says that a segment holds.
 #[derive(Clone, Debug)]
-pub struct Content {
+pub struct SegmentContent {
     header: SegmentHeader,
     end: u64,
     records: u64,
@@ -31,22 +36,22 @@ pub struct Content {
     /// Those, where no footer has them yet.
     entries: Option<Vec<u8>>,
     /// Records whose place has no meaning.
-    discarded: Vec<Discarded>,
+    discarded: Vec<Discards>,
 }
 
 /// The bytes of the segment that is checked.
 pub trait SegmentBytes {
-    /// `len` bytes from `offset`, fewer where the file ends. At most as many as a record's header and checksums take, or a
-    /// block of it.
+    /// `len` bytes from `offset`, fewer where the file ends. At most as many as a record's header and checksums take,
+    /// or a block of it.
     ///
     /// # Errors
-    /// [`Unread`].
-    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], Unread>;
+    /// [`CheckStop`].
+    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], CheckStop>;
 }
 
 /// Why bytes were not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub enum CheckStop {
     /// The check is to end here.
     Stop,
     /// The device cannot read them: damage like any other.
@@ -66,9 +71,10 @@ pub enum DamageKind {
     SegmentHeader = 3,
     /// The footer: the records themselves are read at the next start.
     Footer = 4,
-    /// Records that no footer names: which ones, nobody can tell.
+    /// Records that no footer names: they cannot be listed.
     Records = 5,
-    /// A shelf and a footer below it: the files that it indexes cannot be read. Told by the driver, who reads shelves.
+    /// An index run and a footer below it: the files that it indexes cannot be read. The driver, which reads index
+    /// runs, adds this one.
     Index = 6,
 }
 
@@ -93,12 +99,12 @@ pub struct Damage {
 
 /// What a check has looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Records found where they should be, whole or not; buried ones are not counted.
+pub struct CheckedSegment {
+    /// Records found where they should be, whole or not; dead ones are not counted.
     pub records: u64,
 }
 
-impl Content {
+impl SegmentContent {
     /// Length of the segment in bytes.
     pub fn bytes(&self) -> u64 {
         self.header.bytes
@@ -114,11 +120,11 @@ impl Content {
         self.entries.is_none()
     }
 
-    /// Checks the segment; `skip` are stretches of buried records: first byte and end. Tells each damage to `out`, in the
-    /// order of the segment but for the footer, which comes first.
+    /// Checks the segment; `skip` are stretches of dead records: first byte and end. Tells each damage to `out`, in
+    /// the order of the segment but for the footer, which comes first.
     ///
     /// # Errors
-    /// [`Unread::Stop`] as `source` gave it; nothing else.
+    /// [`CheckStop::Stop`] as `source` gave it; nothing else.
     ///
     /// # Cost
     /// Reads all that is stored, footers twice, and no memory that grows with it.
@@ -127,15 +133,15 @@ impl Content {
         skip: &BTreeMap<u64, u64>,
         source: &mut dyn SegmentBytes,
         out: &mut dyn FnMut(Damage),
-    ) -> Result<Checked, Unread> {
-        let mut check = Check { content: self, skip, source, out, checked: Checked::default() };
+    ) -> Result<CheckedSegment, CheckStop> {
+        let mut check = SegmentCheck { content: self, skip, source, out, checked: CheckedSegment::default() };
         let named = match &self.entries {
-            Some(entries) => Named::Here(entries),
-            None => check.footer()?.map_or(Named::Nowhere, Named::InFooter),
+            Some(entries) => FooterNames::Here(entries),
+            None => check.footer()?.map_or(FooterNames::Nowhere, FooterNames::InFooter),
         };
         check.segment_header()?;
         match named {
-            Named::Nowhere => check.walk()?,
+            FooterNames::Nowhere => check.walk()?,
             named => check.compare(&named)?,
         }
         Ok(check.checked)
@@ -159,16 +165,16 @@ impl MultiLog {
     ///
     /// # Cost
     /// For a segment without its last footer, a copy of its records' headers.
-    pub fn content(&self, id: SegmentId) -> Option<Content> {
+    pub fn content(&self, id: SegmentId) -> Option<SegmentContent> {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
         let entries = (segment.state != SegmentState::Closed).then(|| segment.entries.clone());
-        let Segment { header, end, records, entries_bytes, .. } = *segment;
-        Some(Content { header, end, records, entries_bytes, entries, discarded: self.discarded.clone() })
+        let LogSegment { header, end, records, entries_bytes, .. } = *segment;
+        Some(SegmentContent { header, end, records, entries_bytes, entries, discarded: self.discarded.clone() })
     }
 }
 
 /// Where the headers of a segment's records are named.
-enum Named<'a> {
+enum FooterNames<'a> {
     Here(&'a [u8]),
     /// In the footer, from this byte of the segment on.
     InFooter(u64),
@@ -176,18 +182,18 @@ enum Named<'a> {
 }
 
 /// One check.
-struct Check<'a> {
-    content: &'a Content,
+struct SegmentCheck<'a> {
+    content: &'a SegmentContent,
     skip: &'a BTreeMap<u64, u64>,
     source: &'a mut dyn SegmentBytes,
     out: &'a mut dyn FnMut(Damage),
-    checked: Checked,
+    checked: CheckedSegment,
 }
 
-impl Check<'_> {
+impl SegmentCheck<'_> {
     /// Where the footer's record headers begin, if the footer is whole.
-    fn footer(&mut self) -> Result<Option<u64>, Unread> {
-        let Content { header, end, records, entries_bytes: entries_len, .. } = *self.content;
+    fn footer(&mut self) -> Result<Option<u64>, CheckStop> {
+        let SegmentContent { header, end, records, entries_bytes: entries_len, .. } = *self.content;
         let trailer_at = header.bytes - TRAILER_BYTES as u64;
         let footer_at = trailer_at - entries_len;
         let trailer = match self.whole(trailer_at, TRAILER_BYTES)? {
@@ -203,7 +209,7 @@ impl Check<'_> {
         match trailer {
             Err(unread) => self.tell(DamageKind::Footer, trailer_at, TRAILER_BYTES as u64, unread),
             Ok(trailer) => {
-                let mut crc = Crc::default();
+                let mut crc = Crc32c::default();
                 let mut at = footer_at;
                 found = loop {
                     if at == trailer_at {
@@ -224,7 +230,7 @@ impl Check<'_> {
         Ok(found.is_ok().then_some(footer_at))
     }
 
-    fn segment_header(&mut self) -> Result<(), Unread> {
+    fn segment_header(&mut self) -> Result<(), CheckStop> {
         let expected = self.content.header.encode();
         let unread = match self.whole(0, SEGMENT_HEADER_BYTES)? {
             Ok(bytes) if *bytes == expected => return Ok(()),
@@ -236,23 +242,23 @@ impl Check<'_> {
     }
 
     /// Compares every record with what is named of it.
-    fn compare(&mut self, named: &Named<'_>) -> Result<(), Unread> {
+    fn compare(&mut self, named: &FooterNames<'_>) -> Result<(), CheckStop> {
         let header = self.content.header;
-        let mut cursor = Cursor::new(&header);
+        let mut cursor = RecordCursor::new(&header);
         let mut from = 0;
         for _ in 0..self.content.records {
             let bytes = match named {
-                Named::Here(entries) => {
+                FooterNames::Here(entries) => {
                     let rest = entries.get(from..).unwrap_or_default();
                     rest[..rest.len().min(ENTRY_BYTES_MAX)].to_vec()
                 }
-                Named::InFooter(footer_at) => {
+                FooterNames::InFooter(footer_at) => {
                     let left = (self.content.entries_bytes as usize).saturating_sub(from);
                     self.whole(footer_at + from as u64, left.min(ENTRY_BYTES_MAX))?.unwrap_or_default().to_vec()
                 }
-                Named::Nowhere => Vec::new(),
+                FooterNames::Nowhere => Vec::new(),
             };
-            let mut entries = Entries::from(&header, &bytes, cursor.clone());
+            let mut entries = FooterEntries::from(&header, &bytes, cursor.clone());
             let Some(listed) = entries.next() else {
                 // It was whole a moment ago.
                 self.tell(DamageKind::Records, cursor.at, self.content.end.saturating_sub(cursor.at), None);
@@ -260,7 +266,7 @@ impl Check<'_> {
             };
             from += listed.entry.bytes().len();
             let begins = LogPosition { segment: header.id, offset: listed.span.start };
-            let is_gone = self.is_buried(begins.offset) || is_discarded(&self.content.discarded, &listed.meta, begins);
+            let is_gone = self.is_dead(begins.offset) || is_discarded(&self.content.discarded, &listed.meta, begins);
             if !is_gone {
                 self.record(&listed, cursor.stamp)?;
                 self.checked.records += 1;
@@ -274,18 +280,18 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Goes from record to record, where nothing names them; behind a head that is damaged, from the next one that is told
-    /// alone.
-    fn walk(&mut self) -> Result<(), Unread> {
+    /// Goes from record to record, where nothing names them; behind a head that is damaged, from the next one that is
+    /// told alone.
+    fn walk(&mut self) -> Result<(), CheckStop> {
         let header = self.content.header;
         let end = self.content.end;
         let mut at = SEGMENT_HEADER_BYTES as u64;
         // What the next record is told by, if the last was whole.
-        let mut behind = Some(Cursor::new(&header));
+        let mut behind = Some(RecordCursor::new(&header));
         let mut lost: Option<(u64, Option<Fault>)> = None;
         while at < end {
-            if let Some(buried_end) = self.buried_end(at) {
-                at = buried_end;
+            if let Some(dead_end) = self.dead_end(at) {
+                at = dead_end;
                 behind = None;
                 continue;
             }
@@ -293,7 +299,7 @@ impl Check<'_> {
             let found = head.as_deref().ok().and_then(|bytes| {
                 let next = behind.as_ref().filter(|cursor| cursor.at == at).map(|cursor| cursor.read(&header, bytes));
                 match next {
-                    Some(Head::Found(found)) => Some(*found),
+                    Some(HeadRead::Found(found)) => Some(*found),
                     _ => entry::read_alone(&header, at, bytes),
                 }
             });
@@ -308,7 +314,7 @@ impl Check<'_> {
                     }
                     self.record(&listed, previous)?;
                     self.checked.records += 1;
-                    let mut cursor = Cursor::at(listed.span.start);
+                    let mut cursor = RecordCursor::at(listed.span.start);
                     cursor.pass(&header, &listed.meta, &listed.entry);
                     at = cursor.at;
                     behind = Some(cursor);
@@ -330,21 +336,21 @@ impl Check<'_> {
     }
 
     /// A head at `at` whose checksum is right, with the stamp of the record before it.
-    fn sound(&mut self, at: u64, found: Found) -> Result<Option<(Listed, Hlc)>, Unread> {
+    fn sound(&mut self, at: u64, found: ReadHead) -> Result<Option<(FooterRecord, Hlc)>, CheckStop> {
         let segment = self.content.header;
-        let span = Cursor::at(at).span(&segment, &found.meta, &found.entry);
+        let span = RecordCursor::at(at).span(&segment, &found.meta, &found.entry);
         if span.end > self.content.end {
             return Ok(None);
         }
         let Ok(array) = self.whole(span.place, (span.data - span.place) as usize)? else { return Ok(None) };
         let sound = found.is_sound(&segment, array);
-        Ok(sound.then_some((Listed { meta: found.meta, entry: found.entry, span }, found.previous)))
+        Ok(sound.then_some((FooterRecord { meta: found.meta, entry: found.entry, span }, found.previous)))
     }
 
     /// Checks a record that follows one stamped `previous`.
-    fn record(&mut self, listed: &Listed, previous: Hlc) -> Result<(), Unread> {
+    fn record(&mut self, listed: &FooterRecord, previous: Hlc) -> Result<(), CheckStop> {
         let segment = self.content.header;
-        let Listed { meta, entry, span } = listed;
+        let FooterRecord { meta, entry, span } = listed;
         let (payload_len, block_bytes) = (meta.payload_len(), segment.block_bytes);
         let (at, head_len) = (span.start, span.data - span.start);
         let head = match self.whole(at, head_len as usize)? {
@@ -405,22 +411,22 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn is_buried(&self, at: u64) -> bool {
-        self.buried_end(at).is_some()
+    fn is_dead(&self, at: u64) -> bool {
+        self.dead_end(at).is_some()
     }
 
-    /// End of the stretch of buried records that `at` lies in.
-    fn buried_end(&self, at: u64) -> Option<u64> {
+    /// End of the stretch of dead records that `at` lies in.
+    fn dead_end(&self, at: u64) -> Option<u64> {
         self.skip.range(..=at).next_back().map(|(_, &end)| end).filter(|&end| at < end)
     }
 
     /// All `len` bytes from `at`, or what the device said; `None` if the file ends before.
-    fn whole(&mut self, at: u64, len: usize) -> Result<Result<&[u8], Option<Fault>>, Unread> {
+    fn whole(&mut self, at: u64, len: usize) -> Result<Result<&[u8], Option<Fault>>, CheckStop> {
         match self.source.bytes(at, len) {
             Ok(bytes) if bytes.len() == len => Ok(Ok(bytes)),
             Ok(_) => Ok(Err(None)),
-            Err(Unread::Failed(fault)) => Ok(Err(Some(fault))),
-            Err(Unread::Stop) => Err(Unread::Stop),
+            Err(CheckStop::Failed(fault)) => Ok(Err(Some(fault))),
+            Err(CheckStop::Stop) => Err(CheckStop::Stop),
         }
     }
 

@@ -1,18 +1,17 @@
-//! What a record says of itself beside its payload, as it lies in the log and in footers.
+//! The fields of a record as differences to the record before it, as they lie in the log and in footers.
 //!
-//! Guarantees: a head is taken for that of a record only if its checksum fits the segment, the record before it and every
-//! byte of it; the same records in the same places give the same bytes.
+//! Guarantees: a head is taken for that of a record only if its checksum fits the segment, the record before it and
+//! every byte of it; the same records in the same places give the same bytes.
 //! Leaves to others: the block checksums and the payload that follow, which records belong together (`recover`).
 //!
-//! # The two forms
-//! In segments of format version 1 every head is the fixed header of [`crate::record`], and so is an entry of a footer. In those
-//! of version 2 a record is told as what differs from the record before it in the segment. That is its *entry*: footers hold
-//! entries one after the other, and in the log each has a mark and a checksum before it:
+//! # The bytes
+//! The *entry* of a record says in what it differs from the record before it in the segment. Footers hold entries one
+//! after the other. In the log each entry has a mark and a checksum before it:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 2 | mark: both halves, by exclusive or, of the CRC32C of the segment's id and tag, this place in it, and the stamp of the record before (8 bytes each); 1 where that is 0 |
-//! | 2 | 4 | CRC32C of the segment's id and tag (8 bytes each), of bytes 0..108 of the fixed header that says the same, of the entry and of the block array |
+//! | 2 | 4 | CRC32C of the segment's id and tag (8 bytes each), of the record's fields in full ([`crate::record`]), of the entry and of the block array |
 //! | 6 | | entry |
 //! | | 4 x blocks | CRC32C of each block of the payload |
 //!
@@ -30,19 +29,19 @@
 //! | d | 64 | user time, from 0; else it has none |
 //! | 3 bytes | 128 | kind, part, parts; else 1, 0, 1 |
 //!
-//! `v` is an integer of seven bits a byte, low bits first, `d` one of either sign as the difference to the record before,
-//! doubled, and less one if it is negative.
+//! `v` is an integer of seven bits a byte, low bits first, `d` one of either sign as the difference to the record
+//! before, doubled, and less one if it is negative.
 //!
-//! Why the fixed header is in the checksum: an entry says another thing behind another record. What is checked is what it
-//! says. Why the mark: it tells the torn beginning of a record from bytes of an earlier use of the file, which fail it but once
-//! in 65,535 times, and then the checksum.
+//! Why the fields in full are in the checksum: behind another record the same entry has another meaning. The checksum
+//! covers the meaning. Why the mark: it tells the torn beginning of a record from bytes of an earlier use of the file,
+//! which fail it but once in 65,535 times, and then the checksum.
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc, InodeId, Seq, SessionId, crc32c};
+use frieze_base::varint::{VarintSink, put, put_difference, take, take_difference};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc32c, InodeId, Seq, SessionId, crc32c};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::record::{self, Header, RECORD_HEADER_BYTES, blocks, word};
-use crate::segment::{FIXED_HEADERS, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::varint::{Bytes, put, put_difference, take, take_difference};
+use crate::header::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::record::{FULL_BYTES, blocks, in_full};
 use crate::{RecordKind, RecordMeta};
 
 /// The most bytes from the start of a record to its block checksums.
@@ -52,27 +51,27 @@ pub const RECORD_MARK_BYTES: usize = 8;
 
 /// An entry of a footer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FooterEntry {
     bytes: [u8; ENTRY_BYTES_MAX],
     len: u8,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for FooterEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Entry").field(&self.bytes()).finish()
+        f.debug_tuple("FooterEntry").field(&self.bytes()).finish()
     }
 }
 
-impl Bytes for Entry {
+impl VarintSink for FooterEntry {
     fn push(&mut self, byte: u8) {
         self.bytes[usize::from(self.len)] = byte;
         self.len += 1;
     }
 }
 
-impl Entry {
-    fn of(bytes: &[u8]) -> Entry {
-        let mut entry = Entry { bytes: [0; ENTRY_BYTES_MAX], len: bytes.len() as u8 };
+impl FooterEntry {
+    fn of(bytes: &[u8]) -> FooterEntry {
+        let mut entry = FooterEntry { bytes: [0; ENTRY_BYTES_MAX], len: bytes.len() as u8 };
         entry.bytes[..bytes.len()].copy_from_slice(bytes);
         entry
     }
@@ -84,7 +83,7 @@ impl Entry {
 
 /// Where a record lies in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct RecordSpan {
     /// Its first byte.
     pub(crate) start: u64,
     /// Where its block checksums begin: what the index keeps of it.
@@ -97,7 +96,7 @@ pub(crate) struct Span {
 
 /// A place between two records of a segment, and what was before it: what the next record is told by.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct RecordCursor {
     /// Offset in the segment.
     pub(crate) at: u64,
     /// Stamp of the record before it in the log.
@@ -110,46 +109,46 @@ pub(crate) struct Cursor {
 
 /// What is found where a record may begin.
 #[derive(Clone, Debug)]
-pub(crate) enum Head {
+pub(crate) enum HeadRead {
     /// No record was begun here.
     Nothing,
     /// One was, and its head is not whole.
     Torn,
-    /// A head; its checksum is for [`Found::is_sound`] to verify.
-    Found(Box<Found>),
+    /// A head; its checksum is for [`ReadHead::is_sound`] to verify.
+    Found(Box<ReadHead>),
 }
 
 /// A head as read.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ReadHead {
     pub(crate) meta: RecordMeta,
     /// Stamp of the record before it.
     pub(crate) previous: Hlc,
-    pub(crate) entry: Entry,
+    pub(crate) entry: FooterEntry,
     crc: u32,
 }
 
-impl Cursor {
+impl RecordCursor {
     /// Before the first record of a segment.
-    pub(crate) fn new(header: &SegmentHeader) -> Cursor {
-        Cursor { at: SEGMENT_HEADER_BYTES as u64, stamp: header.previous.stamp, before: None, alone_at: 0 }
+    pub(crate) fn new(header: &SegmentHeader) -> RecordCursor {
+        RecordCursor { at: SEGMENT_HEADER_BYTES as u64, stamp: header.previous.stamp, before: None, alone_at: 0 }
     }
 
     /// At an offset of the segment, with nothing known of what was before.
-    pub(crate) fn at(at: u64) -> Cursor {
-        Cursor { at, stamp: Hlc::ZERO, before: None, alone_at: 0 }
+    pub(crate) fn at(at: u64) -> RecordCursor {
+        RecordCursor { at, stamp: Hlc::ZERO, before: None, alone_at: 0 }
     }
 
     /// Where a record lies that begins here.
-    pub(crate) fn span(&self, header: &SegmentHeader, meta: &RecordMeta, entry: &Entry) -> Span {
-        let place = self.at + head_bytes(header, entry);
+    pub(crate) fn span(&self, header: &SegmentHeader, meta: &RecordMeta, entry: &FooterEntry) -> RecordSpan {
+        let place = self.at + head_bytes(entry);
         let data = place + 4 * u64::from(blocks(meta.payload_len(), header.block_bytes));
-        Span { start: self.at, place, data, end: data + u64::from(meta.payload_len()) }
+        RecordSpan { start: self.at, place, data, end: data + u64::from(meta.payload_len()) }
     }
 
     /// Goes on behind a record.
-    pub(crate) fn pass(&mut self, header: &SegmentHeader, meta: &RecordMeta, entry: &Entry) {
-        if header.version != FIXED_HEADERS && entry.bytes[0] & ALONE != 0 {
+    pub(crate) fn pass(&mut self, header: &SegmentHeader, meta: &RecordMeta, entry: &FooterEntry) {
+        if entry.bytes[0] & ALONE != 0 {
             self.alone_at = self.at;
         }
         self.at = self.span(header, meta, entry).end;
@@ -158,14 +157,10 @@ impl Cursor {
     }
 
     /// The entry of the record that comes here.
-    pub(crate) fn encode(&self, header: &SegmentHeader, meta: &RecordMeta) -> Entry {
-        if header.version == FIXED_HEADERS {
-            return Entry::of(&Header::encode(meta, self.stamp, header));
-        }
+    pub(crate) fn encode(&self, meta: &RecordMeta) -> FooterEntry {
         let before = self.before.as_ref().filter(|_| self.at - self.alone_at < ALONE_BYTES);
         let alone = before.is_none();
-        let nothing = nothing();
-        let before = before.unwrap_or(&nothing);
+        let before = before.unwrap_or(&RecordMeta::ZERO);
         let who = |meta: &RecordMeta| (meta.session, meta.uid, meta.epoch);
         let place = |meta: &RecordMeta| (meta.chunk, meta.chain);
         let next = |value: u64| value.wrapping_add(1);
@@ -178,7 +173,7 @@ impl Cursor {
         flags |= LEN * u8::from(meta.len != before.len);
         flags |= USER_TIME * u8::from(meta.user_time.is_some());
         flags |= KIND * u8::from(kind != (RecordKind::Write, 0, 1));
-        let mut bytes = Entry::of(&[flags]);
+        let mut bytes = FooterEntry::of(&[flags]);
         put(&mut bytes, meta.stamp.0.wrapping_sub(before.stamp.0));
         if alone {
             put(&mut bytes, meta.stamp.0.wrapping_sub(self.stamp.0));
@@ -214,21 +209,13 @@ impl Cursor {
         bytes
     }
 
-    /// The record that an entry tells which begins with these bytes, and the stamp of the one before where it tells that too;
-    /// `None` if they begin none.
-    pub(crate) fn decode(&self, header: &SegmentHeader, bytes: &[u8]) -> Option<(RecordMeta, Option<Hlc>, Entry)> {
-        if header.version == FIXED_HEADERS {
-            let bytes = bytes.first_chunk::<RECORD_HEADER_BYTES>()?;
-            let Header { meta, previous, block_bytes, .. } = Header::decode(bytes)?;
-            let mut entry = Entry::of(bytes);
-            entry.bytes[record::CRC_AT..RECORD_HEADER_BYTES].fill(0);
-            return (block_bytes == header.block_bytes).then_some((meta, Some(previous), entry));
-        }
+    /// The record that an entry tells which begins with these bytes, and the stamp of the one before where it tells
+    /// that too; `None` if they begin none.
+    pub(crate) fn decode(&self, bytes: &[u8]) -> Option<(RecordMeta, Option<Hlc>, FooterEntry)> {
         let rest = &mut &bytes[..bytes.len().min(ENTRY_BYTES_MAX)];
         let (&flags, after) = rest.split_first()?;
         *rest = after;
-        let nothing = nothing();
-        let before = if flags & ALONE == 0 { self.before.as_ref()? } else { &nothing };
+        let before = if flags & ALONE == 0 { self.before.as_ref()? } else { &RecordMeta::ZERO };
         let mut meta = before.clone();
         meta.stamp = Hlc(before.stamp.0.wrapping_add(take(rest)?));
         let previous = match flags & ALONE {
@@ -271,31 +258,22 @@ impl Cursor {
         }
         let sound = meta.is_sound();
         let len = bytes.len().min(ENTRY_BYTES_MAX) - rest.len();
-        sound.then(|| (meta, previous, Entry::of(&bytes[..len])))
+        sound.then(|| (meta, previous, FooterEntry::of(&bytes[..len])))
     }
 
     /// What begins here, by the first [`RECORD_HEAD_BYTES_MAX`] bytes, or fewer where the file ends.
-    pub(crate) fn read(&self, header: &SegmentHeader, bytes: &[u8]) -> Head {
-        if header.version == FIXED_HEADERS {
-            if bytes.len() < RECORD_HEADER_BYTES || !record::begins_record(bytes, header.id) {
-                return Head::Nothing;
-            }
-            let found = self.decode(header, bytes).and_then(|(meta, previous, entry)| {
-                Some(Found { meta, previous: previous?, entry, crc: word(bytes, record::CRC_AT) })
-            });
-            return found.map_or(Head::Torn, |found| Head::Found(Box::new(found)));
-        }
+    pub(crate) fn read(&self, header: &SegmentHeader, bytes: &[u8]) -> HeadRead {
         match bytes.split_first_chunk::<MARK_AND_CRC_BYTES>() {
             Some((&[a, b, c, d, e, f], rest)) if u16::from_le_bytes([a, b]) == mark(header, self.at, self.stamp) => {
-                match self.decode(header, rest) {
+                match self.decode(rest) {
                     Some((meta, told, entry)) if told.is_none_or(|told| told == self.stamp) => {
                         let crc = u32::from_le_bytes([c, d, e, f]);
-                        Head::Found(Box::new(Found { meta, previous: self.stamp, entry, crc }))
+                        HeadRead::Found(Box::new(ReadHead { meta, previous: self.stamp, entry, crc }))
                     }
-                    _ => Head::Torn,
+                    _ => HeadRead::Torn,
                 }
             }
-            _ => Head::Nothing,
+            _ => HeadRead::Nothing,
         }
     }
 }
@@ -306,23 +284,17 @@ pub(crate) fn head(
     at: u64,
     meta: &RecordMeta,
     previous: Hlc,
-    entry: &Entry,
+    entry: &FooterEntry,
     block_crcs: &[u32],
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(RECORD_HEAD_BYTES_MAX + 4 * block_crcs.len());
-    let crc_at = if header.version == FIXED_HEADERS {
-        bytes.extend_from_slice(entry.bytes());
-        record::CRC_AT
-    } else {
-        bytes.extend_from_slice(&mark(header, at, previous).to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(entry.bytes());
-        MARK_BYTES
-    };
+    bytes.extend_from_slice(&mark(header, at, previous).to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(entry.bytes());
     let array_at = bytes.len();
     bytes.extend(block_crcs.iter().flat_map(|crc| crc.to_le_bytes()));
     let crc = checksum(header, meta, previous, entry, &bytes[array_at..]);
-    bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+    bytes[MARK_BYTES..MARK_AND_CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
 
@@ -336,20 +308,18 @@ fn mark(header: &SegmentHeader, at: u64, previous: Hlc) -> u16 {
 }
 
 /// A record that is told alone and begins at `at`, whatever was before it.
-pub(crate) fn read_alone(header: &SegmentHeader, at: u64, bytes: &[u8]) -> Option<Found> {
-    let mut cursor = Cursor::at(at);
-    if header.version != FIXED_HEADERS {
-        let (_, rest) = bytes.split_first_chunk::<MARK_AND_CRC_BYTES>()?;
-        let (_, previous, _) = cursor.decode(header, rest)?;
-        cursor.stamp = previous?;
-    }
+pub(crate) fn read_alone(header: &SegmentHeader, at: u64, bytes: &[u8]) -> Option<ReadHead> {
+    let mut cursor = RecordCursor::at(at);
+    let (_, rest) = bytes.split_first_chunk::<MARK_AND_CRC_BYTES>()?;
+    let (_, previous, _) = cursor.decode(rest)?;
+    cursor.stamp = previous?;
     match cursor.read(header, bytes) {
-        Head::Found(found) => Some(*found),
-        Head::Nothing | Head::Torn => None,
+        HeadRead::Found(found) => Some(*found),
+        HeadRead::Nothing | HeadRead::Torn => None,
     }
 }
 
-impl Found {
+impl ReadHead {
     /// True if the checksum fits, with the block checksums that follow the head.
     pub(crate) fn is_sound(&self, header: &SegmentHeader, array: &[u8]) -> bool {
         checksum(header, &self.meta, self.previous, &self.entry, array) == self.crc
@@ -357,52 +327,22 @@ impl Found {
 }
 
 /// Bytes from the start of a record to its block checksums.
-fn head_bytes(header: &SegmentHeader, entry: &Entry) -> u64 {
-    let mark_and_crc = if header.version == FIXED_HEADERS { 0 } else { MARK_AND_CRC_BYTES };
-    (mark_and_crc + entry.bytes().len()) as u64
+fn head_bytes(entry: &FooterEntry) -> u64 {
+    (MARK_AND_CRC_BYTES + entry.bytes().len()) as u64
 }
 
 /// The checksum of a record's head and block array in a segment.
-fn checksum(header: &SegmentHeader, meta: &RecordMeta, previous: Hlc, entry: &Entry, array: &[u8]) -> u32 {
-    let is_fixed = header.version == FIXED_HEADERS;
+fn checksum(header: &SegmentHeader, meta: &RecordMeta, previous: Hlc, entry: &FooterEntry, array: &[u8]) -> u32 {
     // What is short goes together: each update costs as much as a hundred bytes.
-    let mut bytes = [0; 16 + record::CRC_AT];
+    let mut bytes = [0; 16 + FULL_BYTES];
     bytes[..8].copy_from_slice(&header.id.0.to_le_bytes());
     bytes[8..16].copy_from_slice(&header.tag.to_le_bytes());
-    let says = if is_fixed {
-        &entry.bytes()[..record::CRC_AT]
-    } else {
-        &Header::encode(meta, previous, header)[..record::CRC_AT]
-    };
-    bytes[16..].copy_from_slice(says);
-    let mut crc = Crc::default();
+    bytes[16..].copy_from_slice(&in_full(meta, previous, header.id, header.block_bytes));
+    let mut crc = Crc32c::default();
     crc.update(&bytes);
-    if !is_fixed {
-        crc.update(entry.bytes());
-    }
+    crc.update(entry.bytes());
     crc.update(array);
     crc.value()
-}
-
-/// What is told alone differs from this.
-fn nothing() -> RecordMeta {
-    RecordMeta {
-        kind: RecordKind::Write,
-        chain: ChainId(0),
-        epoch: ChainEpoch(0),
-        n: 0,
-        chunk: ChunkId { inode: InodeId(0), index: 0 },
-        version: 0,
-        stamp: Hlc::ZERO,
-        user_time: None,
-        session: SessionId(0),
-        seq: Seq(0),
-        uid: 0,
-        offset: 0,
-        len: 0,
-        part: 0,
-        parts: 1,
-    }
 }
 
 fn end_of(meta: &RecordMeta) -> u64 {
@@ -410,48 +350,48 @@ fn end_of(meta: &RecordMeta) -> u64 {
 }
 
 /// Records of a segment one after the other, from the entries of a footer.
-pub(crate) struct Entries<'a> {
+pub(crate) struct FooterEntries<'a> {
     header: SegmentHeader,
     rest: &'a [u8],
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: RecordCursor,
 }
 
 /// A record of a footer.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct FooterRecord {
     pub(crate) meta: RecordMeta,
-    pub(crate) entry: Entry,
-    pub(crate) span: Span,
+    pub(crate) entry: FooterEntry,
+    pub(crate) span: RecordSpan,
 }
 
-impl<'a> Entries<'a> {
+impl<'a> FooterEntries<'a> {
     /// From the first record of a segment on.
-    pub(crate) fn new(header: &SegmentHeader, entries: &'a [u8]) -> Entries<'a> {
-        Entries::from(header, entries, Cursor::new(header))
+    pub(crate) fn new(header: &SegmentHeader, entries: &'a [u8]) -> FooterEntries<'a> {
+        FooterEntries::from(header, entries, RecordCursor::new(header))
     }
 
     /// From the record on that lies behind `cursor`.
-    pub(crate) fn from(header: &SegmentHeader, entries: &'a [u8], cursor: Cursor) -> Entries<'a> {
-        Entries { header: *header, rest: entries, cursor }
+    pub(crate) fn from(header: &SegmentHeader, entries: &'a [u8], cursor: RecordCursor) -> FooterEntries<'a> {
+        FooterEntries { header: *header, rest: entries, cursor }
     }
 
     /// All of them, if they are as many and nothing is left over.
-    pub(crate) fn all(mut self, records: u64) -> Option<Vec<Listed>> {
-        let listed: Option<Vec<Listed>> = (0..records).map(|_| self.next()).collect();
+    pub(crate) fn all(mut self, records: u64) -> Option<Vec<FooterRecord>> {
+        let listed: Option<Vec<FooterRecord>> = (0..records).map(|_| self.next()).collect();
         listed.filter(|_| self.rest.is_empty())
     }
 }
 
-impl Iterator for Entries<'_> {
-    type Item = Listed;
+impl Iterator for FooterEntries<'_> {
+    type Item = FooterRecord;
 
     /// `None` at the end, and where there is no entry.
-    fn next(&mut self) -> Option<Listed> {
-        let (meta, _, entry) = self.cursor.decode(&self.header, self.rest)?;
+    fn next(&mut self) -> Option<FooterRecord> {
+        let (meta, _, entry) = self.cursor.decode(self.rest)?;
         self.rest = &self.rest[entry.bytes().len()..];
         let span = self.cursor.span(&self.header, &meta, &entry);
         self.cursor.pass(&self.header, &meta, &entry);
-        Some(Listed { meta, entry, span })
+        Some(FooterRecord { meta, entry, span })
     }
 }
 
@@ -459,8 +399,9 @@ impl Iterator for Entries<'_> {
 pub(crate) const ENTRY_BYTES_MAX: usize = 120;
 const MARK_BYTES: usize = 2;
 const MARK_AND_CRC_BYTES: usize = MARK_BYTES + 4;
-/// A record that begins so far behind the last that is told alone is told alone. Less: damage to a head costs fewer records
-/// where the footer is damaged too; more: 16 KiB of writes of 512 bytes are 30, of which the one takes 25 bytes more.
+/// A record that begins so far behind the last that is told alone is told alone. Less: damage to a head costs fewer
+/// records where the footer is damaged too; more: 16 KiB of writes of 512 bytes are 30, of which the one takes 25 bytes
+/// more.
 pub(crate) const ALONE_BYTES: u64 = 16 << 10;
 const ALONE: u8 = 1;
 const WRITER: u8 = 2;

@@ -2,7 +2,7 @@
 
 use frieze_base::{ErrorKind, Fault, Reason, SegmentId};
 
-use crate::ShelfKey;
+use crate::index_run::RunKey;
 
 /// The log could not be recovered. Damage to single records or segments is no error: it is in the report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,9 +10,10 @@ pub enum Error {
     /// The driver could not list or read segments.
     #[error("cannot read the data log: {0}")]
     Source(Fault),
-    /// A segment was written by another version of the format.
+    /// A segment has another format version: another build wrote it.
     #[error(
-        "segment {segment} has format version {found}, this frieze reads {expected}: use the version that wrote it"
+        "segment {segment} has format version {found}, this build of frieze reads {expected} only: read it with the \
+         build that wrote it"
     )]
     WrongVersion {
         /// The segment.
@@ -22,11 +23,25 @@ pub enum Error {
         /// The version in the header.
         found: u8,
     },
-    /// A shelf is not what was written: it is made anew from the footers of its segments.
-    #[error("the index of segments {shelf} is damaged")]
-    DamagedShelf {
+    /// An index run has another format version. A restart removes it and makes it anew from the footers of its
+    /// segments.
+    #[error(
+        "the index of segments {run} has format version {found}, this build of frieze reads {expected} only: another \
+         build wrote it"
+    )]
+    IndexRunVersion {
         /// Its name.
-        shelf: ShelfKey,
+        run: RunKey,
+        /// The version that this code reads and writes.
+        expected: u8,
+        /// The version in the head.
+        found: u8,
+    },
+    /// An index run is not what was written: it is rebuilt from the footers of its segments.
+    #[error("the index of segments {run} is damaged")]
+    DamagedIndexRun {
+        /// Its name.
+        run: RunKey,
     },
     /// Two files claim to be the same segment.
     #[error("files {first} and {second} both hold segment {segment}: one is a copy that does not belong here")]
@@ -45,8 +60,8 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::Source(fault) => fault.reason,
-            Error::WrongVersion { .. } => Reason::WrongVersion,
-            Error::DoubleSegment { .. } | Error::DamagedShelf { .. } => Reason::Corrupt,
+            Error::WrongVersion { .. } | Error::IndexRunVersion { .. } => Reason::WrongVersion,
+            Error::DoubleSegment { .. } | Error::DamagedIndexRun { .. } => Reason::Corrupt,
         }
     }
 

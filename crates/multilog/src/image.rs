@@ -1,17 +1,18 @@
 //! Images: a page of a chunk as it stood after one record, stored in one place, so that a read at any instant has few
 //! places of the device to go to.
 //!
-//! Guarantees: an image holds bytes and nothing else: what is data, what a hole and what was punched is said by the index;
-//! it is used only where the index says that the page consisted of the very fragments that it was made of; it never holds
-//! bytes of a record that was buried when it was made.
+//! Guarantees: an image holds bytes and nothing else: what is data, what a hole and what was punched is said by the
+//! index; it is used only where the index says that the page consisted of the very fragments that it was made of; it
+//! never holds bytes of a record that was dead when it was made.
 //! Leaves to others: files, reading and writing, how much space there is (`node`).
 //!
 //! # The algorithm
-//! A page of 64 KiB that was overwritten in small pieces consists of as many records, each somewhere in the log. The walk
-//! along its records ([`crate::MultiLog::look_for_images`]) counts the *pieces*, the places of the device that it consists
-//! of after each: where they would be more than `pieces_max`, an image of the page before that record is due. From then on
-//! the page is the image and the records after it, until those are too many again. So images are as few as they can be if
-//! each instant is to be read from the newest image before it. A page of few pieces needs none, and none is used.
+//! A page of 64 KiB that was overwritten in small pieces consists of as many records, each somewhere in the log. The
+//! walk along its records ([`crate::MultiLog::scan_for_images`]) counts the *pieces*, the places of the device that it
+//! consists of after each: where they would be more than `pieces_max`, an image of the page before that record is due.
+//! From then on the page is the image and the records after it, until those are too many again. So images are as few as
+//! they can be if each instant is to be read from the newest image before it. A page of few pieces needs none, and none
+//! is used.
 //!
 //! # The bytes
 //! An image file is a head (4 KiB), a directory of one entry for each slot, filled up to 4 KiB, and the slots: 4 KiB of
@@ -36,7 +37,7 @@
 //! | 12 | 4 | page: which 64 KiB of the chunk |
 //! | 16 | 8 | stamp of the newest record in it |
 //! | 24 | 8 | digest of the fragments it was made of: for each its record's stamp, first and last byte, and whether it is a punch |
-//! | 32 | 4 | the same of those left out since they are buried, 0 without any |
+//! | 32 | 4 | the same of those left out since they are dead, 0 without any |
 //! | 36 | 4 | CRC32C of the block checksums in the slot's head |
 //! | 40 | 20 | reserved, 0 |
 //! | 60 | 4 | CRC32C of the number of the file and of the slot (4 bytes each) and of bytes 0..60 |
@@ -48,43 +49,17 @@
 //! Log-structured stores that materialise a page when its chain of deltas grows (Bw-tree, Levandoski et al., 2013;
 //! Umbra's and SQL Server's page versions); ours are made for old states too, since those are read as well.
 
+mod key;
 mod set;
 
-use frieze_base::{ChunkId, Crc, InodeId, crc32c};
+use frieze_base::{ChunkId, Crc32c, InodeId, crc32c};
 use frieze_hlc::Hlc;
 
+pub(crate) use key::Digest;
+pub use key::{ImageDigest, ImageKey, ImagePlace};
 pub use set::Images;
 
 use crate::record::{long, word};
-
-/// Which page an image is of, and as of when: stamp of the newest record in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ImageKey {
-    /// The chunk.
-    pub chunk: ChunkId,
-    /// Which 64 KiB of it.
-    pub page: u32,
-    /// Stamp of the newest record that the image shows.
-    pub stamp: Hlc,
-}
-
-/// Where an image lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ImagePlace {
-    /// Number of the file.
-    pub file: u32,
-    /// Which slot of it.
-    pub slot: u32,
-}
-
-/// What an image was made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MadeOf {
-    /// Tells the page's fragments from any others.
-    pub digest: u64,
-    /// Tells which of them are left out, 0 for none.
-    pub left_out: u32,
-}
 
 /// An image file, as its head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +72,11 @@ pub struct ImageFile {
 
 /// What an entry of the directory says of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum ImageEntry {
     /// Nothing is there.
     Free,
     /// An image.
-    Image(ImageKey, MadeOf),
+    Image(ImageKey, ImageDigest),
     /// The entry is damaged: nothing is known.
     Damaged,
 }
@@ -157,7 +132,7 @@ impl ImageFile {
     ///
     /// # Panics
     /// If they are not a page.
-    pub fn seal(&self, slot: u32, key: &ImageKey, of: &MadeOf, page: &[u8]) -> ([u8; ENTRY_BYTES], Vec<u8>) {
+    pub fn seal(&self, slot: u32, key: &ImageKey, of: &ImageDigest, page: &[u8]) -> ([u8; ENTRY_BYTES], Vec<u8>) {
         assert_eq!(page.len(), PAGE_BYTES, "an image is of a whole page");
         let crcs: Vec<u8> = page.chunks(BLOCK_BYTES).flat_map(|block| crc32c(block).to_le_bytes()).collect();
         let mut entry = [0; ENTRY_BYTES];
@@ -176,59 +151,41 @@ impl ImageFile {
     }
 
     /// Reads an entry of the directory.
-    pub fn entry(&self, slot: u32, bytes: &[u8]) -> Entry {
+    pub fn entry(&self, slot: u32, bytes: &[u8]) -> ImageEntry {
         if bytes.iter().all(|&byte| byte == 0) {
-            return Entry::Free;
+            return ImageEntry::Free;
         }
         if bytes.len() != ENTRY_BYTES || self.checksum(slot, bytes) != word(bytes, 60) {
-            return Entry::Damaged;
+            return ImageEntry::Damaged;
         }
         let chunk = ChunkId { inode: InodeId(long(bytes, 0)), index: word(bytes, 8) };
         let key = ImageKey { chunk, page: word(bytes, 12), stamp: Hlc(long(bytes, 16)) };
-        Entry::Image(key, MadeOf { digest: long(bytes, 24), left_out: word(bytes, 32) })
+        ImageEntry::Image(key, ImageDigest { digest: long(bytes, 24), left_out: word(bytes, 32) })
     }
 
-    /// Reads the head of a slot, of which the image `key` is expected. At least [`SLOT_HEAD_USED`] bytes of it are needed.
+    /// Reads the head of a slot, of which the image `key` is expected. At least [`SLOT_HEAD_USED`] bytes of it are
+    /// needed.
     pub fn slot_head(&self, slot: u32, key: &ImageKey, bytes: &[u8]) -> SlotHead {
         let Some(bytes) = bytes.get(..SLOT_HEAD_USED) else { return SlotHead::Damaged };
         let (entry, crcs) = bytes.split_at(ENTRY_BYTES);
         match self.entry(slot, entry) {
-            Entry::Image(found, _) if found == *key && crc32c(crcs) == word(entry, 36) => {
+            ImageEntry::Image(found, _) if found == *key && crc32c(crcs) == word(entry, 36) => {
                 let mut blocks = [0; BLOCKS];
                 blocks.iter_mut().zip(crcs.as_chunks().0).for_each(|(block, crc)| *block = u32::from_le_bytes(*crc));
                 SlotHead::Image(blocks)
             }
-            Entry::Image(found, _) if found == *key => SlotHead::Damaged,
-            Entry::Image(..) | Entry::Free => SlotHead::Gone,
-            Entry::Damaged => SlotHead::Damaged,
+            ImageEntry::Image(found, _) if found == *key => SlotHead::Damaged,
+            ImageEntry::Image(..) | ImageEntry::Free => SlotHead::Gone,
+            ImageEntry::Damaged => SlotHead::Damaged,
         }
     }
 
     fn checksum(&self, slot: u32, entry: &[u8]) -> u32 {
-        let mut crc = Crc::default();
+        let mut crc = Crc32c::default();
         crc.update(&self.file.to_le_bytes());
         crc.update(&slot.to_le_bytes());
         crc.update(&entry[..60]);
         crc.value()
-    }
-}
-
-/// Tells one list of fragments from another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Digest(u64);
-
-impl Digest {
-    pub(crate) fn new() -> Digest {
-        Digest(0)
-    }
-
-    pub(crate) fn add(&mut self, value: u64) {
-        let mixed = (self.0.rotate_left(29) ^ value).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-
-    pub(crate) fn value(self) -> u64 {
-        self.0
     }
 }
 
@@ -260,7 +217,7 @@ mod tests {
 
     const KEY: ImageKey =
         ImageKey { chunk: ChunkId { inode: InodeId(0x0102), index: 3 }, page: 4, stamp: Hlc(0x0506_0708) };
-    const OF: MadeOf = MadeOf { digest: 0x1122_3344_5566_7788, left_out: 9 };
+    const OF: ImageDigest = ImageDigest { digest: 0x1122_3344_5566_7788, left_out: 9 };
 
     #[test]
     fn the_bytes_of_a_file_are_as_they_were_first_written() {
@@ -272,7 +229,7 @@ mod tests {
         let (entry, slot) = file.seal(5, &KEY, &OF, &page);
         let hex: String = entry.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, include_str!("image/entry-1.hex").trim());
-        assert_eq!(file.entry(5, &entry), Entry::Image(KEY, OF));
+        assert_eq!(file.entry(5, &entry), ImageEntry::Image(KEY, OF));
         let SlotHead::Image(crcs) = file.slot_head(5, &KEY, &slot) else { panic!("a sound head") };
         assert_eq!(crcs[3], crc32c(&page[3 * BLOCK_BYTES..][..BLOCK_BYTES]));
         assert_eq!((file.entry_at(1), file.slot_at(0), file.slot_at(1)), (4160, 8192, 8192 + 69_632));
@@ -283,15 +240,15 @@ mod tests {
     fn an_entry_counts_only_where_it_was_written_and_whole() {
         let file = ImageFile { file: 7, slots: 32 };
         let (entry, slot) = file.seal(5, &KEY, &OF, &vec![1; PAGE_BYTES]);
-        assert_eq!(file.entry(6, &entry), Entry::Damaged);
-        assert_eq!(ImageFile { file: 8, ..file }.entry(5, &entry), Entry::Damaged);
-        assert_eq!(file.entry(5, &[0; ENTRY_BYTES]), Entry::Free);
+        assert_eq!(file.entry(6, &entry), ImageEntry::Damaged);
+        assert_eq!(ImageFile { file: 8, ..file }.entry(5, &entry), ImageEntry::Damaged);
+        assert_eq!(file.entry(5, &[0; ENTRY_BYTES]), ImageEntry::Free);
         for at in 0..SLOT_HEAD_USED {
             let mut slot = slot.clone();
             slot[at] ^= 4;
             assert_eq!(file.slot_head(5, &KEY, &slot), SlotHead::Damaged, "byte {at}");
             if at < ENTRY_BYTES {
-                assert_eq!(file.entry(5, &slot[..ENTRY_BYTES]), Entry::Damaged, "byte {at}");
+                assert_eq!(file.entry(5, &slot[..ENTRY_BYTES]), ImageEntry::Damaged, "byte {at}");
             }
         }
         let other = ImageKey { page: 5, ..KEY };

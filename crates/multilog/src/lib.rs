@@ -8,9 +8,9 @@
 //! truncates as the namespace knows them (`namespace`).
 //!
 //! # A write
-//! [`MultiLog::place`] says where a group goes; the driver takes the header from [`MultiLog::encode`], writes header and
-//! payload to the page cache, and calls [`MultiLog::publish`]: from then on every plan at or after its stamp sees it.
-//! Place, encode, write and publish happen under one lock of the device, so log order is stamp order.
+//! [`MultiLog::place`] says where a group goes; the driver takes the header from [`MultiLog::encode`], writes header
+//! and payload to the page cache, and calls [`MultiLog::publish`]: from then on every plan at or after its stamp sees
+//! it. Place, encode, write and publish happen under one lock of the device, so log order is stamp order.
 //!
 //! # A read
 //! [`MultiLog::plan`] cuts a range into holes and stored pieces; the driver reads those and checks their block CRCs.
@@ -20,33 +20,42 @@
 //! pages and builds a past state from the log when first asked; we index extents and keep bounded leaves, so the first
 //! read of a past state is as fast as the second (see the `index` module).
 
-mod bury;
 mod chains;
 mod check;
+mod dead;
+mod discarded;
 mod entry;
 mod error;
+mod gc;
+mod header;
 pub mod image;
-mod imaging;
+mod image_plan;
 mod index;
+mod index_run;
 mod log;
+mod numbers;
 mod plan;
 mod record;
 mod recover;
 mod segment;
-mod shelf;
-mod varint;
+mod slim;
+mod trailer;
 
-pub use bury::{Grave, Lost, Sealed};
-pub use chains::{Discarded, Numbered};
-pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};
+pub use chains::NumberedRecord;
+pub use check::{CheckStop, CheckedSegment, Damage, DamageKind, SegmentBytes, SegmentContent};
+pub use dead::{DeadRecord, DroppedRecords, SealedSegment};
+pub use discarded::Discards;
 pub use entry::RECORD_MARK_BYTES;
 pub use error::Error;
-pub use image::{ImageKey, ImagePlace, Images, MadeOf};
-pub use imaging::PlannedImage;
-pub use index::{Crowded, Looked, Looking, Thin, UserCut};
-pub use log::{ChainState, MultiLog, Settings, Stats, Tail};
-pub use plan::{Fetched, Imaged, Piece, Source, Stored};
+pub use header::{FORMAT_VERSION, LogPosition, SEGMENT_HEADER_BYTES};
+pub use image::{ImageDigest, ImageKey, ImagePlace, Images};
+pub use image_plan::PlannedImage;
+pub use index::{CompactIndex, FragmentedPage, ImageScan, ScanCursor, Tail, UserCut};
+pub use index_run::{
+    ChainTip, IndexFetch, IndexRun, RunBuilder, RunKey, RunMerge, RunSink, RunSource, check_index_run,
+};
+pub use log::{ChainState, LogSettings, LogStats, MultiLog};
+pub use plan::{ExternalSpan, ImageSpan, Piece, PieceSource, StoredSpan};
 pub use record::{RecordKind, RecordMeta, block_crcs};
-pub use recover::{Corruption, Cut, CutReason, Recovered, Report, SegmentKey, SegmentSource};
-pub use segment::{FIXED_HEADERS, FORMAT_VERSION, LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};
-pub use shelf::{ChainTip, Fetch, Merge, Shelf, ShelfBuilder, ShelfKey, ShelfSink, ShelfSource, check_shelf};
+pub use recover::{Corruption, LogCut, LogCutReason, LogSource, RecoveredItem, RecoveryReport, SegmentKey};
+pub use segment::{NewSegment, PlacedGroup, Seal, Spot};

@@ -6,33 +6,32 @@ use std::ops::RangeInclusive;
 use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::bury::Gone;
-use crate::chains::{self, Discarded};
-use crate::entry::{self, Entry, Span};
-use crate::index::{File, Place, Touched, Writer, Writers};
-use crate::plan::Planner;
-use crate::record;
-use crate::segment::{self, FORMAT_VERSION, Link, NewSegment, Segment, SegmentHeader, SegmentState};
-use crate::{LogPosition, Piece, Placed, RecordMeta, Seal, Shelf, Spot, UserCut};
+use crate::dead::DeadFiles;
+use crate::discarded::Discards;
+use crate::entry::{self, FooterEntry, RecordSpan};
+use crate::header::{self, LogPosition, SegmentHeader, SegmentLink};
+use crate::index::{FileIndex, RecordPlace, Tail, TimeRuns, UserCut, WriterKey, WriterTable};
+use crate::index_run::IndexRun;
+use crate::numbers;
+use crate::plan::{Piece, Planner};
+use crate::record::{self, RecordMeta};
+use crate::segment::{LogSegment, NewSegment, PlacedGroup, Seal, SegmentState, Spot};
 
 /// How a log is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Length of a segment file in bytes, at most 4 GiB - 1. More: fewer files and footers; less: less to scan after a crash, smaller
-    /// files on a small disk. A group of records must fit in one.
+pub struct LogSettings {
+    /// Length of a segment file in bytes, at most 4 GiB - 1. More: fewer files and footers; less: less to scan after a
+    /// crash, smaller files on a small disk. A group of records must fit in one.
     pub segment_bytes: u64,
     /// Bytes of payload under one checksum. More: less space for checksums; less: a small read verifies less.
     pub block_bytes: u32,
-    /// Drawn anew at each start, so that nobody can write bytes that would pass for a record of a coming segment.
+    /// Drawn anew at each start, so that no payload can pass for a record of a later segment.
     pub seed: u64,
-    /// Format version of the segments that are made: [`crate::FORMAT_VERSION`]. Only for tests of what older servers left is it
-    /// another, such as [`crate::FIXED_HEADERS`].
-    pub version: u8,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { segment_bytes: 64 << 20, block_bytes: 16 << 10, seed: 0, version: FORMAT_VERSION }
+impl Default for LogSettings {
+    fn default() -> LogSettings {
+        LogSettings { segment_bytes: 64 << 20, block_bytes: 16 << 10, seed: 0 }
     }
 }
 
@@ -45,18 +44,9 @@ pub struct ChainState {
     pub stamp: Hlc,
 }
 
-/// How far an interval's records reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tail {
-    /// The last chunk that a write of the interval reached, and the largest end of such a write in it, in bytes.
-    pub highest: Option<(u32, u32)>,
-    /// Stamp of the newest record of the interval, punches included.
-    pub newest: Option<Hlc>,
-}
-
 /// Sizes of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct LogStats {
     /// Visible records.
     pub records: u64,
     /// Bytes that they take in segments, headers included.
@@ -67,12 +57,12 @@ pub struct Stats {
     pub footer_bytes: u64,
     /// Segments in use.
     pub segments: u64,
-    /// Shelves in use.
-    pub shelves: u64,
+    /// Index runs in use.
+    pub index_runs: u64,
     /// Records that they index: their files need not be in memory.
-    pub shelved_records: u64,
+    pub run_records: u64,
     /// Bytes that they take on the device.
-    pub shelf_bytes: u64,
+    pub run_bytes: u64,
     /// Files that are in memory, wholly or in part.
     pub files: u64,
 }
@@ -80,20 +70,20 @@ pub struct Stats {
 /// The log of a device.
 #[derive(Debug)]
 pub struct MultiLog {
-    settings: Settings,
+    settings: LogSettings,
     /// In the order of the log; a record names its segment by position.
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<LogSegment>,
     /// Id of the next segment. Ids are never used twice, so one that is given up is left out.
     pub(crate) next_segment: SegmentId,
     /// End and stamp of the last published record.
-    pub(crate) tip: Link,
+    pub(crate) tip: SegmentLink,
     /// Records placed and not yet published.
     outstanding: usize,
     /// Segments before this position are closed.
     closed: usize,
-    pub(crate) files: FastMap<InodeId, File>,
-    pub(crate) writers: Writers,
-    pub(crate) touched: Touched,
+    pub(crate) files: FastMap<InodeId, FileIndex>,
+    pub(crate) writers: WriterTable,
+    pub(crate) time_runs: TimeRuns,
     /// Stamp of the newest record of every session.
     pub(crate) newest_of: FastMap<SessionId, Hlc>,
     pub(crate) chains: BTreeMap<ChainId, ChainState>,
@@ -102,18 +92,18 @@ pub struct MultiLog {
     /// Memory of all files, the maps of this struct not counted.
     pub(crate) files_bytes: u64,
     /// The index of the oldest segments, oldest first.
-    pub(crate) shelves: Vec<Shelf>,
-    /// Segments before this position are shelved.
-    pub(crate) shelved: usize,
-    /// The largest file on a shelf: larger ones are in memory.
-    pub(crate) shelved_inode: InodeId,
-    /// Files of which all is buried.
-    pub(crate) gone: Gone,
+    pub(crate) index_runs: Vec<IndexRun>,
+    /// Segments before this position are indexed.
+    pub(crate) indexed: usize,
+    /// The largest file in an index run: larger ones are in memory.
+    pub(crate) indexed_inode: InodeId,
+    /// Files of which all is dead.
+    pub(crate) gone: DeadFiles,
     /// Records in it that their chains do not have, by chain.
-    pub(crate) discarded: Vec<Discarded>,
+    pub(crate) discarded: Vec<Discards>,
     /// Counts how often more was discarded.
     pub(crate) discards: u32,
-    /// Counts the files that came from the shelves.
+    /// Counts the files that came from the index runs.
     pub(crate) tick: u32,
 }
 
@@ -122,29 +112,29 @@ impl MultiLog {
     ///
     /// # Panics
     /// If the settings cannot hold a record: they are checked where they are read.
-    pub fn new(settings: Settings) -> MultiLog {
-        let lengths = segment::SEGMENT_BYTES_MIN..=segment::SEGMENT_BYTES_MAX;
+    pub fn new(settings: LogSettings) -> MultiLog {
+        let lengths = header::SEGMENT_BYTES_MIN..=header::SEGMENT_BYTES_MAX;
         assert!(lengths.contains(&settings.segment_bytes), "segments of {} bytes", settings.segment_bytes);
-        assert!(settings.block_bytes >= segment::BLOCK_BYTES_MIN, "blocks of {} bytes", settings.block_bytes);
+        assert!(settings.block_bytes >= header::BLOCK_BYTES_MIN, "blocks of {} bytes", settings.block_bytes);
         MultiLog {
             settings,
             segments: Vec::new(),
             next_segment: SegmentId(1),
-            tip: Link::default(),
+            tip: SegmentLink::default(),
             outstanding: 0,
             closed: 0,
             files: FastMap::default(),
-            writers: Writers::default(),
-            touched: Touched::default(),
+            writers: WriterTable::default(),
+            time_runs: TimeRuns::default(),
             newest_of: FastMap::default(),
             chains: BTreeMap::new(),
             records: 0,
             log_bytes: 0,
             files_bytes: 0,
-            shelves: Vec::new(),
-            shelved: 0,
-            shelved_inode: InodeId(0),
-            gone: Gone::default(),
+            index_runs: Vec::new(),
+            indexed: 0,
+            indexed_inode: InodeId(0),
+            gone: DeadFiles::default(),
             discarded: Vec::new(),
             discards: 0,
             tick: 0,
@@ -158,20 +148,20 @@ impl MultiLog {
     ///
     /// # Panics
     /// If the group placed before is neither published nor abandoned, or if no segment can hold the group.
-    pub fn place(&mut self, metas: &[RecordMeta]) -> Placed {
+    pub fn place(&mut self, metas: &[RecordMeta]) -> PlacedGroup {
         assert_eq!(self.outstanding, 0, "a group is placed while another is being written");
         assert!(!metas.is_empty(), "a group has at least one record");
         self.outstanding = metas.len();
         let open = self.segments.last().filter(|segment| segment.state == SegmentState::Open);
         if let Some(spots) = open.and_then(|open| open.place(metas)) {
-            return Placed { roll: None, spots };
+            return PlacedGroup { roll: None, spots };
         }
         let roll = Some(self.roll());
         let segment = self.segments.last().expect("one was just made");
         let Some(spots) = segment.place(metas) else {
             panic!("a group of {} records does not fit in a segment of {:?}: {metas:?}", metas.len(), self.settings);
         };
-        Placed { roll, spots }
+        PlacedGroup { roll, spots }
     }
 
     /// The bytes that go before the payload: head and block checksums. `block_crcs` are those of
@@ -218,7 +208,7 @@ impl MultiLog {
     ///
     /// # Panics
     /// If a record of the group was published.
-    pub fn abandon(&mut self, placed: Placed) {
+    pub fn abandon(&mut self, placed: PlacedGroup) {
         assert_eq!(self.outstanding, placed.spots.len(), "only a whole group that was placed last can be abandoned");
         self.outstanding = 0;
         if placed.roll.is_some() {
@@ -242,10 +232,12 @@ impl MultiLog {
         seals
     }
 
-    /// A footer of the open segment for the records that are durable by `durable`; `None` if the last one named them all.
+    /// A footer of the open segment for the records that are durable by `durable`; `None` if the last one named them
+    /// all.
     ///
-    /// Until a footer vouches for a record, recovery must take damage to it for the torn end of the log. So a driver
-    /// writes one at a clean stop, after the last sync, and once in a while: it costs about 10 bytes a record of the segment.
+    /// Until a footer names a record, recovery must take damage to it for the torn end of the log. So a driver
+    /// writes one at a clean stop, after the last sync, and once in a while: it costs about 10 bytes a record of the
+    /// segment.
     pub fn checkpoint(&mut self, durable: LogPosition) -> Option<Seal> {
         let open = self.segments.last_mut().filter(|open| open.state == SegmentState::Open)?;
         if durable.segment != open.header.id {
@@ -257,8 +249,8 @@ impl MultiLog {
     /// Appends to `out` what a read of `range` of `chunk` at `at` has to fetch: pieces in order that cover the range
     /// exactly.
     ///
-    /// `at` is inclusive; [`Hlc::MAX`] is now. Records stamped up to `after` are hidden, as a truncate or a patch of that
-    /// stamp hides them: where only they lie, the plan has holes.
+    /// `at` is inclusive; [`Hlc::MAX`] is now. Records stamped up to `after` are hidden, as a truncate or a patch of
+    /// that stamp hides them: where only they lie, the plan has holes.
     ///
     /// # Panics
     /// If the range ends beyond 2^32, where no chunk reaches.
@@ -274,8 +266,8 @@ impl MultiLog {
         planner.hole(range.end());
     }
 
-    /// Bytes of `range` of `chunk` that hold data at `at`; records stamped up to `after` are hidden. As many as the pieces with
-    /// data of a [`MultiLog::plan`] have, which is not made.
+    /// Bytes of `range` of `chunk` that hold data at `at`; records stamped up to `after` are hidden. As many as the
+    /// pieces with data of a [`MultiLog::plan`] have, which is not made.
     ///
     /// # Cost
     /// As a plan's, but no memory for it.
@@ -309,36 +301,36 @@ impl MultiLog {
         self.file(inode).into_iter().flat_map(move |file| file.chunks_in(chunks.clone()))
     }
 
-    /// Records of a file stamped in `(after, upto]`, oldest first, those of one stamp by chunk, at most `max`. To go on,
-    /// ask again after the last stamp; a group is in one answer unless `max` cuts it, so leave room for its parts.
+    /// Records of a file stamped in `(after, upto]`, oldest first, those of one stamp by chunk, at most `max`. To go
+    /// on, ask again after the last stamp; a group is in one answer unless `max` cuts it, so leave room for its parts.
     pub fn versions(&self, inode: InodeId, after: Hlc, upto: Hlc, max: usize) -> Vec<RecordMeta> {
         self.file(inode).map_or(Vec::new(), |file| file.versions(inode, after, upto, max, &self.writers))
     }
 
-    /// Files with records stamped in `(after, upto]`, by number, and perhaps some without any ([`MultiLog::has_records`]
-    /// tells), and how many entries of the index of time that took.
+    /// Files with records stamped in `(after, upto]`, by number, and perhaps some without any
+    /// ([`MultiLog::has_records`] tells), and how many entries of the index of time that took.
     ///
     /// # Cost
     /// The records of the interval, and at most 512 beside them: not those of other files or times.
-    pub fn touched(&self, after: Hlc, upto: Hlc) -> (Vec<InodeId>, u64) {
+    pub fn files_with_records(&self, after: Hlc, upto: Hlc) -> (Vec<InodeId>, u64) {
         let mut files = Vec::new();
-        let looked_at = self.touched.files(after, upto, &mut files);
+        let looked_at = self.time_runs.files(after, upto, &mut files);
         (files, looked_at)
     }
 
-    /// An instant in `(after, upto]` up to which about `records_max` records of all files follow `after`; `upto` if there
-    /// are no more. A page of what was written ends there.
+    /// An instant in `(after, upto]` up to which about `records_max` records of all files follow `after`; `upto` if
+    /// there are no more. A page of what was written ends there.
     ///
     /// # Cost
     /// One look for every 16,384 records of the interval, and the answer's share of the index of time.
     pub fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
-        self.touched.reach(after, upto, records_max)
+        self.time_runs.reach(after, upto, records_max)
     }
 
     /// As [`MultiLog::reach`], back from `upto`: an instant from which about `records_max` records follow up to `upto`;
     /// `after` if there are no more.
     pub fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
-        self.touched.reach_back(after, upto, records_max)
+        self.time_runs.reach_back(after, upto, records_max)
     }
 
     /// True if a record of the file is stamped in `(after, upto]`.
@@ -351,16 +343,16 @@ impl MultiLog {
         self.newest_of.get(&session).copied()
     }
 
-    /// Bytes that were ever written to a file, those since overwritten or hidden included, those buried not.
+    /// Bytes that were ever written to a file, those since overwritten or hidden included, those dead not.
     ///
     /// # Cost
     /// A pass over the file's records in memory.
     pub fn written_bytes(&self, inode: InodeId) -> u64 {
-        self.file(inode).map_or(0, File::written_bytes)
+        self.file(inode).map_or(0, FileIndex::written_bytes)
     }
 
-    /// The stamp at which the file is read to see it at user time `user`, among records stamped in `(after, upto]`. `None`
-    /// if none of them has a user time.
+    /// The stamp at which the file is read to see it at user time `user`, among records stamped in `(after, upto]`.
+    /// `None` if none of them has a user time.
     pub fn by_user_time(&self, inode: InodeId, user: UserTime, after: Hlc, upto: Hlc) -> Option<UserCut> {
         self.file(inode)?.marks()?.cut(user, after, upto)
     }
@@ -391,23 +383,23 @@ impl MultiLog {
     }
 
     /// Sizes.
-    pub fn stats(&self) -> Stats {
-        let entry = (size_of::<(InodeId, File)>() + 1) * 8 / 7;
+    pub fn stats(&self) -> LogStats {
+        let entry = (size_of::<(InodeId, FileIndex)>() + 1) * 8 / 7;
         let footers: usize = self.segments[self.closed..].iter().map(|segment| segment.entries.capacity()).sum();
-        let segments = self.segments.capacity() * size_of::<Segment>();
+        let segments = self.segments.capacity() * size_of::<LogSegment>();
         let sessions = self.newest_of.capacity() * (size_of::<(SessionId, Hlc)>() + 1) * 8 / 7;
-        let who_and_when = sessions + self.writers.heap_bytes() + self.touched.heap_bytes() + self.gone.heap_bytes();
-        let shelves: usize = self.shelves.iter().map(Shelf::heap_bytes).sum();
-        let maps = self.files.capacity() * entry + who_and_when + footers + segments + shelves;
-        Stats {
+        let who_and_when = sessions + self.writers.heap_bytes() + self.time_runs.heap_bytes() + self.gone.heap_bytes();
+        let index_runs: usize = self.index_runs.iter().map(IndexRun::heap_bytes).sum();
+        let maps = self.files.capacity() * entry + who_and_when + footers + segments + index_runs;
+        LogStats {
             records: self.records,
             log_bytes: self.log_bytes,
             index_bytes: self.files_bytes + maps as u64,
             footer_bytes: footers as u64,
             segments: self.segments.len() as u64,
-            shelves: self.shelves.len() as u64,
-            shelved_records: self.shelves.iter().map(Shelf::records).sum(),
-            shelf_bytes: self.shelves.iter().map(Shelf::bytes).sum(),
+            index_runs: self.index_runs.len() as u64,
+            run_records: self.index_runs.iter().map(IndexRun::records).sum(),
+            run_bytes: self.index_runs.iter().map(IndexRun::bytes).sum(),
             files: self.files.len() as u64,
         }
     }
@@ -418,17 +410,17 @@ impl MultiLog {
     }
 
     /// Records in it that their chains do not have, by chain.
-    pub fn discarded(&self) -> &[Discarded] {
+    pub fn discarded(&self) -> &[Discards] {
         &self.discarded
     }
 
     /// The settings in effect.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &LogSettings {
         &self.settings
     }
 
-    /// True if a record can be the next one: the records of a chunk come in the order of their stamps, those of different chunks
-    /// in any.
+    /// True if a record can be the next one: the records of a chunk come in the order of their stamps, those of
+    /// different chunks in any.
     pub fn accepts(&self, meta: &RecordMeta) -> bool {
         self.refuses(meta).is_none()
     }
@@ -438,44 +430,47 @@ impl MultiLog {
         self.files.get(&meta.chunk.inode).and_then(|file| file.refuses(meta))
     }
 
-    /// True if a shelf may say something of a file.
-    pub(crate) fn may_be_shelved(&self, inode: InodeId) -> bool {
-        self.shelved > 0 && inode <= self.shelved_inode
+    /// True if an index run may say something of a file.
+    pub(crate) fn may_be_indexed(&self, inode: InodeId) -> bool {
+        self.indexed > 0 && inode <= self.indexed_inode
     }
 
     /// What is known of a file, if there is anything.
     ///
     /// # Panics
-    /// If it is away: an answer without what is on the shelves would be a wrong one.
-    pub(crate) fn file(&self, inode: InodeId) -> Option<&File> {
+    /// If it is evicted: an answer without what is on the index runs would be a wrong one.
+    pub(crate) fn file(&self, inode: InodeId) -> Option<&FileIndex> {
         let Some(file) = self.files.get(&inode) else {
-            assert!(!self.may_be_shelved(inode), "inode {inode} is asked for while it is away");
+            assert!(!self.may_be_indexed(inode), "inode {inode} is asked for while it is evicted");
             return None;
         };
-        assert!(!file.is_partial(), "inode {inode} is asked for while most of it is away");
+        assert!(!file.is_partial(), "inode {inode} is asked for while most of it is evicted");
         file.touch(self.tick);
         Some(file)
     }
 
-    /// Takes in a record that is whole, as the next of the last segment.
-    pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &Entry) {
+    /// Adds a record that is whole, as the next of the last segment.
+    pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &FooterEntry) {
         let slot = self.segments.len() - 1;
         let segment = &mut self.segments[slot];
-        let Span { start, place, end, .. } = segment.cursor.span(&segment.header, meta, entry);
-        let place = Place { slot: slot as u32, at: place as u32, head: (place - start) as u8 };
+        let RecordSpan { start, place, end, .. } = segment.cursor.span(&segment.header, meta, entry);
+        let place = RecordPlace { slot: slot as u32, at: place as u32, head: (place - start) as u8 };
         self.log_bytes += end - start;
         segment.add(meta, entry);
         if let Some(numbers) = &mut segment.numbers {
-            chains::note(numbers, meta);
+            numbers::note(numbers, meta);
         }
         self.tip = segment.link();
         self.records += 1;
-        self.touched.push(meta.chunk.inode, meta.stamp);
+        self.time_runs.push(meta.chunk.inode, meta.stamp);
         let newest = self.newest_of.entry(meta.session).or_default();
         *newest = meta.stamp.max(*newest);
-        let (writer, inode) = (self.writers.number_of(Writer::of(meta)), meta.chunk.inode);
-        let away = self.may_be_shelved(inode);
-        let file = self.files.entry(inode).or_insert_with(|| if away { File::partial() } else { File::default() });
+        let (writer, inode) = (self.writers.number_of(WriterKey::of(meta)), meta.chunk.inode);
+        let evicted = self.may_be_indexed(inode);
+        let file = self
+            .files
+            .entry(inode)
+            .or_insert_with(|| if evicted { FileIndex::partial() } else { FileIndex::default() });
         self.files_bytes += file.push(meta, place, writer) as u64;
         let chain = self.chains.entry(meta.chain).or_default();
         *chain = ChainState { n: chain.n.max(meta.n), stamp: chain.stamp.max(meta.stamp) };
@@ -489,14 +484,13 @@ impl MultiLog {
         let id = self.next_segment;
         self.next_segment = SegmentId(id.0 + 1);
         let header = SegmentHeader {
-            version: self.settings.version,
             id,
             tag: Rng::new(self.settings.seed ^ id.0.rotate_left(32)).next(),
             bytes: self.settings.segment_bytes,
-            previous: self.segments.last().map_or(Link::default(), Segment::link),
+            previous: self.segments.last().map_or(SegmentLink::default(), LogSegment::link),
             block_bytes: self.settings.block_bytes,
         };
-        self.segments.push(Segment::new(header));
+        self.segments.push(LogSegment::new(header));
         NewSegment { id, bytes: header.bytes, header: header.encode().to_vec() }
     }
 

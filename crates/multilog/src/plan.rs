@@ -4,9 +4,9 @@ use frieze_base::SegmentId;
 use frieze_hlc::Hlc;
 
 use crate::image::{ImageKey, ImagePlace};
-use crate::index::Record;
+use crate::index::IndexRecord;
 use crate::record::blocks;
-use crate::segment::Segment;
+use crate::segment::LogSegment;
 
 /// One part of a planned range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Piece {
     /// Length in bytes, never 0.
     pub len: u32,
     /// Where the bytes are.
-    pub source: Source,
+    pub source: PieceSource,
 }
 
 impl Piece {
@@ -29,12 +29,16 @@ impl Piece {
     pub fn part(&self, start: u64, end: u64) -> Piece {
         let (from, to) = (self.at.max(start), self.end().min(end));
         let source = match self.source {
-            Source::Data(stored) => Source::Data(Stored { skip: stored.skip + (from - self.at) as u32, ..stored }),
-            Source::Image(image) => Source::Image(Imaged { skip: image.skip + (from - self.at) as u32, ..image }),
-            Source::Fetched(fetched) => {
-                Source::Fetched(Fetched { skip: fetched.skip + (from - self.at) as u32, ..fetched })
+            PieceSource::Data(stored) => {
+                PieceSource::Data(StoredSpan { skip: stored.skip + (from - self.at) as u32, ..stored })
             }
-            Source::Hole | Source::Punched(_) => self.source,
+            PieceSource::Image(image) => {
+                PieceSource::Image(ImageSpan { skip: image.skip + (from - self.at) as u32, ..image })
+            }
+            PieceSource::External(fetched) => {
+                PieceSource::External(ExternalSpan { skip: fetched.skip + (from - self.at) as u32, ..fetched })
+            }
+            PieceSource::Hole | PieceSource::Punched(_) => self.source,
         };
         Piece { at: from, len: (to - from) as u32, source }
     }
@@ -42,23 +46,23 @@ impl Piece {
 
 /// Where the bytes of a piece come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum PieceSource {
     /// No record says anything: never written, or hidden. Zeros, unless the file shares what lies there.
     Hole,
     /// Zeros: a record of this stamp punched it.
     Punched(Hlc),
     /// Bytes of a record.
-    Data(Stored),
+    Data(StoredSpan),
     /// Bytes of records, as an image of their page has them. Only plans made to be read have these
     /// ([`crate::MultiLog::plan_to_read`]).
-    Image(Imaged),
-    /// Bytes that are not in this log, and that whoever reads has of his own. No plan of a log has these.
-    Fetched(Fetched),
+    Image(ImageSpan),
+    /// Bytes that the reader fetched from another server. No plan of a log has these.
+    External(ExternalSpan),
 }
 
 /// A span of bytes from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct ExternalSpan {
     /// Which of them.
     pub number: u32,
     /// Bytes of it before the piece.
@@ -67,7 +71,7 @@ pub struct Fetched {
 
 /// A span of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Imaged {
+pub struct ImageSpan {
     /// Which image: what its place has to hold when it is read.
     pub key: ImageKey,
     /// Where it lies.
@@ -79,7 +83,7 @@ pub struct Imaged {
 /// A span of a stored record. Its bytes are at `data_offset + skip`; to verify them, read whole blocks of `block_bytes`
 /// counted from `data_offset` and compare with the little-endian `u32`s that begin at `crcs_offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredSpan {
     /// The segment that holds the record.
     pub segment: SegmentId,
     /// Offset of the record's payload in the segment.
@@ -99,7 +103,7 @@ pub struct Stored {
 /// Builds the plan of one range: data comes in order, what lies between is holes.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
-    segments: &'a [Segment],
+    segments: &'a [LogSegment],
     out: &'a mut Vec<Piece>,
     /// Everything before it is planned.
     cursor: u64,
@@ -108,12 +112,12 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub(crate) fn new(segments: &'a [Segment], start: u64, out: &'a mut Vec<Piece>) -> Planner<'a> {
+    pub(crate) fn new(segments: &'a [LogSegment], start: u64, out: &'a mut Vec<Piece>) -> Planner<'a> {
         Planner { segments, out, cursor: start, last_record: None }
     }
 
     /// Bytes `start..end` are those of a record, which has this number in its chunk.
-    pub(crate) fn data(&mut self, start: u64, end: u64, number: u32, record: &Record) {
+    pub(crate) fn data(&mut self, start: u64, end: u64, number: u32, record: &IndexRecord) {
         self.hole(start);
         let len = (end - start) as u32;
         self.cursor = end;
@@ -126,7 +130,7 @@ impl<'a> Planner<'a> {
         }
         self.last_record = Some(number);
         let header = &self.segments[record.slot()].header;
-        let source = Source::Data(Stored {
+        let source = PieceSource::Data(StoredSpan {
             segment: header.id,
             data_offset: u64::from(record.at) + 4 * u64::from(blocks(record.len, header.block_bytes)),
             record_len: record.len,
@@ -139,34 +143,34 @@ impl<'a> Planner<'a> {
     }
 
     /// Bytes `start..end` are those of an image of their page.
-    pub(crate) fn image(&mut self, start: u64, end: u64, image: Imaged) {
+    pub(crate) fn image(&mut self, start: u64, end: u64, image: ImageSpan) {
         self.hole(start);
         let len = (end - start) as u32;
         self.cursor = end;
         self.last_record = None;
         match self.out.last_mut() {
             // Other records of the same image go on.
-            Some(Piece { len: before, source: Source::Image(last), .. })
+            Some(Piece { len: before, source: PieceSource::Image(last), .. })
                 if last.place == image.place && last.skip + *before == image.skip =>
             {
                 *before += len;
             }
-            _ => self.out.push(Piece { at: start, len, source: Source::Image(image) }),
+            _ => self.out.push(Piece { at: start, len, source: PieceSource::Image(image) }),
         }
     }
 
     /// Bytes `start..end` were punched at `stamp`.
     pub(crate) fn punched(&mut self, start: u64, end: u64, stamp: Hlc) {
         self.hole(start);
-        self.zeros(end, Source::Punched(stamp));
+        self.zeros(end, PieceSource::Punched(stamp));
     }
 
     /// Everything up to `end` that is not planned yet is a hole.
     pub(crate) fn hole(&mut self, end: u64) {
-        self.zeros(end, Source::Hole);
+        self.zeros(end, PieceSource::Hole);
     }
 
-    fn zeros(&mut self, end: u64, source: Source) {
+    fn zeros(&mut self, end: u64, source: PieceSource) {
         while self.cursor < end {
             // A chunk of 4 GiB without a byte needs two pieces.
             let len = (end - self.cursor).min(u32::MAX.into()) as u32;

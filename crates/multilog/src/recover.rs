@@ -1,74 +1,50 @@
 //! Rebuilding the log from its segments after a stop or a crash.
 //!
-//! Guarantees: the result is a prefix of what was published, whole groups only; two recoveries of the same bytes give
-//! the same log; a damaged file costs what it held and nothing else, and is named.
+//! Guarantees: the result is a prefix of what was published, whole groups only. Two recoveries of the same bytes give
+//! the same log. A damaged file costs what it held and nothing else, and is named.
 //! Leaves to others: listing and reading files, keeping or recycling those that are free.
 //!
 //! # The algorithm
 //! A footer names only records that are durable, and all before them are too. So everything up to the last footer was
-//! durable: those segments are found by following each header's link backwards, read by their footers, and what is
-//! unreadable there is *corruption*, reported while the rest goes on. What follows is the *tail*: each segment is scanned
-//! record by record, payloads verified, and the one after it is taken if its header names exactly where the scan ended
-//! and the stamp of the record there. The first thing that does not fit ends the log.
+//! durable: recovery finds those segments by following each header's link backwards and reads them by their footers.
+//! What is unreadable there is *corruption*: it is reported, and the rest is recovered. What follows is the *tail*:
+//! each segment is scanned record by record, payloads verified. The next segment counts if its header names exactly
+//! where the scan ended and the stamp of the record there. The first record that does not fit ends the log.
 //!
-//! The oldest of the durable segments need not even be read by their footers: shelves say the same ([`shelved`]).
+//! The oldest of the durable segments need not even be read by their footers: index runs say the same ([`index_runs`]).
 //!
 //! Why both: an unverified tail would show torn records, and a scan of everything would take as long as the history is.
 
+mod index_runs;
 mod read;
-mod shelved;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_base::{Fault, Reason, SegmentId, crc32c};
+use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::chains::{Discarded, is_discarded, sorted};
-use crate::entry::{Entries, Entry};
-use crate::log::{MultiLog, Settings};
-use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState};
-use crate::{ChainTip, Error, LogPosition, RecordMeta, ShelfKey};
-use read::{Candidate, Next, Read, Reader};
-
-/// The driver's name of a segment file, such as the number in the file's name. Not the segment id: files are recycled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SegmentKey(pub u64);
-
-/// The segment files as the driver can read them.
-pub trait SegmentSource {
-    /// Every segment file and its length in bytes, in any order.
-    fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault>;
-
-    /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
-    fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
-
-    /// Records that their chains do not have: they are passed over. None where nothing was discarded.
-    fn discarded(&mut self) -> Vec<Discarded> {
-        Vec::new()
-    }
-
-    /// Every shelf file, in any order. None without more ado: segments are enough.
-    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
-        Ok(Vec::new())
-    }
-
-    /// Reads a shelf file as [`SegmentSource::read`] reads a segment.
-    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let _ = (offset, into);
-        Err(Fault::new(Reason::NotFound, format!("there is no shelf {key}")))
-    }
-}
+use crate::discarded::{is_discarded, sorted};
+use crate::entry::{FooterEntries, FooterEntry};
+use crate::error::Error;
+use crate::header::{FORMAT_VERSION, LogPosition, NoHeader};
+use crate::index_run::{ChainTip, RunKey};
+use crate::log::{LogSettings, MultiLog};
+use crate::record::RecordMeta;
+use crate::segment::{LogSegment, SegmentState};
+use read::{NextRecord, RecordRead, SegmentFile, SegmentReader};
+pub use source::{LogSource, SegmentKey};
 
 /// What recovery shows its driver, in this order.
 #[derive(Clone, Copy, Debug)]
-pub enum Recovered<'a> {
-    /// Once, if there are shelves: records that are not shown one by one.
-    Shelved {
+pub enum RecoveredItem<'a> {
+    /// Once, if there are index runs: records that are not shown one by one.
+    Indexed {
         /// The last record of each chain.
         chains: &'a [ChainTip],
         /// Stamp of the last record.
         newest: Hlc,
-        /// What the driver gave to [`crate::ShelfBuilder::finish`] for the last of them.
+        /// What the driver gave to [`crate::RunBuilder::finish`] for the last of them.
         companion: &'a [u8],
     },
     /// The next record.
@@ -77,18 +53,18 @@ pub enum Recovered<'a> {
 
 /// What recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RecoveryReport {
     /// Records in the recovered log.
     pub records: u64,
-    /// Bytes that were read and verified record by record because no footer vouches for them.
+    /// Bytes that were read and verified record by record because no footer names them.
     pub scanned_bytes: u64,
     /// Where the log was cut, if something that was begun is missing at its end.
-    pub cut: Option<Cut>,
+    pub cut: Option<LogCut>,
     /// End of the recovered log.
     pub end: LogPosition,
-    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver wipes what is
-    /// left of a head there, up to [`crate::RECORD_MARK_BYTES`]: torn once more, the same record sent again could make it
-    /// whole.
+    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver wipes
+    /// what is left of a head there, up to [`crate::RECORD_MARK_BYTES`]: torn once more, the same record sent again
+    /// could make it whole.
     pub next: Option<(LogPosition, u64)>,
     /// Damage that is no torn tail: the rest of the log is there.
     pub corrupt: Vec<Corruption>,
@@ -96,26 +72,27 @@ pub struct Report {
     pub files: BTreeMap<SegmentId, SegmentKey>,
     /// Files that hold nothing of the log and may be recycled or removed.
     pub free: Vec<SegmentKey>,
-    /// Records that were not read: shelves index them.
-    pub shelved_records: u64,
-    /// Shelves that are not in use: they may be removed. What is wrong with them, if they were not merged into others.
-    pub free_shelves: Vec<(ShelfKey, Option<&'static str>)>,
+    /// Records that were not read: index runs index them.
+    pub run_records: u64,
+    /// Index runs that are not in use: they may be removed. What is wrong with them, if they were not merged into
+    /// others.
+    pub free_index_runs: Vec<(RunKey, Option<&'static str>)>,
 }
 
 /// The end of the log, where it is not a clean one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct LogCut {
     /// The segment.
     pub segment: SegmentId,
     /// Offset of the first byte that is not part of the log.
     pub offset: u64,
     /// What was found there.
-    pub why: CutReason,
+    pub why: LogCutReason,
 }
 
 /// Why a log was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CutReason {
+pub enum LogCutReason {
     /// A record was begun, but its header is not whole.
     TornHeader,
     /// A record's header is whole, its payload is not.
@@ -150,11 +127,11 @@ pub struct Corruption {
 }
 
 impl MultiLog {
-    /// Rebuilds a log from its segments; `on_record` sees every record in log order, those on shelves left out.
+    /// Rebuilds a log from its segments; `on_record` sees every record in log order, those in index runs left out.
     ///
     /// The log goes on where the recovered one ends. Before anything recovered counts as durable the driver syncs the
-    /// files of [`Report::files`]: after a killed process they may be in the page cache only. Free files are removed or
-    /// recycled before the next recovery.
+    /// files of [`RecoveryReport::files`]: after a killed process they may be in the page cache only. Free files are
+    /// removed or recycled before the next recovery.
     ///
     /// # Errors
     /// If files cannot be listed or read, are of another format version, or two hold the same segment: nothing was
@@ -163,37 +140,37 @@ impl MultiLog {
     /// # Cost
     /// About a microsecond a record, and reading the segments that have no footer yet.
     pub fn recover(
-        settings: Settings,
-        source: &mut dyn SegmentSource,
+        settings: LogSettings,
+        source: &mut dyn LogSource,
         on_record: &mut dyn FnMut(&RecordMeta),
-    ) -> Result<(MultiLog, Report), Error> {
-        let mut on_recovered = |recovered: Recovered<'_>| {
-            if let Recovered::Record(meta) = recovered {
+    ) -> Result<(MultiLog, RecoveryReport), Error> {
+        let mut on_recovered = |recovered: RecoveredItem<'_>| {
+            if let RecoveredItem::Record(meta) = recovered {
                 on_record(meta);
             }
         };
         MultiLog::recover_upto(settings, source, Hlc::MAX, &mut on_recovered)
     }
 
-    /// As [`MultiLog::recover`], but ends the log before the first record stamped after `upto` that no footer vouches
+    /// As [`MultiLog::recover`], but ends the log before the first record stamped after `upto` that no footer names it
     /// for: what the driver knows to depend on something that is lost. The driver wipes the header of that record, or
     /// the next recovery finds it again.
     ///
     /// # Errors
     /// As [`MultiLog::recover`].
     pub fn recover_upto(
-        settings: Settings,
-        source: &mut dyn SegmentSource,
+        settings: LogSettings,
+        source: &mut dyn LogSource,
         upto: Hlc,
-        on_recovered: &mut dyn FnMut(Recovered<'_>),
-    ) -> Result<(MultiLog, Report), Error> {
+        on_recovered: &mut dyn FnMut(RecoveredItem<'_>),
+    ) -> Result<(MultiLog, RecoveryReport), Error> {
         let mut log = MultiLog::new(settings);
         log.discarded = sorted(source.discarded());
-        let mut recovery = Recovery {
+        let mut recovery = LogRecovery {
             upto,
             log,
-            report: Report::default(),
-            reader: Reader::new(source),
+            report: RecoveryReport::default(),
+            reader: SegmentReader::new(source),
             candidates: BTreeMap::new(),
             damaged: Vec::new(),
             lost_durable: false,
@@ -207,33 +184,33 @@ impl MultiLog {
     }
 }
 
-struct Recovery<'a> {
+struct LogRecovery<'a> {
     /// Records of the tail stamped later are not part of the log.
     upto: Hlc,
     log: MultiLog,
-    report: Report,
-    reader: Reader<'a>,
+    report: RecoveryReport,
+    reader: SegmentReader<'a>,
     /// Segments found and not yet taken into the log.
-    candidates: BTreeMap<SegmentId, Candidate>,
+    candidates: BTreeMap<SegmentId, SegmentFile>,
     /// Files that are not blank and have no readable header.
     damaged: Vec<SegmentKey>,
     /// A segment that was durable cannot be found.
     lost_durable: bool,
     /// Segments whose files are shorter than they were made.
     short: BTreeSet<SegmentId>,
-    on_recovered: &'a mut dyn FnMut(Recovered<'_>),
+    on_recovered: &'a mut dyn FnMut(RecoveredItem<'_>),
 }
 
 /// How a scan treats what does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum RecoveryMode {
     /// It ends the log.
     Tail,
     /// Up to this offset, where a record of this stamp ends, it is damage: report it and go on if that is possible.
     Durable { end: u64, stamp: Hlc },
 }
 
-impl Recovery<'_> {
+impl LogRecovery<'_> {
     fn find_segments(&mut self) -> Result<(), Error> {
         for (key, len) in self.reader.segments()? {
             let candidate = match self.reader.candidate(key, len)? {
@@ -269,13 +246,13 @@ impl Recovery<'_> {
 
     /// Takes in everything up to the last segment with a footer.
     fn take_durable(&mut self) -> Result<(), Error> {
-        let sealed_before = |candidates: &BTreeMap<SegmentId, Candidate>, id: SegmentId| {
+        let sealed_before = |candidates: &BTreeMap<SegmentId, SegmentFile>, id: SegmentId| {
             candidates.range(..id).rev().find(|(_, candidate)| candidate.trailer.is_some()).map(|(id, _)| *id)
         };
         let mut order = Vec::new();
         let mut next = sealed_before(&self.candidates, SegmentId(u64::MAX));
         while let Some(id) = next {
-            let Candidate { key, header, .. } = self.candidates[&id];
+            let SegmentFile { key, header, .. } = self.candidates[&id];
             order.push(id);
             let before = header.previous.end.segment;
             next = (before != SegmentId(0)).then_some(before);
@@ -290,8 +267,8 @@ impl Recovery<'_> {
                 next = sealed_before(&self.candidates, before);
             }
         }
-        let shelved = self.take_shelves(&order)?;
-        for (at, id) in order.iter().enumerate().rev().skip(shelved) {
+        let indexed = self.take_index_runs(&order)?;
+        for (at, id) in order.iter().enumerate().rev().skip(indexed) {
             let candidate = self.candidates.remove(id).expect("the order holds candidates, each once: links lead down");
             self.open(&candidate);
             let footer = self.take_footer(&candidate)?;
@@ -303,27 +280,27 @@ impl Recovery<'_> {
                 (_, trailer) => trailer.map_or((0, Hlc::ZERO), |trailer| (trailer.end, trailer.stamp)),
             };
             if self.segment().end < end {
-                self.scan(&candidate, Mode::Durable { end, stamp })?;
+                self.scan(&candidate, RecoveryMode::Durable { end, stamp })?;
             } else if footer && (follower.is_some() || closed) {
                 self.segment().close();
             }
             if follower.is_none() && !(footer && closed) {
-                // Records may follow those of the footer: nobody vouches for them.
-                let why = self.scan(&candidate, Mode::Tail)?;
+                // Records may follow those of the footer, and no footer names them.
+                let why = self.scan(&candidate, RecoveryMode::Tail)?;
                 self.report.cut = self.cut(why);
             }
         }
         Ok(())
     }
 
-    /// Takes in a segment by its footer. False if there is none, or it is damaged.
-    fn take_footer(&mut self, candidate: &Candidate) -> Result<bool, Error> {
+    /// Adds a segment by its footer. False if there is none, or it is damaged.
+    fn take_footer(&mut self, candidate: &SegmentFile) -> Result<bool, Error> {
         let Some(trailer) = candidate.trailer else { return Ok(false) };
         let id = candidate.header.id;
         let (len, offset) = (trailer.entries_bytes as usize, trailer.footer_at());
         let entries = self.reader.bytes(candidate.key, offset, len)?.to_vec();
         let whole = entries.len() == len && crc32c(&entries) == trailer.entries_crc;
-        let listed = Entries::new(&candidate.header, &entries).all(trailer.records).filter(|_| whole);
+        let listed = FooterEntries::new(&candidate.header, &entries).all(trailer.records).filter(|_| whole);
         let Some(listed) = listed else {
             self.corrupt(
                 candidate.key,
@@ -337,39 +314,39 @@ impl Recovery<'_> {
         for listed in listed {
             self.take(candidate.key, &listed.meta, &listed.entry);
         }
-        self.segment().vouch_for_all();
+        self.segment().cover_all();
         Ok(true)
     }
 
     /// Takes in what follows the durable part, as far as it is whole.
     fn take_tail(&mut self) -> Result<(), Error> {
         while self.report.cut.is_none() {
-            let tip = self.log.segments.last().map_or_else(Default::default, Segment::link);
+            let tip = self.log.segments.last().map_or_else(Default::default, LogSegment::link);
             // Of several that follow here, all but the last were given up before they held anything.
             let next = self.candidates.iter().rev().find(|(_, candidate)| candidate.header.previous == tip);
             let Some(id) = next.map(|(id, _)| *id) else {
                 if self.candidates.values().any(|candidate| candidate.header.previous.end > tip.end) {
-                    self.report.cut = self.cut(Some(CutReason::LostBeforeLaterSegment));
+                    self.report.cut = self.cut(Some(LogCutReason::LostBeforeLaterSegment));
                 }
                 return Ok(());
             };
             let candidate = self.candidates.remove(&id).expect("just found");
             self.open(&candidate);
-            let why = self.scan(&candidate, Mode::Tail)?;
+            let why = self.scan(&candidate, RecoveryMode::Tail)?;
             self.report.cut = self.cut(why);
         }
         Ok(())
     }
 
     /// Makes a segment the last of the log.
-    fn open(&mut self, candidate: &Candidate) {
+    fn open(&mut self, candidate: &SegmentFile) {
         if let Some(before) = self.log.segments.last_mut().filter(|before| before.state == SegmentState::Open) {
             before.state = SegmentState::Full;
         }
-        self.log.segments.push(Segment::new(candidate.header));
+        self.log.segments.push(LogSegment::new(candidate.header));
         self.log.tip = self.segment().link();
         self.report.files.insert(candidate.header.id, candidate.key);
-        let Candidate { key, len, header, .. } = *candidate;
+        let SegmentFile { key, len, header, .. } = *candidate;
         if len < header.bytes {
             self.short.insert(header.id);
             let what = format!("the file was cut from {} to {len} bytes; nothing more is written to it", header.bytes);
@@ -378,33 +355,35 @@ impl Recovery<'_> {
     }
 
     /// The last segment of the log.
-    fn segment(&mut self) -> &mut Segment {
+    fn segment(&mut self) -> &mut LogSegment {
         self.log.segments.last_mut().expect("a segment was opened")
     }
 
-    fn cut(&self, why: Option<CutReason>) -> Option<Cut> {
+    fn cut(&self, why: Option<LogCutReason>) -> Option<LogCut> {
         let LogPosition { segment, offset } = self.log.end();
-        why.map(|why| Cut { segment, offset, why })
+        why.map(|why| LogCut { segment, offset, why })
     }
 
     /// Reads the records of the last segment from where it ends. Returns why it stopped if that was not the clean end.
-    fn scan(&mut self, candidate: &Candidate, mode: Mode) -> Result<Option<CutReason>, Error> {
-        let Candidate { key, header: segment, .. } = *candidate;
-        let mut group: Vec<Read> = Vec::new();
+    fn scan(&mut self, candidate: &SegmentFile, mode: RecoveryMode) -> Result<Option<LogCutReason>, Error> {
+        let SegmentFile { key, header: segment, .. } = *candidate;
+        let mut group: Vec<RecordRead> = Vec::new();
         let mut cursor = self.segment().cursor.clone();
         let why = loop {
-            if matches!(mode, Mode::Durable { end, .. } if end == cursor.at) && group.is_empty() {
+            if matches!(mode, RecoveryMode::Durable { end, .. } if end == cursor.at) && group.is_empty() {
                 return Ok(None);
             }
             let (read, whole) = match self.reader.record(key, &segment, &cursor)? {
-                Next::End if group.is_empty() => break None,
-                Next::End => break Some(CutReason::IncompleteGroup),
-                Next::TornHead => break Some(CutReason::TornHeader),
-                Next::TornPayload(_) if mode == Mode::Tail => break Some(CutReason::TornPayload),
-                Next::TornPayload(read) => (read, false),
-                Next::Record(read) => (read, true),
+                NextRecord::End if group.is_empty() => break None,
+                NextRecord::End => break Some(LogCutReason::IncompleteGroup),
+                NextRecord::TornHead => break Some(LogCutReason::TornHeader),
+                NextRecord::TornPayload(_) if mode == RecoveryMode::Tail => {
+                    break Some(LogCutReason::TornPayload);
+                }
+                NextRecord::TornPayload(read) => (read, false),
+                NextRecord::Record(read) => (read, true),
             };
-            let Read { meta, entry, span } = &read;
+            let RecordRead { meta, entry, span } = &read;
             if !whole {
                 let what = format!(
                     "{} bytes of chunk {} at offset {} written at {} are damaged",
@@ -417,29 +396,30 @@ impl Recovery<'_> {
             let first = group.first().map_or(meta, |read| &read.meta);
             let follows = if meta.parts == 0 { group.is_empty() } else { usize::from(meta.part) == group.len() };
             if !follows || (meta.parts, meta.stamp) != (first.parts, first.stamp) {
-                break Some(CutReason::IncompleteGroup);
+                break Some(LogCutReason::IncompleteGroup);
             }
             let is_whole = meta.ends_group();
             group.push(read);
             if !is_whole {
                 continue;
             }
-            if mode == Mode::Tail && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
-                break Some(CutReason::Contradiction);
+            if mode == RecoveryMode::Tail && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
+                break Some(LogCutReason::Contradiction);
             }
-            if mode == Mode::Tail && group.iter().any(|read| read.meta.stamp > self.upto) {
-                break Some(CutReason::BeyondLimit);
+            if mode == RecoveryMode::Tail && group.iter().any(|read| read.meta.stamp > self.upto) {
+                break Some(LogCutReason::BeyondLimit);
             }
-            for Read { meta, entry, .. } in group.drain(..) {
+            for RecordRead { meta, entry, .. } in group.drain(..) {
                 self.take(key, &meta, &entry);
             }
         };
         let tip = self.segment().link();
-        if mode == Mode::Tail && self.candidates.values().any(|next| next.header.previous == tip) {
-            // A segment says that this one ended here: what lies behind are bytes of an earlier use, or of what was given up.
+        if mode == RecoveryMode::Tail && self.candidates.values().any(|next| next.header.previous == tip) {
+            // A segment says that this one ended here: what lies behind are bytes of an earlier use, or of what was
+            // given up.
             return Ok(None);
         }
-        if let Mode::Durable { end, stamp } = mode {
+        if let RecoveryMode::Durable { end, stamp } = mode {
             let at = self.segment().end;
             self.lose(
                 key,
@@ -447,7 +427,7 @@ impl Recovery<'_> {
                 at,
                 format!("records from here to byte {end} of the segment cannot be read"),
             );
-            // Nothing may follow here, and no footer may vouch for it.
+            // Nothing may follow here, and no footer may name it.
             (self.segment().end, self.segment().stamp) = (end, stamp);
             self.segment().close();
             self.log.tip = self.segment().link();
@@ -455,8 +435,8 @@ impl Recovery<'_> {
         Ok(why)
     }
 
-    /// Takes in a record of the last segment; one that contradicts those before it was durable and is left out.
-    fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &Entry) {
+    /// Adds a record of the last segment; one that contradicts those before it was durable and is left out.
+    fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &FooterEntry) {
         let begins = LogPosition { segment: self.segment().header.id, offset: self.segment().end };
         if is_discarded(&self.log.discarded, meta, begins) {
             let segment = self.segment();
@@ -473,11 +453,11 @@ impl Recovery<'_> {
             return;
         }
         self.log.admit(meta, entry);
-        (self.on_recovered)(Recovered::Record(meta));
+        (self.on_recovered)(RecoveredItem::Record(meta));
         self.report.records += 1;
     }
 
-    fn finish(mut self) -> (MultiLog, Report) {
+    fn finish(mut self) -> (MultiLog, RecoveryReport) {
         for segment in self.log.segments.iter_mut().filter(|segment| self.short.contains(&segment.header.id)) {
             segment.close();
         }
@@ -491,14 +471,9 @@ impl Recovery<'_> {
         self.report.free.extend(self.candidates.values().map(|candidate| candidate.key));
         self.report.free.sort_unstable();
         self.report.end = self.log.end();
-        let version = self.log.settings().version;
         if let Some(open) = self.log.segments.last_mut().filter(|last| last.state == SegmentState::Open) {
             let end = LogPosition { segment: open.header.id, offset: open.end };
             self.report.next = open.footer_at().checked_sub(open.end).map(|free| (end, free));
-            if open.header.version != version {
-                // It gets its footer, and no more records: they would have to be told as they were.
-                open.state = SegmentState::Full;
-            }
         }
         (self.log, self.report)
     }

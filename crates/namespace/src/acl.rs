@@ -1,29 +1,31 @@
-//! Access lists: set, removed, inherited. Semantics are those of Linux (`acl(5)`, `posix_acl(9)`), the check is in [`crate::inode`].
+//! Access lists: set, removed, inherited. Semantics are those of Linux (`acl(5)`, `posix_acl(9)`), the check is in
+//! [`crate::inode`].
 //!
-//! Guarantees: mode and access list never contradict each other, for each bit is kept once. An access list that says no more than a mode
-//! is a change of the mode and nothing else. One that says more is an extended attribute, with all of the history that these have, whose
-//! entries of owner, mask and others are left blank: these are the mode's, so a chmod changes the mode alone. The inode of each version
-//! repeats it, for a check of rights looks at an inode and nothing else.
+//! Guarantees: mode and access list never contradict each other, for each bit is kept once. An access list that says no
+//! more than a mode is a change of the mode and nothing else. One that says more is an extended attribute, with all of
+//! the history that these have, whose entries of owner, mask and others are left blank: these are the mode's, so a
+//! chmod changes the mode alone. The inode of each version repeats it, for a check of rights looks at an inode and
+//! nothing else.
 
 use std::borrow::Cow;
 
 use frieze_base::InodeId;
 use frieze_wire::acl::{ACCESS_ACL_XATTR, Acl, DEFAULT_ACL_XATTR};
 use frieze_wire::message::{FileKind, VersionKind};
-use frieze_wire::txn::{Caller, RemoveXattr, SetAcl, SetXattr};
+use frieze_wire::txn::{RemoveXattr, SetAcl, SetXattr};
 use prost::Message;
 
-use crate::apply::{Done, Run};
+use crate::apply::{OpResult, TxnRun};
 use crate::attributes::check_xattrs_size;
 use crate::error::Error;
-use crate::inode::{Extra, Inode, SET_GID};
-use crate::key::Key;
+use crate::inode::{Extra, Inode, SET_GID, check_owns};
+use crate::key::VersionKey;
 use crate::namespace::Namespace;
 use crate::stored::StoredXattr;
 
 /// The access lists of a file: its own, and that of what is made in it.
 #[derive(Debug, Default)]
-struct Lists {
+struct AclChange {
     /// Set to none: the mode stays and says all.
     access: Option<Option<Acl>>,
     /// Set to none: removed.
@@ -31,7 +33,7 @@ struct Lists {
 }
 
 impl Namespace {
-    pub(crate) fn set_acl(&mut self, run: &mut Run<'_>, op: &SetAcl) -> Result<Done, Error> {
+    pub(crate) fn set_acl(&mut self, run: &mut TxnRun<'_>, op: &SetAcl) -> Result<OpResult, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         let superseded = || Error::Superseded { what: format!("the access list of inode {id}") };
         if op.expect_access.as_ref().is_some_and(|expect| *expect != inode.access_list().encode()) {
@@ -45,29 +47,45 @@ impl Namespace {
         let read = |name, bytes: &[u8]| if bytes.is_empty() { Ok(None) } else { check_acl(kind, name, bytes) };
         let access = op.access.as_deref().map(|bytes| read(ACCESS_ACL_XATTR, bytes)).transpose()?;
         let default = op.default_list.as_deref().map(|bytes| read(DEFAULT_ACL_XATTR, bytes)).transpose()?;
-        self.set_lists(run, id, Lists { access, default })
+        self.set_lists(run, id, AclChange { access, default })
     }
 
     /// As Linux sets one: a list without entries removes it.
-    pub(crate) fn set_acl_xattr(&mut self, run: &mut Run<'_>, id: InodeId, op: &SetXattr) -> Result<Done, Error> {
+    pub(crate) fn set_acl_xattr(
+        &mut self,
+        run: &mut TxnRun<'_>,
+        id: InodeId,
+        op: &SetXattr,
+    ) -> Result<OpResult, Error> {
         let acl = check_acl(self.held(id)?.kind(), &op.name, &op.value)?;
         self.set_list(run, id, &op.name, acl)
     }
 
     /// Nothing happens if there is none, as on other file systems.
-    pub(crate) fn remove_acl_xattr(&mut self, run: &mut Run<'_>, id: InodeId, op: &RemoveXattr) -> Result<Done, Error> {
+    pub(crate) fn remove_acl_xattr(
+        &mut self,
+        run: &mut TxnRun<'_>,
+        id: InodeId,
+        op: &RemoveXattr,
+    ) -> Result<OpResult, Error> {
         self.set_list(run, id, &op.name, None)
     }
 
-    fn set_list(&mut self, run: &mut Run<'_>, id: InodeId, name: &[u8], acl: Option<Acl>) -> Result<Done, Error> {
+    fn set_list(
+        &mut self,
+        run: &mut TxnRun<'_>,
+        id: InodeId,
+        name: &[u8],
+        acl: Option<Acl>,
+    ) -> Result<OpResult, Error> {
         let lists = match name == ACCESS_ACL_XATTR {
-            true => Lists { access: Some(acl), ..Lists::default() },
-            false => Lists { default: Some(acl), ..Lists::default() },
+            true => AclChange { access: Some(acl), ..AclChange::default() },
+            false => AclChange { default: Some(acl), ..AclChange::default() },
         };
         self.set_lists(run, id, lists)
     }
 
-    fn set_lists(&mut self, run: &mut Run<'_>, id: InodeId, lists: Lists) -> Result<Done, Error> {
+    fn set_lists(&mut self, run: &mut TxnRun<'_>, id: InodeId, lists: AclChange) -> Result<OpResult, Error> {
         check_owns(run.caller, self.held(id)?)?;
         let mut all = self.xattrs.get(&id).cloned().unwrap_or_default();
         let mut changes = Vec::new();
@@ -89,7 +107,7 @@ impl Namespace {
         check_xattrs_size(&all)?;
         let (caller, stamp) = (run.caller, run.stamp);
         let inode = self.edit(run, id);
-        // One that goes leaves the group what the mask left to all whom it named, as on other file systems.
+        // An access list that is removed leaves the group the rights of its mask, as on other file systems.
         if let Some(Some(access)) = &lists.access {
             inode.mode = inode.mode & 0o7000 | access.mode() as u16;
             if caller.uid != 0 && !caller.in_group(inode.gid) {
@@ -100,18 +118,18 @@ impl Namespace {
         for (name, value) in changes {
             self.bind_acl(run, id, name, value.as_deref());
             let stored = value.map(|value| StoredXattr { value, session: run.session.0, uid: run.caller.uid });
-            run.change(Key::Xattr(id, name), stored.map(|stored| stored.encode_to_vec()));
+            run.change(VersionKey::Xattr(id, name), stored.map(|stored| stored.encode_to_vec()));
         }
         match all.is_empty() {
             true => self.xattrs.remove(&id),
             false => self.xattrs.insert(id, all),
         };
         run.tell(id, VersionKind::SetAttr, b"");
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
     /// An extended attribute of an inode has another value or none: if it is an access list, the inode repeats it.
-    pub(crate) fn bind_acl(&mut self, run: &mut Run<'_>, id: InodeId, name: &[u8], value: Option<&[u8]>) {
+    pub(crate) fn bind_acl(&mut self, run: &mut TxnRun<'_>, id: InodeId, name: &[u8], value: Option<&[u8]>) {
         if name == ACCESS_ACL_XATTR {
             let acl = value.and_then(|value| Acl::read(value).ok().flatten());
             self.edit(run, id).extra_mut().acl = acl.as_ref().and_then(blank).map(Box::new);
@@ -120,8 +138,8 @@ impl Namespace {
         }
     }
 
-    /// What an inode that is made in `parent` has of its directory's default list: the mode, and in `extra` that it has lists. The
-    /// attributes are left to [`Namespace::add_inherited`]. Without a default list the umask takes its bits.
+    /// What an inode that is made in `parent` has of its directory's default list: the mode, and in `extra` that it has
+    /// lists. The attributes are left to [`Namespace::add_inherited`]. Without a default list the umask takes its bits.
     pub(crate) fn inherit(
         &self,
         (parent, directory): (InodeId, &Inode),
@@ -141,7 +159,7 @@ impl Namespace {
     }
 
     /// Gives an inode that was just made the attributes of the lists that it has inherited.
-    pub(crate) fn add_inherited(&mut self, run: &mut Run<'_>, parent: InodeId, id: InodeId) {
+    pub(crate) fn add_inherited(&mut self, run: &mut TxnRun<'_>, parent: InodeId, id: InodeId) {
         let Some(inode) = self.inodes.get(id).filter(|inode| inode.has_acl()) else { return };
         let access = inode.acl().map(|acl| (ACCESS_ACL_XATTR, acl.encode()));
         let default = self.xattrs.get(&parent).and_then(|all| all.get(DEFAULT_ACL_XATTR));
@@ -149,7 +167,7 @@ impl Namespace {
         for (name, value) in [access, default].into_iter().flatten() {
             self.xattrs.entry(id).or_default().insert(name.into(), value.as_slice().into());
             let stored = StoredXattr { value, session: run.session.0, uid: run.caller.uid };
-            run.change(Key::Xattr(id, name), Some(stored.encode_to_vec()));
+            run.change(VersionKey::Xattr(id, name), Some(stored.encode_to_vec()));
         }
     }
 }
@@ -164,14 +182,6 @@ pub(crate) fn check_acl(kind: FileKind, name: &[u8], value: &[u8]) -> Result<Opt
         return Err(Error::AccessDenied { what: "only a directory has a default access list".to_owned() });
     }
     Ok(acl)
-}
-
-/// Checks that the caller may change the access lists of an inode.
-pub(crate) fn check_owns(caller: &Caller, inode: &Inode) -> Result<(), Error> {
-    if caller.uid != 0 && caller.uid != inode.uid {
-        return Err(Error::NotPermitted { why: "only the owner changes access lists" });
-    }
-    Ok(())
 }
 
 /// The value that is kept of an extended attribute.

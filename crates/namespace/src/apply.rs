@@ -1,7 +1,7 @@
 //! Executes transactions: once each, whole or not at all, at a stamp, leaving the versions they made.
 //!
-//! An operation first checks everything, then changes memory and notes which inodes it touched; at the end every touched
-//! inode becomes one version. So a failed operation leaves no trace but its remembered outcome.
+//! An operation first checks everything, then changes memory and notes which inodes it touched; at the end every
+//! touched inode becomes one version. So a failed operation leaves no trace but its remembered outcome.
 
 use frieze_base::{FastMap, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
@@ -10,14 +10,15 @@ use frieze_wire::txn::{Caller, Op, Outcome, Target, Transaction};
 use prost::Message;
 
 use crate::error::Error;
-use crate::history::Change;
+use crate::history::KeyVersion;
 use crate::inode::Inode;
-use crate::key::{Cached, Key};
-use crate::name::Name;
-use crate::namespace::{Entry, Namespace};
+use crate::key::{Cached, VersionKey};
+use crate::model::NameEntry;
+use crate::name::EntryName;
+use crate::namespace::Namespace;
 use crate::read_set::{NoReadSet, ReadSet};
 use crate::stored::{StoredCause, StoredEntry, StoredInode, StoredOutcome};
-use crate::walk::{Last, Nothing, Place, Walk};
+use crate::walk::{FinalLink, NoHistory, PathEnd, PathWalk};
 
 /// Outcomes remembered for one session that does not acknowledge them; it then has to before it goes on.
 pub const OUTCOMES_REMEMBERED_MAX: usize = 4096;
@@ -25,35 +26,35 @@ pub const OUTCOMES_REMEMBERED_MAX: usize = 4096;
 const TOUCHED_SCANNED_MAX: usize = 8;
 
 /// One transaction while it runs.
-pub(crate) struct Run<'a> {
+pub(crate) struct TxnRun<'a> {
     pub(crate) session: SessionId,
     pub(crate) caller: &'a Caller,
     pub(crate) stamp: Hlc,
-    pub(crate) changes: &'a mut Vec<Change>,
+    pub(crate) changes: &'a mut Vec<KeyVersion>,
     /// Hears what it reads.
     pub(crate) reads: &'a dyn ReadSet,
-    touched: Vec<Touched>,
+    touched: Vec<DirtyInode>,
     /// Where in `touched` an inode is; kept once there are many.
     touched_at: FastMap<InodeId, usize>,
 }
 
-struct Touched {
+struct DirtyInode {
     id: InodeId,
     causes: Vec<StoredCause>,
 }
 
 /// What an operation that succeeded answers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct OpResult {
     pub(crate) id: u64,
     pub(crate) existed: bool,
     /// The other inode of a rename: what had the new name.
     pub(crate) replaced: u64,
 }
 
-impl Done {
-    pub(crate) fn with(id: InodeId) -> Done {
-        Done { id: id.0, ..Done::default() }
+impl OpResult {
+    pub(crate) fn with(id: InodeId) -> OpResult {
+        OpResult { id: id.0, ..OpResult::default() }
     }
 }
 
@@ -66,7 +67,13 @@ impl Namespace {
     ///
     /// # Errors
     /// None: a failure is an [`Outcome`] with a reason, the same on every replica.
-    pub fn apply(&mut self, txn: &Transaction, stamp: Hlc, changes: &mut Vec<Change>, reads: &dyn ReadSet) -> Outcome {
+    pub fn apply(
+        &mut self,
+        txn: &Transaction,
+        stamp: Hlc,
+        changes: &mut Vec<KeyVersion>,
+        reads: &dyn ReadSet,
+    ) -> Outcome {
         if let Some(first) = self.replies.get(&SessionId(txn.session)).and_then(|r| r.outcomes.get(&txn.seq)) {
             // What it read then is not remembered.
             reads.add_everything();
@@ -77,7 +84,7 @@ impl Namespace {
         }
         self.count_quotas();
         let before = changes.len();
-        let mut run = Run {
+        let mut run = TxnRun {
             session: SessionId(txn.session),
             caller: &txn.caller,
             stamp,
@@ -101,7 +108,7 @@ impl Namespace {
             }
         }
         let outcome = match result {
-            Ok(Done { id, existed, replaced }) => {
+            Ok(OpResult { id, existed, replaced }) => {
                 Outcome { stamp: stamp.0, id, existed, replaced, ..Outcome::default() }
             }
             Err(error) => failed(stamp, error),
@@ -129,7 +136,7 @@ impl Namespace {
         Ok(())
     }
 
-    fn execute(&mut self, run: &mut Run<'_>, op: Option<&Op>) -> Result<Done, Error> {
+    fn execute(&mut self, run: &mut TxnRun<'_>, op: Option<&Op>) -> Result<OpResult, Error> {
         let op = op.ok_or(Error::InvalidArgument { why: "a transaction without an operation" })?;
         if self.format.is_none() && !matches!(op, Op::Format(_) | Op::OpenSession(_) | Op::CloseSession(_)) {
             return Err(Error::NotFormatted);
@@ -161,19 +168,19 @@ impl Namespace {
     }
 
     /// Makes a version of every inode touched.
-    fn seal(&mut self, run: Run<'_>) {
-        let Run { session, caller, stamp, changes, touched, .. } = run;
-        for Touched { id, causes } in touched {
+    fn seal(&mut self, run: TxnRun<'_>) {
+        let TxnRun { session, caller, stamp, changes, touched, .. } = run;
+        for DirtyInode { id, causes } in touched {
             let inode = self.inodes.get_mut(id).expect("what was touched is in memory");
             inode.trim();
             let value = StoredInode::of(inode, session, caller.uid, causes).encode_to_vec();
-            changes.push(Change { key: Key::Inode(id).encode(), stamp, value: Some(value) });
+            changes.push(KeyVersion { key: VersionKey::Inode(id).encode(), stamp, value: Some(value) });
             self.forget_if_done(id);
         }
         self.trim_orphans();
     }
 
-    fn remember(&mut self, txn: &Transaction, outcome: &Outcome, changes: &mut Vec<Change>) {
+    fn remember(&mut self, txn: &Transaction, outcome: &Outcome, changes: &mut Vec<KeyVersion>) {
         let session = SessionId(txn.session);
         // A session that was just closed, or a close that has to be tried again, has nothing to remember.
         let ends = matches!(txn.op, Some(Op::CloseSession(_)));
@@ -187,7 +194,11 @@ impl Namespace {
         // Requests are numbered from 1.
         replies.acked = replies.acked.max(txn.acked).max(1);
         while let Some(first) = replies.outcomes.first_entry().filter(|first| *first.key() < replies.acked) {
-            changes.push(Change { key: Key::Outcome(session, Seq(*first.key())).encode(), stamp, value: None });
+            changes.push(KeyVersion {
+                key: VersionKey::Outcome(session, Seq(*first.key())).encode(),
+                stamp,
+                value: None,
+            });
             first.remove();
         }
         let stored = StoredOutcome {
@@ -198,20 +209,20 @@ impl Namespace {
             message: outcome.message.clone(),
             acked: replies.acked,
         };
-        let key = Key::Outcome(session, Seq(txn.seq)).encode();
-        changes.push(Change { key, stamp, value: Some(stored.encode_to_vec()) });
+        let key = VersionKey::Outcome(session, Seq(txn.seq)).encode();
+        changes.push(KeyVersion { key, stamp, value: Some(stored.encode_to_vec()) });
         replies.outcomes.insert(txn.seq, outcome.clone());
     }
 
-    pub(crate) fn place(&self, run: &Run<'_>, target: &Target, last: Last) -> Result<Place, Error> {
-        let walk = Walk { namespace: self, history: &Nothing, at: None, caller: run.caller, reads: run.reads };
+    pub(crate) fn place(&self, run: &TxnRun<'_>, target: &Target, last: FinalLink) -> Result<PathEnd, Error> {
+        let walk = PathWalk { namespace: self, history: &NoHistory, at: None, caller: run.caller, reads: run.reads };
         walk.place(target, last)
     }
 
     /// The inode a target names, to be changed.
-    pub(crate) fn subject(&self, run: &Run<'_>, target: &Target) -> Result<(InodeId, &Inode), Error> {
-        let walk = Walk { namespace: self, history: &Nothing, at: None, caller: run.caller, reads: run.reads };
-        let last = if target.follow { Last::Follow } else { Last::Stay };
+    pub(crate) fn subject(&self, run: &TxnRun<'_>, target: &Target) -> Result<(InodeId, &Inode), Error> {
+        let walk = PathWalk { namespace: self, history: &NoHistory, at: None, caller: run.caller, reads: run.reads };
+        let last = if target.follow { FinalLink::Follow } else { FinalLink::Stay };
         let place = walk.place(target, last)?;
         let id = place.found.ok_or_else(|| Error::not_found(&place.name))?.inode();
         run.reads.add(Cached::Inode(id));
@@ -228,7 +239,7 @@ impl Namespace {
     }
 
     /// An inode to be changed by this transaction, which will become a version of it.
-    pub(crate) fn edit(&mut self, run: &mut Run<'_>, id: InodeId) -> &mut Inode {
+    pub(crate) fn edit(&mut self, run: &mut TxnRun<'_>, id: InodeId) -> &mut Inode {
         run.touch(id);
         self.count_before(id);
         let inode = self.inodes.get_mut(id).expect("the operation has looked at it");
@@ -237,7 +248,7 @@ impl Namespace {
     }
 
     /// A name comes to, goes from or changes its meaning in a directory.
-    pub(crate) fn directory_changed(&mut self, run: &mut Run<'_>, id: InodeId) -> &mut Inode {
+    pub(crate) fn directory_changed(&mut self, run: &mut TxnRun<'_>, id: InodeId) -> &mut Inode {
         let stamp = run.stamp;
         let directory = self.edit(run, id);
         directory.ctime = stamp;
@@ -249,35 +260,35 @@ impl Namespace {
 
     pub(crate) fn set_entry(
         &mut self,
-        run: &mut Run<'_>,
+        run: &mut TxnRun<'_>,
         directory: InodeId,
         name: &[u8],
         id: InodeId,
         kind: FileKind,
     ) {
-        let entry = Entry::new(id, kind, run.stamp);
-        self.directories.entry(directory).or_default().insert(Name::new(name), entry);
+        let entry = NameEntry::new(id, kind, run.stamp);
+        self.directories.entry(directory).or_default().insert(EntryName::new(name), entry);
         let stored = StoredEntry { inode: id.0, kind: kind as i32, session: run.session.0, uid: run.caller.uid };
-        run.change(Key::Entry(directory, name), Some(stored.encode_to_vec()));
-        run.change(Key::Link(id, directory, name), Some(Vec::new()));
+        run.change(VersionKey::Entry(directory, name), Some(stored.encode_to_vec()));
+        run.change(VersionKey::Link(id, directory, name), Some(Vec::new()));
     }
 
     /// The inode's own record of its names; the entry is the caller's.
-    pub(crate) fn clear_link(&mut self, run: &mut Run<'_>, id: InodeId, directory: InodeId, name: &[u8]) {
-        run.change(Key::Link(id, directory, name), None);
+    pub(crate) fn clear_link(&mut self, run: &mut TxnRun<'_>, id: InodeId, directory: InodeId, name: &[u8]) {
+        run.change(VersionKey::Link(id, directory, name), None);
     }
 
-    pub(crate) fn clear_entry(&mut self, run: &mut Run<'_>, directory: InodeId, name: &[u8]) {
+    pub(crate) fn clear_entry(&mut self, run: &mut TxnRun<'_>, directory: InodeId, name: &[u8]) {
         let entries = self.directories.get_mut(&directory).expect("the operation found the name in it");
         entries.remove(name);
         if entries.is_empty() {
             self.directories.remove(&directory);
         }
-        run.change(Key::Entry(directory, name), None);
+        run.change(VersionKey::Entry(directory, name), None);
     }
 
     /// The last name of an inode is gone.
-    pub(crate) fn orphan(&mut self, run: &mut Run<'_>, id: InodeId) {
+    pub(crate) fn orphan(&mut self, run: &mut TxnRun<'_>, id: InodeId) {
         let stamp = run.stamp;
         let inode = self.edit(run, id);
         inode.links = 0;
@@ -288,17 +299,17 @@ impl Namespace {
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> TxnRun<'a> {
     /// One that is only looked at: nothing is changed.
-    pub(crate) fn looking(caller: &'a Caller, stamp: Hlc, changes: &'a mut Vec<Change>) -> Run<'a> {
+    pub(crate) fn looking(caller: &'a Caller, stamp: Hlc, changes: &'a mut Vec<KeyVersion>) -> TxnRun<'a> {
         let (session, reads) = (SessionId(0), &NoReadSet);
-        Run { session, caller, stamp, changes, reads, touched: Vec::new(), touched_at: FastMap::default() }
+        TxnRun { session, caller, stamp, changes, reads, touched: Vec::new(), touched_at: FastMap::default() }
     }
 }
 
-impl Run<'_> {
-    pub(crate) fn change(&mut self, key: Key<'_>, value: Option<Vec<u8>>) {
-        self.changes.push(Change { key: key.encode(), stamp: self.stamp, value });
+impl TxnRun<'_> {
+    pub(crate) fn change(&mut self, key: VersionKey<'_>, value: Option<Vec<u8>>) {
+        self.changes.push(KeyVersion { key: key.encode(), stamp: self.stamp, value });
     }
 
     /// Notes why an inode changes, for `log`.
@@ -306,13 +317,13 @@ impl Run<'_> {
         self.touch(id).causes.push(StoredCause::new(kind, name));
     }
 
-    fn touch(&mut self, id: InodeId) -> &mut Touched {
+    fn touch(&mut self, id: InodeId) -> &mut DirtyInode {
         let at = match self.touched.len() <= TOUCHED_SCANNED_MAX {
             true => self.touched.iter().position(|touched| touched.id == id),
             false => self.touched_at.get(&id).copied(),
         };
         let at = at.unwrap_or_else(|| {
-            self.touched.push(Touched { id, causes: Vec::new() });
+            self.touched.push(DirtyInode { id, causes: Vec::new() });
             if self.touched.len() > TOUCHED_SCANNED_MAX {
                 let known = self.touched_at.len();
                 let ids = self.touched.iter().map(|touched| touched.id).enumerate().skip(known);

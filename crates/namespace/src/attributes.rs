@@ -1,4 +1,5 @@
-//! Attributes: mode, owner, length, times, extended attributes. Checks are those of Linux (`setattr_prepare`, `xattr(7)`).
+//! Attributes: mode, owner, length, times, extended attributes. Checks are those of Linux (`setattr_prepare`,
+//! `xattr(7)`).
 
 use frieze_base::{InodeId, NAME_BYTES_MAX};
 use frieze_hlc::Hlc;
@@ -8,12 +9,12 @@ use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
 use frieze_wire::txn::{Caller, RemoveXattr, SetAttr, SetXattr, Settle, TimeValue};
 use prost::Message;
 
-use crate::acl::check_owns;
-use crate::apply::{Done, Run};
+use crate::apply::{OpResult, TxnRun};
 use crate::error::{Error, lossy};
-use crate::inode::{Inode, Layout, MAY_WRITE, SET_GID, STICKY, allows, without_set_id};
-use crate::key::Key;
-use crate::namespace::{Namespace, Xattrs};
+use crate::inode::{FileLayout, Inode, MAY_WRITE, SET_GID, STICKY, allows, check_owns, without_set_id};
+use crate::key::VersionKey;
+use crate::model::Xattrs;
+use crate::namespace::Namespace;
 use crate::patch::{Patch, lay};
 use crate::stored::StoredXattr;
 
@@ -42,14 +43,14 @@ pub(crate) enum XattrClass {
 }
 
 impl Namespace {
-    pub(crate) fn set_attr(&mut self, run: &mut Run<'_>, op: &SetAttr) -> Result<Done, Error> {
+    pub(crate) fn set_attr(&mut self, run: &mut TxnRun<'_>, op: &SetAttr) -> Result<OpResult, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         check_set_attr(run.caller, inode, op)?;
         let settled = op.settled.as_ref().filter(|settled| settled.inode == id.0 && is_current(inode, settled));
         let size = op.size.filter(|len| !op.extend || *len > length_of(inode, settled));
         let nothing = size.is_none() && op.mode.is_none() && op.uid.is_none() && op.gid.is_none();
         if nothing && op.atime.is_none() && op.mtime.is_none() {
-            return Ok(Done::with(id));
+            return Ok(OpResult::with(id));
         }
         let grows = size.map_or(0, |len| len.saturating_sub(length_of(inode, settled)));
         if grows > 0 && inode.orphaned().is_none() && inode.parent.0 != 0 {
@@ -98,10 +99,10 @@ impl Namespace {
         inode.ctime = stamp;
         let kind = if size.is_some() { VersionKind::Truncate } else { VersionKind::SetAttr };
         run.tell(id, kind, b"");
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
-    pub(crate) fn set_xattr(&mut self, run: &mut Run<'_>, op: &SetXattr) -> Result<Done, Error> {
+    pub(crate) fn set_xattr(&mut self, run: &mut TxnRun<'_>, op: &SetXattr) -> Result<OpResult, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         check_xattr_change(run.caller, inode, &op.name)?;
         if is_acl(&op.name) {
@@ -138,12 +139,12 @@ impl Namespace {
             self.quota_changed(id);
         }
         let stored = StoredXattr { value: op.value.clone(), session: run.session.0, uid: run.caller.uid };
-        run.change(Key::Xattr(id, &op.name), Some(stored.encode_to_vec()));
+        run.change(VersionKey::Xattr(id, &op.name), Some(stored.encode_to_vec()));
         self.xattrs_changed(run, id);
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
-    pub(crate) fn remove_xattr(&mut self, run: &mut Run<'_>, op: &RemoveXattr) -> Result<Done, Error> {
+    pub(crate) fn remove_xattr(&mut self, run: &mut TxnRun<'_>, op: &RemoveXattr) -> Result<OpResult, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         check_xattr_change(run.caller, inode, &op.name)?;
         if is_acl(&op.name) {
@@ -162,20 +163,20 @@ impl Namespace {
         if op.name == QUOTA_XATTR {
             self.quota_changed(id);
         }
-        run.change(Key::Xattr(id, &op.name), None);
+        run.change(VersionKey::Xattr(id, &op.name), None);
         self.xattrs_changed(run, id);
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
-    fn xattrs_changed(&mut self, run: &mut Run<'_>, id: InodeId) {
+    fn xattrs_changed(&mut self, run: &mut TxnRun<'_>, id: InodeId) {
         let stamp = run.stamp;
         self.edit(run, id).ctime = stamp;
         run.tell(id, VersionKind::SetAttr, b"");
     }
 
-    pub(crate) fn bind_plugin(&mut self, run: &mut Run<'_>, id: InodeId, plugin: String) {
+    pub(crate) fn bind_plugin(&mut self, run: &mut TxnRun<'_>, id: InodeId, plugin: String) {
         let old = &self.edit(run, id).layout;
-        let layout = Layout { plugin, ..Layout::clone(old) };
+        let layout = FileLayout { plugin, ..FileLayout::clone(old) };
         let shared = self.share(layout);
         self.edit(run, id).layout = shared;
     }
@@ -186,7 +187,8 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
     let stamp = Hlc(settled.stamp);
     let before = (inode.size, inode.size_as_of, inode.mtime_ns, inode.mtime_stamp);
     if stamp > inode.size_as_of {
-        // A change may have made it longer since it was measured (see [`extend`]); what makes it shorter says so in `size_as_of`.
+        // A change may have made it longer since it was measured (see [`extend`]); what makes it shorter says so in
+        // `size_as_of`.
         inode.size = if settled.complete.is_some() { settled.size.max(inode.size) } else { settled.size };
         inode.size_as_of = settled.complete.map_or(stamp, |complete| inode.size_as_of.max(Hlc(complete)));
     }
@@ -198,7 +200,8 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
     before != (inode.size, inode.size_as_of, inode.mtime_ns, inode.mtime_stamp)
 }
 
-/// True unless it was measured while writers went on, and the length was settled anew since: what was counted may be hidden now.
+/// True unless it was measured while writers went on, and the length was settled anew since: what was counted may be
+/// hidden now.
 pub(crate) fn is_current(inode: &Inode, settled: &Settle) -> bool {
     settled.complete.is_none() || Hlc(settled.since) == inode.size_as_of
 }

@@ -1,8 +1,8 @@
 //! Whether what is stored of names and inodes can be true: for `fsck`.
 //!
-//! Guarantees: every version is read; the tree of an instant is compared with itself from both sides. Nothing is changed,
-//! and memory does not grow with it.
-//! Leaves to others: bytes of files (`multilog`), what a finding means for whoever wants it mended.
+//! Guarantees: every version is read; the tree of an instant is compared with itself from both sides. Nothing is
+//! changed, and memory does not grow with it.
+//! Leaves to others: bytes of files (`multilog`), the repair of a finding.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use frieze_wire::forget::decode_ids;
 use frieze_wire::message::FileKind;
 
 use crate::error::Error;
-use crate::history::History;
+use crate::history::VersionHistory;
 use crate::inode::Inode;
-use crate::key::{Key, keeps_versions};
+use crate::key::{VersionKey, keeps_versions};
 use crate::patch::PatchSource;
 use crate::stored::{
     StoredEntry, StoredForgotten, StoredForgottenInodes, StoredFormat, StoredInode, StoredSession, StoredSnapshot,
@@ -23,7 +23,7 @@ use crate::stored::{
 use crate::timeline::{entry_at, names_at};
 
 /// A key, and what its value reads as.
-type Next<T> = (Vec<u8>, Option<T>);
+type MergedKey<T> = (Vec<u8>, Option<T>);
 
 /// How many of each there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,32 +36,36 @@ pub struct CheckCounts {
     pub names: u64,
 }
 
-/// Reads every version, and compares names and inodes at `at` with each other. What cannot be true is told to `wrong`, a
-/// sentence each.
+/// Reads every version, and compares names and inodes at `at` with each other. What cannot be true is told to `wrong`,
+/// a sentence each.
 ///
 /// # Errors
 /// Those of the history: what lies behind is not looked at.
 ///
 /// # Cost
 /// A pass over all versions, and some lookups for each name and inode of the instant.
-pub fn check_history(history: &dyn History, at: Hlc, wrong: &mut dyn FnMut(String)) -> Result<CheckCounts, Fault> {
-    let mut check = Check { history, at, wrong, counts: CheckCounts::default() };
+pub fn check_history(
+    history: &dyn VersionHistory,
+    at: Hlc,
+    wrong: &mut dyn FnMut(String),
+) -> Result<CheckCounts, Fault> {
+    let mut check = HistoryCheck { history, at, wrong, counts: CheckCounts::default() };
     check.versions()?;
     check.inodes()?;
     check.names()?;
     Ok(check.counts)
 }
 
-struct Check<'a> {
-    history: &'a dyn History,
+struct HistoryCheck<'a> {
+    history: &'a dyn VersionHistory,
     at: Hlc,
     wrong: &'a mut dyn FnMut(String),
     counts: CheckCounts,
 }
 
-impl Check<'_> {
+impl HistoryCheck<'_> {
     fn versions(&mut self) -> Result<(), Fault> {
-        let Check { history, wrong, counts, .. } = self;
+        let HistoryCheck { history, wrong, counts, .. } = self;
         for letter in b'A'..=b'Z' {
             // The index of time has its own form, and can be made again.
             if letter == b'T' || !keeps_versions(&[letter]) {
@@ -80,7 +84,7 @@ impl Check<'_> {
     }
 
     fn inode(&self, id: InodeId, at: Hlc) -> Result<Option<Inode>, Fault> {
-        match self.history.newest(&Key::Inode(id).encode(), at)? {
+        match self.history.newest(&VersionKey::Inode(id).encode(), at)? {
             // One that cannot be read was told already.
             Some((from, Some(value))) => Ok(StoredInode::read(from, &value, Arc::new).ok().map(|(inode, _)| inode)),
             _ => Ok(None),
@@ -92,7 +96,7 @@ impl Check<'_> {
         while let Some((key, inode)) = self
             .next(b'I', &after, |stamp, value| StoredInode::read(stamp, value, Arc::new).ok().map(|(inode, _)| inode))?
         {
-            if let (Some(Key::Inode(id)), Some(inode)) = (Key::decode(&key), inode) {
+            if let (Some(VersionKey::Inode(id)), Some(inode)) = (VersionKey::decode(&key), inode) {
                 self.counts.inodes += 1;
                 self.one_inode(id, &inode)?;
             }
@@ -141,7 +145,7 @@ impl Check<'_> {
             (self.wrong)(format!("directory {id} lies in another directory than it says, {}", inode.parent));
         }
         let mut directories = 0;
-        let prefix = Key::Entry(id, b"").encode();
+        let prefix = VersionKey::Entry(id, b"").encode();
         self.history.scan(&prefix, &[], self.at, &mut |_, _, value| {
             let kind = decode::<StoredEntry>(value, "name").map(|entry| entry.kind());
             directories += u64::from(kind == Ok(FileKind::Directory));
@@ -169,7 +173,7 @@ impl Check<'_> {
         let mut after = Vec::new();
         let mut directory: Option<InodeId> = None;
         while let Some((key, entry)) = self.next(b'E', &after, |_, value| decode::<StoredEntry>(value, "name").ok())? {
-            if let (Some(Key::Entry(parent, name)), Some(entry)) = (Key::decode(&key), entry) {
+            if let (Some(VersionKey::Entry(parent, name)), Some(entry)) = (VersionKey::decode(&key), entry) {
                 self.counts.names += 1;
                 if directory.replace(parent) != Some(parent) {
                     let lives = |inode: &Inode| inode.is_directory() && inode.orphaned().is_none();
@@ -194,21 +198,21 @@ impl Check<'_> {
             )),
             Some(_) => {}
         }
-        let link = self.history.newest(&Key::Link(id, parent, name).encode(), self.at)?;
+        let link = self.history.newest(&VersionKey::Link(id, parent, name).encode(), self.at)?;
         if link.is_none_or(|(_, value)| value.is_none()) {
             (self.wrong)(format!("inode {id} does not know that it is called {shown:?} in directory {parent}"));
         }
         Ok(())
     }
 
-    /// The first key of a letter above `after` that has a value at the instant, and what `read` makes of it. One at a time:
-    /// nothing may be asked of a history while it shows something.
+    /// The first key of a letter above `after` that has a value at the instant, and what `read` makes of it. One at a
+    /// time: nothing may be asked of a history while it shows something.
     fn next<T>(
         &self,
         letter: u8,
         after: &[u8],
         mut read: impl FnMut(Hlc, &[u8]) -> Option<T>,
-    ) -> Result<Option<Next<T>>, Fault> {
+    ) -> Result<Option<MergedKey<T>>, Fault> {
         let mut found = None;
         self.history.scan(&[letter], after, self.at, &mut |key, stamp, value| {
             found = Some((key.to_vec(), read(stamp, value)));
@@ -220,36 +224,38 @@ impl Check<'_> {
 
 /// Reads one version and forgets it.
 fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
-    let key = Key::decode(key).ok_or(Error::Corrupt { what: "key" })?;
+    let key = VersionKey::decode(key).ok_or(Error::Corrupt { what: "key" })?;
     let Some(value) = value else { return Ok(()) };
     match key {
-        Key::Entry(..) => decode::<StoredEntry>(value, "name").and_then(|entry| match entry.inode {
+        VersionKey::Entry(..) => decode::<StoredEntry>(value, "name").and_then(|entry| match entry.inode {
             0 => Err(Error::Corrupt { what: "name" }),
             _ => Ok(()),
         }),
-        Key::Format => decode::<StoredFormat>(value, "format").map(drop),
-        Key::Forgotten(_, 0) => decode::<StoredForgotten>(value, "forgotten instant").map(drop),
-        Key::Forgotten(..) => {
+        VersionKey::Format => decode::<StoredFormat>(value, "format").map(drop),
+        VersionKey::Forgotten(_, 0) => decode::<StoredForgotten>(value, "forgotten instant").map(drop),
+        VersionKey::Forgotten(..) => {
             let stored: StoredForgottenInodes = decode(value, "forgotten inodes")?;
             let owners = stored.owners.iter().map(|owned| &owned.inodes);
             let whole =
                 [&stored.named, &stored.nameless].into_iter().chain(owners).all(|ids| decode_ids(ids).is_some());
             if whole { Ok(()) } else { Err(Error::Corrupt { what: "forgotten inodes" }) }
         }
-        Key::Inode(_) => StoredInode::read(stamp, value, Arc::new).map(drop),
-        Key::Link(..) | Key::Outcome(..) => Ok(()),
-        Key::Snapshot(_) => decode::<StoredSnapshot>(value, "snapshot").map(drop),
-        Key::Session(_) => decode::<StoredSession>(value, "session").map(drop),
-        Key::Xattr(..) => decode::<StoredXattr>(value, "extended attribute").map(drop),
+        VersionKey::Inode(_) => StoredInode::read(stamp, value, Arc::new).map(drop),
+        VersionKey::Link(..) | VersionKey::Outcome(..) => Ok(()),
+        VersionKey::Snapshot(_) => decode::<StoredSnapshot>(value, "snapshot").map(drop),
+        VersionKey::Session(_) => decode::<StoredSession>(value, "session").map(drop),
+        VersionKey::Xattr(..) => decode::<StoredXattr>(value, "extended attribute").map(drop),
     }
 }
 
 /// A key in words.
 fn shown(key: &[u8]) -> String {
-    match Key::decode(key) {
-        Some(Key::Entry(parent, name)) => format!("the name {:?} in directory {parent}", String::from_utf8_lossy(name)),
-        Some(Key::Inode(id)) => format!("inode {id}"),
-        Some(Key::Xattr(id, name)) => format!("attribute {:?} of inode {id}", String::from_utf8_lossy(name)),
+    match VersionKey::decode(key) {
+        Some(VersionKey::Entry(parent, name)) => {
+            format!("the name {:?} in directory {parent}", String::from_utf8_lossy(name))
+        }
+        Some(VersionKey::Inode(id)) => format!("inode {id}"),
+        Some(VersionKey::Xattr(id, name)) => format!("attribute {:?} of inode {id}", String::from_utf8_lossy(name)),
         Some(key) => format!("{key:?}"),
         None => format!("the key {key:02x?}"),
     }

@@ -7,7 +7,7 @@
 //! All names of an edit change at once, so what counts is the end: names may change places, a directory may go together
 //! with all that is in it, and a directory may move below one that moves away.
 
-mod carry_out;
+mod apply_edit;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,26 +21,27 @@ use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::Caller;
 
 use crate::acl::check_acl;
-use crate::apply::{Done, Run};
+use crate::apply::{OpResult, TxnRun};
 use crate::attributes::{PLUGIN_XATTR, check_plugin, check_xattr_change, check_xattrs_size, file_bytes_max};
 use crate::error::{Error, lossy};
-use crate::history::History;
-use crate::inode::{Extra, Inode, Layout, MAY_EXECUTE, MAY_WRITE, STICKY, allows};
-use crate::key::Key;
+use crate::history::VersionHistory;
+use crate::inode::{Extra, FileLayout, Inode, MAY_EXECUTE, MAY_WRITE, STICKY, allows};
+use crate::key::VersionKey;
+use crate::model::{NameEntry, Xattrs};
 use crate::names::LINKS_MAX;
-use crate::namespace::{Entry, Namespace, Xattrs};
+use crate::namespace::Namespace;
 use crate::patch::{PATCHES_MAX, Patch, PatchSource, lay};
 use crate::stored::{StoredInode, StoredXattr, decode};
-use crate::walk::{Nothing, Walk};
+use crate::walk::{NoHistory, PathWalk};
 
 /// Names, new inodes and changed inodes of one edit. About 100 bytes each in the log of metadata.
 pub const EDIT_STEPS_MAX: usize = 1 << 18;
 
 /// A name that changes.
-struct Naming<'a> {
+struct NameEdit<'a> {
     directory: InodeId,
     name: &'a [u8],
-    old: Option<Entry>,
+    old: Option<NameEntry>,
     new: Option<(InodeId, FileKind)>,
 }
 
@@ -57,7 +58,7 @@ pub(crate) struct Draft<'a> {
     brought: BTreeMap<InodeId, (Inode, Xattrs)>,
     first_new: u64,
     new: Vec<(Inode, &'a NewInode)>,
-    names: Vec<Naming<'a>>,
+    names: Vec<NameEdit<'a>>,
     tallies: BTreeMap<InodeId, Tally>,
     states: Vec<(InodeId, &'a SetState, Vec<Patch>)>,
     /// Directories that are made keep their times over the names they get.
@@ -82,23 +83,23 @@ impl Draft<'_> {
 }
 
 impl Namespace {
-    pub(crate) fn edit_tree(&mut self, run: &mut Run<'_>, op: &Edit) -> Result<Done, Error> {
+    pub(crate) fn edit_tree(&mut self, run: &mut TxnRun<'_>, op: &Edit) -> Result<OpResult, Error> {
         let draft = self.draft(run, op)?;
         let first = draft.new.first().map_or(InodeId(0), |_| InodeId(draft.first_new));
-        self.carry_out(run, draft);
-        Ok(Done::with(first))
+        self.apply_edit(run, draft);
+        Ok(OpResult::with(first))
     }
 
-    /// Whether an edit would be carried out if it ran now, at `stamp`: everything is checked, rights and quotas included, and nothing
-    /// changed.
+    /// Whether an edit would be carried out if it ran now, at `stamp`: everything is checked, rights and quotas
+    /// included, and nothing changed.
     ///
     /// # Errors
     /// What the transaction would fail with. `Superseded`: plan it again.
     pub fn check_edit(&self, caller: &Caller, op: &Edit, stamp: Hlc) -> Result<(), Fault> {
-        Ok(self.draft(&Run::looking(caller, stamp, &mut Vec::new()), op).map(drop)?)
+        Ok(self.draft(&TxnRun::looking(caller, stamp, &mut Vec::new()), op).map(drop)?)
     }
 
-    fn draft<'a>(&self, run: &Run<'_>, op: &'a Edit) -> Result<Draft<'a>, Error> {
+    fn draft<'a>(&self, run: &TxnRun<'_>, op: &'a Edit) -> Result<Draft<'a>, Error> {
         let steps = op.new.len() + op.names.len() + op.states.len() + op.brought.len();
         if steps > EDIT_STEPS_MAX {
             return Err(Error::EditTooLarge { steps, steps_max: EDIT_STEPS_MAX });
@@ -167,14 +168,14 @@ impl Namespace {
     ///
     /// # Errors
     /// `StaleHandle` if it never was; those of the store.
-    pub fn bring(&self, history: &dyn History, id: InodeId) -> Result<Option<NamelessInode>, Fault> {
+    pub fn bring(&self, history: &dyn VersionHistory, id: InodeId) -> Result<Option<NamelessInode>, Fault> {
         if self.inodes.get(id).is_some() {
             return Ok(None);
         }
-        let Some((from, Some(value))) = history.newest(&Key::Inode(id).encode(), Hlc::MAX)? else {
+        let Some((from, Some(value))) = history.newest(&VersionKey::Inode(id).encode(), Hlc::MAX)? else {
             return Err(Error::StaleHandle { inode: id }.into());
         };
-        let prefix = Key::Xattr(id, b"").encode();
+        let prefix = VersionKey::Xattr(id, b"").encode();
         let mut xattrs = Vec::new();
         let mut broken = Ok(());
         history.scan(&prefix, &[], Hlc::MAX, &mut |key, _, value| {
@@ -232,7 +233,7 @@ impl Namespace {
                     Some((id, self.drafted(draft, id)?.kind()))
                 }
             };
-            if old.map(Entry::inode) == new.map(|(id, _)| id) {
+            if old.map(NameEntry::inode) == new.map(|(id, _)| id) {
                 continue;
             }
             if let Some(old) = old {
@@ -241,7 +242,7 @@ impl Namespace {
             if let Some((id, _)) = new {
                 draft.tallies.entry(id).or_default().gains.push(directory);
             }
-            draft.names.push(Naming { directory, name, old, new });
+            draft.names.push(NameEdit { directory, name, old, new });
         }
         Ok(())
     }
@@ -313,12 +314,12 @@ impl Namespace {
         Ok(())
     }
 
-    fn check_name_rights(&self, run: &Run<'_>, draft: &Draft<'_>) -> Result<(), Error> {
+    fn check_name_rights(&self, run: &TxnRun<'_>, draft: &Draft<'_>) -> Result<(), Error> {
         let caller = run.caller;
         if caller.uid == 0 {
             return Ok(());
         }
-        let walk = Walk { namespace: self, history: &Nothing, at: None, caller, reads: run.reads };
+        let walk = PathWalk { namespace: self, history: &NoHistory, at: None, caller, reads: run.reads };
         let mut checked = BTreeSet::new();
         for naming in &draft.names {
             let directory = self.drafted(draft, naming.directory)?;
@@ -353,7 +354,7 @@ impl Namespace {
     /// Checks a change of an inode and answers its patches afterwards.
     fn check_state(
         &self,
-        run: &Run<'_>,
+        run: &TxnRun<'_>,
         draft: &Draft<'_>,
         id: InodeId,
         state: &SetState,
@@ -426,7 +427,7 @@ impl Namespace {
     }
 }
 
-fn new_inode(run: &Run<'_>, new: &NewInode) -> Result<Inode, Error> {
+fn new_inode(run: &TxnRun<'_>, new: &NewInode) -> Result<Inode, Error> {
     let stamp = run.stamp;
     let kind = FileKind::try_from(new.kind).map_err(|_| Error::InvalidArgument { why: "no such kind of file" })?;
     if !new.chunk_bytes.is_power_of_two() || new.chain_count == 0 || new.mode > 0o7777 {
@@ -467,7 +468,7 @@ fn new_inode(run: &Run<'_>, new: &NewInode) -> Result<Inode, Error> {
         size: if kind == FileKind::Symlink { new.target.len() as u64 } else { new.size },
         size_as_of: stamp,
         parent: InodeId::default(),
-        layout: Arc::new(Layout {
+        layout: Arc::new(FileLayout {
             chunk_bytes: new.chunk_bytes,
             chain_count: new.chain_count,
             plugin: new.plugin.clone(),

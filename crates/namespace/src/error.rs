@@ -35,7 +35,7 @@ pub enum Error {
         before: Hlc,
         /// When it was forgotten.
         stamp: Hlc,
-        /// By whom.
+        /// The user that did.
         uid: u32,
         /// It had been deleted by then: nothing of it is kept.
         gone: bool,
@@ -105,7 +105,7 @@ pub enum Error {
     /// Only the owner or the superuser may.
     #[error("operation not permitted: {why}")]
     NotPermitted {
-        /// Who may.
+        /// The user that may.
         why: &'static str,
     },
     /// The request makes no sense.
@@ -182,7 +182,8 @@ pub enum Error {
     },
     /// A user may have no more snapshots.
     #[error(
-        "user {uid} has {max} snapshots, and no more are allowed: delete some (`frieze snapshot delete`), or let the operator allow more (`snapshots_per_user_max`)"
+        "user {uid} has {max} snapshots, and no more are allowed: delete some (`frieze snapshot delete`), or \
+         let the operator allow more (`snapshots_per_user_max`)"
     )]
     SnapshotsFull {
         /// The user.
@@ -236,7 +237,8 @@ pub enum Error {
     },
     /// A directory above may hold no more files.
     #[error(
-        "directory {directory} may hold {max} files, and holds {used}: remove some, or let the operator allow more (`frieze quota`)"
+        "directory {directory} may hold {max} files, and holds {used}: remove some, or let the operator allow \
+         more (`frieze quota`)"
     )]
     FilesQuota {
         /// The directory with the quota.
@@ -248,7 +250,8 @@ pub enum Error {
     },
     /// A directory above may hold no more bytes.
     #[error(
-        "directory {directory} may hold {max} bytes, and holds {used}: remove some, or let the operator allow more (`frieze quota`)"
+        "directory {directory} may hold {max} bytes, and holds {used}: remove some, or let the operator allow \
+         more (`frieze quota`)"
     )]
     BytesQuota {
         /// The directory with the quota.

@@ -43,7 +43,7 @@ pub struct WriteGrant {
 
 /// How a file's bytes are laid out and what time they tell; inherited from the directory a file is made in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Layout {
+pub struct FileLayout {
     /// Chunk size in bytes, a power of two.
     pub chunk_bytes: u64,
     /// Number of chains that chunks are spread over.
@@ -74,7 +74,7 @@ pub struct Inode {
     /// Directory that holds the (first known) name: the home. Its own id for the root, 0 when unknown.
     pub parent: InodeId,
     /// Chunk size, chains and time plug-in.
-    pub layout: Arc<Layout>,
+    pub layout: Arc<FileLayout>,
     /// Number of names; of a directory 2 and one for each subdirectory; 0 once the last name is gone.
     pub links: u32,
     /// Owner.
@@ -104,15 +104,17 @@ pub(crate) struct Extra {
     pub(crate) times_after: Hlc,
     /// The first chunk over whose end a record may reach.
     pub(crate) reaches_from: Option<u32>,
-    /// Its access list, if that says more than the mode. Its owner, mask and others are the mode's business, and nothing here.
+    /// Its access list, if that says more than the mode. Its owner, mask and others are the mode's business, and
+    /// nothing here.
     pub(crate) acl: Option<Box<Acl>>,
     /// What is made in the directory begins with an access list, which is among the extended attributes.
     pub(crate) has_default_acl: bool,
 }
 
 impl Extra {
-    /// True if it has nothing. Not by comparing it with one that has nothing: to compare two empty slices, the C library loads from where they
-    /// are said to be, which is no place, and a processor with AVX-512 takes 75 ns to make nothing of that; twice an inode of a start.
+    /// True if it has nothing. Not by comparing it with one that has nothing: to compare two empty slices, the C
+    /// library loads from where they are said to be, which is no place, and a processor with AVX-512 takes 75 ns to
+    /// make nothing of that; twice an inode of a start.
     pub(crate) fn is_empty(&self) -> bool {
         let Extra {
             patches,
@@ -139,10 +141,10 @@ impl Extra {
     }
 }
 
-impl Layout {
+impl FileLayout {
     /// True if they are the same; see [`Extra::is_empty`].
-    pub(crate) fn is(&self, other: &Layout) -> bool {
-        let Layout { chunk_bytes, chain_count, plugin } = self;
+    pub(crate) fn is(&self, other: &FileLayout) -> bool {
+        let FileLayout { chunk_bytes, chain_count, plugin } = self;
         (*chunk_bytes, *chain_count, plugin.len()) == (other.chunk_bytes, other.chain_count, other.plugin.len())
             && (plugin.is_empty() || *plugin == other.plugin)
     }
@@ -171,7 +173,7 @@ impl Inode {
         patches[from..].iter().map_while(move |patch| patch.cut(start, end))
     }
 
-    /// Who may write which chunks. Not empty: length and mtime may be newer than settled, ask the data plane.
+    /// Which session may write which chunks. Not empty: length and mtime may be newer than settled, ask the data plane.
     pub fn grants(&self) -> &[WriteGrant] {
         self.extra.as_ref().map_or(&[], |extra| &extra.grants)
     }
@@ -201,17 +203,20 @@ impl Inode {
         self.ctime.unix_ns()
     }
 
-    /// Of a clone or a restored file: the file and the instant whose user times come before its own; `None` if there were none.
+    /// Of a clone or a restored file: the file and the instant whose user times come before its own; `None` if there
+    /// were none.
     pub fn origin(&self) -> Option<(InodeId, Hlc)> {
         self.extra.as_ref().and_then(|extra| extra.origin)
     }
 
-    /// The stamp after which records have user times of the file's own: of its newest cut to nothing, or restore; ZERO without.
+    /// The stamp after which records have user times of the file's own: of its newest cut to nothing, or restore; ZERO
+    /// without.
     pub fn times_after(&self) -> Hlc {
         self.extra.as_ref().map_or(Hlc::ZERO, |extra| extra.times_after)
     }
 
-    /// From `stamp` on the order of the file's user times begins anew, behind those of `origin`. A file without a time plug-in has none.
+    /// From `stamp` on the order of the file's user times begins anew, behind those of `origin`. A file without a time
+    /// plug-in has none.
     pub(crate) fn begin_times(&mut self, stamp: Hlc, origin: Option<(InodeId, Hlc)>) {
         if !self.plugin().is_empty() {
             let extra = self.extra_mut();
@@ -221,7 +226,12 @@ impl Inode {
 
     /// True if a record of chunk `index` may hold bytes beyond the chunk's end: of the chunks after it.
     pub fn reaches_over(&self, index: u32) -> bool {
-        self.extra.as_ref().and_then(|extra| extra.reaches_from).is_some_and(|first| first <= index)
+        self.reaches_from().is_some_and(|first| first <= index)
+    }
+
+    /// The first chunk over whose end a record may reach.
+    pub fn reaches_from(&self) -> Option<u32> {
+        self.extra.as_ref().and_then(|extra| extra.reaches_from)
     }
 
     /// Its access list, as far as it says more than the mode: owner, mask and others are those of the mode.
@@ -305,8 +315,8 @@ impl Inode {
     }
 }
 
-/// Checks that `caller` may do what `mask` asks for ([`MAY_READ`], [`MAY_WRITE`], [`MAY_EXECUTE`]) by mode and access list of
-/// this version alone.
+/// Checks that `caller` may do what `mask` asks for ([`MAY_READ`], [`MAY_WRITE`], [`MAY_EXECUTE`]) by mode and access
+/// list of this version alone.
 ///
 /// # Errors
 /// `AccessDenied`.
@@ -319,7 +329,15 @@ pub fn check_access(inode: &Inode, caller: &Caller, mask: u32) -> Result<(), Fau
     Err(Error::AccessDenied { what }.into())
 }
 
-/// The mode after a change of owner or contents by somebody without the right to keep set-id bits. Set-group-id
+/// Checks that the caller may change the access lists of an inode.
+pub(crate) fn check_owns(caller: &Caller, inode: &Inode) -> Result<(), Error> {
+    if caller.uid != 0 && caller.uid != inode.uid {
+        return Err(Error::NotPermitted { why: "only the owner changes access lists" });
+    }
+    Ok(())
+}
+
+/// The mode after a change of owner or contents by a user without the right to keep set-id bits. Set-group-id
 /// without group-execute is not a right to run as the group and stays.
 pub(crate) fn without_set_id(mode: u16) -> u16 {
     let mode = mode & !SET_UID;
@@ -329,7 +347,7 @@ pub(crate) fn without_set_id(mode: u16) -> u16 {
 pub(crate) fn allows(inode: &Inode, caller: &Caller, mask: u32) -> bool {
     let mode = u32::from(inode.mode);
     if caller.uid == 0 {
-        // The superuser may do all, but execute only what is executable for somebody.
+        // The superuser may do all, but execute only what some user may execute.
         return mask & MAY_EXECUTE == 0 || inode.is_directory() || mode & 0o111 != 0;
     }
     let class = if caller.uid == inode.uid {
@@ -344,12 +362,13 @@ pub(crate) fn allows(inode: &Inode, caller: &Caller, mask: u32) -> bool {
     class & mask == mask
 }
 
-/// The access check of an access list for anybody but the owner: the caller's own entry decides; else any entry of a group of his that
-/// grants all that is asked; else, if no entry of a group is his, what all others may.
+/// The access check of an access list for anybody but the owner: the caller's own entry decides; else any entry of a
+/// group of his that grants all that is asked; else, if no entry of a group is his, what all others may.
 ///
 /// # Source
-/// POSIX 1003.1e draft 17, 23.1.5; `acl(5)`. Linux asks an access list only if the mask grants something, and takes the mode where it does
-/// not: a named user whom the mask leaves nothing then has the rights of all others there, and none here.
+/// POSIX 1003.1e draft 17, 23.1.5; `acl(5)`. Linux asks an access list only if the mask grants something, and takes the
+/// mode where it does not: a named user left nothing by the mask then has the rights of all others there, and none
+/// here.
 #[cold]
 fn listed(inode: &Inode, acl: &Acl, caller: &Caller, mask: u32) -> bool {
     let mode = u32::from(inode.mode);

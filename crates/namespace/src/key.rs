@@ -18,7 +18,7 @@ use frieze_hlc::Hlc;
 
 /// A key taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key<'a> {
+pub(crate) enum VersionKey<'a> {
     Entry(InodeId, &'a [u8]),
     Format,
     Forgotten(Hlc, u32),
@@ -30,45 +30,45 @@ pub(crate) enum Key<'a> {
     Xattr(InodeId, &'a [u8]),
 }
 
-impl<'a> Key<'a> {
+impl<'a> VersionKey<'a> {
     pub(crate) fn encode(self) -> Vec<u8> {
         match self {
-            Key::Entry(parent, name) => with_name(b'E', parent.0, name),
-            Key::Format => vec![b'F'],
-            Key::Forgotten(stamp, page) => with_name(b'H', stamp.0, &page.to_be_bytes()),
-            Key::Inode(id) => with_name(b'I', id.0, &[]),
-            Key::Link(id, parent, name) => with_name(b'L', id.0, &[&parent.0.to_be_bytes(), name].concat()),
-            Key::Snapshot(name) => [b"N", name].concat(),
-            Key::Outcome(session, seq) => with_name(b'R', session.0, &seq.0.to_be_bytes()),
-            Key::Session(id) => with_name(b'S', id.0, &[]),
-            Key::Xattr(id, name) => with_name(b'X', id.0, name),
+            VersionKey::Entry(parent, name) => with_name(b'E', parent.0, name),
+            VersionKey::Format => vec![b'F'],
+            VersionKey::Forgotten(stamp, page) => with_name(b'H', stamp.0, &page.to_be_bytes()),
+            VersionKey::Inode(id) => with_name(b'I', id.0, &[]),
+            VersionKey::Link(id, parent, name) => with_name(b'L', id.0, &[&parent.0.to_be_bytes(), name].concat()),
+            VersionKey::Snapshot(name) => [b"N", name].concat(),
+            VersionKey::Outcome(session, seq) => with_name(b'R', session.0, &seq.0.to_be_bytes()),
+            VersionKey::Session(id) => with_name(b'S', id.0, &[]),
+            VersionKey::Xattr(id, name) => with_name(b'X', id.0, name),
         }
     }
 
-    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Key<'a>> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<VersionKey<'a>> {
         let (&letter, rest) = bytes.split_first()?;
         let long = || rest.split_first_chunk::<8>().map(|(number, tail)| (u64::from_be_bytes(*number), tail));
         let alone = || long().filter(|(_, tail)| tail.is_empty()).map(|(number, _)| number);
         match letter {
-            b'E' => long().map(|(parent, name)| Key::Entry(InodeId(parent), name)),
-            b'F' if rest.is_empty() => Some(Key::Format),
+            b'E' => long().map(|(parent, name)| VersionKey::Entry(InodeId(parent), name)),
+            b'F' if rest.is_empty() => Some(VersionKey::Format),
             b'H' => {
                 let (stamp, tail) = long()?;
-                Some(Key::Forgotten(Hlc(stamp), u32::from_be_bytes(tail.try_into().ok()?)))
+                Some(VersionKey::Forgotten(Hlc(stamp), u32::from_be_bytes(tail.try_into().ok()?)))
             }
-            b'I' => alone().map(|id| Key::Inode(InodeId(id))),
+            b'I' => alone().map(|id| VersionKey::Inode(InodeId(id))),
             b'L' => {
                 let (id, tail) = long()?;
                 let (parent, name) = tail.split_first_chunk::<8>()?;
-                Some(Key::Link(InodeId(id), InodeId(u64::from_be_bytes(*parent)), name))
+                Some(VersionKey::Link(InodeId(id), InodeId(u64::from_be_bytes(*parent)), name))
             }
-            b'N' => Some(Key::Snapshot(rest)),
+            b'N' => Some(VersionKey::Snapshot(rest)),
             b'R' => {
                 let (session, tail) = long()?;
-                Some(Key::Outcome(SessionId(session), Seq(u64::from_be_bytes(tail.try_into().ok()?))))
+                Some(VersionKey::Outcome(SessionId(session), Seq(u64::from_be_bytes(tail.try_into().ok()?))))
             }
-            b'S' => alone().map(|id| Key::Session(SessionId(id))),
-            b'X' => long().map(|(id, name)| Key::Xattr(InodeId(id), name)),
+            b'S' => alone().map(|id| VersionKey::Session(SessionId(id))),
+            b'X' => long().map(|(id, name)| VersionKey::Xattr(InodeId(id), name)),
             _ => None,
         }
     }
@@ -84,18 +84,19 @@ pub fn keeps_versions(key: &[u8]) -> bool {
 }
 
 /// True if a restart takes the newest version of this key into memory ([`crate::Namespace::load`]); the names of an
-/// inode are looked up in the store when somebody asks for a path.
+/// inode are looked up in the store when a path is asked for.
 pub fn is_loaded(key: &[u8]) -> bool {
     key.first() != Some(&LINKS)
 }
 
-/// True if an absence of this key with this stamp is no version: the one that was there goes, and leaves nothing. A session is named after
-/// the stamp at which it was opened, so none was ever absent at that stamp.
+/// True if an absence of this key with this stamp is no version: the one that was there goes, and leaves nothing. A
+/// session is named after the stamp at which it was opened, so none was ever absent at that stamp.
 pub fn erases(key: &[u8], stamp: Hlc) -> bool {
-    Key::decode(key) == Some(Key::Session(SessionId(stamp.0)))
+    VersionKey::decode(key) == Some(VersionKey::Session(SessionId(stamp.0)))
 }
 
-/// True if a version of this key may be written again, in its place: of sessions, as long as nothing at any instant shows it.
+/// True if a version of this key may be written again, in its place: of sessions, as long as nothing at any instant
+/// shows it.
 pub fn is_rewritten(key: &[u8]) -> bool {
     key.first() == Some(&b'S')
 }
@@ -106,11 +107,12 @@ pub const ENTRIES: u8 = b'E';
 /// First byte of the keys of inodes.
 pub const INODES: u8 = b'I';
 
-/// Between the keys of the first five eighths of the inodes and those of the others, where `last` is the key of the last inode, or
-/// any other if there is none: beside the directory entries, the others are half of what a restart reads.
+/// Between the keys of the first five eighths of the inodes and those of the others, where `last` is the key of the
+/// last inode, or any other if there is none: beside the directory entries, the others are half of what a restart
+/// reads.
 pub fn inode_between(last: &[u8]) -> Vec<u8> {
-    match Key::decode(last) {
-        Some(Key::Inode(InodeId(last))) => Key::Inode(InodeId(last / 8 * 5)).encode(),
+    match VersionKey::decode(last) {
+        Some(VersionKey::Inode(InodeId(last))) => VersionKey::Inode(InodeId(last / 8 * 5)).encode(),
         _ => vec![INODES + 1],
     }
 }
@@ -123,15 +125,7 @@ pub fn is_timed(key: &[u8]) -> bool {
     matches!(key.first(), Some(b'E' | b'I' | b'X'))
 }
 
-/// The key and value that say of a version of an entry, itself given as key and value, that its inode has this name;
-/// `None` for any other key. For stores that were made before such keys were.
-pub fn link_of(key: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let Some(Key::Entry(parent, name)) = Key::decode(key) else { return None };
-    let entry = <crate::stored::StoredEntry as prost::Message>::decode(value).ok()?;
-    Some((Key::Link(InodeId(entry.inode), parent, name).encode(), Vec::new()))
-}
-
-/// What a version is about, for whoever caches it.
+/// What a version is about, as clients cache it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cached {
     /// The names of a directory.
@@ -142,9 +136,9 @@ pub enum Cached {
 
 /// What the version of `key` is about; `None` if it is nothing that a client caches.
 pub fn cached_of(key: &[u8]) -> Option<Cached> {
-    match Key::decode(key)? {
-        Key::Entry(parent, _) => Some(Cached::Names(parent)),
-        Key::Inode(id) | Key::Xattr(id, _) => Some(Cached::Inode(id)),
+    match VersionKey::decode(key)? {
+        VersionKey::Entry(parent, _) => Some(Cached::Names(parent)),
+        VersionKey::Inode(id) | VersionKey::Xattr(id, _) => Some(Cached::Inode(id)),
         _ => None,
     }
 }
@@ -164,18 +158,18 @@ mod tests {
     #[test]
     fn keys_are_taken_apart_as_they_were_put_together() {
         let keys = [
-            Key::Entry(InodeId(1), b"name"),
-            Key::Format,
-            Key::Forgotten(Hlc(u64::MAX - 1), 7),
-            Key::Inode(InodeId(u64::MAX)),
-            Key::Link(InodeId(7), InodeId(1), b"name"),
-            Key::Snapshot(b"before"),
-            Key::Outcome(SessionId(7), Seq(9)),
-            Key::Session(SessionId(7)),
-            Key::Xattr(InodeId(2), b"user.color"),
+            VersionKey::Entry(InodeId(1), b"name"),
+            VersionKey::Format,
+            VersionKey::Forgotten(Hlc(u64::MAX - 1), 7),
+            VersionKey::Inode(InodeId(u64::MAX)),
+            VersionKey::Link(InodeId(7), InodeId(1), b"name"),
+            VersionKey::Snapshot(b"before"),
+            VersionKey::Outcome(SessionId(7), Seq(9)),
+            VersionKey::Session(SessionId(7)),
+            VersionKey::Xattr(InodeId(2), b"user.color"),
         ];
         for key in keys {
-            assert_eq!(Key::decode(&key.encode()), Some(key));
+            assert_eq!(VersionKey::decode(&key.encode()), Some(key));
         }
         for bad in [
             &b""[..],
@@ -187,20 +181,20 @@ mod tests {
             b"R1234567812345678x",
             b"Z",
         ] {
-            assert_eq!(Key::decode(bad), None, "{bad:?}");
+            assert_eq!(VersionKey::decode(bad), None, "{bad:?}");
         }
     }
 
     #[test]
     fn golden_bytes_of_keys() {
-        assert_eq!(Key::Entry(InodeId(0x0102), b"a").encode(), b"E\0\0\0\0\0\0\x01\x02a");
-        assert_eq!(Key::Forgotten(Hlc(3), 1).encode(), b"H\0\0\0\0\0\0\0\x03\0\0\0\x01");
-        assert_eq!(Key::Outcome(SessionId(1), Seq(2)).encode(), b"R\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02");
+        assert_eq!(VersionKey::Entry(InodeId(0x0102), b"a").encode(), b"E\0\0\0\0\0\0\x01\x02a");
+        assert_eq!(VersionKey::Forgotten(Hlc(3), 1).encode(), b"H\0\0\0\0\0\0\0\x03\0\0\0\x01");
+        assert_eq!(VersionKey::Outcome(SessionId(1), Seq(2)).encode(), b"R\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02");
     }
 
     #[test]
     fn entries_of_a_directory_sort_by_name_and_stay_together() {
-        let key = |parent, name: &'static [u8]| Key::Entry(InodeId(parent), name).encode();
+        let key = |parent, name: &'static [u8]| VersionKey::Entry(InodeId(parent), name).encode();
         assert!(key(1, b"a") < key(1, b"ab") && key(1, b"ab") < key(1, b"b") && key(1, b"\xff\xff") < key(2, b""));
     }
 }

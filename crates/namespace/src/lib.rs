@@ -2,13 +2,13 @@
 //!
 //! Guarantees: deterministic; a transaction runs once, whole or not at all; what was true at an instant stays readable,
 //! names since removed or moved included; POSIX semantics and error numbers in the order of checks of Linux.
-//! Leaves to others: ordering and durability (`metalog`), keeping the versions (a [`History`]), the bytes of files and
-//! their unsettled length (`multilog`), proving callers and checking capabilities (`node`).
+//! Leaves to others: ordering and durability (`metalog`), keeping the versions (a [`VersionHistory`]), the bytes of
+//! files and their unsettled length (`multilog`), proving callers and checking capabilities (`node`).
 //!
 //! The present is in memory: inodes in pages by id, a sorted map of names for each directory, about 170 bytes a file.
-//! Every change is also a [`Change`]: a key and its value from a stamp on. The store keeps all of them, so the past is a
-//! lookup of the newest version at or before the instant, and a version in memory that is old enough answers for the
-//! past too. Nothing is ever overwritten, so an answer at t does not change.
+//! Every change is also a [`KeyVersion`]: a key and its value from a stamp on. The store keeps all of them, so the past
+//! is a lookup of the newest version at or before the instant, and a version in memory that is old enough answers for
+//! the past too. Nothing is ever overwritten, so an answer at t does not change.
 //!
 //! Where a request goes: `apply` admits, runs once and remembers; `names`, `attributes` and `sessions` hold the
 //! operations; `walk` resolves paths, now and then; `read` answers questions; `stored` and `key` are the disk format.
@@ -21,56 +21,62 @@ mod acl;
 mod apply;
 mod attributes;
 mod check;
-mod cut;
 mod edit;
 mod ended;
 mod error;
 mod extent;
 mod forget;
 mod history;
+mod horizons;
 mod inode;
 mod key;
+mod load;
 mod memory;
+mod model;
 mod name;
 mod names;
 mod namespace;
 mod newest;
+mod past_session;
 mod patch;
 mod quota;
+mod quotas;
 mod read;
 mod read_set;
 mod sessions;
 mod stored;
 mod table;
 mod timeline;
+mod tree_at;
 mod walk;
 
 pub use apply::OUTCOMES_REMEMBERED_MAX;
 pub use attributes::PLUGIN_XATTR;
 pub use check::{CheckCounts, check_history};
-pub use cut::Cut;
 pub use edit::EDIT_STEPS_MAX;
 pub use ended::ENDED_SESSIONS_MAX;
 pub use error::Error;
-pub use extent::Extent;
-pub use forget::{
-    FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Owners, Pins, SharedState, VisitAuthors, pack_owners,
-    shared_states, visit_authors,
-};
-pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
-pub use inode::{Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
+pub use extent::TreeExtent;
+pub use forget::{FORGET_INODES_MAX, SharedState, VisitAuthors, pack_owners, shared_states, visit_authors};
+pub use history::{KeyVersion, NewestVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion};
+pub use horizons::{ExpiredInodes, Expiries, Expiry, Owners, Pins};
+pub use inode::{FileLayout, Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
 pub use key::{
     CONTROL, Cached, ENTRIES, INODES, LINKS, cached_of, erases, inode_between, is_loaded, is_rewritten, is_timed,
-    keeps_versions, link_of,
+    keeps_versions,
 };
+pub use load::LoadedNames;
 pub use memory::MemoryHistory;
+pub use model::{NamedInstant, Resolved, SessionState};
 pub use names::LINKS_MAX;
-pub use namespace::{Counts, LoadedApart, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};
+pub use namespace::{Namespace, NamespaceCounts, ORPHANS_KEPT_MAX};
+pub use past_session::PastSession;
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
-pub use read::Listed;
+pub use read::ListedEntry;
 pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
 pub use timeline::{
-    Cause, Changed, EntryVersion, Named, PastSession, Revision, State, Subject, SubjectChange, Transaction, author,
-    changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,
+    ChangeSubject, Changed, EntryVersion, PlaceName, Revision, SubjectChange, SubjectState, TxnChanges, VersionCause,
+    author, changes_of, entry_at, names_at, newest_changes_since, version_of_name, visit_names,
 };
+pub use tree_at::TreeAt;

@@ -1,4 +1,4 @@
-//! A history in memory, for tests and the simulator: the reference of what [`History`] means.
+//! A history in memory, for tests and the simulator: the reference of what [`VersionHistory`] means.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -6,7 +6,7 @@ use std::ops::Bound;
 use frieze_base::Fault;
 use frieze_hlc::Hlc;
 
-use crate::history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
+use crate::history::{KeyVersion, NewestVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion};
 use crate::key::{erases, is_loaded, is_timed, keeps_versions};
 
 /// Every version of every key in a sorted map.
@@ -24,7 +24,7 @@ impl MemoryHistory {
 
     /// Adds the versions that `apply` made. A second version of a key with the same stamp replaces the first, so that
     /// replaying a log changes nothing.
-    pub fn commit(&mut self, changes: &[Change]) {
+    pub fn commit(&mut self, changes: &[KeyVersion]) {
         for change in changes {
             if is_timed(&change.key) {
                 self.times.insert((change.stamp, change.key.clone()));
@@ -56,8 +56,8 @@ impl MemoryHistory {
     }
 }
 
-impl History for MemoryHistory {
-    fn newest(&self, key: &[u8], at: Hlc) -> Result<Newest, Fault> {
+impl VersionHistory for MemoryHistory {
+    fn newest(&self, key: &[u8], at: Hlc) -> Result<NewestVersion, Fault> {
         let Some(versions) = self.keys.get(key) else { return Ok(None) };
         Ok(versions.range(..=at).next_back().map(|(stamp, value)| (*stamp, value.clone())))
     }

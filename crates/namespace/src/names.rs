@@ -5,12 +5,15 @@ use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::quota::TreeUsage;
 use frieze_wire::txn::{Caller, Link, Make, MakeKind, MakeNameless, Remove, Rename, Special};
 
-use crate::apply::{Done, Run};
+use crate::apply::{OpResult, TxnRun};
 use crate::error::{Error, lossy};
-use crate::inode::{Extra, GROUP_EXECUTE, Inode, Layout, MAY_EXECUTE, MAY_WRITE, SET_GID, STICKY, WriteGrant, allows};
+use crate::inode::{
+    Extra, FileLayout, GROUP_EXECUTE, Inode, MAY_EXECUTE, MAY_WRITE, SET_GID, STICKY, WriteGrant, allows,
+};
 use crate::key::Cached;
-use crate::namespace::{Entry, Namespace};
-use crate::walk::{Last, Place};
+use crate::model::NameEntry;
+use crate::namespace::Namespace;
+use crate::walk::{FinalLink, PathEnd};
 
 /// Most names of one file (`LINK_MAX` of ext4). Subdirectories are not limited.
 pub const LINKS_MAX: u32 = 65_000;
@@ -19,17 +22,18 @@ const TARGET_BYTES_MAX: usize = frieze_base::PATH_BYTES_MAX - 1;
 
 /// What `Rename::flags` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RenameMode {
+enum RenameFlags {
     Replace,
     NoReplace,
     Exchange,
 }
 
 impl Namespace {
-    pub(crate) fn make(&mut self, run: &mut Run<'_>, op: &Make) -> Result<Done, Error> {
+    pub(crate) fn make(&mut self, run: &mut TxnRun<'_>, op: &Make) -> Result<OpResult, Error> {
         let kind = op.kind.as_ref().ok_or(Error::InvalidArgument { why: "nothing to make" })?;
         let opens = op.or_open && matches!(kind, MakeKind::File(_));
-        let place = self.place(run, &op.target, if opens && op.target.follow { Last::Follow } else { Last::Name })?;
+        let place =
+            self.place(run, &op.target, if opens && op.target.follow { FinalLink::Follow } else { FinalLink::Name })?;
         if place.slash && matches!(kind, MakeKind::File(_)) {
             return Err(Error::is_directory(&place.name));
         }
@@ -53,7 +57,7 @@ impl Namespace {
         let takes_over = replaced.and_then(|id| self.inodes.get(id)).is_some_and(|old| old.links == 1);
         self.check_room(place.parent, TreeUsage { files: u64::from(!takes_over), bytes: 0 }, None)?;
         if !extra.grants.is_empty() {
-            // Said to who opens it, not to who has sent the first bytes.
+            // The open is refused, rather than the write that comes after it.
             self.check_room_to_write(place.parent, 0, 0..1)?;
         }
         let mut inode = Inode {
@@ -94,16 +98,16 @@ impl Namespace {
         let parent = self.directory_changed(run, place.parent);
         parent.links += u32::from(kind == FileKind::Directory);
         run.tell(id, VersionKind::Make, &place.name);
-        Ok(Done { replaced: replaced.unwrap_or_default().0, ..Done::with(id) })
+        Ok(OpResult { replaced: replaced.unwrap_or_default().0, ..OpResult::with(id) })
     }
 
     /// The file that a new one takes a name from.
-    fn check_replaced(&self, run: &Run<'_>, place: &Place, found: Entry) -> Result<InodeId, Error> {
+    fn check_replaced(&self, run: &TxnRun<'_>, place: &PathEnd, found: NameEntry) -> Result<InodeId, Error> {
         if found.kind() == FileKind::Directory {
             return Err(Error::is_directory(&place.name));
         }
         self.check_removal(run, place, found.inode())?;
-        // Whoever may only remove the name does so by removing it.
+        // A caller that may only remove the name uses `remove`.
         if !allows(self.held(found.inode())?, run.caller, MAY_WRITE) {
             return Err(Error::denied("replacing", &place.name));
         }
@@ -111,14 +115,14 @@ impl Namespace {
     }
 
     /// A file that begins as one whose last name went.
-    pub(crate) fn make_nameless(&mut self, run: &mut Run<'_>, op: &MakeNameless) -> Result<Done, Error> {
+    pub(crate) fn make_nameless(&mut self, run: &mut TxnRun<'_>, op: &MakeNameless) -> Result<OpResult, Error> {
         let beside = InodeId(op.beside);
         let like = self.inodes.get(beside).ok_or(Error::StaleHandle { inode: beside })?;
         if like.kind() != FileKind::File {
             return Err(Error::InvalidArgument { why: "only beside a regular file is one made without a name" });
         }
         // What it holds is looked at by a plug-in where it goes.
-        let layout = Layout { plugin: String::new(), ..Layout::clone(&like.layout) };
+        let layout = FileLayout { plugin: String::new(), ..FileLayout::clone(&like.layout) };
         let (kind, mode, extra) = new_inode(run, &MakeKind::File(true), 0o600)?;
         let inode = Inode {
             from: run.stamp,
@@ -145,12 +149,12 @@ impl Namespace {
         self.granted.entry(run.session).or_default().insert(id);
         self.keep_orphan(run.stamp, id, false);
         run.tell(id, VersionKind::Make, b"");
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
-    pub(crate) fn link(&mut self, run: &mut Run<'_>, op: &Link) -> Result<Done, Error> {
+    pub(crate) fn link(&mut self, run: &mut TxnRun<'_>, op: &Link) -> Result<OpResult, Error> {
         let (id, file) = self.subject(run, &op.file)?;
-        let place = self.place(run, &op.name, Last::Name)?;
+        let place = self.place(run, &op.name, FinalLink::Name)?;
         if place.found.is_some() {
             return Err(Error::exists(&place.name));
         }
@@ -176,11 +180,11 @@ impl Namespace {
         file.ctime = stamp;
         self.directory_changed(run, place.parent);
         run.tell(id, VersionKind::Named, &place.name);
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
-    pub(crate) fn remove(&mut self, run: &mut Run<'_>, op: &Remove) -> Result<Done, Error> {
-        let place = self.place(run, &op.target, Last::Name)?;
+    pub(crate) fn remove(&mut self, run: &mut TxnRun<'_>, op: &Remove) -> Result<OpResult, Error> {
+        let place = self.place(run, &op.target, FinalLink::Name)?;
         let found = place.found.ok_or_else(|| Error::not_found(&place.name))?;
         let id = found.inode();
         if place.name.is_empty() {
@@ -214,25 +218,25 @@ impl Namespace {
         let parent = self.directory_changed(run, place.parent);
         parent.links -= u32::from(is_directory);
         self.take_name(run, id, &place);
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
-    pub(crate) fn rename(&mut self, run: &mut Run<'_>, op: &Rename) -> Result<Done, Error> {
+    pub(crate) fn rename(&mut self, run: &mut TxnRun<'_>, op: &Rename) -> Result<OpResult, Error> {
         let mode = match op.flags {
-            0 => RenameMode::Replace,
-            1 => RenameMode::NoReplace,
-            2 => RenameMode::Exchange,
+            0 => RenameFlags::Replace,
+            1 => RenameFlags::NoReplace,
+            2 => RenameFlags::Exchange,
             _ => return Err(Error::InvalidArgument { why: "unknown flags of a rename" }),
         };
-        let from = self.place(run, &op.from, Last::Name)?;
-        let to = self.place(run, &op.to, Last::Name)?;
+        let from = self.place(run, &op.from, FinalLink::Name)?;
+        let to = self.place(run, &op.to, FinalLink::Name)?;
         let (moved, replaced) = self.check_rename(run, mode, &from, &to)?;
         let id = moved.inode();
         if replaced.is_some_and(|entry| entry.inode() == id) {
             // Two names of one file: POSIX says that nothing happens.
-            return Ok(Done::with(id));
+            return Ok(OpResult::with(id));
         }
-        if mode == RenameMode::Exchange {
+        if mode == RenameFlags::Exchange {
             let other = replaced.expect("an exchange needs both names");
             self.move_name(run, other, &to, &from);
         } else {
@@ -247,33 +251,33 @@ impl Namespace {
         self.move_name(run, moved, &from, &to);
         self.directory_changed(run, from.parent);
         self.directory_changed(run, to.parent);
-        Ok(Done { id: id.0, replaced: replaced.map_or(0, |other| other.inode().0), ..Done::default() })
+        Ok(OpResult { id: id.0, replaced: replaced.map_or(0, |other| other.inode().0), ..OpResult::default() })
     }
 
     fn check_rename(
         &self,
-        run: &Run<'_>,
-        mode: RenameMode,
-        from: &Place,
-        to: &Place,
-    ) -> Result<(Entry, Option<Entry>), Error> {
-        let exchange = mode == RenameMode::Exchange;
+        run: &TxnRun<'_>,
+        mode: RenameFlags,
+        from: &PathEnd,
+        to: &PathEnd,
+    ) -> Result<(NameEntry, Option<NameEntry>), Error> {
+        let exchange = mode == RenameFlags::Exchange;
         if from.name.is_empty() {
             return Err(Error::Busy { what: "the root directory or `.` has no name to move".to_owned() });
         }
         if to.name.is_empty() {
             return Err(match mode {
-                RenameMode::NoReplace => Error::exists(b"."),
+                RenameFlags::NoReplace => Error::exists(b"."),
                 _ => Error::Busy { what: "the root directory or `.` cannot be replaced".to_owned() },
             });
         }
         let moved = from.found.ok_or_else(|| Error::not_found(&from.name))?;
         match (mode, to.found) {
-            (RenameMode::NoReplace, Some(_)) => return Err(Error::exists(&to.name)),
-            (RenameMode::Exchange, None) => return Err(Error::not_found(&to.name)),
+            (RenameFlags::NoReplace, Some(_)) => return Err(Error::exists(&to.name)),
+            (RenameFlags::Exchange, None) => return Err(Error::not_found(&to.name)),
             _ => {}
         }
-        let is_directory = |entry: Entry| entry.kind() == FileKind::Directory;
+        let is_directory = |entry: NameEntry| entry.kind() == FileKind::Directory;
         let over_directory = to.found.is_some_and(is_directory);
         if !is_directory(moved) && from.slash {
             return Err(Error::not_directory(&from.name));
@@ -282,7 +286,7 @@ impl Namespace {
             return Err(Error::not_directory(&to.name));
         }
         if from.parent != to.parent && (is_directory(moved) || over_directory) {
-            // What lies above what is told by either answer, and known to whoever caches a name on the way.
+            // What lies above what is told by either answer, and known to a client that caches a name on the way.
             run.reads.add_everything();
         }
         if is_directory(moved) && self.is_within(to.parent, moved.inode()) {
@@ -324,19 +328,19 @@ impl Namespace {
                 }
             }
         }
-        let replaced = to.found.map(Entry::inode).filter(|_| !exchange && over_directory);
+        let replaced = to.found.map(NameEntry::inode).filter(|_| !exchange && over_directory);
         if let Some(replaced) = replaced {
             run.reads.add(Cached::Names(replaced));
         }
         if replaced.is_some_and(|replaced| self.directories.contains_key(&replaced)) {
             return Err(Error::NotEmpty { name: lossy(&to.name) });
         }
-        self.check_room_to_move((moved.inode(), from.parent), (to.found.map(Entry::inode), to.parent), exchange)?;
+        self.check_room_to_move((moved.inode(), from.parent), (to.found.map(NameEntry::inode), to.parent), exchange)?;
         Ok((moved, to.found))
     }
 
     /// Gives an inode the name `to` for its name `from`, which the caller clears or gives away.
-    fn move_name(&mut self, run: &mut Run<'_>, entry: Entry, from: &Place, to: &Place) {
+    fn move_name(&mut self, run: &mut TxnRun<'_>, entry: NameEntry, from: &PathEnd, to: &PathEnd) {
         let id = entry.inode();
         self.clear_link(run, id, from.parent, &from.name);
         self.set_entry(run, to.parent, &to.name, id, entry.kind());
@@ -353,7 +357,7 @@ impl Namespace {
     }
 
     /// An inode loses a name; the entry and the parent are the caller's.
-    fn take_name(&mut self, run: &mut Run<'_>, id: InodeId, place: &Place) {
+    fn take_name(&mut self, run: &mut TxnRun<'_>, id: InodeId, place: &PathEnd) {
         let stamp = run.stamp;
         self.clear_link(run, id, place.parent, &place.name);
         let inode = self.edit(run, id);
@@ -368,7 +372,7 @@ impl Namespace {
     }
 
     /// Checks that the caller may add a name to the directory, and answers the directory.
-    fn check_addition(&self, run: &Run<'_>, place: &Place) -> Result<&Inode, Error> {
+    fn check_addition(&self, run: &TxnRun<'_>, place: &PathEnd) -> Result<&Inode, Error> {
         run.reads.add(Cached::Inode(place.parent));
         let parent = self.held(place.parent)?;
         if parent.links == 0 {
@@ -381,7 +385,7 @@ impl Namespace {
     }
 
     /// Checks that the caller may take this name from the directory.
-    fn check_removal(&self, run: &Run<'_>, place: &Place, id: InodeId) -> Result<(), Error> {
+    fn check_removal(&self, run: &TxnRun<'_>, place: &PathEnd, id: InodeId) -> Result<(), Error> {
         run.reads.add(Cached::Inode(place.parent));
         run.reads.add(Cached::Inode(id));
         let parent = self.held(place.parent)?;
@@ -409,15 +413,15 @@ impl Namespace {
 }
 
 /// What open without `O_EXCL` makes of a name that is there.
-fn existing(place: &Place, found: Entry) -> Result<Done, Error> {
+fn existing(place: &PathEnd, found: NameEntry) -> Result<OpResult, Error> {
     match found.kind() {
         FileKind::Directory => Err(Error::is_directory(&place.name)),
         FileKind::Symlink => Err(Error::SymlinkLoop { name: lossy(&place.name) }),
-        _ => Ok(Done { id: found.inode().0, existed: true, ..Done::default() }),
+        _ => Ok(OpResult { id: found.inode().0, existed: true, ..OpResult::default() }),
     }
 }
 
-fn new_inode(run: &Run<'_>, kind: &MakeKind, mode: u32) -> Result<(FileKind, u16, Extra), Error> {
+fn new_inode(run: &TxnRun<'_>, kind: &MakeKind, mode: u32) -> Result<(FileKind, u16, Extra), Error> {
     let mut extra = Extra::default();
     let (kind, mode) = match kind {
         MakeKind::File(open) => {
@@ -465,7 +469,8 @@ fn special_kind(special: &Special) -> Result<FileKind, Error> {
     }
 }
 
-/// What is made in a set-group-id directory belongs to the directory's group; a directory hands on the bit that its own `has`.
+/// What is made in a set-group-id directory belongs to the directory's group; a directory hands on the bit that its own
+/// `has`.
 fn inherit_group(inode: &mut Inode, gid: u32, has_bit: bool, caller: &Caller) {
     inode.gid = gid;
     let runs_as_group = inode.mode & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE;

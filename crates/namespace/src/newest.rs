@@ -1,13 +1,14 @@
-//! The newest versions as they are in memory, for who keeps them for the next start.
+//! The newest versions as they are in memory, for the image that the next start reads.
 //!
-//! Guarantees: a namespace that is loaded from these, the other keys of the store and [`Namespace::last_id`] is equal to this one.
-//! Leaves to others: who made a version, and why, which the history knows.
+//! Guarantees: a namespace that is loaded from these, the other keys of the store and [`Namespace::last_id`] is equal
+//! to this one.
+//! Leaves to others: the author and the cause of a version, which the history has.
 
 use frieze_base::{InodeId, SessionId};
 use frieze_hlc::Hlc;
 use prost::Message;
 
-use crate::key::Key;
+use crate::key::VersionKey;
 use crate::namespace::Namespace;
 use crate::stored::{StoredEntry, StoredInode};
 
@@ -15,14 +16,15 @@ use crate::stored::{StoredEntry, StoredInode};
 type TakeNewest<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
 
 impl Namespace {
-    /// Calls `take` with key, stamp and value of every directory entry, in the order of keys, as [`crate::LoadedApart::load`] takes them.
+    /// Calls `take` with key, stamp and value of every directory entry, in the order of keys, as
+    /// [`crate::LoadedNames::load`] takes them.
     pub fn newest_entries(&self, take: &mut TakeNewest<'_>) {
         let mut parents: Vec<InodeId> = self.directories.keys().copied().collect();
         parents.sort_unstable();
         let mut value = Vec::new();
         for parent in parents {
             // What goes before each name in a key.
-            let mut key = Key::Entry(parent, &[]).encode();
+            let mut key = VersionKey::Entry(parent, &[]).encode();
             let len = key.len();
             for (name, entry) in &self.directories[&parent] {
                 key.truncate(len);
@@ -41,7 +43,7 @@ impl Namespace {
         for (id, inode) in self.inodes.iter() {
             value.clear();
             StoredInode::of(inode, SessionId(0), 0, Vec::new()).encode_raw(&mut value);
-            take(&Key::Inode(id).encode(), inode.from, &value);
+            take(&VersionKey::Inode(id).encode(), inode.from, &value);
         }
     }
 }

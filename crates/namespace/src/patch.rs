@@ -1,13 +1,13 @@
 //! Patches: what a change of metadata says about the bytes that a file held before it.
 //!
-//! A patch of stamp `at` decides a range of bytes: what the data plane wrote there before `at` is hidden from reads at or
-//! after it, and the patch's source shows instead, until something newer is written. A truncate is a patch from the new
-//! length to the end of the world whose source is a hole; a clone, a restore or an undo is one whose source is an older
-//! state of this or another file. No byte is copied.
+//! A patch of stamp `at` decides a range of bytes: what the data plane wrote there before `at` is hidden from reads at
+//! or after it, and the patch's source shows instead, until something newer is written. A truncate is a patch from the
+//! new length to the end of the world whose source is a hole; a clone, a restore or an undo is one whose source is an
+//! older state of this or another file. No byte is copied.
 //!
-//! An inode keeps for every byte the newest patch only, as sorted ranges that do not overlap. Older ones cannot be seen:
-//! a byte shows what was written after its newest patch, else what that patch says. Older versions of the inode keep
-//! their own lists, so the past does not change.
+//! An inode keeps for every byte the newest patch only, as sorted ranges that do not overlap. Older ones cannot be
+//! seen: a byte shows what was written after its newest patch, else what that patch says. Older versions of the inode
+//! keep their own lists, so the past does not change.
 
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;

@@ -1,24 +1,27 @@
 //! Quotas of directories: how many files and bytes may lie below one.
 //!
-//! Guarantees: what is counted is a function of the state alone; a change that would bring more than a directory above may hold is
-//! refused whole, with the same words on every replica; where no directory has a quota this costs a comparison.
-//! Leaves to others: bytes that are being written. They count once they are settled, and a writer is asked at each new chunk, so a
-//! quota of bytes is overrun by at most the chunks that writers hold at that moment.
+//! Guarantees: what is counted is a function of the state alone; a change that would bring more than a directory above
+//! may hold is refused whole, with the same words on every replica; where no directory has a quota this costs a
+//! comparison.
+//! Leaves to others: bytes that are being written. They count once they are settled, and a writer is asked at each new
+//! chunk, so a quota of bytes is overrun by at most the chunks that writers hold at that moment.
 //!
 //! Nor is a name kept from going: a file with several counts where its next one is, when the one goes where it counted.
 //!
-//! What counts: every inode with a name, once, in its home and in all directories above; a directory also in itself. Its bytes are
-//! those of a regular file's length, whatever of it are holes, shared or copies on other servers. The quota is an extended attribute
-//! of the directory, so it has versions as all else has; what is used is not stored, and counted anew after a restart.
+//! What counts: every inode with a name, once, in its home and in all directories above; a directory also in itself.
+//! Its bytes are those of a regular file's length, whatever of it are holes, shared or copies on other servers. The
+//! quota is an extended attribute of the directory, so it has versions as all else has; what is used is not stored, and
+//! counted anew after a restart.
 //!
 //! # Source
-//! HDFS's name and space quotas (HdfsQuotaAdminGuide of Hadoop 3.4): a directory counts itself, a quota below what is used is taken,
-//! and what is there stays. Asking at each chunk instead of each write: CephFS's quotas and HDFS's `addBlock`.
+//! HDFS's name and space quotas (HdfsQuotaAdminGuide of Hadoop 3.4): a directory counts itself, a quota below what is
+//! used is taken, and what is there stays. Asking at each chunk instead of each write: CephFS's quotas and HDFS's
+//! `addBlock`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use frieze_base::{FastMap, InodeId};
+use frieze_base::InodeId;
 use frieze_wire::message::FileKind;
 use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage};
 
@@ -26,43 +29,7 @@ use crate::edit::Draft;
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::namespace::Namespace;
-
-/// All directories with a quota, and what is known of their use.
-#[derive(Debug, Default)]
-pub(crate) struct Quotas {
-    limits: BTreeMap<InodeId, Limit>,
-    /// Those whose use is not known: after a restart, and when one was just set.
-    uncounted: Vec<InodeId>,
-    /// What inodes counted for before the transaction that runs.
-    before: FastMap<InodeId, Option<Counted>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    quota: Quota,
-    /// `None` while it is among the uncounted.
-    used: Option<TreeUsage>,
-}
-
-/// What an inode counts for, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counted {
-    home: InodeId,
-    bytes: u64,
-    is_directory: bool,
-}
-
-impl Counted {
-    fn of(inode: &Inode) -> Option<Counted> {
-        let has_name = inode.links > 0 && inode.orphaned().is_none() && inode.parent.0 != 0;
-        let bytes = if inode.kind() == FileKind::File { inode.size } else { 0 };
-        has_name.then_some(Counted { home: inode.parent, bytes, is_directory: inode.is_directory() })
-    }
-
-    fn usage(self) -> TreeUsage {
-        TreeUsage { files: 1, bytes: self.bytes }
-    }
-}
+use crate::quotas::{QuotaCharge, QuotaLimit};
 
 impl Namespace {
     /// The quota of a directory, and what is used of it; `None` where it has none.
@@ -80,7 +47,7 @@ impl Namespace {
         match text.and_then(|text| Quota::parse(text).ok()).filter(|quota| *quota != Quota::default()) {
             Some(quota) => {
                 let used = self.quotas.limits.get(&id).and_then(|limit| limit.used);
-                self.quotas.limits.insert(id, Limit { quota, used });
+                self.quotas.limits.insert(id, QuotaLimit { quota, used });
                 self.quotas.uncounted.extend(used.is_none().then_some(id));
             }
             None => drop(self.quotas.limits.remove(&id)),
@@ -90,7 +57,7 @@ impl Namespace {
     /// Notes what an inode counts for before this transaction changes it.
     pub(crate) fn count_before(&mut self, id: InodeId) {
         if !self.quotas.limits.is_empty() && !self.quotas.before.contains_key(&id) {
-            let counted = self.inodes.get(id).and_then(Counted::of);
+            let counted = self.inodes.get(id).and_then(QuotaCharge::of);
             self.quotas.before.insert(id, counted);
         }
     }
@@ -118,13 +85,13 @@ impl Namespace {
         self.quotas.before.clear();
     }
 
-    /// Counts what a transaction changed. `at_once`: all its names changed at once, so a directory that moved may have gained or lost
-    /// something as well, and what was above it may have moved too.
+    /// Counts what a transaction changed. `at_once`: all its names changed at once, so a directory that moved may have
+    /// gained or lost something as well, and what was above it may have moved too.
     pub(crate) fn count_changes(&mut self, at_once: bool) {
         let before = std::mem::take(&mut self.quotas.before);
-        let changed = before.into_iter().map(|(id, was)| (id, was, self.inodes.get(id).and_then(Counted::of)));
+        let changed = before.into_iter().map(|(id, was)| (id, was, self.inodes.get(id).and_then(QuotaCharge::of)));
         let changed: Vec<_> = changed.filter(|(_, was, is)| was != is).collect();
-        let moved = |was: &Option<Counted>, is: &Option<Counted>| {
+        let moved = |was: &Option<QuotaCharge>, is: &Option<QuotaCharge>| {
             was.zip(*is).is_some_and(|(was, is)| was.is_directory && was.home != is.home)
         };
         if at_once && changed.iter().any(|(_, was, is)| moved(was, is)) {
@@ -150,7 +117,8 @@ impl Namespace {
         self.count_quotas();
     }
 
-    /// Refuses what would bring more to a directory than it or one above may hold. `from`: where it comes from, and counts already.
+    /// Refuses what would bring more to a directory than it or one above may hold. `from`: where it comes from, and
+    /// counts already.
     pub(crate) fn check_room(&self, into: InodeId, more: TreeUsage, from: Option<InodeId>) -> Result<(), Error> {
         if self.quotas.limits.is_empty() {
             return Ok(());
@@ -163,7 +131,7 @@ impl Namespace {
     }
 
     fn check_limit(&self, directory: InodeId, more: TreeUsage) -> Result<(), Error> {
-        let Limit { quota, used } = self.quotas.limits[&directory];
+        let QuotaLimit { quota, used } = self.quotas.limits[&directory];
         let used = used.unwrap_or_else(|| self.weigh(directory));
         let is_over = |used: u64, more: u64, max: Option<u64>| more > 0 && max.is_some_and(|max| used + more > max);
         if is_over(used.files, more.files, quota.files_max) {
@@ -175,7 +143,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Refuses to let a range of a file of `size` bytes be written where nothing is left to write. What is there may be written anew.
+    /// Refuses to let a range of a file of `size` bytes be written where nothing is left to write. What is there may be
+    /// written anew.
     pub(crate) fn check_room_to_write(&self, home: InodeId, size: u64, range: Range<u64>) -> Result<(), Error> {
         if self.quotas.limits.is_empty() || home.0 == 0 || range.end <= size {
             return Ok(());
@@ -195,7 +164,7 @@ impl Namespace {
             return Ok(());
         }
         // Of a file with several names the home alone counts it, so it comes and goes with that.
-        let weight = |id: InodeId, place: InodeId| match self.inodes.get(id).and_then(Counted::of) {
+        let weight = |id: InodeId, place: InodeId| match self.inodes.get(id).and_then(QuotaCharge::of) {
             Some(counted) if counted.is_directory => self.weigh(id),
             Some(counted) if counted.home == place => counted.usage(),
             _ => TreeUsage::default(),
@@ -213,7 +182,8 @@ impl Namespace {
         }
     }
 
-    /// Refuses an edit that brings more files or bytes than may be there. What a directory that moves takes along is not asked for.
+    /// Refuses an edit that brings more files or bytes than may be there. What a directory that moves takes along is
+    /// not asked for.
     pub(crate) fn check_room_to_edit(&self, draft: &Draft<'_>) -> Result<(), Error> {
         if self.quotas.limits.is_empty() {
             return Ok(());
@@ -229,7 +199,7 @@ impl Namespace {
         let length = |inode: &Inode| if inode.kind() == FileKind::File { i128::from(inode.size) } else { 0 };
         for (&id, tally) in draft.tallies() {
             let inode = self.drafted(draft, id)?;
-            match (Counted::of(inode), tally.gains.last(), self.names_after(draft, id)?) {
+            match (QuotaCharge::of(inode), tally.gains.last(), self.names_after(draft, id)?) {
                 (None, Some(&home), _) => add(home, 1, length(inode))?,
                 (Some(counted), None, 0) => add(counted.home, -1, -length(inode))?,
                 _ => {}
@@ -237,7 +207,7 @@ impl Namespace {
         }
         for (id, size) in draft.lengths() {
             let inode = self.drafted(draft, id)?;
-            let home = draft.gain_of(id).or(Counted::of(inode).map(|counted| counted.home));
+            let home = draft.gain_of(id).or(QuotaCharge::of(inode).map(|counted| counted.home));
             if let Some(home) = home {
                 add(home, 0, i128::from(size) - length(inode))?;
             }
@@ -250,7 +220,7 @@ impl Namespace {
     }
 
     /// The directories with a quota that count an inode.
-    fn holders(&self, id: InodeId, counted: Counted) -> Vec<InodeId> {
+    fn holders(&self, id: InodeId, counted: QuotaCharge) -> Vec<InodeId> {
         let mut holders = self.above(counted.home);
         if counted.is_directory && id != counted.home && self.quotas.limits.contains_key(&id) {
             holders.push(id);
@@ -305,7 +275,8 @@ impl Namespace {
                     left.push(id);
                     continue;
                 }
-                let Some((inode, counted)) = self.inodes.get(id).and_then(|inode| Some((inode, Counted::of(inode)?)))
+                let Some((inode, counted)) =
+                    self.inodes.get(id).and_then(|inode| Some((inode, QuotaCharge::of(inode)?)))
                 else {
                     continue;
                 };

@@ -12,15 +12,16 @@ use frieze_wire::txn::Caller;
 
 use crate::attributes::{XattrClass, check_xattr_name};
 use crate::error::{Error, lossy};
-use crate::history::History;
+use crate::history::VersionHistory;
 use crate::inode::{Inode, MAY_READ};
-use crate::key::Key;
-use crate::namespace::{Entry, Namespace};
-use crate::stored::{StoredInode, StoredXattr, decode};
+use crate::key::VersionKey;
+use crate::model::NameEntry;
+use crate::namespace::Namespace;
+use crate::stored::{StoredInode, StoredXattr, decode, read_entry};
 
 /// One entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedEntry {
     /// Name.
     pub name: Vec<u8>,
     /// Inode it names.
@@ -34,7 +35,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `NotFound` before it was made; `StaleHandle` if it never was; those of the store.
-    pub fn inode(&self, history: &dyn History, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
+    pub fn inode(&self, history: &dyn VersionHistory, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
         Ok(self.version(history, id, at)?.into_owned())
     }
 
@@ -45,7 +46,7 @@ impl Namespace {
     /// `AccessDenied`; as [`Namespace::inode`].
     pub fn check_access(
         &self,
-        history: &dyn History,
+        history: &dyn VersionHistory,
         id: InodeId,
         at: Option<Hlc>,
         caller: &Caller,
@@ -67,32 +68,35 @@ impl Namespace {
     /// versions too.
     pub fn list(
         &self,
-        history: &dyn History,
+        history: &dyn VersionHistory,
         directory: InodeId,
         at: Option<Hlc>,
         after: &[u8],
         max: usize,
-    ) -> Result<Vec<Listed>, Fault> {
+    ) -> Result<Vec<ListedEntry>, Fault> {
         if !self.version(history, directory, at)?.is_directory() {
             return Err(Error::not_directory(format!("inode {directory}").as_bytes()).into());
         }
-        let listed =
-            |name: &[u8], entry: Entry| Listed { name: name.to_vec(), inode: entry.inode(), kind: entry.kind() };
+        let listed = |name: &[u8], entry: NameEntry| ListedEntry {
+            name: name.to_vec(),
+            inode: entry.inode(),
+            kind: entry.kind(),
+        };
         let unchanged = |at| self.current(directory).is_some_and(|now| now.size_as_of <= at);
         let Some(at) = at.filter(|&at| !unchanged(at)) else {
             let Some(entries) = self.directories.get(&directory) else { return Ok(Vec::new()) };
             let rest = entries.range::<[u8], _>((Bound::Excluded(after), Bound::Unbounded));
             return Ok(rest.take(max).map(|(name, &entry)| listed(name.bytes(), entry)).collect());
         };
-        let prefix = Key::Entry(directory, b"").encode();
-        let start = Key::Entry(directory, after).encode();
+        let prefix = VersionKey::Entry(directory, b"").encode();
+        let start = VersionKey::Entry(directory, after).encode();
         let mut entries = Vec::new();
         let mut broken = Ok(());
         history.scan(&prefix, &start, at, &mut |key, from, value| {
             if entries.len() == max {
                 return false;
             }
-            match Entry::read(from, value) {
+            match read_entry(from, value) {
                 Ok(entry) => entries.push(listed(&key[prefix.len()..], entry)),
                 Err(error) => broken = Err(error),
             }
@@ -109,7 +113,7 @@ impl Namespace {
     /// kept; as [`Namespace::inode`].
     pub fn xattr(
         &self,
-        history: &dyn History,
+        history: &dyn VersionHistory,
         id: InodeId,
         name: &[u8],
         at: Option<Hlc>,
@@ -141,7 +145,7 @@ impl Namespace {
             let value = self.xattrs.get(&id).and_then(|all| all.get(name)).ok_or_else(absent)?;
             return Ok(value.to_vec());
         }
-        match history.newest(&Key::Xattr(id, name).encode(), at.unwrap_or(Hlc::MAX))? {
+        match history.newest(&VersionKey::Xattr(id, name).encode(), at.unwrap_or(Hlc::MAX))? {
             Some((_, Some(value))) => Ok(decode::<StoredXattr>(&value, "extended attribute")?.value),
             _ => Err(absent().into()),
         }
@@ -153,7 +157,7 @@ impl Namespace {
     /// As [`Namespace::inode`].
     pub fn xattr_names(
         &self,
-        history: &dyn History,
+        history: &dyn VersionHistory,
         id: InodeId,
         at: Option<Hlc>,
         caller: &Caller,
@@ -166,7 +170,7 @@ impl Namespace {
             let names = self.xattrs.get(&id).into_iter().flat_map(|all| all.keys());
             return Ok(names.filter(|name| shown(name)).map(|name| name.to_vec()).collect());
         }
-        let prefix = Key::Xattr(id, b"").encode();
+        let prefix = VersionKey::Xattr(id, b"").encode();
         let mut names = Vec::new();
         history.scan(&prefix, &[], at.unwrap_or(Hlc::MAX), &mut |key, _, _| {
             let name = &key[prefix.len()..];
@@ -186,7 +190,7 @@ impl Namespace {
     /// `Corrupt`; those of the store.
     pub fn log(
         &self,
-        history: &dyn History,
+        history: &dyn VersionHistory,
         id: InodeId,
         after: Hlc,
         upto: Hlc,
@@ -194,7 +198,7 @@ impl Namespace {
     ) -> Result<Vec<Version>, Fault> {
         let mut versions = Vec::new();
         let mut broken = Ok(());
-        history.versions_of(&Key::Inode(id).encode(), after, upto, &mut |_, stamp, value| {
+        history.versions_of(&VersionKey::Inode(id).encode(), after, upto, &mut |_, stamp, value| {
             if versions.len() >= max {
                 return false;
             }

@@ -12,7 +12,7 @@ pub trait ReadSet: Sync {
     fn add_everything(&self);
 }
 
-/// Nobody asks what was read.
+/// What was read is not recorded.
 pub struct NoReadSet;
 
 impl ReadSet for NoReadSet {

@@ -6,16 +6,20 @@ use frieze_base::{InodeId, Seq, SessionId};
 use frieze_hlc::{Hlc, check_snapshot_name};
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{
-    CloseSession, DeleteSnapshot, Format, Grant, MakeSnapshot, OpenSession, Settle, SettleAll, StopWriting,
+    CloseSession, DeleteSnapshot, EraseSessions, Format, Grant, MakeSnapshot, OpenSession, Settle, SettleAll,
+    StopWriting,
 };
 use prost::Message;
 
-use crate::apply::{Done, Run};
+use crate::apply::{OpResult, TxnRun};
 use crate::attributes::{absorb, file_bytes_max, is_current};
+use crate::ended::ENDED_SESSIONS_MAX;
 use crate::error::Error;
-use crate::inode::{Inode, Layout, WriteGrant, without_set_id};
-use crate::key::{Cached, Key};
-use crate::namespace::{Namespace, Session, Snapshot};
+use crate::history::KeyVersion;
+use crate::inode::{FileLayout, Inode, WriteGrant, without_set_id};
+use crate::key::{Cached, VersionKey};
+use crate::model::{NamedInstant, SessionState};
+use crate::namespace::Namespace;
 use crate::stored::{StoredFormat, StoredSession, StoredSnapshot};
 
 /// Sessions open at once.
@@ -24,6 +28,8 @@ pub const SESSIONS_MAX: usize = 65_536;
 pub const SNAPSHOTS_MAX: usize = 65_536;
 /// Chunks that one request may ask for.
 pub const GRANT_CHUNKS_MAX: u32 = 16;
+/// Sessions that one transaction erases.
+const ERASED_MAX: usize = 1024;
 /// Ranges that a grant keeps apart; beyond, the two nearest become one. A grant says where data may be, so a larger one
 /// costs a longer search for the end of the file and nothing else.
 const GRANT_RANGES_MAX: usize = 32;
@@ -35,7 +41,7 @@ const CHUNK_BYTES_MIN: u64 = 4096;
 const CHUNK_BYTES_MAX: u64 = 1 << 31;
 
 impl Namespace {
-    pub(crate) fn make_root(&mut self, run: &mut Run<'_>, op: &Format) -> Result<Done, Error> {
+    pub(crate) fn make_root(&mut self, run: &mut TxnRun<'_>, op: &Format) -> Result<OpResult, Error> {
         if self.format.is_some() {
             return Err(Error::exists(b"/"));
         }
@@ -46,7 +52,7 @@ impl Namespace {
             return Err(Error::InvalidArgument { why: "there is at least one chain" });
         }
         let stamp = run.stamp;
-        let layout = Layout { chunk_bytes: op.chunk_bytes, chain_count: op.chain_count, plugin: String::new() };
+        let layout = FileLayout { chunk_bytes: op.chunk_bytes, chain_count: op.chain_count, plugin: String::new() };
         let root = Inode {
             from: stamp,
             born: stamp,
@@ -71,24 +77,24 @@ impl Namespace {
         run.tell(InodeId::ROOT, VersionKind::Make, b"/");
         let Format { chunk_bytes, chain_count, uid, gid, mode } = *op;
         let stored = StoredFormat { chunk_bytes, chain_count, uid, gid, mode };
-        run.change(Key::Format, Some(stored.encode_to_vec()));
+        run.change(VersionKey::Format, Some(stored.encode_to_vec()));
         self.format = Some(op.clone());
-        Ok(Done::with(InodeId::ROOT))
+        Ok(OpResult::with(InodeId::ROOT))
     }
 
-    pub(crate) fn open_session(&mut self, run: &mut Run<'_>, op: &OpenSession) -> Result<Done, Error> {
+    pub(crate) fn open_session(&mut self, run: &mut TxnRun<'_>, op: &OpenSession) -> Result<OpResult, Error> {
         if self.sessions.len() >= SESSIONS_MAX {
             return Err(Error::Overloaded { what: "open sessions", max: SESSIONS_MAX });
         }
         let (command, host) = (cut(&op.command), cut(&op.host));
         let id = SessionId(run.stamp.0);
-        let session = Session { opened: run.stamp, uid: op.uid, command, host, keeps: op.keeps, unchanging: true };
-        run.change(Key::Session(id), Some(StoredSession::of(&session).encode_to_vec()));
+        let session = SessionState { opened: run.stamp, uid: op.uid, command, host, keeps: op.keeps, unchanging: true };
+        run.change(VersionKey::Session(id), Some(StoredSession::of(&session).encode_to_vec()));
         self.sessions.insert(id, session);
-        Ok(Done { id: id.0, ..Done::default() })
+        Ok(OpResult { id: id.0, ..OpResult::default() })
     }
 
-    pub(crate) fn close_session(&mut self, run: &mut Run<'_>, op: &CloseSession) -> Result<Done, Error> {
+    pub(crate) fn close_session(&mut self, run: &mut TxnRun<'_>, op: &CloseSession) -> Result<OpResult, Error> {
         let session = run.session;
         let granted = self.granted(session);
         if op.only_stopped && granted.iter().any(|id| self.may_write(session, *id)) {
@@ -105,17 +111,17 @@ impl Namespace {
         }
         let replies = self.replies.remove(&session).unwrap_or_default();
         for &seq in replies.outcomes.keys() {
-            run.change(Key::Outcome(session, Seq(seq)), None);
+            run.change(VersionKey::Outcome(session, Seq(seq)), None);
         }
         match self.sessions.remove(&session) {
             Some(last) if last.unchanging => self.end_unchanging(run, session, &last),
-            _ => run.change(Key::Session(session), None),
+            _ => run.change(VersionKey::Session(session), None),
         }
-        Ok(Done { id: session.0, ..Done::default() })
+        Ok(OpResult { id: session.0, ..OpResult::default() })
     }
 
     /// `appends`: records may reach over the ends of the chunks from the first one on.
-    pub(crate) fn grant(&mut self, run: &mut Run<'_>, op: &Grant, appends: bool) -> Result<Done, Error> {
+    pub(crate) fn grant(&mut self, run: &mut TxnRun<'_>, op: &Grant, appends: bool) -> Result<OpResult, Error> {
         let id = InodeId(op.inode);
         run.reads.add(Cached::Inode(id));
         let inode = self.held(id)?;
@@ -140,7 +146,7 @@ impl Namespace {
         };
         let tells = !appends || inode.reaches_over(op.first);
         if keeps_mode && tells && inode.grants().iter().any(covered) {
-            return Ok(Done::with(id));
+            return Ok(OpResult::with(id));
         }
         if inode.orphaned().is_none() {
             self.check_room_to_write(inode.parent, inode.size, bytes..end.saturating_mul(inode.chunk_bytes()))?;
@@ -163,25 +169,25 @@ impl Namespace {
             None => extra.grants.push(WriteGrant { session, chunks: vec![wanted], is_stopped: false }),
         }
         self.granted.entry(session).or_default().insert(id);
-        Ok(Done::with(id))
+        Ok(OpResult::with(id))
     }
 
-    pub(crate) fn settle(&mut self, run: &mut Run<'_>, op: &Settle) -> Result<Done, Error> {
+    pub(crate) fn settle(&mut self, run: &mut TxnRun<'_>, op: &Settle) -> Result<OpResult, Error> {
         self.check_settled(std::slice::from_ref(op))?;
         self.settle_one(run, op, op.keep_grant);
-        Ok(Done { id: op.inode, ..Done::default() })
+        Ok(OpResult { id: op.inode, ..OpResult::default() })
     }
 
-    pub(crate) fn settle_all(&mut self, run: &mut Run<'_>, op: &SettleAll) -> Result<Done, Error> {
+    pub(crate) fn settle_all(&mut self, run: &mut TxnRun<'_>, op: &SettleAll) -> Result<OpResult, Error> {
         self.check_settled(&op.files)?;
         for settle in &op.files {
             self.settle_one(run, settle, settle.keep_grant);
         }
-        Ok(Done::default())
+        Ok(OpResult::default())
     }
 
     /// The grants stay: until they are settled, what was written under them counts.
-    pub(crate) fn stop_writing(&mut self, run: &mut Run<'_>, op: &StopWriting) -> Result<Done, Error> {
+    pub(crate) fn stop_writing(&mut self, run: &mut TxnRun<'_>, op: &StopWriting) -> Result<OpResult, Error> {
         let session = run.session;
         let goes_on = |grant: &WriteGrant| grant.session == session && !grant.is_stopped;
         for id in op.inodes.iter().copied().map(InodeId) {
@@ -191,7 +197,7 @@ impl Namespace {
             let grants = &mut self.edit(run, id).extra_mut().grants;
             grants.iter_mut().filter(|grant| goes_on(grant)).for_each(|grant| grant.is_stopped = true);
         }
-        Ok(Done::default())
+        Ok(OpResult::default())
     }
 
     /// What was measured while writers went on, and on what is not so any more, is measured again.
@@ -205,7 +211,7 @@ impl Namespace {
     }
 
     /// Without a grant of this session there is nothing to settle: a close that is repeated, or that never wrote.
-    fn settle_one(&mut self, run: &mut Run<'_>, settle: &Settle, keeps: bool) {
+    fn settle_one(&mut self, run: &mut TxnRun<'_>, settle: &Settle, keeps: bool) {
         let id = InodeId(settle.inode);
         let (session, caller) = (run.session, run.caller);
         let Some(inode) = self.inodes.get(id) else { return };
@@ -217,7 +223,7 @@ impl Namespace {
         let inode = self.inodes.get_mut(id).expect("just seen");
         let mut changed = absorb(inode, settle);
         if inode.ctime > ctime && caller.uid != 0 {
-            // Written after the mode was set, by somebody without the right to keep these bits.
+            // Written after the mode was set, by a user without the right to keep these bits.
             inode.mode = without_set_id(inode.mode);
         }
         if !keeps {
@@ -235,7 +241,7 @@ impl Namespace {
         }
     }
 
-    pub(crate) fn make_snapshot(&mut self, run: &mut Run<'_>, op: &MakeSnapshot) -> Result<Done, Error> {
+    pub(crate) fn make_snapshot(&mut self, run: &mut TxnRun<'_>, op: &MakeSnapshot) -> Result<OpResult, Error> {
         check_snapshot_name(&op.name)?;
         let at = if op.at == 0 { run.stamp } else { Hlc(op.at) };
         if at > run.stamp {
@@ -253,13 +259,13 @@ impl Namespace {
             return Err(Error::SnapshotsFull { uid, max: op.count_max });
         }
         let stored = StoredSnapshot { at: at.0, uid };
-        run.change(Key::Snapshot(op.name.as_bytes()), Some(stored.encode_to_vec()));
-        let snapshot = Snapshot { name: op.name.clone(), at, made: run.stamp, uid };
+        run.change(VersionKey::Snapshot(op.name.as_bytes()), Some(stored.encode_to_vec()));
+        let snapshot = NamedInstant { name: op.name.clone(), at, made: run.stamp, uid };
         self.snapshots.insert(op.name.clone(), snapshot);
-        Ok(Done::default())
+        Ok(OpResult::default())
     }
 
-    pub(crate) fn delete_snapshot(&mut self, run: &mut Run<'_>, op: &DeleteSnapshot) -> Result<Done, Error> {
+    pub(crate) fn delete_snapshot(&mut self, run: &mut TxnRun<'_>, op: &DeleteSnapshot) -> Result<OpResult, Error> {
         let snapshot = self.snapshots.get(&op.name).ok_or_else(|| Error::not_found(op.name.as_bytes()))?;
         if run.caller.uid != 0 && run.caller.uid != snapshot.uid {
             return Err(Error::NotPermitted { why: "only who made a snapshot deletes it" });
@@ -267,9 +273,54 @@ impl Namespace {
         let (at, maker) = (snapshot.at, snapshot.uid);
         self.snapshots.remove(&op.name);
         self.unpin(run, at, maker);
-        run.change(Key::Snapshot(op.name.as_bytes()), None);
-        Ok(Done::default())
+        run.change(VersionKey::Snapshot(op.name.as_bytes()), None);
+        Ok(OpResult::default())
     }
+}
+
+impl Namespace {
+    /// True if a session that changed nothing ended before `before`, and is still listed.
+    pub fn has_ended_before(&self, before: Hlc) -> bool {
+        self.ended.first_end().is_some_and(|ended| ended < before)
+    }
+
+    /// A session has changed something: its number is in versions that stay.
+    pub(crate) fn note_change(&mut self, id: SessionId, changes: &mut Vec<KeyVersion>) {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.unchanging) else { return };
+        session.unchanging = false;
+        changes.push(written_again(id, &StoredSession::of(session)));
+    }
+
+    /// A session ends that has changed nothing.
+    pub(crate) fn end_unchanging(&mut self, run: &mut TxnRun<'_>, id: SessionId, session: &SessionState) {
+        run.changes.push(written_again(id, &StoredSession { ended: run.stamp.0, ..StoredSession::of(session) }));
+        self.ended.insert(id, run.stamp);
+        while self.ended.len() > ENDED_SESSIONS_MAX {
+            run.changes.extend(self.ended.take_first(Hlc::MAX).map(erasure));
+        }
+    }
+
+    pub(crate) fn erase_sessions(&mut self, run: &mut TxnRun<'_>, op: &EraseSessions) -> Result<OpResult, Error> {
+        let before = Hlc(op.before);
+        if before > run.stamp {
+            return Err(Error::Future { at: before, now: run.stamp });
+        }
+        for _ in 0..ERASED_MAX {
+            let Some(id) = self.ended.take_first(before) else { break };
+            run.changes.push(erasure(id));
+        }
+        Ok(OpResult::default())
+    }
+}
+
+/// The one version of a session, in the place of what it was.
+fn written_again(id: SessionId, stored: &StoredSession) -> KeyVersion {
+    KeyVersion { key: VersionKey::Session(id).encode(), stamp: Hlc(id.0), value: Some(stored.encode_to_vec()) }
+}
+
+/// A session's only version goes: see [`crate::erases`].
+fn erasure(id: SessionId) -> KeyVersion {
+    KeyVersion { key: VersionKey::Session(id).encode(), stamp: Hlc(id.0), value: None }
 }
 
 /// Adds a range to sorted ranges that stay apart.

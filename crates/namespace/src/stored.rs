@@ -12,10 +12,11 @@ use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
 use crate::error::Error;
-use crate::forget::{Forgetting, Pins};
-use crate::inode::{Extra, Inode, Layout, WriteGrant};
-use crate::namespace::Session;
+use crate::horizons::{Expiry, Pins};
+use crate::inode::{Extra, FileLayout, Inode, WriteGrant};
+use crate::model::{NameEntry, SessionState};
 use crate::patch::{Patch, PatchSource, lay};
+use crate::table::INODE_ID_MAX;
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct StoredEntry {
@@ -116,8 +117,8 @@ pub(crate) struct StoredInode {
     chain_count: u32,
     #[prost(string, tag = "16")]
     plugin: String,
-    #[prost(message, repeated, tag = "17")]
-    horizons: Vec<StoredHorizon>,
+    #[prost(message, optional, tag = "17")]
+    horizon: Option<StoredHorizon>,
     #[prost(message, repeated, tag = "18")]
     grants: Vec<StoredGrant>,
     #[prost(bytes = "vec", tag = "19")]
@@ -176,7 +177,7 @@ pub(crate) struct StoredSession {
     pub(crate) host: String,
     #[prost(bool, tag = "4")]
     pub(crate) keeps: bool,
-    /// It has changed nothing. False of sessions from before this was written.
+    /// It has changed nothing.
     #[prost(bool, tag = "5")]
     pub(crate) unchanging: bool,
     /// When it ended, of one that changed nothing; 0 while it is open. Of others an absent version is the end.
@@ -264,8 +265,8 @@ pub(crate) struct StoredForgottenInodes {
 }
 
 impl StoredSession {
-    pub(crate) fn of(session: &Session) -> StoredSession {
-        let Session { opened: _, uid, command, host, keeps, unchanging } = session;
+    pub(crate) fn of(session: &SessionState) -> StoredSession {
+        let SessionState { opened: _, uid, command, host, keeps, unchanging } = session;
         StoredSession {
             uid: *uid,
             command: command.clone(),
@@ -278,7 +279,7 @@ impl StoredSession {
 }
 
 impl StoredForgotten {
-    pub(crate) fn of(forgetting: &Forgetting) -> StoredForgotten {
+    pub(crate) fn of(forgetting: &Expiry) -> StoredForgotten {
         let mut of: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for (at, maker) in forgetting.pins.all() {
             of.entry(maker).or_default().push(at.0);
@@ -294,13 +295,13 @@ impl StoredForgotten {
         }
     }
 
-    pub(crate) fn read(self) -> Forgetting {
+    pub(crate) fn read(self) -> Expiry {
         let mut pins = Pins::default();
         let of = self.pins_of.into_iter().chain([StoredPins { uid: 0, pins: self.pins }]);
         for StoredPins { uid, pins: instants } in of {
             instants.into_iter().for_each(|at| pins.add(Hlc(at), uid));
         }
-        Forgetting {
+        Expiry {
             before: Hlc(self.before),
             pins,
             through: self.through,
@@ -309,6 +310,17 @@ impl StoredForgotten {
             uid: self.uid,
         }
     }
+}
+
+/// The entry that a version stamped `from` holds.
+pub(crate) fn read_entry(from: Hlc, value: &[u8]) -> Result<NameEntry, Error> {
+    let corrupt = Error::Corrupt { what: "directory entry" };
+    let stored: StoredEntry = decode(value, "directory entry")?;
+    let kind = FileKind::try_from(stored.kind).map_err(|_| corrupt.clone())?;
+    if stored.inode > INODE_ID_MAX {
+        return Err(corrupt);
+    }
+    Ok(NameEntry::new(InodeId(stored.inode), kind, from))
 }
 
 impl StoredCause {
@@ -349,7 +361,7 @@ impl StoredInode {
                 let len = if patch.end == u64::MAX { 0 } else { patch.end - start };
                 match patch.source {
                     PatchSource::Hole if len == 0 => {
-                        stored.horizons.push(StoredHorizon { before: before_it, len: start });
+                        stored.horizon = Some(StoredHorizon { before: before_it, len: start });
                     }
                     PatchSource::Hole => {
                         stored.patches.push(StoredPatch { before: before_it, start, len, ..StoredPatch::default() });
@@ -384,7 +396,7 @@ impl StoredInode {
     pub(crate) fn read(
         from: Hlc,
         value: &[u8],
-        share: impl FnOnce(Layout) -> Arc<Layout>,
+        share: impl FnOnce(FileLayout) -> Arc<FileLayout>,
     ) -> Result<(Inode, StoredInode), Error> {
         let mut stored: StoredInode = decode(value, "inode")?;
         let corrupt = Error::Corrupt { what: "inode" };
@@ -393,14 +405,13 @@ impl StoredInode {
             return Err(corrupt);
         }
         let (born, mtime_stamp) = (stamp(stored.born_before), stamp(stored.mtime_before));
-        let layout = Layout {
+        let layout = FileLayout {
             chunk_bytes: 1 << stored.chunk_bytes_log2,
             chain_count: stored.chain_count,
             plugin: std::mem::take(&mut stored.plugin),
         };
         let mut patches = Vec::new();
-        // An older writer kept every truncate that hid something, oldest first.
-        for horizon in &stored.horizons {
+        if let Some(horizon) = &stored.horizon {
             lay(&mut patches, Patch::truncate(stamp(horizon.before), horizon.len));
         }
         for patch in &stored.patches {

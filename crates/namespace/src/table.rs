@@ -12,16 +12,16 @@ const PAGE_INODES: u64 = 64;
 pub(crate) const INODE_ID_MAX: u64 = 1 << 40;
 
 #[derive(Default)]
-pub(crate) struct Table {
-    pages: Vec<Option<Box<Page>>>,
+pub(crate) struct InodeTable {
+    pages: Vec<Option<Box<InodePage>>>,
 }
 
-struct Page {
+struct InodePage {
     used: u32,
     slots: [Option<Inode>; PAGE_INODES as usize],
 }
 
-impl Table {
+impl InodeTable {
     pub(crate) fn get(&self, id: InodeId) -> Option<&Inode> {
         let page = self.pages.get((id.0 / PAGE_INODES) as usize)?.as_ref()?;
         page.slots[(id.0 % PAGE_INODES) as usize].as_ref()
@@ -38,8 +38,8 @@ impl Table {
         if index >= self.pages.len() {
             self.pages.resize_with(index + 1, || None);
         }
-        let page =
-            self.pages[index].get_or_insert_with(|| Box::new(Page { used: 0, slots: std::array::from_fn(|_| None) }));
+        let page = self.pages[index]
+            .get_or_insert_with(|| Box::new(InodePage { used: 0, slots: std::array::from_fn(|_| None) }));
         if page.slots[(id.0 % PAGE_INODES) as usize].replace(inode).is_none() {
             page.used += 1;
         }
@@ -67,13 +67,13 @@ impl Table {
     }
 }
 
-impl PartialEq for Table {
-    fn eq(&self, other: &Table) -> bool {
+impl PartialEq for InodeTable {
+    fn eq(&self, other: &InodeTable) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl fmt::Debug for Table {
+impl fmt::Debug for InodeTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }

@@ -1,8 +1,9 @@
 //! What changed in an interval: read from the index of time, so the cost is that of the changes and not of the tree.
 //!
-//! Guarantees: every version of a name, inode or extended attribute stamped in (after, upto] is in the answer once, with
-//! who made it; what it replaced is there too. The answer for a closed interval is the same for ever.
-//! Leaves to others: which bytes changed (`multilog`), where things lie and who may see them ([`crate::Cut`]).
+//! Guarantees: every version of a name, inode or extended attribute stamped in (after, upto] is in the answer once,
+//! with its author; what it replaced is there too. The answer for a closed interval is the same for ever.
+//! Leaves to others: which bytes changed (`multilog`), where things lie and which users may see them
+//! ([`crate::TreeAt`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +13,14 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, VersionKind};
 
 use crate::error::Error;
-use crate::history::History;
+use crate::history::VersionHistory;
 use crate::inode::Inode;
-use crate::key::Key;
-use crate::namespace::Entry;
-use crate::stored::{StoredEntry, StoredInode, StoredSession, StoredXattr, decode};
+use crate::key::VersionKey;
+use crate::stored::{StoredEntry, StoredInode, StoredXattr, decode, read_entry};
 
 /// What a version is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subject {
+pub enum ChangeSubject {
     /// A name in a directory.
     Entry {
         /// The directory.
@@ -41,7 +41,7 @@ pub enum Subject {
 
 /// What a subject is from one stamp to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SubjectState {
     /// What a name stands for.
     Entry {
         /// The inode.
@@ -57,14 +57,14 @@ pub enum State {
 
 /// Why a version of an inode was made. Bookkeeping has no cause: a grant, a settled length, names in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
+pub struct VersionCause {
     /// What happened.
     pub kind: VersionKind,
     /// Name given or taken; empty for anything else.
     pub name: Vec<u8>,
 }
 
-/// One version and who made it.
+/// One version and its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// From when on; one stamp is one transaction.
@@ -74,18 +74,18 @@ pub struct Revision {
     /// On whose behalf.
     pub uid: u32,
     /// Why; of inodes only.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<VersionCause>,
     /// What it was from then on; `None`: absent.
-    pub state: Option<State>,
+    pub state: Option<SubjectState>,
 }
 
 /// All that happened to a subject in an interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectChange {
     /// What changed.
-    pub subject: Subject,
+    pub subject: ChangeSubject,
     /// What it was at the start of the interval, and since when; `None`: absent.
-    pub before: Option<(Hlc, State)>,
+    pub before: Option<(Hlc, SubjectState)>,
     /// Its versions in the interval, oldest first; at least one. The last is what it was at the end.
     pub revisions: Vec<Revision>,
 }
@@ -103,77 +103,78 @@ pub struct Changed {
 
 /// What one transaction changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transaction {
+pub struct TxnChanges {
     /// Its stamp.
     pub stamp: Hlc,
     /// The names, inodes and attributes that it made versions of, in order, each once.
-    pub subjects: Vec<Subject>,
+    pub subjects: Vec<ChangeSubject>,
 }
 
 /// A name of an inode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Named {
+pub struct PlaceName {
     /// The directory that holds it.
     pub parent: InodeId,
     /// The name.
     pub name: Vec<u8>,
 }
 
-impl Subject {
-    fn of(key: &[u8]) -> Result<Option<Subject>, Error> {
-        Ok(match Key::decode(key).ok_or(Error::Corrupt { what: "key in the index of time" })? {
-            Key::Entry(parent, name) => Some(Subject::Entry { parent, name: name.to_vec() }),
-            Key::Inode(id) => Some(Subject::Inode(id)),
-            Key::Xattr(inode, name) => Some(Subject::Xattr { inode, name: name.to_vec() }),
+impl ChangeSubject {
+    fn of(key: &[u8]) -> Result<Option<ChangeSubject>, Error> {
+        Ok(match VersionKey::decode(key).ok_or(Error::Corrupt { what: "key in the index of time" })? {
+            VersionKey::Entry(parent, name) => Some(ChangeSubject::Entry { parent, name: name.to_vec() }),
+            VersionKey::Inode(id) => Some(ChangeSubject::Inode(id)),
+            VersionKey::Xattr(inode, name) => Some(ChangeSubject::Xattr { inode, name: name.to_vec() }),
             _ => None,
         })
     }
 
     fn key(&self) -> Vec<u8> {
         match self {
-            Subject::Entry { parent, name } => Key::Entry(*parent, name).encode(),
-            Subject::Inode(id) => Key::Inode(*id).encode(),
-            Subject::Xattr { inode, name } => Key::Xattr(*inode, name).encode(),
+            ChangeSubject::Entry { parent, name } => VersionKey::Entry(*parent, name).encode(),
+            ChangeSubject::Inode(id) => VersionKey::Inode(*id).encode(),
+            ChangeSubject::Xattr { inode, name } => VersionKey::Xattr(*inode, name).encode(),
         }
     }
 
     /// The inode of which every transaction that changes the subject makes a version too.
     pub fn inode(&self) -> InodeId {
         match self {
-            Subject::Entry { parent, .. } => *parent,
-            Subject::Inode(id) => *id,
-            Subject::Xattr { inode, .. } => *inode,
+            ChangeSubject::Entry { parent, .. } => *parent,
+            ChangeSubject::Inode(id) => *id,
+            ChangeSubject::Xattr { inode, .. } => *inode,
         }
     }
 
     /// Reads a stored version.
     fn read(&self, stamp: Hlc, value: &[u8]) -> Result<Revision, Error> {
         Ok(match self {
-            Subject::Entry { .. } => {
-                let entry = Entry::read(stamp, value)?;
+            ChangeSubject::Entry { .. } => {
+                let entry = read_entry(stamp, value)?;
                 let stored: StoredEntry = decode(value, "directory entry")?;
-                let state = State::Entry { inode: entry.inode(), kind: entry.kind() };
+                let state = SubjectState::Entry { inode: entry.inode(), kind: entry.kind() };
                 Revision::new(stamp, stored.session, stored.uid, state)
             }
-            Subject::Inode(_) => {
+            ChangeSubject::Inode(_) => {
                 let (inode, stored) = StoredInode::read(stamp, value, Arc::new)?;
-                let causes = stored.causes.into_iter().map(|cause| Cause { kind: cause.kind(), name: cause.name });
+                let causes =
+                    stored.causes.into_iter().map(|cause| VersionCause { kind: cause.kind(), name: cause.name });
                 let causes = causes.collect();
                 Revision {
                     causes,
-                    ..Revision::new(stamp, stored.session, stored.by_uid, State::Inode(Box::new(inode)))
+                    ..Revision::new(stamp, stored.session, stored.by_uid, SubjectState::Inode(Box::new(inode)))
                 }
             }
-            Subject::Xattr { .. } => {
+            ChangeSubject::Xattr { .. } => {
                 let stored: StoredXattr = decode(value, "extended attribute")?;
-                Revision::new(stamp, stored.session, stored.uid, State::Xattr(stored.value))
+                Revision::new(stamp, stored.session, stored.uid, SubjectState::Xattr(stored.value))
             }
         })
     }
 }
 
 impl Revision {
-    fn new(stamp: Hlc, session: u64, uid: u32, state: State) -> Revision {
+    fn new(stamp: Hlc, session: u64, uid: u32, state: SubjectState) -> Revision {
         Revision { stamp, session: SessionId(session), uid, causes: Vec::new(), state: Some(state) }
     }
 }
@@ -183,26 +184,27 @@ impl Changed {
     /// be closed. `stamps`: the only transactions of the interval that matter, in order, where they are known.
     ///
     /// # Errors
-    /// `Overloaded` if the interval holds more than `max` changes: ask for a shorter one. Those of the store and of `keep`.
+    /// `Overloaded` if the interval holds more than `max` changes: ask for a shorter one. Those of the store and of
+    /// `keep`.
     ///
     /// # Cost
-    /// The interval's entries of the index of time, or those of the transactions that matter; and for each subject that is kept its
-    /// versions in the interval and the one before.
+    /// The interval's entries of the index of time, or those of the transactions that matter; and for each subject that
+    /// is kept its versions in the interval and the one before.
     pub fn read(
-        history: &dyn History,
+        history: &dyn VersionHistory,
         after: Hlc,
         upto: Hlc,
         stamps: Option<&[Hlc]>,
         max: usize,
-        keep: &mut dyn FnMut(&Subject) -> Result<bool, Fault>,
+        keep: &mut dyn FnMut(&ChangeSubject) -> Result<bool, Fault>,
     ) -> Result<Changed, Fault> {
         let mut answer = Changed::default();
-        let mut found: BTreeMap<Subject, Vec<Hlc>> = BTreeMap::new();
+        let mut found: BTreeMap<ChangeSubject, Vec<Hlc>> = BTreeMap::new();
         let mut count = 0;
         let mut broken = Ok(());
         let mut look = |stamp: Hlc, key: &[u8]| {
             count += 1;
-            match Subject::of(key) {
+            match ChangeSubject::of(key) {
                 Ok(subject) => {
                     if let Some(subject) = subject {
                         found.entry(subject).or_default().push(stamp);
@@ -242,9 +244,9 @@ impl Changed {
     /// # Errors
     /// Those of the store and of `keep`.
     pub fn by(
-        history: &dyn History,
-        transaction: &Transaction,
-        keep: &mut dyn FnMut(&Subject) -> Result<bool, Fault>,
+        history: &dyn VersionHistory,
+        transaction: &TxnChanges,
+        keep: &mut dyn FnMut(&ChangeSubject) -> Result<bool, Fault>,
     ) -> Result<Changed, Fault> {
         let mut answer = Changed::default();
         let stamp = transaction.stamp;
@@ -259,8 +261,8 @@ impl Changed {
 
     fn subject(
         &mut self,
-        history: &dyn History,
-        subject: Subject,
+        history: &dyn VersionHistory,
+        subject: ChangeSubject,
         after: Hlc,
         stamps: &[Hlc],
     ) -> Result<SubjectChange, Fault> {
@@ -286,7 +288,7 @@ impl Changed {
         })?;
         broken?;
         self.versions += revisions.len() as u64;
-        // An absence says nothing of who made it; the inode whose name or attribute went has a version that does.
+        // An absence does not say its author; the inode whose name or attribute went has a version that does.
         for revision in revisions.iter_mut().filter(|revision| revision.state.is_none()) {
             self.versions += 1;
             (revision.session, revision.uid) = author(history, subject.inode(), revision.stamp)?;
@@ -295,10 +297,10 @@ impl Changed {
     }
 }
 
-impl Transaction {
-    /// The transactions of (`after`, `upto`], oldest first, and the instant up to which these are all. They end earlier than
-    /// `upto` where there are more than `max` of them or their subjects are more than `subjects_max`; one is always whole.
-    /// `upto` has to be closed.
+impl TxnChanges {
+    /// The transactions of (`after`, `upto`], oldest first, and the instant up to which these are all. They end earlier
+    /// than `upto` where there are more than `max` of them or their subjects are more than `subjects_max`; one is
+    /// always whole. `upto` has to be closed.
     ///
     /// # Errors
     /// `Corrupt`; those of the store.
@@ -306,13 +308,13 @@ impl Transaction {
     /// # Cost
     /// The entries of the index of time for them.
     pub fn list(
-        history: &dyn History,
+        history: &dyn VersionHistory,
         after: Hlc,
         upto: Hlc,
         max: usize,
         subjects_max: usize,
-    ) -> Result<(Vec<Transaction>, Hlc), Fault> {
-        let mut found: Vec<Transaction> = Vec::new();
+    ) -> Result<(Vec<TxnChanges>, Hlc), Fault> {
+        let mut found: Vec<TxnChanges> = Vec::new();
         let (mut count, mut end, mut broken) = (0, upto, Ok(()));
         history.changed(after, upto, &mut |stamp, key| {
             let is_next = found.last().is_none_or(|last| last.stamp != stamp);
@@ -321,9 +323,9 @@ impl Transaction {
                 return false;
             }
             if is_next {
-                found.push(Transaction { stamp, subjects: Vec::new() });
+                found.push(TxnChanges { stamp, subjects: Vec::new() });
             }
-            match Subject::of(key) {
+            match ChangeSubject::of(key) {
                 Ok(subject) => {
                     count += 1;
                     found.last_mut().expect("one was just added").subjects.extend(subject);
@@ -333,12 +335,12 @@ impl Transaction {
             broken.is_ok()
         })?;
         broken?;
-        found.iter_mut().for_each(Transaction::sort);
+        found.iter_mut().for_each(TxnChanges::sort);
         Ok((found, end))
     }
 
-    /// The instant in [`after`, `upto`) after which the newest transactions of the interval follow: `max` of them, or fewer
-    /// where their subjects are more than `subjects_max`; one at least. `after` if these are all.
+    /// The instant in [`after`, `upto`) after which the newest transactions of the interval follow: `max` of them, or
+    /// fewer where their subjects are more than `subjects_max`; one at least. `after` if these are all.
     ///
     /// # Errors
     /// Those of the store.
@@ -346,7 +348,7 @@ impl Transaction {
     /// # Cost
     /// The entries of the index of time for them.
     pub fn newest_since(
-        history: &dyn History,
+        history: &dyn VersionHistory,
         after: Hlc,
         upto: Hlc,
         max: usize,
@@ -371,7 +373,7 @@ impl Transaction {
     /// The inodes that it made versions of.
     pub fn inodes(&self) -> impl Iterator<Item = InodeId> {
         self.subjects.iter().filter_map(|subject| match subject {
-            Subject::Inode(id) => Some(*id),
+            ChangeSubject::Inode(id) => Some(*id),
             _ => None,
         })
     }
@@ -382,12 +384,12 @@ impl Transaction {
     }
 }
 
-/// Who made the version of an inode that is stamped exactly `stamp`; (0, 0) if there is none.
+/// The author of the version of an inode that is stamped exactly `stamp`; (0, 0) if there is none.
 ///
 /// # Errors
 /// `Corrupt`; those of the store.
-pub fn author(history: &dyn History, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
-    match history.newest(&Key::Inode(id).encode(), stamp)? {
+pub fn author(history: &dyn VersionHistory, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
+    match history.newest(&VersionKey::Inode(id).encode(), stamp)? {
         Some((from, Some(value))) if from == stamp => {
             let stored: StoredInode = decode(&value, "inode")?;
             Ok((SessionId(stored.session), stored.by_uid))
@@ -400,9 +402,14 @@ pub fn author(history: &dyn History, id: InodeId, stamp: Hlc) -> Result<(Session
 ///
 /// # Errors
 /// `Corrupt`; those of the store.
-pub fn entry_at(history: &dyn History, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<InodeId>, Fault> {
-    match history.newest(&Key::Entry(directory, name).encode(), at)? {
-        Some((from, Some(value))) => Ok(Some(Entry::read(from, &value)?.inode())),
+pub fn entry_at(
+    history: &dyn VersionHistory,
+    directory: InodeId,
+    name: &[u8],
+    at: Hlc,
+) -> Result<Option<InodeId>, Fault> {
+    match history.newest(&VersionKey::Entry(directory, name).encode(), at)? {
+        Some((from, Some(value))) => Ok(Some(read_entry(from, &value)?.inode())),
         _ => Ok(None),
     }
 }
@@ -414,13 +421,13 @@ pub fn entry_at(history: &dyn History, directory: InodeId, name: &[u8], at: Hlc)
 ///
 /// # Cost
 /// The names that it ever had.
-pub fn names_at(history: &dyn History, id: InodeId, at: Hlc) -> Result<Vec<Named>, Fault> {
+pub fn names_at(history: &dyn VersionHistory, id: InodeId, at: Hlc) -> Result<Vec<PlaceName>, Fault> {
     let mut names = Vec::new();
     let mut broken = Ok(());
-    let all = Key::Link(id, InodeId(0), b"").encode();
+    let all = VersionKey::Link(id, InodeId(0), b"").encode();
     history.scan(&all[..9], &[], at, &mut |key, _, _| {
-        match Key::decode(key) {
-            Some(Key::Link(_, parent, name)) => names.push(Named { parent, name: name.to_vec() }),
+        match VersionKey::decode(key) {
+            Some(VersionKey::Link(_, parent, name)) => names.push(PlaceName { parent, name: name.to_vec() }),
             _ => broken = Err(Error::Corrupt { what: "key of a name" }),
         }
         broken.is_ok()
@@ -440,7 +447,7 @@ pub struct EntryVersion {
 
 impl EntryVersion {
     fn read(from: Hlc, value: Option<&[u8]>) -> Result<EntryVersion, Error> {
-        let entry = value.map(|value| Entry::read(from, value)).transpose()?;
+        let entry = value.map(|value| read_entry(from, value)).transpose()?;
         Ok(EntryVersion { from, state: entry.map(|entry| (entry.inode(), entry.kind())) })
     }
 }
@@ -450,12 +457,12 @@ impl EntryVersion {
 /// # Errors
 /// `Corrupt`; those of the store.
 pub fn version_of_name(
-    history: &dyn History,
+    history: &dyn VersionHistory,
     parent: InodeId,
     name: &[u8],
     at: Hlc,
 ) -> Result<Option<EntryVersion>, Fault> {
-    let found = history.newest(&Key::Entry(parent, name).encode(), at)?;
+    let found = history.newest(&VersionKey::Entry(parent, name).encode(), at)?;
     Ok(found.map(|(from, value)| EntryVersion::read(from, value.as_deref())).transpose()?)
 }
 
@@ -468,14 +475,14 @@ pub fn version_of_name(
 /// # Cost
 /// The versions of the names visited.
 pub fn visit_names(
-    history: &dyn History,
+    history: &dyn VersionHistory,
     directory: InodeId,
     above: &[u8],
     upto: Hlc,
     visit: &mut dyn FnMut(&[u8], &[EntryVersion]) -> bool,
 ) -> Result<(), Fault> {
-    let prefix = Key::Entry(directory, b"").encode();
-    let after = if above.is_empty() { Vec::new() } else { Key::Entry(directory, above).encode() };
+    let prefix = VersionKey::Entry(directory, b"").encode();
+    let after = if above.is_empty() { Vec::new() } else { VersionKey::Entry(directory, above).encode() };
     let mut name = Vec::new();
     let mut versions = Vec::new();
     let mut broken = Ok(());
@@ -506,16 +513,22 @@ pub fn visit_names(
 ///
 /// # Errors
 /// Those of the store.
-pub fn changes_of(history: &dyn History, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<Hlc>, Fault> {
+pub fn changes_of(
+    history: &dyn VersionHistory,
+    id: InodeId,
+    after: Hlc,
+    upto: Hlc,
+    max: usize,
+) -> Result<Vec<Hlc>, Fault> {
     let mut stamps = Vec::new();
-    history.versions_of(&Key::Inode(id).encode(), after, upto, &mut |_, stamp, _| {
+    history.versions_of(&VersionKey::Inode(id).encode(), after, upto, &mut |_, stamp, _| {
         stamps.push(stamp);
         stamps.len() < max
     })?;
     Ok(stamps)
 }
 
-/// As [`Transaction::newest_since`], of the versions of one inode.
+/// As [`TxnChanges::newest_since`], of the versions of one inode.
 ///
 /// # Errors
 /// Those of the store.
@@ -523,13 +536,13 @@ pub fn changes_of(history: &dyn History, id: InodeId, after: Hlc, upto: Hlc, max
 /// # Cost
 /// A look-up for each of these versions.
 pub fn newest_changes_since(
-    history: &dyn History,
+    history: &dyn VersionHistory,
     id: InodeId,
     after: Hlc,
     upto: Hlc,
     max: usize,
 ) -> Result<Hlc, Fault> {
-    let (key, mut at) = (Key::Inode(id).encode(), upto);
+    let (key, mut at) = (VersionKey::Inode(id).encode(), upto);
     for _ in 0..max {
         match history.newest(&key, at)? {
             Some((stamp, _)) if stamp > after => at = stamp.previous(),
@@ -537,89 +550,4 @@ pub fn newest_changes_since(
         }
     }
     Ok(at.max(after))
-}
-
-/// A session as history knows it, whether or not it is still open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PastSession {
-    /// Its number, which is the stamp at which it was opened.
-    pub id: SessionId,
-    /// The user proven by the server.
-    pub uid: u32,
-    /// Program, as the client told it.
-    pub command: String,
-    /// Host, as the client told it.
-    pub host: String,
-    /// When it ended; `None` while it is open.
-    pub ended: Option<Hlc>,
-}
-
-impl PastSession {
-    /// A session by its number; `None` if there never was one.
-    ///
-    /// # Errors
-    /// `Corrupt`; those of the store.
-    pub fn find(history: &dyn History, id: SessionId) -> Result<Option<PastSession>, Fault> {
-        let key = Key::Session(id).encode();
-        let mut ended = None;
-        let mut found = history.newest(&key, Hlc::MAX)?;
-        if let Some((stamp, None)) = found {
-            ended = Some(stamp);
-            found = history.newest(&key, stamp.previous())?;
-        }
-        let Some((_, Some(value))) = found else { return Ok(None) };
-        Ok(Some(PastSession::read(id, &value, ended)?))
-    }
-
-    /// The sessions numbered above `after` that were open after `since`, oldest first, at most `max`.
-    ///
-    /// # Errors
-    /// `Corrupt`; those of the store.
-    ///
-    /// # Cost
-    /// All sessions above `after`: about 60 bytes each.
-    pub fn list(history: &dyn History, after: SessionId, since: Hlc, max: usize) -> Result<Vec<PastSession>, Fault> {
-        let above = if after.0 == 0 { Vec::new() } else { Key::Session(after).encode() };
-        let mut found: Vec<PastSession> = Vec::new();
-        let mut broken = Ok(());
-        history.versions(b"S", &above, Hlc::ZERO, Hlc::MAX, &mut |key, stamp, value| {
-            let Some(Key::Session(id)) = Key::decode(key) else {
-                broken = Err(Error::Corrupt { what: "key of a session" });
-                return false;
-            };
-            match value {
-                None => {
-                    if let Some(last) = found.last_mut().filter(|last| last.id == id) {
-                        last.ended = Some(stamp);
-                    }
-                }
-                Some(value) => {
-                    // Whether the one before counts is known now.
-                    if found.last().is_some_and(|last| last.ended.is_some_and(|ended| ended <= since)) {
-                        found.pop();
-                    }
-                    if found.len() > max {
-                        return false;
-                    }
-                    match PastSession::read(id, value, None) {
-                        Ok(session) => found.push(session),
-                        Err(error) => broken = Err(error),
-                    }
-                }
-            }
-            broken.is_ok()
-        })?;
-        broken?;
-        if found.last().is_some_and(|last| last.ended.is_some_and(|ended| ended <= since)) {
-            found.pop();
-        }
-        found.truncate(max);
-        Ok(found)
-    }
-
-    fn read(id: SessionId, value: &[u8], ended: Option<Hlc>) -> Result<PastSession, Error> {
-        let StoredSession { uid, command, host, ended: within, .. } = decode(value, "session")?;
-        let ended = ended.or((within != 0).then_some(Hlc(within)));
-        Ok(PastSession { id, uid, command, host, ended })
-    }
 }

@@ -1,8 +1,8 @@
 //! From a path to an inode, now or at any instant.
 //!
 //! One walk serves both. At an instant, the version in memory answers if it is old enough, else the history; and the
-//! right to search a directory is asked of its version of then and of its newest (design §12). A walk through the present
-//! tells what it read, whether it arrives or not: an answer by path tells of every directory on the way.
+//! right to search a directory is asked of its version of then and of its newest (design §12). A walk through the
+//! present tells what it read, whether it arrives or not: an answer by path tells of every directory on the way.
 
 use std::borrow::Cow;
 
@@ -12,15 +12,16 @@ use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, Target};
 
 use crate::error::{Error, lossy};
-use crate::history::{History, Newest, VisitChanged, VisitValue, VisitVersion};
+use crate::history::{NewestVersion, VersionHistory, VisitChanged, VisitValue, VisitVersion};
 use crate::inode::{Inode, MAY_EXECUTE};
 use crate::key::Cached;
-use crate::namespace::{Entry, Namespace, Resolved};
+use crate::model::{NameEntry, Resolved};
+use crate::namespace::Namespace;
 use crate::read_set::ReadSet;
 
 /// Whether a symbolic link in the last place is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Last {
+pub(crate) enum FinalLink {
     /// Always.
     Follow,
     /// Only if a `/` comes after it.
@@ -31,21 +32,21 @@ pub(crate) enum Last {
 
 /// Where a path ends.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PathEnd {
     /// Directory of the last name; home of the inode where there is no last name.
     pub(crate) parent: InodeId,
     /// Last name; empty if the path ends in the starting directory, the root, `.` or `..`.
     pub(crate) name: Vec<u8>,
     /// What it names.
-    pub(crate) found: Option<Entry>,
+    pub(crate) found: Option<NameEntry>,
     /// True if a `/` follows the last name: it has to be a directory.
     pub(crate) slash: bool,
 }
 
 /// A walk through the tree as it was at one instant, with the rights of one caller.
-pub(crate) struct Walk<'a> {
+pub(crate) struct PathWalk<'a> {
     pub(crate) namespace: &'a Namespace,
-    pub(crate) history: &'a dyn History,
+    pub(crate) history: &'a dyn VersionHistory,
     /// `None`: now.
     pub(crate) at: Option<Hlc>,
     pub(crate) caller: &'a Caller,
@@ -53,9 +54,34 @@ pub(crate) struct Walk<'a> {
     pub(crate) reads: &'a dyn ReadSet,
 }
 
-impl<'a> Walk<'a> {
+impl Namespace {
+    /// Resolves a target at an instant (`None`: now). The right to search is checked on every directory of the walk,
+    /// for the past by its version of then and by its newest. A base that is not the root is checked up to the root.
+    /// The rights on what is found are the caller's to check ([`Namespace::check_access`]).
+    ///
+    /// # Errors
+    /// As `path_resolution(7)`: `NotFound`, `NotDirectory`, `AccessDenied`, `SymlinkLoop`, `NameTooLong`;
+    /// `InvalidArgument` for `..` and NUL; `StaleHandle` for an unknown base; those of the store.
+    ///
+    /// # Cost
+    /// Now: O(log entries) a name, in memory. Then: a read of the history for what changed since.
+    ///
+    /// `reads` hears what of the present is looked at on the way.
+    pub fn resolve(
+        &self,
+        history: &dyn VersionHistory,
+        target: &Target,
+        at: Option<Hlc>,
+        caller: &Caller,
+        reads: &dyn ReadSet,
+    ) -> Result<Resolved, Fault> {
+        Ok(PathWalk { namespace: self, history, at, caller, reads }.resolve(target)?)
+    }
+}
+
+impl<'a> PathWalk<'a> {
     pub(crate) fn resolve(&self, target: &Target) -> Result<Resolved, Error> {
-        let last = if target.follow { Last::Follow } else { Last::Stay };
+        let last = if target.follow { FinalLink::Follow } else { FinalLink::Stay };
         let place = self.place(target, last)?;
         let Some(entry) = place.found else { return Err(Error::not_found(&place.name)) };
         let id = entry.inode();
@@ -67,14 +93,14 @@ impl<'a> Walk<'a> {
         Ok(Resolved { id, inode, parent: place.parent, name: place.name })
     }
 
-    pub(crate) fn place(&self, target: &Target, last: Last) -> Result<Place, Error> {
+    pub(crate) fn place(&self, target: &Target, last: FinalLink) -> Result<PathEnd, Error> {
         check_path(&target.path)?;
         let mut directory = InodeId(target.base);
         if target.path.first() == Some(&b'/') {
             directory = InodeId::ROOT;
         }
         if directory != InodeId::ROOT && self.caller.uid != 0 {
-            // Where it lies is told by a refusal, and known to whoever caches a name that it had before.
+            // Where it lies is told by a refusal, and known to a client that caches a name that it had before.
             self.approach(directory).inspect_err(|_| self.reads.add_everything())?;
         }
         let mut path = Cow::Borrowed(target.path.as_slice());
@@ -106,7 +132,7 @@ impl<'a> Walk<'a> {
                     }
                     self.read(Cached::Names(directory));
                     let found = self.lookup(directory, &here, name)?;
-                    let follows = !is_last || last == Last::Follow || (slash && last == Last::Stay);
+                    let follows = !is_last || last == FinalLink::Follow || (slash && last == FinalLink::Stay);
                     match found {
                         Some(entry) if entry.kind() == FileKind::Symlink && follows => {
                             links += 1;
@@ -123,7 +149,9 @@ impl<'a> Walk<'a> {
                             from = 0;
                             continue;
                         }
-                        found if is_last => return Ok(Place { parent: directory, name: name.to_vec(), found, slash }),
+                        found if is_last => {
+                            return Ok(PathEnd { parent: directory, name: name.to_vec(), found, slash });
+                        }
                         Some(entry) => directory = entry.inode(),
                         None => return Err(Error::not_found(name)),
                     }
@@ -139,7 +167,7 @@ impl<'a> Walk<'a> {
         self.namespace.version(self.history, id, self.at)
     }
 
-    /// What was does not change: nobody caches it as the present.
+    /// The past does not change, and no client caches it as the present.
     fn read(&self, what: Cached) {
         if self.at.is_none() {
             self.reads.add(what);
@@ -180,8 +208,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A directory that is passed and not looked into. A file may be open whose directory was removed and forgotten since:
-    /// that holds nobody up now.
+    /// A directory that is passed and not looked into. A file may be open whose directory was removed and forgotten
+    /// since: that no operation of now waits for.
     fn on_the_way(&self, id: InodeId) -> Result<Cow<'a, Inode>, Error> {
         self.read(Cached::Inode(id));
         if self.at.is_some() {
@@ -199,7 +227,7 @@ impl<'a> Walk<'a> {
         self.namespace.check_both(self.history, id, directory, self.at, self.caller, MAY_EXECUTE, name)
     }
 
-    fn lookup(&self, directory: InodeId, version: &Inode, name: &[u8]) -> Result<Option<Entry>, Error> {
+    fn lookup(&self, directory: InodeId, version: &Inode, name: &[u8]) -> Result<Option<NameEntry>, Error> {
         let current = self.namespace.entry(directory, name);
         match self.at {
             None => Ok(current),
@@ -213,10 +241,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn end_in(&self, id: InodeId) -> Result<Place, Error> {
+    fn end_in(&self, id: InodeId) -> Result<PathEnd, Error> {
         let inode = self.look(id)?;
-        let found = Some(Entry::new(id, inode.kind(), inode.from));
-        Ok(Place { parent: inode.parent, name: Vec::new(), found, slash: false })
+        let found = Some(NameEntry::new(id, inode.kind(), inode.from));
+        Ok(PathEnd { parent: inode.parent, name: Vec::new(), found, slash: false })
     }
 }
 
@@ -240,10 +268,10 @@ fn check_path(path: &[u8]) -> Result<(), Error> {
 }
 
 /// The history of a walk through the present, which asks none.
-pub(crate) struct Nothing;
+pub(crate) struct NoHistory;
 
-impl History for Nothing {
-    fn newest(&self, _: &[u8], _: Hlc) -> Result<Newest, Fault> {
+impl VersionHistory for NoHistory {
+    fn newest(&self, _: &[u8], _: Hlc) -> Result<NewestVersion, Fault> {
         Ok(None)
     }
 

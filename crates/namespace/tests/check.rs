@@ -4,14 +4,14 @@
 
 mod common;
 
-use common::World;
+use common::NamespaceWorld;
 use frieze_base::InodeId;
 use frieze_hlc::Hlc;
-use frieze_namespace::{Change, History, check_history};
+use frieze_namespace::{KeyVersion, VersionHistory, check_history};
 
 /// `/d`, `/d/f` and `/d/g` (one file), `/d/e`, and a name that is gone.
-fn world() -> World {
-    let mut world = World::new();
+fn world() -> NamespaceWorld {
+    let mut world = NamespaceWorld::new();
     world.directory("/d");
     world.file("/d/f");
     world.link("/d/f", "/d/g").unwrap();
@@ -21,7 +21,7 @@ fn world() -> World {
     world
 }
 
-fn wrong(history: &dyn History, at: Hlc) -> Vec<String> {
+fn wrong(history: &dyn VersionHistory, at: Hlc) -> Vec<String> {
     let mut found = Vec::new();
     check_history(history, at, &mut |words| found.push(words)).unwrap();
     found
@@ -31,7 +31,7 @@ fn key(letter: u8, number: u64, rest: &[u8]) -> Vec<u8> {
     [&[letter][..], &number.to_be_bytes(), rest].concat()
 }
 
-fn id(world: &World, path: &str) -> u64 {
+fn id(world: &NamespaceWorld, path: &str) -> u64 {
     let target = frieze_wire::txn::Target::path(path);
     world.ns.resolve(&world.history, &target, None, &common::root(), &frieze_namespace::NoReadSet).unwrap().id.0
 }
@@ -40,11 +40,11 @@ fn id(world: &World, path: &str) -> u64 {
 fn wrong_with(key: Vec<u8>, value: Option<&[u8]>) -> Vec<String> {
     let mut world = world();
     let stamp = world.stamp.next();
-    world.history.commit(&[Change { key, stamp, value: value.map(<[u8]>::to_vec) }]);
+    world.history.commit(&[KeyVersion { key, stamp, value: value.map(<[u8]>::to_vec) }]);
     wrong(&world.history, Hlc::MAX)
 }
 
-fn value_of(world: &World, key: &[u8]) -> Vec<u8> {
+fn value_of(world: &NamespaceWorld, key: &[u8]) -> Vec<u8> {
     world.history.newest(key, Hlc::MAX).unwrap().unwrap().1.unwrap()
 }
 
@@ -99,7 +99,7 @@ fn a_directory_that_hangs_on_itself_is_told() {
     let stamp = world.stamp.next();
     let inode = value_of(&world, &key(b'I', e, b""));
     // Of both, home is the other: the value of /d/e with its parent is that of a child of /d.
-    let change = |key: Vec<u8>, value: Option<Vec<u8>>| Change { key, stamp, value };
+    let change = |key: Vec<u8>, value: Option<Vec<u8>>| KeyVersion { key, stamp, value };
     let entry = value_of(&world, &key(b'E', InodeId::ROOT.0, b"d"));
     world.history.commit(&[
         change(key(b'I', d, b""), Some(inode)),

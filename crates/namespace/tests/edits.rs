@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{World, root, user};
+use common::{NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_hlc::Hlc;
 use frieze_namespace::{MAY_READ, MAY_WRITE, ORPHANS_KEPT_MAX, PATCHES_MAX, PatchSource};
@@ -16,7 +16,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::txn::{MakeKind, MakeNameless, Op, Outcome};
 use proptest::prelude::*;
 
-fn edit(world: &mut World, edit: Edit) -> Result<Outcome, Reason> {
+fn edit(world: &mut NamespaceWorld, edit: Edit) -> Result<Outcome, Reason> {
     world.run(&root(), Op::Edit(edit))
 }
 
@@ -35,7 +35,7 @@ fn new_inode(kind: FileKind) -> NewInode {
 const NONE: InodeId = InodeId(0);
 
 /// Every inode with a name: its kind and the directories that name it. Fails if a directory is met twice.
-fn walk(world: &World) -> BTreeMap<InodeId, Vec<InodeId>> {
+fn walk(world: &NamespaceWorld) -> BTreeMap<InodeId, Vec<InodeId>> {
     let mut found: BTreeMap<InodeId, Vec<InodeId>> = BTreeMap::from([(InodeId::ROOT, vec![InodeId::ROOT])]);
     let mut todo = vec![InodeId::ROOT];
     while let Some(directory) = todo.pop() {
@@ -52,7 +52,7 @@ fn walk(world: &World) -> BTreeMap<InodeId, Vec<InodeId>> {
 }
 
 /// The invariants of a tree, counted from nothing.
-fn check_tree(world: &World) {
+fn check_tree(world: &NamespaceWorld) {
     let found = walk(world);
     let mut alive = 0;
     for id in (1..=world.ns.last_id().0).map(InodeId) {
@@ -81,7 +81,7 @@ fn check_tree(world: &World) {
 
 #[test]
 fn names_change_places_in_one_step() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let (a, b) = (world.directory("/a"), world.directory("/b"));
     let file = world.file("/a/f");
     // b moves into a, a takes the name of b, and the file goes up.
@@ -100,7 +100,7 @@ fn names_change_places_in_one_step() {
 
 #[test]
 fn what_would_be_no_tree_is_refused_and_leaves_no_trace() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let (a, b) = (world.directory("/a"), world.directory("/a/b"));
     let file = world.file("/a/b/f");
     let before = world.dump(None);
@@ -140,7 +140,7 @@ fn what_would_be_no_tree_is_refused_and_leaves_no_trace() {
 
 #[test]
 fn an_edit_planned_on_what_has_changed_is_not_run_and_not_remembered() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let (a, b) = (world.file("/a"), world.file("/b"));
     let stale = names(vec![set(InodeId::ROOT, "a", b, NONE)]);
     assert_eq!(edit(&mut world, stale).map(|_| ()), Err(Reason::Superseded));
@@ -157,7 +157,7 @@ fn an_edit_planned_on_what_has_changed_is_not_run_and_not_remembered() {
 
 #[test]
 fn rights_are_those_of_the_single_operations() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let shut = world.directory("/shut");
     let open = world.make("/open", 0o777, MakeKind::Directory(true)).unwrap();
     let sticky = world.make("/sticky", 0o1777, MakeKind::Directory(true)).unwrap();
@@ -188,7 +188,7 @@ fn rights_are_those_of_the_single_operations() {
 
 #[test]
 fn shares_are_patches_of_the_edits_stamp() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let origin = world.file("/origin");
     let at = world.stamp.0;
     let share = Share { start: 0, len: 100, inode: origin.0, offset: 50, at };
@@ -217,7 +217,7 @@ fn shares_are_patches_of_the_edits_stamp() {
 
 #[test]
 fn a_length_that_is_extended_hides_and_forgets_nothing_beyond() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let origin = world.file("/origin");
     let at = world.stamp.0;
@@ -239,7 +239,7 @@ fn a_length_that_is_extended_hides_and_forgets_nothing_beyond() {
 
 #[test]
 fn a_file_without_a_name_is_one_that_has_lost_its_last() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let beside = world.file("/f");
     let made = world.run(&user(1000, 1000, &[]), Op::MakeNameless(MakeNameless { beside: beside.0 })).unwrap();
     let inode = world.ns.current(InodeId(made.id)).unwrap().clone();
@@ -256,7 +256,7 @@ fn a_file_without_a_name_is_one_that_has_lost_its_last() {
 
 #[test]
 fn an_inode_that_memory_let_go_of_comes_back_from_the_history() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let directory = world.directory("/d");
     world
         .run(
@@ -288,7 +288,7 @@ fn an_inode_that_memory_let_go_of_comes_back_from_the_history() {
 }
 
 /// A random edit, mostly on what is so.
-fn any_edit(world: &World, rng: &mut Rng) -> Edit {
+fn any_edit(world: &NamespaceWorld, rng: &mut Rng) -> Edit {
     let last = world.ns.last_id().0;
     let count = if rng.chance(3) { rng.below(3) } else { 0 };
     let new: Vec<NewInode> =
@@ -340,7 +340,7 @@ proptest! {
     #[test]
     fn any_edits_leave_a_tree(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
-        let mut world = World::new();
+        let mut world = NamespaceWorld::new();
         world.directory("/a");
         world.directory("/a/b");
         world.file("/a/b/c");
@@ -366,18 +366,18 @@ proptest! {
 
 #[test]
 fn an_access_list_that_an_edit_sets_counts_and_leaves_the_mode() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.make("/f", 0o640, MakeKind::File(false)).unwrap();
     let named = vec![AclNamedEntry { id: 2000, permissions: 6 }];
     let acl = Acl { users: named, mask: Some(7), ..Acl::of_mode(0o600) };
-    let state = |world: &World, value: Option<Vec<u8>>| {
+    let state = |world: &NamespaceWorld, value: Option<Vec<u8>>| {
         let expect = world.ns.current(file).unwrap().from.0;
         let xattrs = vec![Xattr { name: ACCESS_ACL_XATTR.to_vec(), value }];
         let state = SetState { inode: file.0, expect, xattrs, ..SetState::default() };
         Edit { kind: EditKind::Restore as i32, states: vec![state], ..Edit::default() }
     };
     let eve = user(2000, 2000, &[]);
-    let may = |world: &World, mask| world.ns.check_access(&world.history, file, None, &eve, mask).is_ok();
+    let may = |world: &NamespaceWorld, mask| world.ns.check_access(&world.history, file, None, &eve, mask).is_ok();
     let ask = state(&world, Some(acl.encode()));
     edit(&mut world, ask).unwrap();
     // The mask is the mode's, which the edit did not change.

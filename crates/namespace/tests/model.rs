@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use common::{World, dump, root};
+use common::{NamespaceWorld, dump, root};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_hlc::Hlc;
 use frieze_namespace::check_history;
@@ -22,7 +22,7 @@ const INSTANTS: usize = 100;
 
 /// What the model knows of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Node {
+struct ModelInode {
     kind: FileKind,
     mode: u32,
     size: u64,
@@ -35,17 +35,17 @@ struct Node {
 
 /// A tree that knows nothing of versions: inodes by number, directories as maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Tree {
-    nodes: BTreeMap<u64, Node>,
+struct ModelTree {
+    nodes: BTreeMap<u64, ModelInode>,
     last: u64,
 }
 
-type Found = Result<u64, Reason>;
+type ModelResult = Result<u64, Reason>;
 
-impl Tree {
-    fn new(stamp: Hlc) -> Tree {
+impl ModelTree {
+    fn new(stamp: Hlc) -> ModelTree {
         let root = node(FileKind::Directory, 0o755, stamp, "");
-        Tree { nodes: BTreeMap::from([(1, root)]), last: 1 }
+        ModelTree { nodes: BTreeMap::from([(1, root)]), last: 1 }
     }
 
     /// The directory and the last name of a path without links in it.
@@ -63,7 +63,7 @@ impl Tree {
     }
 
     /// One name, followed if it is a link: targets in this test are absolute and have one name or two.
-    fn step(&self, directory: u64, name: &str, depth: u32) -> Found {
+    fn step(&self, directory: u64, name: &str, depth: u32) -> ModelResult {
         let node = &self.nodes[&directory];
         if node.kind != FileKind::Directory {
             return Err(Reason::NotDirectory);
@@ -84,23 +84,23 @@ impl Tree {
         Ok(here)
     }
 
-    fn find(&self, path: &str) -> Found {
+    fn find(&self, path: &str) -> ModelResult {
         let (parent, name) = self.parent(path)?;
         self.nodes[&parent].entries.get(&name).copied().ok_or(Reason::NotFound)
     }
 
-    fn follow(&self, path: &str) -> Found {
+    fn follow(&self, path: &str) -> ModelResult {
         let (parent, name) = self.parent(path)?;
         self.step(parent, &name, 0)
     }
 
-    fn changed(&mut self, id: u64, stamp: Hlc) -> &mut Node {
+    fn changed(&mut self, id: u64, stamp: Hlc) -> &mut ModelInode {
         let node = self.nodes.get_mut(&id).unwrap();
         node.ctime_ns = stamp.unix_ns();
         node
     }
 
-    fn names_changed(&mut self, id: u64, stamp: Hlc) -> &mut Node {
+    fn names_changed(&mut self, id: u64, stamp: Hlc) -> &mut ModelInode {
         let node = self.changed(id, stamp);
         node.mtime_ns = stamp.unix_ns();
         node
@@ -122,9 +122,9 @@ impl Tree {
         self.nodes.values().flat_map(|node| node.entries.values()).filter(|&&named| named == id).count()
     }
 
-    fn apply(&mut self, stamp: Hlc, step: &Step) -> Found {
+    fn apply(&mut self, stamp: Hlc, step: &ModelStep) -> ModelResult {
         match step {
-            Step::Make(path, kind, or_open) => {
+            ModelStep::Make(path, kind, or_open) => {
                 let (parent, name) = self.parent(path)?;
                 if let Some(&id) = self.nodes[&parent].entries.get(&name) {
                     return match (kind, or_open) {
@@ -143,7 +143,7 @@ impl Tree {
                 self.names_changed(parent, stamp).entries.insert(name, id);
                 Ok(id)
             }
-            Step::Replace(path) => {
+            ModelStep::Replace(path) => {
                 let (parent, name) = self.parent(path)?;
                 let old = self.nodes[&parent].entries.get(&name).copied();
                 if old.is_some_and(|old| self.is_directory(old)) {
@@ -158,7 +158,7 @@ impl Tree {
                 }
                 Ok(id)
             }
-            Step::Link(file, path) => {
+            ModelStep::Link(file, path) => {
                 let id = self.find(file)?;
                 let (parent, name) = self.parent(path)?;
                 if self.nodes[&parent].entries.contains_key(&name) {
@@ -171,7 +171,7 @@ impl Tree {
                 self.names_changed(parent, stamp).entries.insert(name, id);
                 Ok(id)
             }
-            Step::Remove(path, directory) => {
+            ModelStep::Remove(path, directory) => {
                 let id = self.find(path)?;
                 match (directory, self.is_directory(id)) {
                     (true, false) => return Err(Reason::NotDirectory),
@@ -184,13 +184,13 @@ impl Tree {
                 self.changed(id, stamp);
                 Ok(id)
             }
-            Step::Rename(from, to, flags) => self.rename(stamp, from, to, *flags),
-            Step::Chmod(path, mode) => {
+            ModelStep::Rename(from, to, flags) => self.rename(stamp, from, to, *flags),
+            ModelStep::Chmod(path, mode) => {
                 let id = self.follow(path)?;
                 self.changed(id, stamp).mode = *mode;
                 Ok(id)
             }
-            Step::Truncate(path, len) => {
+            ModelStep::Truncate(path, len) => {
                 let id = self.follow(path)?;
                 match self.nodes[&id].kind {
                     FileKind::File => {}
@@ -201,17 +201,17 @@ impl Tree {
                 node.size = *len;
                 Ok(id)
             }
-            Step::Touch(path, ns) => {
+            ModelStep::Touch(path, ns) => {
                 let id = self.follow(path)?;
                 self.changed(id, stamp).mtime_ns = *ns;
                 Ok(id)
             }
-            Step::Xset(path, name, value) => {
+            ModelStep::Xset(path, name, value) => {
                 let id = self.follow(path)?;
                 self.changed(id, stamp).xattrs.insert(name.clone(), value.clone());
                 Ok(id)
             }
-            Step::Xrm(path, name) => {
+            ModelStep::Xrm(path, name) => {
                 let id = self.follow(path)?;
                 if self.nodes.get_mut(&id).unwrap().xattrs.remove(name).is_none() {
                     return Err(Reason::NoAttribute);
@@ -219,7 +219,7 @@ impl Tree {
                 self.changed(id, stamp);
                 Ok(id)
             }
-            Step::Write(path, size) => {
+            ModelStep::Write(path, size) => {
                 let id = self.follow(path)?;
                 if self.nodes[&id].kind != FileKind::File {
                     return Err(Reason::InvalidArgument);
@@ -233,7 +233,7 @@ impl Tree {
         }
     }
 
-    fn rename(&mut self, stamp: Hlc, from: &str, to: &str, flags: u32) -> Found {
+    fn rename(&mut self, stamp: Hlc, from: &str, to: &str, flags: u32) -> ModelResult {
         let (from_parent, from_name) = self.parent(from)?;
         let (to_parent, to_name) = self.parent(to)?;
         let id = *self.nodes[&from_parent].entries.get(&from_name).ok_or(Reason::NotFound)?;
@@ -285,7 +285,7 @@ impl Tree {
         let mut todo = vec![("/".to_owned(), 1)];
         while let Some((path, id)) = todo.pop() {
             let node = &self.nodes[&id];
-            let Node { kind, mode, size, mtime_ns, ctime_ns, target, xattrs, entries } = node;
+            let ModelInode { kind, mode, size, mtime_ns, ctime_ns, target, xattrs, entries } = node;
             let links = self.links(id);
             writeln!(text, "{path} {id} {kind:?} {mode:o} {links} {size} {mtime_ns} {ctime_ns} {target} {xattrs:?}")
                 .unwrap();
@@ -299,15 +299,24 @@ impl Tree {
 
 const LINK_TARGET: &str = "/a/b";
 
-fn node(kind: FileKind, mode: u32, stamp: Hlc, target: &str) -> Node {
+fn node(kind: FileKind, mode: u32, stamp: Hlc, target: &str) -> ModelInode {
     let ns = stamp.unix_ns();
     let mode = if kind == FileKind::Symlink { 0o777 } else { mode };
     let (size, target) = (target.len() as u64, target.to_owned());
-    Node { kind, mode, size, mtime_ns: ns, ctime_ns: ns, target, xattrs: BTreeMap::new(), entries: BTreeMap::new() }
+    ModelInode {
+        kind,
+        mode,
+        size,
+        mtime_ns: ns,
+        ctime_ns: ns,
+        target,
+        xattrs: BTreeMap::new(),
+        entries: BTreeMap::new(),
+    }
 }
 
-/// The same text as [`Tree::text`], from the namespace at an instant.
-fn text(world: &World, at: Option<Hlc>) -> String {
+/// The same text as [`ModelTree::text`], from the namespace at an instant.
+fn text(world: &NamespaceWorld, at: Option<Hlc>) -> String {
     let (ns, history) = (&world.ns, &world.history);
     let mut text = String::new();
     let mut todo = vec![("/".to_owned(), InodeId::ROOT)];
@@ -345,7 +354,7 @@ fn text(world: &World, at: Option<Hlc>) -> String {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ModelStep {
     Make(String, FileKind, bool),
     /// A file that takes the name of what is no directory.
     Replace(String),
@@ -368,23 +377,23 @@ fn path(rng: &mut Rng, known: &[String]) -> String {
     if path.is_empty() || rng.chance(3) { format!("{path}/{}", rng.choose(&names)) } else { path }
 }
 
-fn step(rng: &mut Rng, known: &[String]) -> Step {
+fn step(rng: &mut Rng, known: &[String]) -> ModelStep {
     let path = |rng: &mut Rng| path(rng, known);
     let kinds = [FileKind::File, FileKind::Directory, FileKind::Directory, FileKind::Symlink, FileKind::Fifo];
     match rng.below(24) {
-        0..=6 => Step::Make(path(rng), *rng.choose(&kinds), rng.chance(3)),
-        7..=8 => Step::Link(path(rng), path(rng)),
-        9..=10 => Step::Remove(path(rng), true),
-        11..=12 => Step::Remove(path(rng), false),
-        13..=16 => Step::Rename(path(rng), path(rng), [0, 0, 1, 2][rng.below(4) as usize]),
+        0..=6 => ModelStep::Make(path(rng), *rng.choose(&kinds), rng.chance(3)),
+        7..=8 => ModelStep::Link(path(rng), path(rng)),
+        9..=10 => ModelStep::Remove(path(rng), true),
+        11..=12 => ModelStep::Remove(path(rng), false),
+        13..=16 => ModelStep::Rename(path(rng), path(rng), [0, 0, 1, 2][rng.below(4) as usize]),
         // Without the set-group-id bit, which directories hand on: `rights.txt` tells that.
-        17 => Step::Chmod(path(rng), rng.below(0o2000) as u32),
-        18 => Step::Truncate(path(rng), rng.below(10_000)),
-        19 => Step::Touch(path(rng), rng.next() as i64),
-        22..=23 => Step::Replace(path(rng)),
-        20 if rng.chance(3) => Step::Xrm(path(rng), "trusted.a".to_owned()),
-        20 => Step::Xset(path(rng), "trusted.a".to_owned(), rng.below(100).to_string()),
-        _ => Step::Write(path(rng), rng.below(10_000)),
+        17 => ModelStep::Chmod(path(rng), rng.below(0o2000) as u32),
+        18 => ModelStep::Truncate(path(rng), rng.below(10_000)),
+        19 => ModelStep::Touch(path(rng), rng.next() as i64),
+        22..=23 => ModelStep::Replace(path(rng)),
+        20 if rng.chance(3) => ModelStep::Xrm(path(rng), "trusted.a".to_owned()),
+        20 => ModelStep::Xset(path(rng), "trusted.a".to_owned(), rng.below(100).to_string()),
+        _ => ModelStep::Write(path(rng), rng.below(10_000)),
     }
 }
 
@@ -393,11 +402,11 @@ fn write_stamp(settle: Hlc) -> Hlc {
     settle.previous()
 }
 
-fn perform(world: &mut World, step: &Step) -> Found {
+fn perform(world: &mut NamespaceWorld, step: &ModelStep) -> ModelResult {
     let name = |path: &str| Target { follow: false, ..Target::path(path) };
     let set = |path: &str| SetAttr { target: Target::path(path), ..SetAttr::default() };
     let op = match step {
-        Step::Make(path, kind, or_open) => {
+        ModelStep::Make(path, kind, or_open) => {
             let (mode, kind) = match kind {
                 FileKind::File => (0o644, MakeKind::File(false)),
                 FileKind::Directory => (0o644, MakeKind::Directory(true)),
@@ -406,27 +415,27 @@ fn perform(world: &mut World, step: &Step) -> Found {
             };
             Op::Make(Make { target: name(path), mode, or_open: *or_open, kind: Some(kind), ..Make::default() })
         }
-        Step::Replace(path) => {
+        ModelStep::Replace(path) => {
             let kind = Some(MakeKind::File(false));
             Op::Make(Make { target: name(path), mode: 0o644, replaces: true, kind, ..Make::default() })
         }
-        Step::Link(file, path) => Op::Link(Link { file: name(file), name: name(path) }),
-        Step::Remove(path, directory) => Op::Remove(Remove { target: name(path), directory: *directory }),
-        Step::Rename(from, to, flags) => Op::Rename(Rename { from: name(from), to: name(to), flags: *flags }),
-        Step::Chmod(path, mode) => Op::SetAttr(SetAttr { mode: Some(*mode), ..set(path) }),
-        Step::Truncate(path, len) => Op::SetAttr(SetAttr { size: Some(*len), ..set(path) }),
-        Step::Touch(path, ns) => {
+        ModelStep::Link(file, path) => Op::Link(Link { file: name(file), name: name(path) }),
+        ModelStep::Remove(path, directory) => Op::Remove(Remove { target: name(path), directory: *directory }),
+        ModelStep::Rename(from, to, flags) => Op::Rename(Rename { from: name(from), to: name(to), flags: *flags }),
+        ModelStep::Chmod(path, mode) => Op::SetAttr(SetAttr { mode: Some(*mode), ..set(path) }),
+        ModelStep::Truncate(path, len) => Op::SetAttr(SetAttr { size: Some(*len), ..set(path) }),
+        ModelStep::Touch(path, ns) => {
             let mtime = Some(TimeValue { now: false, ns: *ns });
             Op::SetAttr(SetAttr { mtime, ..set(path) })
         }
-        Step::Xset(path, name, value) => {
+        ModelStep::Xset(path, name, value) => {
             let (name, value) = (name.clone().into(), value.clone().into());
             Op::SetXattr(SetXattr { target: Target::path(path.as_str()), name, value, flags: 0 })
         }
-        Step::Xrm(path, name) => {
+        ModelStep::Xrm(path, name) => {
             Op::RemoveXattr(RemoveXattr { target: Target::path(path.as_str()), name: name.clone().into() })
         }
-        Step::Write(path, size) => {
+        ModelStep::Write(path, size) => {
             let inode = world.find(path, None)?.0;
             world.run(&root(), Op::Grant(Grant { inode, first: 0, count: 1 }))?;
             let stamp = write_stamp(Hlc::first_of_micros(world.stamp.micros() + 1));
@@ -443,9 +452,9 @@ proptest! {
     #[test]
     fn the_namespace_equals_a_copied_tree_at_any_instant(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
-        let mut world = World::new();
+        let mut world = NamespaceWorld::new();
         let format = Hlc::first_of_micros(1_000_001);
-        let mut tree = Tree::new(format);
+        let mut tree = ModelTree::new(format);
         let mut past = vec![(world.stamp, tree.text())];
         let mut done = 0;
         for _ in 0..STEPS {
@@ -475,8 +484,8 @@ proptest! {
     #[test]
     fn a_replay_and_a_restart_at_any_point_change_nothing(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
-        let mut world = World::new();
-        let mut tree = Tree::new(world.stamp);
+        let mut world = NamespaceWorld::new();
+        let mut tree = ModelTree::new(world.stamp);
         let mut dumps = Vec::new();
         for _ in 0..60 {
             let step = step(&mut rng, &tree.paths());

@@ -4,15 +4,15 @@
 
 mod common;
 
-use common::{World, root, user};
+use common::{NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{LoadedApart, MAY_READ, Namespace, NoReadSet, ORPHANS_KEPT_MAX};
+use frieze_namespace::{LoadedNames, MAY_READ, Namespace, NoReadSet, ORPHANS_KEPT_MAX};
 use frieze_wire::forget::{Horizon, encode_ids};
 use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Grant, MakeKind, Op, SetAttr, SetXattr, Settle, Target};
 
-fn chmod(world: &mut World, path: &str, mode: u32) {
+fn chmod(world: &mut NamespaceWorld, path: &str, mode: u32) {
     let set = SetAttr { mode: Some(mode), ..set_attr(Target::path(path)) };
     world.run(&root(), Op::SetAttr(set)).unwrap();
 }
@@ -21,14 +21,14 @@ fn set_attr(target: Target) -> SetAttr {
     SetAttr { target, ..SetAttr::default() }
 }
 
-fn resolve(world: &World, path: &str, at: Hlc, caller: &Caller) -> Result<InodeId, Reason> {
+fn resolve(world: &NamespaceWorld, path: &str, at: Hlc, caller: &Caller) -> Result<InodeId, Reason> {
     let found = world.ns.resolve(&world.history, &Target::path(path), Some(at), caller, &NoReadSet);
     found.map(|resolved| resolved.id).map_err(|fault| fault.reason)
 }
 
 #[test]
 fn a_file_is_found_under_its_name_of_then_after_its_parent_moved_and_it_was_deleted() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/old");
     let file = world.file("/old/f");
     let then = world.stamp;
@@ -44,7 +44,7 @@ fn a_file_is_found_under_its_name_of_then_after_its_parent_moved_and_it_was_dele
 
 #[test]
 fn an_instant_equal_to_the_stamp_holds_the_change_and_the_one_before_does_not() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let made = world.stamp;
     assert_eq!(world.find("/f", Some(made)), Ok(file));
@@ -56,14 +56,14 @@ fn an_instant_equal_to_the_stamp_holds_the_change_and_the_one_before_does_not() 
 
 #[test]
 fn before_the_file_system_was_made_nothing_exists() {
-    let world = World::new();
+    let world = NamespaceWorld::new();
     assert_eq!(world.find("/", Some(Hlc(5))), Err(Reason::NotFound));
     assert_eq!(world.find("/f", Some(Hlc(5))), Err(Reason::NotFound));
 }
 
 #[test]
 fn a_name_used_again_leads_to_the_file_of_then() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let mut versions = Vec::new();
     for _ in 0..5 {
         versions.push((world.file("/f"), world.stamp));
@@ -77,7 +77,7 @@ fn a_name_used_again_leads_to_the_file_of_then() {
 #[test]
 fn the_past_is_walked_with_the_rights_of_then_and_of_now() {
     let bob = user(1001, 100, &[]);
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/d");
     let file = world.file("/d/f");
     let open = world.stamp;
@@ -94,7 +94,7 @@ fn the_past_is_walked_with_the_rights_of_then_and_of_now() {
 #[test]
 fn a_deleted_directory_is_judged_by_its_last_mode() {
     let bob = user(1001, 100, &[]);
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     for (path, last) in [("/open", 0o755), ("/closed", 0o700)] {
         world.directory(path);
         let id = world.directory(&format!("{path}/sub"));
@@ -110,10 +110,11 @@ fn a_deleted_directory_is_judged_by_its_last_mode() {
 #[test]
 fn reading_a_file_of_the_past_needs_both_its_modes() {
     let bob = user(1001, 100, &[]);
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let readable = world.stamp;
-    let may_read = |world: &World, at| world.ns.check_access(&world.history, file, Some(at), &bob, MAY_READ).is_ok();
+    let may_read =
+        |world: &NamespaceWorld, at| world.ns.check_access(&world.history, file, Some(at), &bob, MAY_READ).is_ok();
     assert!(may_read(&world, readable));
     chmod(&mut world, "/f", 0o600);
     let hidden = world.stamp;
@@ -127,13 +128,13 @@ fn reading_a_file_of_the_past_needs_both_its_modes() {
 #[test]
 fn a_base_by_number_is_checked_up_to_the_root_in_the_past_too() {
     let bob = user(1001, 100, &[]);
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/a");
     let inner = world.directory("/a/b");
     world.file("/a/b/f");
     let then = world.stamp;
     let target = Target::under(inner, "f");
-    let by_number = |world: &World| {
+    let by_number = |world: &NamespaceWorld| {
         let found = world.ns.resolve(&world.history, &target, Some(then), &bob, &NoReadSet);
         found.map(|_| ()).map_err(|fault| fault.reason)
     };
@@ -149,7 +150,7 @@ fn a_base_by_number_is_checked_up_to_the_root_in_the_past_too() {
 
 #[test]
 fn a_link_leads_where_it_led_then() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let first = world.file("/v1");
     let second = world.file("/v2");
     world.make("/current", 0, MakeKind::Symlink(b"v1".to_vec())).unwrap();
@@ -163,7 +164,7 @@ fn a_link_leads_where_it_led_then() {
 
 #[test]
 fn attributes_set_later_are_not_seen_before() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let before = world.stamp;
     let set = |value: &[u8]| {
@@ -184,7 +185,7 @@ fn attributes_set_later_are_not_seen_before() {
 
 #[test]
 fn the_log_tells_who_made_named_truncated_and_unnamed_a_file() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let made = world.stamp;
     world.link("/f", "/g").unwrap();
@@ -225,7 +226,7 @@ fn the_log_tells_who_made_named_truncated_and_unnamed_a_file() {
 
 #[test]
 fn a_file_that_is_forgotten_whole_leaves_memory_and_is_refused_as_before() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let ids = ["/gone", "/written", "/left"].map(|path| world.make(path, 0o644, MakeKind::File(true)).unwrap());
     let [gone, written, left] = ids;
     let xattr = SetXattr { target: Target::path("/gone"), name: b"user.a".to_vec(), value: vec![1], flags: 0 };
@@ -259,7 +260,7 @@ fn a_file_that_is_forgotten_whole_leaves_memory_and_is_refused_as_before() {
 
 #[test]
 fn a_file_that_is_open_in_a_directory_that_is_forgotten_whole_is_changed_as_before() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let directory = world.directory("/d");
     let open = world.make("/d/open", 0o644, MakeKind::File(true)).unwrap();
     world.remove("/d/open", false).unwrap();
@@ -275,7 +276,7 @@ fn a_file_that_is_open_in_a_directory_that_is_forgotten_whole_is_changed_as_befo
 
 #[test]
 fn files_long_without_a_name_leave_memory_and_stay_readable() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let first = world.file("/first");
     let first_stamp = world.stamp;
     let open = world.make("/open", 0o644, MakeKind::File(true)).unwrap();
@@ -303,7 +304,7 @@ fn files_long_without_a_name_leave_memory_and_stay_readable() {
 
 #[test]
 fn an_unlinked_file_can_still_be_changed_by_its_number() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     world.remove("/f", false).unwrap();
     let set = SetAttr { size: Some(9), by_handle: true, ..set_attr(Target::inode(file)) };
@@ -316,7 +317,7 @@ fn an_unlinked_file_can_still_be_changed_by_its_number() {
 
 #[test]
 fn nothing_is_made_in_a_directory_that_was_removed() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let directory = world.directory("/d");
     world.file("/f");
     world.remove("/d", true).unwrap();
@@ -339,7 +340,7 @@ fn damaged_keys_and_values_are_refused() {
     for (key, value) in [(&b"Z"[..], &b""[..]), (b"I12345678", b"\xff"), (b"I\0\0\0\0\0\0\0\0", b""), (b"N\xff", b"")] {
         assert_eq!(ns.load(key, Hlc(1), value).unwrap_err().reason, Reason::Corrupt, "{key:?}");
     }
-    let mut apart = LoadedApart::default();
+    let mut apart = LoadedNames::default();
     for (key, value) in
         [(&b"E1234567"[..], &b""[..]), (b"F", b""), (b"E12345678name", b"\xff"), (b"I\0\0\0\0\0\0\0\0", b"")]
     {

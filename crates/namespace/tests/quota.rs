@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{CHUNK_BYTES, World, root, user};
+use common::{CHUNK_BYTES, NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_wire::edit::{Edit, EditKind, NEW, NewInode, SetName, SetState, Xattr};
 use frieze_wire::message::FileKind;
@@ -14,26 +14,26 @@ use frieze_wire::quota::{QUOTA_XATTR, Quota, TreeUsage, USAGE_XATTR};
 use frieze_wire::txn::{Grant, Make, MakeKind, Op, RemoveXattr, SetAttr, SetXattr, Settle, Target};
 use proptest::prelude::*;
 
-fn set_quota(world: &mut World, path: &str, text: &str) -> Result<(), Reason> {
+fn set_quota(world: &mut NamespaceWorld, path: &str, text: &str) -> Result<(), Reason> {
     let op = SetXattr { target: Target::path(path), name: QUOTA_XATTR.to_vec(), value: text.into(), flags: 0 };
     world.run(&root(), Op::SetXattr(op)).map(drop)
 }
 
-fn used(world: &World, path: &str) -> (u64, u64) {
+fn used(world: &NamespaceWorld, path: &str) -> (u64, u64) {
     let (_, TreeUsage { files, bytes }) = world.ns.quota(world.find(path, None).unwrap()).unwrap();
     (files, bytes)
 }
 
-fn set_len(world: &mut World, path: &str, len: u64) -> Result<(), Reason> {
+fn set_len(world: &mut NamespaceWorld, path: &str, len: u64) -> Result<(), Reason> {
     let op = SetAttr { target: Target::path(path), size: Some(len), ..SetAttr::default() };
     world.run(&root(), Op::SetAttr(op)).map(drop)
 }
 
-fn grant(world: &mut World, inode: InodeId, first: u32) -> Result<(), Reason> {
+fn grant(world: &mut NamespaceWorld, inode: InodeId, first: u32) -> Result<(), Reason> {
     world.run(&root(), Op::Grant(Grant { inode: inode.0, first, count: 1 })).map(drop)
 }
 
-fn settle(world: &mut World, inode: InodeId, size: u64) {
+fn settle(world: &mut NamespaceWorld, inode: InodeId, size: u64) {
     let stamp = world.stamp.0 + 1;
     let settle = Settle { inode: inode.0, stamp, size, ..Settle::default() };
     world.run(&root(), Op::Settle(settle)).unwrap();
@@ -41,7 +41,7 @@ fn settle(world: &mut World, inode: InodeId, size: u64) {
 
 #[test]
 fn no_more_files_come_below_a_directory_than_its_quota_allows() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/q");
     world.directory("/q/in");
     set_quota(&mut world, "/q", "files=4").unwrap();
@@ -66,7 +66,7 @@ fn no_more_files_come_below_a_directory_than_its_quota_allows() {
 
 #[test]
 fn a_rename_brings_no_more_than_may_be_there() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     for path in ["/q", "/q/in", "/tree", "/tree/deep"] {
         world.directory(path);
     }
@@ -93,7 +93,7 @@ fn a_rename_brings_no_more_than_may_be_there() {
 
 #[test]
 fn what_is_replaced_and_has_another_name_makes_no_room() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/q");
     world.file("/q/a");
     world.file("/b");
@@ -108,7 +108,7 @@ fn what_is_replaced_and_has_another_name_makes_no_room() {
 
 #[test]
 fn nothing_more_is_written_where_the_bytes_are_used_up() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/q");
     set_quota(&mut world, "/q", &format!("bytes={}", 2 * CHUNK_BYTES)).unwrap();
     let file = world.make("/q/a", 0o644, MakeKind::File(true)).unwrap();
@@ -134,7 +134,7 @@ fn nothing_more_is_written_where_the_bytes_are_used_up() {
 
 #[test]
 fn the_quota_nearest_to_its_end_counts_of_several_above() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/a");
     world.directory("/a/b");
     set_quota(&mut world, "/", "files=5").unwrap();
@@ -158,7 +158,7 @@ fn the_quota_nearest_to_its_end_counts_of_several_above() {
 
 #[test]
 fn a_quota_is_the_superusers_to_set_and_everybodys_to_see() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/q");
     world.file("/f");
     let owner = user(7, 7, &[]);
@@ -172,7 +172,8 @@ fn a_quota_is_the_superusers_to_set_and_everybodys_to_see() {
     assert_eq!(set_quota(&mut world, "/f", "files=9"), Err(Reason::InvalidArgument));
     assert_eq!(set_quota(&mut world, "/q", "files=many"), Err(Reason::InvalidArgument));
     let id = world.find("/q", None).unwrap();
-    let see = |world: &World, at| world.ns.xattr(&world.history, id, USAGE_XATTR, at, &owner).map_err(|f| f.reason);
+    let see =
+        |world: &NamespaceWorld, at| world.ns.xattr(&world.history, id, USAGE_XATTR, at, &owner).map_err(|f| f.reason);
     assert_eq!(see(&world, None), Err(Reason::NoAttribute));
     set_quota(&mut world, "/q", "files=9 bytes=10").unwrap();
     assert_eq!(see(&world, None), Ok(b"files=1 bytes=0 of files=9 bytes=10".to_vec()));
@@ -189,7 +190,7 @@ fn a_quota_is_the_superusers_to_set_and_everybodys_to_see() {
 
 #[test]
 fn an_edit_brings_no_more_than_may_be_there() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let directory = world.directory("/q");
     set_quota(&mut world, "/q", "files=3 bytes=10").unwrap();
     let clone = |sizes: &[u64], replaces: InodeId| {
@@ -225,7 +226,7 @@ fn an_edit_brings_no_more_than_may_be_there() {
 }
 
 /// What lies below a directory by the answers of the namespace alone: each inode once, where its home is.
-fn counted(world: &World, directory: InodeId) -> TreeUsage {
+fn counted(world: &NamespaceWorld, directory: InodeId) -> TreeUsage {
     let mut sum = TreeUsage { files: 1, bytes: 0 };
     let (mut todo, mut seen) = (vec![directory], BTreeSet::new());
     while let Some(here) = todo.pop() {
@@ -245,7 +246,7 @@ fn counted(world: &World, directory: InodeId) -> TreeUsage {
 }
 
 /// One random change of a small tree.
-fn change(world: &mut World, rng: &mut Rng) {
+fn change(world: &mut NamespaceWorld, rng: &mut Rng) {
     let path = |rng: &mut Rng| match rng.below(3) {
         0 => format!("/{}", rng.below(4)),
         1 => format!("/{}/{}", rng.below(4), rng.below(4)),
@@ -282,8 +283,8 @@ fn change(world: &mut World, rng: &mut Rng) {
 }
 
 /// An edit by which two names change what they stand for, whatever that is.
-fn swap(world: &mut World, one: &str, two: &str) -> Result<(), Reason> {
-    let place = |world: &World, path: &str| -> Result<(InodeId, String, InodeId), Reason> {
+fn swap(world: &mut NamespaceWorld, one: &str, two: &str) -> Result<(), Reason> {
+    let place = |world: &NamespaceWorld, path: &str| -> Result<(InodeId, String, InodeId), Reason> {
         let (parent, name) = path.rsplit_once('/').unwrap();
         let directory = world.find(if parent.is_empty() { "/" } else { parent }, None)?;
         Ok((directory, name.to_owned(), world.find(path, None)?))
@@ -305,7 +306,7 @@ proptest! {
     #[test]
     fn what_is_counted_is_what_is_there_whatever_happens(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
-        let mut world = World::new();
+        let mut world = NamespaceWorld::new();
         let mut before: Vec<(InodeId, (Quota, TreeUsage))> = Vec::new();
         for _ in 0..200 {
             let asked = world.log.len();
@@ -329,7 +330,8 @@ proptest! {
                 });
                 if let Some((_, (_, was))) = was.filter(|_| is_held) {
                     let most = quota.files_max.unwrap_or(u64::MAX).max(was.files);
-                    prop_assert!(used.files <= most, "{} files of {:?} after {:?}", used.files, quota, &world.log[asked..]);
+                    let log = &world.log[asked..];
+                    prop_assert!(used.files <= most, "{} files of {:?} after {:?}", used.files, quota, log);
                 }
             }
             before = now;

@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::{CHUNK_BYTES, World, root, user};
+use common::{CHUNK_BYTES, NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason, Rng, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    ENDED_SESSIONS_MAX, MemoryHistory, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, PastSession, Patch, Snapshot,
+    ENDED_SESSIONS_MAX, MemoryHistory, NamedInstant, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, PastSession, Patch,
     visit_authors,
 };
 use frieze_wire::txn::{
@@ -59,13 +59,13 @@ fn chmod(inode: InodeId, mode: u32) -> Op {
 }
 
 /// A stamp of data written between the last transaction and the next.
-fn data(world: &World) -> Hlc {
+fn data(world: &NamespaceWorld) -> Hlc {
     Hlc(world.stamp.0 + 7)
 }
 
 #[test]
 fn a_retry_answers_the_first_outcome_and_changes_nothing() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let session = world.session;
     let first = world.raw(session, 10, 1, root(), make("/f"));
     let remove = Op::Remove(Remove { target: Target::path("/f"), directory: false });
@@ -79,7 +79,7 @@ fn a_retry_answers_the_first_outcome_and_changes_nothing() {
 
 #[test]
 fn a_failure_is_remembered_too() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let first = world.raw(world.session, 10, 1, root(), make("/none/f"));
     assert_eq!(Reason::from_code(first.reason), Reason::NotFound);
     world.directory("/none");
@@ -88,7 +88,7 @@ fn a_failure_is_remembered_too() {
 
 #[test]
 fn retries_are_known_after_a_restart_until_they_are_acknowledged() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let session = world.session;
     let first = world.raw(session, 1, 1, root(), make("/f"));
     let snapshot =
@@ -111,7 +111,7 @@ fn retries_are_known_after_a_restart_until_they_are_acknowledged() {
 
 #[test]
 fn a_session_that_never_acknowledges_is_stopped_until_it_does() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let session = world.session;
     for seq in 1..=OUTCOMES_REMEMBERED_MAX as u64 {
         world.raw(session, seq, 0, root(), make("/none/f"));
@@ -125,7 +125,7 @@ fn a_session_that_never_acknowledges_is_stopped_until_it_does() {
 
 #[test]
 fn only_open_sessions_may_change_anything() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let unknown = |outcome: Outcome| Reason::from_code(outcome.reason) == Reason::UnknownSession;
     assert!(unknown(world.raw(SessionId(0), 1, 0, root(), make("/f"))));
     assert!(unknown(world.raw(SessionId(77), 1, 0, root(), make("/f"))));
@@ -143,7 +143,7 @@ fn only_open_sessions_may_change_anything() {
 
 #[test]
 fn several_files_are_settled_in_one_transaction_at_one_stamp() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let session = world.session;
     let files = ["/a", "/b", "/c"].map(|path| world.make(path, 0o644, MakeKind::File(true)).unwrap());
     let written = data(&world);
@@ -166,13 +166,13 @@ fn several_files_are_settled_in_one_transaction_at_one_stamp() {
 /// Its client may be back before it is over.
 #[test]
 fn a_session_that_is_stopped_writes_no_more_until_it_asks_again_and_is_not_closed_when_it_has() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let session = world.session;
     let files = ["/a", "/b"].map(|path| world.make(path, 0o644, MakeKind::File(true)).unwrap());
     let other = world.make("/c", 0o644, MakeKind::File(false)).unwrap();
     let stop = StopWriting { inodes: [files[0], other, InodeId(999)].map(|id| id.0).to_vec() };
     world.run(&root(), Op::StopWriting(stop.clone())).unwrap();
-    let may = |world: &World| files.map(|file| world.ns.has_grant(session, file, 0));
+    let may = |world: &NamespaceWorld| files.map(|file| world.ns.has_grant(session, file, 0));
     assert_eq!(may(&world), [false, true]);
     assert_eq!(world.ns.granted(session), files, "what was written counts until it is settled");
     assert_eq!(world.ns.current(files[0]).unwrap().grants().len(), 1);
@@ -201,7 +201,7 @@ fn a_session_that_is_stopped_writes_no_more_until_it_asks_again_and_is_not_close
 /// Measured while writers went on at other servers, and the file grew by a change before what was measured came here.
 #[test]
 fn a_length_that_was_measured_before_a_file_grew_does_not_make_it_shorter() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
     let since = world.ns.current(file).unwrap().size_as_of.0;
     let written = data(&world);
@@ -217,7 +217,7 @@ fn a_length_that_was_measured_before_a_file_grew_does_not_make_it_shorter() {
 
 #[test]
 fn a_made_file_is_open_for_writing_and_settles_to_its_length() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let session = world.session;
     let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
     let made = world.stamp;
@@ -249,12 +249,13 @@ fn a_made_file_is_open_for_writing_and_settles_to_its_length() {
 
 #[test]
 fn grants_of_two_sessions_are_kept_apart() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let (one, two) = (world.session, world.open_session(0));
     world.raw(one, 90, 1, root(), grant(file, 3, 2));
     world.raw(two, 90, 1, root(), grant(file, 0, 16));
-    let holds = |world: &World, session| (0..20).filter(|&chunk| world.ns.has_grant(session, file, chunk)).count();
+    let holds =
+        |world: &NamespaceWorld, session| (0..20).filter(|&chunk| world.ns.has_grant(session, file, chunk)).count();
     assert_eq!((holds(&world, one), holds(&world, two)), (2, 16));
     world.raw(two, 91, 1, root(), Op::Settle(settle(file, data(&world), 50, false)));
     assert_eq!((holds(&world, one), holds(&world, two)), (2, 0));
@@ -264,7 +265,7 @@ fn grants_of_two_sessions_are_kept_apart() {
 
 #[test]
 fn a_grant_that_is_held_already_makes_no_version() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     world.run(&root(), grant(file, 0, 4)).unwrap();
     let from = world.ns.current(file).unwrap().from;
@@ -276,7 +277,7 @@ fn a_grant_that_is_held_already_makes_no_version() {
 
 #[test]
 fn impossible_grants_are_refused() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
     let directory = world.directory("/d");
     assert_eq!(world.run(&root(), grant(file, 0, 0)), Err(Reason::InvalidArgument));
@@ -288,7 +289,7 @@ fn impossible_grants_are_refused() {
 
 #[test]
 fn closing_a_session_settles_every_file_it_may_write_or_is_refused() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let session = world.open_session(1000);
     let made = world.raw(session, 1, 1, root(), make_kind("/a", MakeKind::File(true)));
     let a = InodeId(made.id);
@@ -311,9 +312,9 @@ fn closing_a_session_settles_every_file_it_may_write_or_is_refused() {
 
 #[test]
 fn a_truncate_hides_what_was_written_before_it() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
-    let patches = |world: &World| world.ns.current(file).unwrap().patches().to_vec();
+    let patches = |world: &NamespaceWorld| world.ns.current(file).unwrap().patches().to_vec();
     let settled = Some(settle(file, data(&world), 1000, true));
     world.run(&root(), truncate(file, 600, settled)).unwrap();
     let first = Patch::truncate(world.stamp, 600);
@@ -341,13 +342,13 @@ fn a_truncate_hides_what_was_written_before_it() {
 
 #[test]
 fn extending_never_shortens_a_file_whoever_made_it_longer() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
     let extend = |len, settled| {
         let Op::SetAttr(set) = truncate(file, len, settled) else { unreachable!() };
         Op::SetAttr(SetAttr { extend: true, ..set })
     };
-    let now = |world: &World| world.ns.current(file).unwrap().clone();
+    let now = |world: &NamespaceWorld| world.ns.current(file).unwrap().clone();
     world.run(&root(), extend(500, None)).unwrap();
     let extended = now(&world);
     assert_eq!(extended.size, 500);
@@ -369,7 +370,7 @@ fn extending_never_shortens_a_file_whoever_made_it_longer() {
 
 #[test]
 fn a_settle_from_before_a_truncate_does_not_bring_the_length_back() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
     let written = data(&world);
     world.run(&root(), truncate(file, 0, None)).unwrap();
@@ -380,7 +381,7 @@ fn a_settle_from_before_a_truncate_does_not_bring_the_length_back() {
 
 #[test]
 fn times_set_by_hand_outlive_a_settle_of_older_writes_only() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
     let written = data(&world);
     let Op::SetAttr(set) = truncate(file, 0, None) else { unreachable!() };
@@ -397,9 +398,9 @@ fn times_set_by_hand_outlive_a_settle_of_older_writes_only() {
 #[test]
 fn writing_takes_set_id_bits_from_all_but_the_superuser() {
     let ann = user(1000, 100, &[]);
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = world.file("/f");
-    let mode = |world: &World| world.ns.current(file).unwrap().mode;
+    let mode = |world: &NamespaceWorld| world.ns.current(file).unwrap().mode;
     world.run(&root(), chmod(file, 0o6755)).unwrap();
     world.run(&root(), grant(file, 0, 1)).unwrap();
     assert_eq!(mode(&world), 0o6755);
@@ -416,7 +417,7 @@ fn writing_takes_set_id_bits_from_all_but_the_superuser() {
 
 #[test]
 fn named_instants_have_names_that_no_instant_has() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let make = |name: &str, at| Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at, count_max: 0 });
     let ann = user(1000, 100, &[]);
     for bad in ["", "2026", "@1", "hlc-1", "a/b", "now", "yesterday", "last-whole", "user-1", "a\0b", &"n".repeat(256)]
@@ -430,7 +431,7 @@ fn named_instants_have_names_that_no_instant_has() {
     assert_eq!(world.run(&ann, make("after", Hlc::MAX.0)), Err(Reason::Future));
     world.run(&root(), make("a-now", 0)).unwrap();
     let snapshot = world.ns.snapshot("before").unwrap().clone();
-    assert_eq!(snapshot, Snapshot { name: "before".to_owned(), at: earlier, made, uid: 1000 });
+    assert_eq!(snapshot, NamedInstant { name: "before".to_owned(), at: earlier, made, uid: 1000 });
     assert_eq!(world.ns.snapshot("a-now").unwrap().at, world.stamp);
     let names: Vec<_> = world.ns.snapshots().map(|snapshot| snapshot.name.as_str()).collect();
     assert_eq!(names, ["a-now", "before"]);
@@ -445,7 +446,7 @@ fn named_instants_have_names_that_no_instant_has() {
 
 #[test]
 fn a_user_has_as_many_snapshots_as_the_server_allows_and_others_have_theirs() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let make = |name: &str, count_max| Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: 0, count_max });
     let (ann, bob) = (user(1000, 100, &[]), user(1001, 100, &[]));
     world.run(&ann, make("one", 2)).unwrap();
@@ -491,11 +492,11 @@ fn a_file_system_is_made_once_and_first() {
 
 #[test]
 fn who_may_append_is_noted_with_the_first_chunk_over_whose_end_a_record_may_reach() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let file = InodeId(world.run(&root(), make("/f")).unwrap().id);
     let append = |first| Op::GrantAppend(Grant { inode: file.0, first, count: 2 });
     world.run(&root(), grant(file, 0, 8)).unwrap();
-    let reaches = |world: &World| {
+    let reaches = |world: &NamespaceWorld| {
         let inode = world.ns.current(file).unwrap();
         (0..8).find(|chunk| inode.reaches_over(*chunk))
     };
@@ -509,23 +510,23 @@ fn who_may_append_is_noted_with_the_first_chunk_over_whose_end_a_record_may_reac
 }
 
 /// Numbers of the sessions that are listed.
-fn listed(world: &World) -> Vec<SessionId> {
+fn listed(world: &NamespaceWorld) -> Vec<SessionId> {
     let all = PastSession::list(&world.history, SessionId(0), Hlc::ZERO, usize::MAX - 1).unwrap();
     all.into_iter().map(|session| session.id).collect()
 }
 
-fn close(world: &mut World, session: SessionId) {
+fn close(world: &mut NamespaceWorld, session: SessionId) {
     assert_eq!(world.raw(session, 9, 1, root(), Op::CloseSession(CloseSession::default())).reason, 0);
 }
 
-fn erase(world: &mut World, before: Hlc) -> bool {
+fn erase(world: &mut NamespaceWorld, before: Hlc) -> bool {
     let op = Op::EraseSessions(EraseSessions { before: before.0 });
     world.raw(SessionId(0), 0, 0, root(), op).reason == 0
 }
 
 #[test]
 fn a_session_that_ended_and_changed_nothing_is_erased_and_no_other() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let own = world.session;
     let [idle, failing, changing, late, open] = [(); 5].map(|()| world.open_session(1000));
     assert_ne!(world.raw(failing, 1, 0, root(), make("/none/f")).reason, 0);
@@ -552,7 +553,7 @@ fn a_session_that_ended_and_changed_nothing_is_erased_and_no_other() {
 
 #[test]
 fn short_sessions_leave_a_bounded_table_though_nothing_erases_them() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let first = world.open_session(1000);
     for _ in 0..ENDED_SESSIONS_MAX + 100 {
         let session = world.open_session(1000);
@@ -574,7 +575,7 @@ fn short_sessions_leave_a_bounded_table_though_nothing_erases_them() {
 fn every_session_that_a_version_names_is_known_whatever_was_erased() {
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
-        let mut world = World::new();
+        let mut world = NamespaceWorld::new();
         let mut open: Vec<(SessionId, u64)> = vec![];
         for step in 0..200 {
             match rng.below(6) {

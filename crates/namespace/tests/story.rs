@@ -1,4 +1,4 @@
-//! Stories: who asks what, and what is answered, line by line in `testdata/*.txt`.
+//! Stories: requests and their answers, line by line in `testdata/*.txt`.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p frieze-namespace --test story` writes the answers of today into the files; read the
 //! difference before it is committed. At the end of each story every instant of it is read again, after a replay and
@@ -10,7 +10,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{World, dump, root, special, user};
+use common::{NamespaceWorld, dump, root, special, user};
 use frieze_base::Reason;
 use frieze_namespace::{Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE, NoReadSet};
 use frieze_wire::acl::{ACCESS_ACL_XATTR, DEFAULT_ACL_XATTR};
@@ -57,7 +57,7 @@ fn access_lists_are_set_inherited_and_asked_as_linux_does() {
 fn story(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(file);
     let text = std::fs::read_to_string(&path).unwrap();
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let mut seen = Vec::new();
     let mut written = String::new();
     for line in text.lines() {
@@ -90,7 +90,7 @@ fn story(file: &str) {
     }
 }
 
-fn answer(world: &mut World, request: &str) -> Result<String, Reason> {
+fn answer(world: &mut NamespaceWorld, request: &str) -> Result<String, Reason> {
     let words: Vec<&str> = request.split_whitespace().collect();
     let (&who, words) = words.split_first().expect("who asks");
     let caller = match who {
@@ -277,7 +277,7 @@ fn acl_bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn acl_of(world: &World, caller: &Caller, path: &str, name: &[u8]) -> Result<String, Reason> {
+fn acl_of(world: &NamespaceWorld, caller: &Caller, path: &str, name: &[u8]) -> Result<String, Reason> {
     let found = world.ns.resolve(&world.history, &Target::path(path), None, caller, &NoReadSet);
     let id = found.map_err(|fault| fault.reason)?.id;
     let value = world.ns.xattr(&world.history, id, name, None, caller).map_err(|fault| fault.reason)?;
@@ -312,7 +312,7 @@ fn nothing() -> SetAttr {
     SetAttr { target: Target::path(""), ..SetAttr::default() }
 }
 
-fn stat(world: &World, caller: &Caller, target: Target) -> Result<String, Reason> {
+fn stat(world: &NamespaceWorld, caller: &Caller, target: Target) -> Result<String, Reason> {
     let found = world.ns.resolve(&world.history, &target, None, caller, &NoReadSet).map_err(|fault| fault.reason)?;
     let inode: Inode = found.inode;
     let changed = |ns: i64| if ns == world.stamp.unix_ns() { "now".to_owned() } else { ns.to_string() };

@@ -1,5 +1,5 @@
-//! The index of time against walks of the tree: what it says of an interval turns the tree of its start into that of its
-//! end.
+//! The index of time against walks of the tree: what it says of an interval turns the tree of its start into that of
+//! its end.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -7,20 +7,22 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{World, root, user};
+use common::{NamespaceWorld, root, user};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Changed, Cut, Extent, History, State, Subject, Transaction, names_at};
+use frieze_namespace::{
+    ChangeSubject, Changed, SubjectState, TreeAt, TreeExtent, TxnChanges, VersionHistory, names_at,
+};
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{Op, RemoveXattr, SetAttr, SetXattr, Target};
 use proptest::prelude::*;
 
 /// Every name that can be reached: by directory and name, what it stands for.
-type Names = BTreeMap<(InodeId, Vec<u8>), InodeId>;
+type ReachableNames = BTreeMap<(InodeId, Vec<u8>), InodeId>;
 
 /// The names as a walk finds them, and every path.
-fn walk(world: &World, at: Hlc) -> (Names, BTreeMap<InodeId, BTreeSet<String>>) {
-    let (mut names, mut paths) = (Names::new(), BTreeMap::<InodeId, BTreeSet<String>>::new());
+fn walk(world: &NamespaceWorld, at: Hlc) -> (ReachableNames, BTreeMap<InodeId, BTreeSet<String>>) {
+    let (mut names, mut paths) = (ReachableNames::new(), BTreeMap::<InodeId, BTreeSet<String>>::new());
     let mut todo = vec![(String::new(), InodeId::ROOT)];
     while let Some((path, directory)) = todo.pop() {
         for entry in world.ns.list(&world.history, directory, Some(at), b"", usize::MAX).unwrap() {
@@ -35,13 +37,13 @@ fn walk(world: &World, at: Hlc) -> (Names, BTreeMap<InodeId, BTreeSet<String>>) 
     (names, paths)
 }
 
-fn all(world: &World, after: Hlc, upto: Hlc) -> Changed {
+fn all(world: &NamespaceWorld, after: Hlc, upto: Hlc) -> Changed {
     Changed::read(&world.history, after, upto, None, usize::MAX, &mut |_| Ok(true)).unwrap()
 }
 
 /// Names that can be reached from the root.
-fn reachable(names: &Names) -> Names {
-    let mut found = Names::new();
+fn reachable(names: &ReachableNames) -> ReachableNames {
+    let mut found = ReachableNames::new();
     let mut todo = vec![InodeId::ROOT];
     while let Some(directory) = todo.pop() {
         for ((parent, name), id) in names.range((directory, Vec::new())..) {
@@ -55,7 +57,7 @@ fn reachable(names: &Names) -> Names {
     found
 }
 
-fn step(world: &mut World, rng: &mut Rng) {
+fn step(world: &mut NamespaceWorld, rng: &mut Rng) {
     let paths: Vec<String> = walk(world, world.stamp).1.into_values().flatten().collect();
     let old = |rng: &mut Rng| match rng.below(paths.len() as u64 + 1) {
         0 => "/nothing".to_owned(),
@@ -94,7 +96,7 @@ proptest! {
     #[test]
     fn the_changes_of_an_interval_turn_its_start_into_its_end(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
-        let mut world = World::new();
+        let mut world = NamespaceWorld::new();
         let start = world.stamp;
         for _ in 0..150 {
             step(&mut world, &mut rng);
@@ -116,20 +118,20 @@ proptest! {
                 prop_assert!(change.revisions.iter().all(|made| made.session == world.session));
                 prop_assert!(change.before.as_ref().is_none_or(|(since, _)| *since <= after));
                 let now = &change.revisions.last().unwrap().state;
-                if let Subject::Entry { parent, name } = &change.subject {
+                if let ChangeSubject::Entry { parent, name } = &change.subject {
                     let key = (*parent, name.clone());
                     let before = change.before.as_ref().map(|(_, state)| state);
-                    if let Some(State::Entry { inode, .. }) = before {
+                    if let Some(SubjectState::Entry { inode, .. }) = before {
                         names.insert(key.clone(), *inode);
                     } else {
                         prop_assert!(!names.contains_key(&key), "{:?} was there", change.subject);
                     }
                     match now {
-                        Some(State::Entry { inode, .. }) => names.insert(key, *inode),
+                        Some(SubjectState::Entry { inode, .. }) => names.insert(key, *inode),
                         _ => names.remove(&key),
                     };
                 }
-                if let (Subject::Inode(id), Some(State::Inode(state))) = (&change.subject, now) {
+                if let (ChangeSubject::Inode(id), Some(SubjectState::Inode(state))) = (&change.subject, now) {
                     prop_assert_eq!(&**state, &world.ns.inode(&world.history, *id, Some(upto)).unwrap());
                 }
             }
@@ -141,19 +143,19 @@ proptest! {
     #[test]
     fn what_ever_lay_below_a_directory_is_in_its_extent(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
-        let mut world = World::new();
+        let mut world = NamespaceWorld::new();
         let start = world.stamp;
         for _ in 0..120 {
             step(&mut world, &mut rng);
         }
         let (after, upto) = (Hlc(rng.between(start.0, world.stamp.0 + 1)), world.stamp);
-        let (transactions, _) = Transaction::list(&world.history, after, upto, usize::MAX, usize::MAX).unwrap();
+        let (transactions, _) = TxnChanges::list(&world.history, after, upto, usize::MAX, usize::MAX).unwrap();
         let caller = root();
         for id in (1..=world.ns.last_id().0).map(InodeId) {
-            let extent = Extent::find(&world.history, id, after, upto, usize::MAX).unwrap().unwrap();
+            let extent = TreeExtent::find(&world.history, id, after, upto, usize::MAX).unwrap().unwrap();
             for transaction in &transactions {
                 for at in [transaction.stamp.previous(), transaction.stamp] {
-                    let mut cut = Cut::new(&world.history, at, &caller);
+                    let mut cut = TreeAt::new(&world.history, at, &caller);
                     for subject in &transaction.subjects {
                         let mut inside = subject.inode() == id;
                         for named in cut.names(subject.inode()).unwrap() {
@@ -165,14 +167,15 @@ proptest! {
                 }
             }
         }
-        let whole = Extent::find(&world.history, InodeId::ROOT, after, upto, usize::MAX).unwrap().unwrap();
-        prop_assert_eq!(Extent::find(&world.history, InodeId::ROOT, after, upto, whole.inodes().count() / 2).unwrap(), None);
+        let whole = TreeExtent::find(&world.history, InodeId::ROOT, after, upto, usize::MAX).unwrap().unwrap();
+        let half = whole.inodes().count() / 2;
+        prop_assert_eq!(TreeExtent::find(&world.history, InodeId::ROOT, after, upto, half).unwrap(), None);
     }
 
     #[test]
     fn names_and_paths_of_an_inode_are_those_of_a_walk(seed in any::<u64>()) {
         let mut rng = Rng::new(seed);
-        let mut world = World::new();
+        let mut world = NamespaceWorld::new();
         let start = world.stamp;
         for _ in 0..120 {
             step(&mut world, &mut rng);
@@ -181,7 +184,7 @@ proptest! {
             let at = Hlc(rng.between(start.0, world.stamp.0 + 5000));
             let (names, paths) = walk(&world, at);
             let caller = root();
-            let mut cut = Cut::new(&world.history, at, &caller);
+            let mut cut = TreeAt::new(&world.history, at, &caller);
             for (id, expect) in &paths {
                 let found = names_at(&world.history, *id, at).unwrap();
                 let mut by_name = BTreeSet::new();
@@ -204,7 +207,7 @@ proptest! {
 #[test]
 fn what_is_read_does_not_depend_on_what_did_not_change() {
     let read = |unchanged: usize| {
-        let mut world = World::new();
+        let mut world = NamespaceWorld::new();
         world.directory("/d");
         for number in 0..unchanged {
             world.file(&format!("/d/old{number}"));
@@ -214,7 +217,7 @@ fn what_is_read_does_not_depend_on_what_did_not_change() {
             world.file(&format!("/d/new{number}"));
         }
         let changed = all(&world, after, world.stamp);
-        assert_eq!(changed.subjects.iter().filter(|c| matches!(c.subject, Subject::Entry { .. })).count(), 10);
+        assert_eq!(changed.subjects.iter().filter(|c| matches!(c.subject, ChangeSubject::Entry { .. })).count(), 10);
         (changed.index_entries, changed.versions)
     };
     assert_eq!(read(3), read(3000));
@@ -222,7 +225,7 @@ fn what_is_read_does_not_depend_on_what_did_not_change() {
 
 #[test]
 fn every_version_says_who_made_it_absences_too() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/d");
     world
         .run(&root(), Op::SetAttr(SetAttr { target: Target::path("/d"), mode: Some(0o777), ..SetAttr::default() }))
@@ -233,11 +236,12 @@ fn every_version_says_who_made_it_absences_too() {
     let op = Op::Remove(frieze_wire::txn::Remove { target: Target::path("/d/a"), directory: false });
     world.run(&other, op).unwrap();
     let changed = all(&world, after, world.stamp);
-    let entry = changed.subjects.iter().find(|change| matches!(change.subject, Subject::Entry { .. })).unwrap();
+    let entry = changed.subjects.iter().find(|change| matches!(change.subject, ChangeSubject::Entry { .. })).unwrap();
     assert_eq!(entry.revisions.len(), 1);
     assert_eq!((entry.revisions[0].session, entry.revisions[0].uid), (world.session, 7));
     assert_eq!(entry.revisions[0].state, None);
-    let inode = |change: &&frieze_namespace::SubjectChange| matches!(change.subject, Subject::Inode(id) if id.0 == 3);
+    let inode =
+        |change: &&frieze_namespace::SubjectChange| matches!(change.subject, ChangeSubject::Inode(id) if id.0 == 3);
     let gone = &changed.subjects.iter().find(inode).unwrap().revisions[0];
     assert_eq!(
         gone.causes.iter().map(|cause| (cause.kind, &cause.name[..])).collect::<Vec<_>>(),
@@ -247,7 +251,7 @@ fn every_version_says_who_made_it_absences_too() {
 
 #[test]
 fn an_interval_with_too_many_changes_is_refused_with_words() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     let after = world.stamp;
     for number in 0..10 {
         world.file(&format!("/f{number}"));
@@ -258,13 +262,13 @@ fn an_interval_with_too_many_changes_is_refused_with_words() {
 
 #[test]
 fn what_may_be_seen_is_asked_of_the_modes_of_then_and_of_now() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     world.directory("/open");
     world.directory("/shut");
     let inner = world.directory("/shut/inner");
     let (open, shut) = (world.find("/open", None).unwrap(), world.find("/shut", None).unwrap());
     let before = world.stamp;
-    let chmod = |world: &mut World, path: &str, mode| {
+    let chmod = |world: &mut NamespaceWorld, path: &str, mode| {
         let target = Target::path(path);
         world.run(&root(), Op::SetAttr(SetAttr { target, mode: Some(mode), ..SetAttr::default() })).unwrap();
     };
@@ -273,7 +277,7 @@ fn what_may_be_seen_is_asked_of_the_modes_of_then_and_of_now() {
     chmod(&mut world, "/shut", 0o711);
     let after = world.stamp;
     let check = |at, directory, caller: &frieze_wire::txn::Caller| {
-        let mut cut = Cut::new(&world.history, at, caller);
+        let mut cut = TreeAt::new(&world.history, at, caller);
         (cut.may_search(directory).unwrap(), cut.may_list(directory).unwrap())
     };
     let (other, superuser) = (user(7, 7, &[]), root());
@@ -284,7 +288,7 @@ fn what_may_be_seen_is_asked_of_the_modes_of_then_and_of_now() {
     // Then everybody might, now only walk through.
     assert_eq!(check(before, shut, &other), (true, false));
     assert_eq!(check(before, inner, &other), (true, true));
-    // Then nobody might.
+    // Then no user might.
     assert_eq!(check(between, shut, &other), (false, false));
     assert_eq!(check(between, inner, &other), (false, false));
     assert_eq!(check(after, shut, &other), (true, false));
@@ -292,7 +296,7 @@ fn what_may_be_seen_is_asked_of_the_modes_of_then_and_of_now() {
 
 #[test]
 fn the_index_of_time_shows_stamps_in_order_and_stops_when_told() {
-    let mut world = World::new();
+    let mut world = NamespaceWorld::new();
     for number in 0..5 {
         world.file(&format!("/f{number}"));
     }

@@ -1,4 +1,4 @@
-//! What the framing alone costs: one connection on this machine, checksums computed and verified, nothing behind it.
+//! The cost of framing alone: one connection on this machine, checksums computed and verified, no work behind it.
 //!
 //! `cargo run --release -p frieze-net --example framing`
 
@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use frieze_base::crc32c;
-use frieze_net::{FrameReader, FrameWriter, Limits, Listener, Payload, ServerAddr, Stream, mono};
+use frieze_net::{FramePayload, FrameReader, FrameWriter, Limits, Listener, ServerAddr, Stream, mono};
 use frieze_wire::{FrameHeader, FrameKind};
 
 const MIB: usize = 1 << 20;
@@ -50,10 +50,10 @@ fn serve(listener: &Listener) -> Result<(), frieze_net::Error> {
         reader.read_payload_reusing(&mut payload)?;
         let reply = FrameHeader { request_id: header.request_id, ..FrameHeader::of(FrameKind::Reply) };
         match header.seq.0 as usize {
-            0 => writer.send(reply, &[0; 20], Payload::None)?,
+            0 => writer.send(reply, &[0; 20], FramePayload::None)?,
             // As a server that knows the checksums of its blocks.
-            MIB => writer.send(reply, &[0; 20], Payload::Checked { pieces: &[&block], crc })?,
-            len => writer.send(reply, &[0; 20], Payload::Bytes(&block[..len]))?,
+            MIB => writer.send(reply, &[0; 20], FramePayload::Checked { pieces: &[&block], crc })?,
+            len => writer.send(reply, &[0; 20], FramePayload::Bytes(&block[..len]))?,
         }
     }
     Ok(())
@@ -76,10 +76,10 @@ fn stream(listener: &Listener, count: usize, direction: Direction) -> Result<Str
         let data = vec![3u8; 64 * MIB];
         let (mut body, mut into) = (Vec::new(), vec![0; MIB]);
         let send = |i: usize| match direction {
-            Direction::Read => writer.send(request(MIB), &[0; 60], Payload::None),
+            Direction::Read => writer.send(request(MIB), &[0; 60], FramePayload::None),
             Direction::Write => {
                 let at = i % 64 * MIB;
-                writer.send(request(0), &[0; 60], Payload::Bytes(&data[at..at + MIB]))
+                writer.send(request(0), &[0; 60], FramePayload::Bytes(&data[at..at + MIB]))
             }
         };
         let (began, cpu) = (mono(), cpu_s());
@@ -108,7 +108,7 @@ fn call(listener: &Listener, payload: usize, reply: usize) -> Result<f64, frieze
         let mut times = Vec::new();
         for _ in 0..50_000 {
             let began = mono();
-            let out = if payload == 0 { Payload::None } else { Payload::Bytes(&data) };
+            let out = if payload == 0 { FramePayload::None } else { FramePayload::Bytes(&data) };
             writer.send(request(reply), &[0; 60], out)?;
             reader.read_frame(&mut body)?.expect("the server answers");
             reader.read_payload(&mut into)?;
@@ -121,7 +121,7 @@ fn call(listener: &Listener, payload: usize, reply: usize) -> Result<f64, frieze
     })
 }
 
-/// What the sockets alone cost: the same bytes both ways over TCP, nothing looked at.
+/// The cost of the sockets alone: the same bytes both ways over TCP, unchecked.
 fn ping_pong(len: usize) -> f64 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("bound");

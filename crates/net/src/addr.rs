@@ -23,7 +23,7 @@ pub enum ServerAddr {
 }
 
 impl ServerAddr {
-    /// Where a server listens unless told otherwise.
+    /// Default address of a server.
     pub const DEFAULT: &'static str = "127.0.0.1:7470";
 
     /// True if only this machine can reach it: a Unix socket, a loopback address or `localhost`. Without keys a server

@@ -1,13 +1,14 @@
-//! Who may have how many connections to a server, at all its doors together.
+//! Admission of connections: how many a user may have open to a server, over all its gateways together.
 //!
-//! Guarantees: no more than so many in all; a part of them is for root, the user that the server runs as and the other servers of its
-//! cluster alone; of the rest a user has no more than are left for all others, so nobody keeps anybody else out; those of other
-//! machines that have proven nothing share a quarter, and one address of it what it leaves to others. What is turned away is logged
-//! now and then.
-//! Leaves to others: what the kernel knows of a peer (`proof`), how long it may prove nothing, what is said to it (the doors).
+//! Guarantees: the number of connections is bounded; a part is reserved for root, the user that the server runs as and
+//! the other servers of its cluster; of the rest a user has no more than are left for all others, so no user excludes
+//! another; connections of other machines without proof share a quarter, and one address has no more of it than it
+//! leaves to others. Refused connections are logged now and then.
+//! Leaves to others: the identity of a peer (`peer_credentials`), the time limit for its proof, the reply to a refused
+//! connection (the gateways).
 //!
-//! With k users that take what they can, the next one finds a 2^k-th part. A fixed share of each user would be reached by as many users
-//! as there are shares, and would keep a single one from places that are free.
+//! With k users that take what they can, the next one finds a 2^k-th part. Fixed shares would be exhausted by as many
+//! users as there are shares, and would keep a single user from free connections.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,26 +16,26 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Proof;
-use crate::seldom::Seldom;
+use crate::log_throttle::LogThrottle;
 
-/// One in so many places is for root and other servers alone: 256 of 4,096. PostgreSQL reserves 3 of 100.
+/// One in so many connections is reserved for root and other servers: 256 of 4,096. PostgreSQL reserves 3 of 100.
 const RESERVED: usize = 16;
-/// One in so many is for peers of other machines that have proven nothing.
+/// One in so many is for peers of other machines without proof.
 const UNPROVEN: usize = 4;
 
-/// Whose a connection is, as far as that is known.
+/// The owner of a connection, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// The kernel, a key or a token says that it is this user's.
+    /// This user, proven by the kernel, a key or a token.
     User(u32),
     /// Another server of the cluster.
     Server,
-    /// Nothing says yet whose it is; it comes from here.
+    /// Unknown yet; the connection comes from this address.
     Unproven(IpAddr),
 }
 
 impl Origin {
-    /// Of a peer at `address` of whom the kernel says this.
+    /// The owner of a connection from `address`, by the proof of the kernel.
     pub fn of(proof: Proof, address: IpAddr) -> Origin {
         match proof {
             Proof::User(uid) => Origin::User(uid),
@@ -53,102 +54,103 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Why a connection is turned away.
+/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// All places are taken.
+pub enum AdmissionError {
+    /// All connections are in use.
     #[error("the server has {places_max} connections open, its limit: close some, or raise connections_max")]
     Full {
-        /// How many there are.
+        /// The limit.
         places_max: usize,
     },
-    /// The others are to have what is left.
+    /// The remaining connections are for other users.
     #[error(
-        "{origin} has {count} connections open, and of {places_max} no more than are left for others: close some, or raise connections_max"
+        "{origin} has {count} connections open, and of {places_max} no more than are left for others: close some, or \
+         raise connections_max"
     )]
     Share {
-        /// Whose it is.
+        /// The owner.
         origin: Origin,
-        /// How many are open.
+        /// How many it has open.
         count: usize,
-        /// How many there are in all.
+        /// The limit of all connections.
         places_max: usize,
     },
 }
 
-/// The places of a server's connections. Cheap to clone: the same places.
+/// The connections of a server. Clones share the counts.
 #[derive(Clone, Debug)]
-pub struct Admission(Arc<Places>);
+pub struct Admission(Arc<AdmissionState>);
 
 #[derive(Debug)]
-struct Places {
+struct AdmissionState {
     places_max: usize,
     unproven_max: usize,
     /// The user that the server runs as.
     owner: u32,
-    taken: Mutex<Taken>,
-    turned_away: Option<Seldom>,
+    taken: Mutex<SeatCounts>,
+    refusals: Option<LogThrottle>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SeatCounts {
     count: usize,
     unproven: usize,
-    /// How many each has; nothing for who has none.
+    /// Connections of each owner that has any.
     of: BTreeMap<Origin, usize>,
 }
 
-/// A place that a connection has. Dropped, it is free.
+/// The right of one connection to be open. Dropping it returns the right.
 #[derive(Debug)]
 pub struct Seat {
-    places: Arc<Places>,
+    places: Arc<AdmissionState>,
     origin: Origin,
 }
 
 impl Admission {
-    /// So many places.
+    /// Admits at most `places_max` connections.
     pub fn new(places_max: usize) -> Admission {
         Admission::owned_by(rustix::process::geteuid().as_raw(), places_max)
     }
 
-    /// The same of a door of its own where nobody is to prove anything, and that says itself what it turns away.
+    /// The same for a gateway of its own that needs no proof, and that logs refusals itself.
     pub fn unlogged(places_max: usize) -> Admission {
         let owner = rustix::process::geteuid().as_raw();
-        Admission(Arc::new(Places {
+        Admission(Arc::new(AdmissionState {
             places_max,
             unproven_max: places_max,
             owner,
             taken: Mutex::default(),
-            turned_away: None,
+            refusals: None,
         }))
     }
 
     fn owned_by(owner: u32, places_max: usize) -> Admission {
-        let (unproven_max, turned_away) = ((places_max / UNPROVEN).max(1), Some(Seldom::default()));
-        Admission(Arc::new(Places { places_max, unproven_max, owner, taken: Mutex::default(), turned_away }))
+        let (unproven_max, refusals) = ((places_max / UNPROVEN).max(1), Some(LogThrottle::default()));
+        Admission(Arc::new(AdmissionState { places_max, unproven_max, owner, taken: Mutex::default(), refusals }))
     }
 
-    /// Takes a place for a connection, until what is returned is dropped.
+    /// Admits a connection until the returned seat is dropped.
     ///
     /// # Errors
-    /// `Full`, `Share`: the connection is to be told so, if its protocol can, and closed.
-    pub fn enter(&self, origin: Origin) -> Result<Seat, Refused> {
+    /// `Full`, `Share`: send the peer the error, if its protocol can, and close the connection.
+    pub fn enter(&self, origin: Origin) -> Result<Seat, AdmissionError> {
         self.0.take(origin).inspect_err(|refused| self.0.log(*refused))?;
         Ok(Seat { places: self.0.clone(), origin })
     }
 
-    /// Connections that are open.
+    /// Number of open connections.
     pub fn count(&self) -> usize {
         self.0.taken().count
     }
 }
 
 impl Seat {
-    /// It is known now whose the connection is.
+    /// Sets the owner of the connection once it is known.
     ///
     /// # Errors
-    /// `Share` if that one has as many as it may: the connection ends.
-    pub fn belongs_to(&mut self, origin: Origin) -> Result<(), Refused> {
+    /// `Share` if the owner has as many as it may: close the connection.
+    pub fn belongs_to(&mut self, origin: Origin) -> Result<(), AdmissionError> {
         if origin == self.origin {
             return Ok(());
         }
@@ -175,16 +177,16 @@ impl Drop for Seat {
     }
 }
 
-impl Places {
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+impl AdmissionState {
+    fn taken(&self) -> MutexGuard<'_, SeatCounts> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, origin: Origin) -> Result<(), Refused> {
+    fn take(&self, origin: Origin) -> Result<(), AdmissionError> {
         self.admit(&mut self.taken(), origin)
     }
 
-    fn admit(&self, taken: &mut Taken, origin: Origin) -> Result<(), Refused> {
+    fn admit(&self, taken: &mut SeatCounts, origin: Origin) -> Result<(), AdmissionError> {
         let places_max = self.places_max;
         let may_have_all = match origin {
             Origin::User(uid) => uid == 0 || uid == self.owner,
@@ -193,7 +195,7 @@ impl Places {
         };
         let shared_max = if may_have_all { places_max } else { places_max - places_max / RESERVED };
         if taken.count >= shared_max {
-            return Err(Refused::Full { places_max });
+            return Err(AdmissionError::Full { places_max });
         }
         let left = shared_max - taken.count;
         let left = match origin {
@@ -202,20 +204,20 @@ impl Places {
         };
         let count = taken.of.get(&origin).copied().unwrap_or(0);
         if !may_have_all && count >= left {
-            return Err(Refused::Share { origin, count, places_max });
+            return Err(AdmissionError::Share { origin, count, places_max });
         }
         taken.enter(origin);
         Ok(())
     }
 
-    fn log(&self, refused: Refused) {
-        if let Some(count) = self.turned_away.as_ref().and_then(Seldom::happened) {
-            tracing::warn!(count, "connections are turned away; the last: {refused}");
+    fn log(&self, refused: AdmissionError) {
+        if let Some(count) = self.refusals.as_ref().and_then(LogThrottle::happened) {
+            tracing::warn!(count, "connections are refused; the last: {refused}");
         }
     }
 }
 
-impl Taken {
+impl SeatCounts {
     fn enter(&mut self, origin: Origin) {
         self.count += 1;
         self.unproven += usize::from(matches!(origin, Origin::Unproven(_)));
@@ -244,8 +246,8 @@ mod tests {
         Origin::Unproven(IpAddr::from([10, 0, 0, last]))
     }
 
-    /// Takes as many places as it gets.
-    fn fill(admission: &Admission, origin: Origin, places: &mut Vec<Seat>) -> (usize, Refused) {
+    /// Opens as many connections as are admitted.
+    fn fill(admission: &Admission, origin: Origin, places: &mut Vec<Seat>) -> (usize, AdmissionError) {
         let before = places.len();
         loop {
             match admission.enter(origin) {
@@ -268,12 +270,12 @@ mod tests {
         for uid in 2000..2100 {
             fill(&admission, Origin::User(uid), &mut places);
         }
-        assert_eq!(admission.enter(Origin::User(3000)).unwrap_err(), Refused::Full { places_max: 4096 });
-        // Whoever mends it comes in.
+        assert_eq!(admission.enter(Origin::User(3000)).unwrap_err(), AdmissionError::Full { places_max: 4096 });
+        // An administrator is still admitted.
         for origin in [Origin::User(0), Origin::User(OWNER), Origin::Server] {
             places.push(admission.enter(origin).unwrap());
         }
-        assert_eq!(fill(&admission, Origin::User(0), &mut places), (253, Refused::Full { places_max: 4096 }));
+        assert_eq!(fill(&admission, Origin::User(0), &mut places), (253, AdmissionError::Full { places_max: 4096 }));
         assert_eq!(admission.count(), 4096);
         drop(places);
         assert_eq!((admission.count(), admission.0.taken().of.len()), (0, 0));
@@ -291,7 +293,7 @@ mod tests {
         assert_eq!(places.len(), 1024);
         assert!(admission.enter(from(200)).is_err(), "the quarter is full");
         assert!(admission.enter(Origin::User(1001)).is_ok(), "which keeps no user out");
-        // Who has proven whose it is leaves room for the next.
+        // A connection with proof leaves room for the next one without.
         places[0].belongs_to(Origin::User(1001)).unwrap();
         places[1].belongs_to(Origin::Server).unwrap();
         places[1].belongs_to(Origin::Server).unwrap();
@@ -304,9 +306,8 @@ mod tests {
         let mut places = Vec::new();
         let (count, _) = fill(&admission, Origin::User(1001), &mut places);
         let mut place = admission.enter(from(1)).unwrap();
-        assert!(
-            matches!(place.belongs_to(Origin::User(1001)), Err(Refused::Share { count: found, .. }) if found == count)
-        );
+        let error = place.belongs_to(Origin::User(1001)).unwrap_err();
+        assert!(matches!(error, AdmissionError::Share { count: found, .. } if found == count));
         drop(place);
         assert_eq!(admission.count(), count);
     }

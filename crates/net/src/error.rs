@@ -1,4 +1,4 @@
-//! What can go wrong between two processes.
+//! Errors of transports.
 
 use std::io;
 use std::time::Duration;
@@ -14,15 +14,16 @@ pub enum Error {
         /// The text.
         text: String,
     },
-    /// Nobody answers there.
+    /// No server answers there.
     #[error(
-        "cannot reach frieze server at {addr}: {}; start one with `frieze serve --dir DIR` or name another with --server",
+        "cannot reach frieze server at {addr}: {}; start one with `frieze serve --dir DIR` or name another \
+         with --server",
         words(source)
     )]
     Connect {
         /// The address tried.
         addr: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The address cannot be listened on.
@@ -30,7 +31,7 @@ pub enum Error {
     Listen {
         /// The address.
         addr: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Another server listens there.
@@ -39,6 +40,9 @@ pub enum Error {
         /// The address.
         addr: String,
     },
+    /// The server refused the connection.
+    #[error("{0}")]
+    Refused(Fault),
     /// The peer ended the connection.
     #[error("{peer} closed the connection")]
     Closed {
@@ -50,9 +54,9 @@ pub enum Error {
     Broken {
         /// The peer.
         peer: String,
-        /// What was being done: `sending`, `receiving`.
+        /// The operation: `sending`, `receiving`.
         doing: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The peer sent nothing within the time it had.
@@ -60,7 +64,7 @@ pub enum Error {
     Silent {
         /// The peer.
         peer: String,
-        /// How long was waited.
+        /// How long this end waited.
         waited: Duration,
     },
     /// The peer began a frame and did not complete it in time.
@@ -71,7 +75,7 @@ pub enum Error {
         /// The time a frame has.
         limit: Duration,
     },
-    /// The peer does not read what is sent to it.
+    /// The peer does not read.
     #[error("{peer} read nothing for {:.3} s: the connection is dropped", limit.as_secs_f64())]
     NotReading {
         /// The peer.
@@ -79,15 +83,15 @@ pub enum Error {
         /// The time a frame has.
         limit: Duration,
     },
-    /// Bytes that are no frame of this protocol version.
+    /// The bytes are no frame of this protocol version.
     #[error("{peer}: {fault}")]
     Frame {
         /// The peer.
         peer: String,
-        /// What is wrong with the header.
+        /// The fault of the header.
         fault: Fault,
     },
-    /// Body or payload was changed on the way.
+    /// Body or payload does not match its checksum.
     #[error("{peer}: checksum of the {part} is {found:08x}, expected {expected:08x}: it was changed on the way")]
     Checksum {
         /// The peer.
@@ -102,18 +106,18 @@ pub enum Error {
     /// The text is not a key.
     #[error("not a key: expected NAME:HEX with a name of letters, digits, . _ - and at least 32 hexadecimal digits")]
     Key,
-    /// The machine could not tell something about a user.
+    /// A query of the system failed.
     #[error("cannot {doing}: {}", words(source))]
     System {
-        /// What was asked.
+        /// The query.
         doing: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Why, for who names the peer himself.
+    /// The cause, for messages that name the peer themselves.
     pub fn why(&self) -> String {
         match self {
             Error::Connect { source, .. } => words(source),
@@ -121,7 +125,7 @@ impl Error {
         }
     }
 
-    /// Why, for programs.
+    /// The reason, for programs.
     pub fn reason(&self) -> Reason {
         match self {
             Error::Address { .. } | Error::Key => Reason::InvalidArgument,
@@ -133,7 +137,7 @@ impl Error {
             Error::Listen { .. } => Reason::InvalidArgument,
             Error::InUse { .. } => Reason::Busy,
             Error::Silent { .. } | Error::HalfFrame { .. } | Error::NotReading { .. } => Reason::Unavailable,
-            Error::Frame { fault, .. } => fault.reason,
+            Error::Frame { fault, .. } | Error::Refused(fault) => fault.reason,
             Error::Checksum { .. } => Reason::BadFrame,
         }
     }
@@ -150,7 +154,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// What the system said, in the words of a sentence: `connection refused`, without the number.
+/// The error of the system as a part of a sentence: `connection refused`, without the number.
 fn words(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
@@ -172,8 +176,8 @@ mod tests {
         let error = Error::Connect { addr: "127.0.0.1:7470".to_owned(), source: io::Error::from_raw_os_error(111) };
         assert_eq!(
             error.to_string(),
-            "cannot reach frieze server at 127.0.0.1:7470: connection refused; start one with `frieze serve --dir DIR` or \
-             name another with --server"
+            "cannot reach frieze server at 127.0.0.1:7470: connection refused; start one with `frieze serve --dir DIR` \
+             or name another with --server"
         );
         assert_eq!(error.kind(), ErrorKind::Unavailable);
     }

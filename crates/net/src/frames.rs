@@ -1,7 +1,4 @@
-//! Frames over a stream: one vectored write out, checked bytes in.
-
-mod reader;
-mod writer;
+//! Frames over a stream: limits, payloads and headers that reader and writer share.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,35 +7,32 @@ use std::time::Duration;
 use frieze_base::crc32c;
 use frieze_wire::FrameHeader;
 
-pub use reader::{FrameReader, HELLO_BYTES_MAX, RESTING_BYTES};
-pub use writer::{Begun, FrameWriter};
-
 use crate::{Error, Stream};
 
-/// How long one end waits for the other.
+/// How long one end of a connection waits for the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Until a frame begins; `None` waits for ever (a client that has nothing to ask).
+    /// Until a frame begins; `None` waits for ever (an idle client).
     pub idle: Option<Duration>,
-    /// For a frame, once begun, to be complete; and for a frame to be taken by the peer.
+    /// For a frame, once begun, to be complete; and for the peer to receive a frame.
     pub frame: Duration,
 }
 
 impl Limits {
     /// While a connection shakes hands: everything within 10 s.
     pub const HANDSHAKE: Limits = Limits { idle: Some(Duration::from_secs(10)), frame: Duration::from_secs(10) };
-    /// A server afterwards: idle as long as it likes, a frame within 30 s.
+    /// A server after the handshake: any time between frames, 30 s for a frame.
     pub const SERVING: Limits = Limits { idle: None, frame: Duration::from_secs(30) };
 }
 
 /// What follows the body of a frame.
 #[derive(Clone, Copy, Debug)]
-pub enum Payload<'a> {
+pub enum FramePayload<'a> {
     /// Nothing.
     None,
-    /// These bytes; their checksum is taken here.
+    /// These bytes; the writer computes their checksum.
     Bytes(&'a [u8]),
-    /// These pieces one after the other, whose checksum the caller knows (combined from those of stored blocks).
+    /// These pieces one after the other, with their checksum, which is combined from those of stored blocks.
     Checked {
         /// The pieces.
         pieces: &'a [&'a [u8]],
@@ -47,41 +41,41 @@ pub enum Payload<'a> {
     },
 }
 
-/// A part of a payload that is brought step by step.
+/// A part of a payload that is sent step by step.
 #[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
+pub enum FramePart<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
-    /// What a file holds, that nobody here looks at: the system hands it on.
+    /// A range of a file, unverified: the system sends it.
     File {
         /// The file.
         file: BorrowedFd<'a>,
-        /// Where in it, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: usize,
     },
 }
 
-impl Part<'_> {
-    /// Bytes of it.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+impl FramePart<'_> {
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub fn len(&self) -> usize {
         match self {
-            Part::Bytes(bytes) => bytes.len(),
-            Part::File { len, .. } => *len,
+            FramePart::Bytes(bytes) => bytes.len(),
+            FramePart::File { len, .. } => *len,
         }
     }
 }
 
-fn broken(stream: &Stream, doing: &'static str, source: io::Error) -> Error {
+pub(crate) fn broken(stream: &Stream, doing: &'static str, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::Closed { peer: stream.peer().to_owned() },
         _ => Error::Broken { peer: stream.peer().to_owned(), doing, source },
     }
 }
 
-/// Appends a frame to `frames`, for [`FrameWriter::send_encoded`].
+/// Appends a frame to `frames`, for [`FrameWriter::send_encoded`](crate::FrameWriter::send_encoded).
 ///
 /// # Panics
 /// If the body or payload is longer than a frame may hold.
@@ -93,7 +87,7 @@ pub fn encode_frame(header: FrameHeader, body: &[u8], payload: &[u8], frames: &m
 }
 
 /// The header with the lengths and checksums of what follows it.
-fn filled(header: FrameHeader, body: &[u8], payload_len: usize, payload_crc: u32) -> FrameHeader {
+pub(crate) fn filled(header: FrameHeader, body: &[u8], payload_len: usize, payload_crc: u32) -> FrameHeader {
     assert!(body.len() <= frieze_wire::frame::BODY_BYTES_MAX as usize, "a body of {} bytes", body.len());
     assert!(payload_len <= frieze_wire::frame::PAYLOAD_BYTES_MAX as usize, "a payload of {payload_len} bytes");
     FrameHeader {

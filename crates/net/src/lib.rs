@@ -1,41 +1,55 @@
-//! Transport drivers: TCP and Unix sockets, frames, proof of who is calling.
+//! Transport drivers: TCP and Unix sockets, frames, connections within a process, proof of a caller's identity.
 //!
-//! Guarantees: blocking sockets, one thread a direction; a frame goes out in one vectored write and its payload is
+//! Guarantees: blocking sockets, one thread a direction; a frame is sent by one vectored write and its payload is
 //! received straight into the caller's buffer; body and payload are handed out only after their checksums matched; a
-//! peer that stops in the middle of a frame, or does not read, is given up after a bounded time.
+//! peer that stops in the middle of a frame, or does not read, loses its connection after a bounded time.
 //! Leaves to others: what a frame means (`wire`), threads and pools (`node`, `client`).
 
 mod addr;
 mod admission;
-mod diag;
-mod eager;
+mod busy_poll;
+mod challenge;
 mod error;
+mod frame_reader;
+mod frame_writer;
 mod frames;
-mod key;
+mod idle;
+mod in_process;
+mod in_process_transport;
 mod listener;
-mod low_water;
+mod log_throttle;
 mod mono;
-mod page;
+mod payload;
+mod payload_part;
+mod peer_credentials;
+mod peers;
 mod private_file;
-mod proof;
-mod seldom;
+mod recv_low_water;
+mod reply_batch;
+mod sock_diag;
+mod socket_transport;
 mod stream;
-mod together;
-mod within;
+mod transport;
 
 pub use addr::ServerAddr;
-pub use admission::{Admission, Origin, Refused, Seat};
+pub use admission::{Admission, AdmissionError, Origin, Seat};
+pub use challenge::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use error::Error;
-pub use frames::{
-    Begun, CRC_BYTES, FrameReader, FrameWriter, HELLO_BYTES_MAX, Limits, Part, Payload, RESTING_BYTES, encode_frame,
-};
-pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
+pub use frame_reader::{FrameReader, HELLO_BYTES_MAX, RESTING_BYTES};
+pub use frame_writer::{FrameWriter, PartialFrame};
+pub use frames::{CRC_BYTES, FramePart, FramePayload, Limits, encode_frame};
+pub use idle::{Idle, idle_until};
+pub use in_process::{InProcess, InProcessConn, Inbox, Response};
+pub use in_process_transport::InProcessTransport;
 pub use listener::Listener;
+pub use log_throttle::LogThrottle;
 pub use mono::mono;
-pub use page::{PageListener, Visitor};
+pub use payload::{BufferPool, ReceivedPayload};
+pub use payload_part::{FileRange, PayloadPart};
+pub use peer_credentials::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
+pub use peers::{PeerPayload, Peers, PeersCell, PrefixClaim, SentPrefix};
 pub use private_file::{PrivateFile, PrivateFileError};
-pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
-pub use seldom::Seldom;
+pub use reply_batch::reply_batch;
+pub use socket_transport::SocketTransport;
 pub use stream::{Stream, send_unpaced};
-pub use together::together;
-pub use within::{Asked, Came, Inbox, Lies, Lot, Within};
+pub use transport::{Cancel, CancelHandle, Transport, TransportConn, TransportLimits, TransportReply};

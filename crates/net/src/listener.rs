@@ -29,8 +29,8 @@ enum ListenSocket {
 }
 
 impl Listener {
-    /// Listens on `addr`. Port 0 takes a free one; [`Listener::addr`] tells which. A Unix socket that a dead server left
-    /// behind is replaced; every user may connect to it, for the kernel says who they are.
+    /// Listens on `addr`. Port 0 selects a free one, which [`Listener::addr`] returns. A Unix socket that a dead server
+    /// left behind is replaced. Every user may connect to it: the kernel reports their identity.
     ///
     /// # Errors
     /// `InUse` if another server answers there, else `Listen` with what the system said.
@@ -53,7 +53,7 @@ impl Listener {
             }
         };
         let listener = Listener { socket, addr, stopped: AtomicBool::new(false) };
-        // std asks for 128; a thousand clients that come back at once after a restart must not be turned away.
+        // std asks for 128; a thousand clients that reconnect at once after a restart must not be refused.
         rustix::net::listen(listener.fd(), BACKLOG)
             .map_err(|errno| Error::Listen { addr: listener.addr.to_string(), source: errno.into() })?;
         Ok(listener)
@@ -64,8 +64,8 @@ impl Listener {
         &self.addr
     }
 
-    /// Waits for the next connection; `None` once [`Listener::stop`] was called. Connections that broke before they were
-    /// taken are left out.
+    /// Waits for the next connection; `None` once [`Listener::stop`] was called. Connections that broke before they
+    /// were accepted are skipped.
     ///
     /// # Errors
     /// `Listen` if the system has no more descriptors or memory: close connections, then call again.
@@ -87,7 +87,7 @@ impl Listener {
                 Err(source) if is_exhausted(&source) => {
                     return Err(Error::Listen { addr: self.addr.to_string(), source });
                 }
-                // The connection was gone before it was taken (accept(2): treat network errors like EAGAIN).
+                // The connection ended before it was accepted (accept(2): treat network errors like EAGAIN).
                 Err(error) => tracing::debug!(addr = %self.addr, %error, "a connection broke before it was taken"),
             }
         }
@@ -117,7 +117,7 @@ impl Drop for Listener {
     }
 }
 
-/// Removes a socket file that nobody listens on. Anything else stays, and binding fails because of it.
+/// Removes a socket file on which no process listens. Any other file stays, and binding fails because of it.
 fn remove_abandoned(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
     let is_refused = || UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

@@ -1,8 +1,9 @@
-//! Files that say whom to believe: keys and settings.
+//! Files that decide which callers are trusted: keys and settings.
 //!
-//! Guarantees: a file is refused that somebody else could have written, or, if it holds a secret, could have read; the words name the
-//! file, its mode and the command that mends it. The file that was checked is the one that is read.
-//! Leaves to others: what is in it.
+//! Guarantees: a file is refused if other users could have written it, or, if it holds a secret, could have read it;
+//! the error names the file, its mode and the command that corrects it. The file that was checked is the one that is
+//! read.
+//! Leaves to others: its content.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -12,34 +13,34 @@ use std::path::Path;
 /// A file was refused, or cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
-    /// The system's words.
+    /// Error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Others may do with it what they must not.
+    /// Other users may read or write it and must not.
     #[error("{path} can be {by_others} by others (mode {mode:04o}): refused; chmod {wanted:o} {path}")]
     Open {
         /// The file.
         path: String,
         /// `read` or `written`.
         by_others: &'static str,
-        /// What it is.
+        /// Its mode.
         mode: u32,
-        /// What it should be.
+        /// The mode that it should have.
         wanted: u32,
     },
 }
 
-/// A file as it was read, with what the system says of it.
+/// The content of a file, with its metadata.
 #[derive(Debug)]
 pub struct PrivateFile {
-    /// What is in it.
+    /// Its content.
     pub text: String,
     path: String,
     of: Metadata,
 }
 
 impl PrivateFile {
-    /// Reads a file that nobody else can write. One without a mode of its own (a pipe) is read as it is.
+    /// Reads a file that no other user can write. A pipe, which has no mode of its own, is read as it is.
     ///
     /// # Errors
     /// `Io`; `Open` if group or others may write it.
@@ -62,7 +63,8 @@ impl PrivateFile {
         Ok(read)
     }
 
-    /// Makes sure that nobody else can read it. Root's own file may be read by the group of a service that runs as another user.
+    /// Checks that no other user can read it. The group of a service that runs as another user may read root's own
+    /// file.
     ///
     /// # Errors
     /// `Open` if others, or the group, may read it.

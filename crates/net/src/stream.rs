@@ -15,7 +15,7 @@ use rustix::net::{
     sockopt,
 };
 
-use crate::low_water::set_low_water;
+use crate::recv_low_water::set_low_water;
 use crate::{Error, ServerAddr, mono};
 
 /// A connection. Cheap to clone: clones are the same connection, so that one thread may read, another write and a third
@@ -43,7 +43,7 @@ impl Stream {
     /// Connects to a server. A name with several addresses is tried address by address until `timeout` is over.
     ///
     /// # Errors
-    /// `Connect`, with words that help: nobody listens there, or did not answer in time.
+    /// `Connect`, with the remedy: no server listens there, or it did not answer in time.
     pub fn connect(addr: &ServerAddr, timeout: Duration) -> Result<Stream, Error> {
         let refused = |source| Error::Connect { addr: addr.to_string(), source };
         let socket = match addr {
@@ -79,7 +79,7 @@ impl Stream {
                 send_unpaced(tcp)?;
             }
             Socket::Unix(unix) => {
-                // TCP sizes its buffers itself; a Unix socket stays at 208 KiB unless told.
+                // TCP sizes its buffers itself; a Unix socket stays at 208 KiB by default.
                 sockopt::set_socket_send_buffer_size(unix, UNIX_BUFFER_BYTES)?;
             }
         }
@@ -91,12 +91,12 @@ impl Stream {
         })))
     }
 
-    /// Who is at the other end, for messages.
+    /// The other end, for messages.
     pub fn peer(&self) -> &str {
         &self.0.peer
     }
 
-    /// From where the peer comes: the address of its machine, this one for a Unix socket and for a peer that has ended.
+    /// The address of the peer's machine; this machine for a Unix socket and for a closed connection.
     pub fn peer_ip(&self) -> IpAddr {
         let ends = self.tcp_ends().and_then(Result::ok);
         ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(peer, _)| peer.ip().to_canonical())
@@ -121,13 +121,14 @@ impl Stream {
         let _ = rustix::net::shutdown(self.fd(), Shutdown::Both);
     }
 
-    /// Receives nothing any more, from any thread: what has arrived can be read, then a read finds the end. What is sent still goes out.
+    /// Ends the receiving direction, from any thread: bytes that have arrived can be read, then a read finds the end.
+    /// Sending still works.
     pub fn shut_in(&self) {
         // As there.
         let _ = rustix::net::shutdown(self.fd(), Shutdown::Read);
     }
 
-    /// True if the peer has ended the connection or has sent something that nobody asked for: do not use it again.
+    /// True if the peer has ended the connection or has sent unexpected bytes: do not use it again.
     /// Costs one system call and never waits.
     pub fn is_stale(&self) -> bool {
         let mut byte = [0u8; 1];
@@ -143,9 +144,10 @@ impl Stream {
         Ok(())
     }
 
-    /// `left` bytes of something large are still to come, 0 at its end: who waits for them over TCP sleeps until a good part
-    /// is there. Woken for each segment, it would take the lock of the socket from the sender again and again, which costs
-    /// both more than the bytes (`bench seq-read`: 0.15 and 0.28 s of processor a GiB, so 0.10 and 0.23).
+    /// Announces that `left` bytes of a large payload are still to come, 0 at its end: over TCP the receiver sleeps
+    /// until a good part has arrived. Woken for each segment, it would take the lock of the socket from the sender
+    /// again and again, which costs both more than the bytes (`bench seq-read`: 0.15 and 0.28 s of processor a GiB, so
+    /// 0.10 and 0.23).
     pub(crate) fn expect(&self, left: usize) {
         let wanted = left.clamp(1, LOW_WATER_BYTES);
         let before = self.0.low_water.load(Ordering::Relaxed);
@@ -153,16 +155,16 @@ impl Stream {
             return;
         }
         self.0.low_water.store(wanted, Ordering::Relaxed);
-        // Refused, it only costs time.
+        // A refusal only costs time.
         if before == 0 {
-            // The kernel makes room for as much as is waited for, and no more. With just that much room the sender may stop
-            // a few bytes short of it, and go on when its timer of 200 ms tells it to: so there is room for a frame.
+            // The kernel makes room for exactly as much as is waited for. With just that much room the sender may stop
+            // a few bytes short of it and continue by its timer of 200 ms: so there is room for a frame.
             let _ = set_low_water(self.fd(), ROOM_BYTES);
         }
         let _ = set_low_water(self.fd(), wanted);
     }
 
-    /// Receives what is there, waiting for at least a byte. 0: the peer has ended its direction.
+    /// Receives the bytes that have arrived, waiting for at least one. 0: the peer has ended its direction.
     pub(crate) fn receive(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         if flags.contains(RecvFlags::DONTWAIT) {
             return self.receive_once(into, flags);
@@ -171,13 +173,13 @@ impl Stream {
             if self.0.low_water.load(Ordering::Relaxed) <= 1 {
                 return self.receive_once(into, flags);
             }
-            // Who sleeps in recv(2) with a part of what it waits for in hand is woken when as much again has come, which may
-            // be never. Who sleeps in poll(2) has taken nothing yet.
+            // A thread that sleeps in recv(2) with a part of the bytes already received is woken when as many again
+            // have arrived, which may be never. A thread in poll(2) has received nothing yet.
             self.await_bytes()?;
             return self.receive_once(into, flags | RecvFlags::DONTWAIT);
         }
-        // Who sleeps in recv(2) on a Unix socket is woken as well when the peer takes what was sent to it, only to sleep
-        // again: two switches of threads a request. Who sleeps in poll(2) is not.
+        // A thread that sleeps in recv(2) on a Unix socket is also woken when the peer receives what was sent to it,
+        // only to sleep again: two switches of threads a request. A thread in poll(2) is not.
         loop {
             match self.receive_once(into, flags | RecvFlags::DONTWAIT) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.await_bytes()?,
@@ -214,8 +216,8 @@ impl Stream {
         self.await_either(PollFlags::OUT, limit)
     }
 
-    /// Bytes for which there is room where [`Stream::await_room`] has found some: the system says so when a third of what may be on its
-    /// way is free. Much where the peer is fast, little where it is slow.
+    /// Bytes that can be sent without a wait after [`Stream::await_room`] has returned true: the system reports room
+    /// when a third of the buffer is free. Many if the peer is fast, few if it is slow.
     pub(crate) fn room_at_least(&self) -> usize {
         sockopt::socket_send_buffer_size(self.fd()).map_or(ROOM_BYTES_MIN, |bytes| (bytes / 3).max(ROOM_BYTES_MIN))
     }
@@ -236,7 +238,7 @@ impl Stream {
         }
     }
 
-    /// Sends a prefix of the pieces; a peer that is gone gives `EPIPE`, never a signal.
+    /// Sends a prefix of the pieces; a closed connection gives `EPIPE`, never a signal.
     pub(crate) fn send(&self, pieces: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
         loop {
             let mut control = SendAncillaryBuffer::default();
@@ -247,8 +249,9 @@ impl Stream {
         }
     }
 
-    /// Sends at most `len` bytes of a file from `offset` on, which goes on by as many. The system takes them from where it keeps
-    /// copies of files: nobody else does. 0 if the file ends there. May wait for room, as a send does that may wait.
+    /// Sends at most `len` bytes of a file from `offset` on, which advances by as many. The system takes them from its
+    /// page cache; they do not pass through this process. 0 if the file ends there. May wait for room, as a blocking
+    /// send.
     pub(crate) fn send_file(&self, file: BorrowedFd<'_>, offset: &mut u64, len: usize) -> io::Result<usize> {
         loop {
             match rustix::fs::sendfile(self.fd(), file, Some(offset), len) {
@@ -272,13 +275,14 @@ impl AsFd for Stream {
     }
 }
 
-/// Lets a connection whose other end is in this machine send as fast as it is taken, whatever the system prefers.
+/// Lets a connection within this machine send as fast as its peer receives, whatever congestion control the system
+/// prefers.
 ///
 /// # Errors
 /// If the connection has ended.
 pub fn send_unpaced(tcp: &TcpStream) -> io::Result<()> {
     if tcp.peer_addr()?.ip().to_canonical().is_loopback() {
-        // Refused, it only costs time.
+        // A refusal only costs time.
         let _ = sockopt::set_tcp_congestion(tcp, UNPACED);
     }
     Ok(())
@@ -313,13 +317,14 @@ fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
 const ROOM_BYTES_MIN: usize = 16 << 10;
 /// Large enough that a payload of 1 MiB takes four wake-ups, small enough that it is received while the rest is sent.
 const LOW_WATER_BYTES: usize = 256 << 10;
-/// Room that a TCP connection has for what is not received yet, once something large has come: a frame of 1 MiB.
+/// Receive buffer of a TCP connection after the first large payload: a frame of 1 MiB.
 const ROOM_BYTES: usize = 1 << 20;
-/// How TCP within one machine sends: as fast as it is taken. BBR, where the system prefers it, sends by a timer at a pace that
-/// it learns, and learns a wrong one from whoever asks, waits and asks again: half the speed for seconds at a time, and
-/// twice the processor (`bench snapshots`: 4.7 GiB/s or 2.0). Every system has this one, and lets everybody use it.
+/// Congestion control of TCP within one machine: it sends as fast as the peer receives. BBR, where the system prefers
+/// it, sends by a timer at a pace that it learns, and learns a wrong one from a peer that sends a request, waits and
+/// sends the next: half the speed for seconds at a time, and twice the processor (`bench snapshots`: 4.7 GiB/s or 2.0).
+/// Every system has this one, and every user may select it.
 const UNPACED: &str = "reno";
-/// A frame of 1 MiB fits, so that its sender goes on to the next while the receiver copies.
+/// A frame of 1 MiB fits, so that its sender begins the next while the receiver copies.
 const UNIX_BUFFER_BYTES: usize = 2 << 20;
 
 #[cfg(test)]
@@ -329,12 +334,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_room_for_far_more_than_is_waited_for() {
+    fn the_buffer_has_room_for_far_more_than_the_low_water_mark() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let stream = Stream::of(Socket::Tcp(near), "nobody".to_owned()).unwrap();
+        let stream = Stream::of(Socket::Tcp(near), "a peer".to_owned()).unwrap();
         let room = || sockopt::socket_recv_buffer_size(stream.fd()).unwrap();
-        // Nothing large is to come: everything stays as it is.
+        // Without a large payload the buffer stays as it is.
         let before = room();
         stream.expect(0);
         assert_eq!(room(), before);
@@ -344,12 +349,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_of_room_can_send_so_much_without_waiting() {
+    fn reported_room_can_be_sent_without_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_far, _) = listener.accept().unwrap();
         sockopt::set_socket_send_buffer_size(&near, 64 << 10).unwrap();
-        let stream = Stream::of(Socket::Tcp(near), "nobody".to_owned()).unwrap();
+        let stream = Stream::of(Socket::Tcp(near), "a peer".to_owned()).unwrap();
         let bytes = vec![0; 1 << 20];
         // Its peer takes nothing: at some time there is no room.
         while stream.await_room(Duration::ZERO).unwrap() {
@@ -361,23 +366,23 @@ mod tests {
     }
 
     #[test]
-    fn within_the_machine_nothing_is_sent_by_a_timer() {
+    fn connections_within_the_machine_are_not_paced() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
         for end in [near, far] {
-            let stream = Stream::of(Socket::Tcp(end), "nobody".to_owned()).unwrap();
+            let stream = Stream::of(Socket::Tcp(end), "a peer".to_owned()).unwrap();
             assert_eq!(sockopt::tcp_congestion(stream.fd()).unwrap(), UNPACED);
         }
     }
 
     #[test]
-    fn what_comes_in_two_parts_is_received_when_both_are_there() {
+    fn a_payload_in_two_parts_is_received_when_both_have_arrived() {
         use std::io::Write;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
-        let stream = Stream::of(Socket::Tcp(stream), "nobody".to_owned()).unwrap();
+        let stream = Stream::of(Socket::Tcp(stream), "a peer".to_owned()).unwrap();
         let tick = Duration::from_secs(20);
         stream.set_ticks(tick, tick).unwrap();
         stream.expect(160_000);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use frieze_base::Reason;
-use frieze_net::{Error, FrameReader, FrameWriter, Limits, Listener, Payload, ServerAddr, Stream};
+use frieze_net::{Error, FramePayload, FrameReader, FrameWriter, Limits, Listener, ServerAddr, Stream};
 use frieze_wire::{FrameHeader, FrameKind};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ fn a_server_is_reached_over_both_kinds_of_socket() {
         let client = Stream::connect(listener.addr(), TIMEOUT).unwrap();
         let server = listener.accept().unwrap().unwrap();
         FrameWriter::new(client, Limits::SERVING)
-            .send(FrameHeader::of(FrameKind::Request), b"hello", Payload::None)
+            .send(FrameHeader::of(FrameKind::Request), b"hello", FramePayload::None)
             .unwrap();
         let mut body = Vec::new();
         FrameReader::new(server, Limits::HANDSHAKE).unwrap().read_frame(&mut body).unwrap().unwrap();
@@ -31,7 +31,7 @@ fn a_server_is_reached_over_both_kinds_of_socket() {
 }
 
 #[test]
-fn nobody_at_an_address_is_explained() {
+fn an_unreachable_address_is_explained() {
     let free = Listener::bind(&addr("127.0.0.1:0")).unwrap().addr().clone();
     let error = Stream::connect(&free, TIMEOUT).unwrap_err();
     assert_eq!(
@@ -58,7 +58,7 @@ fn an_address_in_use_is_refused_and_an_abandoned_socket_file_is_not() {
     drop(first);
     assert!(!path.exists(), "a server takes its socket file with it");
 
-    // What a killed server leaves behind.
+    // The socket file of a killed server.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     Listener::bind(&at).unwrap();
@@ -69,7 +69,7 @@ fn an_address_in_use_is_refused_and_an_abandoned_socket_file_is_not() {
 }
 
 #[test]
-fn stopping_wakes_whoever_waits_for_connections() {
+fn stopping_wakes_the_thread_that_waits_for_connections() {
     let directory = tempfile::tempdir().unwrap();
     for at in ["127.0.0.1:0".to_owned(), format!("unix:{}/s", directory.path().display())] {
         let listener = Listener::bind(&addr(&at)).unwrap();

@@ -12,12 +12,13 @@ use std::time::Duration;
 use frieze_base::{Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 use frieze_net::{
-    Error, FrameReader, FrameWriter, HELLO_BYTES_MAX, Limits, Listener, Part, Payload, Stream, encode_frame, mono,
+    Error, FramePart, FramePayload, FrameReader, FrameWriter, HELLO_BYTES_MAX, Limits, Listener, Stream, encode_frame,
+    mono,
 };
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use proptest::prelude::*;
 
-/// Short enough for a test, long enough for a busy machine to do what it is meant to do within it.
+/// Short enough for a test, long enough for a busy machine.
 const SHORT: Limits = Limits { idle: Some(Duration::from_millis(200)), frame: Duration::from_millis(200) };
 const LONG: Limits = Limits { idle: Some(Duration::from_secs(20)), frame: Duration::from_secs(20) };
 
@@ -48,7 +49,7 @@ fn tcp_ends(limits: Limits) -> (FrameWriter, FrameReader) {
     (FrameWriter::new(a, limits), reader)
 }
 
-/// Bytes that are not frames go out below the writer.
+/// Sends bytes that are no frames, below the writer.
 fn write_raw(stream: &Stream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match rustix::io::write(stream, bytes) {
@@ -69,7 +70,7 @@ fn frames_of_every_size_arrive_as_they_were_sent() {
     let sizes = [0, 1, 79, 80, 4096, 16_304, 16_384, 16_385, 100_000, 1 << 20, 4 << 20];
     let sent = thread::spawn(move || {
         for (id, (&body, &payload)) in sizes.iter().zip(sizes.iter().rev()).enumerate() {
-            writer.send(header(id as u64), &pattern(body), Payload::Bytes(&pattern(payload))).unwrap();
+            writer.send(header(id as u64), &pattern(body), FramePayload::Bytes(&pattern(payload))).unwrap();
         }
     });
     let (mut body, mut payload) = (Vec::new(), Vec::new());
@@ -77,7 +78,7 @@ fn frames_of_every_size_arrive_as_they_were_sent() {
         let got = reader.read_frame(&mut body).unwrap().unwrap();
         assert_eq!((got.request_id, got.session, got.seq, got.hlc), (id as u64, SessionId(7), Seq(8), Hlc(9)));
         assert_eq!(body, pattern(body_len));
-        // Both ways of taking a payload.
+        // Both ways to read a payload.
         if id % 2 == 0 {
             assert_eq!(reader.read_payload_reusing(&mut payload).unwrap(), pattern(payload_len));
         } else {
@@ -96,7 +97,7 @@ fn a_payload_in_pieces_arrives_in_one() {
     let whole = pattern(5000);
     let pieces: Vec<&[u8]> = whole.chunks(3).collect();
     assert!(pieces.len() > 1024, "more pieces than one system call takes");
-    writer.send(header(1), b"", Payload::Checked { pieces: &pieces, crc: crc32c(&whole) }).unwrap();
+    writer.send(header(1), b"", FramePayload::Checked { pieces: &pieces, crc: crc32c(&whole) }).unwrap();
     let mut payload = Vec::new();
     reader.read_frame(&mut Vec::new()).unwrap().unwrap();
     assert_eq!(reader.read_payload_reusing(&mut payload).unwrap(), whole);
@@ -116,9 +117,9 @@ fn a_payload_whose_checksum_is_behind_it_arrives_or_is_found_damaged() {
             writer.send_in_steps::<Error>(header(1), b"body", damaged.len(), &|| {}, |step| {
                 steps
                     .enumerate()
-                    .try_for_each(|(number, bytes)| step(Part::Bytes(bytes), (number == last).then_some(crc)))
+                    .try_for_each(|(number, bytes)| step(FramePart::Bytes(bytes), (number == last).then_some(crc)))
             })?;
-            writer.send(header(2), b"", Payload::None)
+            writer.send(header(2), b"", FramePayload::None)
         });
         let mut body = Vec::new();
         let got = reader.read_frame(&mut body).unwrap().unwrap();
@@ -138,7 +139,7 @@ fn a_payload_whose_checksum_is_behind_it_arrives_or_is_found_damaged() {
 }
 
 #[test]
-fn a_part_that_a_file_holds_is_sent_from_there_between_others() {
+fn a_range_of_a_file_is_sent_between_other_parts() {
     for unix in [false, true] {
         let whole = pattern(900_000);
         let mut file = tempfile::tempfile().unwrap();
@@ -148,13 +149,13 @@ fn a_part_that_a_file_holds_is_sent_from_there_between_others() {
             let whole = whole.clone();
             move || {
                 writer.send_in_steps::<Error>(header(1), b"body", whole.len(), &|| {}, |step| {
-                    step(Part::File { file: file.as_fd(), offset: 0, len: 600_001 }, None)?;
-                    step(Part::Bytes(&whole[600_001..700_000]), None)?;
-                    step(Part::File { file: file.as_fd(), offset: 700_000, len: 200_000 }, Some(crc32c(&whole)))
+                    step(FramePart::File { file: file.as_fd(), offset: 0, len: 600_001 }, None)?;
+                    step(FramePart::Bytes(&whole[600_001..700_000]), None)?;
+                    step(FramePart::File { file: file.as_fd(), offset: 700_000, len: 200_000 }, Some(crc32c(&whole)))
                 })?;
-                // It ends before it should: the other end is not left waiting for the rest.
+                // The file ends early: the other end does not wait for the rest.
                 let cut = writer.send_in_steps::<Error>(header(2), b"", 1000, &|| {}, |step| {
-                    step(Part::File { file: file.as_fd(), offset: 899_500, len: 1000 }, Some(0))
+                    step(FramePart::File { file: file.as_fd(), offset: 899_500, len: 1000 }, Some(0))
                 });
                 cut.unwrap_err();
                 Ok::<(), Error>(())
@@ -172,7 +173,7 @@ fn a_part_that_a_file_holds_is_sent_from_there_between_others() {
 }
 
 #[test]
-fn who_takes_nothing_of_what_a_file_holds_is_told_of_and_given_up() {
+fn a_peer_that_receives_nothing_of_a_file_range_stalls_and_is_dropped() {
     const LEN: usize = 4_000_000;
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&pattern(LEN)).unwrap();
@@ -181,7 +182,7 @@ fn who_takes_nothing_of_what_a_file_holds_is_told_of_and_given_up() {
     // More than both ends have room for.
     let sent = (0..16).try_for_each(|id| {
         writer.send_in_steps::<Error>(header(id), b"", LEN, &|| stalled.set(stalled.get() + 1), |step| {
-            step(Part::File { file: file.as_fd(), offset: 0, len: LEN }, Some(0))
+            step(FramePart::File { file: file.as_fd(), offset: 0, len: LEN }, Some(0))
         })
     });
     assert!(matches!(sent.unwrap_err(), Error::NotReading { .. }));
@@ -190,11 +191,11 @@ fn who_takes_nothing_of_what_a_file_holds_is_told_of_and_given_up() {
 }
 
 #[test]
-fn a_payload_that_nobody_takes_is_passed_over() {
+fn an_unread_payload_is_skipped() {
     let (writer, mut reader) = ends(LONG);
     let sent = thread::spawn(move || {
-        writer.send(header(1), b"first", Payload::Bytes(&pattern(300_000))).unwrap();
-        writer.send(header(2), b"second", Payload::None).unwrap();
+        writer.send(header(1), b"first", FramePayload::Bytes(&pattern(300_000))).unwrap();
+        writer.send(header(2), b"second", FramePayload::None).unwrap();
     });
     let mut body = Vec::new();
     reader.read_frame(&mut body).unwrap().unwrap();
@@ -204,7 +205,7 @@ fn a_payload_that_nobody_takes_is_passed_over() {
 }
 
 #[test]
-fn a_body_or_payload_that_was_changed_is_never_handed_out_as_good() {
+fn a_changed_body_or_payload_is_never_returned_as_good() {
     for (at, part) in [(FRAME_HEADER_BYTES, "body"), (FRAME_HEADER_BYTES + 4, "payload")] {
         let (a, b) = Stream::pair().unwrap();
         let frame = FrameHeader {
@@ -246,7 +247,7 @@ fn a_peer_of_another_version_is_told_apart_from_garbage() {
 }
 
 #[test]
-fn a_half_frame_is_given_up_after_its_time_and_at_the_end_of_the_connection() {
+fn a_half_frame_fails_after_its_time_and_at_the_end_of_the_connection() {
     let whole = [
         &FrameHeader { body_len: 3, body_crc: crc32c(b"abc"), payload_len: 2, payload_crc: crc32c(b"de"), ..header(1) }
             .encode()[..],
@@ -277,7 +278,7 @@ fn a_frame_that_trickles_in_does_not_hold_its_reader_for_ever() {
     let trickle = thread::spawn(move || {
         let bytes = FrameHeader { payload_len: 1 << 20, ..header(1) }.encode();
         write_raw(&a, &bytes);
-        // Some bytes every few milliseconds, until the reader is gone.
+        // Some bytes every few milliseconds, until the reader closes.
         let mut idle = FrameReader::new(a.clone(), Limits { idle: Some(Duration::from_millis(5)), ..SHORT }).unwrap();
         while rustix::io::write(&a, &[0]).is_ok() {
             let _ = idle.read_frame(&mut Vec::new());
@@ -293,14 +294,14 @@ fn a_frame_that_trickles_in_does_not_hold_its_reader_for_ever() {
 }
 
 #[test]
-fn a_silent_peer_is_given_up_only_where_a_limit_says_so() {
+fn a_silent_peer_is_dropped_only_with_a_limit() {
     let (_a, b) = Stream::pair().unwrap();
     let mut reader = FrameReader::new(b.clone(), SHORT).unwrap();
     assert!(matches!(reader.read_frame(&mut Vec::new()), Err(Error::Silent { .. })));
 
     reader.set_limits(Limits { idle: None, ..SHORT });
     let waiting = thread::spawn(move || reader.read_frame(&mut Vec::new()).map(|frame| frame.is_none()));
-    // It goes on to wait through several ticks, and ends when the connection is shut down from here.
+    // It waits through several ticks, and ends when this end shuts the connection down.
     let mut other = FrameReader::new(Stream::pair().unwrap().0, SHORT).unwrap();
     let _ = other.read_frame(&mut Vec::new());
     assert!(!waiting.is_finished());
@@ -312,15 +313,15 @@ fn a_silent_peer_is_given_up_only_where_a_limit_says_so() {
 fn a_peer_that_reads_nothing_is_dropped_and_never_blocks_its_sender_for_ever() {
     let (writer, reader) = ends(SHORT);
     let payload = pattern(4 << 20);
-    let error = (0..64).find_map(|id| writer.send(header(id), b"", Payload::Bytes(&payload)).err()).unwrap();
+    let error = (0..64).find_map(|id| writer.send(header(id), b"", FramePayload::Bytes(&payload)).err()).unwrap();
     assert!(matches!(error, Error::NotReading { .. }), "{error}");
-    // The connection is over for everybody: half a frame may have gone out.
-    assert!(writer.send(header(99), b"", Payload::None).is_err());
+    // The connection is closed for all senders: half a frame may have been sent.
+    assert!(writer.send(header(99), b"", FramePayload::None).is_err());
     drop(reader);
 }
 
 #[test]
-fn frames_of_many_threads_go_out_whole() {
+fn frames_of_many_threads_are_sent_whole() {
     let (writer, mut reader) = ends(LONG);
     let senders: Vec<_> = (0..8u64)
         .map(|id| {
@@ -330,7 +331,9 @@ fn frames_of_many_threads_go_out_whole() {
                     if (id + round) % 3 == 0 {
                         writer.post(header(id), &pattern(id as usize * 100)).unwrap();
                     } else {
-                        writer.send(header(id), &pattern(id as usize * 100), Payload::Bytes(&pattern(5000))).unwrap();
+                        writer
+                            .send(header(id), &pattern(id as usize * 100), FramePayload::Bytes(&pattern(5000)))
+                            .unwrap();
                     }
                 }
             })
@@ -367,15 +370,15 @@ fn posting_never_waits_and_a_slow_reader_still_gets_everything_in_order() {
 }
 
 #[test]
-fn what_is_posted_while_a_frame_is_on_its_way_follows_it() {
+fn frames_posted_during_a_send_follow_it() {
     let limits = Limits { idle: Some(Duration::from_secs(2)), ..LONG };
     let (writer, mut reader) = ends(limits);
     let sending = thread::spawn({
         let writer = writer.clone();
-        move || writer.send(header(1), b"", Payload::Bytes(&pattern(4 << 20))).unwrap()
+        move || writer.send(header(1), b"", FramePayload::Bytes(&pattern(4 << 20))).unwrap()
     });
     let mut body = Vec::new();
-    // Its beginning is here and its end cannot be: it is larger than what the socket holds.
+    // Its beginning has arrived and its end cannot have: it is larger than the socket's buffer.
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 1);
     writer.post(header(2), b"posted").unwrap();
     assert!(!sending.is_finished());
@@ -385,7 +388,7 @@ fn what_is_posted_while_a_frame_is_on_its_way_follows_it() {
 }
 
 #[test]
-fn what_is_held_goes_out_when_it_is_released_and_not_before() {
+fn held_frames_are_sent_on_release_and_not_before() {
     let (writer, mut reader) = ends(SHORT);
     let mut body = Vec::new();
     writer.hold();
@@ -402,25 +405,25 @@ fn what_is_held_goes_out_when_it_is_released_and_not_before() {
     writer.release().unwrap();
     writer.post(header(3), b"three").unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 3);
-    // A frame that is sent takes along what is held.
+    // A frame that is sent takes the held frames along.
     writer.hold();
     writer.post(header(4), b"").unwrap();
-    writer.send(header(5), b"", Payload::Bytes(b"payload")).unwrap();
+    writer.send(header(5), b"", FramePayload::Bytes(b"payload")).unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 4);
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 5);
 }
 
 #[test]
-fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
+fn a_reply_batch_is_sent_at_its_end_also_by_a_panic() {
     let ((writer, mut reader), (other, mut of_other)) = (ends(SHORT), ends(SHORT));
     let mut body = Vec::new();
-    frieze_net::together(3, || {
+    frieze_net::reply_batch(3, || {
         writer.post(header(1), b"one").unwrap();
-        frieze_net::together(2, || other.post(header(2), b"two").unwrap());
+        frieze_net::reply_batch(2, || other.post(header(2), b"two").unwrap());
         writer.post(header(3), b"three").unwrap();
         let error = reader.read_frame(&mut body).unwrap_err();
         assert!(matches!(error, Error::Silent { .. }), "{error}");
-        // What another thread posts meanwhile goes along.
+        // Frames that another thread posts meanwhile go along.
         thread::scope(|scope| drop(scope.spawn(|| writer.post(header(4), b"four").unwrap())));
     });
     for id in [1, 3, 4] {
@@ -429,7 +432,7 @@ fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
     }
     assert_eq!(of_other.read_frame(&mut body).unwrap().unwrap().request_id, 2);
     let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        frieze_net::together(2, || {
+        frieze_net::reply_batch(2, || {
             writer.post(header(5), b"five").unwrap();
             panic!("in the midst of it");
         });
@@ -438,7 +441,7 @@ fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 5);
     writer.post(header(6), b"six").unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 6, "afterwards as ever");
-    frieze_net::together(1, || {
+    frieze_net::reply_batch(1, || {
         writer.post(header(7), b"seven").unwrap();
         assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 7, "one has nothing to wait for");
     });
@@ -500,7 +503,7 @@ proptest! {
     ) {
         let (a, b) = Stream::pair().unwrap();
         if honest {
-            // A header that passes, so that what follows it is reached.
+            // A valid header, so that the rest is reached.
             let body_crc = crc32c(bytes.get(..body_len as usize).unwrap_or(&[]));
             write_raw(&a, &FrameHeader { body_len, payload_len, body_crc, ..header(1) }.encode());
         }
@@ -518,7 +521,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_socket_does_not_take_at_once_goes_out_later() {
+fn bytes_that_the_socket_does_not_take_at_once_are_sent_later() {
     let (writer, mut reader) = ends(LONG);
     let payload = pattern(4 << 20);
     let small = writer.begin(header(1), b"small", b"payload", None).unwrap();
@@ -539,7 +542,7 @@ fn what_the_socket_does_not_take_at_once_goes_out_later() {
 }
 
 #[test]
-fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
+fn frames_are_small_until_the_peer_is_admitted() {
     let guarded = || {
         let (a, b) = Stream::pair().unwrap();
         let reader = FrameReader::guarded(b, LONG).unwrap();
@@ -553,8 +556,8 @@ fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
         let (writer, mut reader) = guarded();
         let payload = pattern(payload);
         std::thread::scope(|scope| {
-            // What is refused is not taken.
-            scope.spawn(|| drop(writer.send(header(1), &pattern(len), Payload::Bytes(&payload))));
+            // A refused frame is not received.
+            scope.spawn(|| drop(writer.send(header(1), &pattern(len), FramePayload::Bytes(&payload))));
             match reader.read_frame(&mut body) {
                 Ok(found) => assert!(is_fine && found.is_some() && body == pattern(len), "{len}"),
                 Err(error) => assert!(!is_fine && error.reason() == Reason::BadFrame, "{len}: {error}"),
@@ -563,20 +566,20 @@ fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
         });
     }
     let (writer, mut reader) = guarded();
-    writer.send(header(1), &pattern(100), Payload::None).unwrap();
+    writer.send(header(1), &pattern(100), FramePayload::None).unwrap();
     assert!(reader.read_frame(&mut body).unwrap().is_some());
     reader.admit(LONG);
-    writer.send(header(2), &pattern(100_000), Payload::Bytes(&pattern(3))).unwrap();
+    writer.send(header(2), &pattern(100_000), FramePayload::Bytes(&pattern(3))).unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
     assert!(body == pattern(100_000) && *reader.read_payload_reusing(&mut Vec::new()).unwrap() == pattern(3));
 }
 
 #[test]
-fn what_a_silent_peer_needs_no_more_is_given_back_once_and_nothing_is_lost() {
+fn buffers_of_a_silent_peer_are_freed_once_and_no_byte_is_lost() {
     let (writer, mut reader) = ends(SHORT);
     reader.set_limits(LONG);
     let mut body = Vec::new();
-    writer.send(header(1), &pattern(100_000), Payload::None).unwrap();
+    writer.send(header(1), &pattern(100_000), FramePayload::None).unwrap();
     assert!(reader.read_frame(&mut body).unwrap().is_some() && body.capacity() >= 100_000);
     let (rested, rests) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
@@ -586,11 +589,11 @@ fn what_a_silent_peer_needs_no_more_is_given_back_once_and_nothing_is_lost() {
             found.unwrap().unwrap().request_id
         });
         rests.recv_timeout(Duration::from_secs(20)).expect("nothing comes");
-        writer.send(header(2), &pattern(3000), Payload::None).unwrap();
+        writer.send(header(2), &pattern(3000), FramePayload::None).unwrap();
         assert_eq!(reading.join().unwrap(), 2);
     });
     assert!(body == pattern(3000) && body.capacity() < 100_000, "{}", body.capacity());
-    // More together than the buffer of a silent peer takes.
+    // Together more than the buffer of a silent peer.
     let mut frames = Vec::new();
     (3..20).for_each(|id| encode_frame(header(id), &pattern(1000), &pattern(10), &mut frames));
     writer.send_encoded(&frames).unwrap();

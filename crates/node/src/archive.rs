@@ -1,10 +1,10 @@
 //! The files in a data directory that no server uses, now and at any instant.
 //!
-//! Guarantees: nothing in the directory is changed, and no server starts on it meanwhile. Reads take the way that those of a server
-//! take, so that what is shown is what it would show. Of a member of a cluster everything counts that it has, as if it went on from it
-//! alone ([`crate::survivor`]): entries that are not known to be committed as well. What a copy here cannot vouch for is told, never
-//! left out in silence.
-//! Leaves to others: rights (whoever may read the directory may read all of it), and where the files go.
+//! Guarantees: nothing in the directory is changed, and no server starts on it meanwhile. Reads take the way that those
+//! of a server take, so that what is shown is what it would show. Of a member of a cluster everything counts that it
+//! has, as if it went on from it alone ([`crate::survivor`]): entries that are not known to be committed as well. What
+//! a copy here cannot vouch for is told, never left out in silence. Leaves to others: rights (whoever may read the
+//! directory may read all of it), and where the files go.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,11 +21,11 @@ use frieze_wire::txn::{Caller, Target};
 
 use crate::capability::{Bearer, Capability, Presenter};
 use crate::engine::{Engine, Scratch};
-use crate::identity::{Identity, Standing};
 use crate::offline;
 use crate::seen::layout_of;
 use crate::session::Principal;
 use crate::survivor::{Copy, Left, LeftChain};
+use frieze_storage::{Identity, Standing};
 
 /// Names of a directory that are asked for at once.
 const PAGE: usize = 1000;
@@ -84,8 +84,8 @@ impl Archive {
     /// Opens the data directory `dir`. If it is damaged, what is left of it: [`Archive::damaged`] says so.
     ///
     /// # Errors
-    /// `Busy` if a server uses it, `NotFound` if it is no data directory or holds nothing yet, `Corrupt` if nothing of it can be served;
-    /// the system's.
+    /// `Busy` if a server uses it, `NotFound` if it is no data directory or holds nothing yet, `Corrupt` if nothing of
+    /// it can be served; the system's.
     ///
     /// # Cost
     /// As a server's start; of a member twice.
@@ -193,11 +193,11 @@ impl Archive {
 
     /// The saved snapshots.
     pub fn snapshots(&self) -> Vec<(String, Hlc)> {
-        let namespace = self.engine.meta.namespace();
-        namespace.snapshots().map(|snapshot| (snapshot.name.clone(), snapshot.at)).collect()
+        self.engine.meta.snapshots().into_iter().map(|snapshot| (snapshot.name, snapshot.at)).collect()
     }
 
-    /// The intervals in which something may have been lost, oldest first. Of a member without the one that begins where it ends.
+    /// The intervals in which something may have been lost, oldest first. Of a member without the one that begins where
+    /// it ends.
     pub fn gaps(&self) -> Vec<(Hlc, Hlc)> {
         let mut gaps = self.engine.all_gaps();
         if self.member.is_some() {
@@ -242,8 +242,7 @@ impl Archive {
     /// # Errors
     /// `NotDirectory`, `HistoryExpired`; the disk's.
     pub fn list(&self, id: InodeId, at: Option<Hlc>, after: &[u8]) -> Result<Vec<Listed>, Fault> {
-        let namespace = self.engine.meta.namespace();
-        let listed = namespace.list(self.engine.meta.versions(), id, at, after, PAGE)?;
+        let listed = self.engine.meta.list(id, at, after, PAGE)?;
         Ok(listed.into_iter().map(|entry| Listed { name: entry.name, inode: entry.inode }).collect())
     }
 
@@ -260,11 +259,8 @@ impl Archive {
     /// # Errors
     /// `HistoryExpired`; the disk's.
     pub fn xattrs(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<Xattr>, Fault> {
-        let (namespace, versions) = (self.engine.meta.namespace(), self.engine.meta.versions());
-        let caller = Caller::root();
-        let names = namespace.xattr_names(versions, id, at, &caller)?;
-        let value = |name: Vec<u8>| Ok((name.clone(), namespace.xattr(versions, id, &name, at, &caller)?));
-        names.into_iter().map(value).collect()
+        let xattrs = self.engine.meta.xattrs(id, at, &Caller::root(), &|_| true)?;
+        Ok(xattrs.into_iter().collect())
     }
 
     /// Bytes of a file, holes as zeros, cut at its end.
@@ -305,7 +301,8 @@ impl Archive {
         Ok((start < end).then_some(start..end))
     }
 
-    /// The chains that a file has bytes on and that have no full copy here: what is read of it may lack bytes, or hold older ones.
+    /// The chains that a file has bytes on and that have no full copy here: what is read of it may lack bytes, or hold
+    /// older ones.
     ///
     /// # Errors
     /// `HistoryExpired`.

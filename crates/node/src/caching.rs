@@ -1,4 +1,4 @@
-//! Cache grants as the server uses them: the core [`Grants`] with the requests that wait for it.
+//! Cache grants as the server uses them: the core [`CacheLeases`] with the requests that wait for it.
 //!
 //! Guarantees: as the core. A waiting answer costs no thread: it is kept here with its responder and sent by whoever
 //! hears the acknowledgement, or by the tick. With one session that caches, and nobody else changing anything, every
@@ -10,14 +10,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, InodeId, MonoTime, Reason, SessionId};
-use frieze_namespace::{Cached, Change, NoReadSet, ReadSet, cached_of};
+use frieze_namespace::{Cached, KeyVersion, NoReadSet, ReadSet, cached_of};
 use frieze_wire::frame::{FrameHeader, Holds};
 use frieze_wire::holding::RecallsReply;
 use frieze_wire::message::Reply;
 
-use crate::clock::NodeClock;
 use crate::engine::Responder;
-use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket, Told};
+use frieze_coherence::{
+    AnswerKeys, AnswerTicket, CacheKey, CacheLeaseSettings, CacheLeases, LeaseEffect, PollId, Recall, RequestKey,
+};
+use frieze_metadata::{ChangeObserver, SharedReadSet};
+use frieze_replication::PublishObserver;
+use frieze_storage::NodeClock;
 
 /// Who caches, and what waits for it.
 pub(crate) struct Caching {
@@ -38,13 +42,13 @@ pub(crate) struct Caching {
 const MANY: u64 = u64::MAX;
 
 struct Core {
-    grants: Grants,
+    grants: CacheLeases,
     /// Until then changes are noted, even those of the only session that caches: others have read lately.
     noted_until: MonoTime,
     next: u64,
     polls: BTreeMap<PollId, (FrameHeader, Arc<dyn Responder>)>,
-    answers: BTreeMap<Ticket, Box<dyn FnOnce() + Send>>,
-    effects: Vec<Effect>,
+    answers: BTreeMap<AnswerTicket, Box<dyn FnOnce() + Send>>,
+    effects: Vec<LeaseEffect>,
 }
 
 /// What one request may let its session cache, and where it notes what its answer tells of.
@@ -68,6 +72,11 @@ impl Asking {
     pub(crate) fn reads(&self) -> &dyn ReadSet {
         self.gate.as_deref().map_or(&NoReadSet, |gate| gate)
     }
+
+    /// The same, for a transaction.
+    pub(crate) fn shared_reads(&self) -> Option<SharedReadSet> {
+        self.gate.clone().map(|gate| gate as SharedReadSet)
+    }
 }
 
 impl Caching {
@@ -75,10 +84,10 @@ impl Caching {
     pub(crate) fn new(
         clock: Arc<NodeClock>,
         life: u64,
-        settings: GrantSettings,
+        settings: CacheLeaseSettings,
         found: impl IntoIterator<Item = SessionId>,
     ) -> Caching {
-        let mut grants = Grants::new(settings);
+        let mut grants = CacheLeases::new(settings);
         grants.found(clock.reading().mono, found);
         let noted_until = MonoTime(0);
         let core = Core {
@@ -102,7 +111,8 @@ impl Caching {
         caching
     }
 
-    /// This server gives out from now on what may be cached; what these sessions got from the one before it does not know.
+    /// This server gives out from now on what may be cached; what these sessions got from the one before it does not
+    /// know.
     pub(crate) fn take_over(&self, sessions: Vec<SessionId>) {
         // Whoever was here before another led has to ask anew all the same.
         self.life.fetch_add(2, Ordering::AcqRel);
@@ -125,82 +135,65 @@ impl Caching {
     /// Lets the session of `asking` cache the names of a directory as they are from now on.
     pub(crate) fn give_names(&self, asking: &mut Asking, directory: InodeId) {
         if let Some(session) = asking.session {
-            asking.holds.names_ms = self.give(session, Key::names(directory));
+            asking.holds.names_ms = self.give(session, CacheKey::names(directory));
         }
     }
 
     /// Lets the session of `asking` cache an inode as it is from now on.
     pub(crate) fn give_inode(&self, asking: &mut Asking, id: InodeId) {
         if let Some(session) = asking.session {
-            asking.holds.files_ms = self.give(session, Key::inode(id));
+            asking.holds.files_ms = self.give(session, CacheKey::inode(id));
         }
     }
 
     /// For how many milliseconds the session may cache `key`; 0: not at all.
-    pub(crate) fn give(&self, session: SessionId, key: Key) -> u16 {
+    pub(crate) fn give(&self, session: SessionId, key: CacheKey) -> u16 {
         let at = self.now();
         let mut core = self.lock();
         match self.publishing.load(Ordering::SeqCst) {
             0 => {}
             MANY => return 0,
-            inode if key == Key::inode(InodeId(inode)) => return 0,
+            inode if key == CacheKey::inode(InodeId(inode)) => return 0,
             _ => {}
         }
         u16::try_from(core.grants.give(at, session, key) / 1_000_000).unwrap_or(u16::MAX)
     }
 
     /// A transaction has just run, and nobody has seen it yet.
-    pub(crate) fn changed(&self, by: RequestKey, changes: &[Change]) {
+    pub(crate) fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
         if changes.is_empty() {
             return;
         }
         if !self.is_watched(by.0) {
             return self.leave_unnoted(by.0);
         }
-        let mut keys: Vec<Key> = changes.iter().filter_map(|change| cached_of(&change.key)).map(Key::from).collect();
+        let mut keys: Vec<CacheKey> = changes.iter().filter_map(|change| cached_of(&change.key)).map(key_of).collect();
         keys.sort_unstable();
         keys.dedup();
         self.change(by, &keys);
     }
 
-    /// Bytes of a file are about to be seen by everybody: until the guard is dropped, when they are, nobody is granted the
-    /// state before. One thread at a time: the appender is held.
-    pub(crate) fn publish(&self, by: RequestKey, inode: InodeId) -> Publishing<'_> {
-        self.publishing.store(inode.0, Ordering::SeqCst);
-        self.written(by, inode);
-        Publishing(self)
-    }
-
-    /// As [`Caching::publish`], for writes that waited for the disk.
-    pub(crate) fn publish_all(&self, writes: impl Iterator<Item = (RequestKey, InodeId)>) -> Publishing<'_> {
-        self.publishing.store(MANY, Ordering::SeqCst);
-        for (by, inode) in writes {
-            self.written(by, inode);
-        }
-        Publishing(self)
-    }
-
     fn written(&self, by: RequestKey, inode: InodeId) {
         match self.is_watched(by.0) {
-            true => self.change(by, &[Key::inode(inode)]),
+            true => self.change(by, &[CacheKey::inode(inode)]),
             false => self.leave_unnoted(by.0),
         }
     }
 
-    /// A session that is the only one to cache anything, if any does, changes something: whoever else is told of it first has to wait
-    /// until it has dropped what it holds.
+    /// A session that is the only one to cache anything, if any does, changes something: whoever else is told of it
+    /// first has to wait until it has dropped what it holds.
     fn leave_unnoted(&self, by: SessionId) {
         if self.unnoted.load(Ordering::SeqCst) != by.0 && self.sole.load(Ordering::SeqCst) == by.0 {
             self.unnoted.store(by.0, Ordering::SeqCst);
         }
     }
 
-    fn change(&self, by: RequestKey, keys: &[Key]) {
+    fn change(&self, by: RequestKey, keys: &[CacheKey]) {
         self.with(|core, at| core.grants.change(at, by, keys, &mut core.effects));
     }
 
     /// Answers when nobody can be shown an older state of what is `told`, or of what `request` changed.
-    fn when_seen(&self, request: RequestKey, told: &Told, answer: Box<dyn FnOnce() + Send>) {
+    fn when_seen(&self, request: RequestKey, told: &AnswerKeys, answer: Box<dyn FnOnce() + Send>) {
         self.with(|core, at| {
             let unnoted = self.unnoted.load(Ordering::SeqCst);
             if unnoted != 0 && unnoted != request.0.0 {
@@ -211,7 +204,7 @@ impl Caching {
             if core.grants.sessions().any(|session| session != request.0) {
                 core.noted_until = MonoTime(at.0.saturating_add(core.grants.settings().lease_ns));
             }
-            let ticket = Ticket(core.next);
+            let ticket = AnswerTicket(core.next);
             core.next += 1;
             core.answers.insert(ticket, answer);
             core.grants.answer(at, request, told, ticket, &mut core.effects);
@@ -250,8 +243,8 @@ impl Caching {
         self.lock().grants.sessions().any(|known| known == session)
     }
 
-    /// Another server gives out from now on what may be cached: with the next tick those that wait for recalls are told to ask it. A
-    /// change there waits for them, a lease at most.
+    /// Another server gives out from now on what may be cached: with the next tick those that wait for recalls are told
+    /// to ask it. A change there waits for them, a lease at most.
     pub(crate) fn stand_down(&self) {
         self.stands_down.store(true, Ordering::Release);
     }
@@ -276,7 +269,7 @@ impl Caching {
         }
     }
 
-    /// Grants given in this lease and the one before.
+    /// CacheLeases given in this lease and the one before.
     pub(crate) fn count(&self) -> usize {
         self.lock().grants.count()
     }
@@ -304,8 +297,8 @@ impl Caching {
             step(&mut core, at);
             for effect in std::mem::take(&mut core.effects) {
                 match effect {
-                    Effect::Release(ticket) => answers.extend(core.answers.remove(&ticket)),
-                    Effect::Tell { poll, recall } => {
+                    LeaseEffect::Release(ticket) => answers.extend(core.answers.remove(&ticket)),
+                    LeaseEffect::Tell { poll, recall } => {
                         told.extend(core.polls.remove(&poll).map(|(header, to)| (header, to, recall)));
                     }
                 }
@@ -343,12 +336,43 @@ impl Caching {
     }
 }
 
-/// Bytes that are being published; see [`Caching::publish`].
-pub(crate) struct Publishing<'a>(&'a Caching);
+impl ChangeObserver for Caching {
+    fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
+        Caching::changed(self, by, changes);
+    }
 
-impl Drop for Publishing<'_> {
-    fn drop(&mut self) {
-        self.0.publishing.store(0, Ordering::SeqCst);
+    fn begin_to_lead(&self, sessions: Vec<SessionId>) {
+        self.take_over(sessions);
+    }
+
+    fn resign(&self) {
+        self.stand_down();
+    }
+}
+
+impl PublishObserver for Caching {
+    fn publishing(&self, by: RequestKey, inode: InodeId) {
+        self.publishing.store(inode.0, Ordering::SeqCst);
+        self.written(by, inode);
+    }
+
+    fn publishing_all(&self, writes: &mut dyn Iterator<Item = (RequestKey, InodeId)>) {
+        self.publishing.store(MANY, Ordering::SeqCst);
+        for (by, inode) in writes {
+            self.written(by, inode);
+        }
+    }
+
+    fn published(&self) {
+        self.publishing.store(0, Ordering::SeqCst);
+    }
+}
+
+/// What a cache holds of this.
+fn key_of(cached: Cached) -> CacheKey {
+    match cached {
+        Cached::Names(directory) => CacheKey::names(directory),
+        Cached::Inode(id) => CacheKey::inode(id),
     }
 }
 
@@ -357,22 +381,22 @@ pub(crate) struct Gate {
     caching: Arc<Caching>,
     to: Arc<dyn Responder>,
     /// What the request has read so far.
-    told: Mutex<Told>,
+    told: Mutex<AnswerKeys>,
 }
 
 impl Gate {
-    pub(crate) fn new(caching: Arc<Caching>, to: Arc<dyn Responder>, told: Told) -> Gate {
+    pub(crate) fn new(caching: Arc<Caching>, to: Arc<dyn Responder>, told: AnswerKeys) -> Gate {
         Gate { caching, to, told: Mutex::new(told) }
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+    fn told(&self) -> std::sync::MutexGuard<'_, AnswerKeys> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ReadSet for Gate {
     fn add(&self, what: Cached) {
-        self.told().keys.push(what.into());
+        self.told().keys.push(key_of(what));
     }
 
     fn add_everything(&self) {
@@ -386,7 +410,7 @@ impl Responder for Gate {
             return self.to.respond(request, result, payload, payload_crc);
         }
         let mut told = std::mem::take(&mut *self.told());
-        told.keys.extend(result.iter().flat_map(inodes_of).map(Key::inode));
+        told.keys.extend(result.iter().flat_map(inodes_of).map(CacheKey::inode));
         let (to, header, payload) = (self.to.clone(), *request, payload.to_vec());
         let answer = Box::new(move || to.respond(&header, result, &payload, payload_crc));
         self.caching.when_seen((request.session, request.seq), &told, answer);
@@ -411,12 +435,12 @@ fn inodes_of(reply: &Reply) -> Vec<InodeId> {
 mod tests {
     use frieze_base::Seq;
     use frieze_disk::{SimDisk, SimTime, StateFile};
-    use frieze_hlc::{Clock, ClockSettings, Hlc};
+    use frieze_hlc::{ClockSettings, Hlc, HlcClock};
     use frieze_wire::FrameKind;
 
     use super::*;
-    use crate::clock::Keeper;
-    use crate::identity::Identity;
+    use frieze_storage::Identity;
+    use frieze_storage::Keeper;
 
     const SOLE: SessionId = SessionId(1);
     const OTHER: SessionId = SessionId(2);
@@ -432,16 +456,16 @@ mod tests {
         let time = SimTime::new(1_000_000);
         let file = StateFile::open_or_create(&SimDisk::new(1), "state").unwrap();
         let keeper = Arc::new(Keeper::new(Identity::default(), file));
-        let clock = Clock::new(ClockSettings::default(), Hlc::ZERO);
+        let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper));
-        let settings = GrantSettings::default();
+        let settings = CacheLeaseSettings::default();
         let caching = Caching::new(clock, 1, settings, []);
         let unheard: Arc<dyn Responder> = Arc::new(Unheard);
         let polls = || {
             let header = FrameHeader { session: SOLE, ..FrameHeader::of(FrameKind::Request) };
             caching.poll(&header, 0, 1, &unheard);
         };
-        let reads = |session| caching.when_seen((session, Seq(0)), &Told::default(), Box::new(|| {}));
+        let reads = |session| caching.when_seen((session, Seq(0)), &AnswerKeys::default(), Box::new(|| {}));
         polls();
         assert!(!caching.is_watched(SOLE) && caching.is_watched(OTHER));
         reads(OTHER);

@@ -2,9 +2,9 @@
 //!
 //! Rights are checked once, at open. The answer is a short token, authenticated with a key that only this data
 //! directory holds (keyed BLAKE3), so that checking it costs no look-up, survives a restart and cannot be made up
-//! (design §12). It names its bearer: the session that opened a file as it is now, or the user that opened a state of the past, for
-//! which no session has to be begun. Shown by anybody else it is refused. It also names the user on whose behalf a file of now was opened, so that
-//! writes are recorded as that user's.
+//! (design §12). It names its bearer: the session that opened a file as it is now, or the user that opened a state of
+//! the past, for which no session has to be begun. Shown by anybody else it is refused. It also names the user on whose
+//! behalf a file of now was opened, so that writes are recorded as that user's.
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
@@ -25,8 +25,8 @@ pub(crate) struct Capability {
     pub(crate) write: bool,
     /// The instants that reads see.
     pub(crate) view: View,
-    /// On whose behalf a file of now was opened: what is written with it is that user's, whichever user began the session. `None` of an
-    /// instant, to which nothing is written, and in what a server of before sealed.
+    /// On whose behalf a file of now was opened: what is written with it is that user's, whichever user began the
+    /// session. `None` of an instant, to which nothing is written, and in what a server of before sealed.
     pub(crate) opener: Option<u32>,
 }
 
@@ -35,7 +35,8 @@ pub(crate) struct Capability {
 pub(crate) enum Bearer {
     /// The session that opened the file: of a file as it is now.
     Session(SessionId),
-    /// The proven user of the connection over which the file was opened: of an instant of the past, which needs no session.
+    /// The proven user of the connection over which the file was opened: of an instant of the past, which needs no
+    /// session.
     User(u32),
 }
 
@@ -67,7 +68,8 @@ impl Presenter {
     }
 }
 
-/// True if a token says that it is of an instant of the past. Nothing proves that it says the truth: whoever reads opens it.
+/// True if a token says that it is of an instant of the past. Nothing proves that it says the truth: whoever reads
+/// opens it.
 pub(crate) fn claims_past(token: &[u8]) -> bool {
     token.len() == TOKEN_BYTES && token[FLAGS_AT] & AT != 0
 }
@@ -78,7 +80,8 @@ pub(crate) struct Mint {
     key: [u8; 32],
 }
 
-/// What a connection has shown last, and what that stands for: shown again, as with each of many small writes, it need not be proven again.
+/// What a connection has shown last, and what that stands for: shown again, as with each of many small writes, it need
+/// not be proven again.
 #[derive(Default)]
 pub(crate) struct Shown(Option<([u8; TOKEN_BYTES], Capability)>);
 
@@ -133,8 +136,8 @@ impl Mint {
     /// The capability that `token` stands for.
     ///
     /// # Errors
-    /// `StaleHandle` if the token was not made by this data directory or is shown by another session or user: open the file
-    /// again.
+    /// `StaleHandle` if the token was not made by this data directory or is shown by another session or user: open the
+    /// file again.
     pub(crate) fn open(&self, token: &[u8], by: Presenter) -> Result<Capability, Fault> {
         let refused =
             |why: &str| Fault::new(Reason::StaleHandle, format!("the capability is {why}: open the file again"));
@@ -186,8 +189,9 @@ impl Mint {
         Ok(capability)
     }
 
-    /// The same, for a connection that may show one token many times: `shown` is that connection's. The comparison takes longer the more
-    /// of the bytes are the same, which tells its client only of a token that it has shown itself.
+    /// The same, for a connection that may show one token many times: `shown` is that connection's. The comparison
+    /// takes longer the more of the bytes are the same, which tells its client only of a token that it has shown
+    /// itself.
     ///
     /// # Errors
     /// As [`Mint::open`].

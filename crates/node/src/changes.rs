@@ -8,24 +8,25 @@ use std::sync::Arc;
 
 use frieze_base::{AT_NAME, ChainId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cached, Inode, Namespace};
+use frieze_namespace::{Cached, Inode};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, PATH_XATTR, Reply, Txn, TxnReply, View, Write, WriteReply};
 use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, RemoveXattr, SetXattr, Transaction};
 use frieze_wire::writers::WRITERS_XATTR;
 
-use crate::brought::Brought;
 use crate::caching::Asking;
 use crate::capability::{Bearer, Capability, Presenter};
-use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
-use crate::durability::Ticket;
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, Scratch, chains_of_extent, done, unknown_session};
-use crate::grants::Key;
 use crate::plugin::{BINDING_XATTR, TimePlugin};
-use crate::seen::{Seen, layout_of};
+use crate::seen::{Seen, spread_of};
 use crate::session::{Conn, Principal};
 use crate::settling::granted_chains;
+use frieze_coherence::CacheKey;
+use frieze_metadata::{MissingGrant, OtherWriter, WriteRight, WriteTarget, holds_grant};
+use frieze_net::ReceivedPayload;
+use frieze_replication::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
+use frieze_storage::Ticket;
 
 /// Chunks that one grant covers at most (protocols §4).
 pub(crate) const GRANT_CHUNKS_MAX: u32 = 16;
@@ -48,16 +49,15 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         ask: &Write,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
         let request = *header;
         let reply_to = responder.clone();
         let reply = Box::new(move |result: Result<Written, Fault>| {
-            let result = result.map(|Written { stamp, offset, .. }| {
-                Reply::Write(WriteReply { stamp: stamp.0, offset, ..WriteReply::default() })
-            });
+            let result =
+                result.map(|Written { stamp, offset, .. }| Reply::Write(WriteReply { stamp: stamp.0, offset }));
             reply_to.respond(&request, result, &[], 0);
         });
         if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, scratch, reply) {
@@ -74,7 +74,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         ask: &Write,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         scratch: &mut Scratch,
         reply: Answer,
     ) -> Result<(), (Answer, Fault)> {
@@ -105,9 +105,8 @@ impl Engine {
         }
         let id = capability.inode;
         let looked = check!(self.catch_up(id, header.session, (ask.offset, payload.len() as u64), ask.append));
-        let (kind, layout, timed) = check!(self.with_current(id, |inode| {
-            (inode.kind(), layout_of(id, inode), (!inode.plugin().is_empty()).then(|| inode.clone()))
-        }));
+        let WriteTarget { kind, layout, timed } = check!(self.meta.write_target(id));
+        let layout = spread_of(id, layout);
         if kind != FileKind::File {
             return Err((reply, Reason::InvalidArgument.into()));
         }
@@ -128,7 +127,8 @@ impl Engine {
             check!(self.check_times_here(id, inode));
         }
         let turns = self.data.turns();
-        // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same time.
+        // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same
+        // time.
         let elsewhere = match (ask.append, at_end) {
             (true, Some(chain)) => match self.end_elsewhere(id, chain) {
                 // Who asks again is answered with what has happened, wherever the file ends by now.
@@ -153,37 +153,49 @@ impl Engine {
         }
         let place = || {
             self.check_caught_up(&looked)?;
-            let namespace = self.meta.namespace();
-            namespace.check_kept(id, None)?;
-            let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
-            let (offset, above) = match (ask.append, at_end) {
+            let (offset, above, inode) = match (ask.append, at_end) {
                 (true, Some(chain)) => {
-                    let end = self.append_end(id, inode, chain, &elsewhere)?;
-                    // Of a chain that has gone meanwhile nobody was asked, and without a lease it may be another's: the file may be longer.
+                    let mut seen = Seen::at(id, self.meta.writable_inode(id)?, None);
+                    let (offset, above) = self.append_end(&mut seen, chain, &elsewhere)?;
+                    // Of a chain that has gone meanwhile nobody was asked, and without a lease it may be another's: the
+                    // file may be longer.
                     self.data.check_still(turns)?;
-                    end
+                    (offset, above, Some(seen.inode))
                 }
-                (true, None) => (self.current_extent_with(id, inode, elsewhere.clone())?.0, Hlc::ZERO),
-                (false, _) => (ask.offset, Hlc::ZERO),
+                (true, None) => {
+                    let seen = Seen::at(id, self.meta.writable_inode(id)?, Some(Hlc::MAX));
+                    let offset = self.look_with(&[&seen], &[], elsewhere.clone())?.extent(&seen).size;
+                    (offset, Hlc::ZERO, Some(seen.inode))
+                }
+                (false, _) => (ask.offset, Hlc::ZERO, None),
             };
             let spread = match at_end {
-                Some(_) => in_one_record(offset, payload.len(), layout)?,
-                None => split(offset, payload.len(), layout)?,
+                Some(_) => in_one_record(offset, payload.len(), layout),
+                None => split(offset, payload.len(), layout),
             };
-            let mut chunks = spread.parts.iter().map(|part| part.chunk);
-            check_granted(&namespace, id, inode, header.session, chunks.clone())?;
-            if let Some(chunk) = chunks.next()
-                && at_end.is_some()
-                && offset + payload.len() as u64 > (u64::from(chunk) + 1) * layout.chunk_bytes
-                && !inode.reaches_over(chunk)
+            let parts = spread.as_ref().map_or(&[][..], |spread| &spread.parts);
+            let chunks = || parts.iter().map(|part| part.chunk);
+            let right = match inode {
+                // Its end was found by this version, and so is the right to write there.
+                Some(inode) => WriteRight {
+                    missing: self.meta.missing_grant(&inode, header.session, chunks()),
+                    origin: inode.origin(),
+                    times_after: inode.times_after(),
+                    inode: Some(inode),
+                },
+                None => self.meta.write_right(id, header.session, chunks(), rows.is_some())?,
+            };
+            let spread = spread?;
+            check_granted(id, header.session, right.missing)?;
+            if let (Some(chain_end), Some(inode)) = (spread.parts.first().filter(|_| at_end.is_some()), &right.inode)
+                && offset + payload.len() as u64 > (u64::from(chain_end.chunk) + 1) * layout.chunk_bytes
+                && !inode.reaches_over(chain_end.chunk)
             {
-                return Err(no_grant(header.session, id, chunk));
+                return Err(no_grant(header.session, id, chain_end.chunk));
             }
-            let (origin, times_after) = (inode.origin(), inode.times_after());
-            let inode = rows.map(|plugin| (plugin, inode.clone()));
-            drop(namespace);
+            let WriteRight { origin, times_after, inode, .. } = right;
             let inherited = self.inherited_user_time(id, times_after, origin)?;
-            let user_time = match inode {
+            let user_time = match rows.zip(inode) {
                 Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, &payload, inherited)?,
                 None => record_time,
             };
@@ -210,14 +222,16 @@ impl Engine {
         Ok(())
     }
 
-    /// What other servers say of where a file ends, before something is appended to a chunk of `chain`; what is on its way through
-    /// other chains of this server is looked at.
+    /// What other servers say of where a file ends, before something is appended to a chunk of `chain`; what is on its
+    /// way through other chains of this server is looked at.
     fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<Elsewhere, Fault> {
         let inode = self.current(id)?;
         let elsewhere = self.written_elsewhere(id, &inode)?;
         let mut others = granted_chains(id, &inode);
         others.retain(|other| *other != chain && self.data.is_here(*other));
-        if self.data.has_to_look(others.iter().copied()) && self.append_end(id, &inode, chain, &elsewhere).is_err() {
+        if self.data.has_to_look(others.iter().copied())
+            && self.append_end(&mut Seen::at(id, inode.clone(), None), chain, &elsewhere).is_err()
+        {
             self.data.look_and_wait(others.into_iter())?;
         }
         let tail_of = |elsewhere: &Elsewhere, upto| {
@@ -242,7 +256,7 @@ impl Engine {
         self.check_whole_here(&Seen::at(id, inode.clone(), None))?;
         let Some((from, then)) = inode.origin() else { return Ok(()) };
         // Its times count, whether it may still be read or not.
-        let origin = self.meta.namespace().inode(self.meta.versions(), from, Some(then))?;
+        let origin = self.meta.inode(from, Some(then))?;
         self.check_whole_here(&Seen::at(from, origin, None))
     }
 
@@ -257,10 +271,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Sees to it that this server, one of several, knows of the file and of the session's right to write there, if the leader
-    /// has given it: it may have been told of both a moment ago. What is appended needs the right to the chunk in which the file is
-    /// believed to end, and that its record may reach over the end of that. And that it knows what was decided while another was
-    /// head: a right that it knows of may have been taken, and the length have been settled without what would be written.
+    /// Sees to it that this server, one of several, knows of the file and of the session's right to write there, if the
+    /// leader has given it: it may have been told of both a moment ago. What is appended needs the right to the chunk
+    /// in which the file is believed to end, and that its record may reach over the end of that. And that it knows what
+    /// was decided while another was head: a right that it knows of may have been taken, and the length have been
+    /// settled without what would be written.
     ///
     /// Returns the chains of the range, for [`Engine::check_caught_up`].
     pub(crate) fn catch_up(
@@ -273,7 +288,7 @@ impl Engine {
         if !self.meta.is_member() {
             return Ok(BTreeSet::new());
         }
-        let layout = || self.meta.namespace().current(id).map(|inode| layout_of(id, inode));
+        let layout = || self.meta.current_layout(id).map(|layout| spread_of(id, layout));
         let layout = match layout() {
             Some(layout) => layout,
             None => {
@@ -287,39 +302,14 @@ impl Engine {
         if self.meta.leads() {
             return Ok(chains);
         }
-        let knows = || {
-            let namespace = self.meta.namespace();
-            let inode = namespace.current(id)?;
-            let chunk_bytes = inode.layout.chunk_bytes.max(1);
-            let (first, last) = (offset / chunk_bytes, offset.saturating_add(len.max(1) - 1) / chunk_bytes);
-            let may = |chunk| u32::try_from(chunk).is_ok_and(|chunk| inode.may_write_chunk(session, chunk));
-            let reaches = || first == last || u32::try_from(first).is_ok_and(|chunk| inode.reaches_over(chunk));
-            match appends {
-                true => (may(first) && reaches()).then_some(()),
-                false => (first..=last).all(may).then_some(()),
-            }
-        };
-        if knows().is_none() {
+        if !self.meta.may_write_range(id, session, (offset, len), appends) {
             self.meta.linearizable()?;
         }
         Ok(chains)
     }
 
     pub(crate) fn current(&self, id: InodeId) -> Result<Inode, Fault> {
-        self.with_current(id, Inode::clone)
-    }
-
-    /// The same for who wants to know little of it, without a copy. `look` is to be quick: changes of the namespace wait for it.
-    fn with_current<T>(&self, id: InodeId, look: impl FnOnce(&Inode) -> T) -> Result<T, Fault> {
-        let namespace = self.meta.namespace();
-        match namespace.current(id) {
-            Some(inode) => Ok(look(inode)),
-            // Forgotten whole: it is not in memory any more, and who has it open is told the same as before.
-            None if namespace.horizons().is_gone(id) => {
-                namespace.inode(self.meta.versions(), id, None).map(|inode| look(&inode))
-            }
-            None => Err(Reason::StaleHandle.into()),
-        }
+        self.meta.open_inode(id)
     }
 
     /// Sees to it that the session may write the chunks an append of `len` bytes will touch.
@@ -343,9 +333,9 @@ impl Engine {
         }
         if !self.meta.leads() {
             // The leader gives grants: its client asks there.
-            return check_granted(&self.meta.namespace(), id, &inode, session, first..last);
+            return check_granted(id, session, self.meta.missing_grant(&inode, session, first..last));
         }
-        check_one_writer(id, &inode, session)?;
+        check_one_writer(id, OtherWriter::of(&inode, session))?;
         for first in (first..=last).step_by(GRANT_CHUNKS_MAX as usize) {
             let grant = Grant { inode: id.0, first, count: (last - first + 1).min(GRANT_CHUNKS_MAX) };
             self.grant(principal, session, if appends { Op::GrantAppend(grant) } else { Op::Grant(grant) })?;
@@ -468,9 +458,8 @@ impl Engine {
                 ));
             }
             Op::Grant(grant) | Op::GrantAppend(grant) => {
-                if let Some(inode) = self.meta.namespace().current(InodeId(grant.inode)) {
-                    check_one_writer(InodeId(grant.inode), inode, header.session)?;
-                }
+                let id = InodeId(grant.inode);
+                check_one_writer(id, self.meta.other_writer(id, header.session))?;
             }
             _ => {}
         }
@@ -505,9 +494,9 @@ impl Engine {
         let lets_go = matches!(&transaction.op, Some(Op::DeleteSnapshot(_)));
         let outcome = match settles {
             true => self.execute_settling(principal, transaction, asking)?,
-            false => self.meta.execute(transaction, asking.gate.clone())?.into_result()?,
+            false => self.meta.execute(transaction, asking.shared_reads())?.into_result()?,
         };
-        if lets_go && !self.meta.namespace().horizons().is_empty() {
+        if lets_go && self.meta.has_horizons() {
             self.reclaim.want();
         }
         if opens {
@@ -526,7 +515,7 @@ impl Engine {
             self.give_inode(asking, id);
         }
         // Apart, so that the namespace is not held while the attributes are looked up in it.
-        let now = self.meta.namespace().current(id).cloned();
+        let now = self.meta.current(id);
         let moves_directory = renames && now.as_ref().is_none_or(Inode::is_directory);
         if !moves_directory {
             self.tell_parents(asking, &parents, &mut reply)?;
@@ -536,8 +525,8 @@ impl Engine {
         }
         if let Some(session) = asking.session.filter(|_| makes_directory && !outcome.existed) {
             // Granted first: what gets a name in it afterwards is recalled.
-            let names_ms = self.caching.give(session, Key::names(id));
-            let names = self.meta.namespace().list(self.meta.versions(), id, None, b"", 1)?;
+            let names_ms = self.caching.give(session, CacheKey::names(id));
+            let names = self.meta.list(id, None, b"", 1)?;
             reply.empty_ms = if names.is_empty() { names_ms.into() } else { 0 };
         }
         if makes_file && !outcome.existed {
@@ -560,10 +549,10 @@ impl Engine {
     fn tell_parents(&self, asking: &Asking, parents: &[InodeId], reply: &mut TxnReply) -> Result<(), Fault> {
         let Some(session) = asking.session else { return Ok(()) };
         // Granted first: what changes after they are looked up is recalled.
-        let granted = parents.iter().map(|id| self.caching.give(session, Key::inode(*id))).min();
+        let granted = parents.iter().map(|id| self.caching.give(session, CacheKey::inode(*id))).min();
         let Some(ms) = granted.filter(|ms| *ms > 0) else { return Ok(()) };
         for id in parents {
-            let now = self.meta.namespace().current(*id).cloned();
+            let now = self.meta.current(*id);
             if let Some(inode) = now {
                 reply.parents.push(self.attr(*id, &inode, View::NOW)?.0);
             }
@@ -576,27 +565,21 @@ impl Engine {
     /// session holds: the first is given to who makes the file, or may write it then.
     ///
     /// # Errors
-    /// `AccessDenied` for a grant on a file that the caller may not write, and for a file without a name beside it: what waits in that
-    /// would stay in history, whoever wrote it.
+    /// `AccessDenied` for a grant on a file that the caller may not write, and for a file without a name beside it:
+    /// what waits in that would stay in history, whoever wrote it.
     fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op, asking: &Asking) -> Result<(), Fault> {
-        let holds_grant = |inode: &Inode| inode.grants().iter().any(|grant| grant.session == session);
         match op {
             Op::Grant(Grant { inode, .. })
             | Op::GrantAppend(Grant { inode, .. })
             | Op::MakeNameless(MakeNameless { beside: inode }) => {
                 let id = InodeId(*inode);
                 asking.reads().add(Cached::Inode(id));
-                match self.meta.namespace().current(id) {
-                    Some(inode) if !holds_grant(inode) => {
-                        frieze_namespace::check_access(inode, &principal.caller, frieze_namespace::MAY_WRITE)
-                    }
-                    _ => Ok(()),
-                }
+                self.meta.check_grantable(id, session, &principal.caller)
             }
             Op::SetAttr(set) if set.by_handle => {
                 // What cannot be found may be a retry of what has run: the transaction knows.
                 let found = self.resolve(principal, &set.target, None, asking.reads());
-                set.by_handle = found.is_ok_and(|found| holds_grant(&found.inode));
+                set.by_handle = found.is_ok_and(|found| holds_grant(&found.inode, session));
                 Ok(())
             }
             _ => Ok(()),
@@ -617,7 +600,8 @@ impl Engine {
     }
 }
 
-/// The directories whose names, and of other directories nothing, an operation changes; empty where that cannot be told.
+/// The directories whose names, and of other directories nothing, an operation changes; empty where that cannot be
+/// told.
 fn names_changed_in(op: &Op) -> Vec<InodeId> {
     let (one, other) = match op {
         Op::Make(op) => (&op.target, None),
@@ -643,8 +627,8 @@ fn new_name_in(op: &Op) -> Option<InodeId> {
     (!target.path.contains(&b'/')).then_some(InodeId(target.base))
 }
 
-/// Refuses an operation that gives the reserved name to something. It is refused here and not where transactions are executed:
-/// older servers let it pass, and what they logged is executed as it was.
+/// Refuses an operation that gives the reserved name to something. It is refused here and not where transactions are
+/// executed: older servers let it pass, and what they logged is executed as it was.
 fn check_new_names(op: &Op) -> Result<(), Fault> {
     match op {
         Op::Make(op) => check_new_name(&op.target.path),
@@ -695,19 +679,13 @@ pub(crate) fn check_writable(capability: &Capability) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Refuses a session that may not write these chunks.
-pub(crate) fn check_granted(
-    namespace: &Namespace,
-    id: InodeId,
-    inode: &Inode,
-    session: SessionId,
-    mut chunks: impl Iterator<Item = u32>,
-) -> Result<(), Fault> {
-    match chunks.find(|chunk| !inode.may_write_chunk(session, *chunk)) {
+/// Refuses a session that may not write a chunk.
+pub(crate) fn check_granted(id: InodeId, session: SessionId, missing: Option<MissingGrant>) -> Result<(), Fault> {
+    match missing {
         None => Ok(()),
         // What it was granted ended with it.
-        Some(_) if namespace.session(session).is_none() => Err(unknown_session(session)),
-        Some(chunk) => Err(no_grant(session, id, chunk)),
+        Some(MissingGrant { is_open: false, .. }) => Err(unknown_session(session)),
+        Some(MissingGrant { chunk, .. }) => Err(no_grant(session, id, chunk)),
     }
 }
 
@@ -727,12 +705,11 @@ fn at_offset(fault: Fault, ask: &Write, id: InodeId) -> Fault {
     Fault::new(fault.reason, format!("write {place} to inode {id} refused: {}", fault.message))
 }
 
-/// A file of lines has one writing session at a time: a half row of one writer would be ended by another (protocols §8).
-fn check_one_writer(id: InodeId, inode: &Inode, session: SessionId) -> Result<(), Fault> {
-    let other = inode.grants().iter().find(|grant| grant.session != session && !grant.chunks.is_empty());
+/// A file of lines has one writing session at a time: a half row of one writer would be ended by another (protocols
+/// §8).
+fn check_one_writer(id: InodeId, other: Option<OtherWriter>) -> Result<(), Fault> {
     match other {
-        Some(other) if !inode.plugin().is_empty() && inode.plugin().parse::<TimePlugin>()?.has_lines() => {
-            let writer = other.session;
+        Some(OtherWriter { session: writer, plugin }) if plugin.parse::<TimePlugin>()?.has_lines() => {
             let words = format!(
                 "{id} has rows of user time and so one writing session at a time, now {writer}: wait until it closes the \
                  file, or write into a file of your own"

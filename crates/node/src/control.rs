@@ -1,12 +1,13 @@
-//! The control plane of this server: drives its lease, and, where it leads the metalog, what looks after all the others.
+//! The control plane of this server: drives its lease, and, where it leads the metalog, what looks after all the
+//! others.
 //!
-//! Guarantees: decisions become so only by the log; a configuration is with the chains before the lease under it counts; a
-//! lease is asked for after what it permits was read (`data`). What comes from a connection is from the node that has proven
-//! itself there.
-//! Leaves to others: what is decided and when a lease ends (`frieze_cluster`), the log (`meta`), the chains (`data`).
+//! Guarantees: decisions become so only by the log; a configuration is with the chains before the lease under it
+//! counts; a lease is asked for after what it permits was read (`data`). What comes from a connection is from the node
+//! that has proven itself there. Leaves to others: what is decided and when a lease ends (`frieze_cluster`), the log
+//! (`meta`), the chains (`data`).
 //!
-//! One lock, held for one event and all that follows from it. Nothing waits while it is held: what has to wait for a majority
-//! is left to a thread of its own ([`Control::next_job`]).
+//! One lock, held for one event and all that follows from it. Nothing waits while it is held: what has to wait for a
+//! majority is left to a thread of its own ([`Control::next_job`]).
 
 mod wires;
 
@@ -25,9 +26,9 @@ use frieze_net::ServerAddr;
 use frieze_wire::peer::ServerMessage;
 use tracing::{debug, warn};
 
-use crate::clock::NodeClock;
-use crate::meta::{Idle, idle_until};
-use crate::peers::{PeerPayload, Peers};
+use frieze_net::{Idle, idle_until};
+use frieze_net::{PeerPayload, Peers};
+use frieze_storage::NodeClock;
 
 /// How often time goes by for leases and what depends on them.
 const BEAT: Duration = Duration::from_millis(20);
@@ -59,8 +60,8 @@ pub(crate) trait Premises: Sync {
     fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
     /// The lease holds until then, by the monotonic clock.
     fn renew(&self, until: MonoTime);
-    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`ReplicaEvent::Progress`]. Nothing while it would
-    /// have to wait.
+    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`ReplicaEvent::Progress`]. Nothing
+    /// while it would have to wait.
     fn progress(&self) -> Vec<(ChainId, ReplicaEvent)>;
     /// What this server has to give back.
     fn remains(&self) -> ReplicaGarbage;

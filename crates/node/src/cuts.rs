@@ -6,37 +6,39 @@
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, History};
+use frieze_namespace::TreeAt;
 use frieze_wire::txn::Caller;
 
 use crate::timeline::Interval;
+use frieze_metadata::NameHistory;
 
 /// The tree before and after what happened in an interval, as one caller may see it.
 pub(crate) struct CutPair<'a> {
     /// At the start of the interval.
-    pub(crate) before: Cut<'a>,
+    pub(crate) before: TreeAt<'a>,
     /// At its end.
-    pub(crate) after: Cut<'a>,
+    pub(crate) after: TreeAt<'a>,
     /// Inodes that changed between the two.
     between: Vec<InodeId>,
 }
 
 impl<'a> CutPair<'a> {
     /// The ends of `interval`, which has to be closed.
-    pub(crate) fn new(history: &'a dyn History, interval: Interval, caller: &'a Caller) -> CutPair<'a> {
+    pub(crate) fn new(history: NameHistory<'a>, interval: Interval, caller: &'a Caller) -> CutPair<'a> {
         CutPair {
-            before: Cut::new(history, interval.after, caller),
-            after: Cut::new(history, interval.upto, caller),
+            before: history.tree_at(interval.after, caller),
+            after: history.tree_at(interval.upto, caller),
             between: Vec::new(),
         }
     }
 
     /// Both ends where nothing has happened yet: the transactions after `at` follow, one by one.
-    pub(crate) fn at(history: &'a dyn History, at: Hlc, caller: &'a Caller) -> CutPair<'a> {
+    pub(crate) fn at(history: NameHistory<'a>, at: Hlc, caller: &'a Caller) -> CutPair<'a> {
         CutPair::new(history, Interval { after: at, upto: at }, caller)
     }
 
-    /// Moves to the next transaction: just before it and just after it. `changed`: the inodes with a version since the one before.
+    /// Moves to the next transaction: just before it and just after it. `changed`: the inodes with a version since the
+    /// one before.
     ///
     /// # Errors
     /// Those of the store.

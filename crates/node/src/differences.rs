@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use frieze_base::{ByteRange, Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, Inode, MAY_READ, Named, Patch, State, Subject};
+use frieze_namespace::{ChangeSubject, Inode, MAY_READ, Patch, PlaceName, SubjectState, TreeAt};
 use frieze_wire::acl::is_acl;
 use frieze_wire::message::FileKind;
 use frieze_wire::timeline::{ACL, CONTENT, ChangedSpan, Difference, MODE, OWNER, REPLACED, Side, TIMES, XATTRS};
@@ -77,8 +77,8 @@ struct Differ<'a, 'b> {
     scope: Scope,
     interval: Interval,
     caller: &'a Caller,
-    before: &'b mut Cut<'a>,
-    after: &'b mut Cut<'a>,
+    before: &'b mut TreeAt<'a>,
+    after: &'b mut TreeAt<'a>,
     found: Differences,
     if_forgotten: IfForgotten,
 }
@@ -87,7 +87,8 @@ impl Engine {
     /// What is different at the ends of an interval, which are `cuts`, given what changed in it within `scope`.
     ///
     /// # Errors
-    /// `HistoryExpired` if something that changed was forgotten at the start, and that is to be refused; those of the store.
+    /// `HistoryExpired` if something that changed was forgotten at the start, and that is to be refused; those of the
+    /// store.
     ///
     /// # Cost
     /// That of the changes: their inodes, names and paths at both ends.
@@ -121,13 +122,13 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
     let mut touches: BTreeMap<InodeId, Touch<'_>> = BTreeMap::new();
     for change in &changes.subjects {
         match &change.subject {
-            Subject::Entry { .. } => {
+            ChangeSubject::Entry { .. } => {
                 let mut old = change.before.as_ref().map(|(_, state)| state);
                 for revision in &change.revisions {
                     let new = revision.state.as_ref();
                     // Who puts a name changes what had it before and what has it now.
                     for state in [old, new].into_iter().flatten() {
-                        if let State::Entry { inode, .. } = state {
+                        if let SubjectState::Entry { inode, .. } = state {
                             touches.entry(*inode).or_default().last.note(
                                 revision.stamp,
                                 revision.session,
@@ -138,7 +139,7 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
                     old = new;
                 }
             }
-            Subject::Inode(id) => {
+            ChangeSubject::Inode(id) => {
                 let touch = touches.entry(*id).or_default();
                 for revision in &change.revisions {
                     let last = if revision.causes.is_empty() { &mut touch.kept } else { &mut touch.last };
@@ -147,7 +148,7 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
                     touch.set_by_hand |= revision.causes.iter().any(|cause| cause.kind == by_hand);
                 }
             }
-            Subject::Xattr { inode, name } => {
+            ChangeSubject::Xattr { inode, name } => {
                 let before = change.before.as_ref().map(|(_, state)| state);
                 let last = change.revisions.last().and_then(|revision| revision.state.as_ref());
                 let touch = touches.entry(*inode).or_default();
@@ -179,15 +180,15 @@ impl Last {
 
 impl Differ<'_, '_> {
     fn inode(&mut self, id: InodeId, touch: &Touch<'_>) -> Result<(), Fault> {
-        let names_before: BTreeSet<Named> = self.before.names(id)?.into_iter().collect();
-        let names_after: BTreeSet<Named> = self.after.names(id)?.into_iter().collect();
+        let names_before: BTreeSet<PlaceName> = self.before.names(id)?.into_iter().collect();
+        let names_after: BTreeSet<PlaceName> = self.after.names(id)?.into_iter().collect();
         let (before, after) = (self.before.inode(id)?, self.after.inode(id)?);
         let ends = Ends { id, before, after };
         let flags = flags_of(&ends, touch);
         let (spans, flags) = self.spans(&ends, touch, flags)?;
         let root = id == InodeId::ROOT;
         if root && flags != 0 {
-            let path = Named { parent: InodeId::ROOT, name: Vec::new() };
+            let path = PlaceName { parent: InodeId::ROOT, name: Vec::new() };
             self.tell(&ends, Some(&path), Some(&path), flags, &spans, touch.last)?;
         }
         let mut gone = names_before.difference(&names_after);
@@ -213,15 +214,15 @@ impl Differ<'_, '_> {
     fn tell(
         &mut self,
         ends: &Ends,
-        before: Option<&Named>,
-        after: Option<&Named>,
+        before: Option<&PlaceName>,
+        after: Option<&PlaceName>,
         flags: u32,
         spans: &[ChangedSpan],
         last: Last,
     ) -> Result<(), Fault> {
         let is_root = matches!(self.scope, Scope::Within(root) | Scope::Names(root) if root == ends.id);
         if !is_root {
-            let holds = |cut: &mut Cut<'_>, named: Option<&Named>| {
+            let holds = |cut: &mut TreeAt<'_>, named: Option<&PlaceName>| {
                 named.map_or(Ok(false), |named| self.scope.holds(cut, named))
             };
             if !holds(self.before, before)? && !holds(self.after, after)? {
@@ -263,7 +264,7 @@ impl Differ<'_, '_> {
     }
 
     /// A name that went, came or stayed says what its directory held at the start; the inode, what it was.
-    fn check_kept(&self, id: InodeId, names: [Option<&Named>; 2]) -> Result<(), Fault> {
+    fn check_kept(&self, id: InodeId, names: [Option<&PlaceName>; 2]) -> Result<(), Fault> {
         for named in names.into_iter().flatten() {
             self.check_kept_then(named.parent)?;
         }
@@ -279,7 +280,7 @@ impl Differ<'_, '_> {
     }
 
     /// True if what the end of the interval holds was not forgotten.
-    fn is_kept(&self, id: InodeId, names: [Option<&Named>; 2]) -> bool {
+    fn is_kept(&self, id: InodeId, names: [Option<&PlaceName>; 2]) -> bool {
         let parents = names.into_iter().flatten().map(|named| named.parent);
         let mut all = parents.chain([id]);
         all.all(|id| self.engine.check_kept(id, Some(self.interval.upto)).is_ok())
@@ -294,8 +295,8 @@ impl Differ<'_, '_> {
         }
         let is_kept = |at: Hlc| self.engine.check_kept(ends.id, Some(at)).is_ok();
         if !is_kept(self.interval.after) || !is_kept(self.interval.upto) {
-            // Told or refused where it is known whether it belongs to the question. What a snapshot alone shows of a deleted
-            // file has a name at the start only: that it went is all there is to tell.
+            // Told or refused where it is known whether it belongs to the question. What a snapshot alone shows of a
+            // deleted file has a name at the start only: that it went is all there is to tell.
             return Ok((Vec::new(), flags | CONTENT));
         }
         let old = self.engine.size_at(ends.id, before, self.interval.after)?;
@@ -400,8 +401,8 @@ impl Engine {
     /// A name as an answer tells it; `None`, and `hidden`, where the caller may not learn it.
     pub(crate) fn side(
         &self,
-        cut: &mut Cut<'_>,
-        named: Option<&Named>,
+        cut: &mut TreeAt<'_>,
+        named: Option<&PlaceName>,
         id: InodeId,
         inode: Option<&Inode>,
         hidden: &mut bool,

@@ -1,8 +1,8 @@
 //! The data directory as a place: that it is a server's, and for nobody else to look into.
 //!
-//! Guarantees: a directory that holds other things is refused before anything is written into it; what a server of before made with wider
-//! modes is for its owner alone once this one serves.
-//! Leaves to others: what is stored in it (`identity`, `device`, `store`), the lock that keeps others from it (`disk`).
+//! Guarantees: a directory that holds other things is refused before anything is written into it; what a server of
+//! before made with wider modes is for its owner alone once this one serves. Leaves to others: what is stored in it
+//! (`identity`, `device`, `store`), the lock that keeps others from it (`disk`).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -12,8 +12,8 @@ use std::path::Path;
 use frieze_base::{Fault, Reason};
 use frieze_disk::{DIRECTORY_MODE, StateFile, tighten};
 
-use crate::identity::STATE_FILE;
 use crate::offline::STORE_DIRECTORY;
+use frieze_storage::STATE_FILE;
 
 /// What a file system makes in its root.
 const OF_FILE_SYSTEM: &str = "lost+found";
@@ -54,7 +54,8 @@ pub(crate) fn check(dir: &Path) -> Result<(), Fault> {
         Some(other) => Err(Fault::new(
             Reason::InvalidArgument,
             format!(
-                "refusing to serve {}: it is neither empty nor a data directory of frieze, for it holds {other:?}; give --dir an empty directory, or one that does not exist",
+                "refusing to serve {}: it is neither empty nor a data directory of frieze, for it holds {other:?}; \
+                 give --dir an empty directory, or one that does not exist",
                 dir.display()
             ),
         )),
@@ -82,8 +83,8 @@ fn is_state(path: &Path) -> io::Result<bool> {
     Ok(begins.contains(&StateFile::MAGIC) || begins == [[0; 4]; 2])
 }
 
-/// Takes the rights of others from everything in the data directory, and gives the store of names a directory that is for its owner
-/// alone before the store makes files in it.
+/// Takes the rights of others from everything in the data directory, and gives the store of names a directory that is
+/// for its owner alone before the store makes files in it.
 ///
 /// # Errors
 /// `InputOutput` naming the file.

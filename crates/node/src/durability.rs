@@ -4,24 +4,14 @@
 //! request is durable; after a failed flush nothing more is accepted and nobody is told that it is durable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, LogIndex, MonoTime};
 use frieze_hlc::Hlc;
-use frieze_multilog::LogPosition;
 
-use crate::clock::NodeClock;
-use crate::data::DataPlane;
-use crate::meta::MetaPlane;
-
-/// How far both logs must be durable for a request to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    /// The device log.
-    pub(crate) data: LogPosition,
-    /// The metalog.
-    pub(crate) meta: LogIndex,
-}
+use frieze_metadata::Metadata;
+use frieze_replication::DataPlane;
+use frieze_storage::{NodeClock, Ticket};
 
 /// Called once when a ticket is covered, or with the fault of the flush that failed.
 pub(crate) type DurableReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
@@ -96,7 +86,7 @@ impl Durability {
     ///
     /// # Errors
     /// The disk's. The server must not change anything any more; reads go on.
-    pub(crate) fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<Ticket, Fault> {
+    pub(crate) fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<Ticket, Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fault) = self.failure() {
             return Err(fault);
@@ -127,7 +117,7 @@ impl Durability {
     }
 
     /// Nothing is changed any more, and nobody told that anything is durable.
-    fn fail(&self, fault: &Fault, data: &DataPlane, meta: &MetaPlane) {
+    fn fail(&self, fault: &Fault, data: &DataPlane, meta: &Metadata) {
         *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
         data.device_failed(fault.reason);
         meta.device_failed(fault.reason);
@@ -139,7 +129,7 @@ impl Durability {
     ///
     /// # Errors
     /// As [`Durability::flush`].
-    pub(crate) fn flush_journal(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+    pub(crate) fn flush_journal(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
         if let Some(fault) = self.failure() {
             return Err(fault);
         }
@@ -151,18 +141,18 @@ impl Durability {
         meta.sync(mark).inspect_err(|fault| self.fail(fault, data, meta))
     }
 
-    /// Turns a machine that is alone into a member of a metalog ([`MetaPlane::found`]), while nobody else flushes.
+    /// Turns a machine that is alone into a member of a metalog ([`Metadata::found`]), while nobody else flushes.
     ///
     /// # Errors
-    /// As [`MetaPlane::found`].
-    pub(crate) fn found(&self, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+    /// As [`Metadata::found`].
+    pub(crate) fn found(&self, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
         let _one = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match self.failure() {
             Some(fault) => Err(fault),
             None => {
                 // Who decides while it holds writes does so alone.
                 let _held = data.hold_writes();
-                meta.found(&|| data.device().flush().map(drop))
+                meta.bootstrap(&|| data.device().flush().map(drop))
             }
         }
     }
@@ -172,7 +162,7 @@ impl Durability {
         state: &mut State,
         clock: &NodeClock,
         data: &DataPlane,
-        meta: &MetaPlane,
+        meta: &Metadata,
     ) -> Result<Ticket, Fault> {
         // Everything stamped up to the smaller of the two promises is in the logs already.
         let stamp = data.closed().min(meta.closed());
@@ -192,8 +182,8 @@ impl Durability {
             durable.stamp = durable.stamp.max(stamp);
             durable.closed.clone_from(&closed);
         }
-        // What follows makes the next start and the next segment quick. It can fail (a full disk) without anything being
-        // lost: the metalog holds it, and the next flush tries again.
+        // What follows makes the next start and the next segment quick. It can fail (a full disk) without anything
+        // being lost: the metalog holds it, and the next flush tries again.
         *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
@@ -203,11 +193,11 @@ impl Durability {
     }
 
     /// Moves durable versions into the store, and now and then makes it durable so that the metalog can forget them.
-    fn hand_over(&self, state: &mut State, meta: &MetaPlane, index: LogIndex) -> Result<(), Fault> {
-        let settled = meta.versions().settle(index)?;
+    fn hand_over(&self, state: &mut State, meta: &Metadata, index: LogIndex) -> Result<(), Fault> {
+        let settled = meta.settle_versions(index)?;
         state.flushes += 1;
         if state.flushes.is_multiple_of(PERSIST_EVERY) && settled > state.persisted {
-            meta.versions().persist()?;
+            meta.persist_versions()?;
             meta.truncate(settled)?;
             state.persisted = settled;
         }
@@ -227,32 +217,32 @@ impl Durability {
         }
     }
 
-    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay. Nothing may be changed
-    /// afterwards.
+    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay. Nothing
+    /// may be changed afterwards.
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+    pub(crate) fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<(), Fault> {
         let reached = self.flush(clock, data, meta)?;
         data.device().checkpoint(reached.data)?;
         data.device().flush()?;
         // What was appended since is not durable yet and must not enter the store.
-        let settled = meta.versions().settle(reached.meta)?;
-        meta.versions().persist()?;
+        let settled = meta.settle_versions(reached.meta)?;
+        meta.persist_versions()?;
         meta.truncate(settled)?;
         let has_room = |bytes| data.device().has_room(bytes);
-        if let Err(fault) = meta.versions().rest().and_then(|()| meta.leave(&has_room)) {
+        if let Err(fault) = meta.rest_versions().and_then(|()| meta.write_clean_start_image(&has_room)) {
             tracing::warn!("the next start takes longer: {fault}");
         }
         Ok(())
     }
 
     /// True if something waits to be flushed.
-    pub(crate) fn is_dirty(&self, data: &DataPlane, meta: &MetaPlane) -> bool {
+    pub(crate) fn is_dirty(&self, data: &DataPlane, meta: &Metadata) -> bool {
         let ticket = self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket;
         data.device().dirty_bytes() > 0
             || meta.appended() > ticket.meta
-            || meta.versions().waiting() > SETTLE_EVERY
+            || meta.unsettled_versions() > SETTLE_EVERY
             || !self.waiters.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
@@ -271,7 +261,8 @@ impl Durability {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket
     }
 
-    /// What was closed on each chain before the last flush, as [`DataPlane::closed_by_chain`] says it: all of it is on stable storage.
+    /// What was closed on each chain before the last flush, as [`DataPlane::closed_by_chain`] says it: all of it is on
+    /// stable storage.
     pub(crate) fn durable_closed(&self) -> Vec<u64> {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner).closed.clone()
     }
@@ -285,30 +276,4 @@ impl Durability {
 /// A wake-up for nobody: the caller flushes by itself.
 pub fn no_wake() -> Box<dyn Fn() + Send + Sync> {
     Box::new(|| {})
-}
-
-/// Shares a flag between `when_durable` and the thread that flushes.
-#[derive(Default)]
-pub(crate) struct Wake {
-    wanted: Mutex<bool>,
-    changed: std::sync::Condvar,
-}
-
-impl Wake {
-    /// Wakes the flusher.
-    pub(crate) fn wake(self: &Arc<Self>) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*wanted {
-            *wanted = true;
-            self.changed.notify_one();
-        }
-    }
-
-    /// Waits until woken, at most `timeout`. True if woken.
-    pub(crate) fn wait(&self, timeout: std::time::Duration) -> bool {
-        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut wanted, _) =
-            self.changed.wait_timeout_while(wanted, timeout, |wanted| !*wanted).unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *wanted)
-    }
 }

@@ -1,9 +1,9 @@
 //! Clones, restores, undos and shared copies: planned by looking, run as one transaction.
 //!
-//! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is still
-//! so, else it is planned again; no write falls between what it saw of a file and what it decides about it, where that depends on what
-//! the file held.
-//! Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`, `join`), checking it (`namespace`), the bytes (`seen`).
+//! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is
+//! still so, else it is planned again; no write falls between what it saw of a file and what it decides about it, where
+//! that depends on what the file held. Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`, `join`),
+//! checking it (`namespace`), the bytes (`seen`).
 //!
 //! # Source
 //! OLLP, Thomson et al., Calvin (SIGMOD'12) §3.2.1 and CalvinFS (FAST'15) §2.1: the read and write set is found by
@@ -71,7 +71,8 @@ pub(crate) struct Plan {
     pub(crate) actions: Vec<EditAction>,
     /// Bytes that a copied range has.
     pub(crate) len: u64,
-    /// Files that go with their names, and what they held lies elsewhere: nothing may be written to them until the edit runs.
+    /// Files that go with their names, and what they held lies elsewhere: nothing may be written to them until the edit
+    /// runs.
     pub(crate) taken: BTreeSet<InodeId>,
     /// Files that get bytes which do not depend on what they held: it may change until the edit runs.
     pub(crate) adds: BTreeSet<InodeId>,
@@ -189,8 +190,8 @@ impl Engine {
     /// Plans and runs an edit. `plan` is called with an instant that is closed: it looks at the state of then.
     ///
     /// # Errors
-    /// Those of the plan; `Busy` if what it looks at keeps changing; `TooLarge` for more than one transaction holds; those
-    /// of the transaction.
+    /// Those of the plan; `Busy` if what it looks at keeps changing; `TooLarge` for more than one transaction holds;
+    /// those of the transaction.
     pub(crate) fn edit(
         &self,
         principal: &Principal,
@@ -205,7 +206,7 @@ impl Engine {
         // What is taken from the past is not forgotten before it is shared.
         let _kept = self.forgetting.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         for _ in 0..PLANS_MAX {
-            let remembered = self.meta.namespace().remembered(header.session, header.seq).cloned();
+            let remembered = self.meta.remembered(header.session, header.seq);
             if let Some(outcome) = remembered.filter(|_| !dry_run) {
                 let outcome = outcome.into_result()?;
                 self.order_again(Hlc(outcome.stamp))?;
@@ -233,8 +234,7 @@ impl Engine {
                 return Ok(reply);
             }
             if dry_run {
-                let check =
-                    |drafted: Drafted| self.meta.namespace().check_edit(&principal.caller, &drafted.edit, now.next());
+                let check = |drafted: Drafted| self.meta.check_edit(&principal.caller, &drafted.edit, now.next());
                 match self.draft(plan).and_then(check) {
                     Err(fault) if fault.reason == Reason::Superseded => continue,
                     Err(fault) => (reply.refused, reply.refused_words) = (fault.reason as u32, fault.message),
@@ -254,7 +254,8 @@ impl Engine {
         Err(Fault::new(
             Reason::Busy,
             format!(
-                "what is to be changed has changed {PLANS_MAX} times while it was looked at: try again when it is quieter, or take a smaller part"
+                "what is to be changed has changed {PLANS_MAX} times while it was looked at: try again when it is \
+                 quieter, or take a smaller part"
             ),
         ))
     }
@@ -262,15 +263,8 @@ impl Engine {
     /// The transaction of a plan.
     fn draft(&self, plan: Plan) -> Result<Drafted, Fault> {
         let Plan { kind, now, at, names, new, states, taken, adds, .. } = plan;
-        let mut brought = Vec::new();
-        {
-            let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
-            let ids: BTreeSet<InodeId> = named.map(InodeId).chain(states.keys().copied()).collect();
-            let namespace = self.meta.namespace();
-            for id in ids {
-                brought.extend(namespace.bring(self.meta.versions(), id)?);
-            }
-        }
+        let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
+        let brought = self.meta.brought(&named.map(InodeId).chain(states.keys().copied()).collect())?;
         let decided: Vec<InodeId> = states
             .values()
             .filter(|state| state.size.is_some() || !state.shares.is_empty())
@@ -296,7 +290,8 @@ impl Engine {
             return Err(Fault::new(
                 Reason::TooLarge,
                 format!(
-                    "{} changes at once take {bytes} bytes of the log; at most {EDIT_BYTES_MAX} are allowed: take one directory after the other",
+                    "{} changes at once take {bytes} bytes of the log; at most {EDIT_BYTES_MAX} are allowed: take one \
+                     directory after the other",
                     edit.names.len() + edit.states.len()
                 ),
             ));
@@ -344,7 +339,8 @@ impl Engine {
         Ok(Seen::at(id, inode, Some(at)))
     }
 
-    /// A file that becomes whole what it was at `at` (`then`) has the user times that it had there, and goes on from them.
+    /// A file that becomes whole what it was at `at` (`then`) has the user times that it had there, and goes on from
+    /// them.
     ///
     /// # Errors
     /// Of the device, where the index of the file has to be fetched.

@@ -1,12 +1,13 @@
 //! Chains that this server has no part in: what it has to know of them it asks their members.
 //!
-//! Guarantees: what is told of such a chain was told by a member that had a part in it, and a lease where it is about now, after
-//! everything was looked up; so it is what that member would have answered a client. Who cannot be asked is not guessed.
-//! Leaves to others: which servers those are (`cluster`), how questions and answers travel ([`crate::questions`]).
+//! Guarantees: what is told of such a chain was told by a member that had a part in it, and a lease where it is about
+//! now, after everything was looked up; so it is what that member would have answered a client. Who cannot be asked is
+//! not guessed. Leaves to others: which servers those are (`cluster`), how questions and answers travel
+//! ([`crate::questions`]).
 //!
-//! A cluster of more servers than copies has no server with everything. Bytes are asked for by clients, chunk by chunk, where they
-//! are. The length of a file with open writers, and what orders a change of names among writes, is asked for here, of one member for
-//! as many chains as it has.
+//! A cluster of more servers than copies has no server with everything. Bytes are asked for by clients, chunk by chunk,
+//! where they are. The length of a file with open writers, and what orders a change of names among writes, is asked for
+//! here, of one member for as many chains as it has.
 
 mod answering;
 mod asking;
@@ -25,9 +26,9 @@ use frieze_wire::peer::{CloseAfter, FileReach, PeerRequestKind, PersistAsk, Reac
 use self::asking::Inquiry;
 pub(crate) use self::bytes::{Fetch, Wanted};
 pub(crate) use self::records::record_in;
-use crate::data::Layout;
 use crate::engine::Engine;
-use crate::seen::{Seen, layout_of};
+use crate::seen::{Seen, layout_of, spread_of};
+use frieze_replication::Layout;
 
 /// What other servers say of files, for one look at them.
 #[derive(Clone, Default)]
@@ -120,8 +121,8 @@ impl Engine {
     /// `Unavailable` if nobody who knows answers.
     ///
     /// # Cost
-    /// None for files that nobody may write, or whose chunks that somebody may write are all here; else one round trip for all of
-    /// them at one instant.
+    /// None for files that nobody may write, or whose chunks that somebody may write are all here; else one round trip
+    /// for all of them at one instant.
     pub(crate) fn reach_elsewhere(&self, seen: &[&Seen]) -> Result<Elsewhere, Fault> {
         let mut elsewhere = Elsewhere::default();
         if !self.data.is_shared() {
@@ -156,7 +157,8 @@ impl Engine {
         Ok(elsewhere)
     }
 
-    /// The same for what only needs to know whether the file reaches beyond `end`: nobody is asked if that is known here.
+    /// The same for what only needs to know whether the file reaches beyond `end`: nobody is asked if that is known
+    /// here.
     ///
     /// # Errors
     /// As [`Engine::reach_elsewhere`], and as [`Engine::look`].
@@ -173,8 +175,8 @@ impl Engine {
         if end < known { Ok(unasked) } else { self.reach_elsewhere(&[seen]) }
     }
 
-    /// The chains that cannot be read here now, and how far a file reaches in all of its chunks on them, committed or not, counting
-    /// records stamped after `after`.
+    /// The chains that cannot be read here now, and how far a file reaches in all of its chunks on them, committed or
+    /// not, counting records stamped after `after`.
     ///
     /// # Errors
     /// As [`Engine::reach_elsewhere`].
@@ -194,8 +196,8 @@ impl Engine {
     /// As [`Engine::reach_elsewhere`].
     pub(crate) fn is_written_elsewhere_since(&self, files: &[InodeId], since: Hlc) -> Result<bool, Fault> {
         for &id in files {
-            let Some(inode) = self.meta.namespace().current(id).cloned() else { continue };
-            let (_, tail) = self.whole_reach_elsewhere(layout_of(id, &inode), since)?;
+            let Some(layout) = self.meta.current_layout(id) else { continue };
+            let (_, tail) = self.whole_reach_elsewhere(spread_of(id, layout), since)?;
             if tail.newest.is_some() {
                 return Ok(true);
             }
@@ -260,8 +262,8 @@ impl Engine {
         Ok(away)
     }
 
-    /// Returns when everything acknowledged so far of these chains, which this server has no part in, is on stable storage at their
-    /// members.
+    /// Returns when everything acknowledged so far of these chains, which this server has no part in, is on stable
+    /// storage at their members.
     ///
     /// # Errors
     /// `Unavailable` if one of them does not answer; what a flush there failed with.
@@ -294,7 +296,8 @@ impl Engine {
         Ok(files)
     }
 
-    /// Whether every chunk that a file has bytes in can be read here: for what is asked of the whole of a file at one server.
+    /// Whether every chunk that a file has bytes in can be read here: for what is asked of the whole of a file at one
+    /// server.
     ///
     /// # Errors
     /// `Unsupported` if it cannot.
@@ -347,7 +350,9 @@ pub(crate) fn not_whole_here(id: InodeId) -> Fault {
     Fault::new(
         Reason::Unsupported,
         format!(
-            "inode {id} has bytes that this server has no copy of, and in this version what is asked needs all of them at one server; ask for as many copies as there are servers (frieze cluster replicas N), or for less at a time"
+            "inode {id} has bytes that this server has no copy of, and in this version what is asked needs all of them \
+             at one server; ask for as many copies as there are servers (frieze cluster replicas N), or for less at a \
+             time"
         ),
     )
 }

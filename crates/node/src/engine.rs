@@ -25,21 +25,13 @@ use frieze_wire::txn::Caller;
 
 pub(crate) use chains::chains_of_extent;
 
-use crate::brought::Brought;
 use crate::caching::{Asking, Caching};
 use crate::capability::{Mint, Presenter, Shown};
-use crate::clock::{Keeper, NodeClock};
 use crate::control::{Control, ControlTold};
-use crate::data::DataPlane;
-use crate::data::remembered::Remembered;
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
-use crate::identity::Identity;
-use crate::locks::Locks;
-use crate::meta::{MetaPlane, MetaTold};
-use crate::opened::Opened;
-use crate::peers::{NodeKeys, PeerPayload, Peers, Way};
+use crate::node_keys::NodeKeys;
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::{Remains, went_meanwhile};
@@ -49,9 +41,18 @@ use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
 use crate::steps::{Steps, Unread};
-use crate::store::VersionStore;
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_coherence::FileLocks;
+use frieze_coherence::OpenFiles;
+use frieze_metadata::VersionStore;
+use frieze_metadata::{Metadata, PeerMetalog};
+use frieze_net::ReceivedPayload;
+use frieze_net::{PeerPayload, Peers, PeersCell};
+use frieze_replication::DataPlane;
+use frieze_replication::Remembered;
+use frieze_storage::Identity;
+use frieze_storage::{Keeper, NodeClock};
 
 /// What the simulator replaces.
 pub struct Seams {
@@ -127,7 +128,7 @@ pub struct Scratch {
     pub(crate) payload_crc: u32,
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
-    pub(crate) crowded: Vec<frieze_multilog::Crowded>,
+    pub(crate) crowded: Vec<frieze_multilog::FragmentedPage>,
     /// What of the answer other servers have.
     pub(crate) fetch: Fetch,
     /// The capability that came with the last request.
@@ -155,12 +156,12 @@ pub struct Engine {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) data: DataPlane,
     pub(crate) remembered: Arc<Remembered>,
-    pub(crate) meta: MetaPlane,
+    pub(crate) meta: Metadata,
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
     pub(crate) caching: Arc<Caching>,
-    pub(crate) locks: Mutex<Locks>,
-    pub(crate) opened: Opened,
+    pub(crate) locks: Mutex<FileLocks>,
+    pub(crate) opened: OpenFiles,
     pub(crate) reclaim: Reclaim,
     pub(crate) remains: Remains,
     pub(crate) unshown: Unshown,
@@ -181,7 +182,7 @@ pub struct Engine {
     keys: BTreeMap<String, KeyRight>,
     nodes: NodeKeys,
     /// To the other nodes.
-    pub(crate) way: Arc<Way>,
+    pub(crate) way: Arc<PeersCell>,
     /// What it asks others, and they ask it.
     pub(crate) questions: Arc<Questions>,
     /// This node's part in its cluster; nothing while the server is alone.
@@ -241,7 +242,7 @@ impl Engine {
         conn: &Conn,
         header: &FrameHeader,
         body: RequestBody,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
@@ -323,7 +324,7 @@ impl Engine {
     }
 
     fn greeting(&self) -> HelloReply {
-        let chunk_bytes = self.meta.namespace().format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
+        let chunk_bytes = self.meta.format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
         let (cluster, NodeId(node)) = self.keeper.with(|identity| (identity.cluster_id(), identity.node_id()));
         HelloReply {
             software: SOFTWARE.to_owned(),
@@ -336,24 +337,22 @@ impl Engine {
             socket: self.socket.get().cloned().unwrap_or_default(),
             proof: Vec::new(),
             map_version: self.cluster_map().version,
-            takes_pieces: true,
             former: self.former_clusters(),
-            keeps_acls: true,
         }
     }
 
-    /// Node `from`, as its connection has proven, tells something. `payload` is as it came: its checksum, in the header, is
-    /// left to who uses it.
+    /// Node `from`, as its connection has proven, tells something. `payload` is as it came: its checksum, in the
+    /// header, is left to who uses it.
     ///
     /// # Errors
-    /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the message
-    /// is lost, and comes again when the clocks are right.
+    /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the
+    /// message is lost, and comes again when the clocks are right.
     pub fn told(
         &self,
         from: NodeId,
         header: &FrameHeader,
         told: ServerMessage,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
     ) -> Result<(), Fault> {
         self.clock.observe(header.hlc)?;
         match told {
@@ -379,11 +378,17 @@ impl Engine {
             }
             ServerMessage::Metalog(said) => {
                 self.contact(from);
-                self.meta.told(from, MetaTold::Message(said), payload.bytes())
+                self.meta.on_peer_message(from, PeerMetalog::Message(said), payload.bytes())
             }
-            ServerMessage::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload.bytes()),
-            ServerMessage::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload.bytes()),
-            ServerMessage::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload.bytes()),
+            ServerMessage::MetalogPiece(piece) => {
+                self.meta.on_peer_message(from, PeerMetalog::Piece(piece), payload.bytes())
+            }
+            ServerMessage::MetalogHeld(held) => {
+                self.meta.on_peer_message(from, PeerMetalog::Held(held), payload.bytes())
+            }
+            ServerMessage::MetalogClose(close) => {
+                self.meta.on_peer_message(from, PeerMetalog::Close(close), payload.bytes())
+            }
             ServerMessage::Question(question) => {
                 self.questions.ask(from, question);
                 Ok(())
@@ -422,7 +427,7 @@ impl Engine {
         let principal = conn.principal(named)?;
         self.clock.observe(header.hlc)?;
         if header.session != SessionId(0) && conn.session() != Some(header.session) {
-            let owner = || self.meta.namespace().session(header.session).map(|session| session.uid);
+            let owner = || self.meta.session_user(header.session);
             let known = match owner() {
                 // It may have been opened just now, and another server answered.
                 None if self.meta.is_member() => {
@@ -449,7 +454,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         request: Request,
-        payload: Brought<'_>,
+        payload: ReceivedPayload<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) -> Option<Result<Reply, Fault>> {
@@ -643,8 +648,9 @@ impl Engine {
         }
     }
 
-    /// Among several servers instants close although nobody writes or asks: what has passed can then be read at each of them, whatever is
-    /// lost afterwards. The leader closes the names, a head its chains; a second is a small entry of the log and a message to each member.
+    /// Among several servers instants close although nobody writes or asks: what has passed can then be read at each of
+    /// them, whatever is lost afterwards. The leader closes the names, a head its chains; a second is a small entry of
+    /// the log and a message to each member.
     ///
     /// # Errors
     /// The disk's: the clock's bound cannot be made durable.
@@ -664,8 +670,8 @@ impl Engine {
         }
     }
 
-    /// To the leader, several times before it would end one: the sessions that are connected here. A client that only reads and writes
-    /// bytes may never ask the leader for anything.
+    /// To the leader, several times before it would end one: the sessions that are connected here. A client that only
+    /// reads and writes bytes may never ask the leader for anything.
     fn tell_attached(&self, now: MonoTime, timeout_ns: u64) {
         let Some(leader) = self.meta.leader() else { return };
         if now.since_ns(MonoTime(self.attached_told.load(Ordering::Relaxed))) < timeout_ns / ATTACHED_TELLS {
@@ -694,8 +700,8 @@ impl Engine {
         })
     }
 
-    /// Makes segments ahead of need as soon as one is taken, or after `timeout` at the latest. To be called again and again,
-    /// on a thread of its own; what fails is told by the next flush, which does the same.
+    /// Makes segments ahead of need as soon as one is taken, or after `timeout` at the latest. To be called again and
+    /// again, on a thread of its own; what fails is told by the next flush, which does the same.
     pub fn stock(&self, timeout: Duration) {
         let device = self.data.device();
         device.spares().await_taken(timeout);

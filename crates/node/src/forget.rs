@@ -1,22 +1,21 @@
 //! Forgetting: which inodes lay below a path at an instant, what they give up, and the transaction that says so.
 //!
 //! Guarantees: only the owner of a path or the superuser forgets, and only what belongs to him; reads at or after the
-//! instant answer as before; reads before it are refused from the transaction on, whatever of the space is given back yet. A
-//! snapshot holds back what its maker owns, of anybody's forgetting, and everything if the superuser made it; nothing if the
-//! forgetting goes through snapshots. The answer says of each snapshot that showed something what becomes of it.
-//! Leaves to others: refusing (`namespace`), giving back (`reclaim`).
+//! instant answer as before; reads before it are refused from the transaction on, whatever of the space is given back
+//! yet. A snapshot holds back what its maker owns, of anybody's forgetting, and everything if the superuser made it;
+//! nothing if the forgetting goes through snapshots. The answer says of each snapshot that showed something what
+//! becomes of it. Leaves to others: refusing (`namespace`), giving back (`reclaim`).
 //!
-//! What lies below a path is decided by the tree as it stood at the instant: what was moved in by then belongs to it with
-//! all of its history, what was moved out by then does not, what was deleted by then belongs to the directory that it was
-//! deleted from. The tree of a closed instant never changes, so the plan cannot be overtaken.
+//! What lies below a path is decided by the tree as it stood at the instant: what was moved in by then belongs to it
+//! with all of its history, what was moved out by then does not, what was deleted by then belongs to the directory that
+//! it was deleted from. The tree of a closed instant never changes, so the plan cannot be overtaken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{
-    Cut, FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Inode, NoReadSet, Owners, Pins, names_at,
-    pack_owners, visit_names,
+    ExpiredInodes, Expiries, Expiry, FORGET_INODES_MAX, Inode, NoReadSet, Owners, Pins, pack_owners,
 };
 use frieze_wire::forget::{
     ANYBODY, Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, SnapshotLoss, encode_ids,
@@ -29,6 +28,7 @@ use crate::changes::check_numbered;
 use crate::engine::Engine;
 use crate::session::Principal;
 use crate::story::exact;
+use frieze_metadata::InodeHome;
 
 /// Files that an answer names.
 const BIGGEST_MAX: usize = 10;
@@ -51,8 +51,9 @@ struct Below {
 
 /// What belongs to whom, below a path.
 ///
-/// A snapshot of a user's is of use to him as long as a path leads to what it holds: so a directory counts as of all those, too, who
-/// owned something that ever had a name in it, or further below. Of a directory in it that is not looked into nobody knows.
+/// A snapshot of a user's is of use to him as long as a path leads to what it holds: so a directory counts as of all
+/// those, too, who owned something that ever had a name in it, or further below. Of a directory in it that is not
+/// looked into nobody knows.
 #[derive(Default)]
 struct Theirs {
     /// By inode whose it is; nothing of the superuser's, whose snapshots hold everything back.
@@ -117,7 +118,7 @@ struct FateAt {
 
 impl Fate {
     /// Takes in an inode that was made at `born`, and the bytes of it that snapshots hold.
-    fn add(&mut self, horizons: &Horizons, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
+    fn add(&mut self, horizons: &Expiries, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
         // What forgot nothing is readable without them.
         let Some(forgotten) = horizons.of(id) else { return };
         let upto = if horizons.is_gone(id) { Hlc::MAX } else { Hlc(forgotten.before) };
@@ -196,12 +197,12 @@ impl Engine {
             wanted.iter().filter(|id| below.inodes[id] == nameless).copied().collect()
         };
         let (named, nameless) = (pick(false), pick(true));
-        let of = ForgottenInodes { named: &named, nameless: &nameless, owners: &below.owners };
+        let of = ExpiredInodes { named: &named, nameless: &nameless, owners: &below.owners };
         let through = ask.with_snapshots;
         let sessions = {
             let horizons = self.as_if(found.id, (before, now), through, of);
-            let is_about = |id: InodeId, inode: &Inode| {
-                let in_directory = !inode.is_directory() && below.directories.contains(&inode.parent);
+            let is_about = |id: InodeId, home: InodeHome| {
+                let in_directory = !home.is_directory && below.directories.contains(&home.parent);
                 in_directory || below.inodes.contains_key(&id)
             };
             let everything = found.id == InodeId::ROOT && principal.caller.uid == 0;
@@ -216,7 +217,7 @@ impl Engine {
                 reply.stamp =
                     self.set_horizon(principal, header, (found.id, &path, before), (through, sessions), of)?;
                 // Taken while no edit runs: one that was planned on a snapshot that went meanwhile is seen by `needs`.
-                let horizons = self.meta.namespace().horizons().clone();
+                let horizons = self.meta.horizons();
                 drop(alone);
                 horizons
             }
@@ -247,7 +248,7 @@ impl Engine {
                 biggest.truncate(BIGGEST_MAX);
             }
             if !ask.dry_run {
-                self.bury(&mut state, id, &dead)?;
+                self.mark_dead(&mut state, id, &dead)?;
             }
         }
         if !ask.dry_run {
@@ -267,15 +268,15 @@ impl Engine {
         Ok(reply)
     }
 
-    /// Puts the horizon into the log, unless there is nothing new in it. Returns the stamp of the first transaction, 0 for
-    /// none.
+    /// Puts the horizon into the log, unless there is nothing new in it. Returns the stamp of the first transaction, 0
+    /// for none.
     fn set_horizon(
         &self,
         principal: &Principal,
         header: &FrameHeader,
         (root, path, before): (InodeId, &[u8], Hlc),
         (with_snapshots, mut sessions): (bool, Vec<ForgottenSession>),
-        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
+        ExpiredInodes { named, nameless, owners }: ExpiredInodes<'_>,
     ) -> Result<u64, Fault> {
         let mut first = 0;
         let all: Vec<(InodeId, bool)> = {
@@ -315,27 +316,16 @@ impl Engine {
     }
 
     /// What would be forgotten, for a dry run.
-    fn as_if(
-        &self,
-        root: InodeId,
-        (before, now): (Hlc, Hlc),
-        through: bool,
-        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
-    ) -> Horizons {
-        let namespace = self.meta.namespace();
-        let pins = if through { Pins::default() } else { Pins::of(namespace.snapshots(), before) };
-        let owners = pins.counting(owners.clone());
-        let forgetting = Forgetting { before, pins, through, root, path: Vec::new(), uid: 0 };
-        let mut horizons = namespace.horizons().clone();
-        horizons.add(now.next(), forgetting, ForgottenInodes { named, nameless, owners: &owners });
-        horizons
+    fn as_if(&self, root: InodeId, (before, now): (Hlc, Hlc), through: bool, of: ExpiredInodes<'_>) -> Expiries {
+        let forgetting = Expiry { before, pins: Pins::default(), through, root, path: Vec::new(), uid: 0 };
+        self.meta.horizons_after(now.next(), forgetting, of)
     }
 
     /// The snapshots of instants before `before`, of which nothing is known yet.
     fn fate_of_snapshots(&self, before: Hlc) -> Fate {
         let mut fate = Fate::default();
-        for snapshot in self.meta.namespace().snapshots().filter(|snapshot| snapshot.at < before) {
-            fate.snapshots.push((snapshot.name.clone(), snapshot.at, snapshot.uid));
+        for snapshot in self.meta.snapshots().into_iter().filter(|snapshot| snapshot.at < before) {
+            fate.snapshots.push((snapshot.name, snapshot.at, snapshot.uid));
             fate.instants.entry(snapshot.at).or_default();
         }
         fate
@@ -346,15 +336,12 @@ impl Engine {
         let mut wanted = Vec::new();
         for (&id, &nameless) in &below.inodes {
             self.reclaim.progress().step();
-            let known = {
-                let namespace = self.meta.namespace();
-                let horizons = namespace.horizons();
-                let known = horizons.is_gone(id)
-                    || (!nameless && horizons.of(id).is_some_and(|forgotten| forgotten.before >= before.0));
-                // What snapshots kept when it was forgotten is still there to be forgotten through them.
-                known && !(through && horizons.pins(id).first().is_some_and(|pin| *pin < before))
-            };
-            if known {
+            let horizon = self.meta.inode_horizon(id);
+            let is_known = horizon.is_gone
+                || (!nameless && horizon.forgotten.is_some_and(|forgotten| forgotten.before >= before.0));
+            // What snapshots kept when it was forgotten is still there to be forgotten through them.
+            let is_pinned = through && horizon.pins.first().is_some_and(|pin| *pin < before);
+            if is_known && !is_pinned {
                 continue;
             }
             if below.directories.contains(&id) {
@@ -362,12 +349,12 @@ impl Engine {
                 continue;
             }
             // As if only this file forgot, and nobody needed anything of it.
-            let mut alone = Horizons::default();
-            let forgetting = Forgetting { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
+            let mut alone = Expiries::default();
+            let forgetting = Expiry { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
             let (ids, owners) = ([id], Owners::new());
             let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
-            alone.add(before, forgetting, ForgottenInodes { named, nameless: gone, owners: &owners });
-            let held_by_snapshots = through && !self.meta.namespace().horizons().pins(id).is_empty();
+            alone.add(before, forgetting, ExpiredInodes { named, nameless: gone, owners: &owners });
+            let held_by_snapshots = through && !horizon.pins.is_empty();
             if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
                 wanted.push(id);
             }
@@ -377,8 +364,8 @@ impl Engine {
 
     /// What lay below `root` at `at` and belongs to the caller.
     fn below(&self, root: InodeId, at: Hlc, caller: &Caller) -> Result<Below, Fault> {
-        let history = self.meta.versions();
-        let version = |id: InodeId| match self.meta.namespace().inode(history, id, Some(at)) {
+        let history = self.meta.history();
+        let version = |id: InodeId| match self.meta.inode(id, Some(at)) {
             Err(fault) if fault.reason == Reason::NotFound => Ok(None),
             found => found.map(Some),
         };
@@ -391,16 +378,17 @@ impl Engine {
         // A restore may have brought back what was deleted then.
         let gone = |id: InodeId, then: &Inode| match then.links {
             0 => {
-                let newest = self.meta.namespace().inode(history, id, None)?;
+                let newest = self.meta.inode(id, None)?;
                 Ok::<bool, Fault>(newest.orphaned().is_some_and(|since| since <= at))
             }
             _ => Ok(false),
         };
-        // Of most that ever had a name here there is nothing left. Others than the superuser are told how much of it was not theirs.
+        // Of most that ever had a name here there is nothing left. Others than the superuser are told how much of it
+        // was not theirs.
         let is_done = |id: InodeId, kind: FileKind| {
             caller.uid == 0
                 && kind != FileKind::Directory
-                && self.meta.namespace().horizons().is_gone(id)
+                && self.meta.is_gone(id)
                 && self.data.device().log().is_gone(id)
         };
         let mut below = Below::default();
@@ -417,7 +405,7 @@ impl Engine {
         }
         while let Some(directory) = todo.pop() {
             let mut found: BTreeSet<InodeId> = BTreeSet::new();
-            visit_names(history, directory, b"", at, &mut |_, versions| {
+            history.visit_names(directory, b"", at, &mut |_, versions| {
                 let named = versions.iter().filter_map(|version| version.state);
                 found.extend(named.filter(|(id, kind)| !is_done(*id, *kind)).map(|(id, _)| id));
                 true
@@ -453,7 +441,7 @@ impl Engine {
             }
         }
         for id in linked {
-            match names_at(history, id, at)?.iter().all(|named| below.directories.contains(&named.parent)) {
+            match history.names(id, at)?.iter().all(|named| below.directories.contains(&named.parent)) {
                 true => drop(below.inodes.insert(id, false)),
                 false => below.left += 1,
             }
@@ -470,7 +458,7 @@ impl Engine {
     ) -> Result<Vec<ForgottenFile>, Fault> {
         let file = |&(bytes, id, writes): &(u64, InodeId, u64)| {
             let deleted = below.inodes[&id];
-            let version = self.meta.namespace().inode(self.meta.versions(), id, Some(before))?;
+            let version = self.meta.inode(id, Some(before))?;
             let named = version.orphaned().map_or(before, Hlc::previous);
             Ok(ForgottenFile { path: self.path_of(id, &[named])?, bytes, writes, deleted })
         };
@@ -484,7 +472,7 @@ impl Engine {
         }
         let root = Caller::root();
         for at in instants {
-            let mut cut = Cut::new(self.meta.versions(), *at, &root);
+            let mut cut = self.meta.history().tree_at(*at, &root);
             if let Some(named) = cut.names(id)?.into_iter().next()
                 && let Some(path) = cut.path(named.parent)?
             {
@@ -499,11 +487,11 @@ impl Engine {
     /// # Errors
     /// `HistoryExpired`, with the earliest instant that is kept.
     pub(crate) fn check_kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Fault> {
-        self.meta.namespace().check_kept(id, at)
+        self.meta.check_kept(id, at)
     }
 
-    /// As [`Engine::check_kept`], for what the caller did not name himself: the words name the path that it has at the first
-    /// of `instants` at which he may know it.
+    /// As [`Engine::check_kept`], for what the caller did not name himself: the words name the path that it has at the
+    /// first of `instants` at which he may know it.
     ///
     /// # Errors
     /// As [`Engine::check_kept`]; those of the store.
@@ -516,16 +504,16 @@ impl Engine {
     ) -> Result<(), Fault> {
         let Err(fault) = self.check_kept(id, Some(at)) else { return Ok(()) };
         for instant in instants {
-            let mut cut = Cut::new(self.meta.versions(), instant, caller);
+            let mut cut = self.meta.history().tree_at(instant, caller);
             if id == InodeId::ROOT {
-                return self.meta.namespace().check_kept_called(id, Some(at), b"/");
+                return self.meta.check_kept_called(id, Some(at), b"/");
             }
             for named in cut.names(id)? {
                 if cut.may_list(named.parent)?
                     && let Some(directory) = cut.path(named.parent)?
                 {
                     let path = [&directory[..], b"/", &named.name].concat();
-                    return self.meta.namespace().check_kept_called(id, Some(at), &path);
+                    return self.meta.check_kept_called(id, Some(at), &path);
                 }
             }
         }
@@ -534,11 +522,7 @@ impl Engine {
 
     /// What is not told of an inode, because it was forgotten: of the file itself, or of the directory that it lies in.
     pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::ForgottenHistory> {
-        let namespace = self.meta.namespace();
-        let of_directory = match inode.kind() {
-            FileKind::Directory => None,
-            _ => namespace.horizons().of(inode.parent),
-        };
-        namespace.horizons().of(id).into_iter().chain(of_directory).max_by_key(|forgotten| forgotten.before)
+        let directory = Some(inode.parent).filter(|_| !inode.is_directory());
+        self.meta.newest_horizon([id].into_iter().chain(directory))
     }
 }

@@ -1,9 +1,9 @@
 //! Checking a data directory that no server uses.
 //!
-//! Guarantees: nothing in the directory is changed; no server starts on it meanwhile. What a server would do with it at its
-//! start is done with a view of it, in memory; then every byte stored is read and compared as by a scrub, every version of
-//! every name and inode is read, and names, inodes and records are compared with each other.
-//! Leaves to others: mending. There is one copy; what is whole is served as it is.
+//! Guarantees: nothing in the directory is changed; no server starts on it meanwhile. What a server would do with it at
+//! its start is done with a view of it, in memory; then every byte stored is read and compared as by a scrub, every
+//! version of every name and inode is read, and names, inodes and records are compared with each other. Leaves to
+//! others: mending. There is one copy; what is whole is served as it is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use frieze_base::Fault;
 use frieze_disk::{MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
-use frieze_namespace::{CheckCounts, History, check_history};
+use frieze_namespace::CheckCounts;
 use frieze_wire::scrub::ScrubReply;
 
 use crate::engine::Engine;
-use crate::identity::Identity;
 use crate::offline;
+use frieze_storage::Identity;
 
 /// Sentences that are kept; of more it is known how many.
 const WRONG_MAX: usize = 1000;
@@ -59,8 +59,8 @@ pub type CheckProgress<'a> = dyn Fn(u64, u64) + 'a;
 /// Checks the data directory `dir`.
 ///
 /// # Errors
-/// What kept it from being checked: it is in use (`Busy`), it is not there or not a data directory (`NotFound`), it may not
-/// be read, or there is no room for a copy of the small parts of the store of names where temporary files are kept.
+/// What kept it from being checked: it is in use (`Busy`), it is not there or not a data directory (`NotFound`), it may
+/// not be read, or there is no room for a copy of the small parts of the store of names where temporary files are kept.
 ///
 /// # Cost
 /// Reads everything stored. Memory as a server has it after its start.
@@ -151,7 +151,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         true => wrong.push(words),
         false => more += 1,
     };
-    match check_history(engine.meta.versions(), Hlc::MAX, &mut tell) {
+    match engine.meta.history().check(Hlc::MAX, &mut tell) {
         Ok(counts) => checkup.counts = counts,
         Err(fault) => tell(format!("names and inodes cannot be read: {}", fault.message)),
     }
@@ -164,11 +164,10 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
 
 /// Every file that has records has to have been there.
 fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
-    let (files, _) = engine.data.device().log().touched(Hlc::ZERO, Hlc::MAX);
-    let history = engine.meta.versions();
+    let (files, _) = engine.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
+    let history = engine.meta.history();
     for id in files {
-        let key = [&b"I"[..], &id.0.to_be_bytes()].concat();
-        if history.newest(&key, Hlc::MAX)?.is_none() {
+        if !history.has_inode(id)? {
             tell(format!("there are writes to inode {id}, which there never was"));
         }
     }

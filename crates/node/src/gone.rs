@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{
-    Cut, EntryVersion, MAY_READ, Named, NoReadSet, Resolved, author, names_at, version_of_name, visit_names,
-};
+use frieze_namespace::{EntryVersion, MAY_READ, NoReadSet, PlaceName, Resolved, TreeAt};
 use frieze_wire::message::FileKind;
 use frieze_wire::timeline::{
     Deleted, DeletedObject, DeletedReply, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply,
@@ -52,7 +50,7 @@ impl Back<'_> {
                     format!("the names on the path changed more than {VERSIONS_BACK_MAX} times: name an instant");
                 return Err(Fault::new(Reason::Overloaded, words));
             }
-            let Some(EntryVersion { from, state }) = version_of_name(self.engine.meta.versions(), directory, name, at)?
+            let Some(EntryVersion { from, state }) = self.engine.meta.history().name_version(directory, name, at)?
             else {
                 return Ok(None);
             };
@@ -90,8 +88,8 @@ impl Engine {
         let target = Target { follow: false, ..Target::path(ask.path.clone()) };
         let refused = match self.resolve_at(principal, &target, now) {
             Ok(found) => {
-                let mut cut = Cut::new(self.meta.versions(), now, &principal.caller);
-                let named = Named { parent: found.parent, name: found.name };
+                let mut cut = self.meta.history().tree_at(now, &principal.caller);
+                let named = PlaceName { parent: found.parent, name: found.name };
                 let was = self.gone(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
                 return Ok(LastSeenReply { at: 0, was, sessions: Vec::new() });
             }
@@ -107,8 +105,8 @@ impl Engine {
             Err(fault) if fault.reason == Reason::AccessDenied => return Err(refused),
             then => then?,
         };
-        let mut cut = Cut::new(self.meta.versions(), found.at, &principal.caller);
-        let named = Named { parent: then.parent, name: then.name };
+        let mut cut = self.meta.history().tree_at(found.at, &principal.caller);
+        let named = PlaceName { parent: then.parent, name: then.name };
         let mut was = self.gone(&mut cut, &named, then.id)?.ok_or(refused)?;
         let (directory, depth, inode) = ended_by;
         let stamp = found.at.next();
@@ -125,7 +123,8 @@ impl Engine {
         Back { engine: self, names, looked_at: 0 }.search(InodeId::ROOT, 0, span)
     }
 
-    /// Where a path led when it last led anywhere in `span`; `None` if it did nowhere, or where the caller may not look.
+    /// Where a path led when it last led anywhere in `span`; `None` if it did nowhere, or where the caller may not
+    /// look.
     ///
     /// # Errors
     /// `Overloaded` if the names on the path changed more often than is looked at; those of the store.
@@ -154,7 +153,7 @@ impl Engine {
         let upto = at.unwrap_or(Hlc::MAX);
         let max = page(ask.count_max);
         let (mut went, mut next) = (Vec::new(), Vec::new());
-        visit_names(self.meta.versions(), found.id, &ask.after, upto, &mut |name, versions| {
+        self.meta.history().visit_names(found.id, &ask.after, upto, &mut |name, versions| {
             if let [.., EntryVersion { state: Some((inode, _)), .. }, EntryVersion { from, state: None }] = versions {
                 if went.len() == max {
                     next = went.last().map_or(Vec::new(), |(name, _, _): &(Vec<u8>, _, _)| name.clone());
@@ -166,8 +165,8 @@ impl Engine {
         })?;
         let mut names = Vec::with_capacity(went.len());
         for (name, inode, stamp) in went {
-            let mut cut = Cut::new(self.meta.versions(), stamp.previous(), &principal.caller);
-            let named = Named { parent: found.id, name };
+            let mut cut = self.meta.history().tree_at(stamp.previous(), &principal.caller);
+            let named = PlaceName { parent: found.id, name };
             if let Some(mut was) = self.gone(&mut cut, &named, inode)? {
                 self.ended(&mut was, &principal.caller, found.id, inode, stamp)?;
                 names.push(was);
@@ -178,7 +177,7 @@ impl Engine {
     }
 
     /// A name as it was, if it may be told.
-    fn gone(&self, cut: &mut Cut<'_>, named: &Named, id: InodeId) -> Result<Option<DeletedObject>, Fault> {
+    fn gone(&self, cut: &mut TreeAt<'_>, named: &PlaceName, id: InodeId) -> Result<Option<DeletedObject>, Fault> {
         if [id, named.parent].into_iter().any(|id| self.check_kept(id, Some(cut.at())).is_err()) {
             return Ok(None);
         }
@@ -196,13 +195,13 @@ impl Engine {
         inode: InodeId,
         stamp: Hlc,
     ) -> Result<(), Fault> {
-        let history = self.meta.versions();
-        let (session, uid) = author(history, directory, stamp)?;
+        let history = self.meta.history();
+        let (session, uid) = history.author(directory, stamp)?;
         (gone.stamp, gone.session, gone.uid) = (stamp.0, session.0, uid);
-        let before: BTreeSet<Named> = names_at(history, inode, stamp.previous())?.into_iter().collect();
-        let after = names_at(history, inode, stamp)?;
+        let before: BTreeSet<PlaceName> = history.names(inode, stamp.previous())?.into_iter().collect();
+        let after = history.names(inode, stamp)?;
         if let Some(named) = after.iter().find(|named| !before.contains(named)) {
-            let mut cut = Cut::new(history, stamp, caller);
+            let mut cut = history.tree_at(stamp, caller);
             if cut.may_list(named.parent)?
                 && let Some(path) = cut.path(named.parent)?
             {
@@ -224,7 +223,7 @@ impl Engine {
         self.check(principal, found.id, at, MAY_READ)?;
         let max = page(ask.count_max);
         let mut entries = Vec::new();
-        visit_names(self.meta.versions(), found.id, &ask.after, Hlc::MAX, &mut |name, versions| {
+        self.meta.history().visit_names(found.id, &ask.after, Hlc::MAX, &mut |name, versions| {
             if entries.len() >= max {
                 reply.next = entries.last().map_or(Vec::new(), |(name, _): &(Vec<u8>, _)| name.clone());
                 return false;
@@ -254,21 +253,21 @@ impl Engine {
 
     /// True if this is where an inode is counted: the first of its names, or the last one it had.
     fn belongs(&self, directory: InodeId, name: &[u8], inode: InodeId) -> Result<bool, Fault> {
-        let history = self.meta.versions();
-        let is_this = |named: &Named| named.parent == directory && named.name == name;
-        if let Some(first) = names_at(history, inode, Hlc::MAX)?.first() {
+        let history = self.meta.history();
+        let is_this = |named: &PlaceName| named.parent == directory && named.name == name;
+        if let Some(first) = history.names(inode, Hlc::MAX)?.first() {
             return Ok(is_this(first));
         }
-        let version = self.meta.namespace().inode(history, inode, None)?;
+        let version = self.meta.inode(inode, None)?;
         let Some(orphaned) = version.orphaned() else { return Ok(false) };
-        Ok(names_at(history, inode, orphaned.previous())?.first().is_some_and(is_this))
+        Ok(history.names(inode, orphaned.previous())?.first().is_some_and(is_this))
     }
 
     fn add_file(&self, reply: &mut UsageReply, id: InodeId, is_there: bool) -> Result<(), Fault> {
         let written = self.with_log_of(id, |log| log.written_bytes(id))?;
         let live = match is_there {
             true => {
-                let inode = self.meta.namespace().inode(self.meta.versions(), id, None)?;
+                let inode = self.meta.inode(id, None)?;
                 self.attr(id, &inode, frieze_wire::message::View::NOW)?.0.bytes_live
             }
             false => 0,

@@ -5,8 +5,8 @@
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::Source;
-use frieze_namespace::{Changed, Inode, Subject};
+use frieze_multilog::PieceSource;
+use frieze_namespace::{ChangeSubject, Inode};
 use frieze_wire::message::FileKind;
 
 use crate::differences::spans_of;
@@ -42,8 +42,8 @@ impl Engine {
         self.answer(exact(now))?;
         let (mut files, _) = self.touched(interval, &|_| true)?;
         let mut held = Held::default();
-        let changed = Changed::read(self.meta.versions(), at, now, None, CHANGES_MAX, &mut |subject| {
-            if let Subject::Inode(id) = subject {
+        let changed = self.meta.history().changed((at, now), None, CHANGES_MAX, &mut |subject| {
+            if let ChangeSubject::Inode(id) = subject {
                 files.insert(*id);
             }
             Ok(false)
@@ -60,19 +60,14 @@ impl Engine {
     }
 
     fn held_of(&self, id: InodeId, interval: Interval) -> Result<u64, Fault> {
-        let (namespace, history) = (self.meta.namespace(), self.meta.versions());
-        if namespace.check_kept(id, Some(interval.after)).is_err() {
-            return Ok(0);
-        }
-        let then = match namespace.inode(history, id, Some(interval.after)) {
-            Err(fault) if fault.reason == Reason::NotFound => return Ok(0),
+        let then = match self.meta.kept_inode(id, Some(interval.after)) {
+            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::HistoryExpired) => return Ok(0),
             then => then?,
         };
         if then.kind() != FileKind::File || then.links == 0 {
             return Ok(0);
         }
-        let now = namespace.inode(history, id, Some(interval.upto))?;
-        drop(namespace);
+        let now = self.meta.inode(id, Some(interval.upto))?;
         if now.links == 0 {
             return Ok(self.attr(id, &then, exact(interval.after))?.0.bytes_live);
         }
@@ -93,7 +88,7 @@ impl Engine {
         let sources = self.sources(inode, range.start(), range.end())?;
         let mut pieces = Vec::new();
         self.look_through(&[&seen], &[&sources])?.plan(&seen, &sources, range, &mut pieces)?;
-        let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+        let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
         Ok(data.map(|piece| u64::from(piece.len)).sum())
     }
 }

@@ -14,19 +14,19 @@ use frieze_wire::message::{Read, Request};
 use crate::caching::Gate;
 use crate::capability::{Presenter, claims_past};
 use crate::engine::{Engine, Responder, unknown_session};
-use crate::grants::{Key, Told};
-use crate::locks::{Locks, Served};
+use frieze_coherence::{AnswerKeys, CacheKey};
+use frieze_coherence::{FileLocks, GrantedLocks};
 
 impl Engine {
-    /// What holds an answer back while others may still be shown an older state of what it tells of. Nothing, as long as
-    /// nobody else caches anything: then only a change has one, for the change of somebody who comes meanwhile.
+    /// What holds an answer back while others may still be shown an older state of what it tells of. Nothing, as long
+    /// as nobody else caches anything: then only a change has one, for the change of somebody who comes meanwhile.
     pub(crate) fn gate(
         &self,
         header: &FrameHeader,
         request: &Request,
         to: &Arc<dyn Responder>,
     ) -> (Option<Arc<dyn Responder>>, Option<Arc<Gate>>) {
-        let gate = |told: Told| Arc::new(Gate::new(self.caching.clone(), to.clone(), told));
+        let gate = |told: AnswerKeys| Arc::new(Gate::new(self.caching.clone(), to.clone(), told));
         if self.caching.is_watched(header.session) {
             let gate = gate(self.told_ahead(header, request));
             return (Some(gate.clone()), Some(gate));
@@ -44,12 +44,12 @@ impl Engine {
     }
 
     /// What the answer will tell of, as far as it is not found on the way.
-    fn told_ahead(&self, header: &FrameHeader, request: &Request) -> Told {
+    fn told_ahead(&self, header: &FrameHeader, request: &Request) -> AnswerKeys {
         let opened = |capability: &[u8]| {
             let capability = self.mint.open(capability, Presenter::of_now(header.session)).ok();
             let present = capability.filter(|capability| capability.view.at.is_none());
-            Told {
-                keys: present.map(|capability| Key::inode(capability.inode)).into_iter().collect(),
+            AnswerKeys {
+                keys: present.map(|capability| CacheKey::inode(capability.inode)).into_iter().collect(),
                 everything: false,
             }
         };
@@ -62,7 +62,7 @@ impl Engine {
             Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) => EVERYTHING,
             Request::RemoveTree(_) | Request::JoinFiles(_) => EVERYTHING,
             Request::Forget(_) | Request::Deleted(_) | Request::LastSeen(_) | Request::Usage(_) => EVERYTHING,
-            _ => Told::default(),
+            _ => AnswerKeys::default(),
         }
     }
 
@@ -78,8 +78,10 @@ impl Engine {
         }
         if !self.caching.is_known(header.session) {
             // Remembered before anything is granted: a server started anew must know who may believe what.
-            let namespace = self.meta.namespace();
-            let alive = |id| namespace.session(id).is_some();
+            let listed = self.keeper.with(|identity| identity.caching.clone());
+            let closed = self.meta.closed_sessions(listed.into_iter().map(SessionId));
+            // A session that was listed since is not among them, and stays.
+            let alive = |id| !closed.contains(&id);
             self.keeper.update(|identity| identity.note_caching(header.session, alive))?;
         }
         if ask.life == self.caching.life() {
@@ -93,7 +95,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Locks or unlocks a range. The kernel of the client asks only for files that are open.
+    /// FileLocks or unlocks a range. The kernel of the client asks only for files that are open.
     pub(crate) fn lock(&self, session: SessionId, ask: &Lock) -> Result<LockReply, Fault> {
         if session == SessionId(0) {
             return Err(unknown_session(session));
@@ -124,27 +126,27 @@ impl Engine {
 
     /// Ends the locks of sessions that have not asked for recalls for a lease.
     pub(crate) fn end_lapsed_locks(&self) {
-        let mut served = Served::new();
+        let mut served = GrantedLocks::new();
         self.locks().lapse(|session| self.caching.is_known(session), &mut served);
         self.caching.tell_locked(&served);
     }
 
     /// What a session held ends with it.
     pub(crate) fn let_go(&self, session: SessionId) {
-        let mut served = Served::new();
+        let mut served = GrantedLocks::new();
         self.locks().ended(session, &mut served);
         self.caching.ended(session);
         self.opened.ended(session);
         self.caching.tell_locked(&served);
     }
 
-    fn locks(&self) -> MutexGuard<'_, Locks> {
+    fn locks(&self) -> MutexGuard<'_, FileLocks> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// More than can be said one by one.
-const EVERYTHING: Told = Told { keys: Vec::new(), everything: true };
+const EVERYTHING: AnswerKeys = AnswerKeys { keys: Vec::new(), everything: true };
 
 /// True if a read says that a file is open and asks for nothing: no byte lies there.
 pub(crate) fn is_claim(ask: &Read) -> bool {
@@ -165,10 +167,11 @@ pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
         // They answer up to now, wherever they look from.
         Request::Log(ask) => !ask.is_past(),
         Request::LastSeen(_) | Request::Usage(_) => true,
-        // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked for what they
-        // cache wait for each other in no circle.
+        // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked
+        // for what they cache wait for each other in no circle.
         Request::Read(ask) if is_claim(ask) => false,
-        // What is of the past is told from what is of now before the capability is proven: what it says then is proven where it is read.
+        // What is of the past is told from what is of now before the capability is proven: what it says then is proven
+        // where it is read.
         Request::Read(ask) => !claims_past(&ask.capability),
         Request::Seek(ask) => !claims_past(&ask.capability),
         // Of what would be changed.

@@ -15,8 +15,9 @@ use crate::engine::Engine;
 const PART_WHEN_BUSY: u32 = 4;
 
 impl Engine {
-    /// Makes images, in one round, if any are due. To be called about twice a second, on a thread that may take long, and
-    /// again while it says true: there is more to do. `pause` waits as long as it is told and says whether to go on.
+    /// Makes images, in one round, if any are due. To be called about twice a second, on a thread that may take long,
+    /// and again while it says true: there is more to do. `pause` waits as long as it is told and says whether to go
+    /// on.
     ///
     /// # Errors
     /// The disk's: the next call goes on.

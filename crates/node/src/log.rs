@@ -1,12 +1,12 @@
 //! The versions of one file or directory: what metadata knows of it, and what was written to it.
 //!
-//! Guarantees: a page costs about what it shows, the oldest versions first or the newest; the versions of one stamp are in one page.
-//! Leaves to others: what happened in a directory and below it (`story`).
+//! Guarantees: a page costs about what it shows, the oldest versions first or the newest; the versions of one stamp are
+//! in one page. Leaves to others: what happened in a directory and below it (`story`).
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
-use frieze_namespace::{Cached, MAY_READ, newest_changes_since};
+use frieze_namespace::{Cached, MAY_READ};
 use frieze_wire::message::{Log, LogReply, Version, VersionKind, View};
 
 use crate::caching::Asking;
@@ -15,7 +15,8 @@ use crate::session::Principal;
 use crate::timeline::Interval;
 use crate::views::page;
 
-/// The newest versions of a file are looked for in a second first, and in ever longer stretches as long as these have too few.
+/// The newest versions of a file are looked for in a second first, and in ever longer stretches as long as these have
+/// too few.
 const STRETCH_US: u64 = 1_000_000;
 const STRETCH_GROWTH: u64 = 4;
 
@@ -62,14 +63,14 @@ impl Engine {
             more = whole.after > start;
         }
         let sessions = self.infos(principal, versions.iter().map(|version| version.session))?;
-        let (newest_first, after) = (ask.newest_first, if ask.newest_first { whole.after.0 } else { 0 });
-        Ok(LogReply { versions, more, sessions, forgotten, newest_first, after })
+        let after = if ask.newest_first { whole.after.0 } else { 0 };
+        Ok(LogReply { versions, more, sessions, forgotten, after })
     }
 
     /// The oldest versions of an interval: at most `max`, or as many as the last of those shares its stamp with.
     fn versions_of(&self, id: InodeId, chunk_bytes: u64, whole: Interval, max: usize) -> Result<Told, Fault> {
         let Interval { after, upto } = whole;
-        let mut versions = self.meta.namespace().log(self.meta.versions(), id, after, upto, max.saturating_add(1))?;
+        let mut versions = self.meta.log(id, after, upto, max.saturating_add(1))?;
         let (records, all) = self.records_of_versions(id, whole, max)?;
         let mut more = !all || versions.len() > max;
         // What lies behind the last record that was read is told with what else was written there.
@@ -112,10 +113,11 @@ impl Engine {
         }
     }
 
-    /// An instant after which about `max` versions of the interval follow, which are its newest; its start if there are no more.
+    /// An instant after which about `max` versions of the interval follow, which are its newest; its start if there are
+    /// no more.
     fn newest_versions_since(&self, id: InodeId, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { after, upto } = whole;
-        let after = newest_changes_since(self.meta.versions(), id, after, upto, max)?;
+        let after = self.meta.history().newest_changes_since(id, (after, upto), max)?;
         let upto = upto.min(self.clock.newest());
         let is_enough = |from: Hlc| Ok::<bool, Fault>(self.records(id, from, upto, max)?.len() >= max);
         let (mut enough, mut few, mut stretch_us) = (after, upto, STRETCH_US);

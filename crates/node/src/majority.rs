@@ -1,4 +1,5 @@
-//! The majority of the servers that vote in the metalog: who they are, how many of them are there, and what an error says without one.
+//! The majority of the servers that vote in the metalog: who they are, how many of them are there, and what an error
+//! says without one.
 
 use frieze_base::{ErrorKind, Fault};
 use frieze_cluster::{ClusterStatus, ClusterTrouble};
@@ -7,7 +8,8 @@ use frieze_wire::message::ClusterNodeStatus;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Of the servers that vote in the metalog, how many were heard from within a lease, and how many there are; this one counts as heard.
+    /// Of the servers that vote in the metalog, how many were heard from within a lease, and how many there are; this
+    /// one counts as heard.
     pub(crate) fn voters_heard(&self) -> (usize, usize) {
         let Some((control, status)) = self.control().zip(self.meta.status()) else { return (1, 1) };
         let voters = status.members.voters;
@@ -27,7 +29,8 @@ impl Engine {
         self.meta.check_leads().map_err(|fault| self.name_majority(fault))
     }
 
-    /// `fault`, of a change or a read of now: in other words where it comes of a lost majority. What a client does about it is the same.
+    /// `fault`, of a change or a read of now: in other words where it comes of a lost majority. What a client does
+    /// about it is the same.
     pub(crate) fn name_majority(&self, fault: Fault) -> Fault {
         let (heard, voters) = self.voters_heard();
         let is_lost = self.meta.leader().is_none() && heard <= voters / 2;

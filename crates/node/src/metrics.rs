@@ -1,9 +1,9 @@
 //! What operators watch: every figure of the server, by its name at Prometheus.
 //!
-//! Guarantees: names and labels are those of [`FIGURES`], from which `docs/metrics.md` is made; labels take a bounded number of
-//! values: kinds, roles, nodes and chains, never files, users or sessions. Looking changes nothing and waits for nobody but the
-//! locks that `frieze status` takes.
-//! Leaves to others: the text in which they are told (`prometheus`), the door (`serve::metrics`).
+//! Guarantees: names and labels are those of [`FIGURES`], from which `docs/metrics.md` is made; labels take a bounded
+//! number of values: kinds, roles, nodes and chains, never files, users or sessions. Looking changes nothing and waits
+//! for nobody but the locks that `frieze status` takes. Leaves to others: the text in which they are told
+//! (`prometheus`), the door (`serve::metrics`).
 
 use frieze_base::{ChainId, NodeId};
 use frieze_cluster::{ClusterStatus, NodeState};
@@ -11,8 +11,8 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::ReplicaStatus;
 
 use crate::engine::{Engine, SOFTWARE};
-use crate::meta::MetalogStatus;
 use crate::status::HEALTHY;
+use frieze_metadata::MetalogStatus;
 
 /// What a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,8 @@ pub(crate) const REQUEST_SECONDS: Figure = Figure {
     name: "frieze_request_duration_seconds",
     kind: Kind::Histogram,
     labels: &["kind"],
-    help: "From when a request was read to when its answer was handed to the kernel. Waits for locks and recalls are left out.",
+    help: "From when a request was read to when its answer was handed to the kernel. Waits for locks and recalls are \
+        left out.",
     alarm: "the 99th percentile of reads or writes far above its usual value",
 };
 
@@ -69,7 +70,8 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_healthy",
         &[],
-        "1 if `frieze status` says healthy, else 0: a copy, a server or a majority is missing, or something is wrong here.",
+        "1 if `frieze status` says healthy, else 0: a copy, a server or a majority is missing, or something is wrong \
+         here.",
         "0",
     ),
     gauge("frieze_fenced", &[], "1 while the server refuses changes because it does not trust its clock.", "1"),
@@ -183,7 +185,8 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_cluster_nodes",
         &["state"],
-        "Servers of the cluster by state, as this one can vouch for it: unknown are those that nobody leads and that were not heard lately.",
+        "Servers of the cluster by state, as this one can vouch for it: unknown are those that nobody leads and that \
+         were not heard lately.",
         "offline or unknown above 0",
     ),
     gauge(
@@ -196,7 +199,8 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_cluster_chains_whole",
         &[],
-        "Those that have all the copies that are wanted: `replicas`, or as many as there are servers, one that is away counted.",
+        "Those that have all the copies that are wanted: `replicas`, or as many as there are servers, one that is away \
+         counted.",
         "below `frieze_cluster_chains` for long",
     ),
     gauge("frieze_cluster_copies_missing", &[], "Copies of chains that are wanted and not there.", "above 0 for long"),

@@ -1,7 +1,7 @@
 //! A data directory that no server uses, opened without changing it.
 //!
-//! Guarantees: what a server would do at its start is done with a view of the directory, and with a copy of the small files of the
-//! store of names; no server starts on it meanwhile.
+//! Guarantees: what a server would do at its start is done with a view of the directory, and with a copy of the small
+//! files of the store of names; no server starts on it meanwhile.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use frieze_wire::txn::Caller;
 use crate::durability::no_wake;
 use crate::engine::{Engine, ProcessStats, Seams};
 use crate::settings::Settings;
-use crate::store::{LsmStore, VersionStore};
+use frieze_metadata::{LsmStore, VersionStore};
 
 /// Directory of the namespace's store within the data directory.
 pub(crate) const STORE_DIRECTORY: &str = "namespace";
@@ -28,7 +28,7 @@ const STORE_BYTES: u64 = 96 << 20;
 /// `NotFound`; the disk's.
 pub(crate) fn check_is_one(disk: &dyn Disk, dir: &Path) -> Result<(), Fault> {
     let names = disk.list()?;
-    let is_ours = |name: &String| *name == crate::identity::STATE_FILE || name.starts_with("seg-");
+    let is_ours = |name: &String| *name == frieze_storage::STATE_FILE || name.starts_with("seg-");
     match names.iter().any(is_ours) {
         true => Ok(()),
         false => Err(Fault::new(

@@ -1,11 +1,12 @@
 //! Time plug-ins: where in the data its user time stands (FFFS §6.4, design §5, protocols §8).
 //!
 //! A directory is bound by setting its attribute `user.frieze.time` to a text such as
-//! `binary:offset=0,width=8,order=little,signed=false,size=24,epoch=unix,unit=us`, `json:/meta/time,unit=ms`, `csv:event_time`
-//! or `jsonl:/t`; what is made in it inherits the binding. There are two shapes. *Record* (`binary` without a size, `json`): one write
-//! is one record with one user time. *Rows* (`csv`, `jsonl`, `binary` with a size, in [`rows`]): one line, or so many bytes, is one row with
-//! one user time, and a write holds any number of them, the last line perhaps in part. The plug-in runs here, in the driver; that user time never
-//! goes backwards is checked by the chain.
+//! `binary:offset=0,width=8,order=little,signed=false,size=24,epoch=unix,unit=us`, `json:/meta/time,unit=ms`,
+//! `csv:event_time` or `jsonl:/t`; what is made in it inherits the binding. There are two shapes. *Record* (`binary`
+//! without a size, `json`): one write is one record with one user time. *Rows* (`csv`, `jsonl`, `binary` with a size,
+//! in [`rows`]): one line, or so many bytes, is one row with one user time, and a write holds any number of them, the
+//! last line perhaps in part. The plug-in runs here, in the driver; that user time never goes backwards is checked by
+//! the chain.
 //!
 //! The seam for other plug-ins: a new shape is a line in [`TimePlugin::from_str`], and either a [`Place`] whose time
 //! [`TimePlugin::user_time`] finds in a record, or one for [`TimePlugin::row_time`]. Both are pure functions of bytes.
@@ -109,8 +110,8 @@ enum Size {
     Fixed(u32),
 }
 
-/// From here on a write of binary data is more likely a program's buffer, or a file that is copied, than one record: whoever means one
-/// says so.
+/// From here on a write of binary data is more likely a program's buffer, or a file that is copied, than one record:
+/// whoever means one says so.
 const UNSAID_BYTES_MAX: usize = 4096;
 
 /// A column of a table.
@@ -211,7 +212,8 @@ impl TimePlugin {
         TimePlugin { place, unit: Unit::Seconds, epoch: Epoch::Unix, utc: false }
     }
 
-    /// True: a write holds any number of rows: lines (`csv`, `jsonl`), or records of one size (`binary`). False: one write is one record.
+    /// True: a write holds any number of rows: lines (`csv`, `jsonl`), or records of one size (`binary`). False: one
+    /// write is one record.
     pub fn has_rows(&self) -> bool {
         self.has_lines() || self.record_bytes().is_some()
     }

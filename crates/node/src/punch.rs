@@ -1,9 +1,8 @@
 //! Holes: a range that reads as zeros from an instant on, and as it was before.
 //!
-//! Guarantees: a hole is ordered, stamped, remembered and made durable as a write is, and needs the same right; it never
-//! changes a length. The chunks that one request reaches are one group, seen wholly or not at all.
-//! Leaves to others: ranges of more chunks than a request reaches (`client`), what a hole does to older bytes
-//! (`multilog`).
+//! Guarantees: a hole is ordered, stamped, remembered and made durable as a write is, and needs the same right; it
+//! never changes a length. The chunks that one request reaches are one group, seen wholly or not at all. Leaves to
+//! others: ranges of more chunks than a request reaches (`client`), what a hole does to older bytes (`multilog`).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -18,10 +17,12 @@ use frieze_wire::txn::{Grant, Op};
 
 use crate::capability::Presenter;
 use crate::changes::{GRANT_CHUNKS_MAX, check_granted, check_numbered, check_writable};
-use crate::data::{Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole};
 use crate::engine::{Engine, Responder};
 use crate::seen::layout_of;
 use crate::session::Principal;
+use frieze_replication::{
+    Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole,
+};
 
 /// Stretches of a file: first byte, end.
 type Ranges = Vec<(u64, u64)>;
@@ -63,8 +64,8 @@ impl Engine {
         }
     }
 
-    /// Where this server does not have everything it knows of other chunks neither what they hold nor who is to punch them: the first
-    /// of them, and the client asks for the rest.
+    /// Where this server does not have everything it knows of other chunks neither what they hold nor who is to punch
+    /// them: the first of them, and the client asks for the rest.
     fn within_one_chunk(&self, header: &FrameHeader, ask: &Punch) -> Punch {
         let opened = || {
             self.mint
@@ -105,14 +106,13 @@ impl Engine {
         };
         let place = || {
             self.check_caught_up(&looked)?;
-            let namespace = self.meta.namespace();
-            namespace.check_kept(id, None)?;
-            let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
-            let spread = self.spread_of_hole(id, inode, ask, &shared)?;
-            check_granted(&namespace, id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
+            let inode = self.meta.writable_inode(id)?;
+            let spread = self.spread_of_hole(id, &inode, ask, &shared)?;
+            let chunks = spread.parts.iter().map(|part| part.chunk);
+            check_granted(id, header.session, self.meta.missing_grant(&inode, header.session, chunks))?;
             let above = match &elsewhere {
                 Some(elsewhere) => {
-                    let (_, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
+                    let (_, _, newest) = self.current_extent_with(id, &inode, elsewhere.clone())?;
                     self.data.check_still(turns)?;
                     newest.unwrap_or_default().max(inode.size_as_of)
                 }
@@ -168,8 +168,8 @@ impl Engine {
         Ok(Prepared { id, uid: capability.opener.unwrap_or(principal.caller.uid), inode, shared, looked })
     }
 
-    /// Ranges that show nothing now and once showed what another state holds: a truncate, a restore or an undo made holes
-    /// of them. Whoever punches there has changed them last, and an undo of that has to see it.
+    /// Ranges that show nothing now and once showed what another state holds: a truncate, a restore or an undo made
+    /// holes of them. Whoever punches there has changed them last, and an undo of that has to see it.
     ///
     /// # Errors
     /// Those of the store.
@@ -188,7 +188,7 @@ impl Engine {
             if looked_at > LAYERS_MAX {
                 break;
             }
-            let before = match self.meta.namespace().inode(self.meta.versions(), id, Some(at.previous())) {
+            let before = match self.meta.inode(id, Some(at.previous())) {
                 Err(fault) if fault.reason == Reason::NotFound => continue,
                 before => before?,
             };

@@ -1,8 +1,9 @@
-//! Questions between servers: what was asked here and has no answer yet, and what others have asked and nobody has looked at.
+//! Questions between servers: what was asked here and has no answer yet, and what others have asked and nobody has
+//! looked at.
 //!
-//! Guarantees: nothing is kept of a question whose asker has gone on; what others may leave here is bounded. A question that comes
-//! again while it is being answered is answered once.
-//! Leaves to others: what is asked and of whom, and the answers ([`crate::elsewhere`]).
+//! Guarantees: nothing is kept of a question whose asker has gone on; what others may leave here is bounded. A question
+//! that comes again while it is being answered is answered once. Leaves to others: what is asked and of whom, and the
+//! answers ([`crate::elsewhere`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

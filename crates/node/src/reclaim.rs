@@ -1,15 +1,16 @@
 //! Giving back the space of what was forgotten.
 //!
-//! Guarantees: one idempotent function of what is stored (horizons, snapshots, shared ranges) says which records no read
-//! needs any more; run again, after a crash or a restart, it says the same. Space is given back only when the horizon is on
-//! stable storage and the segment's footer has been read back whole, so a crash at any moment leaves a log that recovers.
-//! Leaves to others: what is refused to readers (`namespace`), the index and the footers (`multilog`).
+//! Guarantees: one idempotent function of what is stored (horizons, snapshots, shared ranges) says which records no
+//! read needs any more; run again, after a crash or a restart, it says the same. Space is given back only when the
+//! horizon is on stable storage and the segment's footer has been read back whole, so a crash at any moment leaves a
+//! log that recovers. Leaves to others: what is refused to readers (`namespace`), the index and the footers
+//! (`multilog`).
 //!
 //! # The algorithm
-//! An inode that has forgotten what was before an instant is still read at that instant, at now, at the snapshots of before,
-//! and wherever another file shares a range of an older state of it. Each of these is planned as a read is; what no plan
-//! names is buried. Records are not moved: whole pages between records that stay are given back to the file system, which
-//! needs no room to work in, so it works on a full disk.
+//! An inode that has forgotten what was before an instant is still read at that instant, at now, at the snapshots of
+//! before, and wherever another file shares a range of an older state of it. Each of these is planned as a read is;
+//! what no plan names is buried. Records are not moved: whole pages between records that stay are given back to the
+//! file system, which needs no room to work in, so it works on a full disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,13 +18,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Grave, Source};
-use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
+use frieze_multilog::{DeadRecord, PieceSource};
+use frieze_namespace::{Expiries, Inode, SharedState};
 
-use crate::data::REACH_BYTES_MAX;
 use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::seen::{Layer, Look, Seen, parts};
+use frieze_replication::REACH_BYTES_MAX;
 
 /// How often looking at everything is put off while edits are under way: ten seconds, as `reclaim` is called.
 const PUT_OFF_MAX: u32 = 20;
@@ -99,7 +100,7 @@ pub(crate) type Needs = BTreeMap<InodeId, BTreeMap<Hlc, Vec<(u64, u64)>>>;
 /// What one inode gives up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dead {
-    pub(crate) graves: Vec<Grave>,
+    pub(crate) graves: Vec<DeadRecord>,
     /// Records stamped up to it are looked at.
     pub(crate) upto: Hlc,
     /// Bytes that would be given up but for snapshots and shared ranges.
@@ -108,8 +109,8 @@ pub(crate) struct Dead {
     pub(crate) held_by_pin: BTreeMap<Hlc, u64>,
     /// With it all of the file is buried: it is gone, and no snapshot and no shared range shows it.
     pub(crate) is_all: bool,
-    /// The instants up to `upto` that can be asked for, in order. None of a file that is gone: who has it open is told what it
-    /// held.
+    /// The instants up to `upto` that can be asked for, in order. None of a file that is gone: who has it open is told
+    /// what it held.
     pub(crate) kept: Vec<Hlc>,
 }
 
@@ -153,7 +154,7 @@ impl Reclaim {
 }
 
 impl State {
-    fn add(&mut self, graves: &[Grave]) {
+    fn add(&mut self, graves: &[DeadRecord]) {
         for grave in graves {
             *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
             let runs = self.graves.entry(grave.segment).or_default();
@@ -195,8 +196,8 @@ impl Engine {
     ///
     /// # Cost
     /// A pass over all versions of all inodes.
-    pub(crate) fn needs(&self, horizons: &Horizons) -> Result<Needs, Fault> {
-        let states = shared_states(self.meta.versions())?;
+    pub(crate) fn needs(&self, horizons: &Expiries) -> Result<Needs, Fault> {
+        let states = self.meta.history().shared_states()?;
         let mut needs = Needs::new();
         let mut seen: BTreeSet<(InodeId, Hlc)> = BTreeSet::new();
         let mut todo: Vec<&SharedState> = Vec::new();
@@ -231,14 +232,15 @@ impl Engine {
         Ok(needs)
     }
 
-    /// The records of an inode that no read needs any more, given what is forgotten. Nothing for one that forgot nothing.
+    /// The records of an inode that no read needs any more, given what is forgotten. Nothing for one that forgot
+    /// nothing.
     ///
     /// # Errors
     /// Those of the store.
     ///
     /// # Cost
     /// A plan of the whole file for each instant that is kept.
-    pub(crate) fn dead_of(&self, horizons: &Horizons, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
+    pub(crate) fn dead_of(&self, horizons: &Expiries, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
         let Some(forgotten) = horizons.of(id) else { return Ok(Dead::default()) };
         let gone = horizons.is_gone(id);
         let upto = if gone { Hlc::MAX } else { Hlc(forgotten.before) };
@@ -248,7 +250,7 @@ impl Engine {
         let pins = horizons.pins(id);
         let is_all = gone && pins.is_empty() && !needs.contains_key(&id);
         let none = BTreeSet::new();
-        if self.data.device().log_of([id])?.graves(id, upto, &none).is_empty() {
+        if self.data.device().log_of([id])?.dead_records(id, upto, &none).is_empty() {
             return Ok(Dead { is_all, ..Dead::default() });
         }
         let mut live = BTreeSet::new();
@@ -256,9 +258,10 @@ impl Engine {
             self.add_places(id, Some(upto), &[(0, u64::MAX)], &mut live)?;
             self.add_places(id, None, &[(0, u64::MAX)], &mut live)?;
         }
-        let free = self.data.device().log_of([id])?.graves(id, upto, &live);
+        let free = self.data.device().log_of([id])?.dead_records(id, upto, &live);
         let mut held_by_pin = BTreeMap::new();
-        let bytes = |graves: &mut dyn Iterator<Item = &Grave>| graves.map(|grave| u64::from(grave.bytes)).sum::<u64>();
+        let bytes =
+            |graves: &mut dyn Iterator<Item = &DeadRecord>| graves.map(|grave| u64::from(grave.bytes)).sum::<u64>();
         for &pin in &pins {
             let mut places = BTreeSet::new();
             self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut places)?;
@@ -271,7 +274,7 @@ impl Engine {
         for (at, ranges) in needs.get(&id).into_iter().flatten() {
             self.add_places(id, Some(*at), ranges, &mut live)?;
         }
-        let graves: Vec<Grave> =
+        let graves: Vec<DeadRecord> =
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
         let held_bytes = bytes(&mut free.iter()) - bytes(&mut graves.iter());
         let mut kept = BTreeSet::new();
@@ -291,7 +294,7 @@ impl Engine {
         ranges: &[(u64, u64)],
         places: &mut BTreeSet<Place>,
     ) -> Result<(), Fault> {
-        let inode = match self.meta.namespace().inode(self.meta.versions(), id, at) {
+        let inode = match self.meta.inode(id, at) {
             Err(fault) if fault.reason == Reason::NotFound => return Ok(()),
             inode => inode?,
         };
@@ -307,9 +310,9 @@ impl Engine {
     ///
     /// # Errors
     /// Of the device, where the index of the inode has to be fetched.
-    pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
+    pub(crate) fn mark_dead(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
         if !dead.graves.is_empty() || dead.is_all {
-            self.data.device().bury(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
+            self.data.device().mark_dead(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
             state.add(&dead.graves);
         }
         Ok(())
@@ -343,7 +346,8 @@ impl Engine {
                 }
                 Err(fault) if fault.reason == Reason::Unsupported => {
                     let words = format!(
-                        "the file system below the data directory cannot free parts of files, so what was forgotten still takes its space (ext4, xfs, btrfs and tmpfs can): {}",
+                        "the file system below the data directory cannot free parts of files, so what was forgotten \
+                         still takes its space (ext4, xfs, btrfs and tmpfs can): {}",
                         fault.message
                     );
                     state.trouble = Some(Fault::new(Reason::Unsupported, words));
@@ -357,8 +361,8 @@ impl Engine {
     }
 
     /// Looks after what is forgotten: at the first call after a start and when a snapshot went, everything is looked at
-    /// again; what was due in segments that are closed by now is given back. To be called about twice a second, on a thread
-    /// that may take long.
+    /// again; what was due in segments that are closed by now is given back. To be called about twice a second, on a
+    /// thread that may take long.
     ///
     /// # Errors
     /// Those of the store and the disk's: the next call goes on.
@@ -380,8 +384,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Shelves the index of sealed segments, or merges shelves, if there is something to do, and gives memory back. To be
-    /// called about twice a second, on a thread that may take long, and again while it says true: there may be more.
+    /// Shelves the index of sealed segments, or merges shelves, if there is something to do, and gives memory back. To
+    /// be called about twice a second, on a thread that may take long, and again while it says true: there may be more.
     ///
     /// # Errors
     /// The disk's: everything is as before, and the next call tries again.
@@ -390,26 +394,27 @@ impl Engine {
             return Ok(false);
         }
         let device = self.data.device();
-        let lives = |session| self.meta.namespace().session(session).is_some();
+        let lives = |session| self.meta.has_session(session);
         device.shelve(&|tips| self.data.keep_memory(tips, &lives))
     }
 
-    /// The next write begins a new segment, so that what was written can be shelved or given back after the next flushes.
-    /// What is left of the old one is not used.
+    /// The next write begins a new segment, so that what was written can be shelved or given back after the next
+    /// flushes. What is left of the old one is not used.
     pub fn close_segment(&self) {
         let _held = self.data.hold_writes();
         self.data.device().close_open();
     }
 
-    /// What was found damaged in the index on disk and made anew, or in images and given up, since the last call, in words.
+    /// What was found damaged in the index on disk and made anew, or in images and given up, since the last call, in
+    /// words.
     pub fn mended(&self) -> Vec<String> {
         let device = self.data.device();
         [device.take_mended(), device.take_lost_images()].concat()
     }
 
-    /// Keeps edits out. A clone of a snapshot that has gone since it was planned has to be over, so that `needs` sees what
-    /// it shares; one that is planned later is refused what went. While one is under way the work is put off, some times;
-    /// then it is waited for.
+    /// Keeps edits out. A clone of a snapshot that has gone since it was planned has to be over, so that `needs` sees
+    /// what it shares; one that is planned later is refused what went. While one is under way the work is put off, some
+    /// times; then it is waited for.
     fn without_edits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         let alone = match self.forgetting.try_write() {
             Ok(alone) => alone,
@@ -430,7 +435,7 @@ impl Engine {
                 self.reclaim.want();
                 return Ok(());
             };
-            self.meta.namespace().horizons().clone()
+            self.meta.horizons()
         };
         if horizons.is_empty() {
             self.reclaim.known.store(true, Ordering::Release);
@@ -439,7 +444,7 @@ impl Engine {
         let needs = self.needs(&horizons)?;
         for id in horizons.inodes() {
             let dead = self.dead_of(&horizons, &needs, id)?;
-            self.bury(&mut state, id, &dead)?;
+            self.mark_dead(&mut state, id, &dead)?;
         }
         self.data.device().forget_images(horizons.inodes())?;
         self.reclaim.note(&state);
@@ -466,8 +471,10 @@ impl Look<'_> {
                 pieces.clear();
                 self.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
                 places.extend(pieces.iter().filter_map(|piece| match &piece.source {
-                    Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
-                    Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => None,
+                    PieceSource::Data(stored) => Some((stored.segment, stored.crcs_offset)),
+                    PieceSource::Hole | PieceSource::Punched(_) | PieceSource::Image(_) | PieceSource::External(_) => {
+                        None
+                    }
                 }));
             }
         }

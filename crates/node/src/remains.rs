@@ -1,16 +1,17 @@
 //! What this server still has of chains that others have by now, and giving back its room.
 //!
-//! Guarantees: a chain is given up only after the metalog's leader was asked, and by what the log had decided then: this server has no
-//! part in it, and those who have one all serve with everything. So who is cut off gives up nothing, whatever it believes. Once it is
-//! given up it is as if this server had never had a part. A crash at any moment leaves it whole, or given up with its room still to be
-//! given back, which goes on at the next start.
-//! Leaves to others: what of the log goes (`data`, `device`), who has a part (`cluster`).
+//! Guarantees: a chain is given up only after the metalog's leader was asked, and by what the log had decided then:
+//! this server has no part in it, and those who have one all serve with everything. So who is cut off gives up nothing,
+//! whatever it believes. Once it is given up it is as if this server had never had a part. A crash at any moment leaves
+//! it whole, or given up with its room still to be given back, which goes on at the next start. Leaves to others: what
+//! of the log goes (`data`, `device`), who has a part (`cluster`).
 //!
 //! # The algorithm
-//! Giving up is one durable note, "every record of this chain that begins before this place is none of it": what `discard` writes when a
-//! member comes back with records that its chain does not have. From then on no index, shelf, list or recovery says anything of
-//! them; a member that comes back is supplied from the first record on, behind that place. The room is given back segment by segment, as
-//! that of forgotten records is ([`crate::reclaim`]): footers say where discarded records lie, and whole pages of them are freed.
+//! Giving up is one durable note, "every record of this chain that begins before this place is none of it": what
+//! `discard` writes when a member comes back with records that its chain does not have. From then on no index, shelf,
+//! list or recovery says anything of them; a member that comes back is supplied from the first record on, behind that
+//! place. The room is given back segment by segment, as that of forgotten records is ([`crate::reclaim`]): footers say
+//! where discarded records lie, and whole pages of them are freed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,8 @@ use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason, SegmentId};
 use frieze_cluster::ClusterState;
 use tracing::{debug, info};
 
-use crate::data::Room;
 use crate::engine::Engine;
+use frieze_replication::Room;
 
 /// What there is to give back, as far as it is known.
 #[derive(Default)]
@@ -46,8 +47,8 @@ struct Counted {
 }
 
 impl Remains {
-    /// Chains that others have and that were not given up yet; bytes of those given up that are still to be given back, and that were
-    /// since the process began.
+    /// Chains that others have and that were not given up yet; bytes of those given up that are still to be given back,
+    /// and that were since the process began.
     pub(crate) fn told(&self) -> (u64, u64, u64) {
         let told = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         (told(&self.chains), told(&self.left_bytes), told(&self.freed_bytes))
@@ -67,7 +68,8 @@ impl Remains {
 }
 
 impl Engine {
-    /// Gives up what this server has of chains that others have by now. To be called about twice a second, on a thread that may wait.
+    /// Gives up what this server has of chains that others have by now. To be called about twice a second, on a thread
+    /// that may wait.
     ///
     /// # Errors
     /// The disk's: the next call tries again.
@@ -75,7 +77,8 @@ impl Engine {
         self.give_up_remains_if(&ClusterState::is_kept_by_others)
     }
 
-    /// The same, where `is_kept` says whether nobody needs what a node may still have of a chain: for tests of who notices if it is wrong.
+    /// The same, where `is_kept` says whether nobody needs what a node may still have of a chain: for tests of who
+    /// notices if it is wrong.
     ///
     /// # Errors
     /// As [`Engine::give_up_remains`].
@@ -88,8 +91,8 @@ impl Engine {
         if self.kept_of(&held, is_kept).is_empty() {
             return Ok(());
         }
-        // What is known here may be old. As old as the leader's answer it cannot be: whatever was decided later gives this server a part
-        // only by its own hand, from nothing.
+        // What is known here may be old. As old as the leader's answer it cannot be: whatever was decided later gives
+        // this server a part only by its own hand, from nothing.
         if let Err(fault) = self.meta.linearizable() {
             debug!("nobody confirms that others have what this server has of chains: {fault}");
             return Ok(());
@@ -123,7 +126,8 @@ impl Engine {
         found
     }
 
-    /// Gives back room of what was given up or discarded, some at a time. To be called about twice a second, on a thread that may take long.
+    /// Gives back room of what was given up or discarded, some at a time. To be called about twice a second, on a
+    /// thread that may take long.
     ///
     /// # Errors
     /// The disk's, `Unsupported` if it cannot free parts of files: the next call goes on.
@@ -180,8 +184,8 @@ impl Engine {
                 is_all = false;
                 break;
             }
-            let graves = self.reclaim.lock().graves_in(segment);
-            let Some(freed) = device.give_back(segment, graves.iter())? else {
+            let dead_records = self.reclaim.lock().graves_in(segment);
+            let Some(freed) = device.give_back(segment, dead_records.iter())? else {
                 is_all = false;
                 break;
             };

@@ -1,8 +1,9 @@
 //! That this server was removed from its cluster: it is kept for the next start, and whoever runs the server is called.
 //!
-//! A server that is none of the cluster any more hears of no leader and of no decision, so it finds out by asking: the others refuse its
-//! connections with the reason, after they have proven that they belong to the cluster. They do so when the decision is executed there
-//! *and* the node is no member of the metalog any more, so that nobody ends on whose vote something still depends.
+//! A server that is none of the cluster any more hears of no leader and of no decision, so it finds out by asking: the
+//! others refuse its connections with the reason, after they have proven that they belong to the cluster. They do so
+//! when the decision is executed there *and* the node is no member of the metalog any more, so that nobody ends on
+//! whose vote something still depends.
 //!
 //! Guarantees: once it is told so, no later start serves the directory, whoever is reached then.
 //! Leaves to others: who refuses whom (`engine::control`, `serve::links`), and ending the process (whoever runs it).
@@ -13,7 +14,7 @@ use frieze_base::{Fault, Reason};
 use tracing::{error, warn};
 
 use crate::engine::Engine;
-use crate::identity::Identity;
+use frieze_storage::Identity;
 
 /// What is called, once, with the reason why this server ends.
 pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;

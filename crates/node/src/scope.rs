@@ -1,20 +1,20 @@
 //! The part of the tree that a question about the past is about, and what may have happened in it.
 //!
-//! Guarantees: a question about a small part costs what happened there, however much happened in other trees; one about a large part
-//! costs what happened anywhere, each once.
-//! Leaves to others: what changed (`timeline`), what it means (`differences`).
+//! Guarantees: a question about a small part costs what happened there, however much happened in other trees; one about
+//! a large part costs what happened anywhere, each once. Leaves to others: what changed (`timeline`), what it means
+//! (`differences`).
 
 use frieze_base::{FastMap, Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, Extent, History, Named, Resolved, Subject};
+use frieze_namespace::{ChangeSubject, PlaceName, Resolved, TreeAt, TreeExtent};
 
 use crate::cuts::CutPair;
-use crate::device::Device;
 use crate::engine::Engine;
 use crate::timeline::Interval;
+use frieze_storage::Device;
 
-/// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of writes, or
-/// lie outside the scope.
+/// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of
+/// writes, or lie outside the scope.
 const RECORDS_PER_EVENT: usize = 4;
 const RECORDS_MIN: usize = 4096;
 /// Versions of names and inodes that a small part of the tree has at most: each page of an answer finds them again.
@@ -37,7 +37,7 @@ pub(crate) enum Scope {
 pub(crate) struct Area {
     pub(crate) scope: Scope,
     /// What was ever in it, if that is little.
-    extent: Option<Extent>,
+    extent: Option<TreeExtent>,
     /// Stamps of the records of its files, in order, if they are few.
     records: Option<Vec<Hlc>>,
 }
@@ -87,22 +87,19 @@ impl Engine {
         let nothing = Area { scope, extent: None, records: None };
         let Interval { after, upto } = interval;
         let Scope::Within(root) = scope else { return Ok(nothing) };
-        let history = self.meta.versions();
-        let (mut changes, few) = (0, self.settings.few_changes);
-        history.changed(after, upto, &mut |_, _| {
-            changes += 1;
-            changes <= few
-        })?;
-        if changes <= few && self.data.device().reach(after, upto, RECORDS_MIN) >= upto {
+        let history = self.meta.history();
+        let is_quiet = history.has_few_changes((after, upto), self.settings.few_changes)?;
+        if is_quiet && self.data.device().reach(after, upto, RECORDS_MIN) >= upto {
             return Ok(nothing);
         }
-        let Some(extent) = Extent::find(history, root, after, upto, EXTENT_MAX)? else { return Ok(nothing) };
+        let Some(extent) = history.extent(root, (after, upto), EXTENT_MAX)? else { return Ok(nothing) };
         let records = self.records_within(&extent, interval)?;
         Ok(Area { extent: Some(extent), records, ..nothing })
     }
 
-    /// When something was written to the files of an extent; `None` if that is too much, or parts of it are at other servers.
-    fn records_within(&self, extent: &Extent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
+    /// When something was written to the files of an extent; `None` if that is too much, or parts of it are at other
+    /// servers.
+    fn records_within(&self, extent: &TreeExtent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
         let (Interval { after, upto }, device) = (interval, self.data.device());
         if !self.chains_elsewhere(Some(upto)).is_empty() {
             return Ok(None);
@@ -137,7 +134,7 @@ pub(crate) fn scope_of(found: &Resolved, recursive: bool) -> Scope {
 
 impl Scope {
     /// True if a name belongs to the scope at the instant of `cut`.
-    pub(crate) fn holds(self, cut: &mut Cut<'_>, named: &Named) -> Result<bool, Fault> {
+    pub(crate) fn holds(self, cut: &mut TreeAt<'_>, named: &PlaceName) -> Result<bool, Fault> {
         match self {
             Scope::Everything => Ok(true),
             Scope::Names(directory) => Ok(named.parent == directory),
@@ -190,14 +187,13 @@ impl Within {
     }
 }
 
-pub(crate) fn is_name(own_names: &[Named], subject: &Subject) -> bool {
-    let named =
-        |own: &Named| matches!(subject, Subject::Entry { parent, name } if *parent == own.parent && *name == own.name);
+pub(crate) fn is_name(own_names: &[PlaceName], subject: &ChangeSubject) -> bool {
+    let named = |own: &PlaceName| matches!(subject, ChangeSubject::Entry { parent, name } if *parent == own.parent && *name == own.name);
     own_names.iter().any(named)
 }
 
 /// True if an inode was `root` or lay below it.
-fn is_within(cut: &mut Cut<'_>, id: InodeId, root: InodeId) -> Result<bool, Fault> {
+fn is_within(cut: &mut TreeAt<'_>, id: InodeId, root: InodeId) -> Result<bool, Fault> {
     if id == root {
         return Ok(true);
     }

@@ -1,18 +1,19 @@
 //! Scrubbing: everything on the device is read in the background, and what is damaged is named.
 //!
-//! Guarantees: every record is compared with its checksums as they lie on the medium; what was forgotten is passed over;
-//! reading keeps to a rate and gives way to requests; a finding stays known, over restarts too, until a later scrub has
-//! finished and did not find it again, or it was mended: in a cluster other servers are asked for damaged records (`mending`). Alone
-//! nothing is repaired: there is one copy. Memory does not grow with the device.
-//! Leaves to others: what lies where (`multilog`), refusing damaged bytes to readers (`device`), its thread (`serve`).
+//! Guarantees: every record is compared with its checksums as they lie on the medium; what was forgotten is passed
+//! over; reading keeps to a rate and gives way to requests; a finding stays known, over restarts too, until a later
+//! scrub has finished and did not find it again, or it was mended: in a cluster other servers are asked for damaged
+//! records (`mending`). Alone nothing is repaired: there is one copy. Memory does not grow with the device. Leaves to
+//! others: what lies where (`multilog`), refusing damaged bytes to readers (`device`), its thread (`serve`).
 //!
 //! # The algorithm
 //! Segments are checked in the order of the log, each as the log said it was when its turn came; what is appended
-//! meanwhile is met at the end. Before damage is believed, the graves are asked again: what was forgotten since is no loss.
+//! meanwhile is met at the end. Before damage is believed, the graves are asked again: what was forgotten since is no
+//! loss.
 //!
 //! # Source
-//! ZFS and btrfs scrub: online, at low priority, progress and findings kept on disk, resumed after a restart; the list of
-//! damaged files is the operator's answer to *what did I lose*. Ours adds the instants at which the bytes show.
+//! ZFS and btrfs scrub: online, at low priority, progress and findings kept on disk, resumed after a restart; the list
+//! of damaged files is the operator's answer to *what did I lose*. Ours adds the instants at which the bytes show.
 
 mod kept;
 mod medium;
@@ -29,17 +30,15 @@ use std::time::Duration;
 use frieze_base::{Fault, MonoTime, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind, RecordMeta, SegmentBytes, Unread};
+use frieze_multilog::{CheckStop, Damage, DamageKind, RecordMeta, SegmentBytes};
 use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
 
 use self::kept::{FILE, FINDINGS_MAX, Kept, SLOT_BYTES, found, read_kept};
 use self::medium::{Medium, Pace};
 use self::mending::Mends;
-use crate::device::IMAGE_SLOT_BYTES;
 use crate::engine::Engine;
-
-pub(crate) use self::noticed::Noticed;
+use frieze_storage::IMAGE_SLOT_BYTES;
 
 /// How often progress is put on disk, at most: a restart repeats what was read since.
 const KEEP_EVERY_NS: u64 = 10_000_000_000;
@@ -65,8 +64,8 @@ struct State {
 }
 
 impl Scrub {
-    /// What a data directory knows. A file that cannot be read counts as none, and says so: it holds nothing that a scrub
-    /// would not find again.
+    /// What a data directory knows. A file that cannot be read counts as none, and says so: it holds nothing that a
+    /// scrub would not find again.
     pub(crate) fn open(disk: Arc<dyn Disk>, notes: &mut Vec<String>) -> Scrub {
         let mut state = State { kept: Kept::default(), file: None, written: MonoTime(0), trouble: None };
         match read_kept(&*disk) {
@@ -167,9 +166,9 @@ pub(crate) struct Summary {
 }
 
 impl Engine {
-    /// Goes on with the scrub that is under way, if there is one, to its end. To be called now and then, on a thread of its
-    /// own. `pause` waits as long as it is told and says whether to go on; when it says no, the next call, or the next
-    /// start of the server, goes on.
+    /// Goes on with the scrub that is under way, if there is one, to its end. To be called now and then, on a thread of
+    /// its own. `pause` waits as long as it is told and says whether to go on; when it says no, the next call, or the
+    /// next start of the server, goes on.
     ///
     /// # Errors
     /// Those of the store, while it is found out what was forgotten: the next call tries again.
@@ -222,13 +221,13 @@ impl Engine {
         self.scrub_reply(true)
     }
 
-    fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
+    fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let hit = self.look_at(Some(run), segment, pause)?;
         let now = self.clock.now();
         let mut state = self.scrub.lock();
         let kept = &mut state.kept;
         if kept.run != run || kept.state() != ScrubState::Running {
-            return Err(Unread::Stop);
+            return Err(CheckStop::Stop);
         }
         let known = kept.damaged();
         for damage in hit.places {
@@ -248,7 +247,12 @@ impl Engine {
     }
 
     /// What is damaged in a segment, looked at twice where it may only have seemed so.
-    fn look_at(&self, run: Option<u64>, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<Hit, Unread> {
+    fn look_at(
+        &self,
+        run: Option<u64>,
+        segment: SegmentId,
+        pause: &dyn Fn(Duration) -> bool,
+    ) -> Result<Hit, CheckStop> {
         let mut hit = self.check_segment(run, segment, pause)?;
         if hit.has_footer() && self.flush().is_ok() {
             // It may have been handed out a moment ago and not be written yet.
@@ -276,7 +280,7 @@ impl Engine {
         run: Option<u64>,
         segment: SegmentId,
         pause: &dyn Fn(Duration) -> bool,
-    ) -> Result<Hit, Unread> {
+    ) -> Result<Hit, CheckStop> {
         let device = self.data.device();
         // Before the records are looked at: what is forgotten later is asked for again.
         let graves = self.reclaim.lock().graves_in(segment);
@@ -322,14 +326,14 @@ impl Engine {
     }
 
     /// Compares images with their checksums. One that is damaged is given up, which loses nothing: it is no finding.
-    fn scrub_images(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
+    fn scrub_images(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let device = self.data.device();
         for (number, file) in device.image_files() {
             let mut medium = Medium::new(Pace::new(self, Some(run), pause), &*file, u64::MAX);
             for (image, at) in device.images_in(number) {
                 match medium.bytes(at, IMAGE_SLOT_BYTES) {
-                    Err(Unread::Stop) => return Err(Unread::Stop),
-                    Err(Unread::Failed(fault)) => device.check_image(&image, Err(fault)),
+                    Err(CheckStop::Stop) => return Err(CheckStop::Stop),
+                    Err(CheckStop::Failed(fault)) => device.check_image(&image, Err(fault)),
                     Ok(bytes) => device.check_image(&image, Ok(bytes)),
                 }
             }

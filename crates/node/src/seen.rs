@@ -9,14 +9,15 @@ use std::ops::RangeInclusive;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
+use frieze_multilog::{FragmentedPage, Images, MultiLog, Piece, PieceSource};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
-use crate::data::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
-use crate::reading::Reading;
+use frieze_metadata::ChunkLayout;
+use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
+use frieze_storage::Reading;
 
 /// How many states may lie behind each other under one byte. An edit that would pile up more shares what lies below.
 pub(crate) const DEPTH_MAX: u32 = 16;
@@ -61,7 +62,7 @@ pub(crate) struct Look<'a> {
 pub(crate) struct ThroughImages<'a> {
     pub(crate) images: &'a Images,
     /// Pages that consist of too many pieces.
-    pub(crate) crowded: &'a mut Vec<Crowded>,
+    pub(crate) crowded: &'a mut Vec<FragmentedPage>,
     /// What of it is elsewhere; `None`: then there is no plan.
     pub(crate) fetch: Option<&'a mut Fetch>,
 }
@@ -92,7 +93,12 @@ pub(crate) struct Layer<'a> {
 
 /// The layout of a file.
 pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
-    Layout { chunk_bytes: inode.layout.chunk_bytes, chain_count: inode.layout.chain_count.max(1), inode: id }
+    spread_of(id, ChunkLayout::of(inode))
+}
+
+/// Where the chunks of a file are.
+pub(crate) fn spread_of(id: InodeId, ChunkLayout { chunk_bytes, chain_count }: ChunkLayout) -> Layout {
+    Layout { chunk_bytes, chain_count, inode: id }
 }
 
 /// The parts of `start..end` that one patch, or none, decides.
@@ -150,7 +156,8 @@ impl Look<'_> {
         tail
     }
 
-    /// A tail of these chunks, with records that reach over the ends of their own in mind: the farthest may be of a chunk below.
+    /// A tail of these chunks, with records that reach over the ends of their own in mind: the farthest may be of a
+    /// chunk below.
     fn reach_over(
         &self,
         seen: &Seen,
@@ -234,8 +241,8 @@ impl Look<'_> {
         self.plan_layer(seen.layer(), sources, range, range.start(), &mut None, pieces)
     }
 
-    /// The same to be read: pages that consist of many pieces are taken from images, those that consist of too many all the
-    /// same are told.
+    /// The same to be read: pages that consist of many pieces are taken from images, those that consist of too many all
+    /// the same are told.
     ///
     /// # Errors
     /// As [`Look::plan`].
@@ -274,7 +281,7 @@ impl Look<'_> {
             own.clear();
             self.plan_own_through(layer, (start, end), after, through, &mut own)?;
             for piece in own.drain(..) {
-                if piece.source != Source::Hole {
+                if piece.source != PieceSource::Hole {
                     pieces.push(Piece { at: out(piece.at), ..piece });
                     continue;
                 }
@@ -301,7 +308,7 @@ impl Look<'_> {
             if patch.is_some_and(|patch| shared(patch.source).is_some()) {
                 let mut pieces = Vec::new();
                 self.plan_layer(layer, sources, ByteRange::new(start, end), start, &mut None, &mut pieces)?;
-                let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
                 bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
                 continue;
             }
@@ -311,7 +318,7 @@ impl Look<'_> {
                 if self.is_reached(layer, chunk.index)? {
                     let (mut pieces, first) = (Vec::new(), chunk_start + range.start());
                     self.plan_own(layer, first, first + range.len(), after, &mut pieces)?;
-                    let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                    let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
                     bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
                     continue;
                 }
@@ -321,8 +328,8 @@ impl Look<'_> {
         Ok(bytes)
     }
 
-    /// The first byte from `from` on that may hold data, or `end`: before it nothing was ever written, by this file or one
-    /// whose bytes it shares.
+    /// The first byte from `from` on that may hold data, or `end`: before it nothing was ever written, by this file or
+    /// one whose bytes it shares.
     ///
     /// # Errors
     /// As [`Look::plan`].
@@ -336,12 +343,14 @@ impl Look<'_> {
         }
         let chunk_bytes = layer.inode.chunk_bytes();
         let chunks = (from / chunk_bytes) as u32..=((end - 1) / chunk_bytes) as u32;
-        // Of a chunk that is not here nobody knows: it is where the answer ends. Chunks that follow each other are on chains that do.
+        // Of a chunk that is not here nobody knows: it is where the answer ends. Chunks that follow each other are on
+        // chains that do.
         let every = layer.inode.layout.chain_count as usize;
         let away = chunks.clone().take(every).find(|index| self.check_here(layer, *index).is_err());
         // Nor of one that a record reaches into from such a chunk.
-        let is_away = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
-        let first = layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_away).map(|_| *chunks.start());
+        let is_evicted = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
+        let first =
+            layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_evicted).map(|_| *chunks.start());
         let end = first.or(away).map_or(end, |index| end.min(from.max(u64::from(index) * chunk_bytes)));
         let own = self.log.chunks_in(layer.id, chunks.clone()).next();
         let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes)).min(end);
@@ -446,11 +455,12 @@ impl Look<'_> {
         }
     }
 
-    /// Where the records of a chunk say nothing, those may that reach into it from the chunks before: fills in the pieces from number
-    /// `first` on, which are those of the chunk, with offsets in it.
+    /// Where the records of a chunk say nothing, those may that reach into it from the chunks before: fills in the
+    /// pieces from number `first` on, which are those of the chunk, with offsets in it.
     ///
-    /// A chunk's own bytes lie over what reaches into it: that was placed where the file ended, so what the chunk shows beyond was
-    /// written later, or at the same time ([ADR 38](../../../docs/adr/0038-appends-over-chunks.md)). A hole is younger or older than it.
+    /// A chunk's own bytes lie over what reaches into it: that was placed where the file ended, so what the chunk shows
+    /// beyond was written later, or at the same time ([ADR 38](../../../docs/adr/0038-appends-over-chunks.md)). A hole
+    /// is younger or older than it.
     fn plan_reached(
         &self,
         layer: Layer<'_>,
@@ -460,15 +470,16 @@ impl Look<'_> {
         pieces: &mut Vec<Piece>,
         first: usize,
     ) -> Result<(), Fault> {
-        let says_nothing =
-            |piece: &Piece| piece.at < REACH_BYTES_MAX && matches!(piece.source, Source::Hole | Source::Punched(_));
+        let says_nothing = |piece: &Piece| {
+            piece.at < REACH_BYTES_MAX && matches!(piece.source, PieceSource::Hole | PieceSource::Punched(_))
+        };
         if chunk.index == 0 || !layer.inode.reaches_over(chunk.index - 1) || !pieces[first..].iter().any(says_nothing) {
             return Ok(());
         }
         for piece in pieces.split_off(first) {
             let after = match piece.source {
-                Source::Hole => after,
-                Source::Punched(stamp) => after.max(stamp),
+                PieceSource::Hole => after,
+                PieceSource::Punched(stamp) => after.max(stamp),
                 _ => {
                     pieces.push(piece);
                     continue;
@@ -528,7 +539,7 @@ impl Look<'_> {
         for mut below in found {
             below.at -= ahead;
             match below.source {
-                Source::Hole => {
+                PieceSource::Hole => {
                     let rest = Piece { source: piece.source, ..below };
                     self.plan_before(layer, (chunk, back + 1), (rest, after), whence, pieces)?;
                 }
@@ -594,8 +605,8 @@ impl Look<'_> {
         Some(())
     }
 
-    /// The chunks that `start..end` of a file reaches into: each with its first byte in the file, the range of it, and the
-    /// instant at which it is read.
+    /// The chunks that `start..end` of a file reaches into: each with its first byte in the file, the range of it, and
+    /// the instant at which it is read.
     fn by_chunk<'l>(
         &'l self,
         layer: Layer<'l>,
@@ -688,7 +699,7 @@ impl Engine {
             let version = match sources.get(&(id, at)) {
                 Some(version) => version,
                 None => {
-                    let version = self.meta.namespace().inode(self.meta.versions(), id, Some(at))?;
+                    let version = self.meta.inode(id, Some(at))?;
                     sources.entry((id, at)).or_insert(version)
                 }
             };
@@ -697,9 +708,9 @@ impl Engine {
         Ok(sources)
     }
 
-    /// Length and modification time of a file with all that was written to it, and its newest record that is not settled:
-    /// where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts here, though
-    /// readers do not see it yet: an append must not cover it, and a settled size must not forget it.
+    /// Length and modification time of a file with all that was written to it, and its newest record that is not
+    /// settled: where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts
+    /// here, though readers do not see it yet: an append must not cover it, and a settled size must not forget it.
     ///
     /// # Errors
     /// As [`Engine::look`].
@@ -720,31 +731,33 @@ impl Engine {
 
     /// Where an append to a chunk of `chain`, whose head is here, is to go, and the newest record that it goes behind.
     ///
-    /// What it goes behind is of this chain, or committed: else it might be lost, and what is appended would begin behind a hole.
+    /// What it goes behind is of this chain, or committed: else it might be lost, and what is appended would begin
+    /// behind a hole.
     ///
     /// # Errors
     /// `Unavailable` if it is not, yet. As [`Engine::look`].
     pub(crate) fn append_end(
         &self,
-        id: InodeId,
-        inode: &Inode,
+        seen: &mut Seen,
         chain: ChainId,
         elsewhere: &Elsewhere,
     ) -> Result<(u64, Hlc), Fault> {
-        let (end, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
-        let layout = layout_of(id, inode);
+        seen.upto = Some(Hlc::MAX);
+        let extent = self.look_with(&[seen], &[], elsewhere.clone())?.extent(seen);
+        seen.upto = None;
+        let (end, newest) = (extent.size, extent.data);
+        let layout = layout_of(seen.id, &seen.inode);
         let is_own = layout.chain((end / layout.chunk_bytes) as u32) == chain;
-        let seen = Seen::at(id, inode.clone(), None);
         let sure = {
-            let mut look = self.look_with(&[&seen], &[], elsewhere.of_now(id))?;
+            let mut look = self.look_with(&[seen], &[], elsewhere.of_now(seen.id))?;
             look.dirty_of = is_own.then_some(chain);
-            look.extent(&seen).size
+            look.extent(seen).size
         };
         if sure < end {
             let words = "what the file ends with is not committed yet: try again";
             return Err(Fault::new(Reason::Unavailable, words));
         }
-        Ok((end, newest.unwrap_or_default().max(inode.size_as_of)))
+        Ok((end, newest.unwrap_or_default().max(seen.inode.size_as_of)))
     }
 
     /// As [`Engine::current_extent`], and nobody is asked.

@@ -1,9 +1,9 @@
 //! The running server: listeners, one thread a connection, one that flushes.
 //!
-//! Guarantees: no more than `connections_max` connections, shared out among users; a peer that sends garbage, half a frame or does not
-//! read is told why and closed, and costs nobody else anything; one that does not prove who it is has a few KiB and 10 s;
-//! stopping flushes everything.
-//! Leaves to others: what a request means (`engine`), bytes on sockets (`net`).
+//! Guarantees: no more than `connections_max` connections, shared out among users; a peer that sends garbage, half a
+//! frame or does not read is told why and closed, and costs nobody else anything; one that does not prove who it is has
+//! a few KiB and 10 s; stopping flushes everything. Leaves to others: what a request means (`engine`), bytes on sockets
+//! (`net`).
 //!
 //! Threads block on sockets instead of sharing a reactor: one context switch less for each small request, and payload
 //! goes from the socket to the page cache through one cache-hot buffer (ADR 0003 has the measurements).
@@ -33,8 +33,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_net::{
-    Admission, FrameReader, FrameWriter, Key, Limits, Listener, Origin, Payload, Proof, Seat, Seldom, ServerAddr,
-    Stream, Within, kernel_proof, random_nonce, user_of,
+    Admission, FramePayload, FrameReader, FrameWriter, InProcess, Key, Limits, Listener, LogThrottle, Origin, Proof,
+    Seat, ServerAddr, Stream, kernel_proof, random_nonce, user_of,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, Request, RequestBody};
@@ -48,18 +48,18 @@ use self::pieces::{Pieces, Trouble};
 use self::proving::Proving;
 use self::traffic::Traffic;
 use self::turns::{LINGER, Place, Turns};
-use crate::brought::{Brought, Pool};
-use crate::clock::NodeClock;
 use crate::directory;
-use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
-use crate::identity::Identity;
 use crate::memory::machine_bytes;
 use crate::offline::{STORE_DIRECTORY, boot_id};
 use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
 use crate::steps::Steps;
-use crate::store::LsmStore;
+use frieze_metadata::LsmStore;
+use frieze_net::{BufferPool, ReceivedPayload};
+use frieze_storage::Identity;
+use frieze_storage::NodeClock;
+use frieze_storage::Wake;
 
 /// Stack of a connection's thread: the deepest request (a listing of the past) uses a quarter of it.
 const STACK_BYTES: usize = 512 << 10;
@@ -73,8 +73,8 @@ const SOCKET: &str = "socket";
 const IDLE_BUFFER_BYTES: usize = 64 << 10;
 /// From here on a payload that may be sent on is received into a buffer of its own; smaller ones are better copied.
 const SHARED_BYTES_MIN: usize = 64 << 10;
-/// After so many requests without a payload it sends none: one file after the other takes a few between two writes, and a
-/// large buffer that is made anew takes a fault for each of its pages.
+/// After so many requests without a payload it sends none: one file after the other takes a few between two writes, and
+/// a large buffer that is made anew takes a fault for each of its pages.
 const IDLE_REQUESTS: u64 = 16;
 
 /// Of a connection on which another server tells: it is never silent for long.
@@ -111,7 +111,7 @@ struct Shared {
     /// What was told on those and on theirs.
     traffic: Arc<Traffic>,
     /// Buffers of payloads that are sent on.
-    pool: Arc<Pool>,
+    pool: Arc<BufferPool>,
     /// Large answers wait in line for each other.
     turns: Arc<Turns>,
     /// Where operators read figures.
@@ -121,7 +121,7 @@ struct Shared {
     /// Places of connections, of this door and of those beside it.
     admission: Admission,
     /// Connections that cannot be taken.
-    missed: Seldom,
+    missed: LogThrottle,
     open: Mutex<BTreeMap<u64, Open>>,
     next_connection: AtomicU64,
     /// Requests of this process that are being answered.
@@ -145,7 +145,8 @@ impl Server {
             return Err(Fault::new(
                 Reason::InvalidArgument,
                 format!(
-                    "refusing to listen on {open}: beyond this machine the kernel cannot prove callers; configure at least one [[keys]] entry, or listen on 127.0.0.1"
+                    "refusing to listen on {open}: beyond this machine the kernel cannot prove callers; configure at \
+                     least one [[keys]] entry, or listen on 127.0.0.1"
                 ),
             ));
         }
@@ -214,7 +215,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             connections,
             admission,
-            missed: Seldom::default(),
+            missed: LogThrottle::default(),
             open: Mutex::default(),
             next_connection: AtomicU64::new(1),
             asking: AtomicU64::new(0),
@@ -296,7 +297,7 @@ impl Server {
     }
 
     /// The server for a door in this process: asked without a socket, on the thread that asks.
-    pub fn within(&self) -> Arc<dyn Within> {
+    pub fn in_process(&self) -> Arc<dyn InProcess> {
         Arc::new(within::Here::new(&self.shared))
     }
 
@@ -321,8 +322,8 @@ impl Server {
         self.shared.door.as_ref().map(|door| door.address().to_string())
     }
 
-    /// `call` is called, once, if this server was removed from its cluster: it serves nobody from then on and is to be stopped, and no
-    /// other is started on its directory.
+    /// `call` is called, once, if this server was removed from its cluster: it serves nobody from then on and is to be
+    /// stopped, and no other is started on its directory.
     pub fn on_removal(&self, call: impl FnOnce(Fault) + Send + 'static) {
         self.shared.engine.removal.watch(Box::new(call));
     }
@@ -527,7 +528,7 @@ impl Responder for Answers {
             if let Ok(mut place) = self.place.try_lock() {
                 place.let_go();
             }
-            self.writer.send(header, &body, Payload::Checked { pieces: &[payload], crc: payload_crc })
+            self.writer.send(header, &body, FramePayload::Checked { pieces: &[payload], crc: payload_crc })
         };
         if let Err(fault) = sent {
             debug!("an answer was not delivered: {fault}");
@@ -660,7 +661,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         let request = RequestBody::decode(body.as_slice());
         let len = header.payload_len as usize;
         let whole;
-        let brought: Brought<'_> = if len >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
+        let brought: ReceivedPayload<'_> = if len >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
             // It may be sent on, or again, when the next is received.
             let asked = request.as_ref().ok().and_then(|body| body.request.as_ref());
             let goes_to = pieces::goes_to(shared, &header, asked, len);
@@ -726,7 +727,7 @@ fn receive_small<'a>(
     reader: &mut FrameReader,
     len: usize,
     payload: &'a mut Vec<u8>,
-) -> Result<Brought<'a>, frieze_net::Error> {
+) -> Result<ReceivedPayload<'a>, frieze_net::Error> {
     Ok(if len > 0 { (&*reader.read_payload_unchecked(payload)?).into() } else { [][..].into() })
 }
 
@@ -777,7 +778,7 @@ fn hand_on(
     node: NodeId,
     header: &FrameHeader,
     told: ServerMessage,
-    payload: Brought<'_>,
+    payload: ReceivedPayload<'_>,
 ) -> Result<(), Trouble> {
     match shared.engine.told(node, header, told, payload) {
         Err(fault) if fault.reason == Reason::BadFrame => Err(Trouble::Malformed(fault)),
@@ -789,8 +790,8 @@ fn hand_on(
     }
 }
 
-/// A socket in the data directory, for clients on this machine that came by TCP. Without it they stay there: a directory
-/// with a long name, or on a file system without sockets, is no reason not to serve.
+/// A socket in the data directory, for clients on this machine that came by TCP. Without it they stay there: a
+/// directory with a long name, or on a file system without sockets, is no reason not to serve.
 fn listen_nearby(engine: &Engine, directory: &Path) -> Option<Arc<Listener>> {
     let path = std::path::absolute(directory).ok()?.join(SOCKET);
     match Listener::bind(&ServerAddr::Unix(path.clone())) {

@@ -8,7 +8,7 @@ use frieze_net::{Key, NOBODY, Origin};
 use frieze_wire::message::{Hello, HelloReply, Prove};
 use frieze_wire::txn::Caller;
 
-use crate::peers::NodeKeys;
+use crate::node_keys::NodeKeys;
 
 /// A key and what its bearer may do.
 #[derive(Clone, Debug)]
@@ -147,7 +147,8 @@ impl Conn {
         if !state.proven {
             return Err(Fault::new(
                 Reason::Unproven,
-                "the caller is not proven: connect from this machine over loopback or a Unix socket, or use a key (--key)",
+                "the caller is not proven: connect from this machine over loopback or a Unix socket, or use a key \
+                 (--key)",
             ));
         }
         let caller = match named {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
 use frieze_net::{PrivateFile, PrivateFileError};
-use frieze_tier::{Shares, TooLittle, Wishes};
+use frieze_tier::{MemoryDemand, Shares, TooLittle};
 use serde::{Deserialize, Serialize};
 
 /// A key that proves a caller where the kernel cannot.
@@ -41,48 +41,51 @@ pub struct Settings {
     /// Addresses to listen on: `host:port` or `unix:/path`. Default `127.0.0.1:7470`. Anything beyond loopback needs a
     /// key in `keys`.
     pub listen: Vec<String>,
-    /// Where figures are told to Prometheus, as `HOST:PORT`; a port alone is one of this machine. Default: none, nowhere. Whoever
-    /// reaches it may read them: they tell how the server is, and nothing of what it holds.
+    /// Where figures are told to Prometheus, as `HOST:PORT`; a port alone is one of this machine. Default: none,
+    /// nowhere. Whoever reaches it may read them: they tell how the server is, and nothing of what it holds.
     pub metrics: String,
-    /// Where Hadoop clients find their name service, as `HOST:PORT`: what `fs.defaultFS` names. Default: none, nowhere. Read by
-    /// `frieze serve`, which opens that door.
+    /// Where Hadoop clients find their name service, as `HOST:PORT`: what `fs.defaultFS` names. Default: none, nowhere.
+    /// Read by `frieze serve`, which opens that door.
     pub hdfs: String,
     /// Where they read and write, as `HOST:PORT`. Default: port 9866 of the same host.
     pub hdfs_data: String,
-    /// Where clients of Hadoop's WebHDFS find it, as `HOST:PORT`. Default: none, nowhere. Read by `frieze serve`, which opens that door.
+    /// Where clients of Hadoop's WebHDFS find it, as `HOST:PORT`. Default: none, nowhere. Read by `frieze serve`, which
+    /// opens that door.
     pub webhdfs: String,
-    /// True: a Hadoop client on another machine is taken for whom it says it is, root left out. Default false: there are none, the
-    /// door listens on loopback only, where the kernel says who a caller is.
+    /// True: a Hadoop client on another machine is taken for whom it says it is, root left out. Default false: there
+    /// are none, the door listens on loopback only, where the kernel says who a caller is.
     pub hdfs_trust_names: bool,
     // # Keys
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
     // # Cluster
-    /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty; several, separated by
-    /// commas, are asked in turn. Default: none; the server is alone, and becomes the first of a cluster when another joins it.
+    /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty; several,
+    /// separated by commas, are asked in turn. Default: none; the server is alone, and becomes the first of a cluster
+    /// when another joins it.
     pub join: String,
     /// Key that proves this server to that one, where the kernel cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join_key: Option<KeySettings>,
     /// What the server is called in its cluster; empty, the default, is the name of the machine. Fixed when it joins.
     pub name: String,
-    /// The site it stands at: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when it joins.
+    /// The site it stands at: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when
+    /// it joins.
     pub site: String,
-    /// The machine it runs on: no two copies of the same bytes are on one machine as long as there are others. Default: what the system
-    /// calls it. Servers of one machine, a server for each disk, say the same. Fixed when it joins.
+    /// The machine it runs on: no two copies of the same bytes are on one machine as long as there are others. Default:
+    /// what the system calls it. Servers of one machine, a server for each disk, say the same. Fixed when it joins.
     pub machine: String,
     /// Where the other servers and the clients reach it; empty, the default, is the first address of `listen`.
     pub advertise: String,
-    /// Replicas of each chain once there are as many servers, and servers of the cluster at most: every one has a copy of
-    /// everything. Default 5. Used by the server that founds a cluster.
+    /// Replicas of each chain once there are as many servers, and servers of the cluster at most: every one has a copy
+    /// of everything. Default 5. Used by the server that founds a cluster.
     pub replicas: u32,
-    /// How long a server of a cluster may answer without hearing from its leader. Default 2 s. More: one that is lost is missed
-    /// for longer; less: a short pause costs a server its chains.
+    /// How long a server of a cluster may answer without hearing from its leader. Default 2 s. More: one that is lost
+    /// is missed for longer; less: a short pause costs a server its chains.
     #[serde(with = "duration_text")]
     pub lease: Duration,
-    /// Bytes a second that this server gives at most to servers that are brought up to date, all together. 0, the default: as many
-    /// as it can. More: copies are missing for a shorter time; less: clients notice less of it. Below the rate of what is written,
-    /// nobody is ever brought up to date.
+    /// Bytes a second that this server gives at most to servers that are brought up to date, all together. 0, the
+    /// default: as many as it can. More: copies are missing for a shorter time; less: clients notice less of it. Below
+    /// the rate of what is written, nobody is ever brought up to date.
     pub sync_bytes_per_s: u64,
     // # Log and chunks
     /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less: a crash
@@ -93,18 +96,18 @@ pub struct Settings {
     /// Chains that chunks are spread over. Default 8. Fixed when the data directory is made.
     pub chain_count: u32,
     // # Memory and flushes
-    /// Most bytes of memory for everything: of the process, and of copies of its files that the kernel keeps. 0, the default,
-    /// is half of what the machine (or the control group) has, or as much as the settings below need. More: more of what is
-    /// read is in memory. What of it is for what, `frieze status` shows.
+    /// Most bytes of memory for everything: of the process, and of copies of its files that the kernel keeps. 0, the
+    /// default, is half of what the machine (or the control group) has, or as much as the settings below need. More:
+    /// more of what is read is in memory. What of it is for what, `frieze status` shows.
     pub memory_bytes_max: u64,
-    /// How much of it for the youngest records, which stay until as many were written after them. 0, the default, is half of
-    /// what the rest leaves. More: readers of what was just written never wait for the disk; less: more of older history is
-    /// in memory.
+    /// How much of it for the youngest records, which stay until as many were written after them. 0, the default, is
+    /// half of what the rest leaves. More: readers of what was just written never wait for the disk; less: more of
+    /// older history is in memory.
     pub young_bytes_max: u64,
     /// How much of it for older records that are in use. 0, the default, is the other half.
     pub old_bytes_max: u64,
-    /// How much of it for what is acknowledged and not yet on stable storage. 0, the default, is an eighth, 1 GiB at most.
-    /// More: longer bursts at memory speed; less: less to lose with the power.
+    /// How much of it for what is acknowledged and not yet on stable storage. 0, the default, is an eighth, 1 GiB at
+    /// most. More: longer bursts at memory speed; less: less to lose with the power.
     pub dirty_bytes_max: u64,
     /// Oldest that such bytes may become before writers wait. Default 5 s.
     #[serde(with = "duration_text")]
@@ -115,69 +118,67 @@ pub struct Settings {
     // # Disk
     /// Most bytes of the device that frieze uses; 0 is all of it. Default 0.
     pub capacity_bytes_max: u64,
-    /// True: serve a data directory whose logs are not whole any more, as the server then says at its start: what is gone
-    /// reads as zeros or as older bytes. Default false: refuse, so that nobody reads what nobody wrote.
+    /// True: serve a data directory whose logs are not whole any more, as the server then says at its start: what is
+    /// gone reads as zeros or as older bytes. Default false: refuse, so that nobody reads what nobody wrote.
     pub serve_damaged: bool,
     /// Bytes kept back from data so that removing, truncating and restarting work on a full disk. Default 128 MiB.
     pub reserve_bytes: u64,
     // # Scrubs
-    /// Bytes a second that `frieze scrub` reads at most, unless it is told another rate. Default 64 MiB. More: it is done
-    /// sooner; less: others notice less of it. While others are served it takes a quarter of its time at most.
+    /// Bytes a second that `frieze scrub` reads at most, unless it is told another rate. Default 64 MiB. More: it is
+    /// done sooner; less: others notice less of it. While others are served it takes a quarter of its time at most.
     pub scrub_bytes_per_s: u64,
-    /// How often everything stored is scrubbed where nobody asks for it: so long after the last scrub ended, at a rate at
-    /// which it takes an eighth of this time, 1 MiB/s at least. Default `"7d"`; `"0s"` for never. More: damage is found later;
-    /// less: the disk reads more.
+    /// How often everything stored is scrubbed where nobody asks for it: so long after the last scrub ended, at a rate
+    /// at which it takes an eighth of this time, 1 MiB/s at least. Default `"7d"`; `"0s"` for never. More: damage is
+    /// found later; less: the disk reads more.
     #[serde(with = "duration_text")]
     pub scrub_every: Duration,
     // # Index and images
-    /// How much of the memory is for the index of what was written when. 0, the default, is a quarter, 1 GiB at most: that
-    /// is about 40 million writes, and more than enough for what is in use of any number. What is not is on disk and comes back when it is asked for, which costs a
-    /// read of the disk or two. Files being written, what was forgotten, and a few bytes a thousand records stay in memory
-    /// whatever is set here.
+    /// How much of the memory is for the index of what was written when. 0, the default, is a quarter, 1 GiB at most:
+    /// that is about 40 million writes, and more than enough for what is in use of any number. What is not is on disk
+    /// and comes back when it is asked for, which costs a read of the disk or two. Files being written, what was
+    /// forgotten, and a few bytes a thousand records stay in memory whatever is set here.
     pub index_bytes_max: u64,
-    /// Full segments whose index goes to the disk together. Default 4. More: less is merged later; less: less of the index
-    /// has to be in memory, and less is read at a restart.
+    /// Full segments whose index goes to the disk together. Default 4. More: less is merged later; less: less of the
+    /// index has to be in memory, and less is read at a restart.
     pub shelve_segments: u32,
-    /// Space for images, in hundredths of the bytes of the log, at most 10,000. Default 10; 0 for none. An image is a page
-    /// of 64 KiB in one place, as it was at an instant when it consisted of many small writes, so that it is read at once.
-    /// More: more old states are read quickly; less: less of the device.
+    /// Space for images, in hundredths of the bytes of the log, at most 10,000. Default 10; 0 for none. An image is a
+    /// page of 64 KiB in one place, as it was at an instant when it consisted of many small writes, so that it is read
+    /// at once. More: more old states are read quickly; less: less of the device.
     pub image_percent: u32,
-    /// Of how many places of the device a page of 64 KiB may consist at any instant before it gets an image. Default 16, at
-    /// least 2. More: fewer images; less: reads of pages that were written in small pieces go to fewer places.
+    /// Of how many places of the device a page of 64 KiB may consist at any instant before it gets an image. Default
+    /// 16, at least 2. More: fewer images; less: reads of pages that were written in small pieces go to fewer places.
     pub image_pieces_max: u32,
-    /// How long what was written stays without images, unless it is read in too many pieces. Default 10 s. More: what is
-    /// overwritten at once needs fewer looks; less: old states are quick sooner.
+    /// How long what was written stays without images, unless it is read in too many pieces. Default 10 s. More: what
+    /// is overwritten at once needs fewer looks; less: old states are quick sooner.
     #[serde(with = "duration_text")]
     pub image_delay: Duration,
     // # Connections, sessions, users
-    /// Most open connections, of all doors together; one more is refused. A user who is not root has no more than are left for all others,
-    /// and a sixteenth is for root and other servers alone. 0, the default, is as many as a sixteenth of the memory is for, 4,096 at
-    /// most. More: more of `memory_bytes_max`, 40 KiB for each.
+    /// Most open connections, of all doors together; one more is refused. A user who is not root has no more than are
+    /// left for all others, and a sixteenth is for root and other servers alone. 0, the default, is as many as a
+    /// sixteenth of the memory is for, 4,096 at most. More: more of `memory_bytes_max`, 40 KiB for each.
     pub connections_max: u32,
     /// How long a session lives without a connection. Default 60 s.
     #[serde(with = "duration_text")]
     pub session_timeout: Duration,
-    /// How long a session that changed nothing is listed after its end, at least 1 s. Default 1 d. More: who read what is known longer, with
-    /// command lines, which may hold secrets; 16,384 such sessions at most. Less: `frieze sessions` shows less. In a cluster that of the
-    /// server that leads counts. A session that changed something is listed as long as the cluster lives.
+    /// How long a session that changed nothing is listed after its end, at least 1 s. Default 1 d. More: who read what
+    /// is known longer, with command lines, which may hold secrets; 16,384 such sessions at most. Less: `frieze
+    /// sessions` shows less. In a cluster that of the server that leads counts. A session that changed something is
+    /// listed as long as the cluster lives.
     #[serde(with = "duration_text")]
     pub ended_sessions_kept: Duration,
-    /// Most snapshots of one user, the superuser apart, who may have as many as there may be at all. Default 1,000; 0 for no bound of
-    /// its own. More: a user can hold back more of the space that what he overwrites and removes takes; less: he has to delete sooner.
-    /// In a cluster that of the server that leads counts.
+    /// Most snapshots of one user, the superuser apart, who may have as many as there may be at all. Default 1,000; 0
+    /// for no bound of its own. More: a user can hold back more of the space that what he overwrites and removes takes;
+    /// less: he has to delete sooner. In a cluster that of the server that leads counts.
     pub snapshots_per_user_max: u32,
     /// Largest difference of a remote stamp from the local clock, and largest error bound of the clock before the node
     /// fences itself. Default 500 ms.
     #[serde(with = "duration_text")]
     pub max_clock_offset: Duration,
-    /// Permission bits of the root directory when the data directory is made. Default 0755, as of any new file system: its owner, the user
-    /// who runs the server, gives others directories of their own.
+    /// Permission bits of the root directory when the data directory is made. Default 0755, as of any new file system:
+    /// its owner, the user who runs the server, gives others directories of their own.
     pub root_mode: Option<u32>,
-    /// Format version of the segments that are made. Not for operators: tests make directories of older servers with it.
-    #[serde(skip, default = "newest_segment_version")]
-    pub segment_version: u8,
-    /// Changes in the whole tree up to which a question about a part of it looks at all of them. Not for operators: tests ask with 0, and
-    /// have the same answers.
+    /// Changes in the whole tree up to which a question about a part of it looks at all of them. Not for operators:
+    /// tests ask with 0, and have the same answers.
     #[serde(skip, default = "few_changes")]
     pub few_changes: usize,
 }
@@ -185,10 +186,6 @@ pub struct Settings {
 /// About what it costs to find that a part of the tree is not small.
 fn few_changes() -> usize {
     1 << 10
-}
-
-fn newest_segment_version() -> u8 {
-    frieze_multilog::FORMAT_VERSION
 }
 
 impl Default for Settings {
@@ -236,7 +233,6 @@ impl Default for Settings {
             snapshots_per_user_max: 1000,
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
-            segment_version: newest_segment_version(),
             few_changes: few_changes(),
         }
     }
@@ -263,7 +259,8 @@ impl Settings {
     /// Reads a TOML file, or the defaults without one.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the file, the line and what is wrong: also that others can write it, or read it if it holds a secret.
+    /// `InvalidArgument` naming the file, the line and what is wrong: also that others can write it, or read it if it
+    /// holds a secret.
     pub fn load(config: Option<&Path>) -> Result<Settings, Fault> {
         let Some(path) = config else { return Ok(Settings::default()) };
         let wrong = |words: String| Fault::new(Reason::InvalidArgument, words);
@@ -290,7 +287,8 @@ impl Settings {
         if address.is_empty() || address.starts_with("unix:") {
             return Err(Fault::new(
                 Reason::InvalidArgument,
-                "other servers cannot reach this one: let it listen on host:port, or say where it is reached (--advertise HOST:PORT)",
+                "other servers cannot reach this one: let it listen on host:port, or say where it is reached \
+                 (--advertise HOST:PORT)",
             ));
         }
         Ok(address.to_owned())
@@ -312,7 +310,7 @@ impl Settings {
     /// `InvalidArgument` if it is not enough, with the least that would do.
     pub fn memory(&self, machine_bytes: u64) -> Result<Shares, Fault> {
         let wish = |bytes: u64| (bytes > 0).then_some(bytes);
-        let wishes = Wishes {
+        let wishes = MemoryDemand {
             total: wish(self.memory_bytes_max),
             machine: machine_bytes,
             index: wish(self.index_bytes_max),
@@ -326,7 +324,9 @@ impl Settings {
             Fault::new(
                 Reason::InvalidArgument,
                 format!(
-                    "{} MiB of memory are too little for a server with these settings: give at least {} MiB (--memory {}, or memory_bytes_max = {needed}), or less to index_bytes_max, dirty_bytes_max, young_bytes_max, old_bytes_max or connections_max, where they are set",
+                    "{} MiB of memory are too little for a server with these settings: give at least {} MiB (--memory \
+                     {}, or memory_bytes_max = {needed}), or less to index_bytes_max, dirty_bytes_max, \
+                     young_bytes_max, old_bytes_max or connections_max, where they are set",
                     mib(total),
                     mib(needed),
                     mib(needed)

@@ -1,17 +1,18 @@
-//! Lengths of files as the data plane knows them, on their way into the namespace; and the changes of metadata that decide what
-//! bytes are.
+//! Lengths of files as the data plane knows them, on their way into the namespace; and the changes of metadata that
+//! decide what bytes are.
 //!
-//! Guarantees: a settled length forgets no write that was acknowledged; a truncate, once it is answered, hides every write
-//! acknowledged before it and none begun after it, whatever the clocks; a session is over only when nothing of it can be
-//! acknowledged any more.
-//! Leaves to others: what a transaction does (`namespace`), how a chain is made to close an instant (`data::ordered`).
+//! Guarantees: a settled length forgets no write that was acknowledged; a truncate, once it is answered, hides every
+//! write acknowledged before it and none begun after it, whatever the clocks; a session is over only when nothing of it
+//! can be acknowledged any more. Leaves to others: what a transaction does (`namespace`), how a chain is made to close
+//! an instant (`data::ordered`).
 //!
-//! A machine that is alone keeps writers out while it measures a file and runs the transaction. A member of a cluster cannot: they
-//! write at other heads. It measures what is committed, and says up to which instant it has counted everything; whatever is newer
-//! counts beside the settled length as long as its writer holds a grant. Was the length settled by another transaction meanwhile,
-//! this one changes nothing and is measured again.
+//! A machine that is alone keeps writers out while it measures a file and runs the transaction. A member of a cluster
+//! cannot: they write at other heads. It measures what is committed, and says up to which instant it has counted
+//! everything; whatever is newer counts beside the settled length as long as its writer holds a grant. Was the length
+//! settled by another transaction meanwhile, this one changes nothing and is measured again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, Reason, Seq, SessionId};
@@ -22,10 +23,11 @@ use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, Settle, StopWriting, T
 use tracing::debug;
 
 use crate::caching::Asking;
-use crate::data::{Appender, file_bytes_max};
 use crate::engine::{Engine, unknown_session};
-use crate::seen::{Seen, layout_of};
+use crate::seen::{Seen, layout_of, spread_of};
 use crate::session::Principal;
+use frieze_metadata::FileChunks;
+use frieze_replication::{Appender, Layout, file_bytes_max};
 
 /// Files settled in one transaction.
 const SETTLED_MAX: usize = 256;
@@ -41,15 +43,15 @@ enum Writers {
     Racing,
 }
 
-/// Sessions that have had no connection for too long and were stopped from writing: whether all heads know that, then nothing more of
-/// them is acknowledged. Nothing while they are being told.
+/// Sessions that have had no connection for too long and were stopped from writing: whether all heads know that, then
+/// nothing more of them is acknowledged. Nothing while they are being told.
 #[derive(Default)]
 pub(crate) struct Ending(Mutex<Stopped>);
 
 type Stopped = BTreeMap<SessionId, Arc<OnceLock<bool>>>;
 
-/// Of each chain the configuration under which this server has looked at everything that was decided before: a file may have been
-/// cut while another was head.
+/// Of each chain the configuration under which this server has looked at everything that was decided before: a file may
+/// have been cut while another was head.
 #[derive(Default)]
 pub(crate) struct CaughtUp(Mutex<BTreeMap<ChainId, ChainEpoch>>);
 
@@ -60,9 +62,9 @@ impl CaughtUp {
 }
 
 impl Engine {
-    /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may not: what
-    /// it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and heads on other
-    /// servers would go on all the same.
+    /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may
+    /// not: what it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and
+    /// heads on other servers would go on all the same.
     pub(crate) fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
         let held = self.data.hold_writes();
         // Founding waits for whoever holds it.
@@ -72,8 +74,8 @@ impl Engine {
     /// Runs a transaction that settles lengths, or sets one.
     ///
     /// # Errors
-    /// Those of the transaction; `Busy` if the file is settled by others again and again; `Unavailable` if the heads of its chains
-    /// do not answer: it has run, and under the same number it is not run again.
+    /// Those of the transaction; `Busy` if the file is settled by others again and again; `Unavailable` if the heads of
+    /// its chains do not answer: it has run, and under the same number it is not run again.
     pub(crate) fn execute_settling(
         &self,
         principal: &Principal,
@@ -86,7 +88,7 @@ impl Engine {
             let writers = if held.is_some() { Writers::Out } else { Writers::Racing };
             self.fill_in(principal, transaction.op.as_mut(), writers, asking)?;
             let truncates = matches!(&transaction.op, Some(Op::SetAttr(_)));
-            let outcome = self.meta.execute(transaction, asking.gate.clone())?;
+            let outcome = self.meta.execute(transaction, asking.shared_reads())?;
             drop(held);
             if outcome.reason == Reason::Superseded as u32 {
                 continue;
@@ -165,15 +167,15 @@ impl Engine {
                 let elsewhere = self.reach_elsewhere(&[&seen])?;
                 let mut chains = granted_chains(id, &inode);
                 chains.retain(|chain| !elsewhere.has(&seen, *chain));
-                // What was acknowledged counts, whether this member has heard that it was or not: the grant by which it would count
-                // later may go with this.
+                // What was acknowledged counts, whether this member has heard that it was or not: the grant by which it
+                // would count later may go with this.
                 self.data.look_and_wait(chains.iter().copied())?;
                 let complete = self.data.complete_upto(&chains)?.min(executed);
                 let complete = complete.min(elsewhere.complete.unwrap_or(complete));
                 // What is not committed is not settled: it would be shown, and may be lost.
                 let extent = self.look_with(&[&seen], &[], elsewhere)?.extent(&seen);
-                // Of a chain that has gone meanwhile nobody was asked. One that is still here without a lease may go on elsewhere, with
-                // writes that this would forget.
+                // Of a chain that has gone meanwhile nobody was asked. One that is still here without a lease may go on
+                // elsewhere, with writes that this would forget.
                 match chains.is_empty() {
                     true => self.data.check_turns(turns)?,
                     false => self.data.check_still(turns)?,
@@ -194,25 +196,25 @@ impl Engine {
         })
     }
 
-    /// A change stamped `at` decides what bytes of these files are: orders it among the writes of their writers, at whatever heads
-    /// they write. Where the server is alone it was so when the change had run.
+    /// A change stamped `at` decides what bytes of these files are: orders it among the writes of their writers, at
+    /// whatever heads they write. Where the server is alone it was so when the change had run.
     ///
     /// # Errors
-    /// `Unavailable` if the head of one of their chains does not answer: the change has happened, and is to be ordered before
-    /// anybody is told so.
+    /// `Unavailable` if the head of one of their chains does not answer: the change has happened, and is to be ordered
+    /// before anybody is told so.
     pub(crate) fn order_writers(&self, at: Hlc, files: &[InodeId]) -> Result<(), Fault> {
         if !self.meta.is_member() {
             return Ok(());
         }
         let chains: BTreeSet<ChainId> = {
-            let namespace = self.meta.namespace();
-            let granted = |id: &InodeId| namespace.current(*id).map(|inode| granted_chains(*id, inode));
-            files.iter().filter_map(granted).flatten().collect()
+            let granted = |(id, chunks): &(InodeId, FileChunks)| chains_of_grants(*id, chunks);
+            self.meta.chunks_of_files(files).iter().flat_map(granted).collect()
         };
         self.order(at, self.meta.appended(), &chains)
     }
 
-    /// The same of a change that has run before, of which nobody knows whether it was ordered, nor which files it was about.
+    /// The same of a change that has run before, of which nobody knows whether it was ordered, nor which files it was
+    /// about.
     ///
     /// # Errors
     /// As [`Engine::order_writers`].
@@ -227,8 +229,8 @@ impl Engine {
         self.order(at, self.meta.appended(), &chains)
     }
 
-    /// Sees to it, once under each configuration of a chain, that this server has executed all that anybody was told before: the head
-    /// before it may have ordered a change that is not known here.
+    /// Sees to it, once under each configuration of a chain, that this server has executed all that anybody was told
+    /// before: the head before it may have ordered a change that is not known here.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: no majority answers.
@@ -246,8 +248,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the configurations in force are those that [`Engine::catch_up_once`] has looked under. While no other write can run,
-    /// none comes: what is written now is written under them.
+    /// Whether the configurations in force are those that [`Engine::catch_up_once`] has looked under. While no other
+    /// write can run, none comes: what is written now is written under them.
     ///
     /// # Errors
     /// `Unavailable` if there are others by now: look again.
@@ -262,8 +264,8 @@ impl Engine {
         }
     }
 
-    /// A file that was cut is about to be told of: the change may have had nobody who ordered it. A write that begins after this
-    /// answer must not lie before it.
+    /// A file that was cut is about to be told of: the change may have had nobody who ordered it. A write that begins
+    /// after this answer must not lie before it.
     ///
     /// # Errors
     /// As [`Engine::order_writers`].
@@ -300,18 +302,15 @@ impl Engine {
         for _ in 0..MEASURED_MAX {
             let held = self.hold_alone();
             let writers = if held.is_some() { Writers::Out } else { Writers::Racing };
-            let granted = {
-                let namespace = self.meta.namespace();
-                if namespace.session(session).is_none() {
-                    return Err(unknown_session(session));
-                }
-                let granted = namespace.granted(session);
-                if only_stopped && granted.iter().any(|id| namespace.may_write(session, *id)) {
-                    return Err(Fault::new(Reason::Busy, format!("session {session} writes again: it is not over")));
-                }
-                granted
-            };
-            let settled = granted.iter().map(|id| self.measure(*id, false, writers)).collect::<Result<Vec<_>, _>>()?;
+            let grants = self.meta.session_grants(session);
+            if !grants.is_open {
+                return Err(unknown_session(session));
+            }
+            if only_stopped && grants.may_write {
+                return Err(Fault::new(Reason::Busy, format!("session {session} writes again: it is not over")));
+            }
+            let settled =
+                grants.files.iter().map(|id| self.measure(*id, false, writers)).collect::<Result<Vec<_>, _>>()?;
             let transaction = Transaction {
                 session: session.0,
                 seq: seq.0,
@@ -337,11 +336,13 @@ impl Engine {
         Err(Fault::new(Reason::Busy, "the files of the session change all the time: close it again"))
     }
 
-    /// Ends a session that has had no connection for too long. In a cluster its client may still reach heads and write there: first
-    /// it is stopped from writing, and its session ends when all heads know of that. Until then it is called again and again.
+    /// Ends a session that has had no connection for too long. In a cluster its client may still reach heads and write
+    /// there: first it is stopped from writing, and its session ends when all heads know of that. Until then it is
+    /// called again and again.
     ///
-    /// What a head that does not know yet acknowledges counts all the same: the grants are settled only at the end. So the client may be
-    /// back meanwhile, and finds what it has written; it asks for the right to write again, and the session goes on.
+    /// What a head that does not know yet acknowledges counts all the same: the grants are settled only at the end. So
+    /// the client may be back meanwhile, and finds what it has written; it asks for the right to write again, and the
+    /// session goes on.
     ///
     /// # Errors
     /// Those of the transactions.
@@ -355,22 +356,18 @@ impl Engine {
             return close();
         }
         let known = self.ending().get(&session).map(|known| known.get().copied());
-        let (is_granted, writes) = {
-            let namespace = self.meta.namespace();
-            let granted = namespace.granted(session);
-            (!granted.is_empty(), granted.iter().any(|id| namespace.may_write(session, *id)))
-        };
+        let grants = self.meta.session_grants(session);
         match known {
             Some(None) => Ok(()),
-            Some(Some(true)) if !writes => close(),
-            _ if !is_granted => close(),
+            Some(Some(true)) if !grants.may_write => close(),
+            _ if grants.files.is_empty() => close(),
             // Not begun, or a head did not answer, or the client was back and has asked for the right again.
             None | Some(Some(_)) => self.stop_writing(session),
         }
     }
 
-    /// Forgets what is kept of sessions that have ended, whichever server ended them. What their client sends from now on is
-    /// refused by the namespace here, which knows that they have.
+    /// Forgets what is kept of sessions that have ended, whichever server ended them. What their client sends from now
+    /// on is refused by the namespace here, which knows that they have.
     pub(crate) fn sweep_sessions(&self) {
         if !self.meta.is_member() {
             return;
@@ -379,10 +376,8 @@ impl Engine {
         let executed = self.meta.executed();
         let mut known = self.data.sessions();
         known.extend(self.sessions.known());
-        let namespace = self.meta.namespace();
-        known.retain(|session| session.0 <= executed.0 && namespace.session(*session).is_none());
-        drop(namespace);
-        for session in known {
+        known.retain(|session| session.0 <= executed.0);
+        for session in self.meta.closed_sessions(known.into_iter()) {
             self.data.end_session(session);
             self.ending().remove(&session);
             self.sessions.forget(session);
@@ -396,7 +391,7 @@ impl Engine {
 
     /// Stops a session from writing, and has all heads told.
     fn stop_writing(&self, session: SessionId) -> Result<(), Fault> {
-        let granted = self.meta.namespace().granted(session);
+        let granted = self.meta.session_grants(session).files;
         let mut at = Hlc::ZERO;
         for some in granted.chunks(SETTLED_MAX) {
             let stop = Op::StopWriting(StopWriting { inodes: some.iter().map(|id| id.0).collect() });
@@ -406,9 +401,8 @@ impl Engine {
         self.ending().insert(session, known.clone());
         // With what was granted until they were stopped.
         let chains: BTreeSet<ChainId> = {
-            let namespace = self.meta.namespace();
-            let chains = |id: &InodeId| namespace.current(*id).map(|inode| granted_chains(*id, inode));
-            granted.iter().filter_map(chains).flatten().collect()
+            let chains = |(id, chunks): &(InodeId, FileChunks)| chains_of_grants(*id, chunks);
+            self.meta.chunks_of_files(&granted).iter().flat_map(chains).collect()
         };
         let entry = self.meta.appended();
         match self.order_elsewhere(at, entry, &chains) {
@@ -442,9 +436,17 @@ impl Engine {
 
 /// The chains of the chunks of a file that sessions may write.
 pub(crate) fn granted_chains(id: InodeId, inode: &Inode) -> BTreeSet<ChainId> {
-    let layout = layout_of(id, inode);
+    chains_of_ranges(layout_of(id, inode), inode.grants().iter().flat_map(|grant| &grant.chunks))
+}
+
+/// The same, by the chunks of the file.
+pub(crate) fn chains_of_grants(id: InodeId, chunks: &FileChunks) -> BTreeSet<ChainId> {
+    chains_of_ranges(spread_of(id, chunks.layout), chunks.granted.iter())
+}
+
+fn chains_of_ranges<'a>(layout: Layout, ranges: impl Iterator<Item = &'a Range<u32>>) -> BTreeSet<ChainId> {
     let mut chains = BTreeSet::new();
-    for range in inode.grants().iter().flat_map(|grant| &grant.chunks) {
+    for range in ranges {
         if u64::from(range.end - range.start) > u64::from(8 * layout.chain_count) {
             // So many chunks may be on all chains.
             chains.extend((0..layout.chain_count).map(ChainId));

@@ -11,8 +11,8 @@ use crate::scrub::Summary;
 pub(crate) const HEALTHY: &str = "healthy";
 
 impl Engine {
-    /// Before the health of the cluster is said: a majority that was lost a moment ago is missed by asking it, not only when the
-    /// leader's time is up.
+    /// Before the health of the cluster is said: a majority that was lost a moment ago is missed by asking it, not only
+    /// when the leader's time is up.
     pub(crate) fn ask_majority(&self) {
         if self.meta.is_member() && self.meta.leader().is_some() {
             // Without an answer nobody leads by now, and that is said.
@@ -25,7 +25,7 @@ impl Engine {
         let process = (self.process)();
         let stats = self.data.device().log().stats();
         let space = self.data.device().space().unwrap_or_default();
-        let counts = self.meta.namespace().counts();
+        let counts = self.meta.counts();
         let now = self.clock.reading().mono;
         let dirty = self.durability.is_dirty(&self.data, &self.meta);
         let gaps = self.all_gaps().into_iter().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
@@ -67,8 +67,8 @@ impl Engine {
             metalog_index: self.meta.appended().0,
             index_bytes: stats.index_bytes + images.heap_bytes,
             index_bytes_max: self.data.device().shares().index,
-            shelved_records: stats.shelved_records,
-            shelf_bytes: stats.shelf_bytes,
+            shelved_records: stats.run_records,
+            shelf_bytes: stats.run_bytes,
             flushes,
             flush_bytes_median,
             last_whole,
@@ -141,7 +141,8 @@ impl Engine {
         if self.data.device().is_full() {
             add(
                 "the disk is full: it has no room for another segment of the log, and refuses writes".to_owned(),
-                "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger disk",
+                "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger \
+                 disk",
             );
         }
         let failed: Vec<String> =
@@ -150,7 +151,8 @@ impl Engine {
             let chains = if failed.len() == 1 { "1 chain".to_owned() } else { format!("{} chains", failed.len()) };
             let remedy = match why == Reason::NoSpace.words() {
                 true => {
-                    "give the disk room ('frieze forget', a larger one), then restart the server: it is given what it lacks"
+                    "give the disk room ('frieze forget', a larger one), then restart the server: it is given what it \
+                     lacks"
                 }
                 false => disk,
             };

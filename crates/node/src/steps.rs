@@ -1,30 +1,29 @@
 //! Large answers that go out while they are read.
 //!
-//! A payload that is read, verified and sent a piece at a time stays in the cache of the core that does it, and the client
-//! takes the first bytes while the last are still on disk. Its checksum goes behind it, and makes that of the whole payload
-//! one that the header can say before a byte is read ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
+//! A payload that is read, verified and sent a piece at a time stays in the cache of the core that does it, and the
+//! client takes the first bytes while the last are still on disk. Its checksum goes behind it, and makes that of the
+//! whole payload one that the header can say before a byte is read ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
 //!
-//! Whole blocks of a record that a file of the system holds need not come here at all: the system hands them on, and their checksums,
-//! which lie beside them, make the one of the payload. Nobody here looks at them, so it is the client who finds what is damaged. A door in
-//! this process is told where they lie, and hands them on itself, beside checksums of its own.
+//! Whole blocks of a record that a file of the system holds need not come here at all: the system hands them on, and
+//! their checksums, which lie beside them, make the one of the payload. Nobody here looks at them, so it is the client
+//! who finds what is damaged. A door in this process is told where they lie, and hands them on itself, beside checksums
+//! of its own.
 //!
-//! Guarantees: a client never takes damaged bytes for data. A block is verified here before it is sent, and where one fails the
-//! payload ends early, which ends the connection; or by the client, against the checksum that was stored with it. Both ask again
-//! for what is read and verified here as a whole.
+//! Guarantees: a client never takes damaged bytes for data. A block is verified here before it is sent, and where one
+//! fails the payload ends early, which ends the connection; or by the client, against the checksum that was stored with
+//! it. Both ask again for what is read and verified here as a whole.
 
 use frieze_base::{Fault, crc32c_combine};
-use frieze_multilog::{Piece, Source, Stored};
-use frieze_net::{CRC_BYTES, Part};
+use frieze_multilog::{Piece, PieceSource, StoredSpan};
+use frieze_net::{CRC_BYTES, FramePart};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
-use crate::device::{Device, Held, Lease};
 use crate::engine::Scratch;
+use frieze_storage::{Device, HANDED_BYTES_MIN, Held, Lease};
 
-/// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones are more
-/// calls, and more moments in which the other side is woken (ADR 0016).
+/// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones
+/// are more calls, and more moments in which the other side is woken (ADR 0016).
 const STEP_BYTES: usize = 512 << 10;
-/// So much of a record at least is handed on by the system: less is sooner read than its checksums are looked up.
-pub(crate) const HANDED_BYTES_MIN: u64 = 32 << 10;
 /// From so many bytes on a payload goes out in steps.
 const LEAST_BYTES: usize = 256 << 10;
 
@@ -41,7 +40,7 @@ pub(crate) struct Unread {
 /// Takes bytes, and with the last ones the CRC32C of all.
 type ByteSink<'a> = dyn FnMut(&[u8], Option<u32>) -> Result<(), Fault> + 'a;
 /// Takes parts, and with the last one the CRC32C of all.
-type Sink<'a> = dyn FnMut(Part<'_>, Option<u32>) -> Result<(), Fault> + 'a;
+type Sink<'a> = dyn FnMut(FramePart<'_>, Option<u32>) -> Result<(), Fault> + 'a;
 
 /// Takes portions, and with the last one the CRC32C of all.
 type PortionSink<'a> = dyn FnMut(Portion<'_>, Option<u32>) -> Result<(), Fault> + 'a;
@@ -51,7 +50,7 @@ pub(crate) enum Portion<'a> {
     /// Bytes that were read and verified.
     Read(&'a [u8]),
     /// So many bytes of a record, which were not.
-    Held { held: &'a Held, stored: &'a Stored, len: usize },
+    Held { held: &'a Held, stored: &'a StoredSpan, len: usize },
 }
 
 /// Brings a payload piece by piece.
@@ -95,10 +94,10 @@ impl<'a> Steps<'a> {
     /// As [`Steps::bring`], of what is read.
     pub(crate) fn hand_on(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         self.bring_portions(true, &mut |portion, crc| match portion {
-            Portion::Read(bytes) => sink(Part::Bytes(bytes), crc),
+            Portion::Read(bytes) => sink(FramePart::Bytes(bytes), crc),
             Portion::Held { held, len, .. } => {
                 let file = held.file.handle().expect("it has one");
-                sink(Part::File { file, offset: held.offset, len }, crc)
+                sink(FramePart::File { file, offset: held.offset, len }, crc)
             }
         })
     }
@@ -111,12 +110,12 @@ impl<'a> Steps<'a> {
         self.bring_portions(true, sink)
     }
 
-    /// Leaves out the record that the payload ends in the midst of, unless that would be most of it: whoever goes on there asks for it as a
-    /// whole. True if something was left out.
+    /// Leaves out the record that the payload ends in the midst of, unless that would be most of it: whoever goes on
+    /// there asks for it as a whole. True if something was left out.
     pub(crate) fn end_with_a_record(&mut self) -> bool {
         let end = self.start + self.len as u64;
         let cut = self.pieces.iter().find(|piece| piece.at < end && piece.end() >= end);
-        let Some(Piece { at, source: Source::Data(stored), .. }) = cut else { return false };
+        let Some(Piece { at, source: PieceSource::Data(stored), .. }) = cut else { return false };
         let is_whole = u64::from(stored.skip) + (end - at) == u64::from(stored.record_len);
         let left = at.saturating_sub(self.start) as usize;
         let leaves_out = !is_whole && left > self.len / 2;
@@ -167,17 +166,17 @@ impl Drop for Steps<'_> {
     }
 }
 
-/// True if a payload of `len` bytes that consists of `pieces` is worth several steps. An image may turn out to be of no use, and
-/// is read before anything is said.
+/// True if a payload of `len` bytes that consists of `pieces` is worth several steps. An image may turn out to be of no
+/// use, and is read before anything is said.
 pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
     let fits = (LEAST_BYTES..=PAYLOAD_BYTES_MAX as usize - CRC_BYTES).contains(&len);
-    fits && !pieces.iter().any(|piece| matches!(piece.source, Source::Image(_) | Source::Fetched(_)))
+    fits && !pieces.iter().any(|piece| matches!(piece.source, PieceSource::Image(_) | PieceSource::External(_)))
 }
 
 /// The whole blocks of a record that `at..end` begins with, if they are many, and how many bytes they are.
-fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(Stored, u64)> {
+fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(StoredSpan, u64)> {
     let piece = pieces.get(pieces.partition_point(|piece| piece.end() <= at)).filter(|piece| piece.at <= at)?;
-    let Source::Data(stored) = piece.part(at, piece.end().min(end)).source else { return None };
+    let PieceSource::Data(stored) = piece.part(at, piece.end().min(end)).source else { return None };
     let block = u64::from(stored.block_bytes);
     let (skip, wanted) = (u64::from(stored.skip), piece.end().min(end) - at);
     let is_rest = skip + wanted == u64::from(stored.record_len);
@@ -189,7 +188,7 @@ fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(Stored, u64)> 
 fn step_end(pieces: &[Piece], at: u64, end: u64) -> u64 {
     let wanted = (at + STEP_BYTES as u64).min(end);
     let cuts = pieces.get(pieces.partition_point(|piece| piece.end() <= wanted)).filter(|piece| piece.at < wanted);
-    let Some(Piece { at: begins, source: Source::Data(stored), .. }) = cuts else { return wanted };
+    let Some(Piece { at: begins, source: PieceSource::Data(stored), .. }) = cuts else { return wanted };
     let in_record = u64::from(stored.skip) + (wanted - begins);
     let back = in_record % u64::from(stored.block_bytes);
     if wanted - back > at { wanted - back } else { wanted }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, MAY_READ, PastSession, Transaction, changes_of, newest_changes_since};
+use frieze_namespace::{MAY_READ, PastSession, TreeAt, TxnChanges};
 use frieze_wire::message::{FileKind, InstantInfo, View};
 use frieze_wire::timeline::{
     CONTENT, ChangedSpan, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Story, StoryReply,
@@ -58,7 +58,7 @@ impl Engine {
             let Page { differences, more, hidden } = page;
             Ok(DiffReply { differences, more, hidden, sessions, entries_read, incomplete })
         };
-        let mut cuts = CutPair::new(self.meta.versions(), interval, caller);
+        let mut cuts = CutPair::new(self.meta.history(), interval, caller);
         if let Some(page) = self.unshown.page(&asked, ask.skip, max, ANSWER_BYTES_MAX)
             && self.shows_all(&mut cuts, caller, &page.differences)?
         {
@@ -82,11 +82,12 @@ impl Engine {
 
     /// How often something was forgotten, and when last: what an answer about the past depends on beside the past.
     fn times_forgotten(&self) -> (usize, Hlc) {
-        let namespace = self.meta.namespace();
-        namespace.horizons().forgettings().fold((0, Hlc::ZERO), |(count, _), (stamp, _)| (count + 1, stamp))
+        let forgettings = self.meta.forgetting_count();
+        (forgettings.count, forgettings.last)
     }
 
-    /// True if the caller may learn all of these differences, which were found for him before: a right may have been taken since.
+    /// True if the caller may learn all of these differences, which were found for him before: a right may have been
+    /// taken since.
     fn shows_all(&self, cuts: &mut CutPair<'_>, caller: &Caller, found: &[Difference]) -> Result<bool, Fault> {
         if caller.uid == 0 {
             return Ok(true);
@@ -141,21 +142,11 @@ impl Engine {
         };
         let sessions = self.infos(principal, events.iter().map(|event| event.session))?;
         let Untold { hidden, left_out } = untold;
-        let newest_first = ask.newest_first;
-        Ok(StoryReply {
-            events,
-            upto: upto.0,
-            hidden,
-            sessions,
-            forgotten,
-            left_out,
-            newest_first,
-            after: whole.after.0,
-        })
+        Ok(StoryReply { events, upto: upto.0, hidden, sessions, forgotten, left_out, after: whole.after.0 })
     }
 
-    /// The newest of what happened in an interval within a scope, newest first: a page of about `max` events. `whole` begins where the
-    /// page ends.
+    /// The newest of what happened in an interval within a scope, newest first: a page of about `max` events. `whole`
+    /// begins where the page ends.
     fn newest_story_of(
         &self,
         caller: &Caller,
@@ -182,18 +173,18 @@ impl Engine {
         Ok((told, untold))
     }
 
-    /// Where a page begins that ends with the interval, if what happened in it is spread as usual; the start of the interval if all
-    /// of it may be a page.
+    /// Where a page begins that ends with the interval, if what happened in it is spread as usual; the start of the
+    /// interval if all of it may be a page.
     fn newest_since(&self, area: &Area, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { upto, .. } = whole;
         let after = area.reach_back(self.data.device(), whole, records_max(max));
-        let history = self.meta.versions();
+        let history = self.meta.history();
         if let Some(stamps) = area.stamps(Interval { after, upto }) {
             return Ok(stamps.len().checked_sub(max).map_or(after, |first| stamps[first].previous()));
         }
         match area.scope {
-            Scope::Names(directory) => newest_changes_since(history, directory, after, upto, max),
-            Scope::Everything | Scope::Within(_) => Transaction::newest_since(history, after, upto, max, SUBJECTS_MAX),
+            Scope::Names(directory) => history.newest_changes_since(directory, (after, upto), max),
+            Scope::Everything | Scope::Within(_) => history.newest_transactions_since((after, upto), max, SUBJECTS_MAX),
         }
     }
 
@@ -212,8 +203,8 @@ impl Engine {
             let mut stamps: Vec<(u64, usize)> =
                 events.iter().chain(&writes).map(|event| (event.stamp, bytes_of(event))).collect();
             stamps.sort_unstable();
-            // A run that goes on beyond the end of the page is told with what it had written by then: an end a little earlier would
-            // have as many events. So it is half as long.
+            // A run that goes on beyond the end of the page is told with what it had written by then: an end a little
+            // earlier would have as many events. So it is half as long.
             let bytes: usize = stamps.iter().map(|(_, size)| size).sum();
             let is_over = stamps.len() > 2 * max || bytes > ANSWER_BYTES_MAX;
             let mut sum = 0;
@@ -236,15 +227,15 @@ impl Engine {
         Ok((Told { events, upto: interval.upto }, untold))
     }
 
-    /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too many
-    /// for a page, the interval ends with the last of them.
-    fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<Transaction>, Fault> {
-        let (history, Interval { after, upto }) = (self.meta.versions(), *interval);
+    /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too
+    /// many for a page, the interval ends with the last of them.
+    fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<TxnChanges>, Fault> {
+        let (history, Interval { after, upto }) = (self.meta.history(), *interval);
         let stamps = match (area.stamps(*interval), area.scope) {
             (Some(stamps), _) => stamps[..stamps.len().min(STAMPS_MAX)].to_vec(),
-            (None, Scope::Names(directory)) => changes_of(history, directory, after, upto, STAMPS_MAX)?,
+            (None, Scope::Names(directory)) => history.changes_of(directory, (after, upto), STAMPS_MAX)?,
             (None, _) => {
-                let (found, end) = Transaction::list(history, after, upto, STAMPS_MAX, SUBJECTS_MAX)?;
+                let (found, end) = history.transactions((after, upto), STAMPS_MAX, SUBJECTS_MAX)?;
                 interval.upto = end;
                 return Ok(found);
             }
@@ -254,7 +245,7 @@ impl Engine {
         }
         let mut found = Vec::with_capacity(stamps.len());
         for stamp in stamps {
-            found.extend(Transaction::list(history, stamp.previous(), stamp, 1, SUBJECTS_MAX)?.0);
+            found.extend(history.transactions((stamp.previous(), stamp), 1, SUBJECTS_MAX)?.0);
         }
         Ok(found)
     }
@@ -265,7 +256,7 @@ impl Engine {
         caller: &Caller,
         area: &Area,
         whole: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         max: usize,
     ) -> Result<(Vec<Difference>, Hlc, Untold), Fault> {
         let (mut events, mut untold) = (Vec::new(), Untold::default());
@@ -292,18 +283,18 @@ impl Engine {
         caller: &Caller,
         area: &Area,
         interval: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         passing: &Passing,
     ) -> Result<(Vec<Difference>, Untold), Fault> {
-        let mut ends = CutPair::new(self.meta.versions(), interval, caller);
+        let mut ends = CutPair::new(self.meta.history(), interval, caller);
         let (files, _) = self.files_changed(area, interval, &mut ends, &|inode| passing.holds(inode))?;
         let (mut events, mut untold) = (Vec::new(), Untold::default());
         untold.left_out = files.iter().any(|file| file.lost);
         let runs: Vec<Run> = files.iter().flat_map(runs_of).collect();
         let mut last: Vec<(usize, usize)> = runs.iter().map(|run| run.writes.len() - 1).enumerate().collect();
         let found = self.tell_runs(caller, area, interval, transactions, &runs, &mut last)?;
-        // The file had lost its name by then, or had been moved away, while the session went on writing; or a snapshot alone
-        // keeps what it was in the middle of the run: an earlier write is told.
+        // The file had lost its name by then, or had been moved away, while the session went on writing; or a snapshot
+        // alone keeps what it was in the middle of the run: an earlier write is told.
         let rest = found.iter().zip(&runs).enumerate().filter(|(_, (told, _))| !told.is_inside());
         let mut earlier: Vec<(usize, usize)> =
             rest.flat_map(|(number, (_, run))| (0..run.writes.len() - 1).map(move |write| (number, write))).collect();
@@ -319,14 +310,14 @@ impl Engine {
         Ok((events, untold))
     }
 
-    /// Tells runs with some of their writes, those of each run in order: with the newest of them at which the file had a
-    /// name in the scope that is not forgotten. `writes`: numbers of the run and of the write.
+    /// Tells runs with some of their writes, those of each run in order: with the newest of them at which the file had
+    /// a name in the scope that is not forgotten. `writes`: numbers of the run and of the write.
     fn tell_runs(
         &self,
         caller: &Caller,
         area: &Area,
         interval: Interval,
-        transactions: &[Transaction],
+        transactions: &[TxnChanges],
         runs: &[Run],
         writes: &mut [(usize, usize)],
     ) -> Result<Vec<ToldRun>, Fault> {
@@ -351,7 +342,7 @@ impl Engine {
     }
 
     /// Tells a run up to one of its writes, as of that.
-    fn tell_run(&self, cut: &mut Cut<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
+    fn tell_run(&self, cut: &mut TreeAt<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
         let (mut told, inode, last) = (ToldRun::default(), run.inode, cut.at());
         let mut inside = Vec::new();
         for named in cut.names(inode)? {
@@ -390,13 +381,12 @@ impl Engine {
     /// The tree from `after` on, for the transactions that follow it.
     fn sweep<'a>(&'a self, caller: &'a Caller, area: &Area, after: Hlc) -> Sweep<'a> {
         let knows_all = area.is_everything_that_changed();
-        Sweep { engine: self, caller, knows_all, cuts: CutPair::at(self.meta.versions(), after, caller) }
+        Sweep { engine: self, caller, knows_all, cuts: CutPair::at(self.meta.history(), after, caller) }
     }
 
     pub(crate) fn list_sessions(&self, principal: &Principal, ask: &Sessions) -> Result<SessionsReply, Fault> {
         let max = page(ask.count_max);
-        let mut found =
-            PastSession::list(self.meta.versions(), SessionId(ask.after), Hlc(ask.since), max.saturating_add(1))?;
+        let mut found = self.meta.history().sessions(SessionId(ask.after), Hlc(ask.since), max.saturating_add(1))?;
         let more = found.len() > max;
         found.truncate(max);
         Ok(SessionsReply { sessions: found.into_iter().map(|session| self.info(principal, session)).collect(), more })
@@ -414,13 +404,14 @@ impl Engine {
         let ids: BTreeSet<u64> = ids.filter(|id| *id != 0).collect();
         let mut infos = Vec::with_capacity(ids.len());
         for id in ids {
-            let found = PastSession::find(self.meta.versions(), SessionId(id))?;
+            let found = self.meta.history().session(SessionId(id))?;
             infos.extend(found.map(|session| self.info(principal, session)));
         }
         Ok(infos)
     }
 
-    /// True if the caller may know what a session of this user calls itself: a command line may hold what is nobody else's to know.
+    /// True if the caller may know what a session of this user calls itself: a command line may hold what is nobody
+    /// else's to know.
     pub(crate) fn may_know_command(&self, principal: &Principal, uid: u32) -> bool {
         principal.caller.uid == uid || self.is_administrator(principal)
     }
@@ -430,7 +421,7 @@ impl Engine {
         let hidden = !self.may_know_command(principal, uid);
         let (command, host) = if hidden { Default::default() } else { (command, host) };
         let wrote = self.data.device().log().newest_of(id);
-        let changed = self.meta.namespace().newest_of(id);
+        let changed = self.meta.newest_of_session(id);
         let last = wrote.max(changed).max(ended).unwrap_or_default();
         SessionInfo { id: id.0, uid, command, host, ended: ended.unwrap_or_default().0, last: last.0, hidden }
     }
@@ -488,22 +479,22 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     /// The tree just before and just after a transaction, later than those before it.
-    fn before(&mut self, transaction: &Transaction) -> Result<&mut CutPair<'a>, Fault> {
+    fn before(&mut self, transaction: &TxnChanges) -> Result<&mut CutPair<'a>, Fault> {
         match self.knows_all {
             true => self.cuts.advance(transaction.stamp, transaction.inodes().collect())?,
             false => {
                 let interval = Interval { after: transaction.stamp.previous(), upto: transaction.stamp };
-                self.cuts = CutPair::new(self.engine.meta.versions(), interval, self.caller);
+                self.cuts = CutPair::new(self.engine.meta.history(), interval, self.caller);
             }
         }
         Ok(&mut self.cuts)
     }
 
     /// The tree at an instant before the next transaction.
-    fn at(&mut self, at: Hlc) -> Result<&mut Cut<'a>, Fault> {
+    fn at(&mut self, at: Hlc) -> Result<&mut TreeAt<'a>, Fault> {
         match self.knows_all {
             true => self.cuts.after.advance(at, [])?,
-            false => self.cuts.after = Cut::new(self.engine.meta.versions(), at, self.caller),
+            false => self.cuts.after = self.engine.meta.history().tree_at(at, self.caller),
         }
         Ok(&mut self.cuts.after)
     }

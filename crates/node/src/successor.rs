@@ -1,12 +1,14 @@
 //! The cluster of this server went on from one server under another identity, and this one is of the identity before.
 //!
-//! A server of the new identity refuses this one's connection and then proves it: the secret of the new identity is a keyed hash of the
-//! old one ([`crate::identity::secret_after`]), so a server with the old secret verifies a proof by the new one, and a stranger at that address cannot give it.
+//! A server of the new identity refuses this one's connection and then proves it: the secret of the new identity is a
+//! keyed hash of the old one ([`frieze_storage::secret_after`]), so a server with the old secret verifies a proof by
+//! the new one, and a stranger at that address cannot give it.
 //!
-//! Guarantees: this server ends only if that was proven within [`PROVEN_FOR_NS`], if its own metalog has no entry stamped above the
-//! decision to go on (a majority of the identity before was there afterwards and is not ended by one server that left it), and if for [`LEADERLESS_NS`] it
-//! had no leader and heard from less than a majority. Otherwise it stays up, and says that there are two clusters.
-//! Leaves to others: ending the process (whoever runs it). Nothing is noted in the directory: an operator may start it again. ADR 0056 has the reasons.
+//! Guarantees: this server ends only if that was proven within [`PROVEN_FOR_NS`], if its own metalog has no entry
+//! stamped above the decision to go on (a majority of the identity before was there afterwards and is not ended by one
+//! server that left it), and if for [`LEADERLESS_NS`] it had no leader and heard from less than a majority. Otherwise
+//! it stays up, and says that there are two clusters. Leaves to others: ending the process (whoever runs it). Nothing
+//! is noted in the directory: an operator may start it again. ADR 0056 has the reasons.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +20,7 @@ use frieze_wire::message::{FormerCluster, HelloReply};
 use tracing::{error, warn};
 
 use crate::engine::Engine;
-use crate::peers::NodeKeys;
+use crate::node_keys::NodeKeys;
 
 /// The identity under which the cluster of this server went on, as a server of it has proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +77,8 @@ impl Standing {
 }
 
 impl Successor {
-    /// What the greeting of the server at `address`, which answers `nonce`, proves to a server of `cluster` with `keys`. `None`: its cluster did
-    /// not follow from `cluster`.
+    /// What the greeting of the server at `address`, which answers `nonce`, proves to a server of `cluster` with
+    /// `keys`. `None`: its cluster did not follow from `cluster`.
     ///
     /// # Errors
     /// `Unproven` if it claims to follow from `cluster` and does not hold the secret of that.
@@ -109,14 +111,16 @@ impl Successor {
         let Successor { cluster: now, from, at, address } = self;
         let at = format_instant(*at);
         format!(
-            "cluster {cluster} went on from server {from} alone at {at}, as cluster {now}: the server at {address} has proven it"
+            "cluster {cluster} went on from server {from} alone at {at}, as cluster {now}: the server at {address} has \
+             proven it"
         )
     }
 
     fn remedy(&self, directory: &std::path::Path) -> String {
         let (directory, address) = (directory.display(), &self.address);
         format!(
-            "start this server on an empty directory with '--join {address}'; 'frieze export {directory}' reads the files of the old cluster"
+            "start this server on an empty directory with '--join {address}'; 'frieze export {directory}' reads the \
+             files of the old cluster"
         )
     }
 }
@@ -197,7 +201,8 @@ impl Engine {
         Some(match standing.is_contested() {
             true => {
                 let what = format!("two clusters go on from one: {words}; a majority of this one was there afterwards");
-                let remedy = "decide which of the two is to stay, and stop every server of the other: what was written to one is not in the other";
+                let remedy = "decide which of the two is to stay, and stop every server of the other: what was written \
+                    to one is not in the other";
                 (ClusterTrouble::new(what, remedy), true)
             }
             false => (
@@ -234,7 +239,8 @@ impl Successors {
 
 /// For so long a proof counts. A link to a server that refuses this one asks again each second.
 const PROVEN_FOR_NS: u64 = 10_000_000_000;
-/// For so long there is no majority before a server ends: many elections long, and long enough for servers that are started together.
+/// For so long there is no majority before a server ends: many elections long, and long enough for servers that are
+/// started together.
 const LEADERLESS_NS: u64 = 15_000_000_000;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Going on from one server of a cluster whose majority is lost for good.
 //!
-//! Guarantees: a look changes nothing. What this server holds is kept, entries that are not known to be committed included; whatever
-//! a majority may have acknowledged beyond is a gap of every chain and of the names, up to a stamp above all that is known of the lost
-//! ones; the cluster has another identity, so that nothing of the old members is taken. One durable write makes it so.
-//! Leaves to others: whether the others are really gone (an operator), and what a start then does (as after a restart of a cluster of
-//! one). ADR 0056 has the reasons.
+//! Guarantees: a look changes nothing. What this server holds is kept, entries that are not known to be committed
+//! included; whatever a majority may have acknowledged beyond is a gap of every chain and of the names, up to a stamp
+//! above all that is known of the lost ones; the cluster has another identity, so that nothing of the old members is
+//! taken. One durable write makes it so. Leaves to others: whether the others are really gone (an operator), and what a
+//! start then does (as after a restart of a cluster of one). ADR 0056 has the reasons.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,12 +16,13 @@ use frieze_hlc::Hlc;
 use prost::Message;
 
 use crate::engine::Engine;
-use crate::identity::{Identity, Standing};
-use crate::meta::{LeftJournal, LeftStore};
 use crate::offline;
-use crate::store::{VersionStore, Versions};
+use frieze_metadata::{NameVersions, VersionStore};
+use frieze_metadata::{SurvivorJournal, SurvivorStore};
+use frieze_storage::{Identity, Standing};
 
-/// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a cluster may differ.
+/// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a
+/// cluster may differ.
 const AHEAD_US: u64 = 500_000;
 
 /// What is left of a cluster at one server.
@@ -37,7 +38,8 @@ pub struct Left {
     pub others: Vec<Other>,
     /// Those whose say counts in the metalog.
     pub voters: Vec<NodeId>,
-    /// Last entry of the metalog that is known to be committed, and its stamp: of what is stamped later this server cannot vouch.
+    /// Last entry of the metalog that is known to be committed, and its stamp: of what is stamped later this server
+    /// cannot vouch.
     pub known: (LogIndex, Hlc),
     /// Last entry that it has, and the newest stamp: those beyond the known ones are kept.
     pub last: (LogIndex, Hlc),
@@ -49,7 +51,7 @@ pub struct Left {
     pub bound: Hlc,
     epoch: ChainEpoch,
     told: NodeInfo,
-    store: LeftStore,
+    store: SurvivorStore,
 }
 
 /// Another server of a cluster.
@@ -116,8 +118,8 @@ pub struct WentOn {
 /// Looks at what is left in the data directory of a server that does not run. Nothing is changed.
 ///
 /// # Errors
-/// `InvalidArgument` if the server is alone: nothing is lost with others. `Busy` if a server runs on it. `NotFound` if it is no data
-/// directory. `Corrupt` if it cannot be served.
+/// `InvalidArgument` if the server is alone: nothing is lost with others. `Busy` if a server runs on it. `NotFound` if
+/// it is no data directory. `Corrupt` if it cannot be served.
 pub fn survey(dir: &Path) -> Result<Left, Fault> {
     let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
     let copy = offline::copy_of_store(dir)?;
@@ -130,12 +132,12 @@ pub fn survey(dir: &Path) -> Result<Left, Fault> {
     })
 }
 
-/// Goes on from the server of this data directory, which was looked at before: makes it the only member of the metalog and of every
-/// chain, under another identity. Durable on return.
+/// Goes on from the server of this data directory, which was looked at before: makes it the only member of the metalog
+/// and of every chain, under another identity. Durable on return.
 ///
 /// # Errors
-/// As [`survey`]; `InvalidArgument` if it is the only server of its cluster already; `Superseded` if the directory has changed since it
-/// was looked at; the disk's: it is as before, or has gone on already.
+/// As [`survey`]; `InvalidArgument` if it is the only server of its cluster already; `Superseded` if the directory has
+/// changed since it was looked at; the disk's: it is as before, or has gone on already.
 pub fn recover(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
     if left.is_sole() {
         let words = "this server is the only one of its cluster, so that no majority is lost: start it with 'frieze serve'; a copy of \
@@ -153,11 +155,13 @@ fn go_on(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
     Ok(went_on)
 }
 
-/// Makes a copy of the directory of a server that is alone, or the only one of its cluster, another cluster: it has another identity and
-/// another secret, and goes on by itself; nothing is lost. Durable on return. Returns the identity.
+/// Makes a copy of the directory of a server that is alone, or the only one of its cluster, another cluster: it has
+/// another identity and another secret, and goes on by itself; nothing is lost. Durable on return. Returns the
+/// identity.
 ///
 /// # Errors
-/// `InvalidArgument` for one of several members of a cluster, whose copy goes on by [`recover`]; `NotFound`, `Busy`; the disk's.
+/// `InvalidArgument` for one of several members of a cluster, whose copy goes on by [`recover`]; `NotFound`, `Busy`;
+/// the disk's.
 pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
     let cluster = offline::new_cluster()?;
     if is_member(dir)? {
@@ -170,7 +174,8 @@ pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
         Standing::Alone => Ok(identity.renamed(cluster)),
         Standing::Joining | Standing::Member => Err(Fault::new(
             Reason::InvalidArgument,
-            "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster recover --copy --dir DIR'",
+            "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster \
+             recover --copy --dir DIR'",
         )),
     })?;
     Ok(cluster)
@@ -201,8 +206,8 @@ fn change(dir: &Path, change: impl FnOnce(Identity) -> Result<Identity, Fault>) 
 }
 
 impl Left {
-    /// The same of any disk and store, both of which are only looked at, or copies: what a start does with them it does. `serve_damaged`:
-    /// what is left of them, if something is damaged.
+    /// The same of any disk and store, both of which are only looked at, or copies: what a start does with them it
+    /// does. `serve_damaged`: what is left of them, if something is damaged.
     ///
     /// # Errors
     /// As [`survey`].
@@ -227,9 +232,9 @@ impl Left {
                 return Err(Fault::new(Reason::InvalidArgument, words));
             }
         }
-        let versions = Versions::new(store);
-        let store = LeftStore::read(identity.node_id(), &versions)?;
-        let journal = LeftJournal::read(&disk, &identity, &store)?;
+        let versions = NameVersions::new(store);
+        let store = SurvivorStore::read(identity.node_id(), &versions)?;
+        let journal = SurvivorJournal::read(&disk, &identity, &store)?;
         let engine = offline::open(disk, versions.into_store(), time, serve_damaged)?;
         let mut left = None;
         engine.meta.look_at_control(&mut |state| left = Some(Left::of(state, &identity, &journal, &engine, &store)));
@@ -239,9 +244,9 @@ impl Left {
     fn of(
         state: &ClusterState,
         identity: &Identity,
-        journal: &LeftJournal,
+        journal: &SurvivorJournal,
         engine: &Engine,
-        store: &LeftStore,
+        store: &SurvivorStore,
     ) -> Result<Left, Fault> {
         if !state.is_founded() {
             let words = "this server has nothing of its cluster yet: go on from another one";
@@ -251,7 +256,7 @@ impl Left {
         let known = (journal.known(), journal.known_stamp());
         let ends = engine.data.ends();
         let power = engine.data.power_took();
-        let chain = |end: &crate::data::ChainEnd| {
+        let chain = |end: &frieze_replication::ChainEnd| {
             let target = state.chain(end.chain).and_then(|chain| chain.target(me));
             let (copy, whole) = match target {
                 None => (Copy::None, Hlc::ZERO),
@@ -316,7 +321,7 @@ impl Left {
         let Some((identity, file)) = Identity::load(&**disk)? else {
             return Err(Fault::new(Reason::NotFound, "the directory was made and never used: nothing is left in it"));
         };
-        let journal = LeftJournal::read(disk, &identity, &self.store)?;
+        let journal = SurvivorJournal::read(disk, &identity, &self.store)?;
         if identity.cluster_id() != self.cluster || journal.last() != self.last.0 {
             let words = "the data directory has changed since it was looked at: run the command again";
             return Err(Fault::new(Reason::Superseded, words));

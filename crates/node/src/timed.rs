@@ -1,14 +1,15 @@
-//! User time in files (protocols §8): the state that answers for one; of rows, what a write of them tells, and where a read
-//! ends.
+//! User time in files (protocols §8): the state that answers for one; of rows, what a write of them tells, and where a
+//! read ends.
 //!
 //! Guarantees: the same file at the same instant ends at the same byte for the same user time, whatever writes its rows
-//! came in and however it was restarted; no row runs backwards in a file that only grows.
-//! A clone answers as its origin did at its instant, and goes on with what is written to it; so does a file that was restored, of which it
-//! is itself the origin. A file that was cut to nothing has no origin: its times begin anew ([ADR 59](../../../docs/adr/0059-begin-user-times-anew.md)).
-//! Leaves to others: what a row is ([`crate::plugin::rows`]), which record a user time lies in (`multilog`).
+//! came in and however it was restarted; no row runs backwards in a file that only grows. A clone answers as its origin
+//! did at its instant, and goes on with what is written to it; so does a file that was restored, of which it is itself
+//! the origin. A file that was cut to nothing has no origin: its times begin anew ([ADR
+//! 59](../../../docs/adr/0059-begin-user-times-anew.md)). Leaves to others: what a row is ([`crate::plugin::rows`]),
+//! which record a user time lies in (`multilog`).
 //!
-//! The log keeps one mark for each record, the time of the last row that ends in it. The rows of the one record in which
-//! a user time lies are read again at each question: at most one write, so marks for rows take no memory.
+//! The log keeps one mark for each record, the time of the last row that ends in it. The rows of the one record in
+//! which a user time lies are read again at each question: at most one write, so marks for rows take no memory.
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, UserTime};
@@ -94,8 +95,8 @@ impl Engine {
         }
     }
 
-    /// What answers for a user time is the state at a stamp that nobody has named: the chains of the file that are here are closed up to
-    /// it first, as they are for a view of the past. Of those that are not another server is asked.
+    /// What answers for a user time is the state at a stamp that nobody has named: the chains of the file that are here
+    /// are closed up to it first, as they are for a view of the past. Of those that are not another server is asked.
     fn close_here(&self, id: InodeId, at: Hlc) -> Result<(), Fault> {
         if !self.data.is_shared() {
             return Ok(());
@@ -124,11 +125,12 @@ impl Engine {
 
     /// The newest user time that a file had at an instant. It counts, whether the file may still be read there or not.
     fn newest_of_origin(&self, (from, then): (InodeId, Hlc)) -> Result<Option<UserTime>, Fault> {
-        let after = self.meta.namespace().inode(self.meta.versions(), from, Some(then))?.times_after();
+        let after = self.meta.inode(from, Some(then))?.times_after();
         self.with_log_of(from, |log| log.newest_user_time(from, after, then))
     }
 
-    /// Where the user times of a clone of `seen` at `at`, or of what is restored to it, begin: in the file itself, or where its own begin.
+    /// Where the user times of a clone of `seen` at `at`, or of what is restored to it, begin: in the file itself, or
+    /// where its own begin.
     ///
     /// # Errors
     /// Of the device, where the index of the file has to be fetched.
@@ -221,9 +223,9 @@ impl Engine {
         Ok(Seen { size_max: Some(size - begun), user_time_open: open, ..seen })
     }
 
-    /// The whole file, if it ends with a row without a line break that counts at `user`: while nobody may write to the file nothing goes
-    /// on with the row. `None`: the file ends otherwise, somebody may write, or the row is later or cannot be read; of a file with no
-    /// other row a later one leaves nothing.
+    /// The whole file, if it ends with a row without a line break that counts at `user`: while nobody may write to the
+    /// file nothing goes on with the row. `None`: the file ends otherwise, somebody may write, or the row is later or
+    /// cannot be read; of a file with no other row a later one leaves nothing.
     fn last_row(
         &self,
         plugin: &TimePlugin,
@@ -232,7 +234,8 @@ impl Engine {
         user: UserTime,
         scratch: &mut Scratch,
     ) -> Result<Option<Seen>, Fault> {
-        // A clone that nothing was written to ends as its origin did at its instant, where somebody may have been writing.
+        // A clone that nothing was written to ends as its origin did at its instant, where somebody may have been
+        // writing.
         let mut writer = (id, inode.clone());
         while let (id, Some((from, then)), true) = (writer.0, writer.1.origin(), writer.1.grants().is_empty()) {
             let (after, upto) = (writer.1.times_after(), writer.1.from);
@@ -398,7 +401,8 @@ fn no_user_time(id: InodeId, user: UserTime) -> Fault {
     Fault::new(
         Reason::NoUserTime,
         format!(
-            "inode {id} holds no user time, so it cannot be read at {user}: bind its directory with `frieze time bind` before writing"
+            "inode {id} holds no user time, so it cannot be read at {user}: bind its directory with `frieze time bind` \
+             before writing"
         ),
     )
 }

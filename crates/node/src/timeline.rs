@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
-use frieze_namespace::{Changed, Named, SubjectChange, Transaction, names_at};
+use frieze_namespace::{PlaceName, SubjectChange, TxnChanges};
 
 use crate::cuts::CutPair;
 use crate::engine::Engine;
@@ -89,16 +89,16 @@ impl Engine {
     /// [`CHANGES_MAX`] changes.
     ///
     /// # Cost
-    /// The versions of what changed within the scope; to find these, the names below it if they are few ([`Engine::area`]), or else
-    /// the changes of the interval in the whole file system.
+    /// The versions of what changed within the scope; to find these, the names below it if they are few
+    /// ([`Engine::area`]), or else the changes of the interval in the whole file system.
     pub(crate) fn changes(&self, scope: Scope, interval: Interval, cuts: &mut CutPair<'_>) -> Result<Changes, Fault> {
         self.answer(exact(interval.upto))?;
-        let history = self.meta.versions();
+        let history = self.meta.history();
         // The names of the scope itself lie in directories above it.
-        let own_names: Vec<Named> = match scope {
+        let own_names: Vec<PlaceName> = match scope {
             Scope::Everything => Vec::new(),
             Scope::Within(root) | Scope::Names(root) => [interval.after, interval.upto]
-                .map(|at| names_at(history, root, at))
+                .map(|at| history.names(root, at))
                 .into_iter()
                 .collect::<Result<Vec<_>, _>>()?
                 .concat(),
@@ -107,7 +107,7 @@ impl Engine {
         let mut within = Within::new(scope);
         let Interval { after, upto } = interval;
         let stamps = area.stamps(interval);
-        let changed = Changed::read(history, after, upto, stamps, CHANGES_MAX, &mut |subject| {
+        let changed = history.changed((after, upto), stamps, CHANGES_MAX, &mut |subject| {
             Ok(is_name(&own_names, subject) || within.holds(cuts, subject.inode())?)
         })?;
         let entries_read = changed.index_entries + changed.versions;
@@ -115,17 +115,18 @@ impl Engine {
         Ok(Changes { subjects: changed.subjects, files, entries_read: entries_read + records })
     }
 
-    /// What one transaction changed of names, inodes and attributes within `scope`; `cuts` are just before and after it.
+    /// What one transaction changed of names, inodes and attributes within `scope`; `cuts` are just before and after
+    /// it.
     ///
     /// # Errors
     /// Those of the store.
     pub(crate) fn changes_by(
         &self,
-        transaction: &Transaction,
+        transaction: &TxnChanges,
         scope: Scope,
         cuts: &mut CutPair<'_>,
     ) -> Result<Changes, Fault> {
-        let mut own_names: Vec<Named> = Vec::new();
+        let mut own_names: Vec<PlaceName> = Vec::new();
         if let Scope::Within(root) | Scope::Names(root) = scope
             && transaction.inodes().any(|id| id == root)
         {
@@ -133,15 +134,15 @@ impl Engine {
             own_names = [cuts.before.names(root)?, cuts.after.names(root)?].concat();
         }
         let mut within = Within::new(scope);
-        let changed = Changed::by(self.meta.versions(), transaction, &mut |subject| {
+        let changed = self.meta.history().changed_by(transaction, &mut |subject| {
             Ok(is_name(&own_names, subject) || within.holds(cuts, subject.inode())?)
         })?;
         Ok(Changes { subjects: changed.subjects, files: Vec::new(), entries_read: changed.versions })
     }
 
-    /// The part of [`Engine::changes`] that the device knows, and how many entries were read for it; the interval has to
-    /// be closed, and `cuts` are its ends. `also`: files that count although they may lie within the scope at neither end, in
-    /// every detail.
+    /// The part of [`Engine::changes`] that the device knows, and how many entries were read for it; the interval has
+    /// to be closed, and `cuts` are its ends. `also`: files that count although they may lie within the scope at
+    /// neither end, in every detail.
     ///
     /// # Errors
     /// As [`Engine::written`]; those of the store.
@@ -166,8 +167,8 @@ impl Engine {
         Ok((files, entries_read))
     }
 
-    /// The files, of those that are asked about, that have records stamped in an interval, whichever server has these; and how many
-    /// entries of the index of time that took.
+    /// The files, of those that are asked about, that have records stamped in an interval, whichever server has these;
+    /// and how many entries of the index of time that took.
     ///
     /// # Errors
     /// Of the device; `Unavailable` if no server that has some of them answers.
@@ -194,11 +195,11 @@ impl Engine {
         detail: Detail,
     ) -> Result<(FileChange, u64), Fault> {
         // The layout of a file is that of its birth.
-        let version = self.meta.namespace().inode(self.meta.versions(), inode, None)?;
-        let chunk_bytes = version.chunk_bytes();
+        let chunk_bytes = self.meta.layout(inode)?.chunk_bytes;
         let records = self.records(inode, interval.after, interval.upto, RECORDS_MAX + 1)?;
-        let lost = !self.data.device().log_of([inode])?.lost(inode, interval.after, interval.upto).is_empty()
-            || self.may_be_forgotten_elsewhere(inode, interval.after);
+        let lost =
+            !self.data.device().log_of([inode])?.dropped_records(inode, interval.after, interval.upto).is_empty()
+                || self.may_be_forgotten_elsewhere(inode, interval.after);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,

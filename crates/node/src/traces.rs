@@ -1,21 +1,22 @@
-//! Which sessions have left nothing that can still be read, so that what they called themselves may go; and the end of those that changed
-//! nothing.
+//! Which sessions have left nothing that can still be read, so that what they called themselves may go; and the end of
+//! those that changed nothing.
 //!
-//! Guarantees: a session that is named here has ended, and every change of it lies before the horizon of what it changed, at every
-//! instant that is kept, those of snapshots included.
-//! Leaves to others: giving the words up (`namespace`).
+//! Guarantees: a session that is named here has ended, and every change of it lies before the horizon of what it
+//! changed, at every instant that is kept, those of snapshots included. Leaves to others: giving the words up
+//! (`namespace`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Horizons, Inode, PastSession, visit_authors};
+use frieze_namespace::Expiries;
 use frieze_wire::forget::ForgottenSession;
 use frieze_wire::txn::{EraseSessions, Op, Outcome};
 use tracing::debug;
 
 use crate::engine::Engine;
 use crate::session::Principal;
+use frieze_metadata::InodeHome;
 
 /// Sessions whose words one forgetting gives up; the next one gives up more.
 const SESSIONS_FORGOTTEN_MAX: usize = 65_536;
@@ -25,23 +26,24 @@ const ERASURES_MAX: usize = 16;
 const PAGE: usize = 4096;
 
 /// True of an inode that a forgetting is about.
-type IsAbout<'a> = dyn Fn(InodeId, &Inode) -> bool + 'a;
+type IsAbout<'a> = dyn Fn(InodeId, InodeHome) -> bool + 'a;
 
 /// A session that has ended, by its number: when, and its user.
 type Ended = BTreeMap<SessionId, (Hlc, u32)>;
 
 impl Engine {
-    /// Sessions that ended before `before` and changed nothing that `horizons` leave readable: those that changed something that
-    /// `is_about` is true of; without it all. A user forgets the user's own.
+    /// Sessions that ended before `before` and changed nothing that `horizons` leave readable: those that changed
+    /// something that `is_about` is true of; without it all. A user forgets the user's own.
     ///
     /// # Errors
     /// Those of the store.
     ///
     /// # Cost
-    /// A pass over the sessions there ever were; if one has ended and still has its words, over the versions of all inodes.
+    /// A pass over the sessions there ever were; if one has ended and still has its words, over the versions of all
+    /// inodes.
     pub(crate) fn without_trace(
         &self,
-        horizons: &Horizons,
+        horizons: &Expiries,
         before: Hlc,
         principal: &Principal,
         is_about: Option<&IsAbout<'_>>,
@@ -51,13 +53,13 @@ impl Engine {
             return Ok(Vec::new());
         }
         let (mut about, mut readable) = (BTreeSet::new(), BTreeSet::new());
-        visit_authors(self.meta.versions(), &mut |id, inode, sessions| {
+        self.meta.history().visit_authors(&mut |id, home, sessions| {
             for session in sessions {
                 let Some((until, _)) = ended.get(session) else { continue };
-                if is_about.is_none_or(|is_about| is_about(id, inode)) {
+                if is_about.is_none_or(|is_about| is_about(id, home)) {
                     about.insert(*session);
                 }
-                if is_shown(horizons, (id, inode), *until) {
+                if is_shown(horizons, (id, home), *until) {
                     readable.insert(*session);
                 }
             }
@@ -79,7 +81,7 @@ impl Engine {
         let kept_us = self.settings.ended_sessions_kept.as_micros() as u64;
         let before = Hlc::first_of_micros(self.clock.now().micros().saturating_sub(kept_us));
         for _ in 0..ERASURES_MAX {
-            if !self.meta.namespace().has_ended_before(before) {
+            if !self.meta.has_ended_before(before) {
                 break;
             }
             let op = Op::EraseSessions(EraseSessions { before: before.0 });
@@ -101,7 +103,7 @@ impl Engine {
         let mut ended = Ended::new();
         let mut after = SessionId(0);
         loop {
-            let page = PastSession::list(self.meta.versions(), after, Hlc::ZERO, PAGE)?;
+            let page = self.meta.history().sessions(after, Hlc::ZERO, PAGE)?;
             let is_last = page.len() < PAGE;
             after = page.last().map_or(after, |last| last.id);
             for session in page {
@@ -118,16 +120,16 @@ impl Engine {
     }
 }
 
-/// True if what a session changed of an inode can be told: an instant before its last change can still be read, so that a difference
-/// from there on may name it. What a file was is not told where its directory has forgotten it, whether the file had something to lose
-/// or not.
-fn is_shown(horizons: &Horizons, (id, inode): (InodeId, &Inode), until: Hlc) -> bool {
+/// True if what a session changed of an inode can be told: an instant before its last change can still be read, so that
+/// a difference from there on may name it. What a file was is not told where its directory has forgotten it, whether
+/// the file had something to lose or not.
+fn is_shown(horizons: &Expiries, (id, home): (InodeId, InodeHome), until: Hlc) -> bool {
     let forgot =
         |id: InodeId| horizons.is_gone(id) || horizons.of(id).is_some_and(|forgotten| Hlc(forgotten.before) > until);
     let forgetful = if forgot(id) {
         id
-    } else if !inode.is_directory() && forgot(inode.parent) {
-        inode.parent
+    } else if !home.is_directory && forgot(home.parent) {
+        home.parent
     } else {
         return true;
     };

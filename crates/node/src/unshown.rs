@@ -1,8 +1,8 @@
 //! The rest of long answers: differences that were found for one page and belong to those that follow.
 //!
-//! Guarantees: a page that follows is read from here and not found again, as long as there is room; whatever has no room
-//! is found again, so nothing but time depends on it. Never more than `bytes_max`, the rest that was asked for last stays.
-//! Leaves to others: whether the rights of now still show it (`story`).
+//! Guarantees: a page that follows is read from here and not found again, as long as there is room; whatever has no
+//! room is found again, so nothing but time depends on it. Never more than `bytes_max`, the rest that was asked for
+//! last stays. Leaves to others: whether the rights of now still show it (`story`).
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -72,7 +72,8 @@ impl Unshown {
         Unshown { rests: Mutex::default(), bytes_max }
     }
 
-    /// Keeps what follows the first page of an answer: the differences from number `first` on, as many as there is room for.
+    /// Keeps what follows the first page of an answer: the differences from number `first` on, as many as there is room
+    /// for.
     pub(crate) fn keep(&self, asked: Asked, first: u64, differences: &[Difference], hidden: bool) {
         let mut rest = Rest { asked, first, count: 0, more: false, hidden, bytes: Vec::new(), at: 0 };
         for difference in differences {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cached, Cut, Inode, NoReadSet, ReadSet, Resolved, WriteGrant};
+use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved, SessionState};
 use frieze_wire::message::{
     Access, Attr, BytesReply, DirEntry, FileKind, GetXattr, InstantInfo, List, ListReply, Now, NowReply, Open,
     OpenReply, PATH_XATTR, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, View,
@@ -21,9 +21,9 @@ use frieze_wire::writers::{self, FileWriter, WRITERS_XATTR};
 use crate::caching::Asking;
 use crate::capability::{Bearer, Capability};
 use crate::engine::{Engine, unknown_session};
-use crate::grants::Key;
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
+use frieze_coherence::CacheKey;
 
 /// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
 const PAGE: usize = 1000;
@@ -98,7 +98,7 @@ impl Engine {
                 format!("path of {} bytes; at most {} are allowed", target.path.len(), frieze_base::PATH_BYTES_MAX),
             ));
         }
-        self.meta.namespace().resolve(self.meta.versions(), target, at, &principal.caller, reads)
+        self.meta.resolve(target, at, &principal.caller, reads)
     }
 
     /// Lets the session of `asking` cache an inode as it is from now on, if that can be taken back in time.
@@ -108,11 +108,10 @@ impl Engine {
         }
     }
 
-    /// True if heads on other servers may answer writes to it: they hear nothing of who caches what here. So nothing of a file is
-    /// cached in a cluster; names and directories, which only the leader changes, are.
+    /// True if heads on other servers may answer writes to it: they hear nothing of who caches what here. So nothing of
+    /// a file is cached in a cluster; names and directories, which only the leader changes, are.
     fn is_written_elsewhere(&self, id: InodeId) -> bool {
-        let is_file = |inode: &Inode| inode.kind() == FileKind::File;
-        self.meta.is_member() && self.meta.namespace().current(id).is_none_or(is_file)
+        self.meta.is_member() && self.meta.kind(id).is_none_or(|kind| kind == FileKind::File)
     }
 
     /// Resolves and lets the session cache what it finds, or does not find, if it asked.
@@ -132,7 +131,7 @@ impl Engine {
         }
         let found = self.resolve(principal, target, None, asking.reads())?;
         self.give_inode(asking, found.id);
-        let inode = self.meta.namespace().current(found.id).cloned();
+        let inode = self.meta.current(found.id);
         Ok(Resolved { inode: inode.unwrap_or(found.inode), ..found })
     }
 
@@ -157,7 +156,8 @@ impl Engine {
                 let bytes_live = look.bytes_live(&seen, &sources, extent.size)?;
                 (extent, bytes_live)
             }
-            // A listing shows a file without user time, or whose rows of then were forgotten; only opening it is refused.
+            // A listing shows a file without user time, or whose rows of then were forgotten; only opening it is
+            // refused.
             Err(fault)
                 if view.user_time().is_some()
                     && matches!(fault.reason, Reason::NoUserTime | Reason::HistoryExpired) =>
@@ -223,8 +223,7 @@ impl Engine {
         }
         asking.reads().add(Cached::Names(found.id));
         let max = page(ask.count_max);
-        let mut listed =
-            self.meta.namespace().list(self.meta.versions(), found.id, at, &ask.after, max.saturating_add(1))?;
+        let mut listed = self.meta.list(found.id, at, &ask.after, max.saturating_add(1))?;
         let more = listed.len() > max;
         listed.truncate(max);
         let mut entries = Vec::with_capacity(listed.len());
@@ -232,7 +231,7 @@ impl Engine {
             if let Some(session) = grants {
                 let ms = match self.is_written_elsewhere(entry.inode) {
                     true => 0,
-                    false => self.caching.give(session, Key::inode(entry.inode)),
+                    false => self.caching.give(session, CacheKey::inode(entry.inode)),
                 };
                 asking.holds.files_ms = asking.holds.files_ms.min(ms);
                 grants = grants.filter(|_| asking.holds.files_ms > 0);
@@ -254,13 +253,11 @@ impl Engine {
     }
 
     pub(crate) fn inode_at(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
-        let namespace = self.meta.namespace();
-        namespace.check_kept(id, at)?;
-        namespace.inode(self.meta.versions(), id, at)
+        self.meta.kept_inode(id, at)
     }
 
     pub(crate) fn check(&self, principal: &Principal, id: InodeId, at: Option<Hlc>, mask: u32) -> Result<(), Fault> {
-        self.meta.namespace().check_access(self.meta.versions(), id, at, &principal.caller, mask)
+        self.meta.check_access(id, at, &principal.caller, mask)
     }
 
     pub(crate) fn read_link(
@@ -306,12 +303,11 @@ impl Engine {
         if ask.name == WRITERS_XATTR {
             return Ok(BytesReply { value: self.writers_told(principal, found.id, at)? });
         }
-        let namespace = self.meta.namespace();
         if !ask.name.is_empty() {
-            let value = namespace.xattr(self.meta.versions(), found.id, &ask.name, at, &principal.caller)?;
+            let value = self.meta.xattr(found.id, &ask.name, at, &principal.caller)?;
             return Ok(BytesReply { value });
         }
-        let names = namespace.xattr_names(self.meta.versions(), found.id, at, &principal.caller)?;
+        let names = self.meta.xattr_names(found.id, at, &principal.caller)?;
         let mut value = Vec::new();
         for name in names {
             value.extend_from_slice(&name);
@@ -320,7 +316,8 @@ impl Engine {
         Ok(BytesReply { value })
     }
 
-    /// The path of an inode at an instant (`None`: now), or one of them, in a directory that the caller may list, then and now.
+    /// The path of an inode at an instant (`None`: now), or one of them, in a directory that the caller may list, then
+    /// and now.
     ///
     /// # Errors
     /// `NoAttribute` if it has none.
@@ -328,7 +325,7 @@ impl Engine {
         if id == InodeId::ROOT {
             return Ok(b"/".to_vec());
         }
-        let mut cut = Cut::new(self.meta.versions(), at.unwrap_or(Hlc::MAX), caller);
+        let mut cut = self.meta.history().tree_at(at.unwrap_or(Hlc::MAX), caller);
         for named in cut.names(id)? {
             if cut.may_list(named.parent)?
                 && let Some(directory) = cut.path(named.parent)?
@@ -351,19 +348,13 @@ impl Engine {
         }
         self.check(principal, id, None, frieze_namespace::MAY_READ)
             .or_else(|_| self.check(principal, id, None, frieze_namespace::MAY_WRITE))?;
-        let namespace = self.meta.namespace();
-        let Some(inode) = namespace.current(id).filter(|inode| inode.kind() == FileKind::File) else {
-            return none("only a regular file has writers");
+        let Some(sessions) = self.meta.writers(id) else { return none("only a regular file has writers") };
+        let writer = |(id, SessionState { uid, host, command, .. }): (SessionId, SessionState)| {
+            let (host, command) =
+                if self.may_know_command(principal, uid) { (host, command) } else { Default::default() };
+            FileWriter { session: id, uid, host, command }
         };
-        let writer = |grant: &WriteGrant| {
-            let session = namespace.session(grant.session)?;
-            let (host, command) = match self.may_know_command(principal, session.uid) {
-                true => (session.host.clone(), session.command.clone()),
-                false => Default::default(),
-            };
-            Some(FileWriter { session: grant.session, uid: session.uid, host, command })
-        };
-        let writers: Vec<FileWriter> = inode.grants().iter().filter_map(writer).collect();
+        let writers: Vec<FileWriter> = sessions.into_iter().map(writer).collect();
         Ok(writers::format_writers(&writers).into_bytes())
     }
 
@@ -426,8 +417,7 @@ impl Engine {
                 }
             }
             name => {
-                let namespace = self.meta.namespace();
-                let snapshot = namespace.snapshot(name).ok_or_else(|| {
+                let snapshot = self.meta.snapshot(name).ok_or_else(|| {
                     Fault::new(
                         Reason::NotFound,
                         format!(
@@ -447,7 +437,8 @@ impl Engine {
         })
     }
 
-    /// The newest instant that is closed here: of names, and of the chains that this server has a part in, if it has any.
+    /// The newest instant that is closed here: of names, and of the chains that this server has a part in, if it has
+    /// any.
     pub(crate) fn stable(&self) -> Hlc {
         let chains = (0..self.data.chain_count()).map(ChainId);
         match chains.into_iter().any(|chain| self.data.is_read_here(chain)) {
@@ -457,8 +448,8 @@ impl Engine {
     }
 
     pub(crate) fn snapshots(&self, ask: &Snapshots) -> Result<SnapshotsReply, Fault> {
-        let of = |snapshot: &frieze_namespace::Snapshot| Snapshot {
-            name: snapshot.name.clone(),
+        let of = |snapshot: frieze_namespace::NamedInstant| Snapshot {
+            name: snapshot.name,
             at: snapshot.at.0,
             made: snapshot.made.0,
             uid: snapshot.uid,
@@ -467,7 +458,7 @@ impl Engine {
         };
         let max = if ask.with_bytes { page(ask.count_max).min(SNAPSHOTS_WEIGHED_MAX) } else { page(ask.count_max) };
         let mut snapshots: Vec<Snapshot> =
-            self.meta.namespace().snapshots_after(&ask.after).take(max.saturating_add(1)).map(of).collect();
+            self.meta.snapshots_after(&ask.after, max.saturating_add(1)).into_iter().map(of).collect();
         let more = snapshots.len() > max;
         snapshots.truncate(max);
         for snapshot in snapshots.iter_mut().filter(|_| ask.with_bytes) {

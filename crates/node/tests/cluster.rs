@@ -217,8 +217,8 @@ fn a_session_that_nobody_knows_of_ends_by_itself() {
     assert_eq!(answer.unwrap_err().reason, Reason::UnknownSession);
 }
 
-/// A leader that kept writers out while it waits for others would wait for what its own writers hold up: its flushes, the
-/// answers of the others behind records of a chain. It lost the lead for it, at each file that was closed.
+/// A leader that kept writers out while it waits for others would wait for what its own writers hold up: its flushes,
+/// the answers of the others behind records of a chain. It lost the lead for it, at each file that was closed.
 #[test]
 fn whoever_waits_for_other_servers_keeps_no_writer_out() {
     let world = World::of(12, 3);

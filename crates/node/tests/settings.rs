@@ -76,9 +76,12 @@ fn made() -> (String, String) {
     let source = std::fs::read_to_string(root().join("crates/node/src/settings.rs")).unwrap();
     let defaults: toml::Table = toml::from_str(&toml::to_string(&Settings::default()).unwrap()).unwrap();
     let mut page = "# Settings of a server\n\n".to_owned();
-    page += "Made from the code; `cargo test -p frieze-node --test settings` fails if it is not as the code has it. A file in TOML, given\n";
-    page += "as `frieze serve --config FILE`; options of the command line come before what it says. It is refused if others can write\n";
-    page += "it, or read it while it holds a secret. [contrib/frieze.toml](../contrib/frieze.toml) has every setting as a comment, to be copied.\n";
+    page += "Made from the code; `cargo test -p frieze-node --test settings` fails if it is not as the code has it. A \
+        file in TOML, given\n";
+    page += "as `frieze serve --config FILE`; options of the command line come before what it says. It is refused if \
+        others can write\n";
+    page += "it, or read it while it holds a secret. [contrib/frieze.toml](../contrib/frieze.toml) has every setting \
+        as a comment, to be copied.\n";
     page += "Sizes are bytes. An unknown name, or a value that cannot be, is refused with its line.\n";
     let mut example =
         "# Settings of a server of frieze: 'frieze serve --config FILE'. Each stands here with its default;\n"

@@ -1,6 +1,6 @@
-//! Sessions that cache names under grants, beside clients that cache nothing and ask by path, over a network that delays,
-//! crosses and loses, on a server that dies and starts again: whenever the server answers, nobody else believes a state
-//! older than what the answer tells.
+//! Sessions that cache names under grants, beside clients that cache nothing and ask by path, over a network that
+//! delays, crosses and loses, on a server that dies and starts again: whenever the server answers, nobody else believes
+//! a state older than what the answer tells.
 //!
 //! The believers do what a mount does with its kernel: they use what they were granted until their lease ends as they
 //! count it, drop what is recalled, give no belief to an answer that a recall has overtaken, and acknowledge by asking

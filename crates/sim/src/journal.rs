@@ -68,8 +68,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The change with a stamp. Should the disk have stopped over what the server granted for it, that is noted before it,
-    /// under the same stamp.
+    /// The change with a stamp. Should the disk have stopped over what the server granted for it, that is noted before
+    /// it, under the same stamp.
     pub(crate) fn stamped(&self, stamp: Hlc) -> Option<&Effect> {
         let place = self.effects.partition_point(|effect| effect.stamp <= stamp);
         self.effects[..place].last().filter(|effect| effect.stamp == stamp)

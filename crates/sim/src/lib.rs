@@ -6,13 +6,14 @@
 //! that tears and forgets what was not synced, clocks that jump and stand still, a full disk, rotten bits, syncs that
 //! fail. A witness writes everything down a second time, in the simplest way, and compares every answer.
 //!
-//! Guarantees: the same plan gives the same run, to the last byte of every message ([`Outcome::trace_hash`]); a run that
-//! ends without a [`Violation`] broke none of the promises of [`Rule`].
-//! Leaves to others: threads and sockets (the tests of `node` and `client`), rights (those of `namespace`).
+//! Guarantees: the same plan gives the same run, to the last byte of every message ([`Outcome::trace_hash`]); a run
+//! that ends without a [`Violation`] broke none of the promises of [`Rule`]. Leaves to others: threads and sockets (the
+//! tests of `node` and `client`), rights (those of `namespace`).
 //!
-//! Where to look: `world` (what happens when, and `world::faults` what goes wrong), `client` and `workload` (who asks what), `witness` and `journal` (what
-//! the server did), `model` (what it should hold), `judge` (what it may answer), `memory` and `auditor` (what it said
-//! before), `metalog` (its members, by themselves), `machine` and `store` (what it runs on), `breakage` (how it is broken to test the tester).
+//! Where to look: `world` (what happens when, and `world::faults` what goes wrong), `client` and `workload` (who asks
+//! what), `witness` and `journal` (what the server did), `model` (what it should hold), `judge` (what it may answer),
+//! `memory` and `auditor` (what it said before), `metalog` (its members, by themselves), `machine` and `store` (what it
+//! runs on), `breakage` (how it is broken to test the tester).
 
 mod auditor;
 mod breakage;

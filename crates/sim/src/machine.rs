@@ -343,7 +343,7 @@ impl Machine {
             data_end: DataEnd { segment: SegmentId(u64::MAX), offset: u64::MAX },
         };
         let mut source = LogFiles { disk: &self.disk, files: BTreeMap::new() };
-        Metalog::recover(frieze_metalog::Settings::default(), all, &mut source, &mut |entry| {
+        Metalog::recover(frieze_metalog::MetalogSettings::default(), all, &mut source, &mut |entry| {
             if entry.index == LogIndex(index) {
                 found = Batch::decode(entry.body.as_slice()).ok().map(|batch| (entry.stamp, batch));
             }

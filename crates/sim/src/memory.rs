@@ -66,7 +66,8 @@ impl Memory {
         self.answers[place].1 = told;
     }
 
-    /// A forgetting was lost before anybody was told of it: what it refused, or left out of a listing, is answered again.
+    /// A forgetting was lost before anybody was told of it: what it refused, or left out of a listing, is answered
+    /// again.
     pub(crate) fn forget_refusals(&mut self) {
         self.answers.retain(|(question, told)| {
             let lists = question.what == Asks::List;

@@ -74,7 +74,8 @@ impl Outcome {
     pub fn failure(&self, seed: u64) -> Option<String> {
         let violation = self.violation.as_ref()?;
         Some(format!(
-            "{violation}\n  after {} operations and {} faults of seed {seed:#x}, at commit {}\n  see it again: cargo xtask sim one_server --seed {seed:#x}",
+            "{violation}\n  after {} operations and {} faults of seed {seed:#x}, at commit {}\n  see it again: cargo \
+             xtask sim one_server --seed {seed:#x}",
             self.counts.operations,
             self.counts.faults,
             commit().unwrap_or_else(|| "unknown".to_owned())

@@ -79,7 +79,8 @@ scenarios! {
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];
 
-/// Write a new file, make it durable, put it in the place of the old one: whatever happens, one of them is there, whole.
+/// Write a new file, make it durable, put it in the place of the old one: whatever happens, one of them is there,
+/// whole.
 fn crash_at_every_effect_of_a_rename(seed: u64) -> Verdict {
     for kind in BOTH {
         for effect in 1..200 {

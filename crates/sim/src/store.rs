@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, LogIndex, Reason, Rng};
 use frieze_disk::{CrashKind, SimDisk};
-use frieze_node::{Item, VersionStore};
+use frieze_node::{StoreItem, VersionStore};
 
 /// The store. Clones are the same store.
 #[derive(Clone)]
@@ -108,13 +108,13 @@ impl SimStore {
 }
 
 impl VersionStore for SimStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         self.alive()?;
         let state = self.state();
         Ok(state.items.range(from.to_vec()..=to.to_vec()).next_back().map(|(k, v)| (k.clone(), v.clone())))
     }
 
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         if let Err(fault) = self.alive() {
             return Box::new(std::iter::once(Err(fault)));
         }
@@ -124,7 +124,7 @@ impl VersionStore for SimStore {
         Box::new(items.into_iter())
     }
 
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         self.alive()?;
         let mut state = self.state();
         if self.burn(&mut state) {

@@ -8,7 +8,8 @@ pub enum Rule {
     /// A read of now shows what was acknowledged before it was asked, nothing that never was, and every write wholly
     /// or not at all; a change has the outcome that POSIX gives it at its place in the order (9).
     Linearizable,
-    /// What was answered at an instant is answered again, outside gaps; inside, the answer says that it is incomplete (3).
+    /// What was answered at an instant is answered again, outside gaps; inside, the answer says that it is incomplete
+    /// (3).
     SameForEver,
     /// What was acknowledged as durable survives every crash, all that was acknowledged survives the death of the
     /// process (5).
@@ -31,8 +32,8 @@ pub enum Rule {
     Health,
     /// The server starts again after every crash.
     Restarts,
-    /// The past needs no majority: every server that is left answers for what was closed, says what it cannot vouch for, and answers for
-    /// nothing that it cannot know.
+    /// The past needs no majority: every server that is left answers for what was closed, says what it cannot vouch
+    /// for, and answers for nothing that it cannot know.
     Past,
     /// Nothing panics.
     NoPanic,

@@ -224,8 +224,8 @@ impl Witness {
         self.fenced = before.fenced || after.fenced;
         self.trace.line(|| format!("tend {result:?}, give back {given_back:?}, shelve {shelved:?}, image {imaged:?}"));
         let ended = (after.index - before.index) as usize;
-        // A server whose clock is not trusted stamps nothing: it ends them when it is. One whose machine stopped meanwhile goes on past
-        // what it cannot end, and is not there any more to be asked.
+        // A server whose clock is not trusted stamps nothing: it ends them when it is. One whose machine stopped
+        // meanwhile goes on past what it cannot end, and is not there any more to be asked.
         let may_be_late = result.is_err() || self.fenced || self.machine.is_dying();
         if ended > expired.len() || (!may_be_late && ended < expired.len()) {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
@@ -243,7 +243,8 @@ impl Witness {
             self.model.sessions.remove(&session);
             self.sessions.forget(session);
         }
-        // What was written before the disk stopped, and the one over which it did, can all be there after the restart, in their order.
+        // What was written before the disk stopped, and the one over which it did, can all be there after the restart,
+        // in their order.
         if self.doubts.is_empty() && self.machine.is_dying() {
             let written = told + 1..=after.index + 1;
             self.doubts =

@@ -46,35 +46,44 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play(&[0xe0_00a2, 0xf0_0009]);
     // A joining tail that was left alone waited for ever for what its predecessor held.
     play(&[0xf0_0041]);
-    // A record that was written at the very stamp of a truncate was under it for its length, and above it for its bytes.
+    // A record that was written at the very stamp of a truncate was under it for its length, and above it for its
+    // bytes.
     play(&[0xf0_0130]);
-    // A server that no longer led a chain said that an append of a chunk had come to nothing: it was there, and was made again.
+    // A server that no longer led a chain said that an append of a chunk had come to nothing: it was there, and was
+    // made again.
     play(&[0x100_026b]);
-    // A double of an append that was refused waited in the server, and was written when it was there under another number.
+    // A double of an append that was refused waited in the server, and was written when it was there under another
+    // number.
     play(&[0x110_d200]);
     // What a lost machine had said came late, and it was dead no more: nobody took its place.
     play(&[0x110_05db]);
-    // The only member of a chain that served had a record that had rotted: nobody was brought up to date, and readers were refused.
+    // The only member of a chain that served had a record that had rotted: nobody was brought up to date, and readers
+    // were refused.
     play(&[0x110_4e3d, 0x110_04cb]);
     // A machine that rots was lost while everything was looked at once more.
     play(&[0x110_87ec]);
-    // A server that had left a chain got a lease, with that news, while it looked at a length: it told what it had seen before.
+    // A server that had left a chain got a lease, with that news, while it looked at a length: it told what it had seen
+    // before.
     play(&[0x110_622f]);
     // A file was made as long, when a session ended, as what another had on its way, and lost.
     play(&[0x110_7556]);
     // What was acknowledged to a session that was being ended was in no length until all heads knew.
     play(&[0x110_b8c6]);
-    // What was shown together lay on a chain that went on without its last server: zeros were read in its place, and nobody was told.
+    // What was shown together lay on a chain that went on without its last server: zeros were read in its place, and
+    // nobody was told.
     play(&[0x110_15bb, 0x110_1af4, 0x110_431c, 0x110_8a61]);
     // The leader, without its lease, settled a length from its own copy of a chain that had gone on without it.
     play(&[0x130_00ee]);
-    // Of a chain whose last member was lost for good, one that had been taken out of it before had more than the one that was left.
+    // Of a chain whose last member was lost for good, one that had been taken out of it before had more than the one
+    // that was left.
     play(&[0x130_10b2]);
-    // Power had hit one whole member when the other was lost for good: what was durable was there, and the judge took all for ruined.
+    // Power had hit one whole member when the other was lost for good: what was durable was there, and the judge took
+    // all for ruined.
     play(&[0x200_12af]);
     // A joining tail answered a read of now: the chain had gone on without it, and nobody had waited until it knew.
     play(&[0x200_67b4]);
-    // A leader that heard late from the one before that nobody leads, and waited so long to speak that it lost its lease.
+    // A leader that heard late from the one before that nobody leads, and waited so long to speak that it lost its
+    // lease.
     play(&[0x400_2809]);
     // An append over the end of a chunk, looked at before and after all copies lost power: the judge's error.
     play(&[0x300_4dee]);
@@ -98,8 +107,9 @@ fn noticed(breakage: ClusterBreak, seeds: u64) -> Option<(Rule, u64)> {
     })
 }
 
-/// A server that does not ask whether it still leads is found out after 71: another leads within a twentieth of a second, and who does
-/// not is seldom asked. Those that take hundreds of seeds are left to `cargo xtask sim cluster --mutants`.
+/// A server that does not ask whether it still leads is found out after 71: another leads within a twentieth of a
+/// second, and who does not is seldom asked. Those that take hundreds of seeds are left to `cargo xtask sim cluster
+/// --mutants`.
 #[test]
 fn broken_clusters_are_noticed_within_a_few_seeds() {
     let rare = [ClusterBreak::EpochUnchecked, ClusterBreak::DirtyShown];

@@ -1,11 +1,11 @@
-//! One number of bytes for all of a server's memory, divided among those who use it.
+//! One number of bytes for all of a server's memory, divided among its uses.
 
-/// What somebody wants of a server's memory. All numbers are bytes.
+/// The memory that an operator gives a server, and its uses. All numbers are bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct MemoryDemand {
     /// Memory for everything; `None`: half of what the machine has, or what the rest of this needs, if that is more.
     pub total: Option<u64>,
-    /// What the machine has; 0 if nobody knows.
+    /// What the machine has; 0 if unknown.
     pub machine: u64,
     /// For the index of what was written when; `None`: a quarter, 1 GiB at most.
     pub index: Option<u64>,
@@ -19,12 +19,13 @@ pub struct Wishes {
     pub connections: Option<u64>,
 }
 
-/// Who may use how much, in bytes. What counts is memory of the process and pages of its files that the kernel keeps.
+/// How much each use may take, in bytes. What counts is memory of the process and pages of its files that the kernel
+/// keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// All of it: the sum of what follows.
     pub total: u64,
-    /// Code, threads, connections, and what nobody else was given.
+    /// Code, threads, connections, and what no other use was given.
     pub program: u64,
     /// How much of `program` is for connections, their threads and buffers.
     pub connections: u64,
@@ -52,7 +53,7 @@ pub struct TooLittle {
     pub needed: u64,
 }
 
-impl Wishes {
+impl MemoryDemand {
     /// Divides the memory.
     ///
     /// # Errors
@@ -60,9 +61,9 @@ impl Wishes {
     ///
     /// # Examples
     /// ```
-    /// let shares = frieze_tier::Wishes { total: Some(512 << 20), ..Default::default() }.divide()?;
+    /// let shares = frieze_tier::MemoryDemand { total: Some(512 << 20), ..Default::default() }.divide()?;
     /// assert_eq!(shares.index, 128 << 20);
-    /// assert!(frieze_tier::Wishes { total: Some(1 << 20), ..Default::default() }.divide().is_err());
+    /// assert!(frieze_tier::MemoryDemand { total: Some(1 << 20), ..Default::default() }.divide().is_err());
     /// # Ok::<(), frieze_tier::TooLittle>(())
     /// ```
     pub fn divide(&self) -> Result<Shares, TooLittle> {
@@ -128,7 +129,7 @@ mod tests {
     fn shares_are_the_whole_and_grow_with_it() {
         let mut before = Shares::default();
         for mib in [99u64, 128, 512, 2048, 16 << 10, 1 << 20] {
-            let shares = Wishes { total: Some(mib * MIB), ..Wishes::default() }.divide().unwrap();
+            let shares = MemoryDemand { total: Some(mib * MIB), ..MemoryDemand::default() }.divide().unwrap();
             assert_eq!((shares.total, sum(&shares)), (mib * MIB, mib * MIB));
             assert!(shares.young >= before.young && shares.old >= before.old && shares.index >= before.index);
             assert!(shares.young >= RECORDS_BYTES_MIN && shares.old >= RECORDS_BYTES_MIN);
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn too_little_is_refused_with_the_least_that_would_do() {
         for index in [None, Some(64 << 10), Some(3 << 30)] {
-            let wishes = |total| Wishes { total: Some(total), index, ..Wishes::default() };
+            let wishes = |total| MemoryDemand { total: Some(total), index, ..MemoryDemand::default() };
             let needed = wishes(1).divide().unwrap_err().needed;
             assert!(wishes(needed).divide().is_ok(), "{needed} with an index of {index:?}");
             assert!(wishes(needed - MIB).divide().is_err(), "{needed} with an index of {index:?}");
@@ -149,37 +150,37 @@ mod tests {
 
     #[test]
     fn who_names_his_part_gets_just_that() {
-        let wishes = Wishes { total: Some(1 << 30), ..Wishes::default() };
-        let shares = Wishes { young: Some(64 << 10), old: Some(4096), ..wishes }.divide().unwrap();
+        let wishes = MemoryDemand { total: Some(1 << 30), ..MemoryDemand::default() };
+        let shares = MemoryDemand { young: Some(64 << 10), old: Some(4096), ..wishes }.divide().unwrap();
         assert_eq!((shares.young, shares.old, sum(&shares)), (64 << 10, 4096, 1 << 30));
-        let shares = Wishes { old: Some(4096), ..wishes }.divide().unwrap();
+        let shares = MemoryDemand { old: Some(4096), ..wishes }.divide().unwrap();
         assert_eq!((shares.old, sum(&shares)), (4096, 1 << 30));
-        assert!(Wishes { young: Some(1 << 30), ..wishes }.divide().is_err());
+        assert!(MemoryDemand { young: Some(1 << 30), ..wishes }.divide().is_err());
     }
 
     #[test]
     fn connections_are_a_part_of_the_program_as_large_as_is_wished() {
-        let wishes = Wishes { total: Some(512 * MIB), ..Wishes::default() };
+        let wishes = MemoryDemand { total: Some(512 * MIB), ..MemoryDemand::default() };
         let automatic = wishes.divide().unwrap();
         assert_eq!((automatic.connections, sum(&automatic)), (32 * MIB, 512 * MIB));
-        let wished = Wishes { connections: Some(160 * MIB), ..wishes }.divide().unwrap();
+        let wished = MemoryDemand { connections: Some(160 * MIB), ..wishes }.divide().unwrap();
         assert_eq!(wished.program - automatic.program, 128 * MIB);
-        assert!(Wishes { connections: Some(512 * MIB), ..wishes }.divide().is_err());
+        assert!(MemoryDemand { connections: Some(512 * MIB), ..wishes }.divide().is_err());
     }
 
-    fn wishes_of_all(bytes: u64) -> Wishes {
-        Wishes { total: Some(1 << 30), index: Some(bytes), dirty: Some(bytes), ..Wishes::default() }
+    fn wishes_of_all(bytes: u64) -> MemoryDemand {
+        MemoryDemand { total: Some(1 << 30), index: Some(bytes), dirty: Some(bytes), ..MemoryDemand::default() }
     }
 
     #[test]
     fn without_a_number_it_is_half_of_the_machine_or_what_is_needed() {
         let machine = 16 << 30;
-        assert_eq!(Wishes { machine, ..Wishes::default() }.divide().unwrap().total, machine / 2);
-        assert_eq!(Wishes::default().divide().unwrap().total, UNKNOWN_MACHINE_BYTES / 2);
-        let wishes = Wishes { machine, dirty: Some(32 << 30), ..Wishes::default() };
+        assert_eq!(MemoryDemand { machine, ..MemoryDemand::default() }.divide().unwrap().total, machine / 2);
+        assert_eq!(MemoryDemand::default().divide().unwrap().total, UNKNOWN_MACHINE_BYTES / 2);
+        let wishes = MemoryDemand { machine, dirty: Some(32 << 30), ..MemoryDemand::default() };
         let shares = wishes.divide().unwrap();
         assert!(shares.total > 32 << 30 && shares.dirty == 32 << 30, "{shares:?}");
-        let tiny = Wishes { machine: 64 << 20, ..Wishes::default() }.divide().unwrap();
+        let tiny = MemoryDemand { machine: 64 << 20, ..MemoryDemand::default() }.divide().unwrap();
         assert!(tiny.total >= 64 << 20 && sum(&tiny) == tiny.total, "{tiny:?}");
     }
 }

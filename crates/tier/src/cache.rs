@@ -1,20 +1,20 @@
 //! Which parts of old history stay in memory.
 //!
 //! # The algorithm
-//! S3-FIFO: three queues, first in, first out. What comes in waits in a *small* queue, a tenth of the room. What was asked for
-//! twice or more while it waited goes on into the *main* queue; the rest leaves, and its key alone is remembered in a *ghost*
-//! queue. What comes back while it is remembered goes to the main queue at once. In the main queue what was asked for since it
-//! came, or since it last came round, goes round again.
+//! S3-FIFO: three queues, first in, first out. What comes in waits in a *small* queue, a tenth of the room. What was
+//! asked for twice or more while it waited goes on into the *main* queue; the rest leaves, and its key alone is
+//! remembered in a *ghost* queue. What comes back while it is remembered goes to the main queue at once. In the main
+//! queue what was asked for since it came, or since it last came round, goes round again.
 //!
-//! So a scan, which asks for everything once, passes through a tenth of the room. Who is known to read on and on
-//! ([`Heat::Scan`]) raises nothing by it: a program that reads a file in small steps asks for the same part many times, and
-//! has no use for it afterwards. What he has added to something that is in use leaves before anything that is.
+//! So a scan, which asks for everything once, passes through a tenth of the room. A reader known to be sequential
+//! ([`Heat::Scan`]) raises nothing by it: a program that reads a file in small steps asks for the same part many times,
+//! and has no use for it afterwards. What he has added to something that is in use leaves before anything that is.
 //!
 //! # Source
-//! Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction (SOSP'23), algorithm 1: small queue of a
-//! tenth, frequencies of two bits, promotion from the third request on. Ours differs in that things have weights that may grow,
-//! in what scans raise, and in that the ghost queue is bounded by the weights of what it remembers. `hdfs-under-hbase` §5
-//! compares LRU by size only; a scan of history flushes an LRU cache of any size that is bounded.
+//! Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction (SOSP'23), algorithm 1: small queue
+//! of a tenth, frequencies of two bits, promotion from the third request on. Ours differs in that things have weights
+//! that may grow, in what scans raise, and in that the ghost queue is bounded by the weights of what it remembers.
+//! `hdfs-under-hbase` §5 compares LRU by size only; a scan of history flushes an LRU cache of any size that is bounded.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -23,11 +23,11 @@ use frieze_base::FastMap;
 
 /// What a cache holds has a weight, in bytes.
 pub trait Weigh: Sized {
-    /// Bytes that it takes now. May change only while the cache is told ([`Cache::touch`]).
+    /// Bytes that it takes now. May change only while the cache is told ([`CachePolicy::touch`]).
     fn weight(&self) -> u64;
 
-    /// Takes out what only scans have asked for, so that the rest can stay without it; `None` if that is nothing. Things that
-    /// are one piece need not know of it.
+    /// Takes out what only scans have asked for, so that the rest can stay without it; `None` if that is nothing.
+    /// Things that are one piece need not know of it.
     fn shed(&mut self) -> Option<Self> {
         None
     }
@@ -36,28 +36,28 @@ pub trait Weigh: Sized {
 /// How a request counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heat {
-    /// Somebody wants this part: if he wants it again, it should be there.
+    /// This part is asked for: if it is asked for again, it should be there.
     Wanted,
     /// Part of a pass over a lot, or read ahead: being there is no reason to stay.
     Scan,
 }
 
-/// Keys of what is in memory, and what leaves next. The things themselves are kept by whoever asks.
+/// Keys of what is in memory, and what leaves next. The caller keeps the values.
 #[derive(Clone, Debug)]
-pub struct Cache<K, V> {
+pub struct CachePolicy<K, V> {
     bytes_max: u64,
-    entries: FastMap<K, Entry<V>>,
+    entries: FastMap<K, CacheEntry<V>>,
     /// Oldest first. A ticket that is not that of the entry any more is one of something that has left.
-    small: Queue<K>,
-    main: Queue<K>,
+    small: CacheQueue<K>,
+    main: CacheQueue<K>,
     ghosts: FastMap<K, Ghost>,
-    ghost: Queue<K>,
+    ghost: CacheQueue<K>,
     next_ticket: u64,
     stats: CacheStats,
 }
 
 #[derive(Clone, Debug)]
-struct Entry<V> {
+struct CacheEntry<V> {
     value: V,
     weight: u64,
     ticket: u64,
@@ -72,7 +72,7 @@ struct Ghost {
 }
 
 #[derive(Clone, Debug)]
-struct Queue<K> {
+struct CacheQueue<K> {
     keys: VecDeque<(K, u64)>,
     /// Weights of what is in it.
     bytes: u64,
@@ -97,24 +97,24 @@ pub struct CacheStats {
     pub promoted: u64,
 }
 
-impl<K: Copy + Eq + Hash, V: Default + Weigh> Cache<K, V> {
+impl<K: Copy + Eq + Hash, V: Default + Weigh> CachePolicy<K, V> {
     /// An empty cache with room for `bytes_max` bytes.
-    pub fn new(bytes_max: u64) -> Cache<K, V> {
-        Cache {
+    pub fn new(bytes_max: u64) -> CachePolicy<K, V> {
+        CachePolicy {
             bytes_max,
             entries: FastMap::default(),
-            small: Queue::default(),
-            main: Queue::default(),
+            small: CacheQueue::default(),
+            main: CacheQueue::default(),
             ghosts: FastMap::default(),
-            ghost: Queue::default(),
+            ghost: CacheQueue::default(),
             next_ticket: 0,
             stats: CacheStats::default(),
         }
     }
 
-    /// Somebody asks for `key`. `change` is shown what is known of it, or a default, and may change it; it returns true if
-    /// all that was asked for was there already. What is pushed out goes to `out`, whole or the part that was shed: `key`
-    /// itself, if it is heavier than all of the room.
+    /// `key` is asked for. `change` is shown what is known of it, or a default, and may change it; it returns true if
+    /// all that was asked for was there already. What is pushed out goes to `out`, whole or the part that was shed:
+    /// `key` itself, if it is heavier than all of the room.
     ///
     /// # Cost
     /// O(1) amortised.
@@ -188,7 +188,7 @@ impl<K: Copy + Eq + Hash, V: Default + Weigh> Cache<K, V> {
         }
         let is_main = ghost.is_some() && heat == Heat::Wanted;
         let ticket = self.ticket();
-        self.entries.insert(key, Entry { value, weight, ticket, frequency: 0, is_main });
+        self.entries.insert(key, CacheEntry { value, weight, ticket, frequency: 0, is_main });
         let queue = if is_main { &mut self.main } else { &mut self.small };
         queue.push(key, ticket, weight);
         self.stats.admitted += 1;
@@ -276,13 +276,13 @@ impl<K: Copy + Eq + Hash, V: Default + Weigh> Cache<K, V> {
     }
 }
 
-impl<K> Default for Queue<K> {
-    fn default() -> Queue<K> {
-        Queue { keys: VecDeque::new(), bytes: 0, count: 0 }
+impl<K> Default for CacheQueue<K> {
+    fn default() -> CacheQueue<K> {
+        CacheQueue { keys: VecDeque::new(), bytes: 0, count: 0 }
     }
 }
 
-impl<K> Queue<K> {
+impl<K> CacheQueue<K> {
     fn push(&mut self, key: K, ticket: u64, weight: u64) {
         self.keys.push_back((key, ticket));
         self.bytes += weight;

@@ -1,21 +1,22 @@
 //! What stays in memory, what is let go, what is read ahead: policies without I/O, clocks or threads.
 //!
-//! Guarantees: the same calls give the same decisions, so that a server and a simulator of traces decide alike; every table
-//! is bounded; no decision can change a byte that is read, only what it costs.
+//! Guarantees: the same calls give the same decisions, so that a server and a simulator of traces decide alike; every
+//! table is bounded; no decision can change a byte that is read, only what it costs.
 //! Leaves to others: where bytes are kept and how they get there (`node`, `disk`).
 //!
 //! # The parts
-//! - [`Window`]: the youngest bytes of a log stay, first in, first out, up to a number of bytes.
-//! - [`Cache`]: which parts of everything older stay. One pass over all of history does not push out what is in use.
-//! - [`Readers`]: who reads on and on, and how far ahead of him to read.
-//! - [`Wishes::divide`]: one number of bytes for all of a server's memory, divided among those who use it.
+//! - [`RecentWindow`]: the youngest bytes of a log stay, first in, first out, up to a number of bytes.
+//! - [`CachePolicy`]: which parts of everything older stay. One pass over all of history does not push out what is in
+//!   use.
+//! - [`Readers`]: which readers are sequential, and how far ahead of each to read.
+//! - [`MemoryDemand::divide`]: one number of bytes for all of a server's memory, divided among its uses.
 
 mod budget;
 mod cache;
 mod readers;
 mod window;
 
-pub use budget::{Shares, TooLittle, Wishes};
-pub use cache::{Cache, CacheStats, Heat, Weigh};
+pub use budget::{MemoryDemand, Shares, TooLittle};
+pub use cache::{CachePolicy, CacheStats, Heat, Weigh};
 pub use readers::{Habit, Readers};
-pub use window::Window;
+pub use window::RecentWindow;

@@ -1,17 +1,17 @@
-//! Who reads on and on, and how far ahead of him to read.
+//! Which readers are sequential, and how far ahead of each to read.
 //!
-//! A read that begins where another of the same reader ended continues it. That finds a program that reads a file from front
-//! to back, several of them in one file, and requests that overtake each other: each of a few interleaved runs goes on by
-//! itself. Whoever reads here and there continues nothing, and nothing is read ahead for him.
+//! A read that begins where another of the same reader ended continues it. That finds a program that reads a file from
+//! front to back, several of them in one file, and requests that overtake each other: each of a few interleaved runs
+//! goes on by itself. A random reader continues no run, and nothing is read ahead for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use frieze_base::ByteRange;
 
-/// Who reads, and the last runs of each. Whoever has not read for longest is forgotten.
+/// The readers, and the last runs of each. The reader that has been idle for longest is dropped.
 #[derive(Clone, Debug)]
 pub struct Readers<K> {
-    readers: BTreeMap<K, Reader>,
+    readers: BTreeMap<K, ReaderState>,
     /// Oldest first; a ticket that is not that of the reader any more is from before he read again.
     order: VecDeque<(K, u64)>,
     readers_max: usize,
@@ -20,15 +20,15 @@ pub struct Readers<K> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Reader {
+struct ReaderState {
     ticket: u64,
     /// Oldest first.
-    runs: Vec<Run>,
+    runs: Vec<ReadSequence>,
 }
 
 /// Reads that continue each other.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct ReadSequence {
     start: u64,
     end: u64,
     reads: u32,
@@ -51,13 +51,13 @@ impl<K: Copy + Ord> Readers<K> {
     /// Remembers at most `readers_max` readers, and reads at most `ahead_bytes_max` bytes ahead of each run.
     ///
     /// # Panics
-    /// If nobody can be remembered.
+    /// If no reader can be remembered.
     pub fn new(readers_max: usize, ahead_bytes_max: u64) -> Readers<K> {
         assert!(readers_max > 0, "nobody can be known");
         Readers { readers: BTreeMap::new(), order: VecDeque::new(), readers_max, ahead_bytes_max, next_ticket: 0 }
     }
 
-    /// `who` reads `range` of his file.
+    /// A reader reads `range` of its file.
     ///
     /// # Cost
     /// O(log readers).
@@ -93,12 +93,12 @@ impl<K: Copy + Ord> Readers<K> {
     }
 }
 
-impl Reader {
+impl ReaderState {
     fn observe(&mut self, range: ByteRange, ahead_bytes_max: u64) -> Habit {
         let (start, end) = (range.start(), range.end());
         let mut run = match self.runs.iter().rposition(|run| run.end == start) {
             Some(at) => self.runs.remove(at),
-            None => Run { start, end, reads: 0, ahead_end: end, window: 0 },
+            None => ReadSequence { start, end, reads: 0, ahead_end: end, window: 0 },
         };
         run.reads = run.reads.saturating_add(1);
         run.end = end;
@@ -140,7 +140,7 @@ impl Reader {
 const READS_OF_A_RUN: u32 = 3;
 /// Bytes in a row that are a pass over a lot, in however many reads: half of it would be a tenth of a small cache.
 const PASS_BYTES: u64 = 1 << 20;
-/// Runs of one reader that are remembered. Few: whoever reads here and there in a small file comes back to where he was
+/// Runs of one reader that are remembered. Few: a random reader of a small file comes back to where it was
 /// before long, and that is no run.
 const RUNS_MAX: usize = 8;
 /// Least to read ahead: below, the device's latency shows (128 KiB: the kernel's own first step).

@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use frieze_base::Rng;
-use frieze_tier::{Cache, Heat, Weigh};
+use frieze_tier::{CachePolicy, Heat, Weigh};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Bytes(u64);
+struct CachedBytes(u64);
 
-impl Weigh for Bytes {
+impl Weigh for CachedBytes {
     fn weight(&self) -> u64 {
         self.0
     }
@@ -19,13 +19,13 @@ impl Weigh for Bytes {
 
 /// A cache and what a driver would hold for it.
 struct Driver {
-    cache: Cache<u64, Bytes>,
+    cache: CachePolicy<u64, CachedBytes>,
     held: BTreeMap<u64, u64>,
 }
 
 impl Driver {
     fn new(bytes_max: u64) -> Driver {
-        Driver { cache: Cache::new(bytes_max), held: BTreeMap::new() }
+        Driver { cache: CachePolicy::new(bytes_max), held: BTreeMap::new() }
     }
 
     /// True if all of it was there.
@@ -79,17 +79,17 @@ impl Lru {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum CacheStep {
     Ask { key: u64, weight: u64, scan: bool },
     Remove(u64),
     Retain(u64),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<CacheStep>> {
     let step = prop_oneof![
-        20 => (0u64..60, 1u64..300, any::<bool>()).prop_map(|(key, weight, scan)| Step::Ask { key, weight, scan }),
-        2 => (0u64..60).prop_map(Step::Remove),
-        1 => (2u64..7).prop_map(Step::Retain),
+        20 => (0u64..60, 1u64..300, any::<bool>()).prop_map(|(key, weight, scan)| CacheStep::Ask { key, weight, scan }),
+        2 => (0u64..60).prop_map(CacheStep::Remove),
+        1 => (2u64..7).prop_map(CacheStep::Retain),
     ];
     proptest::collection::vec(step, 0..600)
 }
@@ -100,14 +100,14 @@ proptest! {
         let mut driver = Driver::new(room);
         for step in steps {
             match step {
-                Step::Ask { key, weight, scan } => {
+                CacheStep::Ask { key, weight, scan } => {
                     driver.ask(key, weight, if scan { Heat::Scan } else { Heat::Wanted });
                 }
-                Step::Remove(key) => {
+                CacheStep::Remove(key) => {
                     let removed = driver.cache.remove(key).map(|value| value.0);
                     prop_assert_eq!(removed, driver.held.remove(&key));
                 }
-                Step::Retain(part) => {
+                CacheStep::Retain(part) => {
                     driver.cache.retain(|key| key % part != 0);
                     driver.held.retain(|key, _| key % part != 0);
                 }
@@ -198,9 +198,9 @@ impl Weigh for Parts {
 
 #[test]
 fn what_a_scan_adds_to_things_in_use_leaves_before_them() {
-    let mut cache: Cache<u64, Parts> = Cache::new(ROOM);
+    let mut cache: CachePolicy<u64, Parts> = CachePolicy::new(ROOM);
     let mut out = Vec::new();
-    let wanted = |cache: &mut Cache<u64, Parts>, out: &mut Vec<(u64, Parts)>| {
+    let wanted = |cache: &mut CachePolicy<u64, Parts>, out: &mut Vec<(u64, Parts)>| {
         let mut hits = 0;
         for key in 0..ROOM / 20 {
             let ask = |parts: &mut Parts| {
@@ -255,7 +255,7 @@ fn what_is_heavier_than_the_room_is_refused_and_pushes_nothing_out() {
     driver.ask(1, 60, Heat::Wanted);
     assert!(!driver.ask(2, 101, Heat::Wanted));
     driver.check();
-    assert_eq!((driver.cache.stats().refused, driver.cache.get(&1)), (1, Some(&Bytes(60))));
+    assert_eq!((driver.cache.stats().refused, driver.cache.get(&1)), (1, Some(&CachedBytes(60))));
     // Also one that grows beyond it.
     driver.ask(1, 101, Heat::Wanted);
     driver.check();

@@ -212,12 +212,9 @@ pub struct StoryReply {
     /// True if events are left out because a file, or a directory that a name moved from or to, has forgotten them.
     #[prost(bool, tag = "6")]
     pub left_out: bool,
-    /// True: the newest come first, as requested. A server that does not know the option answers with the oldest.
-    #[prost(bool, tag = "7")]
-    pub newest_first: bool,
     /// With `newest_first`: every event of the interval after this stamp was returned; ask again up to it unless it is
     /// the start.
-    #[prost(uint64, tag = "8")]
+    #[prost(uint64, tag = "7")]
     pub after: u64,
 }
 

@@ -450,9 +450,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 socket: String::new(),
                 proof: Vec::new(),
                 map_version: 0,
-                takes_pieces: false,
                 former: Vec::new(),
-                keeps_acls: false,
             }),
         ),
         (
@@ -467,8 +465,6 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 ..HelloReply::default()
             }),
         ),
-        ("hello.takes_pieces", Reply::Hello(HelloReply { node: 1, takes_pieces: true, ..HelloReply::default() })),
-        ("hello.keeps_acls", Reply::Hello(HelloReply { node: 1, keeps_acls: true, ..HelloReply::default() })),
         (
             "hello.on_this_machine",
             Reply::Hello(HelloReply { node: 1, socket: "/srv/frieze/socket".into(), ..HelloReply::default() }),
@@ -492,8 +488,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("bytes", Reply::Bytes(BytesReply { value: vec![0, 1, 254] })),
         ("open", Reply::Open(OpenReply { attr: attr(), capability: vec![1, 2, 3], answered: answered() })),
         ("read", Reply::Read(ReadReply { end_of_file: true, answered: answered(), crc_behind: true })),
-        ("write", Reply::Write(WriteReply { stamp: AT, offset: 1 << 40, taken: 0 })),
-        ("append_in_part", Reply::Write(WriteReply { stamp: AT, offset: 1 << 26, taken: 4711 })),
+        ("write", Reply::Write(WriteReply { stamp: AT, offset: 1 << 40 })),
         ("seek", Reply::Seek(1 << 50)),
         (
             "txn",

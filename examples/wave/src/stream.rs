@@ -144,7 +144,8 @@ pub(crate) fn read_log(
 fn versions(fs: &Fs, file: &Target, mut after: Hlc) -> anyhow::Result<Vec<FileRevision>> {
     let mut found = Vec::new();
     loop {
-        let page = fs.log(file, frieze_client::Interval { after, ..frieze_client::Interval::WHOLE }, 0)?;
+        let page =
+            fs.log(file, frieze_client::HistoryInterval { after, ..frieze_client::HistoryInterval::WHOLE }, 0)?;
         for version in &page.versions {
             after = after.max(Hlc(version.stamp));
             if version.kind == VersionKind::Write as i32 {

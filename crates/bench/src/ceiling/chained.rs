@@ -104,7 +104,7 @@ impl ChainHop {
         if let Some(after) = &mut self.after {
             after.write_all(&sum)?;
         }
-        let mut crc = frieze_base::Crc::default();
+        let mut crc = frieze_base::Crc32c::default();
         for number in 0..MESSAGE_BYTES / PIECE_BYTES {
             self.before.read_exact(piece)?;
             if let Some(after) = &mut self.after {

@@ -1,7 +1,7 @@
 //! Requests and edits about time: the differences between two instants, and their undo.
 
 use anyhow::Result;
-use frieze_client::{Client, CreateMode, Durability, EditReply, Fs, Hlc, Interval, OpenFlags, RenameMode};
+use frieze_client::{Client, CreateMode, Durability, EditReply, Fs, HistoryInterval, Hlc, OpenFlags, RenameMode};
 use frieze_client::{Target as Path, Undo};
 
 use super::metadata::{REQUEST_BYTES, make_files, report};
@@ -71,7 +71,7 @@ impl BenchTree {
     }
 
     /// All differences of an interval, page by page: how many, and the entries of indexes that were read for them.
-    fn differences(&self, interval: Interval) -> Result<(u64, u64)> {
+    fn differences(&self, interval: HistoryInterval) -> Result<(u64, u64)> {
         let (mut found, mut read) = (0, 0);
         loop {
             let page = self.client.fs().diff(&Path::path("/"), interval, found, 0)?;
@@ -90,7 +90,7 @@ pub(crate) fn diff(options: &BenchOptions) -> Result<BenchReport> {
     let rounds = 20;
     let tree = BenchTree::make(options)?;
     tree.change(&tree.client.fs())?;
-    let interval = Interval { after: tree.made, upto: settle(&tree.client)? };
+    let interval = HistoryInterval { after: tree.made, upto: settle(&tree.client)? };
     let pages = pages()?;
     let mut entries_read = 0;
     let mut seconds = Vec::new();
@@ -146,7 +146,7 @@ fn taken_back(
             actions = take_back(&tree, &actor)?.count;
             Ok(())
         })?);
-        let interval = Interval { after: tree.made, upto: settle(&tree.client)? };
+        let interval = HistoryInterval { after: tree.made, upto: settle(&tree.client)? };
         let (left, _) = tree.differences(interval)?;
         anyhow::ensure!(left == 0 && actions > 0, "{left} differences are left after {actions} actions");
     }

@@ -2,7 +2,7 @@
 //! many.
 
 use anyhow::Result;
-use frieze_client::{Client, CreateMode, Fs, Hlc, Interval, OpenFlags, RenameMode, Target as Path};
+use frieze_client::{Client, CreateMode, Fs, HistoryInterval, Hlc, OpenFlags, RenameMode, Target as Path};
 
 use super::{progress, settle, spend};
 use crate::target::BenchTarget;
@@ -70,7 +70,7 @@ pub(super) fn figures(target: &BenchTarget, client: &Client, directories: u64, b
         anyhow::ensure!(diffs[level].shown == changes, "{} of {changes} differences", diffs[level].shown);
         deleted.push(cost(target, client, || gone(&fs, directories))?);
         logs.push(cost(target, client, || events(&fs, "/", interval))?);
-        let small = cost(target, client, || events(&fs, "/small", Interval { after: Hlc::ZERO, ..interval }))?;
+        let small = cost(target, client, || events(&fs, "/small", HistoryInterval { after: Hlc::ZERO, ..interval }))?;
         anyhow::ensure!(small.shown >= SMALL, "{} events in a directory of {SMALL} files", small.shown);
         figures.push((BESIDE[level], small.wall_s * 1000.0, "ms for `log -R` of 20 files beside them"));
     }
@@ -86,7 +86,7 @@ pub(super) fn figures(target: &BenchTarget, client: &Client, directories: u64, b
 }
 
 /// Makes changes, a fourth each in bytes, by a new name, by a removal and by a rename; the interval that they are in.
-fn change(client: &Client, directories: u64, level: usize, changes: u64) -> Result<Interval> {
+fn change(client: &Client, directories: u64, level: usize, changes: u64) -> Result<HistoryInterval> {
     let fs = client.fs();
     let path = |number: u64, kind: &str| Path::path(format!("/d{}/{kind}{level}-{number}", number % directories));
     let bar = progress("changing", 2 * changes);
@@ -112,7 +112,7 @@ fn change(client: &Client, directories: u64, level: usize, changes: u64) -> Resu
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(Interval { after, upto: settle(client)? })
+    Ok(HistoryInterval { after, upto: settle(client)? })
 }
 
 fn cost(target: &BenchTarget, client: &Client, ask: impl FnOnce() -> Result<u64>) -> Result<Cost> {
@@ -126,7 +126,7 @@ fn cost(target: &BenchTarget, client: &Client, ask: impl FnOnce() -> Result<u64>
 }
 
 /// All differences of an interval, page by page.
-fn differences(fs: &Fs, interval: Interval) -> Result<u64> {
+fn differences(fs: &Fs, interval: HistoryInterval) -> Result<u64> {
     let mut found = 0;
     loop {
         let page = fs.diff(&Path::path("/"), interval, found, 0)?;
@@ -155,7 +155,7 @@ fn gone(fs: &Fs, directories: u64) -> Result<u64> {
 }
 
 /// The events below a directory, the newest first.
-fn events(fs: &Fs, path: &str, mut interval: Interval) -> Result<u64> {
+fn events(fs: &Fs, path: &str, mut interval: HistoryInterval) -> Result<u64> {
     let mut found = 0;
     while interval.after < interval.upto {
         let page = fs.story_newest(&Path::path(path), interval, true, 0)?;

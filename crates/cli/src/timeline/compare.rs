@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use frieze_base::{InodeId, Reason};
-use frieze_client::{ChangedSpan, Difference, File, FileKind, Fs, Interval, OpenFlags, Side, Target, flags};
+use frieze_client::{ChangedSpan, Difference, File, FileKind, Fs, HistoryInterval, OpenFlags, Side, Target, flags};
 use similar::TextDiff;
 
 use crate::format;
@@ -17,7 +17,7 @@ const TEXT_BYTES_MAX: u64 = 4 << 20;
 /// Compares the two states that a difference names.
 pub(crate) struct Comparer<'a> {
     fs: &'a Fs,
-    interval: Interval,
+    interval: HistoryInterval,
 }
 
 /// The result of a comparison.
@@ -33,7 +33,7 @@ pub(crate) enum Compared {
 
 impl<'a> Comparer<'a> {
     /// Compares states at the ends of `interval`.
-    pub(crate) fn new(fs: &'a Fs, interval: Interval) -> Comparer<'a> {
+    pub(crate) fn new(fs: &'a Fs, interval: HistoryInterval) -> Comparer<'a> {
         Comparer { fs, interval }
     }
 

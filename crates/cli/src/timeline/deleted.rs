@@ -1,7 +1,7 @@
 //! `ls --deleted`: names that once were in a directory.
 
 use anyhow::{Error, Result};
-use frieze_client::{DeletedObject, FileKind, Fs, Hlc, Interval, Target};
+use frieze_client::{DeletedObject, FileKind, Fs, HistoryInterval, Hlc, Target};
 use serde_json::{Map, Value};
 
 use super::{ChangeKind, Commands, SessionNames, named, put_path, put_side};
@@ -89,7 +89,7 @@ fn last_filled(fs: &Fs, gone: &DeletedObject) -> Result<Hlc> {
     let mut stretch_us = STRETCH_US;
     loop {
         let after = went.micros().checked_sub(stretch_us).map_or(Hlc::ZERO, Hlc::last_of_micros);
-        let mut interval = Interval { after: after.max(Hlc(gone.was.born)), upto: went };
+        let mut interval = HistoryInterval { after: after.max(Hlc(gone.was.born)), upto: went };
         let (mut first_removal, mut other) = (None, false);
         while interval.after < interval.upto {
             let page = past.story(&path, interval, true, 0)?;

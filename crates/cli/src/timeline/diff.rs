@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{ChangedSpan, Difference, FileKind, Fs, Hlc, Interval, flags};
+use frieze_client::{ChangedSpan, Difference, FileKind, Fs, HistoryInterval, Hlc, flags};
 
 use super::compare::{Compared, Comparer};
 use super::{ChangeKind, Commands, SessionNames, details, named, paths, to_json};
@@ -90,7 +90,7 @@ fn spans(asked: &FsPath, difference: &Difference) -> Vec<String> {
 fn exactly(
     fs: &Fs,
     args: &DiffArgs,
-    interval: Interval,
+    interval: HistoryInterval,
     asked: &FsPath,
     mut difference: Difference,
 ) -> Result<Option<Difference>> {
@@ -121,7 +121,7 @@ fn each(
     run: &mut CommandRun,
     fs: &Fs,
     path: &FsPath,
-    interval: Interval,
+    interval: HistoryInterval,
     commands: Commands,
     mut line: impl FnMut(&mut CommandRun, &SessionNames, Difference) -> Result<Option<DiffRow>>,
 ) -> Result<()> {
@@ -210,7 +210,7 @@ pub(crate) fn find(run: &mut CommandRun, args: &FindArgs) -> Result<()> {
 }
 
 /// Both ends made exact, in the order of time.
-fn interval(run: &mut CommandRun, from: &str, to: Option<&str>) -> Result<Interval> {
+fn interval(run: &mut CommandRun, from: &str, to: Option<&str>) -> Result<HistoryInterval> {
     let after = run.instant(from)?;
     let upto = match to {
         Some(to) => run.instant(to)?,
@@ -222,7 +222,7 @@ fn interval(run: &mut CommandRun, from: &str, to: Option<&str>) -> Result<Interv
         return Err(UsageError(words).into());
     }
     run.say_more(&format!("from {after} ({}) to {upto} ({})", format::time_of(after), format::time_of(upto)));
-    Ok(Interval { after, upto })
+    Ok(HistoryInterval { after, upto })
 }
 
 fn absent(error: Error) -> Error {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Difference, FileKind, ForgottenHistory, Fs, Hlc, Interval, UserTime, Version, VersionKind};
+use frieze_client::{Difference, FileKind, ForgottenHistory, Fs, HistoryInterval, Hlc, UserTime, Version, VersionKind};
 use serde_json::{Map, Value};
 
 use super::deleted::back;
@@ -20,7 +20,7 @@ use crate::run::CommandRun;
 const PAGE_MAX: u64 = 1000;
 /// Lines before the followed ones, as `tail` has them.
 const FOLLOWED_LINES: u64 = 10;
-/// Interval between two requests for new events.
+/// HistoryInterval between two requests for new events.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// `frieze log`.
@@ -41,7 +41,7 @@ pub(crate) fn log(run: &mut CommandRun, args: &LogArgs) -> Result<()> {
             fs = fs.at(newest);
         }
     }
-    let interval = Interval { after: after.unwrap_or(Hlc::ZERO), upto: upto.unwrap_or(newest) };
+    let interval = HistoryInterval { after: after.unwrap_or(Hlc::ZERO), upto: upto.unwrap_or(newest) };
     let found = match fs.stat(&target(&path, false)) {
         Err(error) if error.reason() == Reason::NotFound && asked_at.is_none() => {
             // A deleted name is looked up in the past.
@@ -121,7 +121,7 @@ enum LogItems {
 struct LogPage {
     items: LogItems,
     forgotten: Option<ForgottenHistory>,
-    rest: Option<Interval>,
+    rest: Option<HistoryInterval>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl LogPrinter {
     }
 
     /// All requested events.
-    fn all(&mut self, run: &mut CommandRun, args: &LogArgs, fs: &Fs, interval: Interval) -> Result<()> {
+    fn all(&mut self, run: &mut CommandRun, args: &LogArgs, fs: &Fs, interval: HistoryInterval) -> Result<()> {
         if args.follow {
             return self.follow(run, args, fs, interval);
         }
@@ -181,7 +181,7 @@ impl LogPrinter {
     }
 
     /// The events of an interval, as far as there may be more lines.
-    fn pages(&mut self, run: &mut CommandRun, fs: &Fs, interval: Interval, order: LogOrder) -> Result<()> {
+    fn pages(&mut self, run: &mut CommandRun, fs: &Fs, interval: HistoryInterval, order: LogOrder) -> Result<()> {
         let (mut rest, mut forgotten) = (Some(interval), None);
         while let Some(interval) = rest.filter(|rest| self.left > 0 && rest.after < rest.upto) {
             let mut page = self.page(run, fs, interval, order)?;
@@ -197,7 +197,7 @@ impl LogPrinter {
     }
 
     /// The newest lines, the oldest of them first, and then new events, until the process is interrupted.
-    fn follow(&mut self, run: &mut CommandRun, args: &LogArgs, fs: &Fs, interval: Interval) -> Result<()> {
+    fn follow(&mut self, run: &mut CommandRun, args: &LogArgs, fs: &Fs, interval: HistoryInterval) -> Result<()> {
         if args.limit.is_none() && args.from.is_some() {
             // All of it, however much that is, goes out as it comes.
             self.pages(run, fs, interval, LogOrder::OldestFirst)?;
@@ -226,7 +226,7 @@ impl LogPrinter {
         loop {
             run.flush()?;
             std::thread::park_timeout(FOLLOW_EVERY);
-            let interval = Interval { after: upto, upto: newest(run)?.0 };
+            let interval = HistoryInterval { after: upto, upto: newest(run)?.0 };
             match self.pages(run, fs, interval, LogOrder::OldestFirst) {
                 // The name is removed: the events until then, and the removal, are all that there is to follow.
                 Err(error) if is_absent(&error) => {
@@ -239,7 +239,7 @@ impl LogPrinter {
         }
     }
 
-    fn page(&mut self, run: &mut CommandRun, fs: &Fs, interval: Interval, order: LogOrder) -> Result<LogPage> {
+    fn page(&mut self, run: &mut CommandRun, fs: &Fs, interval: HistoryInterval, order: LogOrder) -> Result<LogPage> {
         let count_max = u32::try_from(self.left.min(PAGE_MAX)).expect("a page fits");
         let target = target(&self.path, self.is_directory);
         if !self.is_directory {
@@ -250,9 +250,9 @@ impl LogPrinter {
             self.who.learn(page.sessions);
             let rest = match order {
                 _ if !page.more => None,
-                LogOrder::NewestFirst => Some(Interval { upto: Hlc(page.after), ..interval }),
+                LogOrder::NewestFirst => Some(HistoryInterval { upto: Hlc(page.after), ..interval }),
                 LogOrder::OldestFirst => {
-                    page.versions.last().map(|last| Interval { after: Hlc(last.stamp), ..interval })
+                    page.versions.last().map(|last| HistoryInterval { after: Hlc(last.stamp), ..interval })
                 }
             };
             return Ok(LogPage { items: LogItems::Versions(page.versions), forgotten: page.forgotten, rest });
@@ -269,8 +269,10 @@ impl LogPrinter {
         }
         self.who.learn(page.sessions);
         let rest = match order {
-            LogOrder::NewestFirst => Interval { upto: Hlc(page.after).min(interval.upto.previous()), ..interval },
-            LogOrder::OldestFirst => Interval { after: Hlc(page.upto).max(interval.after.next()), ..interval },
+            LogOrder::NewestFirst => {
+                HistoryInterval { upto: Hlc(page.after).min(interval.upto.previous()), ..interval }
+            }
+            LogOrder::OldestFirst => HistoryInterval { after: Hlc(page.upto).max(interval.after.next()), ..interval },
         };
         Ok(LogPage { items: LogItems::Events(page.events), forgotten: page.forgotten, rest: Some(rest) })
     }

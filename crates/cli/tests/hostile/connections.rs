@@ -133,7 +133,7 @@ fn who_has_not_proven_who_he_is_makes_the_server_keep_a_few_kib() {
         let mut raw = Raw::connect(&server.addresses[1]);
         raw.send(&bytes[..80]).unwrap();
         let fault = raw.refusal();
-        assert!(fault.message.contains(words) && fault.message.contains("before it is proven who sends it"), "{fault}");
+        assert!(fault.message.contains(words) && fault.message.contains("before the handshake is complete"), "{fault}");
     }
     // As much as is taken, and not a byte more, so that it goes on waiting.
     let most = promised(8 << 10, 0)[..80 + (8 << 10) - 1].to_vec();

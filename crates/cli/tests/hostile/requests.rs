@@ -3,7 +3,7 @@
 use std::fs;
 
 use frieze_base::Reason;
-use frieze_client::{Client, CreateMode, Error, Hlc, Interval, OpenFlags, RenameMode, Target, ZonePolicy};
+use frieze_client::{Client, CreateMode, Error, HistoryInterval, Hlc, OpenFlags, RenameMode, Target, ZonePolicy};
 use frieze_wire::message::{Open, Request, View};
 use nix::errno::Errno;
 
@@ -29,7 +29,7 @@ fn everything(client: &Client, path: &[u8]) -> Vec<(&'static str, Result<(), Err
         ("rmdir", fs.rmdir(&target).map(drop)),
         ("rename from", fs.rename(&target, &kept, RenameMode::Replace).map(drop)),
         ("rename to", fs.rename(&kept, &target, RenameMode::Replace).map(drop)),
-        ("log", fs.log(&target, Interval::WHOLE, 0).map(drop)),
+        ("log", fs.log(&target, HistoryInterval::WHOLE, 0).map(drop)),
     ]
 }
 
@@ -145,7 +145,7 @@ fn an_instant_that_cannot_be_read_says_why() {
             ("stat", fs.stat(&kept).map(drop)),
             ("open", fs.open(&kept, OpenFlags::READ).map(drop)),
             ("list", fs.entries(&Target::path("/")).map(drop)),
-            ("log", fs.log(&kept, Interval::WHOLE, 0).map(drop)),
+            ("log", fs.log(&kept, HistoryInterval::WHOLE, 0).map(drop)),
         ] {
             let error = done.expect_err(name);
             assert_eq!(error.reason(), Reason::Future, "{name} at {at}: {error}");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use frieze_base::Rng;
 use frieze_client::{
-    Client, CreateMode, Durability, Hlc, InodeId, Interval, OpenFlags, Reason, RenameMode, Target, VersionKind,
+    Client, CreateMode, Durability, HistoryInterval, Hlc, InodeId, OpenFlags, Reason, RenameMode, Target, VersionKind,
 };
 use nix::sys::signal::Signal;
 
@@ -79,7 +79,8 @@ fn whole_log(client: &Client, path: &str) -> Vec<(u64, u64, u64)> {
     let mut writes: Vec<(u64, u64, u64)> = Vec::new();
     let mut after = Hlc::ZERO;
     loop {
-        let page = client.fs().log(&Target::path(path), Interval { after, ..Interval::WHOLE }, 0).unwrap();
+        let page =
+            client.fs().log(&Target::path(path), HistoryInterval { after, ..HistoryInterval::WHOLE }, 0).unwrap();
         for version in &page.versions {
             after = Hlc(version.stamp);
             if version.kind != VersionKind::Write as i32 {

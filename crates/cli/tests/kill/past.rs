@@ -2,7 +2,7 @@
 
 use frieze_base::{Rng, crc32c};
 
-use frieze_client::{Client, CreateMode, Durability, Hlc, Interval, Reason, Target};
+use frieze_client::{Client, CreateMode, Durability, HistoryInterval, Hlc, Reason, Target};
 
 use crate::library::read;
 use crate::loads::Load;
@@ -46,7 +46,7 @@ impl Memory {
                 Err(error) => panic!("{path} at {at}: {error}"),
             },
             Question::Changes(since) => {
-                let interval = Interval { after: since, upto: at };
+                let interval = HistoryInterval { after: since, upto: at };
                 let diff = client.fs().diff(&Target::path("/"), interval, 0, 0).unwrap();
                 digest(diff.differences.iter().map(|difference| format!("{difference:?}")))
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use frieze_base::{Rng, crc32c};
 use frieze_client::{
-    Client, CreateMode, Durability, ForgetOptions, Hlc, Interval, OpenFlags, Options, Reason, RenameMode, Target,
+    Client, CreateMode, Durability, ForgetOptions, HistoryInterval, Hlc, OpenFlags, Options, Reason, RenameMode, Target,
 };
 
 use crate::support::{clock, eventually, patience, scrambled};
@@ -153,7 +153,7 @@ fn ask(client: &Client, at: Hlc, question: u64) -> Answer {
         0 => fs.entries_with_attrs(&Target::path("/coming")).map(|entries| format!("{entries:?}").into_bytes()),
         1 => {
             let after = Hlc::first_of_micros(at.micros().saturating_sub(100_000));
-            let diff = fs.diff(&Target::path("/"), Interval { after, upto: at }, 0, 0);
+            let diff = fs.diff(&Target::path("/"), HistoryInterval { after, upto: at }, 0, 0);
             diff.map(|reply| format!("{:?}", reply.differences).into_bytes())
         }
         2 => fs.stat(&Target::path("/lines")).map(|reply| format!("{:?}", reply.attr).into_bytes()),

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use frieze_client::{ByteRange, Client, CreateMode, Lot, OpenFlags, Options, Target};
+use frieze_client::{ByteRange, Client, CreateMode, OpenFlags, Options, PayloadPart, Target};
 use frieze_node::{Server, Settings};
 
 fn serve(dir: &Path) -> Server {
@@ -68,8 +68,8 @@ fn without_the_socket_or_with_that_of_another_server_it_goes_on_over_tcp() {
 }
 
 fn connect_within(server: &Server) -> Client {
-    let (timeout, within) = (Duration::from_secs(20), Some(server.within()));
-    Client::connect(Options { server: server.home(), within, timeout, ..Options::default() }).unwrap()
+    let (timeout, in_process) = (Duration::from_secs(20), Some(server.in_process()));
+    Client::connect(Options { server: server.home(), in_process, timeout, ..Options::default() }).unwrap()
 }
 
 #[test]
@@ -117,15 +117,15 @@ fn a_client_in_the_servers_process_does_what_any_client_does() {
             assert!(read == bytes[..len], "{name}");
             // Most of what is large is not read, but told where it lies.
             let (mut handed, mut lying, mut payload, mut lots) = (Vec::new(), 0, Vec::new(), Vec::new());
-            while file.hand_on(handed.len() as u64, 1 << 20, &mut payload, &mut lots).unwrap() > 0 {
+            while file.read_ranges(handed.len() as u64, 1 << 20, &mut payload, &mut lots).unwrap() > 0 {
                 let mut read = payload.as_slice();
                 if lots.is_empty() {
-                    lots.push(Lot::Read(read.len()));
+                    lots.push(PayloadPart::Read(read.len()));
                 }
                 for lot in &lots {
                     match lot {
-                        Lot::Read(len) => handed.extend_from_slice(read.split_off(..*len).unwrap()),
-                        Lot::Lies(lies) => {
+                        PayloadPart::Read(len) => handed.extend_from_slice(read.split_off(..*len).unwrap()),
+                        PayloadPart::File(lies) => {
                             let from = handed.len();
                             handed.resize(from + lies.len, 0);
                             let file = lies.file.as_fd().try_clone_to_owned().unwrap();

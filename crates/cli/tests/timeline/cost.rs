@@ -1,6 +1,6 @@
 //! What an answer about an interval costs: its changes, not the tree.
 
-use frieze_client::{Client, CreateMode, Interval, Target};
+use frieze_client::{Client, CreateMode, HistoryInterval, Target};
 
 use crate::support::client as connect;
 use crate::support::served::Served;
@@ -25,7 +25,7 @@ fn entries_read(unchanged: u32) -> [u64; 2] {
     client.fs().sync_all().unwrap();
     let after = client.now().unwrap();
     make(&client, "/changed", 10);
-    let interval = Interval { after, upto: client.now().unwrap() };
+    let interval = HistoryInterval { after, upto: client.now().unwrap() };
     let ask = |client: &Client| {
         let reply = client.fs().diff(&Target::path("/"), interval, 0, 0).unwrap();
         assert_eq!(reply.differences.len(), 11);

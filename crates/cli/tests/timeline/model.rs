@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::Rng;
 use frieze_client::{
-    Client, CreateMode, Difference, FileKind, Fs, Hlc, Interval, OpenFlags, RenameMode, SetAttr, Target, flags,
+    Client, CreateMode, Difference, FileKind, Fs, HistoryInterval, Hlc, OpenFlags, RenameMode, SetAttr, Target, flags,
 };
 use nix::sys::signal::Signal;
 
@@ -162,7 +162,7 @@ fn differences_of_any_two_instants_are_those_of_two_copies_of_the_tree() {
         let fs = client.fs();
         let from = rng.below(past.len() as u64) as usize;
         let to = from + rng.below((past.len() - from) as u64) as usize;
-        let interval = Interval { after: past[from].0, upto: past[to].0 };
+        let interval = HistoryInterval { after: past[from].0, upto: past[to].0 };
         let mut differences: Vec<Difference> = Vec::new();
         loop {
             // Pages of any length are one answer.

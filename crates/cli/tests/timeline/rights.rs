@@ -1,7 +1,7 @@
 //! What of the past may be seen: rights of then and of now, asked as two users.
 
 use frieze_base::Reason;
-use frieze_client::{Caller, Client, CreateMode, Fs, Hlc, Interval, SetAttr, Target};
+use frieze_client::{Caller, Client, CreateMode, Fs, HistoryInterval, Hlc, SetAttr, Target};
 
 use crate::support::client;
 use crate::support::served::Served;
@@ -23,7 +23,7 @@ fn other(client: &Client) -> Fs {
 }
 
 /// Every path that an answer about the whole tree tells, and whether it says that something is hidden.
-fn told(fs: &Fs, interval: Interval) -> (Vec<String>, bool) {
+fn told(fs: &Fs, interval: HistoryInterval) -> (Vec<String>, bool) {
     let root = Target::path("/");
     let text = |path: &[u8]| String::from_utf8(path.to_vec()).unwrap();
     let page = fs.diff(&root, interval, 0, 0).unwrap();
@@ -57,7 +57,7 @@ fn names_in_a_directory_that_may_not_be_read_are_told_to_nobody_else() {
     for path in ["/open/a", "/private/secret", "/passage/unlisted", "/passage/room/b"] {
         write(&fs, path, "text");
     }
-    let interval = Interval { after, upto: root.now().unwrap() };
+    let interval = HistoryInterval { after, upto: root.now().unwrap() };
 
     let (all, hidden) = told(&fs, interval);
     assert_eq!(all, ["/open/a", "/passage/room/b", "/passage/unlisted", "/private/secret"]);
@@ -92,7 +92,7 @@ fn what_was_open_then_and_is_shut_now_is_not_told_nor_what_was_shut_then() {
     write(&fs, "/opened-since/b", "b");
     fs.unlink(&Target::path("/closed-since/a")).unwrap();
     fs.unlink(&Target::path("/opened-since/b")).unwrap();
-    let then = Interval { after, upto: root.now().unwrap() };
+    let then = HistoryInterval { after, upto: root.now().unwrap() };
     chmod(&fs, "/closed-since", 0o700);
     chmod(&fs, "/opened-since", 0o755);
 
@@ -126,7 +126,7 @@ fn bytes_are_told_only_to_who_may_read_them_and_a_way_out_of_sight_is_no_way() {
     write(&fs, "/open/secret", "SECRET");
     fs.rename(&Target::path("/open/moved"), &Target::path("/private/moved"), frieze_client::RenameMode::Replace)
         .unwrap();
-    let interval = Interval { after, upto: root.now().unwrap() };
+    let interval = HistoryInterval { after, upto: root.now().unwrap() };
     let differences = |fs: &Fs| fs.diff(&Target::path("/open"), interval, 0, 0).unwrap().differences;
     let [secret, moved] = &differences(&fs)[..] else { panic!("two differences") };
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What a file of the small server holds: only the blocks that were written take memory, however far apart they lie.
+//! Content of a file of the small server: only written blocks take memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! A small server for tests: files in memory, every request recorded, and a plan that says what goes wrong.
+//! A small server for tests: files in memory, every request recorded, and a plan of failures.
 
 #![expect(dead_code, unreachable_pub, reason = "each test binary uses its own part of it")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -14,7 +14,7 @@ use std::time::Duration;
 use frieze_base::{Fault, Reason};
 use frieze_client::{Client, Key, Options, ServerAddr};
 use frieze_hlc::Hlc;
-use frieze_net::{FrameReader, FrameWriter, Limits, Listener, Payload, Stream, random_nonce};
+use frieze_net::{FramePayload, FrameReader, FrameWriter, Limits, Listener, Stream, random_nonce};
 use frieze_wire::edit::EditReply;
 use frieze_wire::message::*;
 use frieze_wire::txn::*;
@@ -23,13 +23,13 @@ use prost::Message;
 
 pub use content::Content;
 
-/// Chunk size of the files in the tests: small, so that grants are asked for.
+/// Chunk size of the files in the tests: small, so that grants are requested.
 pub const CHUNK: u64 = 4 << 20;
 
-/// One request as the server saw it.
+/// One request as the server received it.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Which server saw it.
+    /// The server that received it.
     pub node: u32,
     pub connection: usize,
     pub header: FrameHeader,
@@ -68,7 +68,7 @@ pub enum Act {
     RunThenHalf,
     /// The connection breaks before it runs.
     Close,
-    /// Run it and say nothing.
+    /// Run it without a reply.
     RunThenHang,
     /// Answer these bytes.
     Bytes(Vec<u8>),
@@ -82,7 +82,7 @@ pub enum Act {
 
 type Plan = Box<dyn FnMut(&Seen) -> Act + Send>;
 
-/// What outlives a restart of the server.
+/// The state that survives a restart of the server.
 #[derive(Clone)]
 pub struct World(Arc<Mutex<State>>);
 
@@ -98,7 +98,7 @@ pub struct State {
     pub key: Option<Key>,
     /// An append is granted the chunks it lands in.
     pub grants_appends: bool,
-    /// Who answers for what, as every server tells; none for a server that is alone.
+    /// The map that every server sends; none for a server that is alone.
     pub map: Option<ClusterMapReply>,
     answers: BTreeMap<(u64, u64), Reply>,
     names: BTreeMap<Vec<u8>, u64>,
@@ -168,7 +168,7 @@ impl World {
         self.with(|state| state.files[&state.names[path.as_bytes()]].read(0..u64::MAX))
     }
 
-    /// Takes every grant away, as another client's truncate does.
+    /// Drops every grant, as a truncate by another client does.
     pub fn drop_grants(&self) {
         self.with(|state| state.grants.clear());
     }
@@ -181,7 +181,7 @@ impl World {
         self.serve_as(1, addr)
     }
 
-    /// Serves as one of several servers, which share everything.
+    /// Serves as one of several servers with one state.
     pub fn serve_as(&self, node: u32, addr: &ServerAddr) -> Server {
         let listener = Arc::new(Listener::bind(addr).unwrap());
         let streams = Arc::new(Mutex::new(Vec::new()));
@@ -270,7 +270,7 @@ impl World {
             }
             Act::RefuseConnection(reason) => {
                 let header = FrameHeader { request_id: 0, ..FrameHeader::of(FrameKind::Refusal) };
-                let _ = writer.send(header, &Refusal::from(Fault::from(reason)).encode_to_vec(), Payload::None);
+                let _ = writer.send(header, &Refusal::from(Fault::from(reason)).encode_to_vec(), FramePayload::None);
                 return false;
             }
             Act::RunThenHalf => {
@@ -284,11 +284,11 @@ impl World {
         match outcome {
             Ok((reply, payload)) => {
                 let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
-                writer.send(base, &body, Payload::Bytes(&payload)).is_ok()
+                writer.send(base, &body, FramePayload::Bytes(&payload)).is_ok()
             }
             Err(fault) => {
                 let header = FrameHeader { kind: FrameKind::Refusal, ..base };
-                writer.send(header, &Refusal::from(fault).encode_to_vec(), Payload::None).is_ok()
+                writer.send(header, &Refusal::from(fault).encode_to_vec(), FramePayload::None).is_ok()
             }
         }
     }
@@ -376,7 +376,7 @@ impl State {
                 }
                 file.write(offset, payload);
                 self.stamp += 1;
-                Reply::Write(WriteReply { stamp: self.stamp, offset, taken: 0 })
+                Reply::Write(WriteReply { stamp: self.stamp, offset })
             }
             Request::Txn(Txn { op: Some(op), .. }) => {
                 self.stamp += 1;
@@ -502,9 +502,7 @@ impl State {
             socket: String::new(),
             proof: Vec::new(),
             map_version: self.map.as_ref().map_or(0, |map| map.version),
-            takes_pieces: false,
             former: Vec::new(),
-            keeps_acls: true,
         }
     }
 }

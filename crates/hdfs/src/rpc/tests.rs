@@ -31,9 +31,9 @@ fn call_bytes() -> Vec<u8> {
 fn the_greeting_says_version_and_proof() {
     assert_eq!(greeting(b"hrpc\x09\x00\x00"), Ok(Greeting::Simple));
     assert_eq!(greeting(b"hrpc\x09\x00\xdf"), Ok(Greeting::Sasl));
-    assert_eq!(greeting(b"hrpc\x08\x00\x00"), Err(Error::Version { found: 8 }));
-    assert_eq!(greeting(b"hrpc\x09\x00\x07"), Err(Error::Authentication { found: 7 }));
-    assert_eq!(greeting(b"GET / H"), Err(Error::NotHadoop));
+    assert_eq!(greeting(b"hrpc\x08\x00\x00"), Err(RpcError::Version { found: 8 }));
+    assert_eq!(greeting(b"hrpc\x09\x00\x07"), Err(RpcError::Authentication { found: 7 }));
+    assert_eq!(greeting(b"GET / H"), Err(RpcError::NotHadoop));
 }
 
 #[test]
@@ -48,32 +48,32 @@ fn a_frame_is_no_longer_than_it_may_be() {
 fn a_client_id_is_no_longer_than_hadoops() {
     let long = RpcRequestHeader { client_id: vec![0; CLIENT_ID_BYTES_MAX + 1], ..header(7) };
     let bytes = [delimited(&long), call_bytes()].concat();
-    assert!(matches!(frame(&bytes), Err((None, Error::Malformed { part: "header", .. }))));
+    assert!(matches!(frame(&bytes), Err((None, RpcError::Malformed { part: "header", .. }))));
 }
 
 #[test]
 fn a_call_is_read_with_its_method_and_parameters() {
-    let Ok(Frame::Call(call)) = frame(&call_bytes()) else { panic!("it is a call") };
+    let Ok(RpcFrame::Call(call)) = frame(&call_bytes()) else { panic!("it is a call") };
     assert_eq!((call.id.number, call.id.client.len(), call.retry), (7, 16, 0));
     assert_eq!((call.method.as_str(), call.parameters.as_slice()), ("getFileInfo", [10, 1, b'/'].as_slice()));
 }
 
 #[test]
-fn frames_about_the_connection_are_told_by_their_numbers() {
+fn frames_about_the_connection_have_call_numbers_of_their_own() {
     let context = IpcConnectionContext {
         user_info: Some(UserInformation { effective_user: Some("ann".to_owned()), real_user: None }),
         protocol: None,
     };
     let bytes = [delimited(&header(CALL_CONTEXT)), delimited(&context)].concat();
-    assert_eq!(frame(&bytes), Ok(Frame::Context(context)));
-    assert_eq!(frame(&delimited(&header(CALL_PING))), Ok(Frame::Ping));
+    assert_eq!(frame(&bytes), Ok(RpcFrame::Context(context)));
+    assert_eq!(frame(&delimited(&header(CALL_PING))), Ok(RpcFrame::Ping));
     let negotiate = RpcSasl { state: sasl::NEGOTIATE, ..RpcSasl::default() };
-    assert_eq!(frame(&[delimited(&header(CALL_SASL)), delimited(&negotiate)].concat()), Ok(Frame::Negotiate));
+    assert_eq!(frame(&[delimited(&header(CALL_SASL)), delimited(&negotiate)].concat()), Ok(RpcFrame::Negotiate));
     let initiate = RpcSasl { state: 2, ..RpcSasl::default() };
-    assert_eq!(frame(&[delimited(&header(CALL_SASL)), delimited(&initiate)].concat()).unwrap_err().1, Error::Sasl);
-    assert!(matches!(frame(&delimited(&header(-9))).unwrap_err().1, Error::Malformed { .. }));
+    assert_eq!(frame(&[delimited(&header(CALL_SASL)), delimited(&initiate)].concat()).unwrap_err().1, RpcError::Sasl);
+    assert!(matches!(frame(&delimited(&header(-9))).unwrap_err().1, RpcError::Malformed { .. }));
     let old = RpcRequestHeader { rpc_kind: Some(1), ..header(1) };
-    assert_eq!(frame(&delimited(&old)).unwrap_err().1, Error::Kind { kind: 1 });
+    assert_eq!(frame(&delimited(&old)).unwrap_err().1, RpcError::Kind { kind: 1 });
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn answers_are_the_bytes_that_hadoop_clients_read() {
     // Length; header of 12 bytes: call 7, success, version 9, client, retry 0; answer of 2 bytes.
     let expected = [0, 0, 0, 16, 12, 8, 7, 16, 0, 24, 9, 58, 2, 0xaa, 0xbb, 64, 0, 2, 8, 1];
     assert_eq!(found, expected);
-    let failed = Failed { detail: rpc_error::APPLICATION, is_fatal: false, class: "C", message: "m" };
+    let failed = CallError { detail: rpc_error::APPLICATION, is_fatal: false, class: "C", message: "m" };
     let expected = [0, 0, 0, 21, 20, 8, 7, 16, 1, 24, 9, 34, 1, b'C', 42, 1, b'm', 48, 1, 58, 2, 0xaa, 0xbb, 64, 0];
     assert_eq!(failure(&id, 0, failed), expected);
     // SASL is answered with success, for call -33: go on without.
@@ -92,17 +92,17 @@ fn answers_are_the_bytes_that_hadoop_clients_read() {
 }
 
 #[test]
-fn who_cannot_be_read_is_told_as_hadoop_tells_it() {
-    assert_eq!(refusal(None, &Error::NotHadoop), None);
-    let said = |error: Error| {
+fn a_malformed_request_is_refused_as_by_hadoop() {
+    assert_eq!(refusal(None, &RpcError::NotHadoop), None);
+    let said = |error: RpcError| {
         let frame = refusal(None, &error).expect("it is answered");
         let header: RpcResponseHeader = next(&mut &frame[4..], "header").unwrap();
         assert_eq!((header.status, header.call_id), (rpc_status::FATAL, u32::MAX));
         (header.exception_class_name.unwrap(), header.error_detail.unwrap())
     };
-    assert_eq!(said(Error::Version { found: 4 }).0, "org.apache.hadoop.ipc.RPC$VersionMismatch");
-    assert_eq!(said(Error::Sasl).1, rpc_error::UNAUTHORIZED);
-    assert_eq!(said(Error::Length { len: 9 }).1, rpc_error::INVALID_RPC_HEADER);
+    assert_eq!(said(RpcError::Version { found: 4 }).0, "org.apache.hadoop.ipc.RPC$VersionMismatch");
+    assert_eq!(said(RpcError::Sasl).1, rpc_error::UNAUTHORIZED);
+    assert_eq!(said(RpcError::Length { len: 9 }).1, rpc_error::INVALID_RPC_HEADER);
 }
 
 #[test]

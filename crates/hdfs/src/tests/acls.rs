@@ -19,23 +19,23 @@ fn spec(text: &str) -> Vec<AclEntry> {
     text.split(',').filter(|text| !text.is_empty()).map(entry).collect()
 }
 
-fn change(client: &mut Client, method: &str, path: &str, entries: &str) -> Result<(), Refused> {
+fn change(client: &mut HadoopClient, method: &str, path: &str, entries: &str) -> Result<(), CallFailure> {
     client.ask(method, &AclRequest { src: path.to_owned(), entries: spec(entries) }).map(|_| ())
 }
 
-fn listed(client: &mut Client, path: &str) -> (u32, Vec<AclEntry>) {
+fn listed(client: &mut HadoopClient, path: &str) -> (u32, Vec<AclEntry>) {
     let found: GetAclStatusResponse = client.call("getAclStatus", &path_of(path));
     let status = found.result.unwrap();
     (status.permission.unwrap().perm, status.entries)
 }
 
-fn status(client: &mut Client, path: &str) -> HdfsFileStatus {
+fn status(client: &mut HadoopClient, path: &str) -> HdfsFileStatus {
     client.call::<GetFileInfoResponse>("getFileInfo", &path_of(path)).fs.unwrap()
 }
 
 #[test]
-fn an_access_list_is_set_told_and_taken_away() {
-    let opened = Opened::new();
+fn an_access_list_is_set_listed_and_removed() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"x");
     let chmod = SetPermissionRequest { src: "/d/f".to_owned(), permission: Some(FsPermission { perm: 0o640 }) };
@@ -47,7 +47,7 @@ fn an_access_list_is_set_told_and_taken_away() {
     assert_eq!(listed(&mut client, "/d/f"), (0o670, told));
     let found = status(&mut client, "/d/f");
     assert_eq!((found.flags, found.permission.unwrap().perm), (Some(HAS_ACL), 0o670 | ACL_BIT));
-    // Every door has the same list.
+    // Every gateway has the same list.
     let own = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
     let lists = own.fs().access_lists(&frieze_client::Target::path("/d/f")).unwrap();
     let named = |id, permissions| vec![frieze_client::AclNamedEntry { id, permissions }];
@@ -64,7 +64,7 @@ fn an_access_list_is_set_told_and_taken_away() {
 
 #[test]
 fn what_is_made_begins_with_the_default_list_and_the_mode_without_the_umask() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.call::<ResultResponse>("mkdirs", &mkdirs("/d"));
     change(&mut client, "modifyAclEntries", "/d", "default:user:4711:rwx").unwrap();
@@ -87,7 +87,7 @@ fn what_is_made_begins_with_the_default_list_and_the_mode_without_the_umask() {
 
 #[test]
 fn what_is_no_access_list_is_the_exception_that_clients_know() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/f", b"x");
     for (method, entries, words) in [

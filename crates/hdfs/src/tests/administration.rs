@@ -5,17 +5,17 @@ use std::thread;
 
 use frieze_client::{ScrubAction, ScrubState};
 
-use super::kept::{noise, turn_a_bit};
+use super::checksum_cache::{noise, turn_a_bit};
 use super::*;
 
-fn open_files(client: &mut Client, after: i64, path: Option<&str>) -> ListOpenFilesResponse {
+fn open_files(client: &mut HadoopClient, after: i64, path: Option<&str>) -> ListOpenFilesResponse {
     let request = ListOpenFilesRequest { id: after, types: vec![open_files::ALL], path: path.map(str::to_owned) };
     client.call("listOpenFiles", &request)
 }
 
 #[test]
-fn files_that_are_being_written_are_told_to_administrators() {
-    let opened = Opened::new();
+fn open_files_are_listed_for_administrators() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.call::<ResultResponse>("mkdirs", &mkdirs("/a/b"));
     client.call::<ResultResponse>("mkdirs", &mkdirs("/ab"));
@@ -49,8 +49,8 @@ fn files_that_are_being_written_are_told_to_administrators() {
 }
 
 #[test]
-fn open_files_are_told_a_thousand_at_a_time() {
-    let opened = Opened::new();
+fn open_files_are_listed_a_thousand_at_a_time() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     for number in 0..1003 {
         client.create(&format!("/f{number}"), "writer");
@@ -65,13 +65,13 @@ fn open_files_are_told_a_thousand_at_a_time() {
 }
 
 #[test]
-fn files_that_are_known_to_be_damaged_are_told_of_until_they_are_written_anew() {
-    let opened = Opened::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
+fn damaged_files_are_listed_until_they_are_rewritten() {
+    let opened = HdfsFixture::with(Settings { segment_bytes: 8 << 20, reserve_bytes: 16 << 20, ..Settings::default() });
     let mut client = opened.connect();
     let data = noise(3, 100_000);
     client.write("/d", &data);
     client.write("/sound", &noise(4, 100_000));
-    let corrupt = |client: &mut Client, path: &str, cookie: Option<String>| {
+    let corrupt = |client: &mut HadoopClient, path: &str, cookie: Option<String>| {
         let request = ListCorruptFileBlocksRequest { path: path.to_owned(), cookie };
         client.call::<ListCorruptFileBlocksResponse>("listCorruptFileBlocks", &request).corrupt
     };
@@ -101,7 +101,7 @@ fn files_that_are_known_to_be_damaged_are_told_of_until_they_are_written_anew() 
 
 #[test]
 fn many_directories_are_listed_by_one_call_and_one_that_is_not_there_is_in_no_ones_way() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     for directory in ["/a", "/b", "/empty"] {
         client.call::<ResultResponse>("mkdirs", &mkdirs(directory));

@@ -8,7 +8,7 @@ fn numbered(file: &HdfsFileStatus) -> String {
 
 #[test]
 fn a_file_is_found_by_its_number_wherever_it_is_moved() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/a/at 5:00/f", b"four");
     let file = numbered(&client.info("/a/at 5:00/f").unwrap());
@@ -41,7 +41,7 @@ fn a_number_gives_no_right_that_its_path_does_not_give() {
         // There is one user alone.
         return;
     }
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/closed/f", b"four");
     let file = numbered(&client.info("/closed/f").unwrap());

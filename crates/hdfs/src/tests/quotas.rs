@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn set(client: &mut Client, path: &str, files: i64, bytes: i64) -> Result<Vec<u8>, Refused> {
+fn set(client: &mut HadoopClient, path: &str, files: i64, bytes: i64) -> Result<Vec<u8>, CallFailure> {
     let (namespace_quota, storagespace_quota) = (files.cast_unsigned(), bytes.cast_unsigned());
     let request = SetQuotaRequest { path: path.to_owned(), namespace_quota, storagespace_quota, storage_type: None };
     client.ask("setQuota", &request)
 }
 
-fn usage(client: &mut Client, path: &str) -> (u64, i64, u64, i64) {
+fn usage(client: &mut HadoopClient, path: &str) -> (u64, i64, u64, i64) {
     let told: GetQuotaUsageResponse = client.call("getQuotaUsage", &path_of(path));
     let QuotaUsage { file_and_directory_count, quota, space_consumed, space_quota } = told.usage.unwrap();
     (file_and_directory_count, quota.cast_signed(), space_consumed, space_quota.cast_signed())
@@ -19,7 +19,7 @@ const AS_IT_IS: i64 = i64::MAX;
 
 #[test]
 fn a_quota_that_is_exceeded_is_the_exception_that_clients_know() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/q/f", b"four");
     assert_eq!(usage(&mut client, "/q"), (2, -1, 4, -1));
@@ -46,7 +46,7 @@ fn a_quota_that_is_exceeded_is_the_exception_that_clients_know() {
 
 #[test]
 fn a_block_is_refused_where_the_space_is_used_up_and_the_file_stays_as_it_was() {
-    let opened = Opened::with(Settings { chunk_bytes: 1 << 20, ..Settings::default() });
+    let opened = HdfsFixture::with(Settings { chunk_bytes: 1 << 20, ..Settings::default() });
     let mut client = opened.connect();
     client.call::<ResultResponse>("mkdirs", &mkdirs("/q"));
     // Blocks of a mebibyte.
@@ -68,11 +68,11 @@ fn a_block_is_refused_where_the_space_is_used_up_and_the_file_stays_as_it_was() 
 }
 
 #[test]
-fn a_quota_is_the_operators_to_set_of_a_directory_and_in_whole_numbers() {
-    let opened = Opened::new();
+fn operators_alone_set_quotas_of_directories_in_whole_numbers() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/d/f", b"x");
-    let class = |refused: Result<Vec<u8>, Refused>| {
+    let class = |refused: Result<Vec<u8>, CallFailure>| {
         let (class, _) = refused.expect_err("it is refused");
         class.rsplit('.').next().unwrap().to_owned()
     };

@@ -3,14 +3,14 @@
 use super::*;
 
 /// A server that keeps its directory, and notes leases in it.
-struct Kept {
+struct RestartedServer {
     dir: TempDir,
-    opened: Option<(Door, Server)>,
+    opened: Option<(HdfsGateway, Server)>,
 }
 
-impl Kept {
-    fn new() -> Kept {
-        let mut kept = Kept { dir: tempfile::tempdir().unwrap(), opened: None };
+impl RestartedServer {
+    fn new() -> RestartedServer {
+        let mut kept = RestartedServer { dir: tempfile::tempdir().unwrap(), opened: None };
         kept.open();
         kept
     }
@@ -26,28 +26,28 @@ impl Kept {
             ..Settings::default()
         };
         let server = Server::start(settings).unwrap();
-        let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
-        let options = DoorOptions { notes: Some(dir.join("hdfs-leases")), ..options("127.0.0.1:0", Trust::Kernel) };
-        self.opened = Some((Door::open(&options, [7; 32], client).unwrap(), server));
+        let client = Options { server: server.home(), in_process: Some(server.in_process()), ..Options::default() };
+        let options = HdfsOptions { notes: Some(dir.join("hdfs-leases")), ..options("127.0.0.1:0", Trust::Kernel) };
+        self.opened = Some((HdfsGateway::open(&options, [7; 32], client).unwrap(), server));
     }
 
     fn close(&mut self) {
-        let (door, server) = self.opened.take().unwrap();
-        drop(door);
+        let (gateway, server) = self.opened.take().unwrap();
+        drop(gateway);
         server.stop().unwrap();
     }
 
-    fn restart(&mut self) -> Client {
+    fn restart(&mut self) -> HadoopClient {
         self.close();
         self.open();
         self.connect()
     }
 
-    fn connect(&self) -> Client {
+    fn connect(&self) -> HadoopClient {
         connect_to(&self.opened.as_ref().unwrap().0, "", 0)
     }
 
-    fn noted(&self) -> usize {
+    fn stored(&self) -> usize {
         std::fs::read_dir(self.dir.path().join("data/hdfs-leases")).unwrap().count()
     }
 }
@@ -57,7 +57,7 @@ fn generation(block: &LocatedBlock) -> u64 {
 }
 
 /// As a client that has lost its connection, of whose block so much was acknowledged.
-pub(super) fn recover(client: &mut Client, block: &LocatedBlock, acknowledged: u64) -> (LocatedBlock, Transfer) {
+pub(super) fn recover(client: &mut HadoopClient, block: &LocatedBlock, acknowledged: u64) -> (LocatedBlock, Transfer) {
     let ask = UpdateBlockForPipelineRequest { block: block.b.clone(), client_name: "w".to_owned() };
     let renewed = client.call::<BlockResponse>("updateBlockForPipeline", &ask).block.unwrap();
     let mut transfer = Transfer::connect(&renewed);
@@ -79,7 +79,7 @@ pub(super) fn recover(client: &mut Client, block: &LocatedBlock, acknowledged: u
 
 #[test]
 fn a_writer_goes_on_when_its_server_is_restarted() {
-    let mut kept = Kept::new();
+    let mut kept = RestartedServer::new();
     let mut client = kept.connect();
     let data = bytes(4000);
     client.create("/f", "w");
@@ -89,7 +89,7 @@ fn a_writer_goes_on_when_its_server_is_restarted() {
     let mut transfer = Transfer::write(&second);
     assert_eq!(transfer.put(0, 0, &data[1000..2000], false), status::SUCCESS);
     let mut client = kept.restart();
-    // Nobody else gets the file meanwhile.
+    // No other client gets the file meanwhile.
     let append = AppendRequest { src: "/f".to_owned(), client_name: "other".to_owned(), ..AppendRequest::default() };
     assert_eq!(client.refused("append", &append), "AlreadyBeingCreatedException");
     assert_eq!(
@@ -110,13 +110,13 @@ fn a_writer_goes_on_when_its_server_is_restarted() {
     assert_eq!(transfer.put(3, 0, &data[3000..], true), status::SUCCESS);
     assert!(client.complete("/f", "w", Some(of_len(&third, 1000))));
     assert!(client.read("/f") == data);
-    assert_eq!(kept.noted(), 0, "what is closed is not noted any more");
+    assert_eq!(kept.stored(), 0, "what is closed is not noted any more");
     kept.close();
 }
 
 #[test]
 fn what_was_taken_from_a_writer_stays_taken_over_a_restart() {
-    let mut kept = Kept::new();
+    let mut kept = RestartedServer::new();
     let mut client = kept.connect();
     for path in ["/recovered", "/removed", "/replaced", "/left", "/own"] {
         client.create(path, "w");
@@ -135,12 +135,12 @@ fn what_was_taken_from_a_writer_stays_taken_over_a_restart() {
         }
     }
     let mut client = kept.restart();
-    assert_eq!(kept.noted(), 4);
+    assert_eq!(kept.stored(), 4);
     let recover = RecoverLeaseRequest { src: "/recovered".to_owned(), client_name: "other".to_owned() };
     assert!(client.call::<ResultResponse>("recoverLease", &recover).result);
     client.call::<ResultResponse>("delete", &DeleteRequest { src: "/removed".to_owned(), recursive: false });
     client.create("/replaced", "other");
-    assert_eq!(kept.noted(), 1, "of another's lease that is young nothing is noted yet");
+    assert_eq!(kept.stored(), 1, "of another's lease that is young nothing is noted yet");
     let mut client = kept.restart();
     let add = |path: &str| AddBlockRequest {
         src: path.to_owned(),

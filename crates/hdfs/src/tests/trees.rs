@@ -7,8 +7,8 @@ fn remove(path: &str) -> DeleteRequest {
 }
 
 #[test]
-fn who_writes_in_a_tree_that_is_removed_writes_no_more() {
-    let opened = Opened::new();
+fn writers_in_a_removed_tree_lose_their_leases() {
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/t/a/b/f", b"four");
     client.create("/t/a/open", "w");
@@ -27,12 +27,12 @@ fn who_writes_in_a_tree_that_is_removed_writes_no_more() {
 }
 
 #[test]
-fn a_tree_of_which_something_may_not_be_removed_stays_whole() {
+fn a_tree_that_may_not_be_removed_completely_stays_whole() {
     if !nix::unistd::geteuid().is_root() {
         // There is one user alone.
         return;
     }
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     client.write("/t/a/f", b"four");
     client.write("/t/closed/f", b"four");
@@ -53,7 +53,7 @@ fn a_tree_of_which_something_may_not_be_removed_stays_whole() {
 
 #[test]
 fn files_are_joined_and_nothing_is_lost_where_they_cannot_be() {
-    let opened = Opened::new();
+    let opened = HdfsFixture::new();
     let mut client = opened.connect();
     let data = bytes(300_000);
     client.write("/all", &data[..100_001]);

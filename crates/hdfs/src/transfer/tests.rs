@@ -2,7 +2,7 @@ use frieze_base::Rng;
 
 use super::*;
 
-const SUMS: Sums = Sums::Crc32c(CHUNK_BYTES);
+const SUMS: ChecksumKind = ChecksumKind::Crc32c(CHUNK_BYTES);
 
 fn header(seqno: i64, at: i64, len: usize) -> PacketHeader {
     PacketHeader {
@@ -14,8 +14,8 @@ fn header(seqno: i64, at: i64, len: usize) -> PacketHeader {
     }
 }
 
-fn read(bytes: &[u8], sums: Sums) -> Result<(PacketHeader, Vec<u8>), Error> {
-    let cut = || Error::Length { part: "test", len: 0 };
+fn read(bytes: &[u8], sums: ChecksumKind) -> Result<(PacketHeader, Vec<u8>), PacketError> {
+    let cut = || PacketError::Length { part: "test", len: 0 };
     let lengths = Lengths::read(bytes.get(..LENGTHS_BYTES).ok_or_else(cut)?.try_into().expect("six"))?;
     let rest = &bytes[LENGTHS_BYTES..];
     let header = rest.get(..lengths.header).ok_or_else(cut)?;
@@ -30,7 +30,7 @@ fn a_request_begins_with_version_28_and_its_number() {
     assert_eq!(operation([0, 28, 85]), Ok(Operation::Checksum));
     assert_eq!(operation([0, 28, 86]), Ok(Operation::Copy));
     assert_eq!(operation([0, 28, 87]), Ok(Operation::Other(87)));
-    assert_eq!(operation([0xde, 0xad, 0xbe]), Err(Error::Version { found: 0xdead }), "SASL of data transfers");
+    assert_eq!(operation([0xde, 0xad, 0xbe]), Err(PacketError::Version { found: 0xdead }), "SASL of data transfers");
 }
 
 #[test]
@@ -57,19 +57,19 @@ fn a_bit_that_turned_is_found() {
     for at in [begin, begin + 511, begin + 512, bytes.len() - 1, begin - 1] {
         let mut other = bytes.clone();
         other[at] ^= 4;
-        assert_eq!(read(&other, SUMS), Err(Error::Checksum { seqno: 5 }), "at {at}");
+        assert_eq!(read(&other, SUMS), Err(PacketError::Checksum { seqno: 5 }), "at {at}");
     }
     let mut none = Vec::new();
-    put_packet(&header(5, 0, data.len()), &data, Sums::None, &mut none);
-    assert_eq!(read(&none, Sums::None).unwrap().1, data);
-    assert!(matches!(read(&none, SUMS), Err(Error::Length { .. })));
+    put_packet(&header(5, 0, data.len()), &data, ChecksumKind::None, &mut none);
+    assert_eq!(read(&none, ChecksumKind::None).unwrap().1, data);
+    assert!(matches!(read(&none, SUMS), Err(PacketError::Length { .. })));
 }
 
 #[test]
 fn checksums_over_any_number_of_bytes_are_those_of_the_data_or_are_not() {
     let mut rng = Rng::new(17);
     for chunk_bytes in [1, 7, 512, 1000, 4096, 16 << 10, 40_000] {
-        let sums = Sums::Crc32c(chunk_bytes);
+        let sums = ChecksumKind::Crc32c(chunk_bytes);
         for _ in 0..40 {
             let mut data: Vec<u8> = (0..rng.below(70_000) + 1).map(|_| rng.below(256) as u8).collect();
             let mut found = Vec::new();
@@ -104,12 +104,12 @@ fn a_header_as_hadoop_writes_it_says_the_same_read_at_once_or_field_by_field() {
 
 #[test]
 fn the_older_checksum_of_writers_is_verified_too() {
-    let older = Sums::read(1, 512).unwrap();
+    let older = ChecksumKind::read(1, 512).unwrap();
     let mut bytes = Vec::new();
     put_packet(&header(2, 0, 9), b"123456789", older, &mut bytes);
     assert_eq!(bytes[33..37], [0xcb, 0xf4, 0x39, 0x26], "the published check value of CRC32");
     assert_eq!(read(&bytes, older).unwrap().1, b"123456789");
-    assert_eq!(read(&bytes, SUMS), Err(Error::Checksum { seqno: 2 }), "it is another one");
+    assert_eq!(read(&bytes, SUMS), Err(PacketError::Checksum { seqno: 2 }), "it is another one");
 }
 
 #[test]
@@ -122,9 +122,9 @@ fn lengths_that_cannot_be_are_refused() {
     for (whole, header) in [(3, 25), (-1, 25), (i32::MIN, 25), (i32::MAX, 25), (4, 0xffff)] {
         assert!(of(whole, header).is_err(), "{whole} {header}");
     }
-    assert_eq!(Sums::read(3, 512), None, "a kind that there is not");
-    assert_eq!(Sums::read(2, 0), None);
-    assert_eq!(Sums::read(2, u32::MAX), None);
+    assert_eq!(ChecksumKind::read(3, 512), None, "a kind that there is not");
+    assert_eq!(ChecksumKind::read(2, 0), None);
+    assert_eq!(ChecksumKind::read(2, u32::MAX), None);
 }
 
 #[test]

@@ -1,25 +1,25 @@
 use super::*;
 
 /// A machine whose clocks a test moves by hand.
-struct Machine {
-    reading: Reading,
+struct TestMachine {
+    reading: ClockReading,
 }
 
 const START_US: u64 = 1_795_255_200_000_000;
 const SECOND_US: u64 = 1_000_000;
 
-impl Machine {
-    fn new() -> Machine {
-        Machine { reading: Reading { wall_us: START_US, mono: MonoTime(1_000_000_000), error_us: Some(100) } }
+impl TestMachine {
+    fn new() -> TestMachine {
+        TestMachine { reading: ClockReading { wall_us: START_US, mono: MonoTime(1_000_000_000), error_us: Some(100) } }
     }
 
-    fn advance(&mut self, micros: u64) -> Reading {
+    fn advance(&mut self, micros: u64) -> ClockReading {
         self.reading.wall_us += micros;
         self.reading.mono.0 += micros * 1000;
         self.reading
     }
 
-    fn jump(&mut self, micros: i64) -> Reading {
+    fn jump(&mut self, micros: i64) -> ClockReading {
         self.reading.wall_us = self.reading.wall_us.saturating_add_signed(micros);
         self.advance(1)
     }
@@ -30,18 +30,18 @@ fn settings() -> ClockSettings {
 }
 
 /// A clock that has its bound and has given one stamp.
-fn running(machine: &mut Machine) -> Clock {
-    let mut clock = Clock::new(settings(), Hlc::ZERO);
+fn running(machine: &mut TestMachine) -> HlcClock {
+    let mut clock = HlcClock::new(settings(), Hlc::ZERO);
     tick(&mut clock, machine.advance(1));
     clock
 }
 
 /// Ticks as a driver does: the bound is persisted where it is asked for.
-fn tick(clock: &mut Clock, reading: Reading) -> Hlc {
+fn tick(clock: &mut HlcClock, reading: ClockReading) -> Hlc {
     try_tick(clock, reading).expect("the clock is trusted")
 }
 
-fn try_tick(clock: &mut Clock, reading: Reading) -> Result<Hlc, Error> {
+fn try_tick(clock: &mut HlcClock, reading: ClockReading) -> Result<Hlc, Error> {
     match clock.tick(reading) {
         Err(Error::BoundNeeded(bound)) => {
             clock.bound_persisted(bound);
@@ -60,8 +60,8 @@ fn fence(result: Result<Hlc, Error>) -> Fence {
 
 #[test]
 fn stamps_follow_the_wall_clock_and_rise_by_the_counter_within_a_microsecond() {
-    let mut machine = Machine::new();
-    let mut clock = Clock::new(settings(), Hlc::ZERO);
+    let mut machine = TestMachine::new();
+    let mut clock = HlcClock::new(settings(), Hlc::ZERO);
     let reading = machine.advance(10);
     let first = tick(&mut clock, reading);
     assert_eq!(first, Hlc::first_of_micros(reading.wall_us));
@@ -72,7 +72,7 @@ fn stamps_follow_the_wall_clock_and_rise_by_the_counter_within_a_microsecond() {
 
 #[test]
 fn a_full_counter_carries_into_the_microseconds() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let reading = machine.advance(1);
     let first = clock.tick_many(reading, 4096).unwrap();
@@ -82,7 +82,7 @@ fn a_full_counter_carries_into_the_microseconds() {
 
 #[test]
 fn a_batch_takes_consecutive_stamps() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let reading = machine.advance(1);
     let first = clock.tick_many(reading, 10).unwrap();
@@ -92,7 +92,7 @@ fn a_batch_takes_consecutive_stamps() {
 
 #[test]
 fn reading_the_time_ticks_nothing() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let clock = running(&mut machine);
     let reading = machine.advance(5);
     let newest = clock.newest();
@@ -102,8 +102,8 @@ fn reading_the_time_ticks_nothing() {
 
 #[test]
 fn no_stamp_is_given_above_the_bound_until_it_is_persisted() {
-    let mut machine = Machine::new();
-    let mut clock = Clock::new(settings(), Hlc::ZERO);
+    let mut machine = TestMachine::new();
+    let mut clock = HlcClock::new(settings(), Hlc::ZERO);
     let reading = machine.advance(1);
     let Err(Error::BoundNeeded(bound)) = clock.tick(reading) else { panic!("a new clock has no bound") };
     assert_eq!(bound.micros(), reading.wall_us + 1_000_000);
@@ -117,7 +117,7 @@ fn no_stamp_is_given_above_the_bound_until_it_is_persisted() {
 
 #[test]
 fn the_bound_is_extended_in_the_background_while_stamps_are_given_and_not_when_idle() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     assert_eq!(clock.wants_bound(machine.reading), None);
     let reading = machine.advance(600_000);
@@ -139,12 +139,12 @@ fn the_bound_is_extended_in_the_background_while_stamps_are_given_and_not_when_i
 
 #[test]
 fn a_restarted_clock_stamps_above_everything_it_gave_before_even_if_the_wall_clock_was_set_back() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let last = tick(&mut clock, machine.advance(1));
     let bound = clock.bound();
     machine.jump(-300_000);
-    let mut restarted = Clock::new(settings(), bound);
+    let mut restarted = HlcClock::new(settings(), bound);
     assert!(restarted.closed() >= last);
     let wait_us = restarted.restart_wait_us(machine.reading);
     assert!((1_200_000..1_400_000).contains(&wait_us), "{wait_us}");
@@ -152,12 +152,16 @@ fn a_restarted_clock_stamps_above_everything_it_gave_before_even_if_the_wall_clo
     let reading = machine.advance(wait_us);
     assert_eq!(restarted.restart_wait_us(reading), 0);
     assert!(tick(&mut restarted, reading) > bound);
-    assert_eq!(Clock::new(settings(), Hlc::ZERO).restart_wait_us(reading), 0, "a new server has nothing to wait out");
+    assert_eq!(
+        HlcClock::new(settings(), Hlc::ZERO).restart_wait_us(reading),
+        0,
+        "a new server has nothing to wait out"
+    );
 }
 
 #[test]
 fn a_remote_stamp_within_the_offset_is_adopted_and_one_beyond_it_never() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let reading = machine.advance(1);
     let ahead = Hlc::first_of_micros(reading.wall_us + 400_000);
@@ -172,7 +176,7 @@ fn a_remote_stamp_within_the_offset_is_adopted_and_one_beyond_it_never() {
 
 #[test]
 fn remote_stamps_cannot_drag_the_clock_away_step_by_step() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let reading = machine.advance(1);
     for _ in 0..100 {
@@ -184,7 +188,7 @@ fn remote_stamps_cannot_drag_the_clock_away_step_by_step() {
 
 #[test]
 fn closing_an_instant_moves_the_clock_past_it() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let reading = machine.advance(1);
     let now = clock.now(reading);
@@ -197,7 +201,7 @@ fn closing_an_instant_moves_the_clock_past_it() {
 
 #[test]
 fn an_instant_in_the_future_beyond_the_error_bound_is_not_closed() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let reading = machine.advance(1);
     let limit = reading.wall_us + 100 + 1_000; // error bound and allowance
@@ -213,7 +217,7 @@ fn an_instant_in_the_future_beyond_the_error_bound_is_not_closed() {
 
 #[test]
 fn a_wall_clock_set_back_a_little_goes_unnoticed_because_stamps_rise_by_the_counter() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let mut last = clock.newest();
     for _ in 0..20 {
@@ -225,7 +229,7 @@ fn a_wall_clock_set_back_a_little_goes_unnoticed_because_stamps_rise_by_the_coun
 
 #[test]
 fn a_wall_clock_set_far_back_fences_until_it_has_caught_up() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let newest = clock.newest();
     assert!(
@@ -249,7 +253,7 @@ fn a_wall_clock_set_far_back_fences_until_it_has_caught_up() {
 
 #[test]
 fn a_wall_clock_set_forward_is_believed_only_after_it_has_run_evenly_for_a_while() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let before = machine.reading;
     let reading = machine.jump(3_600 * 1_000_000);
@@ -265,7 +269,7 @@ fn a_wall_clock_set_forward_is_believed_only_after_it_has_run_evenly_for_a_while
 
 #[test]
 fn a_wrong_jump_that_is_taken_back_costs_nothing() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     fence(try_tick(&mut clock, machine.jump(3_600 * 1_000_000)));
     let reading = machine.jump(-3_600 * 1_000_000);
@@ -274,7 +278,7 @@ fn a_wrong_jump_that_is_taken_back_costs_nothing() {
 
 #[test]
 fn a_clock_that_keeps_jumping_stays_fenced() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     for _ in 0..20 {
         fence(try_tick(&mut clock, machine.jump(2_000_000)));
@@ -284,7 +288,7 @@ fn a_clock_that_keeps_jumping_stays_fenced() {
 
 #[test]
 fn the_present_is_not_taken_from_a_jumped_clock_before_anybody_looked() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let clock = running(&mut machine);
     let reading = machine.jump(3_600 * 1_000_000);
     assert!(clock.now(reading).micros() < START_US + SECOND_US);
@@ -292,7 +296,7 @@ fn the_present_is_not_taken_from_a_jumped_clock_before_anybody_looked() {
 
 #[test]
 fn reads_go_on_while_the_clock_is_fenced() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let stamp = clock.newest();
     let reading = machine.jump(3_600 * 1_000_000);
@@ -303,7 +307,7 @@ fn reads_go_on_while_the_clock_is_fenced() {
 
 #[test]
 fn a_long_idle_time_with_slewing_is_no_jump() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     machine.advance(24 * 3_600 * SECOND_US);
     tick(&mut clock, machine.jump(20 * 1_000_000)); // 230 ppm over a day
@@ -311,7 +315,7 @@ fn a_long_idle_time_with_slewing_is_no_jump() {
 
 #[test]
 fn a_look_taken_before_another_thread_s_is_harmless() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     let early = machine.advance(10);
     let late = machine.advance(900_000);
@@ -322,7 +326,7 @@ fn a_look_taken_before_another_thread_s_is_harmless() {
 
 #[test]
 fn a_large_error_bound_fences_and_a_small_one_recovers() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     machine.reading.error_us = Some(600_000);
     assert_eq!(
@@ -335,19 +339,19 @@ fn a_large_error_bound_fences_and_a_small_one_recovers() {
 
 #[test]
 fn an_unknown_error_bound_fences_only_where_clocks_have_to_agree() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     machine.reading.error_us = None;
     let mut alone = running(&mut machine);
     tick(&mut alone, machine.advance(1));
-    let mut one_of_many = Clock::new(ClockSettings { unknown_error: UnknownError::Fence, ..settings() }, Hlc::ZERO);
+    let mut one_of_many = HlcClock::new(ClockSettings { unknown_error: UnknownError::Fence, ..settings() }, Hlc::ZERO);
     assert_eq!(fence(try_tick(&mut one_of_many, machine.advance(1))), Fence::ErrorUnknown);
 }
 
 #[test]
 fn while_the_machine_boots_its_clock_may_be_set_and_be_inexact() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     machine.reading.error_us = Some(16_000_000);
-    let mut clock = Clock::new(ClockSettings::default(), Hlc::ZERO);
+    let mut clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
     tick(&mut clock, machine.advance(1));
     tick(&mut clock, machine.jump(3_600 * 1_000_000));
     assert!(matches!(fence(try_tick(&mut clock, machine.advance(31 * SECOND_US))), Fence::ErrorTooLarge { .. }));
@@ -355,7 +359,7 @@ fn while_the_machine_boots_its_clock_may_be_set_and_be_inexact() {
 
 #[test]
 fn health_says_why_in_words() {
-    let mut machine = Machine::new();
+    let mut machine = TestMachine::new();
     let mut clock = running(&mut machine);
     clock.look(machine.jump(-60 * 1_000_000));
     let why = clock.health(machine.reading).fenced.unwrap().to_string();
@@ -376,8 +380,8 @@ fn health_says_why_in_words() {
 fn stamps_rise_and_stay_within_the_bound_whatever_the_clocks_do() {
     for seed in 0..200 {
         let mut rng = frieze_base::Rng::new(seed);
-        let mut machine = Machine::new();
-        let mut clock = Clock::new(settings(), Hlc::ZERO);
+        let mut machine = TestMachine::new();
+        let mut clock = HlcClock::new(settings(), Hlc::ZERO);
         let mut durable = Hlc::ZERO;
         let mut last = Hlc::ZERO;
         let mut stamps = 0;
@@ -388,7 +392,7 @@ fn stamps_rise_and_stay_within_the_bound_whatever_the_clocks_do() {
                 _ => machine.advance(rng.below(1_000)),
             };
             match rng.below(10) {
-                0 => clock = Clock::new(settings(), durable),
+                0 => clock = HlcClock::new(settings(), durable),
                 1 => drop(clock.observe(reading, Hlc::first_of_micros(reading.wall_us + rng.below(SECOND_US)))),
                 2 => {
                     let at = Hlc(clock.now(reading).0 - rng.below(1 << 24));

@@ -1,4 +1,6 @@
 use super::*;
+use crate::UserTime;
+use crate::format::format_instant;
 
 const CASES: &str = include_str!("../../testdata/instants.txt");
 

@@ -8,17 +8,17 @@ use std::collections::VecDeque;
 use frieze_base::LogIndex;
 use frieze_hlc::Hlc;
 
-use super::message::{Effect, PeerEntry};
-use super::record::{Base, Record};
+use super::message::{MemberEffect, PeerEntry};
+use super::record::{JournalBase, JournalRecord};
 use super::settings::MemberSettings;
 use crate::error::Error;
 use crate::log::Metalog;
-use crate::message::{DataEnd, Effect as Place, Input};
-use crate::settings::Settings;
+use crate::message::{DataEnd, MetalogEffect, MetalogInput};
+use crate::settings::MetalogSettings;
 
 /// The records of one member.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct RaftJournal {
     segments: Metalog,
     /// For every entry of the log, oldest first: its index, and the newest record that holds it.
     places: VecDeque<(u64, u64)>,
@@ -28,17 +28,17 @@ pub(super) struct Journal {
     claims: VecDeque<(u64, u64)>,
     /// The newest such word that is itself on stable storage: records up to it cannot be missing unnoticed.
     claimed: u64,
-    places_out: Vec<Place>,
+    places_out: Vec<MetalogEffect>,
 }
 
-impl Journal {
-    pub(super) fn new(settings: &MemberSettings) -> Journal {
-        Journal::of(Metalog::new(segment_settings(settings)))
+impl RaftJournal {
+    pub(super) fn new(settings: &MemberSettings) -> RaftJournal {
+        RaftJournal::of(Metalog::new(segment_settings(settings)))
     }
 
-    pub(super) fn of(segments: Metalog) -> Journal {
+    pub(super) fn of(segments: Metalog) -> RaftJournal {
         let (places, claims) = (VecDeque::new(), VecDeque::new());
-        Journal { segments, places, base: 0, claims, claimed: 0, places_out: Vec::new() }
+        RaftJournal { segments, places, base: 0, claims, claimed: 0, places_out: Vec::new() }
     }
 
     /// Number of the last record.
@@ -55,7 +55,7 @@ impl Journal {
     ///
     /// # Errors
     /// `DeviceFailed`: it cannot be written, for what it is larger than any that a step makes.
-    pub(super) fn append(&mut self, mut record: Record, out: &mut Vec<Effect>) -> Result<u64, Error> {
+    pub(super) fn append(&mut self, mut record: JournalRecord, out: &mut Vec<MemberEffect>) -> Result<u64, Error> {
         let number = self.last() + 1;
         if let Some(base) = &mut record.base {
             self.forget_before(base);
@@ -63,14 +63,14 @@ impl Journal {
         }
         self.claims.push_back((number, self.durable()));
         // A record's number is its stamp: the segments want stamps that rise, and those of batches can come twice.
-        let proposal = Input::Propose { body: record.encode(), count: 1, data_end: DataEnd::default() };
+        let proposal = MetalogInput::Propose { body: record.encode(), count: 1, data_end: DataEnd::default() };
         self.segments.step(Hlc(number), proposal, &mut self.places_out);
         for place in self.places_out.drain(..) {
             match place {
-                Place::Append { index, roll, segment, offset, bytes, .. } => {
-                    out.push(Effect::Append { record: index, roll, segment, offset, bytes });
+                MetalogEffect::Append { index, roll, segment, offset, bytes, .. } => {
+                    out.push(MemberEffect::Append { record: index, roll, segment, offset, bytes });
                 }
-                Place::Refused(fault) => return Err(Error::DeviceFailed { reason: fault.reason }),
+                MetalogEffect::Refused(fault) => return Err(Error::DeviceFailed { reason: fault.reason }),
                 _ => {}
             }
         }
@@ -79,7 +79,7 @@ impl Journal {
     }
 
     /// Takes in what a record holds, whether it is written or read.
-    pub(super) fn see(&mut self, number: u64, record: &Record) {
+    pub(super) fn see(&mut self, number: u64, record: &JournalRecord) {
         if let Some(base) = &record.base {
             self.forget_before(base);
             self.base = number;
@@ -92,7 +92,7 @@ impl Journal {
         }
     }
 
-    fn forget_before(&mut self, base: &Base) {
+    fn forget_before(&mut self, base: &JournalBase) {
         if base.anew {
             self.places.clear();
         }
@@ -102,38 +102,42 @@ impl Journal {
     }
 
     pub(super) fn on_appended(&mut self, record: LogIndex) {
-        self.segments.step(Hlc::ZERO, Input::Appended { index: record }, &mut self.places_out);
+        self.segments.step(Hlc::ZERO, MetalogInput::Appended { index: record }, &mut self.places_out);
         self.places_out.clear();
     }
 
-    /// Records up to `record` are on stable storage: lets go of the segments that nothing needs any more. Only those that
-    /// recovery would miss if they were needed: it finds where the journal begins by trying (see `recover`).
-    pub(super) fn on_persisted(&mut self, record: LogIndex, out: &mut Vec<Effect>) {
-        self.segments.step(Hlc::ZERO, Input::Persisted { index: record }, &mut self.places_out);
+    /// Records up to `record` are on stable storage: lets go of the segments that nothing needs any more. Only those
+    /// that recovery would miss if they were needed: it finds where the journal begins by trying (see `recover`).
+    pub(super) fn on_persisted(&mut self, record: LogIndex, out: &mut Vec<MemberEffect>) {
+        self.segments.step(Hlc::ZERO, MetalogInput::Persisted { index: record }, &mut self.places_out);
         let durable = self.durable();
         while let Some((_, claim)) = self.claims.pop_front_if(|(record, _)| *record <= durable) {
             self.claimed = self.claimed.max(claim);
         }
         let needed = self.places.front().map_or(self.base, |(_, place)| (*place).min(self.base));
         if self.base > 0 && self.base <= self.claimed && needed > 1 {
-            self.segments.step(Hlc::ZERO, Input::Truncate { through: LogIndex(needed - 1) }, &mut self.places_out);
+            self.segments.step(
+                Hlc::ZERO,
+                MetalogInput::Truncate { through: LogIndex(needed - 1) },
+                &mut self.places_out,
+            );
         }
         for place in self.places_out.drain(..) {
-            if let Place::Remove { segment } = place {
-                out.push(Effect::Remove { segment });
+            if let MetalogEffect::Remove { segment } = place {
+                out.push(MemberEffect::Remove { segment });
             }
         }
     }
 }
 
 /// How the segments are used for the records of a member.
-pub(super) fn segment_settings(settings: &MemberSettings) -> Settings {
-    Settings {
+pub(super) fn segment_settings(settings: &MemberSettings) -> MetalogSettings {
+    MetalogSettings {
         segment_bytes: settings.segment_bytes,
         // A record can hold what one message and one step can, and members beside.
         body_bytes_max: settings.body_bytes_max.saturating_add(settings.message_bytes).saturating_add(1 << 20),
         // The member looks after that itself, before there is something that cannot be refused.
         in_flight_max: usize::MAX,
-        ..Settings::default()
+        ..MetalogSettings::default()
     }
 }

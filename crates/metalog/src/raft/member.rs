@@ -7,21 +7,21 @@ use frieze_base::{LogIndex, NodeId, Reason, Rng};
 use frieze_hlc::Hlc;
 use raft::{ProgressState, RawNode, StateRole, Storage};
 
-use super::journal::Journal;
-use super::message::{Effect, Input, Members, PeerKind, PeerMessage, Role, SnapshotMeta};
-use super::peer::{self, Seen};
-use super::record::{self, Base, Record};
+use super::journal::RaftJournal;
+use super::message::{MemberEffect, MemberInput, Members, PeerKind, PeerMessage, RaftRole, SnapshotMeta};
+use super::peer::{self, KnownLog};
+use super::record::{self, JournalBase, JournalRecord};
 use super::settings::MemberSettings;
 use super::store::Store;
 use crate::error::Error;
 use crate::message::DataEnd;
 
 /// One member of the metalog.
-pub struct Member {
+pub struct RaftMember {
     pub(super) id: NodeId,
     pub(super) settings: MemberSettings,
     pub(super) node: RawNode<Store>,
-    pub(super) journal: Journal,
+    pub(super) journal: RaftJournal,
     /// Why nothing more is said.
     pub(super) failed: Option<Error>,
 
@@ -43,7 +43,7 @@ pub struct Member {
     /// Instants that wait for an entry to commit.
     pub(super) closing: Vec<Hlc>,
     /// Questions about reads, by their number.
-    pub(super) reads: BTreeMap<u64, Question>,
+    pub(super) reads: BTreeMap<u64, ReadRequest>,
     /// Sets this process's questions apart from those of the one before.
     pub(super) read_salt: u64,
     pub(super) last_read: u64,
@@ -63,26 +63,26 @@ pub(super) struct HeldBack {
 
 /// A question about reads.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Question {
+pub(super) struct ReadRequest {
     pub(super) token: u64,
     pub(super) ticks: u32,
 }
 
-impl Member {
+impl RaftMember {
     /// The parts put together; see `recover` for the ways to get one.
     pub(super) fn assemble(
         id: NodeId,
         settings: MemberSettings,
         seed: u64,
         node: RawNode<Store>,
-        journal: Journal,
+        journal: RaftJournal,
         newest: Hlc,
-    ) -> Member {
+    ) -> RaftMember {
         let mut rng = Rng::new(seed);
         let read_salt = rng.next();
         let looked = (node.raft.term, node.raft.state, 0);
         let committed_stamp = node.store().base().stamp;
-        let mut member = Member {
+        let mut member = RaftMember {
             id,
             settings,
             node,
@@ -105,63 +105,64 @@ impl Member {
         member
     }
 
-    /// Advances the member by one input; `out` receives what the driver has to do, in order. `at` is the node's clock: for
-    /// [`Input::Propose`] and [`Input::Close`] a fresh tick above [`Member::newest`], for `Propose` the first of as many as
-    /// the batch has transactions.
+    /// Advances the member by one input; `out` receives what the driver has to do, in order. `at` is the node's clock:
+    /// for [`MemberInput::Propose`] and [`MemberInput::Close`] a fresh tick above [`RaftMember::newest`], for `Propose`
+    /// the first of as many as the batch has transactions.
     ///
     /// # Panics
-    /// If the driver breaks its part: a proposal whose stamp is not above the log's newest, records completed out of order.
-    pub fn step(&mut self, at: Hlc, input: Input, out: &mut Vec<Effect>) {
+    /// If the driver breaks its part: a proposal whose stamp is not above the log's newest, records completed out of
+    /// order.
+    pub fn step(&mut self, at: Hlc, input: MemberInput, out: &mut Vec<MemberEffect>) {
         if let Some(error) = &self.failed {
             let asks = matches!(
                 input,
-                Input::Propose { .. }
-                    | Input::Close { .. }
-                    | Input::Read { .. }
-                    | Input::Change(_)
-                    | Input::Transfer { .. }
+                MemberInput::Propose { .. }
+                    | MemberInput::Close { .. }
+                    | MemberInput::Read { .. }
+                    | MemberInput::Change(_)
+                    | MemberInput::Transfer { .. }
             );
-            out.extend(asks.then(|| Effect::Refused(error.clone())));
+            out.extend(asks.then(|| MemberEffect::Refused(error.clone())));
             return;
         }
         let taken = match input {
-            Input::Tick => {
+            MemberInput::Tick => {
                 self.on_tick(out);
                 Ok(())
             }
-            Input::Receive(message) => self.on_receive(&message),
-            Input::Propose { body, count, data_end } => {
+            MemberInput::Receive(message) => self.on_receive(&message),
+            MemberInput::Propose { body, count, data_end } => {
                 assert!(count > 0, "a batch holds at least one transaction");
                 self.propose(at, &body, count, data_end).map(|proposed| out.push(proposed))
             }
-            Input::Appended { record } => {
+            MemberInput::Appended { record } => {
                 self.journal.on_appended(record);
                 Ok(())
             }
-            Input::Persisted { record } => {
+            MemberInput::Persisted { record } => {
                 self.journal.on_persisted(record, out);
                 Ok(())
             }
-            Input::AppendFailed { reason, .. } => Err(Error::AppendFailed { reason }),
-            Input::DeviceFailed { reason } => Err(Error::DeviceFailed { reason }),
-            Input::Applied { index } => {
+            MemberInput::AppendFailed { reason, .. } => Err(Error::AppendFailed { reason }),
+            MemberInput::DeviceFailed { reason } => Err(Error::DeviceFailed { reason }),
+            MemberInput::Applied { index } => {
                 self.on_applied(index.0);
                 Ok(())
             }
-            Input::Truncate { through } => self.on_truncate(through.0, out),
-            Input::Close { at: instant } => self.on_close(at, instant, out),
-            Input::Read { token } => self.on_read(token),
-            Input::Change(change) => self.on_change(change).map(|proposed| out.push(proposed)),
-            Input::Transfer { to } => self.on_transfer(to),
-            Input::Unreachable { peer } => {
+            MemberInput::Truncate { through } => self.on_truncate(through.0, out),
+            MemberInput::Close { at: instant } => self.on_close(at, instant, out),
+            MemberInput::Read { token } => self.on_read(token),
+            MemberInput::Change(change) => self.on_change(change).map(|proposed| out.push(proposed)),
+            MemberInput::Transfer { to } => self.on_transfer(to),
+            MemberInput::Unreachable { peer } => {
                 self.node.report_unreachable(peer.0.into());
                 Ok(())
             }
-            Input::Gone { peer } => {
+            MemberInput::Gone { peer } => {
                 self.on_gone(peer);
                 Ok(())
             }
-            Input::SnapshotSent { to, whole } => {
+            MemberInput::SnapshotSent { to, whole } => {
                 let status = if whole { raft::SnapshotStatus::Finish } else { raft::SnapshotStatus::Failure };
                 self.node.report_snapshot(to.0.into(), status);
                 Ok(())
@@ -170,12 +171,12 @@ impl Member {
         match taken {
             Ok(()) => {}
             Err(Error::AppendFailed { reason } | Error::DeviceFailed { reason }) => return self.fail(reason, out),
-            Err(error) => out.push(Effect::Refused(error)),
+            Err(error) => out.push(MemberEffect::Refused(error)),
         }
         self.settle_timeout();
         if let Err(error) = self.settle(out) {
             self.failed = Some(error.clone());
-            out.push(Effect::Failed(error));
+            out.push(MemberEffect::Failed(error));
         }
         self.settle_timeout();
         self.assert_whole();
@@ -187,11 +188,11 @@ impl Member {
     }
 
     /// What it is at the moment.
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> RaftRole {
         match self.node.raft.state {
-            StateRole::Leader => Role::Leader,
-            StateRole::Follower => Role::Follower,
-            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+            StateRole::Leader => RaftRole::Leader,
+            StateRole::Follower => RaftRole::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => RaftRole::Candidate,
         }
     }
 
@@ -200,7 +201,7 @@ impl Member {
         self.node.raft.term
     }
 
-    /// Whom it takes for the leader.
+    /// The member that it takes for the leader.
     pub fn leader(&self) -> Option<NodeId> {
         Some(self.node.raft.leader_id).filter(|id| *id != 0).map(peer::node)
     }
@@ -247,13 +248,15 @@ impl Member {
         self.settings.voters_max
     }
 
-    /// The learners that could vote at once: heard lately, and [`MemberSettings::promote_lag`](crate::MemberSettings::promote_lag)
-    /// entries behind at most. Empty unless this member leads, for only a leader knows.
+    /// The learners that could vote at once: heard lately, and
+    /// [`MemberSettings::promote_lag`](crate::MemberSettings::promote_lag) entries behind at most. Empty unless this
+    /// member leads, for only a leader knows.
     pub fn caught_up(&self) -> Vec<NodeId> {
         let raft = &self.node.raft;
         let far = raft.raft_log.last_index().saturating_sub(self.settings.promote_lag);
         let is_near = |learner: &&NodeId| {
-            // A learner that has not answered yet holds nothing, however short the log is; the library takes it for active.
+            // A learner that has not answered yet holds nothing, however short the log is; the library takes it for
+            // active.
             let has_caught_up = |at: &raft::Progress| at.matched > 0 && at.matched >= far;
             let progress = raft.prs().get(learner.0.into());
             progress.is_some_and(|at| at.state != ProgressState::Snapshot && at.recent_active && has_caught_up(at))
@@ -265,13 +268,13 @@ impl Member {
         self.node.raft.state == StateRole::Leader
     }
 
-    /// Refuses whatever is asked of a member that was taken out: nobody would answer it.
+    /// Refuses whatever is asked of a member that was removed: no other would answer it.
     pub(super) fn check_belongs(&self) -> Result<(), Error> {
         let members = self.members();
         if members.contains(self.id) || members.voters.is_empty() { Ok(()) } else { Err(Error::NotMember) }
     }
 
-    /// Refuses what only a leader can take, and says who is.
+    /// Refuses what only a leader can take, and names the leader.
     pub(super) fn check_leads(&self) -> Result<(), Error> {
         self.check_belongs()?;
         if !self.leads() {
@@ -291,7 +294,13 @@ impl Member {
         Ok(())
     }
 
-    pub(super) fn propose(&mut self, stamp: Hlc, body: &[u8], count: u32, data_end: DataEnd) -> Result<Effect, Error> {
+    pub(super) fn propose(
+        &mut self,
+        stamp: Hlc,
+        body: &[u8],
+        count: u32,
+        data_end: DataEnd,
+    ) -> Result<MemberEffect, Error> {
         self.check_leads()?;
         self.check_room()?;
         let max = u64::from(self.settings.body_bytes_max);
@@ -304,12 +313,12 @@ impl Member {
             Error::Overloaded { what: "bytes of metadata on their way to a majority", max }
         })?;
         self.newest = crate::format::last_stamp(stamp, count);
-        Ok(Effect::Proposed { index: self.last(), term: self.term() })
+        Ok(MemberEffect::Proposed { index: self.last(), term: self.term() })
     }
 
     fn on_receive(&mut self, message: &PeerMessage) -> Result<(), Error> {
         let raft = &self.node.raft;
-        let seen = Seen {
+        let seen = KnownLog {
             me: self.id,
             term: raft.term,
             last: raft.raft_log.last_index(),
@@ -338,14 +347,15 @@ impl Member {
         Ok(())
     }
 
-    /// It does not stand for election before a flush ends. Alone it would lead at once, which is right only when its log is
-    /// durable; and after a state was installed the library counts it as applied only then, and trips over what is not there.
+    /// It does not stand for election before a flush ends. Alone it would lead at once, which is right only when its
+    /// log is durable; and after a state was installed the library counts it as applied only then, and trips over what
+    /// is not there.
     fn waits_for_disk(&self) -> bool {
         let alone = self.members().voters == [self.id];
         self.held_back.iter().any(|held| alone || held.installed.is_some())
     }
 
-    fn on_tick(&mut self, out: &mut Vec<Effect>) {
+    fn on_tick(&mut self, out: &mut Vec<MemberEffect>) {
         if self.leads() || !self.waits_for_disk() {
             self.node.tick();
         }
@@ -359,15 +369,15 @@ impl Member {
         }
         let over = self.settings.read_ticks;
         for (_, question) in self.reads.extract_if(.., |_, question| question.ticks >= over) {
-            out.push(Effect::ReadFailed { token: question.token, error: Error::NoAnswer });
+            out.push(MemberEffect::ReadFailed { token: question.token, error: Error::NoAnswer });
         }
         for number in again.into_iter().filter(|number| self.reads.contains_key(number)) {
             self.node.read_index(self.read_name(number));
         }
     }
 
-    /// Stands for election soon, and lets others stand, if it was the leader that went. One after the other, so that they do not take
-    /// each other's votes: two ticks are time enough to ask and be answered.
+    /// Stands for election soon, and lets others stand, if it was the leader that went. One after the other, so that
+    /// they do not take each other's votes: two ticks are time enough to ask and be answered.
     fn on_gone(&mut self, peer: NodeId) {
         if self.leader() != Some(peer) || self.node.raft.state != StateRole::Follower {
             return;
@@ -381,7 +391,7 @@ impl Member {
         self.looked.2 = least;
     }
 
-    /// The only one that votes waits for nobody: it stands with its first tick, once what it has is durable.
+    /// The only voter waits for no other: it stands with its first tick, once what it has is durable.
     pub(super) fn lead_soon_if_alone(&mut self) {
         if self.members().voters == [self.id] {
             self.node.raft.election_elapsed = 2 * self.settings.election_ticks as usize;
@@ -407,7 +417,7 @@ impl Member {
         data.filter_map(|entry| record::stamp_of(&entry.data)).max().unwrap_or(Hlc::ZERO)
     }
 
-    fn on_truncate(&mut self, through: u64, out: &mut Vec<Effect>) -> Result<(), Error> {
+    fn on_truncate(&mut self, through: u64, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
         let store = self.node.store();
         let through = through.min(store.applied());
         if through <= store.base().index.0 {
@@ -415,32 +425,32 @@ impl Member {
         }
         let stamp = store.base().stamp.max(self.newest_stamp(store.base().index.0, through));
         let Some(meta) = store.meta_at(through, stamp) else { return Ok(()) };
-        let base = Base { meta: meta.clone(), anew: false, needed: 0 };
+        let base = JournalBase { meta: meta.clone(), anew: false, needed: 0 };
         self.node.mut_store().compact(meta);
-        self.write(Record { base: Some(base), ..Record::default() }, out)
+        self.write(JournalRecord { base: Some(base), ..JournalRecord::default() }, out)
     }
 
     /// Writes a record with what the member may not forget.
-    pub(super) fn write(&mut self, record: Record, out: &mut Vec<Effect>) -> Result<(), Error> {
+    pub(super) fn write(&mut self, record: JournalRecord, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
         let state = self.node.raft.hard_state();
-        let whole = Record { term: state.term, vote: state.vote, commit: state.commit, ..record };
+        let whole = JournalRecord { term: state.term, vote: state.vote, commit: state.commit, ..record };
         self.journal.append(whole, out).map(|_| ())
     }
 
-    fn fail(&mut self, reason: Reason, out: &mut Vec<Effect>) {
+    fn fail(&mut self, reason: Reason, out: &mut Vec<MemberEffect>) {
         let error = Error::DeviceFailed { reason };
         self.failed = Some(error.clone());
         self.held_back.clear();
         for question in std::mem::take(&mut self.reads).into_values() {
-            out.push(Effect::ReadFailed { token: question.token, error: error.clone() });
+            out.push(MemberEffect::ReadFailed { token: question.token, error: error.clone() });
         }
         let closing = self.closing.drain(..);
-        out.extend(closing.map(|at| Effect::NotClosed { at, error: error.clone() }));
-        out.push(Effect::Failed(error));
+        out.extend(closing.map(|at| MemberEffect::NotClosed { at, error: error.clone() }));
+        out.push(MemberEffect::Failed(error));
     }
 
-    /// The library draws election timeouts from the thread's own numbers. Here they come from the seed: a new one wherever
-    /// the library may have drawn one, and ours is put in its place whether it has or not.
+    /// The library draws election timeouts from the thread's own numbers. Here they come from the seed: a new one
+    /// wherever the library may have drawn one, and ours is put in its place whether it has or not.
     fn settle_timeout(&mut self) {
         let raft = &self.node.raft;
         let now = (raft.term, raft.state, raft.election_elapsed);
@@ -468,7 +478,7 @@ impl Member {
     }
 }
 
-impl fmt::Debug for Member {
+impl fmt::Debug for RaftMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Member");
         shown.field("id", &self.id).field("role", &self.role()).field("term", &self.term());

@@ -5,9 +5,9 @@ use frieze_base::{LogIndex, NodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
 
 use crate::error::Error;
-use crate::message::{DataEnd, Entry, NewSegment};
+use crate::message::{DataEnd, JournalSegment, LogEntry};
 
-/// Who has a say, as of an entry of the log. Ids rise.
+/// The members, as of an entry of the log. Ids rise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// Those whose majority commits and elects.
@@ -38,10 +38,10 @@ pub struct SnapshotMeta {
 
 /// A change of the members. One at a time: the next is refused until the log holds the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum MemberChange {
     /// A new member, with an id that no member ever had, as a learner.
     Add(NodeId),
-    /// A learner that has caught up ([`Member::caught_up`](crate::Member::caught_up)) becomes a voter.
+    /// A learner that has caught up ([`RaftMember::caught_up`](crate::RaftMember::caught_up)) becomes a voter.
     Promote(NodeId),
     /// A voter becomes a learner: it goes on getting the log.
     Demote(NodeId),
@@ -51,7 +51,7 @@ pub enum Change {
 
 /// What a member is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum RaftRole {
     /// It orders proposals.
     Leader,
     /// It follows a leader, or waits for one.
@@ -62,13 +62,14 @@ pub enum Role {
 
 /// Everything that can happen to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum MemberInput {
     /// [`MemberSettings::tick_us`](crate::MemberSettings::tick_us) of the monotonic clock have gone by.
     Tick,
     /// A message of another member. After one with a snapshot: only when all of the state that it names is here.
     Receive(PeerMessage),
-    /// Put this batch at the end. The stamp given to `step` is a fresh tick, the first of `count` consecutive ones, above
-    /// [`Member::newest`](crate::Member::newest). Answered by [`Effect::Proposed`] or [`Effect::Refused`].
+    /// Put this batch at the end. The stamp given to `step` is a fresh tick, the first of `count` consecutive ones,
+    /// above [`RaftMember::newest`](crate::RaftMember::newest). Answered by [`MemberEffect::Proposed`] or
+    /// [`MemberEffect::Refused`].
     Propose {
         /// The encoded batch.
         body: Vec<u8>,
@@ -77,7 +78,8 @@ pub enum Input {
         /// End of the proposer's data log now.
         data_end: DataEnd,
     },
-    /// The bytes of this record (and of its new segment, if it had one) are whole in the file. Records complete in order.
+    /// The bytes of this record (and of its new segment, if it had one) are whole in the file. Records complete in
+    /// order.
     Appended {
         /// The record.
         record: LogIndex,
@@ -104,26 +106,26 @@ pub enum Input {
         /// The last of them.
         index: LogIndex,
     },
-    /// The store holds every entry up to `through` durably: they need not be kept. A member that lacks some of them gets
-    /// the state instead.
+    /// The store holds every entry up to `through` durably: they need not be kept. A member that lacks some of them
+    /// gets the state instead.
     Truncate {
         /// The last of them.
         through: LogIndex,
     },
-    /// No entry will be stamped at or below `at` any more. Answered by [`Effect::Closed`], [`Effect::NotClosed`] or
-    /// [`Effect::Refused`].
+    /// No entry will be stamped at or below `at` any more. Answered by [`MemberEffect::Closed`],
+    /// [`MemberEffect::NotClosed`] or [`MemberEffect::Refused`].
     Close {
         /// The instant, inclusive; not above the stamp given to `step`.
         at: Hlc,
     },
     /// How far has the state to be, to hold everything that anybody was told before now? Answered by
-    /// [`Effect::ReadAt`], [`Effect::ReadFailed`] or [`Effect::Refused`].
+    /// [`MemberEffect::ReadAt`], [`MemberEffect::ReadFailed`] or [`MemberEffect::Refused`].
     Read {
         /// Names the question; the driver's.
         token: u64,
     },
-    /// Change the members. Answered by [`Effect::Proposed`] or [`Effect::Refused`].
-    Change(Change),
+    /// Change the members. Answered by [`MemberEffect::Proposed`] or [`MemberEffect::Refused`].
+    Change(MemberChange),
     /// Let this member lead, if this one does.
     Transfer {
         /// The next leader.
@@ -134,15 +136,16 @@ pub enum Input {
         /// The member.
         peer: NodeId,
     },
-    /// This member has ended its connection, as a process does that ends: if it leads, nobody need wait until it has been silent for
-    /// long. It may be there all the same; then it, or whoever still hears it, stays with it.
+    /// This member has ended its connection, as a process does that ends: if it leads, an election need not wait until
+    /// it has been silent for long. It may be running all the same; then it stays leader for the members that it still
+    /// reaches.
     Gone {
         /// The member.
         peer: NodeId,
     },
-    /// The state that [`Effect::SendSnapshot`] asked for has been sent, or has not.
+    /// The state that [`MemberEffect::SendSnapshot`] asked for has been sent, or has not.
     SnapshotSent {
-        /// To whom.
+        /// The receiver.
         to: NodeId,
         /// All of it is there.
         whole: bool,
@@ -151,14 +154,15 @@ pub enum Input {
 
 /// Everything a member can ask of its driver, to be done in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Write `bytes` at `offset` of `segment`, after making the segment if it is new; then report [`Input::Appended`] or
-    /// [`Input::AppendFailed`], and after a flush, which may cover many, [`Input::Persisted`].
+pub enum MemberEffect {
+    /// Write `bytes` at `offset` of `segment`, after making the segment if it is new; then report
+    /// [`MemberInput::Appended`] or [`MemberInput::AppendFailed`], and after a flush, which may cover many,
+    /// [`MemberInput::Persisted`].
     Append {
         /// Number of the record.
         record: LogIndex,
         /// The segment to make first.
-        roll: Option<NewSegment>,
+        roll: Option<JournalSegment>,
         /// The segment.
         segment: SegmentId,
         /// Bytes from its start.
@@ -174,7 +178,7 @@ pub enum Effect {
     /// Send this. It may be lost, delayed or doubled.
     Send(PeerMessage),
     /// Send the state as it is after `meta.index`, which is the last entry applied here, and then the message.
-    /// Report [`Input::SnapshotSent`].
+    /// Report [`MemberInput::SnapshotSent`].
     SendSnapshot {
         /// What the state is called.
         meta: SnapshotMeta,
@@ -182,21 +186,21 @@ pub enum Effect {
         message: PeerMessage,
     },
     /// Put the state received under this name in the place of the one here, all at once and durably, `meta` with it,
-    /// before doing anything that follows. If that fails, report [`Input::DeviceFailed`] and drop what follows.
+    /// before doing anything that follows. If that fails, report [`MemberInput::DeviceFailed`] and drop what follows.
     Install {
         /// Its name.
         meta: SnapshotMeta,
     },
     /// These entries are committed: on stable storage here and on a majority. Apply them in order, then report
-    /// [`Input::Applied`] with `through`.
+    /// [`MemberInput::Applied`] with `through`.
     Committed {
         /// The last entry; those left out of `entries` hold no transaction.
         through: LogIndex,
         /// What to execute.
-        entries: Vec<Entry>,
+        entries: Vec<LogEntry>,
     },
-    /// The proposal of this step has this place, if it is ever committed: it is if [`Effect::Committed`] shows an entry
-    /// of this term there; it is not if it shows one of another.
+    /// The proposal of this step has this place, if it is ever committed: it is if [`MemberEffect::Committed`] shows an
+    /// entry of this term there; it is not if it shows one of another.
     Proposed {
         /// The place.
         index: LogIndex,
@@ -224,21 +228,21 @@ pub enum Effect {
         /// So far.
         index: LogIndex,
     },
-    /// Nobody could tell: ask again.
+    /// No answer could be had: ask again.
     ReadFailed {
         /// The question.
         token: u64,
         /// Why.
         error: Error,
     },
-    /// What this member is, and whom it takes for the leader. A new leader's clock goes above
-    /// [`Member::newest`](crate::Member::newest) before it proposes.
+    /// The role of this member, and the member that it takes for the leader. A new leader's clock goes above
+    /// [`RaftMember::newest`](crate::RaftMember::newest) before it proposes.
     Role {
         /// What it is.
-        role: Role,
+        role: RaftRole,
         /// In this term.
         term: u64,
-        /// Whom a client may ask.
+        /// The member that a client may ask.
         leader: Option<NodeId>,
     },
     /// The members from this entry on.
@@ -303,7 +307,7 @@ pub struct PeerEntry {
     pub data: Bytes,
 }
 
-/// What one member says to another. Any of it may be wrong: [`Member::step`](crate::Member::step) checks.
+/// What one member says to another. Any of it may be wrong: [`RaftMember::step`](crate::RaftMember::step) checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerMessage {
     /// What it is about.

@@ -1,7 +1,7 @@
 //! Between our words for what members say and those of the Raft core, and the check of what comes from outside.
 //!
-//! The library ends the process on messages that no honest member sends (a commit beyond the log, an entry in the place of
-//! a committed one). So every message is checked against the log before it gets there: a wrong one is an error.
+//! The library ends the process on messages that no honest member sends (a commit beyond the log, an entry in the place
+//! of a committed one). So every message is checked against the log before it gets there: a wrong one is an error.
 
 use bytes::Bytes;
 use frieze_base::{LogIndex, NodeId};
@@ -9,10 +9,11 @@ use frieze_hlc::Hlc;
 use raft::eraftpb::MessageType as Type;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState, Entry, EntryType, Message, Snapshot};
 
-use super::message::{Change, EntryKind, Members, PeerEntry, PeerKind, PeerMessage, SnapshotMeta};
+use super::message::{EntryKind, MemberChange, Members, PeerEntry, PeerKind, PeerMessage, SnapshotMeta};
 use crate::error::Error;
 
-/// What an entry takes in a message beside its data, roughly: counted so that many empty ones do not make one huge message.
+/// What an entry takes in a message beside its data, roughly: counted so that many empty ones do not make one huge
+/// message.
 pub(super) const ENTRY_OVERHEAD_BYTES: u64 = 32;
 /// A change of members is no longer than this: two numbers.
 const CHANGE_BYTES_MAX: usize = 32;
@@ -58,11 +59,11 @@ pub(super) fn members_of(state: &ConfState) -> Members {
 }
 
 /// The library's words for a change: one step, so that old and new majority always share a member.
-pub(super) fn change_of(change: Change) -> ConfChangeV2 {
+pub(super) fn change_of(change: MemberChange) -> ConfChangeV2 {
     let (kind, node) = match change {
-        Change::Promote(node) => (ConfChangeType::AddNode, node),
-        Change::Add(node) | Change::Demote(node) => (ConfChangeType::AddLearnerNode, node),
-        Change::Remove(node) => (ConfChangeType::RemoveNode, node),
+        MemberChange::Promote(node) => (ConfChangeType::AddNode, node),
+        MemberChange::Add(node) | MemberChange::Demote(node) => (ConfChangeType::AddLearnerNode, node),
+        MemberChange::Remove(node) => (ConfChangeType::RemoveNode, node),
     };
     let mut single = ConfChangeSingle::default();
     single.set_change_type(kind);
@@ -188,7 +189,7 @@ pub(super) fn message_in(message: &PeerMessage) -> Message {
 }
 
 /// What of the log a message is checked against.
-pub(super) struct Seen<'a> {
+pub(super) struct KnownLog<'a> {
     pub(super) me: NodeId,
     pub(super) term: u64,
     pub(super) last: u64,
@@ -201,8 +202,9 @@ pub(super) struct Seen<'a> {
     pub(super) term_at: &'a dyn Fn(u64) -> Option<u64>,
 }
 
-/// Refuses what no honest member sends: what the library would end the process for, and what would make it hold too much.
-pub(super) fn check(message: &PeerMessage, seen: &Seen<'_>) -> Result<(), Error> {
+/// Refuses what no honest member sends: what the library would end the process for, and what would make it hold too
+/// much.
+pub(super) fn check(message: &PeerMessage, seen: &KnownLog<'_>) -> Result<(), Error> {
     let wrong = |what: &'static str| Error::BadMessage { from: message.from, what };
     let require = |right: bool, what: &'static str| if right { Ok(()) } else { Err(wrong(what)) };
     require(message.to == seen.me, "it is for another member")?;
@@ -236,7 +238,7 @@ pub(super) fn check(message: &PeerMessage, seen: &Seen<'_>) -> Result<(), Error>
 
 fn check_entries(
     message: &PeerMessage,
-    seen: &Seen<'_>,
+    seen: &KnownLog<'_>,
     current: bool,
     wrong: &dyn Fn(&'static str) -> Error,
 ) -> Result<(), Error> {
@@ -274,7 +276,7 @@ fn check_entries(
 
 fn check_snapshot(
     message: &PeerMessage,
-    seen: &Seen<'_>,
+    seen: &KnownLog<'_>,
     current: bool,
     wrong: &dyn Fn(&'static str) -> Error,
 ) -> Result<(), Error> {

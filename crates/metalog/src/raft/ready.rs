@@ -1,24 +1,24 @@
 //! What the library has ready, turned into effects in the order that keeps it safe.
 //!
-//! What a member may not forget is written before anything is said that rests on it: answers and votes are held back until
-//! the record is on stable storage. A leader's entries go to the others beside its own writing; it counts itself only when
-//! that is done.
+//! What a member may not forget is written before anything is said that rests on it: answers and votes are held back
+//! until the record is on stable storage. A leader's entries go to the others beside its own writing; it counts itself
+//! only when that is done.
 
 use frieze_base::LogIndex;
 use raft::eraftpb::{Entry as RaftEntry, EntryType, Message};
 use raft::{Ready, StateRole};
 
-use super::member::{HeldBack, Member};
-use super::message::{Effect, PeerEntry, PeerMessage};
+use super::member::{HeldBack, RaftMember};
+use super::message::{MemberEffect, PeerEntry, PeerMessage};
 use super::peer;
-use super::record::{self, Base, Held, Record};
+use super::record::{self, EntryData, JournalBase, JournalRecord};
 use crate::error::Error;
-use crate::message::Entry;
+use crate::message::LogEntry;
 
-impl Member {
-    /// Brings out everything that is ready, until nothing more is. What is committed comes last: a state that is to be sent
-    /// is the one before it.
-    pub(super) fn settle(&mut self, out: &mut Vec<Effect>) -> Result<(), Error> {
+impl RaftMember {
+    /// Brings out everything that is ready, until nothing more is. What is committed comes last: a state that is to be
+    /// sent is the one before it.
+    pub(super) fn settle(&mut self, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
         let mut last = Vec::new();
         loop {
             while self.node.has_ready() {
@@ -39,7 +39,12 @@ impl Member {
         Ok(())
     }
 
-    fn take(&mut self, mut ready: Ready, out: &mut Vec<Effect>, last: &mut Vec<Effect>) -> Result<(), Error> {
+    fn take(
+        &mut self,
+        mut ready: Ready,
+        out: &mut Vec<MemberEffect>,
+        last: &mut Vec<MemberEffect>,
+    ) -> Result<(), Error> {
         for message in messages_out(ready.take_messages()) {
             self.send(message, out);
         }
@@ -48,11 +53,11 @@ impl Member {
         }
         for read in ready.take_read_states() {
             if let Some(question) = self.take_read(&read.request_ctx) {
-                out.push(Effect::ReadAt { token: question.token, index: LogIndex(read.index) });
+                out.push(MemberEffect::ReadAt { token: question.token, index: LogIndex(read.index) });
             }
         }
 
-        let mut record = Record::default();
+        let mut record = JournalRecord::default();
         let mut installed = None;
         if !ready.snapshot().is_empty() {
             let meta = peer::meta_of(ready.snapshot());
@@ -60,9 +65,9 @@ impl Member {
             self.newest = self.newest.max(meta.stamp);
             self.committed_stamp = self.committed_stamp.max(meta.stamp);
             self.node.mut_store().install(meta.clone());
-            record.base = Some(Base { meta: meta.clone(), anew: true, needed: 0 });
-            let changed = Effect::Changed { index: meta.index, members: meta.members.clone() };
-            out.extend([Effect::Install { meta }, changed]);
+            record.base = Some(JournalBase { meta: meta.clone(), anew: true, needed: 0 });
+            let changed = MemberEffect::Changed { index: meta.index, members: meta.members.clone() };
+            out.extend([MemberEffect::Install { meta }, changed]);
         }
         let entries = ready.take_entries();
         self.node.mut_store().append(&entries);
@@ -83,55 +88,54 @@ impl Member {
         self.commit(&committed, last)
     }
 
-    fn send(&self, message: PeerMessage, out: &mut Vec<Effect>) {
+    fn send(&self, message: PeerMessage, out: &mut Vec<MemberEffect>) {
         out.push(match message.snapshot.clone() {
-            Some(meta) => Effect::SendSnapshot { meta, message },
-            None => Effect::Send(message),
+            Some(meta) => MemberEffect::SendSnapshot { meta, message },
+            None => MemberEffect::Send(message),
         });
     }
 
-    fn on_role(&mut self, out: &mut Vec<Effect>) {
-        out.push(Effect::Role { role: self.role(), term: self.term(), leader: self.leader() });
+    fn on_role(&mut self, out: &mut Vec<MemberEffect>) {
+        out.push(MemberEffect::Role { role: self.role(), term: self.term(), leader: self.leader() });
         if self.node.raft.state != StateRole::Leader {
             let error = Error::NotLeader { leader: self.leader() };
-            out.extend(self.closing.drain(..).map(|at| Effect::NotClosed { at, error: error.clone() }));
+            out.extend(self.closing.drain(..).map(|at| MemberEffect::NotClosed { at, error: error.clone() }));
         }
     }
 
-    fn commit(&mut self, committed: &[RaftEntry], out: &mut Vec<Effect>) -> Result<(), Error> {
+    fn commit(&mut self, committed: &[RaftEntry], out: &mut Vec<MemberEffect>) -> Result<(), Error> {
         let Some(last) = committed.last() else { return Ok(()) };
         let mut entries = Vec::new();
         let mut changes = Vec::new();
         for entry in committed {
             match entry.get_entry_type() {
                 EntryType::EntryNormal => match record::decode_batch(entry.index, entry.term, &entry.data) {
-                    Held::Nothing => {}
-                    Held::Batch(batch) => {
+                    EntryData::Nothing => {}
+                    EntryData::Batch(batch) => {
                         self.committed_stamp = self.committed_stamp.max(batch.last_stamp());
                         if entry.index > self.applied_before && batch.count > 0 {
                             entries.push(batch);
                         }
                     }
-                    Held::Unknown => {
-                        let what = "a committed entry was written by another version";
-                        return Err(Error::BadRecord { record: LogIndex(entry.index), what });
+                    EntryData::Unknown => {
+                        return Err(Error::BadRecord { record: LogIndex(entry.index), what: record::OTHER_BUILD });
                     }
                 },
                 EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => changes.push(entry),
             }
         }
         if last.index > self.applied_before {
-            out.push(Effect::Committed { through: LogIndex(last.index), entries });
+            out.push(MemberEffect::Committed { through: LogIndex(last.index), entries });
         }
         let committed_stamp = self.committed_stamp;
-        out.extend(self.closing.extract_if(.., |at| *at <= committed_stamp).map(|at| Effect::Closed { at }));
+        out.extend(self.closing.extract_if(.., |at| *at <= committed_stamp).map(|at| MemberEffect::Closed { at }));
         for change in changes {
             self.change_members(change, out);
         }
         Ok(())
     }
 
-    fn change_members(&mut self, entry: &RaftEntry, out: &mut Vec<Effect>) {
+    fn change_members(&mut self, entry: &RaftEntry, out: &mut Vec<MemberEffect>) {
         // Every member reads the same bytes with the same members before it: all take it, or none does.
         let Some(change) = peer::decode_change(&entry.data) else { return };
         let Ok(state) = self.node.apply_conf_change(&change) else { return };
@@ -142,7 +146,7 @@ impl Member {
             let term = self.node.raft.term;
             self.node.raft.become_follower(term, 0);
         }
-        out.push(Effect::Changed { index: LogIndex(entry.index), members });
+        out.push(MemberEffect::Changed { index: LogIndex(entry.index), members });
     }
 }
 
@@ -150,7 +154,7 @@ fn messages_out(messages: Vec<Message>) -> Vec<PeerMessage> {
     messages.iter().filter_map(peer::message_out).collect()
 }
 
-impl Entry {
+impl LogEntry {
     /// Newest stamp of its transactions.
     fn last_stamp(&self) -> frieze_hlc::Hlc {
         crate::format::last_stamp(self.stamp, self.count)

@@ -43,12 +43,14 @@ use frieze_base::{LogIndex, NodeId, SegmentId};
 use frieze_hlc::Hlc;
 
 use super::message::{EntryKind, Members, PeerEntry, SnapshotMeta};
-use crate::message::{DataEnd, Entry};
+use crate::message::{DataEnd, LogEntry};
 
 const MAGIC: [u8; 4] = *b"FRZR";
 /// Version of the records that this code writes.
 pub const RECORD_VERSION: u8 = 1;
 const DATA_VERSION: u8 = 1;
+/// Why a record is refused whose checksum is right and whose version is not.
+pub(super) const OTHER_BUILD: &str = "another build of frieze wrote it: read it with that build";
 /// Bytes of an entry's data before its batch.
 pub(super) const DATA_HEADER_BYTES: usize = 29;
 
@@ -57,18 +59,18 @@ const STARTS_ANEW: u8 = 2;
 
 /// One record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct JournalRecord {
     pub(super) term: u64,
-    /// 0 for nobody.
+    /// 0 for none.
     pub(super) vote: u64,
     pub(super) commit: u64,
-    pub(super) base: Option<Base>,
+    pub(super) base: Option<JournalBase>,
     pub(super) entries: Vec<PeerEntry>,
 }
 
 /// Where the log begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Base {
+pub(super) struct JournalBase {
     pub(super) meta: SnapshotMeta,
     /// The state was received: nothing of the log before is left.
     pub(super) anew: bool,
@@ -76,7 +78,7 @@ pub(super) struct Base {
     pub(super) needed: u64,
 }
 
-impl Record {
+impl JournalRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
         let bytes: usize = self.entries.iter().map(|entry| 21 + entry.data.len()).sum();
         let mut into = Vec::with_capacity(bytes + 128);
@@ -86,7 +88,7 @@ impl Record {
         for number in [self.term, self.vote, self.commit] {
             into.extend_from_slice(&number.to_le_bytes());
         }
-        if let Some(Base { meta, needed, .. }) = &self.base {
+        if let Some(JournalBase { meta, needed, .. }) = &self.base {
             for number in [meta.index.0, meta.term, meta.stamp.0, *needed] {
                 into.extend_from_slice(&number.to_le_bytes());
             }
@@ -113,8 +115,8 @@ impl Record {
     }
 
     /// The record in `bytes`, all of them; `None` if they are none of this version.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Record> {
-        let mut rest = Rest(bytes);
+    pub(super) fn decode(bytes: &[u8]) -> Option<JournalRecord> {
+        let mut rest = ByteReader(bytes);
         if rest.take(4)? != MAGIC || rest.take(1)? != [RECORD_VERSION] {
             return None;
         }
@@ -122,13 +124,14 @@ impl Record {
         if flags & !(HAS_BASE | STARTS_ANEW) != 0 || rest.take(2)? != [0, 0] {
             return None;
         }
-        let mut record = Record { term: rest.long()?, vote: rest.long()?, commit: rest.long()?, ..Record::default() };
+        let mut record =
+            JournalRecord { term: rest.long()?, vote: rest.long()?, commit: rest.long()?, ..JournalRecord::default() };
         if flags & HAS_BASE != 0 {
             let (index, term, stamp, needed) = (rest.long()?, rest.long()?, rest.long()?, rest.long()?);
             let (voters, learners) = (rest.short()?, rest.short()?);
             let members = Members { voters: rest.nodes(voters)?, learners: rest.nodes(learners)? };
             let meta = SnapshotMeta { index: LogIndex(index), term, stamp: Hlc(stamp), members };
-            record.base = Some(Base { meta, anew: flags & STARTS_ANEW != 0, needed });
+            record.base = Some(JournalBase { meta, anew: flags & STARTS_ANEW != 0, needed });
         }
         for _ in 0..rest.word()? {
             let (index, term) = (LogIndex(rest.long()?), rest.long()?);
@@ -160,7 +163,7 @@ pub(super) fn encode_batch(stamp: Hlc, count: u32, data_end: DataEnd, body: &[u8
 impl PeerEntry {
     /// The end of the proposer's data log that came with this batch; `None` if it is none.
     pub fn data_end(&self) -> Option<DataEnd> {
-        let mut rest = Rest(self.data.as_ref());
+        let mut rest = ByteReader(self.data.as_ref());
         if self.kind != EntryKind::Normal || rest.take(1)? != [DATA_VERSION] {
             return None;
         }
@@ -170,42 +173,42 @@ impl PeerEntry {
 }
 
 /// What a normal entry holds.
-pub(super) enum Held {
+pub(super) enum EntryData {
     /// A new leader's first entry: it holds nothing.
     Nothing,
     /// A batch, or with a count of 0 an instant.
-    Batch(Entry),
+    Batch(LogEntry),
     /// Nothing that this version writes.
     Unknown,
 }
 
 /// What the data of a normal entry says.
-pub(super) fn decode_batch(index: u64, term: u64, data: &[u8]) -> Held {
+pub(super) fn decode_batch(index: u64, term: u64, data: &[u8]) -> EntryData {
     if data.is_empty() {
-        return Held::Nothing;
+        return EntryData::Nothing;
     }
     let read = || {
-        let mut rest = Rest(data);
+        let mut rest = ByteReader(data);
         if rest.take(1)? != [DATA_VERSION] {
             return None;
         }
         let (stamp, count) = (Hlc(rest.long()?), rest.word()?);
         let data_end = DataEnd { segment: SegmentId(rest.long()?), offset: rest.long()? };
-        Some(Entry { index: LogIndex(index), term, stamp, count, data_end, body: rest.0.to_vec() })
+        Some(LogEntry { index: LogIndex(index), term, stamp, count, data_end, body: rest.0.to_vec() })
     };
-    read().map_or(Held::Unknown, Held::Batch)
+    read().map_or(EntryData::Unknown, EntryData::Batch)
 }
 
 /// Newest stamp in the data of a normal entry; `None` if it has none.
 pub(super) fn stamp_of(data: &[u8]) -> Option<Hlc> {
-    let mut rest = Rest(data.get(1..)?);
+    let mut rest = ByteReader(data.get(1..)?);
     let (stamp, count) = (Hlc(rest.long()?), rest.word()?);
     Some(crate::format::last_stamp(stamp, count))
 }
 
-struct Rest<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> ByteReader<'a> {
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;

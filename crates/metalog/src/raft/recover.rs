@@ -2,8 +2,8 @@
 //!
 //! The journal says by itself where it begins: the newest base names the first record that is needed. Older segments
 //! may still be there, with or without gaps between them, for they go without a sync. So recovery tries the oldest
-//! segment first and, where the records from there on are not whole, the next. A gap among needed records cannot pass for
-//! such a one: the base that is found then needs what is missing.
+//! segment first and, where the records from there on are not whole, the next. A gap among needed records cannot pass
+//! for such a one: the base that is found then needs what is missing.
 
 use std::collections::VecDeque;
 
@@ -12,18 +12,18 @@ use frieze_hlc::Hlc;
 use raft::eraftpb::{Entry as RaftEntry, HardState};
 use raft::{Config, RawNode};
 
-use super::journal::{self, Journal};
-use super::member::Member;
-use super::message::{Effect, SnapshotMeta};
+use super::journal::{self, RaftJournal};
+use super::member::RaftMember;
+use super::message::{MemberEffect, SnapshotMeta};
 use super::peer;
-use super::record::{self, Base, Record};
+use super::record::{self, JournalBase, JournalRecord};
 use super::settings::MemberSettings;
 use super::store::Store;
 use crate::error::Error;
-use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentStart};
+use crate::format::{JournalHeader, SEGMENT_HEADER_BYTES, SegmentStart};
 use crate::log::Metalog;
-use crate::message::{DataEnd, Entry};
-use crate::recover::{Mend, RecoverFrom, Report, SegmentSource};
+use crate::message::{DataEnd, LogEntry};
+use crate::recover::{Mend, MetalogReport, RecoverFrom, SegmentSource};
 
 /// What a member is recovered from, beside its journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,36 +42,44 @@ pub struct MemberFrom {
 #[derive(Debug)]
 pub struct MemberRecovered {
     /// The member, ready to go on.
-    pub member: Member,
+    pub member: RaftMember,
     /// What was found in the journal: its entries are records.
-    pub report: Report,
-    /// What the driver does, in order. It then syncs every segment and the directory before the first step, whether there
-    /// is something to mend or not: what was read counts as being on stable storage.
+    pub report: MetalogReport,
+    /// What the driver does, in order. It then syncs every segment and the directory before the first step, whether
+    /// there is something to mend or not: what was read counts as being on stable storage.
     pub mend: Vec<Mend>,
     /// What comes first.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<MemberEffect>,
 }
 
-impl Member {
-    /// A founding member of a metalog whose state is `from`: empty, with entry 1 and term 1, or that of a machine that had no
-    /// other members so far, at its last entry. Every founding member is given the same.
+impl RaftMember {
+    /// A founding member of a metalog whose state is `from`: empty, with entry 1 and term 1, or that of a machine that
+    /// had no other members so far, at its last entry. Every founding member is given the same.
     ///
     /// # Panics
     /// If `from` has no entry, no term, or does not have `id` among its voters.
-    pub fn found(id: NodeId, settings: MemberSettings, seed: u64, from: SnapshotMeta) -> (Member, Vec<Effect>) {
+    pub fn found(
+        id: NodeId,
+        settings: MemberSettings,
+        seed: u64,
+        from: SnapshotMeta,
+    ) -> (RaftMember, Vec<MemberEffect>) {
         assert!(from.index > LogIndex(0) && from.term > 0, "a founder begins after an entry");
         assert!(from.members.voters.contains(&id), "a founder is a voter");
-        Member::begin(id, settings, seed, from)
+        RaftMember::begin(id, settings, seed, from)
     }
 
     /// A member that others will add: it waits for the state.
-    pub fn join(id: NodeId, settings: MemberSettings, seed: u64) -> (Member, Vec<Effect>) {
-        Member::begin(id, settings, seed, SnapshotMeta::default())
+    pub fn join(id: NodeId, settings: MemberSettings, seed: u64) -> (RaftMember, Vec<MemberEffect>) {
+        RaftMember::begin(id, settings, seed, SnapshotMeta::default())
     }
 
-    fn begin(id: NodeId, settings: MemberSettings, seed: u64, base: SnapshotMeta) -> (Member, Vec<Effect>) {
-        let journal = Journal::new(&settings);
-        let found = Found { base: Some(Base { meta: base, anew: true, needed: 1 }), ..Found::default() };
+    fn begin(id: NodeId, settings: MemberSettings, seed: u64, base: SnapshotMeta) -> (RaftMember, Vec<MemberEffect>) {
+        let journal = RaftJournal::new(&settings);
+        let found = JournalContents {
+            base: Some(JournalBase { meta: base, anew: true, needed: 1 }),
+            ..JournalContents::default()
+        };
         let mut effects = Vec::new();
         let member = build(id, settings, seed, LogIndex(0), journal, found, true, &mut effects);
         (member.expect("an empty journal takes its first record"), effects)
@@ -80,44 +88,43 @@ impl Member {
     /// Recovers a member from its journal and the place of its store. It has everything that it ever spoke of.
     ///
     /// # Errors
-    /// `NeverBegun`: there is no record. If the machine knows that no flush of it ever ended, the member never spoke and can
-    /// be begun anew; else it is lost, like what follows.
-    /// `Damaged`, `Truncated`, `BadRecord`, `Missing`, `JournalBehind`: something that was on stable storage is lost. Do not
-    /// serve, and leave the files as they are; the member can be replaced by one with another id. `WrongVersion`, `Source`
-    /// as of [`Metalog::recover`].
+    /// `NeverBegun`: there is no record. If the machine knows that no flush of it ever ended, the member never spoke
+    /// and can be begun anew; else it is lost, like what follows. `Damaged`, `Truncated`, `BadRecord`, `Missing`,
+    /// `JournalBehind`: something that was on stable storage is lost. Do not serve, and leave the files as they are;
+    /// the member can be replaced by one with another id. `WrongVersion`, `Source` as of [`Metalog::recover`].
     pub fn recover(
         settings: MemberSettings,
         from: &MemberFrom,
         source: &mut dyn SegmentSource,
     ) -> Result<MemberRecovered, Error> {
-        let Read { journal, found, anew, report, mend, mut effects } = Read::of(&settings, from, source)?;
+        let JournalRead { journal, found, anew, report, mend, mut effects } = JournalRead::of(&settings, from, source)?;
         let member = build(from.id, settings, from.seed, from.applied, journal, found, anew, &mut effects)?;
         Ok(MemberRecovered { member, report, mend, effects })
     }
 }
 
 /// A journal that was read whole.
-pub(super) struct Read {
-    pub(super) journal: Journal,
-    pub(super) found: Found,
+pub(super) struct JournalRead {
+    pub(super) journal: RaftJournal,
+    pub(super) found: JournalContents,
     /// Its base is not in the journal yet.
     pub(super) anew: bool,
-    pub(super) report: Report,
+    pub(super) report: MetalogReport,
     pub(super) mend: Vec<Mend>,
-    pub(super) effects: Vec<Effect>,
+    pub(super) effects: Vec<MemberEffect>,
 }
 
-impl Read {
+impl JournalRead {
     /// # Errors
-    /// As [`Member::recover`].
+    /// As [`RaftMember::recover`].
     pub(super) fn of(
         settings: &MemberSettings,
         from: &MemberFrom,
         source: &mut dyn SegmentSource,
-    ) -> Result<Read, Error> {
+    ) -> Result<JournalRead, Error> {
         let mut first_error = None;
         for start in starts(source)? {
-            let mut found = Found { first_record: start, ..Found::default() };
+            let mut found = JournalContents { first_record: start, ..JournalContents::default() };
             let segments = journal::segment_settings(settings);
             let begin = RecoverFrom { applied: LogIndex(start - 1), data_end: DataEnd::default() };
             let read = Metalog::recover(segments, begin, source, &mut |entry| found.see(&entry));
@@ -132,7 +139,7 @@ impl Read {
                     continue;
                 }
             };
-            let mut journal = Journal::of(recovered.log);
+            let mut journal = RaftJournal::of(recovered.log);
             for (number, record) in std::mem::take(&mut found.records) {
                 journal.see(number, &record);
             }
@@ -149,7 +156,7 @@ impl Read {
                 return Err(Error::Missing { applied: from.applied, found: base });
             }
             let (report, mend) = (recovered.report, recovered.mend);
-            return Ok(Read { journal, found, anew, report, mend, effects });
+            return Ok(JournalRead { journal, found, anew, report, mend, effects });
         }
         Err(first_error.unwrap_or(Error::NeverBegun))
     }
@@ -163,7 +170,7 @@ fn starts(source: &mut dyn SegmentSource) -> Result<Vec<u64>, Error> {
     for (segment, _) in segments {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         let len = source.read(segment, 0, &mut bytes).map_err(Error::Source)?;
-        match SegmentHeader::decode(&bytes[..len]) {
+        match JournalHeader::decode(&bytes[..len]) {
             SegmentStart::Begun(header) if header.segment == segment && header.first.0 > 0 => {
                 starts.push(header.first.0);
             }
@@ -176,27 +183,27 @@ fn starts(source: &mut dyn SegmentSource) -> Result<Vec<u64>, Error> {
 
 /// What the records hold.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct JournalContents {
     /// Where reading began.
     first_record: u64,
     pub(super) state: HardState,
-    pub(super) base: Option<Base>,
+    pub(super) base: Option<JournalBase>,
     /// One after the other.
     pub(super) entries: VecDeque<RaftEntry>,
     pub(super) newest: Hlc,
     /// The records without their entries' data.
-    records: Vec<(u64, Record)>,
+    records: Vec<(u64, JournalRecord)>,
     wrong: Option<Error>,
 }
 
-impl Found {
-    fn see(&mut self, entry: &Entry) {
+impl JournalContents {
+    fn see(&mut self, entry: &LogEntry) {
         if self.wrong.is_some() {
             return;
         }
         let number = entry.index.0;
-        let Some(mut record) = Record::decode(&entry.body) else {
-            self.wrong = Some(Error::BadRecord { record: entry.index, what: "it was written by another version" });
+        let Some(mut record) = JournalRecord::decode(&entry.body) else {
+            self.wrong = Some(Error::BadRecord { record: entry.index, what: record::OTHER_BUILD });
             return;
         };
         self.state.term = record.term;
@@ -272,7 +279,7 @@ impl Found {
         self.entries.clear();
         self.newest = self.newest.max(meta.stamp);
         self.state.term = self.state.term.max(meta.term);
-        self.base = Some(Base { meta: meta.clone(), anew: true, needed: 0 });
+        self.base = Some(JournalBase { meta: meta.clone(), anew: true, needed: 0 });
         true
     }
 }
@@ -284,11 +291,11 @@ fn build(
     settings: MemberSettings,
     seed: u64,
     applied: LogIndex,
-    journal: Journal,
-    found: Found,
+    journal: RaftJournal,
+    found: JournalContents,
     anew: bool,
-    effects: &mut Vec<Effect>,
-) -> Result<Member, Error> {
+    effects: &mut Vec<MemberEffect>,
+) -> Result<RaftMember, Error> {
     let last = found.last().0;
     let base = found.base.expect("checked, or made");
     let mut state = found.state;
@@ -300,14 +307,14 @@ fn build(
     let logger = slog::Logger::root(slog::Discard, slog::o!());
     let node = RawNode::new(&config(id, &settings, base.meta.index), store, &logger)
         .map_err(|_| Error::BadRecord { record: LogIndex(journal.last()), what: "the members in it are no members" })?;
-    let mut member = Member::assemble(id, settings, seed, node, journal, newest);
+    let mut member = RaftMember::assemble(id, settings, seed, node, journal, newest);
     member.applied_before = applied.0;
     if anew {
-        member.write(Record { base: Some(base), ..Record::default() }, effects)?;
+        member.write(JournalRecord { base: Some(base), ..JournalRecord::default() }, effects)?;
     }
     // Everything that is committed comes out at once, with the members that it makes.
     member.settle(effects)?;
-    member.step(Hlc::ZERO, super::message::Input::Applied { index: applied }, effects);
+    member.step(Hlc::ZERO, super::message::MemberInput::Applied { index: applied }, effects);
     member.lead_soon_if_alone();
     Ok(member)
 }
@@ -324,7 +331,8 @@ fn config(id: NodeId, settings: &MemberSettings, applied: LogIndex) -> Config {
         max_size_per_msg: settings.message_bytes.into(),
         max_inflight_msgs: settings.messages_in_flight,
         max_uncommitted_size: settings.uncommitted_bytes_max.max(settings.message_bytes.into()),
-        // A leader that a majority does not hear stands down; a member that was cut off does not disturb those that go on.
+        // A leader that a majority does not hear stands down; a member that was cut off does not disturb those that go
+        // on.
         check_quorum: true,
         pre_vote: true,
         ..Config::default()

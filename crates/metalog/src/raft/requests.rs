@@ -3,16 +3,16 @@
 use frieze_base::NodeId;
 use frieze_hlc::Hlc;
 
-use super::member::{Member, Question};
-use super::message::{Change, Effect, Role};
+use super::member::{RaftMember, ReadRequest};
+use super::message::{MemberChange, MemberEffect, RaftRole};
 use super::peer;
 use crate::error::Error;
 use crate::message::DataEnd;
 
-impl Member {
-    pub(super) fn on_close(&mut self, clock: Hlc, instant: Hlc, out: &mut Vec<Effect>) -> Result<(), Error> {
+impl RaftMember {
+    pub(super) fn on_close(&mut self, clock: Hlc, instant: Hlc, out: &mut Vec<MemberEffect>) -> Result<(), Error> {
         if instant <= self.committed_stamp {
-            out.push(Effect::Closed { at: instant });
+            out.push(MemberEffect::Closed { at: instant });
             return Ok(());
         }
         if instant > clock {
@@ -23,7 +23,7 @@ impl Member {
         if self.closing.len() >= max {
             return Err(Error::Overloaded { what: "instants waiting to close", max: max as u64 });
         }
-        // An entry without transactions: what comes after it is stamped above it, whoever leads then.
+        // An entry without transactions: what comes after it is stamped above it, under any leader.
         if self.newest < instant {
             self.propose(clock, &[], 0, DataEnd::default())?;
         }
@@ -33,13 +33,13 @@ impl Member {
 
     pub(super) fn on_read(&mut self, token: u64) -> Result<(), Error> {
         self.check_belongs()?;
-        // While nobody leads it waits for who will: it is asked again every few ticks.
+        // Without a leader it waits for the next one: it is sent again every few ticks.
         let max = self.settings.reads_max;
         if self.reads.len() >= max {
             return Err(Error::Overloaded { what: "questions about reads", max: max as u64 });
         }
         self.last_read += 1;
-        self.reads.insert(self.last_read, Question { token, ticks: 0 });
+        self.reads.insert(self.last_read, ReadRequest { token, ticks: 0 });
         self.node.read_index(self.read_name(self.last_read));
         Ok(())
     }
@@ -53,7 +53,7 @@ impl Member {
     }
 
     /// The question that a name stands for, if it is one of this process.
-    pub(super) fn take_read(&mut self, name: &[u8]) -> Option<Question> {
+    pub(super) fn take_read(&mut self, name: &[u8]) -> Option<ReadRequest> {
         let number = u64::from_le_bytes(name.get(12..20)?.try_into().ok()?);
         if name != self.read_name(number).as_slice() {
             return None;
@@ -61,37 +61,39 @@ impl Member {
         self.reads.remove(&number)
     }
 
-    pub(super) fn on_change(&mut self, change: Change) -> Result<Effect, Error> {
+    pub(super) fn on_change(&mut self, change: MemberChange) -> Result<MemberEffect, Error> {
         self.check_leads()?;
         self.check_room()?;
         let members = self.members();
         match change {
-            Change::Add(NodeId(0)) => return Err(Error::BadChange { what: "0 is no node id" }),
-            Change::Add(node) if members.contains(node) => return Err(Error::BadChange { what: "it is a member" }),
-            Change::Remove(node) if !members.contains(node) => {
+            MemberChange::Add(NodeId(0)) => return Err(Error::BadChange { what: "0 is no node id" }),
+            MemberChange::Add(node) if members.contains(node) => {
+                return Err(Error::BadChange { what: "it is a member" });
+            }
+            MemberChange::Remove(node) if !members.contains(node) => {
                 return Err(Error::BadChange { what: "it is no member" });
             }
-            Change::Promote(node) if !members.learners.contains(&node) => {
+            MemberChange::Promote(node) if !members.learners.contains(&node) => {
                 return Err(Error::BadChange { what: "it is no learner" });
             }
-            Change::Promote(_) if members.voters.len() >= self.settings.voters_max => {
+            MemberChange::Promote(_) if members.voters.len() >= self.settings.voters_max => {
                 return Err(Error::BadChange { what: "as many vote as may: another is to be demoted first" });
             }
-            Change::Promote(node) if !self.caught_up().contains(&node) => {
+            MemberChange::Promote(node) if !self.caught_up().contains(&node) => {
                 return Err(Error::NotCaughtUp { node });
             }
-            Change::Demote(node) if !members.voters.contains(&node) => {
+            MemberChange::Demote(node) if !members.voters.contains(&node) => {
                 return Err(Error::BadChange { what: "it has no vote" });
             }
-            Change::Remove(node) | Change::Demote(node) if members.voters == [node] => {
+            MemberChange::Remove(node) | MemberChange::Demote(node) if members.voters == [node] => {
                 return Err(Error::BadChange { what: "it is the only voter" });
             }
-            Change::Add(_) | Change::Promote(_) | Change::Demote(_) | Change::Remove(_) => {}
+            MemberChange::Add(_) | MemberChange::Promote(_) | MemberChange::Demote(_) | MemberChange::Remove(_) => {}
         }
         if self.node.raft.has_pending_conf() {
             return Err(Error::Changing);
         }
-        if [Change::Remove(self.id), Change::Demote(self.id)].contains(&change) {
+        if [MemberChange::Remove(self.id), MemberChange::Demote(self.id)].contains(&change) {
             // The next leader can take it out; this one could not tell the others that it is done.
             let next = self.next_leader().ok_or(Error::BadChange { what: "nobody else could lead" })?;
             self.node.transfer_leader(next.0.into());
@@ -99,7 +101,7 @@ impl Member {
         }
         let proposed = self.node.propose_conf_change(Vec::new(), peer::change_of(change));
         proposed.map_err(|_| Error::Changing)?;
-        Ok(Effect::Proposed { index: self.last(), term: self.term() })
+        Ok(MemberEffect::Proposed { index: self.last(), term: self.term() })
     }
 
     /// The other voter that has most of the log, of those that were heard lately; for a leader that wants to hand over.
@@ -111,7 +113,7 @@ impl Member {
 
     pub(super) fn on_transfer(&mut self, to: NodeId) -> Result<(), Error> {
         // Another than the one asked before will do too.
-        if self.role() != Role::Leader {
+        if self.role() != RaftRole::Leader {
             return Err(Error::NotLeader { leader: self.leader() });
         }
         if !self.members().voters.contains(&to) {

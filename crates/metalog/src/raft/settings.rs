@@ -8,9 +8,9 @@ pub struct MemberSettings {
     /// Ticks between two heartbeats of a leader. At least 1.
     pub heartbeat_ticks: u32,
     /// Ticks without a leader before a member stands for election: drawn between this and twice as many, so that seldom
-    /// two stand at once. More than `heartbeat_ticks`; a few times as many, so that a late message topples nobody.
+    /// two stand at once. More than `heartbeat_ticks`; a few times as many, so that a late message deposes no leader.
     pub election_ticks: u32,
-    /// Ticks until a question about reads that nobody answered has failed.
+    /// Ticks until an unanswered question about reads has failed.
     pub read_ticks: u32,
     /// Questions about reads under way. Beyond it one is refused as overloaded.
     pub reads_max: usize,
@@ -22,13 +22,13 @@ pub struct MemberSettings {
     pub messages_in_flight: usize,
     /// Bytes proposed and not yet committed. Beyond it a proposal is refused as overloaded.
     pub uncommitted_bytes_max: u64,
-    /// Records given to the driver and not yet on stable storage. Beyond it proposals are refused as overloaded and entries
-    /// of the leader are dropped, to be sent again.
+    /// Records given to the driver and not yet on stable storage. Beyond it proposals are refused as overloaded and
+    /// entries of the leader are dropped, to be sent again.
     pub records_in_flight_max: usize,
     /// Entries that a learner may lack when it is made a voter. Beyond it that is refused.
     pub promote_lag: u64,
-    /// Voters at most: one more is refused, and further members get the log as learners. More: more failures are survived, and
-    /// each entry waits for more disks.
+    /// Voters at most: one more is refused, and further members get the log as learners. More: more failures are
+    /// survived, and each entry waits for more disks.
     pub voters_max: usize,
     /// Largest encoded batch in bytes. Beyond it a proposal is refused.
     pub body_bytes_max: u32,
@@ -37,7 +37,8 @@ pub struct MemberSettings {
 }
 
 impl Default for MemberSettings {
-    /// Heartbeats every 50 ms; an election begins 250 to 500 ms after the last one: it ends within half a lease of 2 s. Shorter leases want shorter ticks.
+    /// Heartbeats every 50 ms; an election begins 250 to 500 ms after the last one: it ends within half a lease of 2 s.
+    /// Shorter leases want shorter ticks.
     fn default() -> MemberSettings {
         MemberSettings {
             tick_us: 25_000,

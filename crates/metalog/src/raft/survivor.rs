@@ -1,20 +1,22 @@
 //! A member whose majority is lost for good, made the only one: what its journal holds goes on, without the others.
 //!
-//! Guarantees: every entry of the journal stays, known to be committed or not; the change is one record of the journal, so that
-//! after a crash there is the old member or the new one; the next ordinary recovery executes it.
-//! Leaves to others: whether that is meant, and what is said of what may be lost ([`Survivor::known_stamp`] is where that begins).
+//! Guarantees: every entry of the journal stays, known to be committed or not; the change is one record of the journal,
+//! so that after a crash there is the old member or the new one; the next ordinary recovery executes it.
+//! Leaves to others: whether that is meant, and what is said of what may be lost ([`Survivor::known_stamp`] is where
+//! that begins).
 //!
-//! An entry that is not known to be committed here is kept: a majority may have held it, and somebody may have been answered by it. To
-//! drop it would lose for certain what otherwise may never have been acknowledged. A lost majority may also have put other entries in
-//! its place; those are stamped above the last entry that is known to be committed, like all that this member never received.
+//! An entry that is not known to be committed here is kept: a majority may have held it, and a client may have been
+//! answered by it. To drop it would lose for certain what otherwise may never have been acknowledged. A lost majority
+//! may also have put other entries in its place; those are stamped above the last entry that is known to be committed,
+//! like all that this member never received.
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
 
-use super::message::{Change, Effect, EntryKind, Members, PeerEntry};
+use super::message::{EntryKind, MemberChange, MemberEffect, Members, PeerEntry};
 use super::peer;
-use super::record::{self, Base, Record};
-use super::recover::{MemberFrom, Read};
+use super::record::{self, JournalBase, JournalRecord};
+use super::recover::{JournalRead, MemberFrom};
 use super::settings::MemberSettings;
 use crate::error::Error;
 use crate::message::DataEnd;
@@ -23,7 +25,7 @@ use crate::recover::{Mend, SegmentSource};
 /// What is left of a metalog at one member, before it goes on alone.
 pub struct Survivor {
     id: NodeId,
-    read: Read,
+    read: JournalRead,
     known: LogIndex,
     known_stamp: Hlc,
     members: Members,
@@ -31,11 +33,11 @@ pub struct Survivor {
 
 /// How a survivor goes on.
 #[derive(Debug)]
-pub struct Alone {
+pub struct SoleMember {
     /// What the driver does first, in order.
     pub mend: Vec<Mend>,
     /// What it writes then, and makes durable.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<MemberEffect>,
     /// The entry that says so, the last one of the log.
     pub entry: LogIndex,
 }
@@ -44,13 +46,13 @@ impl Survivor {
     /// Reads the journal of a member that does not run.
     ///
     /// # Errors
-    /// As [`Member::recover`](super::Member::recover).
+    /// As [`RaftMember::recover`](super::RaftMember::recover).
     pub fn read(
         settings: &MemberSettings,
         from: &MemberFrom,
         source: &mut dyn SegmentSource,
     ) -> Result<Survivor, Error> {
-        let read = Read::of(settings, from, source)?;
+        let read = JournalRead::of(settings, from, source)?;
         let found = &read.found;
         let base = found.base.as_ref().map(|base| base.meta.clone()).unwrap_or_default();
         // What the store holds was committed.
@@ -82,8 +84,8 @@ impl Survivor {
         self.known
     }
 
-    /// Everything committed that is stamped up to this is in the journal, or in the state before it: the log is in the order of its
-    /// stamps. Of what is stamped above, this member cannot vouch.
+    /// Everything committed that is stamped up to this is in the journal, or in the state before it: the log is in the
+    /// order of its stamps. Of what is stamped above, this member cannot vouch.
     pub fn known_stamp(&self) -> Hlc {
         self.known_stamp
     }
@@ -100,17 +102,17 @@ impl Survivor {
     ///
     /// # Panics
     /// If the stamp is not above [`Survivor::newest`].
-    pub fn go_on(self, stamp: Hlc, body: &[u8]) -> Result<Alone, Error> {
+    pub fn go_on(self, stamp: Hlc, body: &[u8]) -> Result<SoleMember, Error> {
         assert!(stamp > self.newest(), "stamp {stamp} is not above {}, the newest of the log", self.newest());
         let Survivor { id, read, members, .. } = self;
-        let Read { mut journal, found, anew, mend, mut effects, .. } = read;
+        let JournalRead { mut journal, found, anew, mend, mut effects, .. } = read;
         // Above every term that it knows of: no leader of before can be taken for one of now.
         let base_term = found.base.as_ref().map_or(0, |base| base.meta.term);
         let term = found.state.term.max(base_term) + 1;
         // It has a say, whatever it was, before the others go.
         let others = members.voters.iter().chain(&members.learners).filter(|other| **other != id);
-        let mut changes = vec![peer::change_of(Change::Promote(id))];
-        changes.extend(others.map(|other| peer::change_of(Change::Remove(*other))));
+        let mut changes = vec![peer::change_of(MemberChange::Promote(id))];
+        changes.extend(others.map(|other| peer::change_of(MemberChange::Remove(*other))));
         let mut index = found.last().0;
         let mut put = |kind, data| {
             index += 1;
@@ -120,9 +122,9 @@ impl Survivor {
             changes.iter().map(|change| put(EntryKind::Change, peer::change_data(change))).collect();
         let batch = record::encode_batch(stamp, 1, DataEnd::default(), body);
         entries.push(put(EntryKind::Normal, batch.into()));
-        let base = found.base.filter(|_| anew).map(|base| Base { needed: 0, ..base });
-        let record = Record { term, vote: id.0.into(), commit: index, base, entries };
+        let base = found.base.filter(|_| anew).map(|base| JournalBase { needed: 0, ..base });
+        let record = JournalRecord { term, vote: id.0.into(), commit: index, base, entries };
         journal.append(record, &mut effects)?;
-        Ok(Alone { mend, effects, entry: LogIndex(index) })
+        Ok(SoleMember { mend, effects, entry: LogIndex(index) })
     }
 }

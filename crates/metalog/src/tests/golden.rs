@@ -3,7 +3,7 @@
 use frieze_base::{LogIndex, SegmentId};
 use frieze_hlc::Hlc;
 
-use crate::format::{EntryHeader, SegmentHeader, SegmentStart, entry_size};
+use crate::format::{EntryHeader, JournalHeader, SegmentStart, entry_size};
 use crate::message::DataEnd;
 
 fn hex(bytes: &[u8]) -> String {
@@ -11,7 +11,7 @@ fn hex(bytes: &[u8]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-const SEGMENT: SegmentHeader = SegmentHeader {
+const SEGMENT: JournalHeader = JournalHeader {
     segment: SegmentId(0x11),
     first: LogIndex(0x22),
     term: 0x33,
@@ -56,7 +56,7 @@ fn an_entry_header_is_these_bytes() {
 
 #[test]
 fn headers_read_back_as_they_were_written() {
-    assert_eq!(SegmentHeader::decode(&SEGMENT.encode()), SegmentStart::Begun(SEGMENT));
+    assert_eq!(JournalHeader::decode(&SEGMENT.encode()), SegmentStart::Begun(SEGMENT));
     assert_eq!(EntryHeader::decode(&ENTRY.encode(SegmentId(0x11)), SegmentId(0x11)), Some(ENTRY));
 }
 
@@ -71,7 +71,7 @@ fn every_flipped_bit_of_a_header_is_seen() {
     for bit in 0..segment.len() * 8 {
         let mut bytes = segment;
         bytes[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(SegmentHeader::decode(&bytes), SegmentStart::NotBegun, "bit {bit}");
+        assert_eq!(JournalHeader::decode(&bytes), SegmentStart::NotBegun, "bit {bit}");
     }
     for bit in 0..entry.len() * 8 {
         let mut bytes = entry;
@@ -82,7 +82,7 @@ fn every_flipped_bit_of_a_header_is_seen() {
 
 #[test]
 fn a_short_header_is_none() {
-    assert_eq!(SegmentHeader::decode(&SEGMENT.encode()[..63]), SegmentStart::NotBegun);
+    assert_eq!(JournalHeader::decode(&SEGMENT.encode()[..63]), SegmentStart::NotBegun);
     assert_eq!(EntryHeader::decode(&ENTRY.encode(SegmentId(0x11))[..71], SegmentId(0x11)), None);
 }
 

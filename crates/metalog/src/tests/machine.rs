@@ -6,21 +6,21 @@ use frieze_base::{Fault, LogIndex, Reason, Rng, SegmentId};
 use frieze_hlc::Hlc;
 
 use crate::{
-    CutReason, DataEnd, Effect, Entry, Error, Input, Mend, Metalog, NewSegment, RecoverFrom, Recovered, SegmentSource,
-    Settings,
+    DataEnd, Error, JournalSegment, LogEntry, Mend, Metalog, MetalogCutReason, MetalogEffect, MetalogInput,
+    MetalogSettings, RecoverFrom, RecoveredMetalog, SegmentSource,
 };
 
 /// Files by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Files(pub(super) BTreeMap<SegmentId, Vec<u8>>);
+pub(super) struct MachineFiles(pub(super) BTreeMap<SegmentId, Vec<u8>>);
 
-impl Files {
+impl MachineFiles {
     fn write(&mut self, segment: SegmentId, offset: u64, bytes: &[u8]) {
         let file = self.0.get_mut(&segment).expect("the segment has been made");
         file[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn begin(&mut self, new: &NewSegment) {
+    fn begin(&mut self, new: &JournalSegment) {
         let file = match new.recycle {
             Some(old) => self.0.remove(&old).expect("a spare file is there"),
             None => vec![0; new.bytes as usize],
@@ -31,7 +31,7 @@ impl Files {
     }
 }
 
-impl SegmentSource for Files {
+impl SegmentSource for MachineFiles {
     fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
         Ok(self.0.iter().rev().map(|(segment, bytes)| (*segment, bytes.len() as u64)).collect())
     }
@@ -47,39 +47,39 @@ impl SegmentSource for Files {
 }
 
 /// The log and its files.
-pub(super) struct Machine {
+pub(super) struct MetalogMachine {
     pub(super) log: Metalog,
-    pub(super) settings: Settings,
+    pub(super) settings: MetalogSettings,
     /// As programs see them.
-    pub(super) files: Files,
+    pub(super) files: MachineFiles,
     /// As they are on stable storage.
-    pub(super) stable: Files,
+    pub(super) stable: MachineFiles,
     /// What was proposed and not withdrawn, from entry 1 on.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<LogEntry>,
     pub(super) hlc: u64,
     pub(super) data_end: DataEnd,
     /// Last entry that the store holds.
     pub(super) applied: LogIndex,
     /// What the log had written when it asked.
-    pending: Vec<Pending>,
+    pending: Vec<PendingAppend>,
 }
 
-struct Pending {
+struct PendingAppend {
     index: LogIndex,
-    roll: Option<NewSegment>,
+    roll: Option<JournalSegment>,
     segment: SegmentId,
     offset: u64,
     bytes: Vec<u8>,
 }
 
-impl Machine {
-    pub(super) fn new(segment_bytes: u64) -> Machine {
-        let settings = Settings { segment_bytes, spare_max: 1, ..Settings::default() };
-        Machine {
+impl MetalogMachine {
+    pub(super) fn new(segment_bytes: u64) -> MetalogMachine {
+        let settings = MetalogSettings { segment_bytes, spare_max: 1, ..MetalogSettings::default() };
+        MetalogMachine {
             log: Metalog::new(settings.clone()),
             settings,
-            files: Files::default(),
-            stable: Files::default(),
+            files: MachineFiles::default(),
+            stable: MachineFiles::default(),
             entries: Vec::new(),
             hlc: 1000,
             data_end: DataEnd::default(),
@@ -88,25 +88,25 @@ impl Machine {
         }
     }
 
-    pub(super) fn step(&mut self, input: Input) -> Vec<Effect> {
+    pub(super) fn step(&mut self, input: MetalogInput) -> Vec<MetalogEffect> {
         let mut out = Vec::new();
         self.log.step(Hlc(self.hlc), input, &mut out);
         for effect in &out {
             match effect {
-                Effect::Append { index, roll, segment, offset, bytes, .. } => self.pending.push(Pending {
+                MetalogEffect::Append { index, roll, segment, offset, bytes, .. } => self.pending.push(PendingAppend {
                     index: *index,
                     roll: roll.clone(),
                     segment: *segment,
                     offset: *offset,
                     bytes: bytes.clone(),
                 }),
-                Effect::Erase { segment, offset, len } => {
+                MetalogEffect::Erase { segment, offset, len } => {
                     self.files.write(*segment, *offset, &vec![0; *len as usize]);
                 }
-                Effect::Remove { segment } => {
+                MetalogEffect::Remove { segment } => {
                     self.files.0.remove(segment);
                 }
-                Effect::Withdrawn { index, .. } => {
+                MetalogEffect::Withdrawn { index, .. } => {
                     self.entries.retain(|entry| entry.index != *index);
                     self.pending.retain(|pending| pending.index != *index);
                 }
@@ -123,7 +123,7 @@ impl Machine {
         let index = LogIndex(self.log.last().0 + 1);
         let body: Vec<u8> = (0..len).map(|i| (self.hlc as usize + i) as u8).collect();
         let count = 1 + (len % 3) as u32;
-        self.entries.push(Entry {
+        self.entries.push(LogEntry {
             index,
             term: self.log.term(),
             stamp: Hlc(self.hlc),
@@ -131,8 +131,8 @@ impl Machine {
             data_end: self.data_end,
             body: body.clone(),
         });
-        let out = self.step(Input::Propose { body, count, data_end: self.data_end });
-        assert!(matches!(out[..], [Effect::Append { index: found, .. }] if found == index), "{out:?}");
+        let out = self.step(MetalogInput::Propose { body, count, data_end: self.data_end });
+        assert!(matches!(out[..], [MetalogEffect::Append { index: found, .. }] if found == index), "{out:?}");
         index
     }
 
@@ -144,7 +144,7 @@ impl Machine {
         let pending = self.pending.remove(0);
         self.put(&pending, usize::MAX);
         let index = pending.index;
-        assert_eq!(self.step(Input::Appended { index }), vec![Effect::Committed { index }]);
+        assert_eq!(self.step(MetalogInput::Appended { index }), vec![MetalogEffect::Committed { index }]);
     }
 
     /// The oldest proposed batch fails after `written` bytes have reached the file; those after it were written whole
@@ -161,10 +161,10 @@ impl Machine {
                 self.put(later, usize::MAX);
             }
         }
-        self.step(Input::AppendFailed { index, reason: Reason::InputOutput });
+        self.step(MetalogInput::AppendFailed { index, reason: Reason::InputOutput });
     }
 
-    fn put(&mut self, pending: &Pending, written: usize) {
+    fn put(&mut self, pending: &PendingAppend, written: usize) {
         if let Some(new) = &pending.roll {
             self.files.begin(new);
         }
@@ -182,18 +182,18 @@ impl Machine {
     pub(super) fn flush(&mut self) {
         self.stable = self.files.clone();
         let index = self.log.committed();
-        self.step(Input::Persisted { index });
+        self.step(MetalogInput::Persisted { index });
         assert_eq!(self.log.durable(), index);
     }
 
     /// The store takes everything durable up to `index`.
     pub(super) fn apply(&mut self, index: LogIndex) {
         self.applied = self.applied.max(index.min(self.log.durable()));
-        self.step(Input::Truncate { through: self.applied });
+        self.step(MetalogInput::Truncate { through: self.applied });
     }
 
     /// The process dies: its files stay as programs saw them.
-    pub(super) fn kill(&mut self) -> Recovered {
+    pub(super) fn kill(&mut self) -> RecoveredMetalog {
         let data_end = self.data_end;
         self.recover(data_end).expect("what a killed process leaves can be recovered")
     }
@@ -231,7 +231,7 @@ impl Machine {
     }
 
     /// Starts again from the files, mends them, and checks that what came back is a prefix of what was proposed.
-    pub(super) fn recover(&mut self, data_end: DataEnd) -> Result<Recovered, Error> {
+    pub(super) fn recover(&mut self, data_end: DataEnd) -> Result<RecoveredMetalog, Error> {
         let mut found = Vec::new();
         let from = RecoverFrom { applied: self.applied, data_end };
         let recovered = Metalog::recover(self.settings.clone(), from, &mut self.files, &mut |entry| found.push(entry))?;
@@ -244,7 +244,7 @@ impl Machine {
     }
 
     /// Goes on with a recovered log.
-    pub(super) fn go_on(&mut self, recovered: Recovered) {
+    pub(super) fn go_on(&mut self, recovered: RecoveredMetalog) {
         for mend in &recovered.mend {
             match mend {
                 Mend::Erase { segment, offset, len } => self.files.write(*segment, *offset, &vec![0; *len as usize]),
@@ -259,6 +259,6 @@ impl Machine {
 }
 
 /// Why recovery cut the log, if it did.
-pub(super) fn cut(recovered: &Recovered) -> Option<(LogIndex, CutReason)> {
+pub(super) fn cut(recovered: &RecoveredMetalog) -> Option<(LogIndex, MetalogCutReason)> {
     recovered.report.cut.map(|cut| (cut.index, cut.why))
 }

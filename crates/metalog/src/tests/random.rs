@@ -1,14 +1,14 @@
-//! Random lives: appends, failures, flushes, truncations, kills and losses of power. What is recovered is always a prefix
-//! of what was proposed and holds what was durable; a kill loses nothing that was appended.
+//! Random lives: appends, failures, flushes, truncations, kills and losses of power. What is recovered is always a
+//! prefix of what was proposed and holds what was durable; a kill loses nothing that was appended.
 
 use frieze_base::{LogIndex, Rng};
 use proptest::prelude::*;
 
-use super::machine::Machine;
-use crate::CutReason;
+use super::machine::MetalogMachine;
+use crate::MetalogCutReason;
 
 #[derive(Clone, Debug)]
-enum Op {
+enum RandomOp {
     Propose { len: usize },
     Write,
     Fail { written: usize, others_too: bool },
@@ -18,35 +18,35 @@ enum Op {
     LosePower { seed: u64, data_lost: bool },
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = RandomOp> {
     prop_oneof![
-        6 => (0..300usize).prop_map(|len| Op::Propose { len }),
-        2 => Just(Op::Propose { len: 40 }),
-        7 => Just(Op::Write),
-        1 => (0..400usize, any::<bool>()).prop_map(|(written, others_too)| Op::Fail { written, others_too }),
-        2 => Just(Op::Flush),
-        1 => (0..4u64).prop_map(|back| Op::Apply { back }),
-        1 => Just(Op::Kill),
-        1 => (any::<u64>(), any::<bool>()).prop_map(|(seed, data_lost)| Op::LosePower { seed, data_lost }),
+        6 => (0..300usize).prop_map(|len| RandomOp::Propose { len }),
+        2 => Just(RandomOp::Propose { len: 40 }),
+        7 => Just(RandomOp::Write),
+        1 => (0..400usize, any::<bool>()).prop_map(|(written, others_too)| RandomOp::Fail { written, others_too }),
+        2 => Just(RandomOp::Flush),
+        1 => (0..4u64).prop_map(|back| RandomOp::Apply { back }),
+        1 => Just(RandomOp::Kill),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(seed, data_lost)| RandomOp::LosePower { seed, data_lost }),
     ]
 }
 
-fn play(machine: &mut Machine, op: &Op, failed_since_flush: &mut bool) {
+fn play(machine: &mut MetalogMachine, op: &RandomOp, failed_since_flush: &mut bool) {
     match *op {
-        Op::Propose { len } => {
+        RandomOp::Propose { len } => {
             machine.propose(len);
         }
-        Op::Write => machine.write_one(),
-        Op::Fail { written, others_too } => {
+        RandomOp::Write => machine.write_one(),
+        RandomOp::Fail { written, others_too } => {
             machine.fail_one(written, others_too);
             *failed_since_flush = true;
         }
-        Op::Flush => {
+        RandomOp::Flush => {
             machine.flush();
             *failed_since_flush = false;
         }
-        Op::Apply { back } => machine.apply(LogIndex(machine.log.durable().0.saturating_sub(back))),
-        Op::Kill => {
+        RandomOp::Apply { back } => machine.apply(LogIndex(machine.log.durable().0.saturating_sub(back))),
+        RandomOp::Kill => {
             let committed = machine.log.committed();
             let recovered = machine.kill();
             assert!(recovered.report.last >= committed, "a kill loses nothing");
@@ -54,8 +54,8 @@ fn play(machine: &mut Machine, op: &Op, failed_since_flush: &mut bool) {
             *failed_since_flush = false;
         }
         // The one way back for a withdrawn entry is not judged here.
-        Op::LosePower { .. } if *failed_since_flush => {}
-        Op::LosePower { seed, data_lost } => {
+        RandomOp::LosePower { .. } if *failed_since_flush => {}
+        RandomOp::LosePower { seed, data_lost } => {
             let durable = machine.log.durable();
             machine.lose_power(&mut Rng::new(seed));
             let mut data_end = machine.data_end;
@@ -65,7 +65,7 @@ fn play(machine: &mut Machine, op: &Op, failed_since_flush: &mut bool) {
             }
             let recovered = machine.recover(data_end).expect("a crash alone never damages the log");
             assert!(recovered.report.last >= durable, "what was durable is there");
-            let beyond = recovered.report.cut.is_some_and(|cut| cut.why == CutReason::BeyondData);
+            let beyond = recovered.report.cut.is_some_and(|cut| cut.why == MetalogCutReason::BeyondData);
             assert!(!beyond || data_lost);
             machine.go_on(recovered);
         }
@@ -77,11 +77,11 @@ proptest! {
 
     #[test]
     fn every_life_of_a_log_leaves_a_prefix(ops in prop::collection::vec(op(), 1..60)) {
-        let mut machine = Machine::new(512);
+        let mut machine = MetalogMachine::new(512);
         let mut failed_since_flush = false;
         for op in &ops {
             play(&mut machine, op, &mut failed_since_flush);
         }
-        play(&mut machine, &Op::Kill, &mut failed_since_flush);
+        play(&mut machine, &RandomOp::Kill, &mut failed_since_flush);
     }
 }

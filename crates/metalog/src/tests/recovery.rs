@@ -2,15 +2,15 @@
 
 use frieze_base::{Fault, LogIndex, Reason, SegmentId};
 
-use super::machine::{Files, Machine, cut};
+use super::machine::{MachineFiles, MetalogMachine, cut};
 use crate::{
-    CutReason, DataEnd, ENTRY_HEADER_BYTES, Effect, Error, Input, Mend, Metalog, RecoverFrom, SEGMENT_HEADER_BYTES,
-    SegmentHeader, SegmentSource, Settings,
+    DataEnd, ENTRY_HEADER_BYTES, Error, JournalHeader, Mend, Metalog, MetalogCutReason, MetalogEffect, MetalogInput,
+    MetalogSettings, RecoverFrom, SEGMENT_HEADER_BYTES, SegmentSource,
 };
 
 /// Ten entries over several segments, none flushed.
-fn ten() -> Machine {
-    let mut machine = Machine::new(512);
+fn ten() -> MetalogMachine {
+    let mut machine = MetalogMachine::new(512);
     for len in [10, 0, 33, 100, 7, 64, 300, 1, 90, 45] {
         machine.append(len);
     }
@@ -18,13 +18,13 @@ fn ten() -> Machine {
     machine
 }
 
-fn last_segment(machine: &Machine) -> SegmentId {
+fn last_segment(machine: &MetalogMachine) -> SegmentId {
     *machine.files.0.keys().next_back().expect("there is one")
 }
 
 #[test]
 fn an_empty_directory_is_an_empty_log() {
-    let mut machine = Machine::new(512);
+    let mut machine = MetalogMachine::new(512);
     let recovered = machine.kill();
     assert_eq!(recovered.report.last, LogIndex(0));
     assert_eq!(recovered.mend, vec![]);
@@ -59,7 +59,7 @@ fn term_and_stamps_rise_over_a_restart() {
 fn what_two_losses_of_power_leave_at_one_place_is_not_what_the_first_cut_off() {
     // Where the sector ends that the first one took, and that the second one left.
     for split in (8..ENTRY_HEADER_BYTES).step_by(8) {
-        let mut machine = Machine::new(512);
+        let mut machine = MetalogMachine::new(512);
         machine.append(9);
         machine.flush();
         let (segment, at) =
@@ -99,13 +99,13 @@ fn a_tail_torn_at_any_byte_leaves_a_prefix_and_the_log_goes_on() {
 
 #[test]
 fn a_tail_torn_in_its_body_is_told() {
-    let mut machine = Machine::new(512);
+    let mut machine = MetalogMachine::new(512);
     machine.append(10);
     machine.append(100);
     let at = SEGMENT_HEADER_BYTES + 2 * ENTRY_HEADER_BYTES + 16 + 50;
     machine.files.0.get_mut(&SegmentId(1)).expect("it is there")[at..].fill(0);
     let recovered = machine.kill();
-    assert_eq!(cut(&recovered), Some((LogIndex(2), CutReason::Torn)));
+    assert_eq!(cut(&recovered), Some((LogIndex(2), MetalogCutReason::Torn)));
     assert!(matches!(recovered.mend[..], [Mend::Erase { segment: SegmentId(1), offset: 152, len: 360 }]));
 }
 
@@ -139,7 +139,7 @@ fn no_flipped_bit_goes_unseen_where_the_log_was_durable() {
 
 #[test]
 fn damage_to_what_the_store_holds_already_does_not_matter_in_a_body() {
-    let mut machine = Machine::new(512);
+    let mut machine = MetalogMachine::new(512);
     machine.append(10);
     machine.append(10);
     machine.flush();
@@ -150,7 +150,7 @@ fn damage_to_what_the_store_holds_already_does_not_matter_in_a_body() {
 
 #[test]
 fn a_log_that_ends_before_the_store_is_refused() {
-    let mut machine = Machine::new(4096);
+    let mut machine = MetalogMachine::new(4096);
     for _ in 0..3 {
         machine.append(10);
     }
@@ -192,7 +192,7 @@ fn a_missing_segment_is_refused() {
 
 #[test]
 fn the_only_segment_without_its_header_is_refused_if_it_was_durable() {
-    let mut machine = Machine::new(4096);
+    let mut machine = MetalogMachine::new(4096);
     machine.append(10);
     machine.flush();
     machine.append(10);
@@ -214,8 +214,8 @@ fn another_format_version_is_refused() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_an_error() {
-    struct Broken(Files);
-    impl SegmentSource for Broken {
+    struct UnreadableFiles(MachineFiles);
+    impl SegmentSource for UnreadableFiles {
         fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
             self.0.segments()
         }
@@ -224,7 +224,7 @@ fn a_file_that_cannot_be_read_is_an_error() {
         }
     }
     let from = RecoverFrom { applied: LogIndex(0), data_end: DataEnd::default() };
-    let error = Metalog::recover(Settings::default(), from, &mut Broken(ten().files), &mut |_| {});
+    let error = Metalog::recover(MetalogSettings::default(), from, &mut UnreadableFiles(ten().files), &mut |_| {});
     assert_eq!(error.expect_err("nothing can be read").reason(), Reason::InputOutput);
 }
 
@@ -235,7 +235,7 @@ fn an_entry_is_cut_with_the_data_it_names() {
     let lost = machine.entries[6].data_end;
     machine.data_end = DataEnd { offset: lost.offset - 1, ..lost };
     let recovered = machine.kill();
-    assert_eq!(cut(&recovered), Some((LogIndex(7), CutReason::BeyondData)));
+    assert_eq!(cut(&recovered), Some((LogIndex(7), MetalogCutReason::BeyondData)));
     machine.go_on(recovered);
 
     // New data passes the old position before anything is proposed. What was cut does not come back,
@@ -272,7 +272,7 @@ fn entries_in_the_store_need_their_data_no_more() {
 
 #[test]
 fn segments_are_used_again_and_hold_nothing_of_before() {
-    let mut machine = Machine::new(512);
+    let mut machine = MetalogMachine::new(512);
     let mut ids = std::collections::BTreeSet::new();
     for round in 0..40 {
         machine.append(30 + round % 7);
@@ -309,7 +309,7 @@ fn a_segment_renamed_but_not_begun_is_no_part_of_the_log() {
 fn a_segment_of_another_log_does_not_follow() {
     let mut machine = ten();
     let segment = SegmentId(last_segment(&machine).0 + 1);
-    let header = SegmentHeader {
+    let header = JournalHeader {
         segment,
         first: LogIndex(11),
         term: 1,
@@ -330,7 +330,7 @@ fn a_segment_of_another_log_does_not_follow() {
 fn what_a_failed_append_left_never_follows_what_took_its_place() {
     // Entries 2, 3 and 4 are whole in the file when entry 2 is reported as failed. The next entry has its length, so
     // that the old entry 3 lies exactly where the new one is looked for.
-    let mut machine = Machine::new(4096);
+    let mut machine = MetalogMachine::new(4096);
     machine.append(8);
     for _ in 0..3 {
         machine.propose(40);
@@ -350,7 +350,7 @@ fn what_a_failed_append_left_never_follows_what_took_its_place() {
 #[test]
 fn a_failed_roll_is_done_again_in_another_segment() {
     for others_too in [false, true] {
-        let mut machine = Machine::new(512);
+        let mut machine = MetalogMachine::new(512);
         machine.append(300);
         machine.propose(300);
         machine.propose(0);
@@ -365,7 +365,7 @@ fn a_failed_roll_is_done_again_in_another_segment() {
 
 #[test]
 fn a_failed_roll_whose_removal_was_lost_is_passed_over() {
-    let mut machine = Machine::new(512);
+    let mut machine = MetalogMachine::new(512);
     machine.append(300);
     machine.propose(300);
     let before = machine.files.clone();
@@ -373,7 +373,7 @@ fn a_failed_roll_whose_removal_was_lost_is_passed_over() {
     machine.append(10);
     machine.append(11);
     // The file of the failed roll is back.
-    let mut stale = Machine::new(512);
+    let mut stale = MetalogMachine::new(512);
     stale.append(300);
     stale.append(300);
     assert!(before.0.len() == 1 && stale.files.0.len() == 2);
@@ -390,7 +390,7 @@ fn a_failed_roll_whose_removal_was_lost_is_passed_over() {
 
 #[test]
 fn a_large_batch_gets_a_segment_of_its_own_length() {
-    let mut machine = Machine::new(512);
+    let mut machine = MetalogMachine::new(512);
     machine.append(10);
     machine.append(5000);
     machine.append(10);
@@ -416,7 +416,7 @@ fn nothing_is_let_go_that_the_store_may_still_need() {
     machine.flush();
     machine.apply(LogIndex(1));
     assert_eq!(machine.files.0.len(), files);
-    let out = machine.step(Input::Truncate { through: LogIndex(10) });
-    assert!(out.iter().all(|effect| matches!(effect, Effect::Remove { .. })));
+    let out = machine.step(MetalogInput::Truncate { through: LogIndex(10) });
+    assert!(out.iter().all(|effect| matches!(effect, MetalogEffect::Remove { .. })));
     assert_eq!(machine.files.0.len(), 2, "the last, and one spare");
 }

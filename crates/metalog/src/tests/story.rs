@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use frieze_base::{LogIndex, Reason, SegmentId};
 use frieze_hlc::Hlc;
 
-use crate::{DataEnd, Effect, Input, Metalog, Settings};
+use crate::{DataEnd, Metalog, MetalogEffect, MetalogInput, MetalogSettings};
 
 macro_rules! stories {
     ($($name:ident),* $(,)?) => {
@@ -46,7 +46,7 @@ fn check(name: &str) {
 /// The story with every input's effects as they are now.
 fn tell(written: &str) -> String {
     let settings =
-        Settings { segment_bytes: 512, body_bytes_max: 2000, in_flight_max: 3, closing_max: 1, spare_max: 1 };
+        MetalogSettings { segment_bytes: 512, body_bytes_max: 2000, in_flight_max: 3, closing_max: 1, spare_max: 1 };
     let mut log = Metalog::new(settings);
     let mut told = String::new();
     for line in written.lines() {
@@ -73,17 +73,17 @@ fn run(log: &mut Metalog, command: &str) -> Vec<String> {
     let need = |name: &str| number(name).unwrap_or_else(|| panic!("{command:?} needs {name}"));
     let index = |name: &str| LogIndex(need(name));
     let input = match words[0] {
-        "propose" => Input::Propose {
+        "propose" => MetalogInput::Propose {
             body: vec![7; number("len").unwrap_or(10) as usize],
             count: number("count").unwrap_or(1) as u32,
             data_end: DataEnd { segment: SegmentId(1), offset: number("data").unwrap_or(0) },
         },
-        "appended" => Input::Appended { index: index("entry") },
-        "append-failed" => Input::AppendFailed { index: index("entry"), reason: Reason::NoSpace },
-        "persisted" => Input::Persisted { index: index("entry") },
-        "device-failed" => Input::DeviceFailed { reason: Reason::InputOutput },
-        "truncate" => Input::Truncate { through: index("entry") },
-        "close" => Input::Close { at: Hlc(need("instant")) },
+        "appended" => MetalogInput::Appended { index: index("entry") },
+        "append-failed" => MetalogInput::AppendFailed { index: index("entry"), reason: Reason::NoSpace },
+        "persisted" => MetalogInput::Persisted { index: index("entry") },
+        "device-failed" => MetalogInput::DeviceFailed { reason: Reason::InputOutput },
+        "truncate" => MetalogInput::Truncate { through: index("entry") },
+        "close" => MetalogInput::Close { at: Hlc(need("instant")) },
         "show" => {
             let segments: Vec<String> = log.segments().map(|segment| segment.to_string()).collect();
             return vec![format!(
@@ -103,22 +103,22 @@ fn run(log: &mut Metalog, command: &str) -> Vec<String> {
     if out.is_empty() { vec!["nothing".to_owned()] } else { out.iter().map(show).collect() }
 }
 
-fn show(effect: &Effect) -> String {
+fn show(effect: &MetalogEffect) -> String {
     match effect {
-        Effect::Append { index, stamp, roll, segment, offset, bytes } => {
+        MetalogEffect::Append { index, stamp, roll, segment, offset, bytes } => {
             let roll = roll.as_ref().map_or_else(String::new, |new| {
                 let from = new.recycle.map_or("new".to_owned(), |old| format!("from {old}"));
                 format!(", after making segment {} ({from}, {} bytes)", new.segment, new.bytes)
             });
             format!("append {index}, stamp {}: {} bytes at {segment}:{offset}{roll}", stamp.0, bytes.len())
         }
-        Effect::Refused(fault) => format!("refused, {:?}: {fault}", fault.reason),
-        Effect::Withdrawn { index, fault } => format!("withdrawn {index}, {:?}: {fault}", fault.reason),
-        Effect::Committed { index } => format!("committed {index}"),
-        Effect::Durable { index } => format!("durable {index}"),
-        Effect::Failed(fault) => format!("failed, {:?}: {fault}", fault.reason),
-        Effect::Erase { segment, offset, len } => format!("erase {len} bytes at {segment}:{offset}"),
-        Effect::Remove { segment } => format!("remove {segment}"),
-        Effect::Closed { at } => format!("closed {}", at.0),
+        MetalogEffect::Refused(fault) => format!("refused, {:?}: {fault}", fault.reason),
+        MetalogEffect::Withdrawn { index, fault } => format!("withdrawn {index}, {:?}: {fault}", fault.reason),
+        MetalogEffect::Committed { index } => format!("committed {index}"),
+        MetalogEffect::Durable { index } => format!("durable {index}"),
+        MetalogEffect::Failed(fault) => format!("failed, {:?}: {fault}", fault.reason),
+        MetalogEffect::Erase { segment, offset, len } => format!("erase {len} bytes at {segment}:{offset}"),
+        MetalogEffect::Remove { segment } => format!("remove {segment}"),
+        MetalogEffect::Closed { at } => format!("closed {}", at.0),
     }
 }

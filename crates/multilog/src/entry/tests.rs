@@ -1,18 +1,18 @@
-//! What is told comes back, in either form, and nothing else does.
+//! Records are read as they were written, and nothing else is read.
 
 use frieze_base::{Rng, SegmentId};
 
 use super::*;
-use crate::segment::{FORMAT_VERSION, Link};
+use crate::header::SegmentLink;
 
-fn header(version: u8) -> SegmentHeader {
-    let previous = Link { stamp: Hlc(77), ..Link::default() };
-    SegmentHeader { version, id: SegmentId(5), tag: 0x5eed, bytes: 1 << 30, previous, block_bytes: 512 }
+fn header() -> SegmentHeader {
+    let previous = SegmentLink { stamp: Hlc(77), ..SegmentLink::default() };
+    SegmentHeader { id: SegmentId(5), tag: 0x5eed, bytes: 1 << 30, previous, block_bytes: 512 }
 }
 
 /// Records of all kinds, most like the one before.
 fn records(rng: &mut Rng) -> Vec<RecordMeta> {
-    let mut last = nothing();
+    let mut last = RecordMeta::ZERO;
     let mut odd = |max: u64| match rng.below(4) {
         0 => rng.next() % max,
         1 => max - 1,
@@ -42,59 +42,58 @@ fn records(rng: &mut Rng) -> Vec<RecordMeta> {
 
 #[test]
 fn records_come_back_from_the_log_and_from_footers() {
-    for version in [FIXED_HEADERS, FORMAT_VERSION] {
-        let (header, records) = (header(version), records(&mut Rng::new(3)));
-        let mut cursor = Cursor::new(&header);
-        let mut entries = Vec::new();
-        let mut alone = 0;
-        for meta in &records {
-            let entry = cursor.encode(&header, meta);
-            let crcs = vec![7; blocks(meta.payload_len(), 512) as usize];
-            let bytes = head(&header, cursor.at, meta, cursor.stamp, &entry, &crcs);
-            assert!(bytes.len() - 4 * crcs.len() < RECORD_HEAD_BYTES_MAX);
-            let span = cursor.span(&header, meta, &entry);
-            assert_eq!(span.data - span.start, bytes.len() as u64);
-            let Head::Found(found) = cursor.read(&header, &bytes) else { panic!("{meta:?}") };
-            let array = &bytes[(span.place - span.start) as usize..];
-            assert_eq!((&found.meta, found.previous, found.entry), (meta, cursor.stamp, entry));
+    let (header, records) = (header(), records(&mut Rng::new(3)));
+    let mut cursor = RecordCursor::new(&header);
+    let mut entries = Vec::new();
+    let mut alone = 0;
+    for meta in &records {
+        let entry = cursor.encode(meta);
+        let crcs = vec![7; blocks(meta.payload_len(), 512) as usize];
+        let bytes = head(&header, cursor.at, meta, cursor.stamp, &entry, &crcs);
+        assert!(bytes.len() - 4 * crcs.len() < RECORD_HEAD_BYTES_MAX);
+        let span = cursor.span(&header, meta, &entry);
+        assert_eq!(span.data - span.start, bytes.len() as u64);
+        let HeadRead::Found(found) = cursor.read(&header, &bytes) else { panic!("{meta:?}") };
+        let array = &bytes[(span.place - span.start) as usize..];
+        assert_eq!((&found.meta, found.previous, found.entry), (meta, cursor.stamp, entry));
+        assert!(found.is_sound(&header, array));
+        if let Some(found) = read_alone(&header, cursor.at, &bytes) {
+            assert_eq!((&found.meta, found.previous), (meta, cursor.stamp));
             assert!(found.is_sound(&header, array));
-            if let Some(found) = read_alone(&header, cursor.at, &bytes) {
-                assert_eq!((&found.meta, found.previous), (meta, cursor.stamp));
-                assert!(found.is_sound(&header, array));
-                alone += 1;
-            }
-            entries.extend_from_slice(entry.bytes());
-            cursor.pass(&header, meta, &entry);
+            alone += 1;
         }
-        // From one that is told alone to the next lie as many bytes as damage may cost.
-        assert!(version == FIXED_HEADERS || alone as u64 >= cursor.at / (2 * ALONE_BYTES + 10_000));
-        let listed = Entries::new(&header, &entries).all(records.len() as u64).expect("all entries");
-        let found: Vec<RecordMeta> = listed.into_iter().map(|listed| listed.meta).collect();
-        assert_eq!(found, records);
-        assert!(Entries::new(&header, &entries).all(records.len() as u64 - 1).is_none(), "something is left");
-        for len in [0, 1, entries.len() / 2, entries.len() - 1] {
-            assert!(Entries::new(&header, &entries[..len]).all(records.len() as u64).is_none());
-        }
+        entries.extend_from_slice(entry.bytes());
+        cursor.pass(&header, meta, &entry);
+    }
+    // From one that is told alone to the next lie as many bytes as damage may cost.
+    assert!(alone as u64 >= cursor.at / (2 * ALONE_BYTES + 10_000));
+    let listed = FooterEntries::new(&header, &entries).all(records.len() as u64).expect("all entries");
+    let found: Vec<RecordMeta> = listed.into_iter().map(|listed| listed.meta).collect();
+    assert_eq!(found, records);
+    assert!(FooterEntries::new(&header, &entries).all(records.len() as u64 - 1).is_none(), "something is left");
+    for len in [0, 1, entries.len() / 2, entries.len() - 1] {
+        assert!(FooterEntries::new(&header, &entries[..len]).all(records.len() as u64).is_none());
     }
 }
 
 #[test]
 fn a_head_counts_only_where_it_was_written_behind_what_was_there_and_unchanged() {
-    let header = header(FORMAT_VERSION);
+    let header = header();
     let records = records(&mut Rng::new(9));
-    let mut cursor = Cursor::new(&header);
-    let sound = |cursor: &Cursor, header: &SegmentHeader, bytes: &[u8], place: usize| match cursor.read(header, bytes) {
-        Head::Found(found) => found.is_sound(header, &bytes[place..]),
-        Head::Nothing | Head::Torn => false,
-    };
+    let mut cursor = RecordCursor::new(&header);
+    let sound =
+        |cursor: &RecordCursor, header: &SegmentHeader, bytes: &[u8], place: usize| match cursor.read(header, bytes) {
+            HeadRead::Found(found) => found.is_sound(header, &bytes[place..]),
+            HeadRead::Nothing | HeadRead::Torn => false,
+        };
     for meta in &records[..200] {
-        let entry = cursor.encode(&header, meta);
+        let entry = cursor.encode(meta);
         let bytes = head(&header, cursor.at, meta, cursor.stamp, &entry, &[1, 2, 3]);
         let place = (cursor.span(&header, meta, &entry).place - cursor.at) as usize;
         assert!(sound(&cursor, &header, &bytes, place));
         let elsewhere = [
-            (Cursor { at: cursor.at + 1, ..cursor.clone() }, header),
-            (Cursor { stamp: Hlc(cursor.stamp.0 + 1), ..cursor.clone() }, header),
+            (RecordCursor { at: cursor.at + 1, ..cursor.clone() }, header),
+            (RecordCursor { stamp: Hlc(cursor.stamp.0 + 1), ..cursor.clone() }, header),
             (cursor.clone(), SegmentHeader { id: SegmentId(6), ..header }),
             (cursor.clone(), SegmentHeader { tag: 0x5eee, ..header }),
         ];
@@ -116,17 +115,17 @@ fn a_head_counts_only_where_it_was_written_behind_what_was_there_and_unchanged()
 
 #[test]
 fn another_write_of_the_same_session_takes_15_bytes_or_fewer() {
-    let header = header(FORMAT_VERSION);
+    let header = header();
     let mut rng = Rng::new(1);
-    let mut meta = RecordMeta { session: SessionId(1 << 40), uid: 1000, len: 512, ..nothing() };
+    let mut meta = RecordMeta { session: SessionId(1 << 40), uid: 1000, len: 512, ..RecordMeta::ZERO };
     meta.chunk.inode = InodeId(7000);
-    let (mut cursor, mut bytes, mut records) = (Cursor::new(&header), 0, 0);
+    let (mut cursor, mut bytes, mut records) = (RecordCursor::new(&header), 0, 0);
     for _ in 0..1000 {
         // 50 us, in the units of stamps.
         meta.stamp = Hlc(meta.stamp.0 + (50 << 12) + rng.below(1 << 12));
         (meta.n, meta.version, meta.seq) = (meta.n + 1, meta.version + 1, Seq(meta.seq.0 + 1));
         meta.offset = rng.below(1 << 17) as u32 * 512;
-        let entry = cursor.encode(&header, &meta);
+        let entry = cursor.encode(&meta);
         bytes += head(&header, cursor.at, &meta, cursor.stamp, &entry, &[]).len();
         records += 1;
         cursor.pass(&header, &meta, &entry);

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use frieze_base::{ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
-use super::{ImageKey, ImagePlace, MadeOf};
+use super::key::{ImageDigest, ImageKey, ImagePlace};
 
 /// All images of a device. In memory whole: about 90 bytes an image of 64 KiB.
 #[derive(Debug)]
 pub struct Images {
     pieces_max: usize,
     all: BTreeMap<ImageKey, Image>,
-    /// Counts the rounds of whoever makes images: what a use is dated by.
+    /// Number of the round of image building: a use is dated by it.
     round: AtomicU32,
     /// Images that were found to be of other records than the index has.
     unfit: AtomicU32,
@@ -23,7 +23,7 @@ pub struct Images {
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) place: ImagePlace,
-    pub(crate) of: MadeOf,
+    pub(crate) of: ImageDigest,
     fitness: AtomicU8,
     /// The round of its last use, 0 for never.
     used: AtomicU32,
@@ -50,12 +50,12 @@ impl Images {
     }
 
     /// Takes in an image. Returns where another one of the same page and stamp lies, which is not used any more.
-    pub fn add(&mut self, key: ImageKey, place: ImagePlace, of: MadeOf) -> Option<ImagePlace> {
+    pub fn add(&mut self, key: ImageKey, place: ImagePlace, of: ImageDigest) -> Option<ImagePlace> {
         let image = Image { place, of, fitness: AtomicU8::new(UNKNOWN), used: AtomicU32::new(0) };
         self.all.insert(key, image).map(|before| before.place)
     }
 
-    /// Forgets an image. Returns where it lay.
+    /// Removes an image. Returns where it lay.
     pub fn remove(&mut self, key: &ImageKey) -> Option<ImagePlace> {
         self.all.remove(key).map(|image| image.place)
     }
@@ -66,7 +66,7 @@ impl Images {
     }
 
     /// What an image was made of.
-    pub fn made_of(&self, key: &ImageKey) -> Option<MadeOf> {
+    pub fn made_of(&self, key: &ImageKey) -> Option<ImageDigest> {
         self.all.get(key).map(|image| image.of)
     }
 
@@ -104,14 +104,14 @@ impl Images {
         fit.map(|(key, _)| key.stamp)
     }
 
-    /// The newest image of a page with records stamped up to `at` that the index vouches for: `made_of` says what the page
-    /// consists of at a stamp. `None` too where images are as good as gone.
+    /// The newest image of a page with records stamped up to `at` that the index confirms: `made_of` says what the
+    /// page consists of at a stamp. `None` too where images are as good as gone.
     pub(crate) fn newest(
         &self,
         chunk: ChunkId,
         page: u32,
         at: Hlc,
-        made_of: impl Fn(Hlc) -> MadeOf,
+        made_of: impl Fn(Hlc) -> ImageDigest,
     ) -> Option<(Hlc, &Image)> {
         let within = of_page(chunk, page, Hlc::ZERO)..=of_page(chunk, page, at);
         let mut older = self.all.range(within).rev();
@@ -125,7 +125,7 @@ impl Images {
                 }
                 return None;
             }
-            // What is buried is not known yet right after a start, or is about to take the image with it.
+            // What is dead is not known yet right after a start, or is about to take the image with it.
             if found.left_out != image.of.left_out {
                 return None;
             }
@@ -137,7 +137,7 @@ impl Images {
     /// Notes that an image is used by a reader.
     pub(crate) fn touch(&self, image: &Image) {
         let round = self.round.load(Ordering::Relaxed);
-        // Most find what they would write: a line of the cache that nobody writes is everybody's.
+        // Most readers find the value that they would write: a cache line without a writer is shared by all cores.
         if image.used.load(Ordering::Relaxed) != round {
             image.used.store(round, Ordering::Relaxed);
         }
@@ -150,7 +150,7 @@ impl Images {
         }
     }
 
-    /// Up to `max` images that are least useful: first those that nobody read since the start, oldest state first, then
+    /// Up to `max` images that are least useful: first those without a read since the start, oldest state first, then
     /// those not read for the longest. `spare` are left out.
     ///
     /// # Cost
@@ -202,7 +202,7 @@ mod tests {
     fn with(keys: &[ImageKey]) -> Images {
         let mut images = Images::new(4);
         for (slot, key) in keys.iter().enumerate() {
-            let of = MadeOf { digest: key.stamp.0, left_out: 0 };
+            let of = ImageDigest { digest: key.stamp.0, left_out: 0 };
             assert_eq!(images.add(*key, ImagePlace { file: 1, slot: slot as u32 }, of), None);
         }
         images
@@ -212,7 +212,7 @@ mod tests {
     fn a_read_takes_the_newest_image_at_or_before_it() {
         let images = with(&[key(1, 0, 10), key(1, 0, 20), key(1, 1, 15), key(2, 0, 12)]);
         let found = |inode, page, at| {
-            let made_of = |stamp: Hlc| MadeOf { digest: stamp.0, left_out: 0 };
+            let made_of = |stamp: Hlc| ImageDigest { digest: stamp.0, left_out: 0 };
             images.newest(key(inode, 0, 0).chunk, page, Hlc(at), made_of).map(|(stamp, _)| stamp.0)
         };
         assert_eq!(
@@ -228,16 +228,16 @@ mod tests {
     #[test]
     fn an_image_of_other_records_is_never_used_and_goes() {
         let images = with(&[key(1, 0, 10), key(1, 0, 20)]);
-        let made_of = |stamp: Hlc| MadeOf { digest: if stamp == Hlc(20) { 7 } else { stamp.0 }, left_out: 0 };
+        let made_of = |stamp: Hlc| ImageDigest { digest: if stamp == Hlc(20) { 7 } else { stamp.0 }, left_out: 0 };
         let chunk = key(1, 0, 0).chunk;
         assert!(images.newest(chunk, 0, Hlc(30), made_of).is_none());
         assert_eq!(images.newest(chunk, 0, Hlc(30), made_of).map(|(stamp, _)| stamp.0), Some(10), "the one before");
         assert_eq!(images.unfit(), [key(1, 0, 20)]);
         assert_eq!(images.unfit(), []);
-        // One from which other records are left out than are buried now may be fit later.
+        // One from which other records are left out than are dead now may be fit later.
         let images = with(&[key(1, 0, 10)]);
-        let buried = |stamp: Hlc| MadeOf { digest: stamp.0, left_out: 5 };
-        assert!(images.newest(chunk, 0, Hlc(30), buried).is_none());
+        let dead = |stamp: Hlc| ImageDigest { digest: stamp.0, left_out: 5 };
+        assert!(images.newest(chunk, 0, Hlc(30), dead).is_none());
         assert_eq!(images.unfit(), []);
         assert!(images.newest(chunk, 0, Hlc(30), made_of).is_some());
     }
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn what_was_read_last_goes_last() {
         let images = with(&[key(1, 0, 30), key(1, 1, 10), key(2, 0, 20), key(3, 0, 5)]);
-        let made_of = |stamp: Hlc| MadeOf { digest: stamp.0, left_out: 0 };
+        let made_of = |stamp: Hlc| ImageDigest { digest: stamp.0, left_out: 0 };
         let read = |page, at| {
             let (_, image) = images.newest(key(1, 0, 0).chunk, page, Hlc(at), made_of).expect("an image");
             images.touch(image);

@@ -1,37 +1,37 @@
 //! What a record said beside where and when: kept for `log`, for footers and for nothing on the hot path, so packed.
 
-use frieze_base::{ChainEpoch, ChainId, FastMap, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, FastMap, Seq, SessionId, varint};
 use frieze_hlc::UserTime;
 
-use super::{heap_bytes, push_slim, reserve_slim};
 use crate::RecordMeta;
+use crate::slim::{heap_bytes, push_slim, reserve_slim};
 
-/// Who wrote, through which chain: the same for long runs of records, so records keep a number.
+/// Session, user, chain and epoch of a record. Long runs of records have the same, so a record keeps a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Writer {
+pub(crate) struct WriterKey {
     pub(crate) session: SessionId,
     pub(crate) uid: u32,
     pub(crate) chain: ChainId,
     pub(crate) epoch: ChainEpoch,
 }
 
-impl Writer {
-    pub(crate) fn of(meta: &RecordMeta) -> Writer {
+impl WriterKey {
+    pub(crate) fn of(meta: &RecordMeta) -> WriterKey {
         let RecordMeta { session, uid, chain, epoch, .. } = *meta;
-        Writer { session, uid, chain, epoch }
+        WriterKey { session, uid, chain, epoch }
     }
 }
 
 /// All writers by number.
 #[derive(Debug, Default)]
-pub(crate) struct Writers {
-    list: Vec<Writer>,
-    numbers: FastMap<Writer, u32>,
+pub(crate) struct WriterTable {
+    list: Vec<WriterKey>,
+    numbers: FastMap<WriterKey, u32>,
 }
 
-impl Writers {
+impl WriterTable {
     /// The number of a writer.
-    pub(crate) fn number_of(&mut self, writer: Writer) -> u32 {
+    pub(crate) fn number_of(&mut self, writer: WriterKey) -> u32 {
         *self.numbers.entry(writer).or_insert_with(|| {
             self.list.push(writer);
             (self.list.len() - 1) as u32
@@ -39,20 +39,20 @@ impl Writers {
     }
 
     /// The writer with a number.
-    pub(crate) fn get(&self, number: u32) -> Writer {
+    pub(crate) fn get(&self, number: u32) -> WriterKey {
         self.list[number as usize]
     }
 
     /// Memory held, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let entry = size_of::<(Writer, u32)>() + 1;
-        heap_bytes(self.list.capacity() * size_of::<Writer>()) + heap_bytes(self.numbers.capacity() * entry * 8 / 7)
+        let entry = size_of::<(WriterKey, u32)>() + 1;
+        heap_bytes(self.list.capacity() * size_of::<WriterKey>()) + heap_bytes(self.numbers.capacity() * entry * 8 / 7)
     }
 }
 
 /// The part of a record's meta that is only asked for by `log`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Archived {
+pub(crate) struct ArchivedRecord {
     pub(crate) writer: u32,
     pub(crate) n: u64,
     pub(crate) version: u64,
@@ -65,25 +65,25 @@ pub(crate) struct Archived {
 /// The archived parts of a chunk's records, as differences from the record before. Every 64th is whole, so that one is
 /// found by reading at most 63 others.
 ///
-/// An entry: flags (1 writer differs, 2 version is not the next, 4 user time, 8 one of several parts, 16 n is not the next, 32
-/// seq is not the next), then as variable length integers what the flags name: n and seq as differences, writer, version as a difference, user time as a
-/// difference to the last one, part and parts.
+/// An entry: flags (1 writer differs, 2 version is not the next, 4 user time, 8 one of several parts, 16 n is not the
+/// next, 32 seq is not the next), then as variable length integers what the flags name: n and seq as differences,
+/// writer, version as a difference, user time as a difference to the last one, part and parts.
 #[derive(Debug, Default)]
-pub(super) struct Archive {
+pub(super) struct RecordArchive {
     bytes: Vec<u8>,
     /// Where each run of 64 starts.
     runs: Vec<u32>,
     records: u32,
-    last: Archived,
+    last: ArchivedRecord,
 }
 
-impl Archive {
+impl RecordArchive {
     /// Appends an entry and returns by how much the memory grew.
-    pub(super) fn push(&mut self, entry: Archived) -> usize {
+    pub(super) fn push(&mut self, entry: ArchivedRecord) -> usize {
         let mut grown = reserve_slim(&mut self.bytes, ENTRY_BYTES_MAX);
         if self.records.is_multiple_of(RUN) {
             grown += push_slim(&mut self.runs, self.bytes.len() as u32);
-            self.last = Archived::default();
+            self.last = ArchivedRecord::default();
         }
         let last = self.last;
         let mut flags = 0;
@@ -112,70 +112,57 @@ impl Archive {
         if flags & PARTS != 0 {
             self.bytes.extend([entry.part, entry.parts]);
         }
-        self.last = Archived { user_time: entry.user_time.or(last.user_time), ..entry };
+        self.last = ArchivedRecord { user_time: entry.user_time.or(last.user_time), ..entry };
         self.records += 1;
         grown
     }
 
     /// Reads entries from record number `from` on.
-    pub(super) fn read_from(&self, from: u32) -> Reader<'_> {
+    pub(super) fn read_from(&self, from: u32) -> ArchiveReader<'_> {
         let run = from / RUN;
         let at = self.runs.get(run as usize).map_or(self.bytes.len(), |&at| at as usize);
-        let mut reader = Reader { archive: self, at, record: run * RUN, last: Archived::default() };
+        let mut reader = ArchiveReader { archive: self, at, record: run * RUN, last: ArchivedRecord::default() };
         while reader.record < from && reader.next().is_some() {}
         reader
     }
 
     fn put_difference(&mut self, last: u64, value: u64) {
-        let difference = value.wrapping_sub(last) as i64;
-        // Zigzag: small differences of either sign take few bytes.
-        let mut rest = (difference << 1 ^ difference >> 63) as u64;
-        while rest >= 0x80 {
-            self.bytes.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        self.bytes.push(rest as u8);
+        varint::put_difference(&mut self.bytes, last, value);
     }
 }
 
 /// Entries in order.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
-    archive: &'a Archive,
+pub(super) struct ArchiveReader<'a> {
+    archive: &'a RecordArchive,
     at: usize,
     record: u32,
-    last: Archived,
+    last: ArchivedRecord,
 }
 
-impl Reader<'_> {
+impl ArchiveReader<'_> {
     fn byte(&mut self) -> u8 {
         self.at += 1;
         self.archive.bytes[self.at - 1]
     }
 
     fn difference(&mut self, last: u64) -> u64 {
-        let (mut value, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte();
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                break;
-            }
-            shift += 7;
-        }
-        last.wrapping_add((value >> 1) ^ (value & 1).wrapping_neg())
+        let mut rest = &self.archive.bytes[self.at..];
+        let value = varint::take_difference(&mut rest, last).expect("the archive wrote it whole");
+        self.at = self.archive.bytes.len() - rest.len();
+        value
     }
 }
 
-impl Iterator for Reader<'_> {
-    type Item = Archived;
+impl Iterator for ArchiveReader<'_> {
+    type Item = ArchivedRecord;
 
-    fn next(&mut self) -> Option<Archived> {
+    fn next(&mut self) -> Option<ArchivedRecord> {
         if self.record == self.archive.records {
             return None;
         }
         if self.record.is_multiple_of(RUN) {
-            self.last = Archived::default();
+            self.last = ArchivedRecord::default();
         }
         let last = self.last;
         let flags = self.byte();
@@ -186,8 +173,8 @@ impl Iterator for Reader<'_> {
         let user_time = (flags & USER_TIME != 0)
             .then(|| UserTime(self.difference(last.user_time.unwrap_or_default().0 as u64) as i64));
         let (part, parts) = if flags & PARTS != 0 { (self.byte(), self.byte()) } else { (0, 1) };
-        let entry = Archived { writer, n, version, seq, user_time, part, parts };
-        self.last = Archived { user_time: user_time.or(last.user_time), ..entry };
+        let entry = ArchivedRecord { writer, n, version, seq, user_time, part, parts };
+        self.last = ArchivedRecord { user_time: user_time.or(last.user_time), ..entry };
         self.record += 1;
         Some(entry)
     }
@@ -218,8 +205,8 @@ mod tests {
             1 => u64::MAX,
             _ => rng.below(300),
         };
-        let entries: Vec<Archived> = (0..300)
-            .map(|_| Archived {
+        let entries: Vec<ArchivedRecord> = (0..300)
+            .map(|_| ArchivedRecord {
                 writer: odd(&mut rng) as u32,
                 n: odd(&mut rng),
                 version: odd(&mut rng),
@@ -229,22 +216,22 @@ mod tests {
                 parts: rng.below(3) as u8,
             })
             .collect();
-        let mut archive = Archive::default();
+        let mut archive = RecordArchive::default();
         for &entry in &entries {
             archive.push(entry);
         }
         for from in 0..=entries.len() {
-            let read: Vec<Archived> = archive.read_from(from as u32).collect();
+            let read: Vec<ArchivedRecord> = archive.read_from(from as u32).collect();
             assert_eq!(read, entries[from..], "from {from}");
         }
     }
 
     #[test]
     fn an_ordinary_entry_takes_few_bytes() {
-        let mut archive = Archive::default();
+        let mut archive = RecordArchive::default();
         for at in 0..640 {
             let seq = Seq(1000 + at * 30);
-            archive.push(Archived {
+            archive.push(ArchivedRecord {
                 writer: 3,
                 n: 5000 + at * 40,
                 version: at + 1,

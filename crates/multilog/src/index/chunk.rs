@@ -3,105 +3,38 @@
 use frieze_base::ByteRange;
 use frieze_hlc::Hlc;
 
-use super::archive::{Archive, Archived, Reader};
-use super::imaged::Through;
-use super::page::{Fragment, PAGE_BYTES, Slot};
+use super::archive::{ArchiveReader, ArchivedRecord, RecordArchive};
+use super::image_use::{FragmentedPage, ImageUse};
+use super::page::{Fragment, PAGE_BYTES, PageHistory, PageSlot};
 use super::peaks::Peaks;
-use super::records::Records;
-use super::reserve_slim;
+use super::record::{IndexRecord, RECORDS_MAX};
+use super::records::PackedRecords;
 use crate::RecordKind;
-use crate::plan::{Imaged, Planner};
-
-/// Where a record lies on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    /// Which segment, counted from the oldest.
-    pub(crate) slot: u32,
-    /// Offset of the block checksums in it.
-    pub(crate) at: u32,
-    /// Bytes from the start of the record to there.
-    pub(crate) head: u8,
-}
-
-/// Where and when: the part of a record that reads need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) stamp: Hlc,
-    /// Which segment, counted from the oldest; above it the bytes of its head; in the top bits whether the record is a punch,
-    /// and whether it is buried.
-    tagged_slot: u32,
-    /// Offset of the block checksums in the segment.
-    pub(crate) at: u32,
-    /// First byte in the chunk.
-    pub(crate) offset: u32,
-    pub(crate) len: u32,
-}
-
-impl Record {
-    pub(crate) fn new(kind: RecordKind, stamp: Hlc, place: Place, offset: u32, len: u32) -> Record {
-        let Place { slot, at, head } = place;
-        assert!(slot < SLOTS_MAX, "more segments than a record can name");
-        assert!(head <= HEAD_MAX, "a head of {head} bytes");
-        let punch = if kind == RecordKind::Punch { PUNCH } else { 0 };
-        Record { stamp, tagged_slot: slot | u32::from(head) << SLOT_BITS | punch, at, offset, len }
-    }
-
-    pub(crate) fn slot(&self) -> usize {
-        (self.tagged_slot % SLOTS_MAX) as usize
-    }
-
-    /// Bytes from the start of the record to its block checksums.
-    pub(crate) fn head(&self) -> u8 {
-        (self.tagged_slot >> SLOT_BITS) as u8 & HEAD_MAX
-    }
-
-    pub(crate) fn place(&self) -> Place {
-        Place { slot: self.slot() as u32, at: self.at, head: self.head() }
-    }
-
-    pub(super) fn bury(&mut self) {
-        self.tagged_slot |= BURIED;
-    }
-
-    /// True if no read needs its bytes any more: they may be gone.
-    pub(crate) fn is_buried(&self) -> bool {
-        self.tagged_slot & BURIED != 0
-    }
-
-    pub(crate) fn kind(&self) -> RecordKind {
-        if self.tagged_slot & PUNCH == 0 { RecordKind::Write } else { RecordKind::Punch }
-    }
-
-    /// Where the file reaches at least because of this record, in bytes of the chunk; 0 if it extends nothing.
-    pub(super) fn reach(&self) -> u32 {
-        match self.kind() {
-            RecordKind::Write if self.len > 0 => self.offset + self.len,
-            _ => 0,
-        }
-    }
-}
+use crate::image::{Digest, ImageDigest, ImageKey};
+use crate::plan::{ImageSpan, Planner};
+use crate::slim::reserve_slim;
 
 /// A chunk's history.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
-    pub(super) records: Records,
+    pub(super) records: PackedRecords,
     reaches: Peaks,
-    archive: Archive,
+    archive: RecordArchive,
     /// By page number; pages never touched are not there.
-    pub(super) pages: Vec<(u32, Slot)>,
+    pub(super) pages: Vec<(u32, PageSlot)>,
     version: u64,
     /// Bytes that hold data after the last record.
     live: i64,
-    /// Stamp of the first record there ever was: it may be here no more ([`super::thin`]).
+    /// Stamp of the first record there ever was: it may be here no more ([`super::compact_index`]).
     first: Option<Hlc>,
     heap_bytes: u64,
 }
 
 impl Chunk {
-    /// Takes in the next record and returns by how much the memory grew.
-    pub(super) fn push(&mut self, record: Record, archived: Archived) -> usize {
+    /// Adds the next record and returns by how much the memory grew.
+    pub(super) fn push(&mut self, record: IndexRecord, archived: ArchivedRecord) -> usize {
         let number = self.records.len() as u32;
-        assert!(number < PUNCH, "more records in a chunk than the index can number");
+        assert!(number < RECORDS_MAX, "more records in a chunk than the index can number");
         let mut grown = self.records.push(record) + self.archive.push(archived);
         self.version = self.version.max(archived.version);
         let records = &self.records;
@@ -121,7 +54,7 @@ impl Chunk {
                 }
                 None => {
                     grown += reserve_slim(&mut self.pages, 1);
-                    self.pages.insert(position, (page, Slot::Once(fragment)));
+                    self.pages.insert(position, (page, PageSlot::Once(fragment)));
                 }
             }
         }
@@ -137,13 +70,13 @@ impl Chunk {
     }
 
     /// Puts in its place a chunk made of its first `taken` records, some of them left out; the others are taken over.
-    pub(super) fn replace(&mut self, mut thin: Chunk, taken: usize) -> Chunk {
+    pub(super) fn replace(&mut self, mut compact: Chunk, taken: usize) -> Chunk {
         assert!(taken <= self.records.len(), "records went from a chunk that was being made anew");
         for (record, archived) in self.versions_of(taken, self.records.len()) {
-            thin.push(record, archived);
+            compact.push(record, archived);
         }
-        (thin.version, thin.live, thin.first) = (self.version, self.live, self.first);
-        std::mem::replace(self, thin)
+        (compact.version, compact.live, compact.first) = (self.version, self.live, self.first);
+        std::mem::replace(self, compact)
     }
 
     /// Bytes that hold data after every record stamped up to `at`, among the first `upto` of the chunk; records stamped
@@ -181,13 +114,13 @@ impl Chunk {
     }
 
     /// Plans `range` as it was after every record stamped up to `at`; those stamped up to `after` are hidden. With
-    /// `through`, pages of many pieces come from images.
+    /// `image_use`, pages of many pieces come from images.
     pub(super) fn plan(
         &self,
         range: ByteRange,
         at: Hlc,
         after: Hlc,
-        mut through: Option<&mut Through<'_>>,
+        mut image_use: Option<&mut ImageUse<'_>>,
         planner: &mut Planner<'_>,
     ) {
         if self.newest() <= after {
@@ -205,18 +138,20 @@ impl Chunk {
             shown.extend(page.visible(count, (start, last), &of, &mut scratch).filter(|fragment| {
                 fragment.start <= fragment.last && (after == Hlc::ZERO || self.stamp_of(*fragment) > after)
             }));
-            let image = through.as_deref_mut().and_then(|through| through.choose(self, (*number, page), &shown, at));
-            let leave_out = through.as_ref().is_some_and(|through| through.is_for_image());
+            let image = image_use
+                .as_deref_mut()
+                .and_then(|image_use| self.choose_image(image_use, (*number, page), &shown, at));
+            let leave_out = image_use.as_ref().is_some_and(|image_use| image_use.is_for_image());
             for fragment in &shown {
                 let record = &self.records.get(fragment.record() as usize);
                 let start = page_start + u64::from(fragment.start);
                 let end = page_start + u64::from(fragment.last) + 1;
                 match (fragment.is_punch(), &image) {
                     (true, _) => planner.punched(start, end, record.stamp),
-                    // A buried record is not shown by an image, should anybody ask for it: its bytes are forgotten.
-                    (false, _) if leave_out && record.is_buried() => planner.hole(end),
-                    (false, Some(image)) if record.stamp <= image.key.stamp && !record.is_buried() => {
-                        planner.image(start, end, Imaged { skip: fragment.start.into(), ..*image });
+                    // A dead record is not shown by an image, should anybody ask for it: its bytes are forgotten.
+                    (false, _) if leave_out && record.is_dead() => planner.hole(end),
+                    (false, Some(image)) if record.stamp <= image.key.stamp && !record.is_dead() => {
+                        planner.image(start, end, ImageSpan { skip: fragment.start.into(), ..*image });
                     }
                     (false, _) => planner.data(start, end, fragment.record(), record),
                 }
@@ -235,48 +170,48 @@ impl Chunk {
     }
 
     /// The records stamped in `(after, upto]`, in order.
-    pub(super) fn versions(&self, after: Hlc, upto: Hlc) -> Versions<'_> {
+    pub(super) fn versions(&self, after: Hlc, upto: Hlc) -> ChunkRecords<'_> {
         let (from, to) = (self.count_upto(after), self.count_upto(upto));
         self.versions_of(from, to.max(from))
     }
 
     /// The records numbered `from..to`.
-    pub(super) fn versions_of(&self, from: usize, to: usize) -> Versions<'_> {
-        Versions { records: &self.records, next: from, to, archive: self.archive.read_from(from as u32) }
+    pub(super) fn versions_of(&self, from: usize, to: usize) -> ChunkRecords<'_> {
+        ChunkRecords { records: &self.records, next: from, to, archive: self.archive.read_from(from as u32) }
     }
 
     /// The records in segments from position `slot` on, in order.
-    pub(super) fn versions_from(&self, slot: usize) -> Versions<'_> {
+    pub(super) fn versions_from(&self, slot: usize) -> ChunkRecords<'_> {
         let from = self.records.partition_point(|record| record.slot() < slot);
         self.versions_of(from, self.records.len())
     }
 
-    /// The records stamped up to `upto` that are not buried.
-    pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = Record> {
-        self.records.range(0, self.count_upto(upto)).filter(|record| !record.is_buried())
+    /// The records stamped up to `upto` that are not dead.
+    pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = IndexRecord> {
+        self.records.range(0, self.count_upto(upto)).filter(|record| !record.is_dead())
     }
 
-    /// True if a record of this stamp is here and not buried.
+    /// True if a record of this stamp is here and not dead.
     pub(super) fn keeps(&self, stamp: Hlc) -> bool {
         let upto = self.count_upto(stamp);
         upto.checked_sub(1)
             .map(|last| self.records.get(last))
-            .is_some_and(|last| last.stamp == stamp && !last.is_buried())
+            .is_some_and(|last| last.stamp == stamp && !last.is_dead())
     }
 
-    /// Buries the records stamped up to `upto` that `dead` says to.
-    pub(super) fn bury(&mut self, upto: Hlc, dead: &mut dyn FnMut(&Record) -> bool) {
+    /// Marks the records stamped up to `upto` dead for which `dead` holds.
+    pub(super) fn mark_dead(&mut self, upto: Hlc, dead: &mut dyn FnMut(&IndexRecord) -> bool) {
         for number in 0..self.count_upto(upto) {
             let record = self.records.get(number);
-            if !record.is_buried() && dead(&record) {
-                self.records.bury(number);
+            if !record.is_dead() && dead(&record) {
+                self.records.mark_dead(number);
             }
         }
     }
 
-    /// Bytes of all writes that are not buried.
+    /// Bytes of all writes that are not dead.
     pub(super) fn written_bytes(&self) -> u64 {
-        let kept = self.records.range(0, self.records.len()).filter(|record| !record.is_buried());
+        let kept = self.records.range(0, self.records.len()).filter(|record| !record.is_dead());
         let writes = kept.filter(|record| record.kind() == RecordKind::Write);
         writes.map(|record| u64::from(record.len)).sum()
     }
@@ -319,19 +254,88 @@ impl Chunk {
     }
 }
 
-/// Records of a chunk with all that is known of them.
-#[derive(Debug)]
-pub(super) struct Versions<'a> {
-    records: &'a Records,
-    next: usize,
-    to: usize,
-    archive: Reader<'a>,
+impl Chunk {
+    /// Of how many places of the device these fragments consist that are stamped above `after`. Zeros and what is
+    /// dead take none.
+    pub(super) fn pieces(&self, fragments: &[Fragment], after: Hlc) -> usize {
+        let kept = fragments.iter().filter(|fragment| {
+            let record = self.records.get(fragment.record() as usize);
+            !fragment.is_punch() && record.stamp > after && !record.is_dead()
+        });
+        let mut records: Vec<u32> = kept.map(|fragment| fragment.record()).collect();
+        records.sort_unstable();
+        records.dedup();
+        records.len()
+    }
+
+    /// What a page consists of as of a stamp.
+    pub(super) fn made_of(&self, (number, page): (u32, &PageHistory), stamp: Hlc) -> ImageDigest {
+        let (mut all, mut left_out) = (Digest::new(), Digest::new());
+        let of = |record| self.fragment(number, record);
+        for fragment in page.visible(self.count_upto(stamp) as u32, (0, u16::MAX), &of, &mut Vec::new()) {
+            let record = self.records.get(fragment.record() as usize);
+            let place =
+                u64::from(fragment.start) << 32 | u64::from(fragment.last) << 1 | u64::from(fragment.is_punch());
+            let add = |digest: &mut Digest| [record.stamp.0, place].into_iter().for_each(|part| digest.add(part));
+            add(&mut all);
+            if record.is_dead() && !fragment.is_punch() {
+                add(&mut left_out);
+            }
+        }
+        ImageDigest { digest: all.value(), left_out: left_out.value() as u32 }
+    }
+
+    pub(super) fn page(&self, number: u32) -> Option<&PageHistory> {
+        match self.pages.get(self.position_of(number))? {
+            (found, PageSlot::Often(page)) if *found == number => Some(page),
+            _ => None,
+        }
+    }
+
+    /// The image that the fragments of a page are taken from, if they are many.
+    fn choose_image(
+        &self,
+        image_use: &mut ImageUse<'_>,
+        (number, page): (u32, &PageSlot),
+        shown: &[Fragment],
+        at: Hlc,
+    ) -> Option<ImageSpan> {
+        let pieces_max = image_use.images.pieces_max();
+        let PageSlot::Often(page) = page else { return None };
+        if shown.len() <= pieces_max || self.pieces(shown, Hlc::ZERO) <= pieces_max {
+            return None;
+        }
+        let made_of = |stamp| self.made_of((number, page), stamp);
+        let found = image_use.images.newest(image_use.chunk, number, at, made_of);
+        let left = found.map_or(usize::MAX, |(stamp, _)| self.pieces(shown, stamp) + 1);
+        if let Some(fragmented) = image_use.fragmented.as_deref_mut() {
+            if left > pieces_max {
+                let newest = self.newest();
+                fragmented.push(FragmentedPage { chunk: image_use.chunk, page: number, at: at.min(newest) });
+            }
+            if let Some((_, image)) = found {
+                image_use.images.touch(image);
+            }
+        }
+        let (stamp, image) = found?;
+        let key = ImageKey { chunk: image_use.chunk, page: number, stamp };
+        Some(ImageSpan { key, place: image.place, skip: 0 })
+    }
 }
 
-impl Iterator for Versions<'_> {
-    type Item = (Record, Archived);
+/// Records of a chunk with all that is known of them.
+#[derive(Debug)]
+pub(super) struct ChunkRecords<'a> {
+    records: &'a PackedRecords,
+    next: usize,
+    to: usize,
+    archive: ArchiveReader<'a>,
+}
 
-    fn next(&mut self) -> Option<(Record, Archived)> {
+impl Iterator for ChunkRecords<'_> {
+    type Item = (IndexRecord, ArchivedRecord);
+
+    fn next(&mut self) -> Option<(IndexRecord, ArchivedRecord)> {
         if self.next == self.to {
             return None;
         }
@@ -355,10 +359,3 @@ fn part_of_page(range: ByteRange, number: u32) -> (u16, u16) {
     let part = range.intersect(ByteRange::new(page_start, page_start + PAGE_BYTES));
     ((part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16)
 }
-
-const PUNCH: u32 = 1 << 31;
-const BURIED: u32 = 1 << 30;
-/// Eight million segments, of 64 MiB half a pebibyte.
-const SLOT_BITS: u32 = 23;
-const SLOTS_MAX: u32 = 1 << SLOT_BITS;
-const HEAD_MAX: u8 = 127;

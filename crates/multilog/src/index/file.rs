@@ -8,41 +8,50 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use frieze_base::{ByteRange, ChunkId, InodeId};
 use frieze_hlc::{Hlc, UserTime};
 
-use super::archive::{Archived, Writer, Writers};
-use super::chunk::{Chunk, Place, Record, Versions};
-use super::imaged::Through;
-use super::marks::Marks;
-use super::thin::{Loss, Losses};
-use super::{heap_bytes, reserve_slim};
+use super::archive::{ArchivedRecord, WriterKey, WriterTable};
+use super::chunk::{Chunk, ChunkRecords};
+use super::dropped::{DroppedSpan, DroppedSpans};
+use super::image_use::ImageUse;
+use super::marks::UserTimeMarks;
+use super::record::{IndexRecord, RecordPlace};
 use crate::RecordMeta;
-use crate::log::Tail;
 use crate::plan::Planner;
+use crate::slim::{heap_bytes, reserve_slim};
+
+/// How far an interval's records reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// The last chunk that a write of the interval reached, and the largest end of such a write in it, in bytes.
+    pub highest: Option<(u32, u32)>,
+    /// Stamp of the newest record of the interval, punches included.
+    pub newest: Option<Hlc>,
+}
 
 /// A file's history of bytes.
 #[derive(Debug, Default)]
-pub(crate) struct File {
+pub(crate) struct FileIndex {
     /// By index; chunks never written are not there.
     pub(super) chunks: Vec<(u32, Box<Chunk>)>,
     /// Stamp and user time of every record that has one. Few files have any.
-    marks: Option<Box<Marks>>,
-    /// When records were written that are not here any more: nobody may ask for an instant up to then.
-    pub(super) lost: Losses,
+    marks: Option<Box<UserTimeMarks>>,
+    /// When records were written that have left the index: an instant up to then is refused.
+    pub(super) lost: DroppedSpans,
     /// Memory of all of that.
     pub(super) heap_bytes: u64,
     /// Position of the segment of its oldest record.
     oldest_slot: u32,
-    /// Only its young records are here: the others are on shelves.
+    /// Only its unsealed records are here: the others are in index runs.
     partial: bool,
-    /// Records of it are buried, which no shelf says.
-    has_buried: bool,
-    /// All of it is buried: nobody asks for it.
+    /// Records of it are dead, which no index run says.
+    has_dead: bool,
+    /// All its records are dead: it is never read.
     is_gone: bool,
-    /// When it came from the shelves, and when it was last asked for, counted in files that came.
+    /// When it came from the index runs, and when it was last asked for, counted in files that came.
     fetched: u32,
     used: AtomicU32,
 }
 
-impl File {
+impl FileIndex {
     /// What speaks against a record as the next of this file.
     pub(crate) fn refuses(&self, meta: &RecordMeta) -> Option<&'static str> {
         if self.chunk(meta.chunk.index).is_some_and(|chunk| chunk.newest() > meta.stamp) {
@@ -51,19 +60,19 @@ impl File {
         None
     }
 
-    /// A file of which older records are on shelves.
-    pub(crate) fn partial() -> File {
-        File { partial: true, ..File::default() }
+    /// A file of which older records are in index runs.
+    pub(crate) fn partial() -> FileIndex {
+        FileIndex { partial: true, ..FileIndex::default() }
     }
 
-    /// True if older records are on shelves: only the young ones are here.
+    /// True if older records are in index runs: only the unsealed ones are here.
     pub(crate) fn is_partial(&self) -> bool {
         self.partial
     }
 
-    /// True if memory can be had from it, with segments before position `shelved` on shelves.
-    pub(crate) fn can_leave(&self, shelved: u32) -> bool {
-        (self.chunks.is_empty() || self.oldest_slot < shelved) && (!self.has_buried || self.is_gone)
+    /// True if memory can be had from it, with segments before position `indexed` in index runs.
+    pub(crate) fn can_leave(&self, indexed: u32) -> bool {
+        (self.chunks.is_empty() || self.oldest_slot < indexed) && (!self.has_dead || self.is_gone)
     }
 
     /// Memory held, in bytes.
@@ -71,7 +80,7 @@ impl File {
         self.heap_bytes
     }
 
-    /// It came from the shelves at `tick`.
+    /// It came from the index runs at `tick`.
     pub(crate) fn fetched(&mut self, tick: u32) {
         self.fetched = tick;
         self.used = AtomicU32::new(tick);
@@ -79,13 +88,14 @@ impl File {
 
     /// It is asked for at `tick`.
     pub(crate) fn touch(&self, tick: u32) {
-        // Most find what they would write: a line of the cache that nobody writes is everybody's.
+        // Most readers find the value that they would write: a cache line without a writer is shared by all cores.
         if self.used.load(Ordering::Relaxed) != tick {
             self.used.store(tick, Ordering::Relaxed);
         }
     }
 
-    /// For how long nobody has asked for it, in files that came meanwhile; `bonus` less if somebody did after it came.
+    /// For how long it has not been asked for, in files fetched meanwhile; `bonus` more if it was never asked for after
+    /// its fetch.
     pub(crate) fn idle(&self, now: u32, bonus: u32) -> u32 {
         let used = self.used.load(Ordering::Relaxed);
         let again = used != self.fetched;
@@ -93,22 +103,24 @@ impl File {
     }
 
     /// The records in segments from position `slot` on, by stamp, each with its place.
-    pub(crate) fn records_from(&self, id: InodeId, slot: u32, writers: &Writers) -> Vec<(RecordMeta, Place)> {
+    pub(crate) fn records_from(&self, id: InodeId, slot: u32, writers: &WriterTable) -> Vec<(RecordMeta, RecordPlace)> {
         let mut found = Vec::new();
         for (index, chunk) in &self.chunks {
             let chunk_id = ChunkId { inode: id, index: *index };
-            let young = chunk.versions_from(slot as usize);
-            found.extend(young.map(|(record, archived)| (whole(chunk_id, record, archived, writers), record.place())));
+            let unsealed = chunk.versions_from(slot as usize);
+            found.extend(
+                unsealed.map(|(record, archived)| (whole(chunk_id, record, archived, writers), record.place())),
+            );
         }
         // The order of the log: by segment and place.
         found.sort_by_key(|(_, place)| *place);
         found
     }
 
-    /// Takes in the next record and returns by how much the memory grew.
-    pub(crate) fn push(&mut self, meta: &RecordMeta, place: Place, writer: u32) -> usize {
-        let record = Record::new(meta.kind, meta.stamp, place, meta.offset, meta.len);
-        let archived = Archived {
+    /// Adds the next record and returns by how much the memory grew.
+    pub(crate) fn push(&mut self, meta: &RecordMeta, place: RecordPlace, writer: u32) -> usize {
+        let record = IndexRecord::new(meta.kind, meta.stamp, place, meta.offset, meta.len);
+        let archived = ArchivedRecord {
             writer,
             n: meta.n,
             version: meta.version,
@@ -141,11 +153,11 @@ impl File {
         range: ByteRange,
         at: Hlc,
         after: Hlc,
-        through: Option<&mut Through<'_>>,
+        image_use: Option<&mut ImageUse<'_>>,
         planner: &mut Planner<'_>,
     ) {
         if let Some(chunk) = self.chunk(chunk) {
-            chunk.plan(range, at, after, through, planner);
+            chunk.plan(range, at, after, image_use, planner);
         }
     }
 
@@ -172,13 +184,14 @@ impl File {
     }
 
     /// When records were written that are not here any more, if some of them may be stamped in `(after, upto]`.
-    pub(crate) fn lost_within(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = &Loss> {
+    pub(crate) fn dropped_within(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = &DroppedSpan> {
         self.lost.within(after, upto)
     }
 
-    /// True if a record is stamped in `(after, upto]`. Before the instants that are kept it may be said of one that is near.
+    /// True if a record is stamped in `(after, upto]`. Before the instants that are kept it may be said of one that is
+    /// near.
     pub(crate) fn has_records(&self, after: Hlc, upto: Hlc) -> bool {
-        if self.lost_within(after, upto).next().is_some() {
+        if self.dropped_within(after, upto).next().is_some() {
             return true;
         }
         let newer = self.chunks.iter().filter(|(_, chunk)| chunk.newest() > after);
@@ -192,13 +205,13 @@ impl File {
         after: Hlc,
         upto: Hlc,
         max: usize,
-        writers: &Writers,
+        writers: &WriterTable,
     ) -> Vec<RecordMeta> {
         let chunks = self.chunks.iter().filter(|(_, chunk)| chunk.newest() > after);
-        let mut sources: Vec<(u32, Versions<'_>)> =
+        let mut sources: Vec<(u32, ChunkRecords<'_>)> =
             chunks.map(|(index, chunk)| (*index, chunk.versions(after, upto))).collect();
         let mut next: Vec<_> = sources.iter_mut().map(|(_, records)| records.next()).collect();
-        let stamp_of = |entry: &Option<(Record, Archived)>| entry.as_ref().map(|(record, _)| record.stamp);
+        let stamp_of = |entry: &Option<(IndexRecord, ArchivedRecord)>| entry.as_ref().map(|(record, _)| record.stamp);
         let mut heap: BinaryHeap<Reverse<(Hlc, usize)>> =
             next.iter().enumerate().filter_map(|(at, entry)| Some(Reverse((stamp_of(entry)?, at)))).collect();
         let mut found = Vec::new();
@@ -215,13 +228,13 @@ impl File {
     }
 
     /// User times of the records, if any has one.
-    pub(crate) fn marks(&self) -> Option<&Marks> {
+    pub(crate) fn marks(&self) -> Option<&UserTimeMarks> {
         self.marks.as_deref()
     }
 
     /// Adds a user time, and returns by how much the memory grew.
     fn mark(&mut self, stamp: Hlc, time: UserTime) -> usize {
-        let grown = if self.marks.is_none() { heap_bytes(size_of::<Marks>()) } else { 0 };
+        let grown = if self.marks.is_none() { heap_bytes(size_of::<UserTimeMarks>()) } else { 0 };
         grown + self.marks.get_or_insert_default().add(stamp, time)
     }
 
@@ -231,22 +244,23 @@ impl File {
         self.chunks[from..].iter().map(|(index, _)| *index).take_while(move |index| chunks.contains(index))
     }
 
-    /// The records stamped up to `upto` that are not buried, chunk by chunk.
-    pub(crate) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = Record> {
+    /// The records stamped up to `upto` that are not dead, chunk by chunk.
+    pub(crate) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = IndexRecord> {
         self.chunks.iter().flat_map(move |(_, chunk)| chunk.kept_upto(upto))
     }
 
-    /// True if a record of a chunk is here and not buried.
+    /// True if a record of a chunk is here and not dead.
     pub(crate) fn keeps(&self, chunk: u32, stamp: Hlc) -> bool {
         self.chunk(chunk).is_some_and(|chunk| chunk.keeps(stamp))
     }
 
-    /// Buries the records stamped up to `upto` that `dead` says to. `gone`: it is all of them, and nobody asks for any.
-    pub(crate) fn bury(&mut self, upto: Hlc, gone: bool, dead: &mut dyn FnMut(&Record) -> bool) {
-        self.has_buried = true;
+    /// Marks the records stamped up to `upto` dead for which `dead` holds. `gone`: these are all of them, and none is
+    /// read any more.
+    pub(crate) fn mark_dead(&mut self, upto: Hlc, gone: bool, dead: &mut dyn FnMut(&IndexRecord) -> bool) {
+        self.has_dead = true;
         self.is_gone = gone;
         for (_, chunk) in &mut self.chunks {
-            chunk.bury(upto, dead);
+            chunk.mark_dead(upto, dead);
         }
     }
 
@@ -264,7 +278,7 @@ impl File {
         // Of records that are not in memory any more the marks are all there is.
         let lost = self.lost.last();
         marks.keep_upto(lost);
-        let timed = |(record, archived): (Record, Archived)| Some((record.stamp, archived.user_time?));
+        let timed = |(record, archived): (IndexRecord, ArchivedRecord)| Some((record.stamp, archived.user_time?));
         let mut left: Vec<_> =
             self.chunks.iter().flat_map(|(_, chunk)| chunk.versions(Hlc::ZERO, Hlc::MAX)).filter_map(timed).collect();
         left.sort_unstable();
@@ -277,7 +291,7 @@ impl File {
         self.chunks.is_empty() && self.lost.last() == Hlc::ZERO
     }
 
-    /// Bytes of all writes that are not buried.
+    /// Bytes of all writes that are not dead.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, chunk)| chunk.written_bytes()).sum()
     }
@@ -300,8 +314,8 @@ impl File {
     }
 }
 
-fn whole(chunk: ChunkId, record: Record, archived: Archived, writers: &Writers) -> RecordMeta {
-    let Writer { session, uid, chain, epoch } = writers.get(archived.writer);
+fn whole(chunk: ChunkId, record: IndexRecord, archived: ArchivedRecord, writers: &WriterTable) -> RecordMeta {
+    let WriterKey { session, uid, chain, epoch } = writers.get(archived.writer);
     RecordMeta {
         kind: record.kind(),
         chain,

@@ -1,27 +1,38 @@
 //! User times of one file's records, by stamp.
 //!
 //! Guarantees: the same records give the same marks, in whatever order chains bring them.
-//! Leaves to others: since when the times of a file count (`namespace`, [ADR 59](../../../../docs/adr/0059-begin-user-times-anew.md)): a
-//! question names the stamp after which they do.
+//! Leaves to others: since when the times of a file count (`namespace`, [ADR
+//! 59](../../../../docs/adr/0059-begin-user-times-anew.md)): a question names the stamp after which they do.
 //!
 //! Among the records that count, a record is at or below a user time if it and all before it are. A head refuses a time
-//! below the newest that counts, so within one question times rise, but for the few that two heads stamped at one time. What
-//! is kept is therefore the time of each record, and where times fall: a question looks at one *run* of rising times after the
-//! other, each by binary search. A table that is written over falls once, and its new rows are one run.
+//! below the newest that counts, so within one question times rise, but for the few that two heads stamped at one time.
+//! What is kept is therefore the time of each record, and where times fall: a question looks at one *run* of rising
+//! times after the other, each by binary search. A table that is written over falls once, and its new rows are one run.
 
 use frieze_hlc::{Hlc, UserTime};
 
-use super::{UserCut, push_slim};
+use crate::slim::push_slim;
+
+/// A user time, translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserCut {
+    /// Reading at this stamp is reading at that user time; [`Hlc::ZERO`] before the first user time of the file.
+    pub stamp: Hlc,
+    /// Stamp of the next record with a user time: its newest lies above, rows at its beginning may not.
+    pub next: Option<Hlc>,
+    /// True while the file holds no later user time, of those that count: more records may still belong to the answer.
+    pub open: bool,
+}
 
 /// Stamps rise; times may fall.
 #[derive(Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct UserTimeMarks {
     marks: Vec<(Hlc, UserTime)>,
     /// Stamps of those that lie below the one before.
     falls: Vec<Hlc>,
 }
 
-impl Marks {
+impl UserTimeMarks {
     /// Adds the time of a record, and returns by how much the memory grew.
     pub(super) fn add(&mut self, stamp: Hlc, time: UserTime) -> usize {
         let at = self.marks.partition_point(|(other, _)| *other < stamp);
@@ -44,7 +55,8 @@ impl Marks {
         self.falls.retain(|stamp| *stamp <= last);
     }
 
-    /// The stamp at which the file is read for a user time, of records stamped in `(after, upto]`; `None` if there are none.
+    /// The stamp at which the file is read for a user time, of records stamped in `(after, upto]`; `None` if there are
+    /// none.
     pub(crate) fn cut(&self, user: UserTime, after: Hlc, upto: Hlc) -> Option<UserCut> {
         let (from, to) = self.span(after, upto);
         if from == to {
@@ -141,7 +153,7 @@ mod tests {
                     (Hlc(n * 10), UserTime(time))
                 })
                 .collect();
-            let mut marks = Marks::default();
+            let mut marks = UserTimeMarks::default();
             let mut order: Vec<usize> = (0..all.len()).collect();
             order.sort_by_cached_key(|at| *at as u64 + rng.below(6));
             for at in order {
@@ -166,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_table_written_over_has_one_run_more_however_many_rows_it_has() {
-        let mut marks = Marks::default();
+        let mut marks = UserTimeMarks::default();
         for n in 0..1000u64 {
             marks.add(Hlc(n + 1), UserTime((n % 500) as i64));
         }

@@ -1,7 +1,8 @@
 //! One page of a chunk: 64 KiB whose every past state is a leaf and a few deltas away.
 
-use super::{heap_bytes, push_slim, reserve_slim};
-use crate::varint;
+use frieze_base::varint;
+
+use crate::slim::{heap_bytes, push_slim, reserve_slim};
 
 /// Bytes in a page: positions within one fit in 16 bits.
 pub(crate) const PAGE_BYTES: u64 = 64 << 10;
@@ -49,30 +50,30 @@ impl Fragment {
 
 /// A page as a chunk keeps it. Most pages of streamed data are touched once: those take no memory of their own.
 #[derive(Debug)]
-pub(super) enum Slot {
+pub(super) enum PageSlot {
     /// One record touched it.
     Once(Fragment),
     /// Several did.
-    Often(Box<Page>),
+    Often(Box<PageHistory>),
 }
 
-impl Slot {
+impl PageSlot {
     /// Lays a record over the page. Returns how many bytes held data there before, and by how much the memory grew.
     pub(super) fn add(&mut self, fragment: Fragment) -> (u32, usize) {
         match self {
-            Slot::Often(page) => page.add(fragment),
-            Slot::Once(first) => {
-                let mut page = Box::<Page>::default();
+            PageSlot::Often(page) => page.add(fragment),
+            PageSlot::Once(first) => {
+                let mut page = Box::<PageHistory>::default();
                 let (_, grown) = page.add(*first);
                 let (covered, more) = page.add(fragment);
-                *self = Slot::Often(page);
-                (covered, heap_bytes(size_of::<Page>()) + grown + more)
+                *self = PageSlot::Often(page);
+                (covered, heap_bytes(size_of::<PageHistory>()) + grown + more)
             }
         }
     }
 
-    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset. `of` tells what of
-    /// the page a record touched.
+    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset. `of` tells
+    /// what of the page a record touched.
     pub(super) fn visible<'a>(
         &'a self,
         records: u32,
@@ -81,9 +82,9 @@ impl Slot {
         scratch: &'a mut Vec<Fragment>,
     ) -> impl Iterator<Item = Fragment> + 'a {
         let shown = match self {
-            Slot::Often(page) => page.visible(records, (start, last), of, scratch),
-            Slot::Once(first) if first.record() < records => within(std::slice::from_ref(first), start, last),
-            Slot::Once(_) => &[],
+            PageSlot::Often(page) => page.visible(records, (start, last), of, scratch),
+            PageSlot::Once(first) if first.record() < records => within(std::slice::from_ref(first), start, last),
+            PageSlot::Once(_) => &[],
         };
         count_touched(shown.len());
         shown.iter().map(move |fragment| fragment.clip(start, last))
@@ -93,7 +94,7 @@ impl Slot {
 /// The page's history. A fragment visible at some time is in `now` or in a leaf's base. Punches stay there too: what
 /// was punched since a patch of the file must not show what the patch shares.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct PageHistory {
     /// What is visible after all deltas, by offset.
     now: Vec<Fragment>,
     /// The numbers of all records that touch the page, in order: what of it they touch, the records say.
@@ -121,7 +122,7 @@ impl Leaf {
     }
 }
 
-impl Page {
+impl PageHistory {
     fn add(&mut self, fragment: Fragment) -> (u32, usize) {
         let mut grown = 0;
         let delta = self.leaves.last().map_or(0, |leaf| leaf.starts().0);
@@ -140,8 +141,8 @@ impl Page {
         (overlay(&mut self.now, fragment), grown)
     }
 
-    /// The fragments that have bytes in `start..=last` after the records numbered below `records`, by offset. `of` tells what
-    /// of the page a record touched.
+    /// The fragments that have bytes in `start..=last` after the records numbered below `records`, by offset. `of`
+    /// tells what of the page a record touched.
     pub(super) fn visible<'a>(
         &'a self,
         records: u32,
@@ -175,7 +176,7 @@ impl Page {
         scratch.clear();
         // Before the first leaf there is nothing.
         if let Some(leaf) = leaf.filter(|_| !covered) {
-            let base = Base::new(leaf.record, &self.bases[starts.1..ends.1]);
+            let base = PageBase::new(leaf.record, &self.bases[starts.1..ends.1]);
             scratch.extend(base.filter(|fragment| fragment.last >= start && fragment.start <= last));
         }
         count_touched(scratch.len() + deltas.len());
@@ -186,9 +187,9 @@ impl Page {
     }
 }
 
-/// Appends the fragments of a leaf, sorted by offset: by how many bits lengths and gaps are shifted, and of each fragment how
-/// many records before the leaf its own is, times 8, plus 1 if it follows without a gap, 2 if it is as long as the one before,
-/// and 4 if it is a punch; then gap and length where that does not say them.
+/// Appends the fragments of a leaf, sorted by offset: by how many bits lengths and gaps are shifted, and of each
+/// fragment how many records before the leaf its own is, times 8, plus 1 if it follows without a gap, 2 if it is as
+/// long as the one before, and 4 if it is a punch; then gap and length where that does not say them.
 fn put_base(bytes: &mut Vec<u8>, leaf: u32, fragments: &[Fragment]) {
     let edges = fragments.iter().fold(0, |edges, fragment| edges | u32::from(fragment.start) | fragment.end());
     let shift = edges.trailing_zeros().min(16);
@@ -211,7 +212,7 @@ fn put_base(bytes: &mut Vec<u8>, leaf: u32, fragments: &[Fragment]) {
 }
 
 /// The fragments of a leaf.
-struct Base<'a> {
+struct PageBase<'a> {
     leaf: u32,
     shift: u32,
     rest: &'a [u8],
@@ -219,14 +220,14 @@ struct Base<'a> {
     len: u32,
 }
 
-impl<'a> Base<'a> {
-    fn new(leaf: u32, bytes: &'a [u8]) -> Base<'a> {
+impl<'a> PageBase<'a> {
+    fn new(leaf: u32, bytes: &'a [u8]) -> PageBase<'a> {
         let (shift, rest) = bytes.split_first().expect("a leaf has fragments");
-        Base { leaf, shift: (*shift).into(), rest, at: 0, len: 0 }
+        PageBase { leaf, shift: (*shift).into(), rest, at: 0, len: 0 }
     }
 }
 
-impl Iterator for Base<'_> {
+impl Iterator for PageBase<'_> {
     type Item = Fragment;
 
     fn next(&mut self) -> Option<Fragment> {
@@ -296,7 +297,7 @@ thread_local! {
 
 #[cfg(test)]
 fn count_touched(entries: usize) {
-    TOUCHED.with(|touched| touched.set(touched.get() + entries));
+    TOUCHED.with(|time_runs| time_runs.set(time_runs.get() + entries));
 }
 
 #[cfg(not(test))]

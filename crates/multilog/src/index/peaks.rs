@@ -1,9 +1,9 @@
 //! The largest value in any interval of a growing sequence.
 
-use super::{push_slim, reserve_slim};
+use crate::slim::{push_slim, reserve_slim};
 
 /// Maxima of 64 values, of 64 of those, and so on: a question looks at no more than 128 entries a layer. Values
-/// themselves stay with the caller, who passes a way to read them. Nothing is kept for the first 64.
+/// themselves stay with the caller, which passes a function that reads them. Nothing is kept for the first 64.
 #[derive(Debug, Default)]
 pub(super) struct Peaks(Vec<Vec<u32>>);
 

@@ -1,30 +1,31 @@
 //! The records of a chunk, in the order of their stamps, each found by its number without reading others.
 //!
-//! Full blocks of 64 are packed: of every field as many bits as its largest value in the block has, once what the block has in
-//! common is taken off, which is kept once. Stamps and places rise nearly evenly, so of those it is the way from a straight
-//! line. The last few are as they are. A record takes about 10 bytes instead of 24, and is found in about 15 ns.
+//! Full blocks of 64 are packed: of every field as many bits as its largest value in the block has, once what the block
+//! has in common is taken off, which is kept once. Stamps and places rise nearly evenly, so of those it is the way from
+//! a straight line. The last few are as they are. A record takes about 10 bytes instead of 24, and is found in about 15
+//! ns.
 
 use frieze_hlc::Hlc;
 
-use super::chunk::{Place, Record};
-use super::reserve_slim;
+use super::record::{IndexRecord, RecordPlace};
 use crate::RecordKind;
+use crate::slim::reserve_slim;
 
 /// A growing list of records.
 #[derive(Debug, Default)]
-pub(super) struct Records {
+pub(super) struct PackedRecords {
     /// Stamp of the first record of each full block.
     firsts: Vec<Hlc>,
-    blocks: Vec<Block>,
+    blocks: Vec<PackedBlock>,
     /// The bits of all full blocks, block after block, record after record.
     words: Vec<u64>,
     /// The records behind them.
-    tail: Vec<Record>,
+    tail: Vec<IndexRecord>,
 }
 
 /// What the records of a block have in common.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct PackedBlock {
     /// Where its bits begin in `words`.
     start: u32,
     /// Of each field its value where its bits are 0, at the first record of the block.
@@ -39,16 +40,16 @@ struct Block {
     at_step: u32,
     /// By how many bits offsets and lengths are shifted.
     shifts: [u8; 2],
-    /// Bits of each field, as [`Row`] has them; the last is one more, for what is buried.
+    /// Bits of each field, as [`Row`] has them; the last is one more, for what is dead.
     widths: [u8; FIELDS],
 }
 
 /// The bits of a record: stamp, place, offset, length, slot, head, kind.
 type Row = [u64; FIELDS];
 
-impl Records {
-    /// Takes in the next record and returns by how much the memory grew.
-    pub(super) fn push(&mut self, record: Record) -> usize {
+impl PackedRecords {
+    /// Adds the next record and returns by how much the memory grew.
+    pub(super) fn push(&mut self, record: IndexRecord) -> usize {
         // Where there is a block, there will be another.
         let room = if self.blocks.is_empty() { 1 } else { BLOCK - self.tail.len() };
         let mut grown = reserve_slim(&mut self.tail, room);
@@ -64,7 +65,7 @@ impl Records {
     }
 
     /// The record with a number.
-    pub(super) fn get(&self, number: usize) -> Record {
+    pub(super) fn get(&self, number: usize) -> IndexRecord {
         let Some(block) = self.blocks.get(number / BLOCK) else { return self.tail[number % BLOCK] };
         let mut row = [0; FIELDS];
         let mut bit = self.bit_of(block, number % BLOCK);
@@ -74,7 +75,7 @@ impl Records {
         }
         let mut record = block.record((number % BLOCK) as u32, &row);
         if self.bits(bit, 1) != 0 {
-            record.bury();
+            record.mark_dead();
         }
         record
     }
@@ -86,17 +87,17 @@ impl Records {
         block.stamp_of(within as u32, self.bits(self.bit_of(block, within), block.widths[0]))
     }
 
-    pub(super) fn last(&self) -> Option<Record> {
+    pub(super) fn last(&self) -> Option<IndexRecord> {
         self.len().checked_sub(1).map(|last| self.get(last))
     }
 
     /// Records by number, from one to before another.
-    pub(super) fn range(&self, from: usize, to: usize) -> impl Iterator<Item = Record> + '_ {
+    pub(super) fn range(&self, from: usize, to: usize) -> impl Iterator<Item = IndexRecord> + '_ {
         (from..to).map(|number| self.get(number))
     }
 
     /// The first record for which `before` is not so, as its records come first.
-    pub(super) fn partition_point(&self, before: impl Fn(&Record) -> bool) -> usize {
+    pub(super) fn partition_point(&self, before: impl Fn(&IndexRecord) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -127,10 +128,10 @@ impl Records {
         low
     }
 
-    /// Buries a record.
-    pub(super) fn bury(&mut self, number: usize) {
+    /// Marks a record dead.
+    pub(super) fn mark_dead(&mut self, number: usize) {
         match self.blocks.get(number / BLOCK) {
-            None => self.tail[number % BLOCK].bury(),
+            None => self.tail[number % BLOCK].mark_dead(),
             Some(block) => {
                 let widths: u64 = block.widths.iter().map(|width| u64::from(*width)).sum();
                 let bit = self.bit_of(block, number % BLOCK) + widths;
@@ -139,7 +140,7 @@ impl Records {
         }
     }
 
-    fn bit_of(&self, block: &Block, within: usize) -> u64 {
+    fn bit_of(&self, block: &PackedBlock, within: usize) -> u64 {
         let row: u64 = block.widths.iter().map(|width| u64::from(*width)).sum::<u64>() + 1;
         u64::from(block.start) * 64 + within as u64 * row
     }
@@ -159,7 +160,7 @@ impl Records {
 
     /// Makes the tail a block.
     fn pack(&mut self) -> usize {
-        let (block, rows) = Block::of(&self.tail, self.words.len() as u32);
+        let (block, rows) = PackedBlock::of(&self.tail, self.words.len() as u32);
         let row: usize = block.widths.iter().map(|width| usize::from(*width)).sum::<usize>() + 1;
         let words = (row * BLOCK).div_ceil(64);
         let mut grown = reserve_slim(&mut self.words, words);
@@ -167,8 +168,8 @@ impl Records {
         self.words.resize(start + words, 0);
         let mut bit = start as u64 * 64;
         for (row, record) in rows.iter().zip(&self.tail) {
-            let buried = (u64::from(record.is_buried()), 1);
-            for (value, width) in row.iter().copied().zip(block.widths).chain([buried]) {
+            let dead = (u64::from(record.is_dead()), 1);
+            for (value, width) in row.iter().copied().zip(block.widths).chain([dead]) {
                 let (word, skip) = ((bit / 64) as usize, bit % 64);
                 self.words[word] |= value << skip;
                 if skip + u64::from(width) > 64 {
@@ -185,14 +186,14 @@ impl Records {
     }
 }
 
-impl Block {
+impl PackedBlock {
     /// The block of these records, and what is left of each.
-    fn of(records: &[Record], start: u32) -> (Block, Vec<Row>) {
+    fn of(records: &[IndexRecord], start: u32) -> (PackedBlock, Vec<Row>) {
         let (first, last) = (&records[0], &records[records.len() - 1]);
         let others = records.len() as u64 - 1;
         let stamp_step = u32::try_from((last.stamp.0 - first.stamp.0) / others).unwrap_or(u32::MAX);
         let at_step = last.at.saturating_sub(first.at) / others as u32;
-        let place = |record: &Record| record.place();
+        let place = |record: &IndexRecord| record.place();
         let mut rows: Vec<Row> = (0u64..)
             .zip(records)
             .map(|(number, record)| {
@@ -232,16 +233,16 @@ impl Block {
         let widths = all.map(|all| (64 - all.leading_zeros()) as u8);
         let [stamp, at, offset, len, slot, head, _] = low;
         let (at, offset, len, slot, head) = (at as u32, offset as u32, len as u32, slot as u32, head as u8);
-        (Block { start, stamp, at, offset, len, slot, head, stamp_step, at_step, shifts, widths }, rows)
+        (PackedBlock { start, stamp, at, offset, len, slot, head, stamp_step, at_step, shifts, widths }, rows)
     }
 
     fn stamp_of(&self, within: u32, bits: u64) -> Hlc {
         Hlc(self.stamp.wrapping_add(u64::from(within).wrapping_mul(self.stamp_step.into())).wrapping_add(bits))
     }
 
-    fn record(&self, within: u32, row: &Row) -> Record {
+    fn record(&self, within: u32, row: &Row) -> IndexRecord {
         let [stamp, at, offset, len, slot, head, kind] = *row;
-        let place = Place {
+        let place = RecordPlace {
             slot: self.slot + slot as u32,
             at: self.at.wrapping_add(within.wrapping_mul(self.at_step)).wrapping_add(at as u32),
             head: self.head + head as u8,
@@ -249,7 +250,7 @@ impl Block {
         let offset = self.offset + ((offset << self.shifts[0]) as u32);
         let len = self.len + ((len << self.shifts[1]) as u32);
         let kind = if kind == 0 { RecordKind::Write } else { RecordKind::Punch };
-        Record::new(kind, self.stamp_of(within, stamp), place, offset, len)
+        IndexRecord::new(kind, self.stamp_of(within, stamp), place, offset, len)
     }
 }
 
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
 
     /// Records of every kind, some blocks of them like each other and some not.
-    fn records(rng: &mut Rng, count: usize) -> Vec<Record> {
+    fn records(rng: &mut Rng, count: usize) -> Vec<IndexRecord> {
         let (mut stamp, mut at, mut slot) = (1 << 50, 64u32, 0);
         (0..count)
             .map(|number| {
@@ -274,10 +275,10 @@ mod tests {
                 at = if wild { rng.next() as u32 } else { at.wrapping_add(600) };
                 slot += u32::from(rng.chance(50));
                 let kind = if wild && rng.chance(3) { RecordKind::Punch } else { RecordKind::Write };
-                let place = Place { slot, at, head: if wild { rng.below(128) as u8 } else { 15 } };
+                let place = RecordPlace { slot, at, head: if wild { rng.below(128) as u8 } else { 15 } };
                 let offset = if wild { rng.below(1 << 31) as u32 } else { rng.below(1 << 17) as u32 * 512 };
                 let len = if wild { rng.below(1 << 31) as u32 } else { 512 };
-                Record::new(kind, Hlc(stamp), place, offset, len)
+                IndexRecord::new(kind, Hlc(stamp), place, offset, len)
             })
             .collect()
     }
@@ -286,7 +287,7 @@ mod tests {
     fn every_record_is_found_by_its_number_and_its_stamp() {
         let mut rng = Rng::new(3);
         let mut expect = records(&mut rng, 2000);
-        let mut found = Records::default();
+        let mut found = PackedRecords::default();
         assert_eq!((found.len(), found.count_upto(Hlc::MAX), found.last().is_some()), (0, 0, false));
         for (number, record) in expect.iter().enumerate() {
             found.push(*record);
@@ -294,8 +295,8 @@ mod tests {
         }
         for (number, record) in expect.iter_mut().enumerate() {
             if rng.chance(5) {
-                found.bury(number);
-                record.bury();
+                found.mark_dead(number);
+                record.mark_dead();
             }
         }
         assert_eq!(found.range(0, expect.len()).collect::<Vec<_>>(), expect);
@@ -314,15 +315,15 @@ mod tests {
     #[test]
     fn an_ordinary_record_takes_10_bytes() {
         let mut rng = Rng::new(4);
-        let mut records = Records::default();
+        let mut records = PackedRecords::default();
         let (mut stamp, mut at, mut bytes) = (1 << 50, 64, 0);
         for _ in 0..64_000 {
             stamp += (10 << 12) + rng.below(20 << 12);
             let head = 15 + rng.below(2) as u8;
             at += 516 + u32::from(head);
-            let place = Place { slot: 0, at, head };
+            let place = RecordPlace { slot: 0, at, head };
             let offset = rng.below(1 << 17) as u32 * 512;
-            bytes += records.push(Record::new(RecordKind::Write, Hlc(stamp), place, offset, 512));
+            bytes += records.push(IndexRecord::new(RecordKind::Write, Hlc(stamp), place, offset, 512));
         }
         assert!(bytes < 64_000 * 10, "{} bytes each", bytes as f64 / 64_000.0);
     }

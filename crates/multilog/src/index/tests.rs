@@ -4,7 +4,7 @@ use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, Rng, Seq, Se
 use frieze_hlc::Hlc;
 
 use super::page::TOUCHED;
-use crate::{MultiLog, RecordKind, RecordMeta, Settings};
+use crate::{LogSettings, MultiLog, RecordKind, RecordMeta};
 
 fn write(stamp: u64, offset: u32, len: u32) -> RecordMeta {
     RecordMeta {
@@ -26,10 +26,11 @@ fn write(stamp: u64, offset: u32, len: u32) -> RecordMeta {
     }
 }
 
-/// The most entries that a plan of 64 KiB looks at, over all instants, after many writes of `len` bytes to the first MiB.
+/// The most entries that a plan of 64 KiB looks at, over all instants, after many writes of `len` bytes to the first
+/// MiB.
 fn touched_max(records: u64, len: u64) -> usize {
     let mut rng = Rng::new(11);
-    let mut log = MultiLog::new(Settings::default());
+    let mut log = MultiLog::new(LogSettings::default());
     for stamp in 1..=records {
         let record = write(stamp, rng.below((1 << 20) - len) as u32, len as u32);
         let placed = log.place(std::slice::from_ref(&record));
@@ -62,7 +63,7 @@ fn a_plan_of_any_instant_looks_at_a_bounded_number_of_entries() {
 #[test]
 fn a_plan_looks_no_further_back_than_what_covers_its_range_together() {
     let mut rng = Rng::new(5);
-    let mut log = MultiLog::new(Settings::default());
+    let mut log = MultiLog::new(LogSettings::default());
     const SLOT: u64 = 32 << 10;
     let records = 4000;
     for stamp in 1..=records {

@@ -2,16 +2,17 @@
 
 use frieze_base::{Fault, crc32c};
 
-use super::{SegmentKey, SegmentSource};
+use super::source::{LogSource, SegmentKey};
 use crate::RecordMeta;
-use crate::entry::{Cursor, Entry, Head, RECORD_HEAD_BYTES_MAX, Span};
-use crate::segment::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TRAILER_BYTES, Trailer};
-use crate::shelf::{Contents, read_contents};
-use crate::{Error, Shelf, ShelfKey, ShelfSource};
+use crate::entry::{FooterEntry, HeadRead, RECORD_HEAD_BYTES_MAX, RecordCursor, RecordSpan};
+use crate::error::Error;
+use crate::header::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::index_run::{IndexRun, RunContents, RunKey, RunSource, read_contents};
+use crate::trailer::{TRAILER_BYTES, Trailer};
 
 /// A file that holds a segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
+pub(super) struct SegmentFile {
     pub(super) key: SegmentKey,
     /// Length of the file in bytes.
     pub(super) len: u64,
@@ -24,36 +25,36 @@ pub(super) struct Candidate {
 
 /// What is at a place where a record may be.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextRecord {
     /// No record was begun here.
     End,
     /// A record was begun here and its head or block array is not whole.
     TornHead,
     /// The head is that of the next record, the payload is not whole.
-    TornPayload(Read),
+    TornPayload(RecordRead),
     /// The next record.
-    Record(Read),
+    Record(RecordRead),
 }
 
 /// A record as read.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct RecordRead {
     pub(super) meta: RecordMeta,
-    pub(super) entry: Entry,
-    pub(super) span: Span,
+    pub(super) entry: FooterEntry,
+    pub(super) span: RecordSpan,
 }
 
 /// Reads through a window, so that small records do not cost a call each.
-pub(super) struct Reader<'a> {
-    source: &'a mut dyn SegmentSource,
+pub(super) struct SegmentReader<'a> {
+    source: &'a mut dyn LogSource,
     key: SegmentKey,
     start: u64,
     window: Vec<u8>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(source: &'a mut dyn SegmentSource) -> Reader<'a> {
-        Reader { source, key: SegmentKey::default(), start: 0, window: Vec::new() }
+impl<'a> SegmentReader<'a> {
+    pub(super) fn new(source: &'a mut dyn LogSource) -> SegmentReader<'a> {
+        SegmentReader { source, key: SegmentKey::default(), start: 0, window: Vec::new() }
     }
 
     pub(super) fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Error> {
@@ -62,13 +63,13 @@ impl<'a> Reader<'a> {
         Ok(segments)
     }
 
-    pub(super) fn shelves(&mut self) -> Result<Vec<ShelfKey>, Error> {
-        self.source.shelves().map_err(Error::Source)
+    pub(super) fn index_runs(&mut self) -> Result<Vec<RunKey>, Error> {
+        self.source.index_runs().map_err(Error::Source)
     }
 
-    /// What a shelf says beside its files.
-    pub(super) fn shelf(&mut self, key: ShelfKey) -> Result<(Shelf, Contents), Error> {
-        read_contents(&mut Shelves(self.source), key)
+    /// What an index run says beside its files.
+    pub(super) fn index_run(&mut self, key: RunKey) -> Result<(IndexRun, RunContents), Error> {
+        read_contents(&mut RecoveryRuns(self.source), key)
     }
 
     /// `len` bytes from `offset`, fewer if the file ends before.
@@ -93,7 +94,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What a file says it is.
-    pub(super) fn candidate(&mut self, key: SegmentKey, len: u64) -> Result<Result<Candidate, NoHeader>, Error> {
+    pub(super) fn candidate(&mut self, key: SegmentKey, len: u64) -> Result<Result<SegmentFile, NoHeader>, Error> {
         let header = SegmentHeader::decode(self.short_read(key, 0, SEGMENT_HEADER_BYTES)?.as_slice());
         let bytes = header.map_or(len, |header| header.bytes);
         let trailer_at = bytes.saturating_sub(TRAILER_BYTES as u64);
@@ -102,37 +103,42 @@ impl<'a> Reader<'a> {
             // A trailer of another segment is from an earlier use of the file.
             (Ok(header), trailer) => {
                 let trailer = trailer.filter(|trailer| trailer.header == header);
-                Ok(Candidate { key, len, header, trailer, header_damaged: false })
+                Ok(SegmentFile { key, len, header, trailer, header_damaged: false })
             }
             (Err(NoHeader::Unreadable | NoHeader::Blank), Some(trailer)) if trailer.header.bytes == len => {
-                Ok(Candidate { key, len, header: trailer.header, trailer: Some(trailer), header_damaged: true })
+                Ok(SegmentFile { key, len, header: trailer.header, trailer: Some(trailer), header_damaged: true })
             }
             (Err(why), _) => Err(why),
         })
     }
 
     /// The record behind `cursor`, if it is the one that follows what was before it.
-    pub(super) fn record(&mut self, key: SegmentKey, segment: &SegmentHeader, cursor: &Cursor) -> Result<Next, Error> {
+    pub(super) fn record(
+        &mut self,
+        key: SegmentKey,
+        segment: &SegmentHeader,
+        cursor: &RecordCursor,
+    ) -> Result<NextRecord, Error> {
         let found = match cursor.read(segment, self.bytes(key, cursor.at, RECORD_HEAD_BYTES_MAX)?) {
-            Head::Nothing => return Ok(Next::End),
-            Head::Torn => return Ok(Next::TornHead),
-            Head::Found(found) => found,
+            HeadRead::Nothing => return Ok(NextRecord::End),
+            HeadRead::Torn => return Ok(NextRecord::TornHead),
+            HeadRead::Found(found) => found,
         };
         let span = cursor.span(segment, &found.meta, &found.entry);
         if span.end > segment.bytes {
-            return Ok(Next::TornHead);
+            return Ok(NextRecord::TornHead);
         }
         let whole = self.bytes(key, cursor.at, (span.end - span.start) as usize)?;
         let Some((head, payload)) = whole.split_at_checked((span.data - span.start) as usize) else {
-            return Ok(Next::TornHead);
+            return Ok(NextRecord::TornHead);
         };
         let array = &head[(span.place - span.start) as usize..];
         if !found.is_sound(segment, array) {
-            return Ok(Next::TornHead);
+            return Ok(NextRecord::TornHead);
         }
         if found.previous != cursor.stamp {
             // A sound record that followed another one: cut off by an earlier recovery.
-            return Ok(Next::End);
+            return Ok(NextRecord::End);
         }
         let sound = payload.len() == found.meta.payload_len() as usize
             && payload.chunks(segment.block_bytes as usize).map(crc32c).eq(array
@@ -140,8 +146,8 @@ impl<'a> Reader<'a> {
                 .0
                 .iter()
                 .map(|crc| u32::from_le_bytes(*crc)));
-        let read = Read { meta: found.meta, entry: found.entry, span };
-        Ok(if sound { Next::Record(read) } else { Next::TornPayload(read) })
+        let read = RecordRead { meta: found.meta, entry: found.entry, span };
+        Ok(if sound { NextRecord::Record(read) } else { NextRecord::TornPayload(read) })
     }
 
     /// A read that leaves the window alone: looking at every file's ends should not read a window of each.
@@ -153,12 +159,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The shelves beside the segments.
-struct Shelves<'a>(&'a mut dyn SegmentSource);
+/// The index runs beside the segments.
+struct RecoveryRuns<'a>(&'a mut dyn LogSource);
 
-impl ShelfSource for Shelves<'_> {
-    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        self.0.read_shelf(key, offset, into)
+impl RunSource for RecoveryRuns<'_> {
+    fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        self.0.read_index_run(key, offset, into)
     }
 }
 

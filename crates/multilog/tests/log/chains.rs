@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, SegmentId};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{Discarded, Numbered, RecordMeta, ShelfKey};
+use frieze_multilog::{Discards, NumberedRecord, RecordMeta, RunKey};
 
-use super::support::{Device, payload_of, settings, with_payload, write_of};
+use super::support::{LogDevice, payload_of, settings, with_payload, write_of};
 
 /// Record `n` of a chain, which has a file of its own.
 fn record(chain: u32, n: u64, stamp: u64) -> RecordMeta {
@@ -14,23 +14,23 @@ fn record(chain: u32, n: u64, stamp: u64) -> RecordMeta {
     RecordMeta { chain: ChainId(chain), n, version: n, ..meta }
 }
 
-fn put(device: &mut Device, meta: &RecordMeta) {
+fn put(device: &mut LogDevice, meta: &RecordMeta) {
     device.write(&[with_payload(meta.clone())]);
     let end = device.log.end();
     device.seal(end);
 }
 
 /// The file of a chain at `at`.
-fn read(device: &mut Device, chain: u32, at: u64) -> Vec<u8> {
+fn read(device: &mut LogDevice, chain: u32, at: u64) -> Vec<u8> {
     let inode = InodeId(100 + u64::from(chain));
     device.fetch(inode);
     device.read(ChunkId { inode, index: 0 }, ByteRange::new(0, 4200), Hlc(at)).expect("sound blocks")
 }
 
 /// The records of a chain after `after`, as they are found by their numbers.
-fn listed(device: &mut Device, chain: u32, after: u64) -> Vec<Numbered> {
+fn listed(device: &mut LogDevice, chain: u32, after: u64) -> Vec<NumberedRecord> {
     let chain = ChainId(chain);
-    let footer = |device: &Device, id: SegmentId| {
+    let footer = |device: &LogDevice, id: SegmentId| {
         let sealed = device.log.sealed(id).expect("a closed segment");
         device.files.bytes[&device.files.keys[&id]][sealed.footer_at as usize..].to_vec()
     };
@@ -38,7 +38,7 @@ fn listed(device: &mut Device, chain: u32, after: u64) -> Vec<Numbered> {
         let footer = footer(device, id);
         assert!(device.log.list(id, &footer));
     }
-    let mut found: Vec<Numbered> = Vec::new();
+    let mut found: Vec<NumberedRecord> = Vec::new();
     for (id, is_closed) in device.log.segments_with(chain, after) {
         let footer = is_closed.then(|| footer(device, id));
         let last = found.last().map_or(after, |last| last.meta.n);
@@ -49,7 +49,7 @@ fn listed(device: &mut Device, chain: u32, after: u64) -> Vec<Numbered> {
 
 #[test]
 fn a_chain_may_bring_its_history_after_what_is_newer() {
-    let mut device = Device::new(settings(8 << 10));
+    let mut device = LogDevice::new(settings(8 << 10));
     let mut all: Vec<RecordMeta> = Vec::new();
     for n in 1..=60 {
         // What is new of one, and what is long ago of the other.
@@ -60,7 +60,7 @@ fn a_chain_may_bring_its_history_after_what_is_newer() {
         all.push(RecordMeta { user_time: Some(UserTime(n as i64 - 100)), ..late });
     }
     all.iter().for_each(|meta| put(&mut device, meta));
-    let check = |device: &mut Device| {
+    let check = |device: &mut LogDevice| {
         for upto in [1000, 1305, 1600, 5400, 1_000_333, 2_000_000] {
             for chain in [1, 2] {
                 let mut expect = vec![0; 4200];
@@ -69,9 +69,9 @@ fn a_chain_may_bring_its_history_after_what_is_newer() {
                 }
                 assert_eq!(read(device, chain, upto), expect, "chain {chain} at {upto}");
             }
-            let (files, _) = device.log.touched(Hlc(upto - 30), Hlc(upto));
+            let (files, _) = device.log.files_with_records(Hlc(upto - 30), Hlc(upto));
             let inside = all.iter().filter(|meta| meta.stamp > Hlc(upto - 30) && meta.stamp <= Hlc(upto));
-            assert!(inside.clone().all(|meta| files.contains(&meta.chunk.inode)), "touched up to {upto}");
+            assert!(inside.clone().all(|meta| files.contains(&meta.chunk.inode)), "time_runs up to {upto}");
         }
         let cut = device.log.by_user_time(InodeId(101), UserTime(-90), Hlc::ZERO, Hlc::MAX).expect("user times");
         assert_eq!(cut.stamp, Hlc(5100), "user times are in the order of the stamps");
@@ -90,14 +90,14 @@ fn a_chain_may_bring_its_history_after_what_is_newer() {
     let (mut restarted, report, _) = device.restarted();
     assert_eq!((report.cut, report.corrupt.len()), (None, 0));
     check(&mut restarted);
-    assert!(device.shelve(2, b"") > 1 && device.shelve(1, b"") > 0);
+    assert!(device.make_index_run(2, b"") > 1 && device.make_index_run(1, b"") > 0);
     let (mut restarted, _, _) = device.restarted();
     check(&mut restarted);
 }
 
 #[test]
 fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
-    let mut device = Device::new(settings(4 << 10));
+    let mut device = LogDevice::new(settings(4 << 10));
     let meta = |n: u64, epoch: u64, stamp: u64| RecordMeta { epoch: ChainEpoch(epoch), ..record(1, n, stamp) };
     let lost: Vec<RecordMeta> = (1..=30).map(|n| meta(n, 1, 100 + n)).collect();
     let other: Vec<RecordMeta> = (1..=30).map(|n| record(2, n, 100 + n)).collect();
@@ -105,7 +105,7 @@ fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
         put(&mut device, &lost[n]);
         put(&mut device, &other[n]);
     }
-    device.files.discarded = vec![Discarded { chain: ChainId(1), after: 12, before: device.log.end() }];
+    device.files.discarded = vec![Discards { chain: ChainId(1), after: 12, before: device.log.end() }];
     let (mut device, report, seen) = device.restarted();
     assert_eq!((report.cut, report.corrupt.len()), (None, 0));
     let kept: Vec<&RecordMeta> = lost[..12].iter().collect();
@@ -114,7 +114,7 @@ fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
     // What the chain has in its place is stamped below what is gone.
     let instead: Vec<RecordMeta> = (13..=40).map(|n| meta(n, 2, 115 + n)).collect();
     instead.iter().for_each(|meta| put(&mut device, meta));
-    let check = |device: &mut Device| {
+    let check = |device: &mut LogDevice| {
         let mut expect = vec![0; 4200];
         for meta in lost[..12].iter().chain(&instead) {
             expect[meta.offset as usize..][..meta.len as usize].copy_from_slice(&payload_of(meta));
@@ -126,14 +126,14 @@ fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
     };
     check(&mut device);
     check(&mut device.restarted().0);
-    assert!(device.shelve(100, b"") > 3);
+    assert!(device.make_index_run(100, b"") > 3);
     let (mut device, _, _) = device.restarted();
     check(&mut device);
 }
 
 #[test]
 fn a_part_of_a_group_that_came_by_itself_comes_back_by_itself() {
-    let mut device = Device::new(settings(8 << 10));
+    let mut device = LogDevice::new(settings(8 << 10));
     let part = |chain, part, n, stamp| RecordMeta { part, parts: 0, ..record(chain, n, stamp) };
     let records = [part(1, 0, 1, 500), part(2, 1, 1, 500), part(1, 2, 2, 500), record(1, 3, 700), part(2, 1, 2, 600)];
     records.iter().for_each(|meta| put(&mut device, meta));
@@ -143,11 +143,11 @@ fn a_part_of_a_group_that_came_by_itself_comes_back_by_itself() {
     assert_eq!(found.iter().map(|meta| (meta.part, meta.parts)).collect::<Vec<_>>(), [(1, 0), (1, 0)]);
 }
 
-/// A chain that others have by now, and its return from nothing: whatever of it was on shelves, in memory or merged.
+/// A chain that others have by now, and its return from nothing: whatever of it was in index runs, in memory or merged.
 #[test]
 fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
     for (before, after) in [(0, 0), (4, 0), (0, 4), (4, 4)] {
-        let mut device = Device::new(settings(4 << 10));
+        let mut device = LogDevice::new(settings(4 << 10));
         let timed = |meta: RecordMeta, time: i64| RecordMeta { user_time: Some(UserTime(time)), ..meta };
         // A chunk of the file of the other chain is on the one that goes.
         let apart = |n: u64| RecordMeta {
@@ -164,16 +164,16 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
             put(&mut device, &gone[2 * n + 1]);
             put(&mut device, &other[n]);
         }
-        while before > 0 && device.shelve(before, b"") > 0 {}
+        while before > 0 && device.make_index_run(before, b"") > 0 {}
         let chains = BTreeSet::from([ChainId(1)]);
-        let out = vec![Discarded { chain: ChainId(1), after: 0, before: device.log.end() }];
+        let out = vec![Discards { chain: ChainId(1), after: 0, before: device.log.end() }];
         device.files.discarded = out.clone();
         device.fetch(InodeId(102));
         device.log.begin_take_out(&chains, out);
         let files = device.log.files_in_memory();
         device.log.take_out(&files, &chains);
         let runs = discarded_bytes(&device);
-        let check = |device: &mut Device, back: &[RecordMeta]| {
+        let check = |device: &mut LogDevice, back: &[RecordMeta]| {
             let expect = |chain: u32, of: &[RecordMeta]| {
                 let mut bytes = vec![0; 4200];
                 for meta in of.iter().filter(|meta| meta.chunk.inode == InodeId(100 + u64::from(chain))) {
@@ -195,15 +195,15 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
         };
         check(&mut device, &[]);
         check(&mut device.restarted().0, &[]);
-        // Some of it is supplied again, and shelved and merged with what it was on.
+        // Some of it is supplied again, and indexed and merged with what it was on.
         let back = &gone[..30];
         back.iter().for_each(|meta| put(&mut device, meta));
         check(&mut device, back);
-        while after > 0 && device.shelve(after, b"") > 0 {}
+        while after > 0 && device.make_index_run(after, b"") > 0 {}
         check(&mut device, back);
-        let keys: Vec<ShelfKey> = device.log.shelves().map(|shelf| shelf.key()).collect();
+        let keys: Vec<RunKey> = device.log.index_runs().map(|index_run| index_run.key()).collect();
         if keys.len() > 1 {
-            device.merge(&keys, false).expect("sound shelves");
+            device.merge(&keys, false).expect("sound index_runs");
         }
         check(&mut device, back);
         let (mut device, report, _) = device.restarted();
@@ -215,7 +215,7 @@ fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
 }
 
 /// Bytes of each sealed segment that hold what was discarded.
-fn discarded_bytes(device: &Device) -> Vec<(SegmentId, u64)> {
+fn discarded_bytes(device: &LogDevice) -> Vec<(SegmentId, u64)> {
     let mut found = Vec::new();
     let mut after = SegmentId(0);
     while let Some(id) = device.log.segment_after(after) {

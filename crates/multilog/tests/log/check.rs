@@ -4,29 +4,26 @@ use std::collections::BTreeMap;
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{
-    Damage, DamageKind, FIXED_HEADERS, FORMAT_VERSION, Grave, LogPosition, SEGMENT_HEADER_BYTES, SegmentBytes,
-    Settings, Unread,
-};
+use frieze_multilog::{CheckStop, Damage, DamageKind, DeadRecord, LogPosition, SEGMENT_HEADER_BYTES, SegmentBytes};
 
-use crate::support::{BLOCK_BYTES, Device, settings, with_payload, write_of};
+use crate::support::{BLOCK_BYTES, LogDevice, settings, with_payload, write_of};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const LEN: u32 = 5 * BLOCK_BYTES - 100;
 const FIRST: u64 = SEGMENT_HEADER_BYTES as u64;
 
 /// The bytes of a file, of which some cannot be read.
-struct Bytes<'a> {
+struct CheckedFile<'a> {
     file: &'a [u8],
     unreadable: std::ops::Range<u64>,
     left: usize,
 }
 
-impl SegmentBytes for Bytes<'_> {
-    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], Unread> {
-        self.left = self.left.checked_sub(1).ok_or(Unread::Stop)?;
+impl SegmentBytes for CheckedFile<'_> {
+    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], CheckStop> {
+        self.left = self.left.checked_sub(1).ok_or(CheckStop::Stop)?;
         if offset < self.unreadable.end && offset + len as u64 > self.unreadable.start {
-            return Err(Unread::Failed(Fault::new(Reason::InputOutput, "the device says no")));
+            return Err(CheckStop::Failed(Fault::new(Reason::InputOutput, "the device says no")));
         }
         let from = (offset as usize).min(self.file.len());
         Ok(&self.file[from..self.file.len().min(from + len)])
@@ -34,12 +31,12 @@ impl SegmentBytes for Bytes<'_> {
 }
 
 /// Six records of five blocks, each of a file of its own; sealed or still open.
-fn device(sealed: bool) -> Device {
-    device_of(6, sealed, FORMAT_VERSION)
+fn device(sealed: bool) -> LogDevice {
+    device_of(6, sealed)
 }
 
-fn device_of(records: u64, sealed: bool, version: u8) -> Device {
-    let mut device = Device::new(Settings { version, ..settings(64 << 10) });
+fn device_of(records: u64, sealed: bool) -> LogDevice {
+    let mut device = LogDevice::new(settings(64 << 10));
     for n in 1..=records {
         device.write(&[with_payload(write_of(n, 0, n * 10, 7, LEN))]);
     }
@@ -50,40 +47,38 @@ fn device_of(records: u64, sealed: bool, version: u8) -> Device {
     device
 }
 
-fn check_with(device: &Device, skip: &BTreeMap<u64, u64>, unreadable: std::ops::Range<u64>) -> (Vec<Damage>, u64) {
+fn check_with(device: &LogDevice, skip: &BTreeMap<u64, u64>, unreadable: std::ops::Range<u64>) -> (Vec<Damage>, u64) {
     let content = device.log.content(SEGMENT).expect("it is there");
     let file = &device.files.bytes[&device.files.keys[&SEGMENT]];
     let mut found = Vec::new();
-    let mut source = Bytes { file, unreadable, left: usize::MAX };
+    let mut source = CheckedFile { file, unreadable, left: usize::MAX };
     let checked = content.check(skip, &mut source, &mut |damage| found.push(damage)).expect("nobody stops it");
     (found, checked.records)
 }
 
-fn check(device: &Device) -> Vec<Damage> {
+fn check(device: &LogDevice) -> Vec<Damage> {
     check_with(device, &BTreeMap::new(), 0..0).0
 }
 
 /// Where the `n`-th record of [`device`] lies, from 1.
-fn lies(device: &Device, n: u64) -> Grave {
-    device.log.graves(InodeId(n), Hlc::MAX, &Default::default())[0]
+fn lies(device: &LogDevice, n: u64) -> DeadRecord {
+    device.log.dead_records(InodeId(n), Hlc::MAX, &Default::default())[0]
 }
 
 /// Where it begins.
-fn record_at(device: &Device, n: u64) -> u64 {
+fn record_at(device: &LogDevice, n: u64) -> u64 {
     lies(device, n).start
 }
 
 /// Where its payload begins, behind its head and the checksums of five blocks.
-fn payload_at(device: &Device, n: u64) -> u64 {
+fn payload_at(device: &LogDevice, n: u64) -> u64 {
     lies(device, n).place + 20
 }
 
 #[test]
 fn a_sound_segment_has_no_damage_open_or_sealed() {
-    for (sealed, version) in
-        [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)]
-    {
-        let device = device_of(6, sealed, version);
+    for sealed in [false, true] {
+        let device = device(sealed);
         assert_eq!(check_with(&device, &BTreeMap::new(), 0..0), (vec![], 6), "sealed: {sealed}");
         assert_eq!(device.log.content(SEGMENT).unwrap().is_sealed(), sealed);
         let (restarted, ..) = device.restarted();
@@ -93,14 +88,12 @@ fn a_sound_segment_has_no_damage_open_or_sealed() {
 
 #[test]
 fn every_flipped_byte_of_what_is_stored_is_found_where_it_is() {
-    for (sealed, version) in
-        [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)]
-    {
-        let mut device = device_of(6, sealed, version);
+    for sealed in [false, true] {
+        let mut device = device(sealed);
         let content = device.log.content(SEGMENT).unwrap();
         let bytes = content.bytes();
         let footer_at = device.log.sealed(SEGMENT).map_or(bytes, |sealed| sealed.footer_at);
-        let heads: Vec<Grave> = (1..=6).map(|n| lies(&device, n)).collect();
+        let heads: Vec<DeadRecord> = (1..=6).map(|n| lies(&device, n)).collect();
         let stored = (0..content.end()).chain(if sealed { footer_at..bytes } else { 0..0 });
         for at in stored.step_by(7) {
             device.files.of(SEGMENT)[at as usize] ^= 0x20;
@@ -135,28 +128,26 @@ fn damaged_bytes_are_named_by_record_and_block_and_neighbours_are_one() {
 #[test]
 fn without_its_footer_a_segment_is_checked_all_the_same_and_what_is_lost_is_told() {
     // Behind a head that is damaged, records can be told from the next one that is told alone: at most 16 KiB further.
-    for (version, next) in [(FORMAT_VERSION, 8), (FIXED_HEADERS, 3)] {
-        let mut device = device_of(20, true, version);
-        let bytes = device.log.content(SEGMENT).unwrap().bytes();
-        let [second, next_at, tenth] = [2, next, 10].map(|n| record_at(&device, n));
-        let payload = payload_at(&device, 10);
-        assert!(next_at - second <= (16 << 10) && tenth > next_at);
-        // The footer, the head of record 2, and a byte of record 10.
-        device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
-        device.files.of(SEGMENT)[second as usize + 7] ^= 1;
-        device.files.of(SEGMENT)[payload as usize] ^= 1;
-        let (found, records) = check_with(&device, &BTreeMap::new(), 0..0);
-        let told: Vec<_> = found.iter().map(|damage| (damage.kind, damage.at, damage.len)).collect();
-        assert_eq!(
-            told,
-            [
-                (DamageKind::Footer, bytes - 128, 128),
-                (DamageKind::Records, second, next_at - second),
-                (DamageKind::Data, payload, 512),
-            ]
-        );
-        assert_eq!(records, 20 - (next - 2));
-    }
+    let (mut device, next) = (device_of(20, true), 8);
+    let bytes = device.log.content(SEGMENT).unwrap().bytes();
+    let [second, next_at, tenth] = [2, next, 10].map(|n| record_at(&device, n));
+    let payload = payload_at(&device, 10);
+    assert!(next_at - second <= (16 << 10) && tenth > next_at);
+    // The footer, the head of record 2, and a byte of record 10.
+    device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
+    device.files.of(SEGMENT)[second as usize + 7] ^= 1;
+    device.files.of(SEGMENT)[payload as usize] ^= 1;
+    let (found, records) = check_with(&device, &BTreeMap::new(), 0..0);
+    let told: Vec<_> = found.iter().map(|damage| (damage.kind, damage.at, damage.len)).collect();
+    assert_eq!(
+        told,
+        [
+            (DamageKind::Footer, bytes - 128, 128),
+            (DamageKind::Records, second, next_at - second),
+            (DamageKind::Data, payload, 512),
+        ]
+    );
+    assert_eq!(records, 20 - (next - 2));
 }
 
 #[test]
@@ -165,12 +156,12 @@ fn what_was_given_back_is_not_missed() {
         let mut device = device(true);
         let (from, upto) = (record_at(&device, 2), record_at(&device, 4));
         device.files.of(SEGMENT)[from as usize..upto as usize].fill(0);
-        let buried = BTreeMap::from([(from, upto)]);
+        let dead = BTreeMap::from([(from, upto)]);
         if !footer {
             let bytes = device.log.content(SEGMENT).unwrap().bytes();
             device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
         }
-        let (found, records) = check_with(&device, &buried, 0..0);
+        let (found, records) = check_with(&device, &dead, 0..0);
         // Without the footer, nothing says what those behind them are told by.
         let kinds: Vec<DamageKind> = found.iter().map(|damage| damage.kind).collect();
         let expect = if footer { (vec![], 4) } else { (vec![DamageKind::Footer, DamageKind::Records], 1) };
@@ -209,13 +200,13 @@ fn a_check_ends_when_it_is_told_to() {
     let device = device(true);
     let content = device.log.content(SEGMENT).unwrap();
     let file = &device.files.bytes[&device.files.keys[&SEGMENT]];
-    let mut source = Bytes { file, unreadable: 0..0, left: 4 };
-    assert_eq!(content.check(&BTreeMap::new(), &mut source, &mut |_| {}), Err(Unread::Stop));
+    let mut source = CheckedFile { file, unreadable: 0..0, left: 4 };
+    assert_eq!(content.check(&BTreeMap::new(), &mut source, &mut |_| {}), Err(CheckStop::Stop));
 }
 
 #[test]
 fn segments_follow_each_other_as_in_the_log() {
-    let mut device = Device::new(settings(4 << 10));
+    let mut device = LogDevice::new(settings(4 << 10));
     for n in 1..=9 {
         device.write(&[with_payload(write_of(n, 0, n * 10, 0, 900))]);
     }

@@ -2,14 +2,14 @@
 
 use frieze_base::{ChunkId, InodeId, Rng};
 use frieze_hlc::Hlc;
-use frieze_multilog::{MultiLog, RecordMeta, Settings};
+use frieze_multilog::{LogSettings, MultiLog, RecordMeta};
 
 use crate::support::write_of;
 
 const CHUNK_BYTES: u64 = 64 << 20;
 
 fn log_with(records: impl Iterator<Item = RecordMeta>) -> MultiLog {
-    let mut log = MultiLog::new(Settings::default());
+    let mut log = MultiLog::new(LogSettings::default());
     for record in records {
         let placed = log.place(std::slice::from_ref(&record));
         log.publish(&record, &placed.spots[0]);

@@ -1,35 +1,36 @@
-//! Images change no answer: not by being made, given up, lost, or of records that are not there any more; and where all of
-//! them are made, no page consists of too many pieces at any instant.
+//! Images change no answer: not by being made, given up, lost, or of records that are not there any more; and where all
+//! of them are made, no page consists of too many pieces at any instant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Crowded, ImageKey, ImagePlace, Images, Looking, MadeOf, MultiLog, Piece, RecordKind, RecordMeta, Source,
+    FragmentedPage, ImageDigest, ImageKey, ImagePlace, Images, MultiLog, Piece, PieceSource, RecordKind, RecordMeta,
+    ScanCursor,
 };
 use proptest::prelude::*;
 
-use crate::model::{Model, any_op, compare, run};
-use crate::support::{Device, recover, settings, with_payload, write_of};
+use crate::model::{LogModel, any_op, compare, run};
+use crate::support::{LogDevice, recover, settings, with_payload, write_of};
 
 const PAGE: u64 = 64 << 10;
 const NEWEST: u64 = 1 << 40;
 
 /// The images of a device, and their bytes.
-struct Stored {
+struct StoredImages {
     images: Images,
-    bytes: BTreeMap<ImagePlace, (ImageKey, MadeOf, Vec<u8>)>,
+    bytes: BTreeMap<ImagePlace, (ImageKey, ImageDigest, Vec<u8>)>,
     next: u32,
 }
 
-impl Stored {
-    fn new(pieces_max: u32) -> Stored {
-        Stored { images: Images::new(pieces_max), bytes: BTreeMap::new(), next: 0 }
+impl StoredImages {
+    fn new(pieces_max: u32) -> StoredImages {
+        StoredImages { images: Images::new(pieces_max), bytes: BTreeMap::new(), next: 0 }
     }
 
     /// Makes one as the server does: from what can be read now, images included.
-    fn make(&mut self, device: &Device, key: ImageKey) {
+    fn make(&mut self, device: &LogDevice, key: ImageKey) {
         let planned = device.log.plan_image(&self.images, &key).expect("a page");
         let page = self.read(device, &planned.pieces, planned.start);
         let page: Vec<u8> = page.into_iter().map(Option::unwrap_or_default).collect();
@@ -54,21 +55,21 @@ impl Stored {
         }
     }
 
-    fn read(&self, device: &Device, pieces: &[Piece], start: u64) -> Vec<Option<u8>> {
+    fn read(&self, device: &LogDevice, pieces: &[Piece], start: u64) -> Vec<Option<u8>> {
         let mut bytes = Vec::new();
         for piece in pieces {
             assert_eq!(piece.at, start + bytes.len() as u64, "pieces follow each other");
             match &piece.source {
-                Source::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
-                Source::Punched(_) => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
-                Source::Data(_) => bytes.extend(device.stored(piece).expect("whole").into_iter().map(Some)),
-                Source::Image(image) => {
+                PieceSource::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
+                PieceSource::Punched(_) => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
+                PieceSource::Data(_) => bytes.extend(device.stored(piece).expect("whole").into_iter().map(Some)),
+                PieceSource::Image(image) => {
                     let (key, _, page) = &self.bytes[&image.place];
                     assert_eq!(*key, image.key);
                     let (from, len) = (image.skip as usize, piece.len as usize);
                     bytes.extend(page[from..from + len].iter().map(|byte| Some(*byte)));
                 }
-                Source::Fetched(_) => panic!("a log plans what it does not have"),
+                PieceSource::External(_) => panic!("a log plans what it does not have"),
             }
         }
         bytes
@@ -77,61 +78,61 @@ impl Stored {
     /// The bytes of a range, and of how many places of the device the page of it with most consists.
     fn read_range(
         &self,
-        device: &Device,
+        device: &LogDevice,
         chunk: ChunkId,
         range: ByteRange,
         (at, after): (Hlc, Hlc),
-    ) -> (Vec<Option<u8>>, usize, Vec<Crowded>) {
-        let (mut pieces, mut crowded) = (Vec::new(), Vec::new());
-        device.log.plan_to_read(&self.images, chunk, range, (at, after), &mut pieces, &mut crowded);
+    ) -> (Vec<Option<u8>>, usize, Vec<FragmentedPage>) {
+        let (mut pieces, mut fragmented) = (Vec::new(), Vec::new());
+        device.log.plan_to_read(&self.images, chunk, range, (at, after), &mut pieces, &mut fragmented);
         let mut places: BTreeMap<u64, BTreeSet<(bool, u64, u64)>> = BTreeMap::new();
         for piece in &pieces {
             let pages = piece.at / PAGE..=(piece.at + u64::from(piece.len) - 1) / PAGE;
             let place = match &piece.source {
-                Source::Hole | Source::Punched(_) | Source::Fetched(_) => continue,
-                Source::Data(stored) => (true, stored.segment.0, stored.data_offset),
-                Source::Image(image) => (false, image.place.file.into(), image.place.slot.into()),
+                PieceSource::Hole | PieceSource::Punched(_) | PieceSource::External(_) => continue,
+                PieceSource::Data(stored) => (true, stored.segment.0, stored.data_offset),
+                PieceSource::Image(image) => (false, image.place.file.into(), image.place.slot.into()),
             };
             for page in pages {
                 places.entry(page).or_default().insert(place);
             }
         }
         let most = places.values().map(BTreeSet::len).max().unwrap_or(0);
-        (self.read(device, &pieces, range.start()), most, crowded)
+        (self.read(device, &pieces, range.start()), most, fragmented)
     }
 
     /// Looks at everything stamped in the interval, and makes what is due. Returns the most pieces of any page.
-    fn look(&mut self, device: &Device, interval: (Hlc, Hlc), make: bool) -> usize {
+    fn look(&mut self, device: &LogDevice, interval: (Hlc, Hlc), make: bool) -> usize {
         let mut most = 0;
         for inode in (0..=4).map(InodeId) {
-            let mut next = Some(Looking::default());
-            while let Some(looking) = next {
-                let looked = device.log.look_for_images(&self.images, inode, interval, looking, make);
-                assert!(make || looked.due.is_empty());
-                looked.due.iter().for_each(|key| self.make(device, *key));
-                most = most.max(looked.pieces_most);
-                next = looked.next;
+            let mut next = Some(ScanCursor::default());
+            while let Some(cursor) = next {
+                let scan = device.log.scan_for_images(&self.images, inode, interval, cursor, make);
+                assert!(make || scan.due.is_empty());
+                scan.due.iter().for_each(|key| self.make(device, *key));
+                most = most.max(scan.pieces_most);
+                next = scan.next;
             }
         }
         most
     }
 
     /// Asks for the same with images and without. Pages that are crowded get images, by chance.
-    fn compare(&mut self, device: &Device, newest: u64, rng: &mut Rng, questions: usize) {
+    fn compare(&mut self, device: &LogDevice, newest: u64, rng: &mut Rng, questions: usize) {
         for _ in 0..questions {
             let chunk = ChunkId { inode: InodeId(rng.between(1, 3)), index: rng.below(4) as u32 };
             let start = rng.below(300 << 10);
             let range = ByteRange::new(start, start + if rng.chance(3) { rng.below(9000) } else { rng.below(200_000) });
             let at = if rng.chance(5) { Hlc::MAX } else { Hlc(rng.below(newest + 20)) };
             let after = if rng.chance(2) { Hlc::ZERO } else { Hlc(rng.below(newest + 20)) };
-            let (found, _, crowded) = self.read_range(device, chunk, range, (at, after));
+            let (found, _, fragmented) = self.read_range(device, chunk, range, (at, after));
             let expect = device.read_after(chunk, range, at, after).expect("whole blocks");
             assert!(found == expect, "{range} of chunk {chunk} at {at}, hidden before {after}");
-            for crowded in crowded.iter().filter(|_| rng.chance(2)) {
-                if let Some(key) = device.log.image_for(&self.images, crowded) {
+            for fragmented in fragmented.iter().filter(|_| rng.chance(2)) {
+                if let Some(key) = device.log.image_for(&self.images, fragmented) {
                     self.make(device, key);
                     let page = ByteRange::new(u64::from(key.page) * PAGE, u64::from(key.page + 1) * PAGE);
-                    let (_, most, still) = self.read_range(device, key.chunk, page, (crowded.at, Hlc::ZERO));
+                    let (_, most, still) = self.read_range(device, key.chunk, page, (fragmented.at, Hlc::ZERO));
                     assert!(most <= self.images.pieces_max() && still.is_empty(), "{most} pieces: {still:?}");
                 }
             }
@@ -153,7 +154,7 @@ fn small_writes(count: u64, rng: &mut Rng) -> Vec<(RecordMeta, Vec<u8>)> {
     (0..count).map(|number| next(1 + number % 2, rng)).collect()
 }
 
-fn newest_of(model: &Model) -> u64 {
+fn newest_of(model: &LogModel) -> u64 {
     model.records.last().map_or(0, |record| record.stamp.0)
 }
 
@@ -165,17 +166,17 @@ proptest! {
         ops in prop::collection::vec(any_op(), 20..200), seed in any::<u64>(), pieces_max in 2u32..7,
     ) {
         let mut rng = Rng::new(seed);
-        let mut device = Device::new(settings(256 << 10));
-        let mut model = Model::default();
-        let mut stored = Stored::new(pieces_max);
-        let mut looked = 0;
+        let mut device = LogDevice::new(settings(256 << 10));
+        let mut model = LogModel::default();
+        let mut stored = StoredImages::new(pieces_max);
+        let mut scan = 0;
         for some in ops.chunks(15) {
             run(some, &mut device, &mut model, &mut rng);
             device.seal(device.log.end());
             let newest = newest_of(&model);
             if rng.chance(2) {
-                stored.look(&device, (Hlc(looked), Hlc(newest)), true);
-                looked = newest;
+                stored.look(&device, (Hlc(scan), Hlc(newest)), true);
+                scan = newest;
             }
             if rng.chance(3) {
                 // Given up, damaged, or lost with the power: all the same.
@@ -187,7 +188,7 @@ proptest! {
                 stored.load();
             }
             if rng.chance(4) {
-                device.shelve(2, b"");
+                device.make_index_run(2, b"");
                 device.log.evict(&device.log.to_evict(0));
             }
             (0..=4).for_each(|inode| device.fetch(InodeId(inode)));
@@ -201,19 +202,19 @@ proptest! {
         prop_assert!(stored.look(&device, (Hlc::ZERO, Hlc(NEWEST)), false) <= pieces_max as usize);
         for at in 0..=newest / 10 {
             let chunk = ChunkId { inode: InodeId(1 + at % 2), index: rng.below(3) as u32 };
-            let (_, most, crowded) =
+            let (_, most, fragmented) =
                 stored.read_range(&device, chunk, ByteRange::new(0, 300 << 10), (Hlc(at * 10), Hlc::ZERO));
-            prop_assert!(most <= pieces_max as usize && crowded.is_empty(), "{} pieces at {}", most, at * 10);
+            prop_assert!(most <= pieces_max as usize && fragmented.is_empty(), "{} pieces at {}", most, at * 10);
         }
     }
 
     #[test]
     fn images_of_records_that_a_loss_of_power_took_are_never_used(seed in any::<u64>(), keep in 40u64..200) {
         let mut rng = Rng::new(seed);
-        let mut device = Device::new(settings(1 << 20));
-        let mut stored = Stored::new(3);
+        let mut device = LogDevice::new(settings(1 << 20));
+        let mut stored = StoredImages::new(3);
         let writes = small_writes(240, &mut rng);
-        let mut kept = Device::new(settings(1 << 20));
+        let mut kept = LogDevice::new(settings(1 << 20));
         for (number, write) in writes.iter().enumerate() {
             device.write(std::slice::from_ref(write));
             if (number as u64) < keep {
@@ -244,23 +245,23 @@ proptest! {
 #[test]
 fn every_record_of_a_page_is_walked_over_once_and_images_are_few() {
     let mut rng = Rng::new(2);
-    let mut device = Device::new(settings(4 << 20));
+    let mut device = LogDevice::new(settings(4 << 20));
     for stamp in 1..=20_000u64 {
         let meta = write_of(1, 0, stamp, rng.below(16) as u32 * 4096, 100);
         device.write(&[with_payload(meta)]);
     }
-    let mut stored = Stored::new(8);
+    let mut stored = StoredImages::new(8);
     // In small steps or at once: the same images.
     for step in 0..20 {
         stored.look(&device, (Hlc(step * 1000), Hlc(step * 1000 + 1000)), true);
     }
     let in_steps: Vec<ImageKey> = stored.images.iter().map(|(key, _)| *key).collect();
-    let mut at_once = Stored::new(8);
+    let mut at_once = StoredImages::new(8);
     assert_eq!(at_once.look(&device, (Hlc::ZERO, Hlc(NEWEST)), true), 8);
     assert_eq!(at_once.images.iter().map(|(key, _)| *key).collect::<Vec<_>>(), in_steps);
     // Of sixteen places, eight others are written in about ten writes.
     assert!((1500..=2100).contains(&in_steps.len()), "{} images", in_steps.len());
-    assert_eq!(Stored::new(8).look(&device, (Hlc::ZERO, Hlc(NEWEST)), false), 16, "without any");
+    assert_eq!(StoredImages::new(8).look(&device, (Hlc::ZERO, Hlc(NEWEST)), false), 16, "without any");
     // One that goes leaves more pieces, as many as are told.
     let gone = in_steps[700];
     at_once.remove(&gone);
@@ -276,11 +277,11 @@ fn every_record_of_a_page_is_walked_over_once_and_images_are_few() {
 #[test]
 fn images_of_what_is_buried_are_named_and_made_without_it() {
     let mut rng = Rng::new(3);
-    let mut device = Device::new(settings(1 << 20));
+    let mut device = LogDevice::new(settings(1 << 20));
     for write in small_writes(300, &mut rng) {
         device.write(&[write]);
     }
-    let mut stored = Stored::new(4);
+    let mut stored = StoredImages::new(4);
     stored.look(&device, (Hlc::ZERO, Hlc(NEWEST)), true);
     let live: BTreeSet<_> = {
         let mut pieces = Vec::new();
@@ -289,24 +290,24 @@ fn images_of_what_is_buried_are_named_and_made_without_it() {
             device.log.plan(chunk, ByteRange::new(0, 200_000), at, Hlc::ZERO, &mut pieces);
         }
         let places = pieces.iter().filter_map(|piece| match &piece.source {
-            Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
+            PieceSource::Data(stored) => Some((stored.segment, stored.crcs_offset)),
             _ => None,
         });
         places.collect()
     };
-    let graves = device.log.graves(InodeId(1), Hlc(1500), &live);
-    device.log.bury(InodeId(1), Hlc(1500), &graves, false);
-    let named = device.log.images_of_buried(&stored.images, InodeId(1));
+    let dead_records = device.log.dead_records(InodeId(1), Hlc(1500), &live);
+    device.log.mark_dead(InodeId(1), Hlc(1500), &dead_records, false);
+    let named = device.log.images_of_dead(&stored.images, InodeId(1));
     assert!(named.len() > 5 && named.iter().all(|key| key.stamp < Hlc(1500)), "{named:?}");
-    assert_eq!(device.log.images_of_buried(&stored.images, InodeId(2)), []);
-    // Those that are named hold bytes of what is buried, and no other does.
+    assert_eq!(device.log.images_of_dead(&stored.images, InodeId(2)), []);
+    // Those that are named hold bytes of what is dead, and no other does.
     let holds = |log: &MultiLog, key: &ImageKey| {
         let mut pieces = Vec::new();
         let page = ByteRange::new(u64::from(key.page) * PAGE, u64::from(key.page + 1) * PAGE);
         log.plan(key.chunk, page, key.stamp, Hlc::ZERO, &mut pieces);
         pieces.iter().any(|piece| match &piece.source {
-            Source::Data(stored) => {
-                graves.iter().any(|grave| (grave.segment, grave.place) == (stored.segment, stored.crcs_offset))
+            PieceSource::Data(stored) => {
+                dead_records.iter().any(|dead| (dead.segment, dead.place) == (stored.segment, stored.crcs_offset))
             }
             _ => false,
         })
@@ -318,18 +319,19 @@ fn images_of_what_is_buried_are_named_and_made_without_it() {
     named.iter().for_each(|key| stored.remove(key));
     for key in &named {
         let planned = device.log.plan_image(&stored.images, key).expect("a page");
-        let places: Vec<_> = planned.pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_))).collect();
+        let places: Vec<_> =
+            planned.pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_))).collect();
         assert!(places.iter().all(|piece| {
             match &piece.source {
-                Source::Data(stored) => {
-                    graves.iter().all(|grave| (grave.segment, grave.place) != (stored.segment, stored.crcs_offset))
+                PieceSource::Data(stored) => {
+                    dead_records.iter().all(|dead| (dead.segment, dead.place) != (stored.segment, stored.crcs_offset))
                 }
                 _ => true,
             }
         }));
         stored.make(&device, *key);
     }
-    assert_eq!(device.log.images_of_buried(&stored.images, InodeId(1)), []);
+    assert_eq!(device.log.images_of_dead(&stored.images, InodeId(1)), []);
     for at in [1500, 1777, 2500, 3000] {
         let chunk = ChunkId { inode: InodeId(1), index: 0 };
         let range = ByteRange::new(0, 100_000);

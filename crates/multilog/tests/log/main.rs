@@ -1,12 +1,12 @@
 //! The multi-log through its public interface, on files in memory.
 
-mod burying;
 mod chains;
 mod check;
 mod cost;
+mod gc;
 mod golden;
 mod images;
+mod index_runs;
 mod model;
 mod recovery;
-mod shelves;
 mod support;

@@ -1,20 +1,20 @@
 //! The log against a plain replay of all records: any range, any instant, before and after recovery.
 
-use crate::support::{Device, payload_of, settings, with_payload, write_of};
+use crate::support::{LogDevice, payload_of, settings, with_payload, write_of};
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{RecordKind, RecordMeta, Source, Tail};
+use frieze_multilog::{PieceSource, RecordKind, RecordMeta, Tail};
 use proptest::prelude::*;
 
 const CHUNK_BYTES: u32 = 300 << 10;
 
 /// Every record ever, replayed for each question.
 #[derive(Default)]
-pub(crate) struct Model {
+pub(crate) struct LogModel {
     pub(crate) records: Vec<RecordMeta>,
 }
 
-impl Model {
+impl LogModel {
     fn read(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc) -> Vec<Option<u8>> {
         let mut bytes = vec![None; range.len() as usize];
         for record in self.records.iter().filter(|record| record.chunk == chunk && record.stamp <= at) {
@@ -62,7 +62,7 @@ impl Model {
 
 /// One group: a write that may cross into the next chunk, or a punch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Op {
+pub(crate) struct LogOp {
     inode: u64,
     index: u32,
     offset: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Op {
     user_time: bool,
 }
 
-pub(crate) fn any_op() -> impl Strategy<Value = Op> {
+pub(crate) fn any_op() -> impl Strategy<Value = LogOp> {
     let len = prop_oneof![
         4 => 1u32..600,
         4 => Just(4096u32),
@@ -82,7 +82,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
     ];
     let offset =
         prop_oneof![2 => 0u32..CHUNK_BYTES, 2 => (0u32..75).prop_map(|page| page * 4096), 1 => 65_000u32..66_000];
-    (1u64..3, 0u32..3, offset, len, 0u32..6, 0u32..4).prop_map(|(inode, index, offset, len, punch, user_time)| Op {
+    (1u64..3, 0u32..3, offset, len, 0u32..6, 0u32..4).prop_map(|(inode, index, offset, len, punch, user_time)| LogOp {
         inode,
         index,
         offset: offset.min(CHUNK_BYTES - 1),
@@ -93,7 +93,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
 }
 
 /// Runs operations on a device and the model; stamps rise by 10.
-pub(crate) fn run(ops: &[Op], device: &mut Device, model: &mut Model, rng: &mut Rng) {
+pub(crate) fn run(ops: &[LogOp], device: &mut LogDevice, model: &mut LogModel, rng: &mut Rng) {
     for op in ops {
         let stamp = model.records.last().map_or(10, |record| record.stamp.0 + 10);
         let mut first = write_of(op.inode, op.index, stamp, op.offset, op.len.min(CHUNK_BYTES - op.offset));
@@ -139,7 +139,7 @@ fn any_instant(rng: &mut Rng, newest: Hlc) -> Hlc {
 }
 
 /// Asks a device and the model the same questions.
-pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: usize) {
+pub(crate) fn compare(device: &LogDevice, model: &LogModel, rng: &mut Rng, questions: usize) {
     let newest = model.records.last().map_or(Hlc::ZERO, |record| record.stamp);
     for _ in 0..questions {
         let chunk = ChunkId { inode: InodeId(rng.between(1, 3)), index: rng.below(4) as u32 };
@@ -161,7 +161,7 @@ pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: 
         }
         let mut pieces = Vec::new();
         device.log.plan(chunk, ByteRange::new(0, upto), at, after, &mut pieces);
-        let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+        let data = pieces.iter().filter(|piece| matches!(piece.source, PieceSource::Data(_)));
         assert_eq!(data.map(|piece| u64::from(piece.len)).sum::<u64>(), live);
         let whole = device.log.data_in(chunk, ByteRange::new(0, upto), at, after);
         let below = device.log.data_in(chunk, ByteRange::new(0, start.min(upto)), at, after);
@@ -198,10 +198,10 @@ pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: 
     }
 }
 
-fn check(ops: &[Op], seed: u64) {
+fn check(ops: &[LogOp], seed: u64) {
     let mut rng = Rng::new(seed);
-    let mut device = Device::new(settings(1 << 20));
-    let mut model = Model::default();
+    let mut device = LogDevice::new(settings(1 << 20));
+    let mut model = LogModel::default();
     let (before, after) = ops.split_at(ops.len() / 2);
     run(before, &mut device, &mut model, &mut rng);
     compare(&device, &model, &mut rng, 10);
@@ -225,10 +225,10 @@ proptest! {
 #[test]
 fn the_index_equals_a_replay_at_a_hundred_instants() {
     let mut rng = Rng::new(100);
-    let mut device = Device::new(settings(1 << 20));
-    let mut model = Model::default();
-    let ops: Vec<Op> = (0..1500)
-        .map(|_| Op {
+    let mut device = LogDevice::new(settings(1 << 20));
+    let mut model = LogModel::default();
+    let ops: Vec<LogOp> = (0..1500)
+        .map(|_| LogOp {
             inode: 1,
             index: 0,
             offset: rng.below(100_000) as u32,
@@ -249,7 +249,7 @@ fn the_index_equals_a_replay_at_a_hundred_instants() {
     }
     assert!(answers.windows(2).all(|pair| pair[0].1 != pair[1].1), "each instant shows another state");
 
-    let more: Vec<Op> = ops.iter().map(|op| Op { offset: op.offset / 2, ..*op }).collect();
+    let more: Vec<LogOp> = ops.iter().map(|op| LogOp { offset: op.offset / 2, ..*op }).collect();
     run(&more, &mut device, &mut model, &mut rng);
     let (restarted, ..) = device.restarted();
     for (at, expect) in &answers {
@@ -262,10 +262,10 @@ fn the_index_equals_a_replay_at_a_hundred_instants() {
 #[test]
 fn tiny_writes_in_one_page_read_as_a_replay() {
     let mut rng = Rng::new(5);
-    let mut device = Device::new(settings(1 << 20));
-    let mut model = Model::default();
-    let ops: Vec<Op> = (0..6000)
-        .map(|_| Op {
+    let mut device = LogDevice::new(settings(1 << 20));
+    let mut model = LogModel::default();
+    let ops: Vec<LogOp> = (0..6000)
+        .map(|_| LogOp {
             inode: 1,
             index: 0,
             offset: rng.below(3000) as u32,

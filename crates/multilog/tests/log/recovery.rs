@@ -2,9 +2,9 @@
 
 use frieze_base::{ByteRange, ChunkId, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{CutReason, Error, LogPosition, MultiLog, RecordMeta, Recovered, SegmentKey};
+use frieze_multilog::{Error, LogCutReason, LogPosition, MultiLog, RecordMeta, RecoveredItem, SegmentKey};
 
-use crate::support::{Device, Files, payload_of, recover, settings, with_payload, write_of};
+use crate::support::{DeviceFiles, LogDevice, payload_of, recover, settings, with_payload, write_of};
 
 const SEGMENT_BYTES: u64 = 32 << 10;
 
@@ -13,8 +13,8 @@ fn nth(stamp: u64) -> RecordMeta {
     write_of(1, 0, stamp, (stamp as u32 - 1) * 700, 700)
 }
 
-fn device_with(records: u64) -> Device {
-    let mut device = Device::new(settings(SEGMENT_BYTES));
+fn device_with(records: u64) -> LogDevice {
+    let mut device = LogDevice::new(settings(SEGMENT_BYTES));
     (1..=records).for_each(|stamp| {
         device.write(&[with_payload(nth(stamp))]);
     });
@@ -26,14 +26,14 @@ fn stamps(records: &[RecordMeta]) -> Vec<u64> {
 }
 
 /// Where record `stamp` lies: its first byte, and its length.
-fn lies(device: &Device, stamp: u64) -> (u64, u64) {
-    let graves = device.log.graves(InodeId(1), Hlc::MAX, &Default::default());
-    let grave = graves[stamp as usize - 1];
-    (grave.start, grave.end - grave.start)
+fn lies(device: &LogDevice, stamp: u64) -> (u64, u64) {
+    let dead_records = device.log.dead_records(InodeId(1), Hlc::MAX, &Default::default());
+    let dead = dead_records[stamp as usize - 1];
+    (dead.start, dead.end - dead.start)
 }
 
 /// The bytes of record `stamp` as the device reads them at `at`.
-fn shown(device: &Device, stamp: u64, at: Hlc) -> Option<Vec<u8>> {
+fn shown(device: &LogDevice, stamp: u64, at: Hlc) -> Option<Vec<u8>> {
     let record = nth(stamp);
     let range = ByteRange::new(record.offset.into(), u64::from(record.offset + record.len));
     device.read(record.chunk, range, at)
@@ -41,7 +41,7 @@ fn shown(device: &Device, stamp: u64, at: Hlc) -> Option<Vec<u8>> {
 
 #[test]
 fn an_empty_device_recovers_as_an_empty_log() {
-    let (device, report, _) = recover(Files::default(), settings(SEGMENT_BYTES));
+    let (device, report, _) = recover(DeviceFiles::default(), settings(SEGMENT_BYTES));
     assert_eq!((report.records, report.cut, report.end), (0, None, LogPosition::default()));
     assert_eq!(device.log.end(), LogPosition::default());
 }
@@ -77,7 +77,7 @@ fn recovery_reads_sealed_segments_by_their_footers_only() {
 fn a_torn_record_is_cut_wherever_it_was_torn() {
     let device = device_with(5);
     let whole = device.log.end();
-    let mut torn = Device { log: recover(device.files.clone(), settings(SEGMENT_BYTES)).0.log, ..device_with(5) };
+    let mut torn = LogDevice { log: recover(device.files.clone(), settings(SEGMENT_BYTES)).0.log, ..device_with(5) };
     let placed = torn.store(&[with_payload(nth(6))]);
     let (from, to) = (placed.spots[0].offset as usize, placed.spots[0].end.offset as usize);
     for stop in from..=to {
@@ -234,7 +234,10 @@ fn a_group_is_recovered_wholly_or_not_at_all() {
         let (again, report, seen) = recover(files, settings(SEGMENT_BYTES));
         assert_eq!(seen.len(), if stop == to { 4 } else { 2 }, "torn at byte {}", stop - from);
         if stop == placed.spots[1].offset as usize {
-            assert_eq!(report.cut.map(|cut| (cut.offset, cut.why)), Some((before.offset, CutReason::IncompleteGroup)));
+            assert_eq!(
+                report.cut.map(|cut| (cut.offset, cut.why)),
+                Some((before.offset, LogCutReason::IncompleteGroup))
+            );
         }
         let tail = again.log.newest_in(InodeId(1), 0..=9, Hlc(2), Hlc::MAX);
         assert_eq!(tail.highest, (stop == to).then_some((1, 300)));
@@ -244,17 +247,17 @@ fn a_group_is_recovered_wholly_or_not_at_all() {
 #[test]
 fn a_log_recovered_up_to_a_stamp_ends_before_the_next_record_unless_a_footer_vouches_for_it() {
     let mut device = device_with(5);
-    let upto = |mut files: Files, limit| {
+    let upto = |mut files: DeviceFiles, limit| {
         let mut seen = Vec::new();
         let recovered = MultiLog::recover_upto(settings(SEGMENT_BYTES), &mut files, Hlc(limit), &mut |recovered| {
-            let Recovered::Record(meta) = recovered else { panic!("there are no shelves") };
+            let RecoveredItem::Record(meta) = recovered else { panic!("there are no index_runs") };
             seen.push(meta.stamp.0);
         });
         let (log, report) = recovered.expect("readable files");
         assert_eq!(log.end(), report.end);
         (seen, report.cut.map(|cut| cut.why))
     };
-    assert_eq!(upto(device.files.clone(), 3), (vec![1, 2, 3], Some(CutReason::BeyondLimit)));
+    assert_eq!(upto(device.files.clone(), 3), (vec![1, 2, 3], Some(LogCutReason::BeyondLimit)));
     assert_eq!(upto(device.files.clone(), 5), (vec![1, 2, 3, 4, 5], None));
     let seal = device.log.checkpoint(device.log.end()).expect("something to vouch for");
     device.files.seal(&seal);
@@ -313,7 +316,7 @@ fn a_cut_drops_later_segments_and_their_files_serve_again() {
 
 #[test]
 fn a_segment_whose_making_failed_is_left_out() {
-    let mut device = Device::new(settings(SEGMENT_BYTES));
+    let mut device = LogDevice::new(settings(SEGMENT_BYTES));
     for stamp in 1..=100 {
         let placed = device.log.place(&[nth(stamp)]);
         let rolled = placed.roll.clone();
@@ -338,7 +341,7 @@ fn a_segment_whose_making_failed_is_left_out() {
 #[test]
 fn old_bytes_of_a_recycled_file_are_no_records() {
     let old = device_with(120);
-    let mut device = Device::new(settings(SEGMENT_BYTES));
+    let mut device = LogDevice::new(settings(SEGMENT_BYTES));
     device.files.bytes = old.files.bytes.clone();
     device.free = old.files.bytes.keys().copied().collect();
     // Ids go on after those of the first use.
@@ -363,7 +366,7 @@ fn records_of_a_chunk_out_of_order_end_the_log() {
     // So long that what comes behind it is told alone.
     let other = write_of(2, 0, 50, 0, 17_000);
     device.write(&[with_payload(other.clone())]);
-    let mut foreign = Device::new(settings(SEGMENT_BYTES));
+    let mut foreign = LogDevice::new(settings(SEGMENT_BYTES));
     (1..=3).for_each(|stamp| {
         foreign.write(&[with_payload(nth(stamp))]);
     });
@@ -375,22 +378,28 @@ fn records_of_a_chunk_out_of_order_end_the_log() {
     device.files.put(at.segment, at.offset, &bytes);
     let (_, report, seen) = device.restarted();
     assert_eq!(seen.len(), 4);
-    assert_eq!(report.cut.map(|cut| cut.why), Some(CutReason::Contradiction));
+    assert_eq!(report.cut.map(|cut| cut.why), Some(LogCutReason::Contradiction));
 }
 
 #[test]
 fn another_format_version_and_a_copied_file_are_refused_with_reasons() {
     let device = device_with(3);
-    let open =
-        |mut files: Files| MultiLog::recover(settings(SEGMENT_BYTES), &mut files, &mut |_| {}).expect_err("refused");
+    let open = |mut files: DeviceFiles| {
+        MultiLog::recover(settings(SEGMENT_BYTES), &mut files, &mut |_| {}).expect_err("refused")
+    };
     let mut newer = device.files.clone();
     let header = newer.bytes.get_mut(&SegmentKey(1)).expect("the first file");
-    header[4] = 3;
+    header[4] = 2;
     let crc = frieze_base::crc32c(&header[..60]);
     header[60..64].copy_from_slice(&crc.to_le_bytes());
     let error = open(newer);
     assert_eq!(error.reason(), Reason::WrongVersion);
-    assert!(error.to_string().contains("format version 3"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("format version 2, this build of frieze reads 1 only: read it with the build that wrote it"),
+        "{error}"
+    );
 
     let mut doubled = device.files.clone();
     let copy = doubled.bytes[&SegmentKey(1)].clone();

@@ -5,27 +5,27 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Discarded, Error, LogPosition, Merge, MultiLog, Piece, RecordKind, RecordMeta, Report, Seal, SegmentKey,
-    SegmentSource, Settings, Shelf, ShelfBuilder, ShelfKey, ShelfSource, Source, block_crcs,
+    Discards, Error, IndexRun, LogPosition, LogSettings, LogSource, MultiLog, Piece, PieceSource, RecordKind,
+    RecordMeta, RecoveryReport, RunBuilder, RunKey, RunMerge, RunSource, Seal, SegmentKey, block_crcs,
 };
 
 /// Small blocks, so that small records have several.
 pub(crate) const BLOCK_BYTES: u32 = 512;
 
-pub(crate) fn settings(segment_bytes: u64) -> Settings {
-    Settings { segment_bytes, block_bytes: BLOCK_BYTES, seed: 0x5eed, ..Settings::default() }
+pub(crate) fn settings(segment_bytes: u64) -> LogSettings {
+    LogSettings { segment_bytes, block_bytes: BLOCK_BYTES, seed: 0x5eed }
 }
 
 /// The files of a device.
 #[derive(Clone, Default)]
-pub(crate) struct Files {
+pub(crate) struct DeviceFiles {
     pub(crate) bytes: BTreeMap<SegmentKey, Vec<u8>>,
     pub(crate) keys: BTreeMap<SegmentId, SegmentKey>,
-    pub(crate) shelves: BTreeMap<ShelfKey, Vec<u8>>,
-    pub(crate) discarded: Vec<Discarded>,
+    pub(crate) index_runs: BTreeMap<RunKey, Vec<u8>>,
+    pub(crate) discarded: Vec<Discards>,
 }
 
-impl Files {
+impl DeviceFiles {
     pub(crate) fn of(&mut self, segment: SegmentId) -> &mut Vec<u8> {
         self.bytes.get_mut(&self.keys[&segment]).expect("the file of a segment")
     }
@@ -54,13 +54,13 @@ fn read_from(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
     len
 }
 
-impl ShelfSource for Files {
-    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        Ok(read_from(&self.shelves[&key], offset, into))
+impl RunSource for DeviceFiles {
+    fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        Ok(read_from(&self.index_runs[&key], offset, into))
     }
 }
 
-impl SegmentSource for Files {
+impl LogSource for DeviceFiles {
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
         Ok(self.bytes.iter().map(|(key, bytes)| (*key, bytes.len() as u64)).collect())
     }
@@ -69,34 +69,34 @@ impl SegmentSource for Files {
         Ok(read_from(&self.bytes[&key], offset, into))
     }
 
-    fn discarded(&mut self) -> Vec<Discarded> {
+    fn discarded(&mut self) -> Vec<Discards> {
         self.discarded.clone()
     }
 
-    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
-        Ok(self.shelves.keys().copied().collect())
+    fn index_runs(&mut self) -> Result<Vec<RunKey>, Fault> {
+        Ok(self.index_runs.keys().copied().collect())
     }
 
-    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        Ok(read_from(&self.shelves[&key], offset, into))
+    fn read_index_run(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        Ok(read_from(&self.index_runs[&key], offset, into))
     }
 }
 
 /// A log and its files.
-pub(crate) struct Device {
+pub(crate) struct LogDevice {
     pub(crate) log: MultiLog,
-    pub(crate) files: Files,
+    pub(crate) files: DeviceFiles,
     /// Files that may be used again, with whatever they hold.
     pub(crate) free: Vec<SegmentKey>,
 }
 
-impl Device {
-    pub(crate) fn new(settings: Settings) -> Device {
-        Device { log: MultiLog::new(settings), files: Files::default(), free: Vec::new() }
+impl LogDevice {
+    pub(crate) fn new(settings: LogSettings) -> LogDevice {
+        LogDevice { log: MultiLog::new(settings), files: DeviceFiles::default(), free: Vec::new() }
     }
 
     /// Writes a group up to, but without, its publication; returns where its records went.
-    pub(crate) fn store(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> frieze_multilog::Placed {
+    pub(crate) fn store(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> frieze_multilog::PlacedGroup {
         let metas: Vec<RecordMeta> = group.iter().map(|(meta, _)| meta.clone()).collect();
         let placed = self.log.place(&metas);
         if let Some(new) = &placed.roll {
@@ -128,55 +128,55 @@ impl Device {
         seals.len()
     }
 
-    /// The bytes of a shelf of these segments; `None` if one has no footer that is whole.
-    pub(crate) fn make_shelf(&self, segments: &[SegmentId], companion: &[u8]) -> Option<(Shelf, Vec<u8>)> {
-        let mut builder = ShelfBuilder::default();
+    /// The bytes of an index run of these segments; `None` if one has no footer that is whole.
+    pub(crate) fn make_shelf(&self, segments: &[SegmentId], companion: &[u8]) -> Option<(IndexRun, Vec<u8>)> {
+        let mut builder = RunBuilder::default();
         for &id in segments {
             let sealed = self.log.sealed(id)?;
             let footer = &self.files.bytes[&self.files.keys[&id]][sealed.footer_at as usize..];
-            if !self.log.add_to_shelf(id, footer, &mut builder) {
+            if !self.log.add_to_index_run(id, footer, &mut builder) {
                 return None;
             }
         }
         builder.finish(companion)
     }
 
-    /// Shelves up to `max` sealed segments. Returns how many.
-    pub(crate) fn shelve(&mut self, max: usize, companion: &[u8]) -> usize {
-        let mut segments = self.log.to_shelve();
+    /// Index runs up to `max` sealed segments. Returns how many.
+    pub(crate) fn make_index_run(&mut self, max: usize, companion: &[u8]) -> usize {
+        let mut segments = self.log.segments_to_index();
         segments.truncate(max);
-        let Some((shelf, bytes)) = self.make_shelf(&segments, companion) else { return 0 };
-        assert_eq!(shelf.bytes(), bytes.len() as u64);
-        self.files.shelves.insert(shelf.key(), bytes);
-        self.log.add_shelf(shelf);
+        let Some((index_run, bytes)) = self.make_shelf(&segments, companion) else { return 0 };
+        assert_eq!(index_run.bytes(), bytes.len() as u64);
+        self.files.index_runs.insert(index_run.key(), bytes);
+        self.log.add_index_run(index_run);
         segments.len()
     }
 
-    /// Makes these shelves one; the old ones are kept for `keep`.
-    pub(crate) fn merge(&mut self, keys: &[ShelfKey], keep: bool) -> Result<(), Error> {
-        let merge = Merge::begin(&mut self.files, keys, self.log.discarded())?;
+    /// Makes these index runs one; the old ones are kept for `keep`.
+    pub(crate) fn merge(&mut self, keys: &[RunKey], keep: bool) -> Result<(), Error> {
+        let merge = RunMerge::begin(&mut self.files, keys, self.log.discarded())?;
         let mut bytes = vec![0; merge.bytes_max() as usize];
         let mut sink = |offset: u64, part: &[u8]| {
             bytes[offset as usize..offset as usize + part.len()].copy_from_slice(part);
             Ok(())
         };
-        let shelf = merge.run(&mut self.files, &mut sink)?;
+        let index_run = merge.run(&mut self.files, &mut sink)?;
         if !keep {
-            keys.iter().for_each(|key| drop(self.files.shelves.remove(key)));
+            keys.iter().for_each(|key| drop(self.files.index_runs.remove(key)));
         }
-        self.files.shelves.insert(shelf.key(), bytes);
-        self.log.replace_shelves(keys, vec![shelf]);
+        self.files.index_runs.insert(index_run.key(), bytes);
+        self.log.replace_index_runs(keys, vec![index_run]);
         Ok(())
     }
 
-    /// Brings a file into memory. Damaged shelves are made anew.
+    /// Brings a file into memory. Damaged index runs are rebuilt.
     pub(crate) fn fetch(&mut self, inode: InodeId) {
-        while self.log.is_away(inode) {
+        while self.log.is_evicted(inode) {
             let mut fetch = self.log.fetch(inode);
             let mut damaged = None;
             while let Some((key, offset, len)) = fetch.next_read() {
                 let mut bytes = vec![0; len];
-                let read = read_from(&self.files.shelves[&key], offset, &mut bytes);
+                let read = read_from(&self.files.index_runs[&key], offset, &mut bytes);
                 if fetch.take(&bytes[..read]).is_err() {
                     damaged = Some(key);
                     break;
@@ -192,23 +192,23 @@ impl Device {
         }
     }
 
-    /// Makes a shelf anew from the footers of its segments: two, where it has several.
-    pub(crate) fn mend(&mut self, key: ShelfKey) {
+    /// Makes an index run anew from the footers of its segments: two, where it has several.
+    pub(crate) fn mend(&mut self, key: RunKey) {
         let segments = self.log.segments_of(key);
         let (first, second) = segments.split_at(segments.len().div_ceil(2));
         let halves = [first, second].into_iter().filter(|half| !half.is_empty());
         let made: Vec<_> = halves.map(|half| self.make_shelf(half, b"mended").expect("sound footers")).collect();
-        self.files.shelves.remove(&key);
-        let mut shelves = Vec::new();
-        for (shelf, bytes) in made {
-            self.files.shelves.insert(shelf.key(), bytes);
-            shelves.push(shelf);
+        self.files.index_runs.remove(&key);
+        let mut index_runs = Vec::new();
+        for (index_run, bytes) in made {
+            self.files.index_runs.insert(index_run.key(), bytes);
+            index_runs.push(index_run);
         }
-        self.log.replace_shelves(&[key], shelves);
+        self.log.replace_index_runs(&[key], index_runs);
     }
 
     /// The same device after a stop, and what recovery said.
-    pub(crate) fn restarted(&self) -> (Device, Report, Vec<RecordMeta>) {
+    pub(crate) fn restarted(&self) -> (LogDevice, RecoveryReport, Vec<RecordMeta>) {
         recover(self.files.clone(), self.log.settings().clone())
     }
 
@@ -227,10 +227,10 @@ impl Device {
             assert_eq!(piece.at, range.start() + bytes.len() as u64, "pieces follow each other");
             assert!(piece.len > 0);
             match piece.source {
-                Source::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
-                Source::Punched(_) => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
-                Source::Data(_) => bytes.extend(self.stored(piece)?.into_iter().map(Some)),
-                Source::Image(_) | Source::Fetched(_) => panic!("a plan without images has one"),
+                PieceSource::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
+                PieceSource::Punched(_) => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
+                PieceSource::Data(_) => bytes.extend(self.stored(piece)?.into_iter().map(Some)),
+                PieceSource::Image(_) | PieceSource::External(_) => panic!("a plan without images has one"),
             }
         }
         assert_eq!(bytes.len() as u64, range.len(), "pieces cover the range");
@@ -238,7 +238,7 @@ impl Device {
     }
 
     pub(crate) fn stored(&self, piece: &Piece) -> Option<Vec<u8>> {
-        let Source::Data(stored) = piece.source else { panic!("only records have these") };
+        let PieceSource::Data(stored) = piece.source else { panic!("only records have these") };
         let file = &self.files.bytes[&self.files.keys[&stored.segment]];
         let data = file.get(stored.data_offset as usize..)?.get(..stored.record_len as usize)?;
         let crcs = file.get(stored.crcs_offset as usize..stored.data_offset as usize)?;
@@ -249,14 +249,14 @@ impl Device {
 }
 
 /// A device recovered from files.
-pub(crate) fn recover(mut files: Files, settings: Settings) -> (Device, Report, Vec<RecordMeta>) {
+pub(crate) fn recover(mut files: DeviceFiles, settings: LogSettings) -> (LogDevice, RecoveryReport, Vec<RecordMeta>) {
     let mut seen = Vec::new();
     let (log, report) =
         MultiLog::recover(settings, &mut files, &mut |meta| seen.push(meta.clone())).expect("readable files");
     files.keys = report.files.clone();
-    assert_eq!((report.records - report.shelved_records) as usize, seen.len());
+    assert_eq!((report.records - report.run_records) as usize, seen.len());
     let free = report.free.clone();
-    (Device { log, files, free }, report, seen)
+    (LogDevice { log, files, free }, report, seen)
 }
 
 /// A write of one session, alone in its group; fields that matter are set by the test.

@@ -2,12 +2,13 @@ use std::sync::Arc;
 
 use frieze_hlc::Hlc;
 use frieze_wire::acl::AclNamedEntry;
+use frieze_wire::txn::Caller;
 use proptest::prelude::*;
 
 use super::*;
-use crate::inode::{Layout, allows};
+use crate::inode::{FileLayout, allows};
 
-/// Who an entry of a list is for.
+/// The subject of an entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whom {
     Owner,
@@ -57,7 +58,7 @@ fn inode(acl: &Acl, (uid, gid): (u32, u32)) -> Inode {
         size: 0,
         size_as_of: Hlc(1),
         parent: InodeId::ROOT,
-        layout: Arc::new(Layout { chunk_bytes: 4096, chain_count: 1, plugin: String::new() }),
+        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: String::new() }),
         links: 1,
         uid,
         gid,

@@ -6,8 +6,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn layout() -> Arc<Layout> {
-    Arc::new(Layout { chunk_bytes: 64 << 20, chain_count: 8, plugin: String::new() })
+fn layout() -> Arc<FileLayout> {
+    Arc::new(FileLayout { chunk_bytes: 64 << 20, chain_count: 8, plugin: String::new() })
 }
 
 fn fresh() -> Inode {
@@ -45,7 +45,7 @@ fn full() -> Inode {
         size: 1 << 40,
         size_as_of: Hlc(0x0065_c000_0000_0009),
         parent: InodeId(77),
-        layout: Arc::new(Layout { chunk_bytes: 4096, chain_count: 1, plugin: "json:/t".to_owned() }),
+        layout: Arc::new(FileLayout { chunk_bytes: 4096, chain_count: 1, plugin: "json:/t".to_owned() }),
         links: 2,
         uid: u32::MAX,
         gid: 0,
@@ -115,11 +115,11 @@ fn what_has_any_field_that_few_inodes_have_is_not_empty() {
     assert!(acl.is_none() && !has_default_acl);
     drop(target);
     some.iter().for_each(|extra| assert!(!extra.is_empty() && *extra != none, "{extra:?}"));
-    let named = |plugin: &str| Layout { plugin: plugin.to_owned(), ..(*layout()).clone() };
+    let named = |plugin: &str| FileLayout { plugin: plugin.to_owned(), ..(*layout()).clone() };
     assert!(named("a").is(&named("a")) && named("").is(&named("")));
     assert!(!named("a").is(&named("b")) && !named("").is(&named("a")) && !named("a").is(&named("")));
-    assert!(!Layout { chain_count: 2, ..named("") }.is(&Layout { chain_count: 3, ..named("") }));
-    assert!(!Layout { chunk_bytes: 1, ..named("") }.is(&Layout { chunk_bytes: 2, ..named("") }));
+    assert!(!FileLayout { chain_count: 2, ..named("") }.is(&FileLayout { chain_count: 3, ..named("") }));
+    assert!(!FileLayout { chunk_bytes: 1, ..named("") }.is(&FileLayout { chunk_bytes: 2, ..named("") }));
 }
 
 #[test]
@@ -135,20 +135,23 @@ fn every_field_of_an_inode_reads_back() {
 #[test]
 fn golden_bytes_of_inodes() {
     assert_eq!(hex(&encoded(&fresh())), "10a403180120e80728643801701a7808b80109c001e807ca0108080112046e616d65");
-    let (all, of_an_older_writer) = (
+    let (all, first_fields) = (
         encoded(&full()),
-        "10ff1f180220ffffffff0f30808080808020384d408a808080808008480250045807608980808080d8eb18688080808080a296e7ff01700c78018201076a736f6e3a2f748a0102100c92010808091204000105159a01042e2e2f78a0018110aa010103b00108b80109c001e807ca0108080112046e616d65d201170886808080808008180420ac0228073088808080808008d2010c088480808080800810051805",
+        "10ff1f180220ffffffff0f30808080808020384d408a808080808008480250045807608980808080d8eb18688080808080a2\
+         96e7ff01700c78018201076a736f6e3a2f748a0102100c92010808091204000105159a01042e2e2f78a0018110aa010103b0\
+         0108b80109c001e807ca0108080112046e616d65d201170886808080808008180420ac0228073088808080808008d2010c08\
+         8480808080800810051805",
     );
-    assert_eq!(hex(&all), format!("{of_an_older_writer}d80105e001feffffffffff07e80100f00106"));
-    // It knew no origins, nor records that reach over, nor times that begin anew, and what it wrote still reads.
+    assert_eq!(hex(&all), format!("{first_fields}d80105e001feffffffffff07e80100f00106"));
+    // Without an origin, records that reach over, and times that begin anew.
     let none = Hlc::ZERO;
     let extra =
         full().extra.map(|extra| Box::new(Extra { origin: None, times_after: none, reaches_from: None, ..*extra }));
     let without = Inode { extra, ..full() };
-    assert_eq!(hex(&encoded(&without)), of_an_older_writer);
-    let (back, _) = StoredInode::read(full().from, &all[..of_an_older_writer.len() / 2], Arc::new).unwrap();
+    assert_eq!(hex(&encoded(&without)), first_fields);
+    let (back, _) = StoredInode::read(full().from, &all[..first_fields.len() / 2], Arc::new).unwrap();
     assert_eq!(back, without);
-    // Nor access lists.
+    // Access lists.
     let extra = Extra { acl: Some(Box::new(listed())), has_default_acl: true, ..*full().extra.unwrap() };
     let with_list = Inode { extra: Some(Box::new(extra)), ..full() };
     let list = "fa0124\
@@ -156,29 +159,18 @@ fn golden_bytes_of_inodes() {
                 800201";
     assert_eq!(hex(&encoded(&with_list)), format!("{}{list}", hex(&all)).replace("fa0124", "fa012c"));
     assert_eq!(StoredInode::read(full().from, &encoded(&with_list), Arc::new).unwrap().0, with_list);
-    // Nor sessions that are stopped from writing.
+    // Sessions that are stopped from writing.
     let extra =
         Extra { grants: vec![WriteGrant { is_stopped: true, ..full().grants()[0].clone() }], ..Extra::default() };
     let stopped = Inode { extra: Some(Box::new(extra)), ..fresh() };
     assert_eq!(StoredInode::read(stopped.from, &encoded(&stopped), Arc::new).unwrap().0, stopped);
-    let goes_on = Extra { grants: full().grants().to_vec(), ..Extra::default() };
-    let goes_on = Inode { extra: Some(Box::new(goes_on)), ..fresh() };
+    let writing = Extra { grants: full().grants().to_vec(), ..Extra::default() };
+    let writing = Inode { extra: Some(Box::new(writing)), ..fresh() };
     // One field more, of two bytes.
     assert_eq!(
         hex(&encoded(&stopped)),
-        hex(&encoded(&goes_on)).replace("9201080809120400010515", "92010a08091204000105151801")
+        hex(&encoded(&writing)).replace("9201080809120400010515", "92010a08091204000105151801")
     );
-}
-
-#[test]
-fn horizons_of_an_older_writer_are_patches() {
-    // Two truncates, to 10 bytes and later to 20: the first still decides what lies between.
-    let mut stored = StoredInode::of(&fresh(), SessionId(9), 1000, Vec::new());
-    stored.horizons = vec![StoredHorizon { before: 8, len: 10 }, StoredHorizon { before: 3, len: 20 }];
-    let from = fresh().from;
-    let (inode, _) = StoredInode::read(from, &stored.encode_to_vec(), Arc::new).unwrap();
-    let first = Patch { at: Hlc(from.0 - 8), start: 10, end: 20, source: PatchSource::Hole };
-    assert_eq!(inode.patches(), [first, Patch::truncate(Hlc(from.0 - 3), 20)]);
 }
 
 #[test]

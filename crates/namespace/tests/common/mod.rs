@@ -7,7 +7,7 @@ use std::fmt::Write;
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    ENTRIES, INODES, LoadedApart, MemoryHistory, Namespace, NoReadSet, inode_between, is_rewritten,
+    ENTRIES, INODES, LoadedNames, MemoryHistory, Namespace, NoReadSet, inode_between, is_rewritten,
 };
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
@@ -24,7 +24,7 @@ pub(crate) fn user(uid: u32, gid: u32, groups: &[u32]) -> Caller {
     Caller { uid, gid, groups: groups.to_vec() }
 }
 
-pub(crate) struct World {
+pub(crate) struct NamespaceWorld {
     pub(crate) ns: Namespace,
     pub(crate) history: MemoryHistory,
     pub(crate) stamp: Hlc,
@@ -34,9 +34,9 @@ pub(crate) struct World {
     pub(crate) log: Vec<(Transaction, Hlc, Outcome)>,
 }
 
-impl World {
-    pub(crate) fn new() -> World {
-        let mut world = World {
+impl NamespaceWorld {
+    pub(crate) fn new() -> NamespaceWorld {
+        let mut world = NamespaceWorld {
             ns: Namespace::new(),
             history: MemoryHistory::new(),
             stamp: Hlc::first_of_micros(1_000_000),
@@ -115,7 +115,7 @@ impl World {
 
     /// The namespace as a restart would load it.
     pub(crate) fn reloaded(&self) -> Namespace {
-        let (mut ns, mut apart) = (Namespace::new(), LoadedApart::default());
+        let (mut ns, mut apart) = (Namespace::new(), LoadedNames::default());
         let keys = || self.history.current();
         let last = keys().map(|(key, _, _)| key).filter(|key| key.first() == Some(&INODES)).last();
         let between = inode_between(last.unwrap_or_default());
@@ -137,7 +137,7 @@ impl World {
 
     /// The same by what is in memory of entries and inodes.
     fn restarted(&self) -> Namespace {
-        let (mut ns, mut apart) = (Namespace::new(), LoadedApart::default());
+        let (mut ns, mut apart) = (Namespace::new(), LoadedNames::default());
         let others = |is_wanted: fn(u8) -> bool| {
             self.history.current().filter(move |(key, _, _)| ![ENTRIES, INODES].contains(&key[0]) && is_wanted(key[0]))
         };
@@ -205,7 +205,7 @@ pub(crate) fn dump(ns: &Namespace, history: &MemoryHistory, at: Option<Hlc>) -> 
             // Pages of two give the same as all at once.
             let mut paged = Vec::new();
             loop {
-                let after = paged.last().map_or(Vec::new(), |last: &frieze_namespace::Listed| last.name.clone());
+                let after = paged.last().map_or(Vec::new(), |last: &frieze_namespace::ListedEntry| last.name.clone());
                 let page = ns.list(history, id, at, &after, 2).unwrap();
                 if page.is_empty() {
                     break;

@@ -87,11 +87,10 @@ impl Engine {
         while let Some((directory, copy, path)) = todo.pop() {
             let mut after = Vec::new();
             loop {
-                let listed =
-                    match self.meta.namespace().list(self.meta.versions(), directory, Some(at), &after, LIST_PAGE) {
-                        Err(fault) if fault.reason == Reason::NotDirectory => Vec::new(),
-                        other => other?,
-                    };
+                let listed = match self.meta.list(directory, Some(at), &after, LIST_PAGE) {
+                    Err(fault) if fault.reason == Reason::NotDirectory => Vec::new(),
+                    other => other?,
+                };
                 let Some(last) = listed.last() else { break };
                 after.clone_from(&last.name);
                 for entry in listed {
@@ -137,7 +136,7 @@ impl Engine {
             _ => 0,
         };
         if mask != 0 {
-            self.meta.namespace().check_access(self.meta.versions(), id, Some(at), caller, mask).map_err(|fault| {
+            self.meta.check_access(id, Some(at), caller, mask).map_err(|fault| {
                 Fault::new(fault.reason, format!("{}: {}", String::from_utf8_lossy(path), fault.message))
             })?;
         }
@@ -147,16 +146,11 @@ impl Engine {
             _ => (0, Vec::new()),
         };
         let (origin, origin_at) = self.time_origin(&seen, at)?.unwrap_or_default();
-        let mut xattrs = Vec::new();
-        let namespace = self.meta.namespace();
-        for name in namespace.xattr_names(self.meta.versions(), id, Some(at), caller)? {
-            // What only the superuser sets does not pass through the hands of others; what may be kept there is not what is kept.
-            if *name != *QUOTA_XATTR && (caller.uid == 0 || name.starts_with(b"user.") || is_acl(&name)) {
-                let value = namespace.xattr(self.meta.versions(), id, &name, Some(at), caller)?;
-                xattrs.push(Xattr { name, value: Some(value) });
-            }
-        }
-        drop(namespace);
+        // What only the superuser sets does not pass through the hands of others. A quota is of its directory alone.
+        let is_copied =
+            |name: &[u8]| *name != *QUOTA_XATTR && (caller.uid == 0 || name.starts_with(b"user.") || is_acl(name));
+        let xattrs = self.meta.xattrs(id, Some(at), caller, &is_copied)?.into_iter();
+        let xattrs = xattrs.map(|(name, value)| Xattr { name, value: Some(value) }).collect();
         let inode = &seen.inode;
         let (uid, gid, mode) = match caller.uid {
             0 => (inode.uid, inode.gid, inode.mode.into()),

@@ -1,7 +1,7 @@
 //! Where the bytes of two states differ, found from where they lie and not from what they are.
 
 use frieze_base::{ByteRange, Fault, Reason};
-use frieze_multilog::{Piece, Source};
+use frieze_multilog::{Piece, PieceSource};
 
 use crate::engine::Engine;
 use crate::seen::Seen;
@@ -81,8 +81,10 @@ fn compare(start: u64, a: &[Piece], b: &[Piece]) -> Vec<ByteRange> {
 fn place(piece: &Piece, at: u64) -> Option<(u64, u64)> {
     match &piece.source {
         // Of what plans made to be read consist: this is none.
-        Source::Image(_) | Source::Fetched(_) => None,
-        Source::Hole | Source::Punched(_) => None,
-        Source::Data(stored) => Some((stored.segment.0, stored.data_offset + u64::from(stored.skip) + (at - piece.at))),
+        PieceSource::Image(_) | PieceSource::External(_) => None,
+        PieceSource::Hole | PieceSource::Punched(_) => None,
+        PieceSource::Data(stored) => {
+            Some((stored.segment.0, stored.data_offset + u64::from(stored.skip) + (at - piece.at)))
+        }
     }
 }

@@ -10,17 +10,17 @@ use frieze_wire::message::FileKind;
 use super::{Naming, Plan};
 use crate::capability::Presenter;
 use crate::changes::check_writable;
-use crate::data::file_bytes_max;
 use crate::engine::Engine;
 use crate::session::Principal;
+use frieze_replication::file_bytes_max;
 
 /// Files that are joined at once: a version of the metadata says all of them.
 const SOURCES_MAX: usize = 1024;
 
 impl Engine {
     /// # Errors
-    /// `InvalidArgument` for what is no file, the target itself, or one named twice; `Unsupported` where user times would be mixed, `TooLarge`
-    /// for too many or too long ones; as reading each.
+    /// `InvalidArgument` for what is no file, the target itself, or one named twice; `Unsupported` where user times
+    /// would be mixed, `TooLarge` for too many or too long ones; as reading each.
     pub(crate) fn plan_join(
         &self,
         principal: &Principal,

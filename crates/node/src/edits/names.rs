@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, History, Namespace};
+use frieze_namespace::TreeAt;
 use frieze_wire::edit::NEW;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
 
 use super::Plan;
 use crate::engine::Engine;
+use frieze_metadata::{NameHistory, TreeNode};
 
 /// A name: directory and name in it.
 pub(super) type NameKey = (InodeId, Vec<u8>);
+/// What a plan names, and the directories above.
+type Nodes = BTreeMap<InodeId, TreeNode>;
 
 impl Engine {
     /// What a name stood for at a closed instant.
@@ -21,7 +24,7 @@ impl Engine {
     /// # Errors
     /// Those of the store.
     pub(super) fn entry_at(&self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<InodeId>, Fault> {
-        frieze_namespace::entry_at(self.meta.versions(), directory, name, at)
+        self.meta.history().entry(directory, name, at)
     }
 
     /// The path of a name, as it was at a closed instant; by the number of its directory if that had no name.
@@ -29,17 +32,19 @@ impl Engine {
     /// # Errors
     /// Those of the store.
     pub(super) fn path_at(&self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Vec<u8>, Fault> {
-        Paths::new(self.meta.versions(), &[at]).of(directory, name)
+        Paths::new(self.meta.history(), &[at]).of(directory, name)
     }
 
-    /// Takes from a plan the names that cannot change as planned: what others have built on stays. Each is told as left.
+    /// Takes from a plan the names that cannot change as planned: what others have built on stays. Each is told as
+    /// left.
     ///
     /// # Errors
     /// Those of the store.
     pub(super) fn settle_names(&self, plan: &mut Plan, paths: &mut Paths<'_>) -> Result<(), Fault> {
         let mut kept: BTreeSet<InodeId> = BTreeSet::new();
         loop {
-            let dropped = { conflicts(&self.meta.namespace(), plan, &mut kept) };
+            let named = plan.names.iter().flat_map(|(key, naming)| [key.0, InodeId(naming.inode), naming.expect]);
+            let dropped = conflicts(&self.meta.tree_nodes(named), plan, &mut kept);
             if dropped.is_empty() {
                 return Ok(());
             }
@@ -57,7 +62,7 @@ impl Engine {
 /// Paths at several instants: the first that knows one counts. What has no name at any of them is called as it will be,
 /// or else as it was last.
 pub(super) struct Paths<'a> {
-    pub(super) cuts: Vec<Cut<'a>>,
+    pub(super) cuts: Vec<TreeAt<'a>>,
     /// Names that inodes are to get.
     pub(super) coming: BTreeMap<InodeId, NameKey>,
 }
@@ -66,8 +71,8 @@ pub(super) struct Paths<'a> {
 static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
 
 impl<'a> Paths<'a> {
-    pub(super) fn new(history: &'a dyn History, instants: &[Hlc]) -> Paths<'a> {
-        Paths { cuts: instants.iter().map(|&at| Cut::new(history, at, &ROOT)).collect(), coming: BTreeMap::new() }
+    pub(super) fn new(history: NameHistory<'a>, instants: &[Hlc]) -> Paths<'a> {
+        Paths { cuts: instants.iter().map(|&at| history.tree_at(at, &ROOT)).collect(), coming: BTreeMap::new() }
     }
 
     pub(super) fn of(&mut self, directory: InodeId, name: &[u8]) -> Result<Vec<u8>, Fault> {
@@ -121,7 +126,7 @@ impl<'a> Paths<'a> {
 
 /// Names of the plan that cannot change, and why. `kept` are inodes that could not get a name they were to have: they
 /// keep those they have.
-fn conflicts(namespace: &Namespace, plan: &Plan, kept: &mut BTreeSet<InodeId>) -> Vec<(NameKey, String)> {
+fn conflicts(nodes: &Nodes, plan: &Plan, kept: &mut BTreeSet<InodeId>) -> Vec<(NameKey, String)> {
     let mut gains: BTreeMap<u64, Vec<&NameKey>> = BTreeMap::new();
     let mut losses: BTreeMap<InodeId, Vec<&NameKey>> = BTreeMap::new();
     let mut children: BTreeMap<InodeId, i64> = BTreeMap::new();
@@ -135,13 +140,13 @@ fn conflicts(namespace: &Namespace, plan: &Plan, kept: &mut BTreeSet<InodeId>) -
         *children.entry(key.0).or_default() += i64::from(naming.inode != 0) - i64::from(naming.expect.0 != 0);
     }
     let is_directory = |id: u64| match id & NEW {
-        0 => namespace.current(InodeId(id)).is_some_and(frieze_namespace::Inode::is_directory),
+        0 => nodes.get(&InodeId(id)).is_some_and(|node| node.is_directory),
         _ => plan.new[(id & !NEW) as usize].kind == FileKind::Directory as i32,
     };
     let names_after = |id: u64| {
-        let now = match namespace.current(InodeId(id)).filter(|_| id & NEW == 0) {
-            Some(inode) if inode.is_directory() => usize::from(inode.links > 0),
-            Some(inode) => inode.links as usize,
+        let now = match nodes.get(&InodeId(id)).filter(|_| id & NEW == 0) {
+            Some(node) if node.is_directory => usize::from(node.links > 0),
+            Some(node) => node.links as usize,
             // New, or without a name for so long that memory let go of it.
             None => 0,
         };
@@ -150,7 +155,7 @@ fn conflicts(namespace: &Namespace, plan: &Plan, kept: &mut BTreeSet<InodeId>) -
     };
     let mut dropped: BTreeMap<NameKey, String> = BTreeMap::new();
     for (&id, keys) in &gains {
-        let brought_directory = namespace.current(InodeId(id)).is_none() && keys.len() > 1 && id & NEW == 0;
+        let brought_directory = !nodes.contains_key(&InodeId(id)) && keys.len() > 1 && id & NEW == 0;
         if (is_directory(id) && names_after(id) > 1) || brought_directory {
             kept.insert(InodeId(id));
             for key in keys {
@@ -165,7 +170,8 @@ fn conflicts(namespace: &Namespace, plan: &Plan, kept: &mut BTreeSet<InodeId>) -
             }
             continue;
         }
-        let held = namespace.entry_count(id) as i64 + children.get(&id).copied().unwrap_or(0);
+        let entry_count = nodes.get(&id).map_or(0, |node| node.entry_count);
+        let held = entry_count as i64 + children.get(&id).copied().unwrap_or(0);
         if is_directory(id.0) && names_after(id.0) == 0 && held > 0 {
             kept.insert(id);
             for key in keys {
@@ -174,7 +180,7 @@ fn conflicts(namespace: &Namespace, plan: &Plan, kept: &mut BTreeSet<InodeId>) -
         }
     }
     for (key, naming) in plan.names.iter().filter(|(_, naming)| naming.inode != 0) {
-        if let Some(words) = unrooted(namespace, key.0, &gains, &names_after) {
+        if let Some(words) = unrooted(nodes, key.0, &gains, &names_after) {
             kept.insert(InodeId(naming.inode));
             dropped.insert(key.clone(), words);
         }
@@ -184,7 +190,7 @@ fn conflicts(namespace: &Namespace, plan: &Plan, kept: &mut BTreeSet<InodeId>) -
 
 /// Why a directory has no way to the root in the end; `None` if it has one.
 fn unrooted(
-    namespace: &Namespace,
+    nodes: &Nodes,
     directory: InodeId,
     gains: &BTreeMap<u64, Vec<&NameKey>>,
     names_after: &dyn Fn(u64) -> usize,
@@ -200,7 +206,7 @@ fn unrooted(
         }
         here = match gains.get(&here.0).and_then(|keys| keys.last()) {
             Some((parent, _)) => *parent,
-            None => namespace.current(here)?.parent,
+            None => nodes.get(&here)?.parent,
         };
     }
     None

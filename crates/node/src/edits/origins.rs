@@ -2,7 +2,7 @@
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::Source;
+use frieze_multilog::PieceSource;
 use frieze_namespace::{Inode, PatchSource};
 
 use crate::seen::{DEPTH_MAX, Layer, Look, Seen, Sources, not_fetched, parts};
@@ -68,7 +68,7 @@ impl Look<'_> {
             for piece in &own {
                 let start = out_at + (piece.at - range.start());
                 let len = u64::from(piece.len);
-                if let (Source::Hole, PatchSource::Shared { inode, offset, at }) = (piece.source, patch.source) {
+                if let (PieceSource::Hole, PatchSource::Shared { inode, offset, at }) = (piece.source, patch.source) {
                     let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
                     let below = Layer { id: inode, inode: version, upto: Some(at) };
                     let first = offset + (piece.at - patch.start);

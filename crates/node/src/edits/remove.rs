@@ -16,8 +16,8 @@ type Todo = Vec<(InodeId, Vec<u8>)>;
 
 impl Engine {
     /// # Errors
-    /// `NotFound`; `AccessDenied` for a directory that the caller may not look through (whether he may take names from it is asked when
-    /// they are taken); `TooLarge` for a tree of more than 262,144 names.
+    /// `NotFound`; `AccessDenied` for a directory that the caller may not look through (whether he may take names from
+    /// it is asked when they are taken); `TooLarge` for a tree of more than 262,144 names.
     pub(crate) fn plan_remove(&self, principal: &Principal, ask: &RemoveTree, now: Hlc) -> Result<Plan, Fault> {
         let key = self.parent_of(principal, &ask.target, now)?;
         let path = self.path_at(key.0, &key.1, now)?;
@@ -29,15 +29,11 @@ impl Engine {
         let (mut plan, mut todo) = (Plan::new(EditKind::Remove, now, Hlc::ZERO), Todo::new());
         take(&mut plan, &mut todo, key, (top, kind), path);
         while let Some((directory, path)) = todo.pop() {
-            let check = |caller| {
-                let namespace = self.meta.namespace();
-                namespace.check_access(self.meta.versions(), directory, Some(now), caller, MAY_READ | MAY_EXECUTE)
-            };
-            check(&principal.caller).map_err(|fault| named(fault, &path))?;
+            let may_look = self.meta.check_access(directory, Some(now), &principal.caller, MAY_READ | MAY_EXECUTE);
+            may_look.map_err(|fault| named(fault, &path))?;
             let mut after = Vec::new();
             loop {
-                let listed =
-                    self.meta.namespace().list(self.meta.versions(), directory, Some(now), &after, LIST_PAGE)?;
+                let listed = self.meta.list(directory, Some(now), &after, LIST_PAGE)?;
                 let Some(last) = listed.last() else { break };
                 after.clone_from(&last.name);
                 for entry in listed {

@@ -1,13 +1,13 @@
 //! Restores: a file or tree becomes what it was at an instant, by a change at now that shares the old bytes.
 //!
-//! Only what differs is touched, found by the index of time. Names made since stay unless they are to go; a name that was
-//! taken away gets its inode back; one whose inode lives elsewhere now gets a copy that shares its bytes of then.
+//! Only what differs is touched, found by the index of time. Names made since stay unless they are to go; a name that
+//! was taken away gets its inode back; one whose inode lives elsewhere now gets a copy that shares its bytes of then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cut, Inode, MAY_READ, PATCHES_MAX, State, Subject};
+use frieze_namespace::{ChangeSubject, MAY_READ, PATCHES_MAX, SubjectState, TreeAt};
 use frieze_wire::acl::is_acl;
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
@@ -58,8 +58,8 @@ struct Names {
 
 /// The tree of then and of now below the path.
 struct Ends<'a> {
-    then: Cut<'a>,
-    now: Cut<'a>,
+    then: TreeAt<'a>,
+    now: TreeAt<'a>,
     /// What the path named then and names now.
     root_then: InodeId,
     root_now: Option<InodeId>,
@@ -137,13 +137,13 @@ impl Engine {
         };
         let mut plan = Plan::new(EditKind::Restore, now, at);
         let root = Caller::root();
-        let history = self.meta.versions();
+        let history = self.meta.history();
         let mut paths = Paths::new(history, &[now, at]);
         let Some(root_then) = root_then else {
             return self.plan_removal(plan, ask, own, root_now, &mut paths);
         };
         let mut span =
-            Ends { then: Cut::new(history, at, &root), now: Cut::new(history, now, &root), root_then, root_now, own };
+            Ends { then: history.tree_at(at, &root), now: history.tree_at(now, &root), root_then, root_now, own };
         let interval = Interval { after: at, upto: now };
         let mut cuts = CutPair::new(history, interval, &root);
         let changes = self.changes(Scope::Within(root_then), interval, &mut cuts)?;
@@ -157,12 +157,12 @@ impl Engine {
         for change in &changes.subjects {
             let last = change.revisions.last().and_then(|revision| revision.state.as_ref());
             let before = change.before.as_ref().map(|(_, state)| state);
-            let inode_of = |state: Option<&State>| match state {
-                Some(State::Entry { inode, .. }) => Some(*inode),
+            let inode_of = |state: Option<&SubjectState>| match state {
+                Some(SubjectState::Entry { inode, .. }) => Some(*inode),
                 _ => None,
             };
             match &change.subject {
-                Subject::Entry { parent, name } => {
+                ChangeSubject::Entry { parent, name } => {
                     let (then, named) = (inode_of(before), inode_of(last));
                     if then == named || !span.held_then(*parent)? {
                         continue;
@@ -175,16 +175,16 @@ impl Engine {
                         (None, None) => {}
                     }
                 }
-                Subject::Inode(id) => {
+                ChangeSubject::Inode(id) => {
                     touched.entry(*id).or_default();
                 }
                 // What may be kept is the operator's to say, whatever the data was.
-                Subject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
-                Subject::Xattr { inode, name } => {
+                ChangeSubject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
+                ChangeSubject::Xattr { inode, name } => {
                     let xattrs = touched.entry(*inode).or_default();
                     if before != last {
                         let value = match before {
-                            Some(State::Xattr(value)) => Some(value.clone()),
+                            Some(SubjectState::Xattr(value)) => Some(value.clone()),
                             _ => None,
                         };
                         xattrs.push(Xattr { name: name.clone(), value });
@@ -273,7 +273,7 @@ impl Engine {
         copied: &BTreeSet<InodeId>,
     ) -> Result<(), Fault> {
         let (at, mut given_back) = (plan.at, Vec::new());
-        let mut sight = Cut::new(self.meta.versions(), plan.now, &principal.caller);
+        let mut sight = self.meta.history().tree_at(plan.now, &principal.caller);
         let mut touched = Vec::new();
         for name in wanted {
             // Where the path leads now may be what is copied.
@@ -289,13 +289,7 @@ impl Engine {
         let left: BTreeSet<NameKey> = touched.iter().filter_map(leaves).collect();
         for Wanted { key, inode, now, fate } in touched {
             if span.then.inode(key.0)?.is_some() {
-                self.meta.namespace().check_access(
-                    self.meta.versions(),
-                    key.0,
-                    Some(at),
-                    &principal.caller,
-                    MAY_READ,
-                )?;
+                self.meta.check_access(key.0, Some(at), &principal.caller, MAY_READ)?;
             }
             let path = paths.of(key.0, &key.1)?;
             let to = match fate {
@@ -350,15 +344,8 @@ impl Engine {
 
     /// The attributes that a copy takes along.
     fn xattrs_of(&self, seen: &Seen, at: Hlc) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Fault> {
-        let (namespace, root) = (self.meta.namespace(), Caller::root());
-        let mut xattrs = BTreeMap::new();
-        for name in namespace.xattr_names(self.meta.versions(), seen.id, Some(at), &root)? {
-            if name.starts_with(b"user.") || is_acl(&name) {
-                let value = namespace.xattr(self.meta.versions(), seen.id, &name, Some(at), &root)?;
-                xattrs.insert(name, value);
-            }
-        }
-        Ok(xattrs)
+        let is_copied = |name: &[u8]| name.starts_with(b"user.") || is_acl(name);
+        self.meta.xattrs(seen.id, Some(at), &Caller::root(), &is_copied)
     }
 
     pub(super) fn plan_name_gone(
@@ -379,17 +366,11 @@ impl Engine {
         let mut todo = vec![inode];
         while let Some(directory) = todo.pop() {
             let back = plan.names.values().any(|naming| naming.inode == directory.0);
-            let is_directory = self.meta.namespace().current(directory).is_some_and(Inode::is_directory);
+            let is_directory = self.meta.kind(directory) == Some(FileKind::Directory);
             if back || !is_directory {
                 continue;
             }
-            let listed = self.meta.namespace().list(
-                self.meta.versions(),
-                directory,
-                Some(plan.now),
-                b"",
-                frieze_namespace::EDIT_STEPS_MAX,
-            )?;
+            let listed = self.meta.list(directory, Some(plan.now), b"", frieze_namespace::EDIT_STEPS_MAX)?;
             for entry in listed {
                 let key = (directory, entry.name);
                 if plan.names.contains_key(&key) {
@@ -452,8 +433,7 @@ impl Engine {
         let path = paths.of_inode(id)?;
         if bytes {
             if caller.uid != new.uid {
-                let versions = self.meta.versions();
-                self.meta.namespace().check_access(versions, id, Some(plan.at), caller, MAY_READ)?;
+                self.meta.check_access(id, Some(plan.at), caller, MAY_READ)?;
             }
             let mut shares = Vec::new();
             for range in &ranges {
@@ -504,7 +484,7 @@ impl Engine {
 }
 
 /// Where something that was moved out is now, as far as who asks may list it; empty if nowhere.
-fn lives_at(sight: &mut Cut<'_>, paths: &mut Paths<'_>, id: InodeId) -> Result<Vec<u8>, Fault> {
+fn lives_at(sight: &mut TreeAt<'_>, paths: &mut Paths<'_>, id: InodeId) -> Result<Vec<u8>, Fault> {
     for named in sight.names(id)? {
         if sight.may_list(named.parent)? {
             return paths.of(named.parent, &named.name);

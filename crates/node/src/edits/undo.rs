@@ -1,8 +1,8 @@
 //! Undo: what an actor did goes, unit by unit.
 //!
-//! A unit is a name, an attribute, a length, or a range of bytes. One whose newest version is the actor's gets its newest
-//! version by anybody else; one that others changed later is left and told, with both versions; so is what others have
-//! built on: a directory the actor made and others filled, a file that others wrote to.
+//! A unit is a name, an attribute, a length, or a range of bytes. One whose newest version is the actor's gets its
+//! newest version by anybody else; one that others changed later is left and told, with both versions; so is what
+//! others have built on: a directory the actor made and others filled, a file that others wrote to.
 
 mod bytes;
 mod reach;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Changed, Revision, State, Subject, SubjectChange};
+use frieze_namespace::{ChangeSubject, Changed, Revision, SubjectChange, SubjectState};
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
@@ -76,11 +76,11 @@ impl<'a> Changes<'a> {
             Changes { names: Vec::new(), inodes: BTreeMap::new(), xattrs: BTreeMap::new(), files: BTreeMap::new() };
         for change in subjects {
             match &change.subject {
-                Subject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
-                Subject::Inode(id) => drop(changes.inodes.insert(*id, change)),
+                ChangeSubject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
+                ChangeSubject::Inode(id) => drop(changes.inodes.insert(*id, change)),
                 // The operator's, as in a restore.
-                Subject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
-                Subject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
+                ChangeSubject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
+                ChangeSubject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
             }
         }
         changes
@@ -127,7 +127,7 @@ impl Engine {
         if after >= now {
             return Ok(plan);
         }
-        let history = self.meta.versions();
+        let history = self.meta.history();
         let mut reach = self.reach(principal, &ask.target, Interval { after, upto: now })?;
         let mut sight = Sight::new(history, now, &principal.caller);
         let (changed, planned) = self.changes_reached(&actor, &mut reach, &mut sight)?;
@@ -172,7 +172,7 @@ impl Engine {
             }
             self.undo_inode(&actor, &mut plan, &mut paths, id, &changes)?;
             if let Some(mtime_ns) = whole.get(&id) {
-                let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+                let version = self.meta.inode(id, Some(plan.now))?;
                 // Who may change a directory's names without owning it may not set its time.
                 if principal.caller.uid == 0 || principal.caller.uid == version.uid {
                     plan.state(id, &version).mtime_ns = Some(*mtime_ns);
@@ -195,8 +195,8 @@ impl Engine {
         let Interval { after, upto } = reach.interval;
         // Names that come back bring more with them.
         loop {
-            let holds = &mut |subject: &Subject| reach.holds(subject);
-            let changed = Changed::read(self.meta.versions(), after, upto, None, CHANGES_MAX, holds)?;
+            let holds = &mut |subject: &ChangeSubject| reach.holds(subject);
+            let changed = self.meta.history().changed((after, upto), None, CHANGES_MAX, holds)?;
             let changes = Changes::of(&changed.subjects);
             let mut planned = BTreeMap::new();
             for (key, change) in changes.names {
@@ -238,7 +238,7 @@ impl Engine {
         id: InodeId,
         changes: &Changes<'_>,
     ) -> Result<(), Fault> {
-        let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+        let version = self.meta.inode(id, Some(plan.now))?;
         if let Some(change) = changes.inodes.get(&id) {
             if change.revisions.iter().any(|revision| actor.made(revision)) {
                 self.check_kept_before(actor, id, change, plan.now)?;
@@ -273,7 +273,7 @@ impl Engine {
         for (key, naming) in plan.names.iter().filter(|(_, naming)| naming.expect.0 != 0) {
             let id = naming.expect;
             let gains = plan.names.values().any(|other| other.inode == id.0);
-            let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+            let version = self.meta.inode(id, Some(plan.now))?;
             let losses = plan.names.values().filter(|other| other.expect == id && other.inode != id.0).count();
             if version.is_directory() || gains || version.links as usize > losses {
                 continue;
@@ -306,8 +306,8 @@ impl Engine {
     }
 }
 
-/// Directories whose names come back and are all as they were before the actor, the only one to change them: with their times of
-/// then.
+/// Directories whose names come back and are all as they were before the actor, the only one to change them: with their
+/// times of then.
 fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMap<InodeId, i64> {
     let stays = |(key, change): &&(NameKey, &SubjectChange)| !plan.names.contains_key(key) && !is_as_before(change);
     let others: BTreeSet<InodeId> = changes.names.iter().filter(stays).map(|(key, _)| key.0).collect();
@@ -315,7 +315,7 @@ fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMa
     let time_of = |id: &InodeId| {
         let change = changes.inodes.get(id).filter(|change| change.revisions.iter().all(|by| actor.made(by)))?;
         match &change.before {
-            Some((_, State::Inode(before))) => Some((*id, before.mtime_ns)),
+            Some((_, SubjectState::Inode(before))) => Some((*id, before.mtime_ns)),
             _ => None,
         }
     };

@@ -1,9 +1,9 @@
 //! What other servers ask about chains that this one has a part in.
 //!
-//! Guarantees: an answer is what this server would tell a client: its chains were looked at, or closed at the instant, before it was
-//! made, and it had its part in them, and a lease where it is about now, after that. But a record by its number and stamp is the same
-//! wherever it is, so whoever has it tells it. A thread waits for one question no longer than
-//! [`LEARNING_MAX`]; flushes, and heads of chains, are waited for by none.
+//! Guarantees: an answer is what this server would tell a client: its chains were looked at, or closed at the instant,
+//! before it was made, and it had its part in them, and a lease where it is about now, after that. But a record by its
+//! number and stamp is the same wherever it is, so whoever has it tells it. A thread waits for one question no longer
+//! than [`LEARNING_MAX`]; flushes, and heads of chains, are waited for by none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use frieze_wire::peer::{
     CloseAfter, FileReach, FileTail, PeerRequest, PeerRequestKind, PeerResponse, ServerMessage, TouchedAsk,
 };
 
-use crate::data::{Gather, Layout};
 use crate::engine::Engine;
-use crate::peers::{PeerPayload, Peers, Way};
 use crate::questions::{Answered, Questions};
+use frieze_net::{PeerPayload, Peers, PeersCell};
+use frieze_replication::{Gather, Layout};
 
 /// Who waits for an answer.
 struct Asker {
-    way: Arc<Way>,
+    way: Arc<PeersCell>,
     questions: Arc<Questions>,
     node: NodeId,
     id: u64,
@@ -179,7 +179,8 @@ impl Engine {
         }
     }
 
-    /// Answers when everything acknowledged so far of these chains is on stable storage, here and at their other members.
+    /// Answers when everything acknowledged so far of these chains is on stable storage, here and at their other
+    /// members.
     fn persist_for(&self, asker: Asker, chains: &BTreeSet<ChainId>) {
         let all = Gather::new(2, Box::new(move |result| asker.tell(result.map(|()| Answered::default()))));
         let flushed = all.clone();
@@ -188,7 +189,8 @@ impl Engine {
     }
 }
 
-/// How long other members of a chain are waited for to know what it holds: by then whoever asks has asked another server.
+/// How long other members of a chain are waited for to know what it holds: by then whoever asks has asked another
+/// server.
 const LEARNING_MAX: Duration = Duration::from_millis(500);
 /// Files in one answer: some 500 KB.
 const TOUCHED_PAGE: usize = 65_536;

@@ -1,10 +1,10 @@
 //! Questions to the members of chains, until somebody has answered for each of them.
 //!
-//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], whoever dies or is slow meanwhile; every chain was answered for by a
-//! server that had a part in it. What is asked does no harm when several do it.
+//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], whoever dies or is slow meanwhile; every chain was answered
+//! for by a server that had a part in it. What is asked does no harm when several do it.
 //!
-//! As few servers are asked as have all of the chains. Of those that refuse, or have not answered within a [`ROUND`], another
-//! member is asked; who was asked first may answer all the same.
+//! As few servers are asked as have all of the chains. Of those that refuse, or have not answered within a [`ROUND`],
+//! another member is asked; who was asked first may answer all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use frieze_hlc::Hlc;
 use frieze_wire::peer::{PeerRequest, PeerRequestKind, PeerResponse, ServerMessage};
 
 use crate::engine::Engine;
-use crate::meta::idle_until;
-use crate::peers::{PeerPayload, Peers};
 use crate::questions::{Answered, Questions};
+use frieze_net::idle_until;
+use frieze_net::{PeerPayload, Peers};
 
 /// What is asked of each server, about some of the chains.
 pub(super) struct Inquiry<'a> {
@@ -53,9 +53,10 @@ impl Engine {
     /// Asks for each of these chains a member of it until all have answered. Not to be called with a lock in hand.
     ///
     /// # Errors
-    /// `Unavailable` if nobody with one of the chains answers; `Elsewhere` if there is nobody; what speaks against the question itself.
+    /// `Unavailable` if nobody with one of the chains answers; `Elsewhere` if there is nobody; what speaks against the
+    /// question itself.
     pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<Heard>, Fault> {
-        crate::reading::check_none_held();
+        frieze_storage::check_none_held();
         let now = || self.clock.reading().mono;
         let (began, mut round, mut why) = (now(), 0u32, None);
         let (mut left, mut answers) = (chains, Vec::new());
@@ -100,10 +101,10 @@ impl Engine {
         Ok(answers)
     }
 
-    /// Asks one server about a chain, whether it has a part in it or not. `None` if it refuses, or has not answered within a
-    /// [`ROUND`]. Not to be called with a lock in hand.
+    /// Asks one server about a chain, whether it has a part in it or not. `None` if it refuses, or has not answered
+    /// within a [`ROUND`]. Not to be called with a lock in hand.
     pub(crate) fn ask_one(&self, node: NodeId, chain: ChainId, about: &PeerRequestKind) -> Option<Answered> {
-        crate::reading::check_none_held();
+        frieze_storage::check_none_held();
         let mut pending = Pending { questions: &self.questions, asked: Vec::new() };
         let ask = Inquiry { at: None, about: &|_| about.clone() };
         pending.asked.push(self.put(node, BTreeSet::from([chain]), &ask));
@@ -138,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// Whom to ask about these chains: few servers, each for all it has. After the first round one of each chain is asked, another
-    /// each time.
+    /// Whom to ask about these chains: few servers, each for all it has. After the first round one of each chain is
+    /// asked, another each time.
     fn members_for(&self, chains: &BTreeSet<ChainId>, round: u32) -> Vec<(NodeId, BTreeSet<ChainId>)> {
         let me = self.node();
         let mut members: BTreeMap<ChainId, Vec<NodeId>> = BTreeMap::new();

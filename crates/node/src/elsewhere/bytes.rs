@@ -1,9 +1,9 @@
 //! Bytes that other servers have: what a clone or a copied range shares with a file on chains that are not here.
 //!
-//! Guarantees: what is brought is what the records of the chunk show at a closed instant, so it is the same whoever tells it, or what
-//! is committed after it was asked for; which parts of it no record says anything of comes with it. No more is asked for, or held, than
-//! one read may show.
-//! Leaves to others: what lies under a part that no record says anything of (`seen`).
+//! Guarantees: what is brought is what the records of the chunk show at a closed instant, so it is the same whoever
+//! tells it, or what is committed after it was asked for; which parts of it no record says anything of comes with it.
+//! No more is asked for, or held, than one read may show. Leaves to others: what lies under a part that no record says
+//! anything of (`seen`).
 //!
 //! A plan cannot ask while it holds the index. It notes what it lacks, and is made again when that has come.
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use frieze_base::{ByteRange, ChainId, ChunkId, ErrorKind, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Fetched, Piece, Source};
+use frieze_multilog::{ExternalSpan, Piece, PieceSource};
 use frieze_tier::Heat;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::peer::{BytesAsk, BytesPart, Holes, PeerRequestKind};
@@ -78,20 +78,20 @@ impl Fetch {
     /// Adds the pieces of a part of a chunk, with offsets in the chunk. What is not here is noted.
     pub(crate) fn plan(&mut self, wanted: Wanted, pieces: &mut Vec<Piece>) {
         let (start, len) = (wanted.range.start(), wanted.range.len() as u32);
-        let mut add = |from: u32, to: u32, source: Source| {
+        let mut add = |from: u32, to: u32, source: PieceSource| {
             if from < to {
                 pieces.push(Piece { at: start + u64::from(from), len: to - from, source });
             }
         };
         let Some(number) = self.arrived.iter().position(|arrived| arrived.wanted == wanted) else {
             self.missing.push(wanted);
-            return add(0, len, Source::Fetched(Fetched { number: u32::MAX, skip: 0 }));
+            return add(0, len, PieceSource::External(ExternalSpan { number: u32::MAX, skip: 0 }));
         };
-        let bytes = |skip| Source::Fetched(Fetched { number: number as u32, skip });
+        let bytes = |skip| PieceSource::External(ExternalSpan { number: number as u32, skip });
         let mut at = 0;
         for &(from, count) in &self.arrived[number].holes {
             add(at, from, bytes(at));
-            add(from, from + count, Source::Hole);
+            add(from, from + count, PieceSource::Hole);
             at = from + count;
         }
         add(at, len, bytes(at));
@@ -100,7 +100,7 @@ impl Fetch {
     /// Copies what the pieces have of it to their places in `out`, which they cover from `start` on.
     pub(crate) fn fill(&self, pieces: &[Piece], start: u64, out: &mut [u8]) {
         for piece in pieces {
-            let Source::Fetched(Fetched { number, skip }) = piece.source else { continue };
+            let PieceSource::External(ExternalSpan { number, skip }) = piece.source else { continue };
             let from = (piece.at - start) as usize;
             let (len, skip) = (piece.len as usize, skip as usize);
             let bytes = &self.arrived[number as usize].bytes;
@@ -121,7 +121,8 @@ impl Engine {
         }
         for (at, parts) in by_instant {
             let at = (at != Hlc::MAX).then_some(at);
-            // What is here may only not be closed yet at that instant. Who cannot close it is none of the chain's members.
+            // What is here may only not be closed yet at that instant. Who cannot close it is none of the chain's
+            // members.
             let is_learned = |part: &Wanted| {
                 let chain = part.chain();
                 self.data.is_here(chain) && self.data.learn(&BTreeSet::from([chain]), at, CLOSING_MAX).is_ok()
@@ -182,7 +183,7 @@ impl Engine {
                 let upto = at.unwrap_or_else(|| self.data.cuts().of(chunk.chain(part.chain_count.max(1))));
                 log.plan(chunk, range, upto, Hlc(part.after), &mut pieces);
             }
-            let gone = pieces.iter().filter(|piece| piece.source == Source::Hole);
+            let gone = pieces.iter().filter(|piece| piece.source == PieceSource::Hole);
             holes.push(Holes { runs: gone.flat_map(|piece| [(piece.at - start) as u32, piece.len]).collect() });
             let device = self.data.device();
             let lease = device.ready(&pieces, Heat::Wanted);
@@ -257,7 +258,8 @@ mod tests {
         pieces.clear();
         fetch.plan(wanted(100, 110), &mut pieces);
         assert!(!fetch.lacks());
-        let planned: Vec<_> = pieces.iter().map(|piece| (piece.at, piece.len, piece.source == Source::Hole)).collect();
+        let planned: Vec<_> =
+            pieces.iter().map(|piece| (piece.at, piece.len, piece.source == PieceSource::Hole)).collect();
         assert_eq!(planned, [(100, 2, false), (102, 3, true), (105, 3, false), (108, 2, true)]);
         let mut out = *b"..........";
         fetch.fill(&pieces, 100, &mut out);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{MultiLog, Numbered, RecordKind, RecordMeta};
+use frieze_multilog::{MultiLog, NumberedRecord, RecordKind, RecordMeta};
 use frieze_wire::peer::{ChainRecord, PeerRequestKind, PeerResponse, RecordAsk, RecordsAsk};
 
 use super::Inquiry;
@@ -13,19 +13,19 @@ use crate::engine::Engine;
 use crate::questions::Answered;
 
 impl Engine {
-    /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, whoever has them. Not to be called with a lock in
-    /// hand: others may be asked.
+    /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, whoever has them. Not to be called
+    /// with a lock in hand: others may be asked.
     ///
     /// # Errors
-    /// Of the device, where the index of the file has to be fetched; `Unavailable` if nobody who has a part of it answers;
-    /// `Overloaded` if others have more than 1,048,576.
+    /// Of the device, where the index of the file has to be fetched; `Unavailable` if nobody who has a part of it
+    /// answers; `Overloaded` if others have more than 1,048,576.
     pub(crate) fn records(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<RecordMeta>, Fault> {
         let away = self.chains_elsewhere(Some(upto));
         if away.is_empty() {
             return Ok(self.data.device().log_of([id])?.versions(id, after, upto, max));
         }
         // The number of chains is that of the file's birth.
-        let chain_count = self.meta.namespace().inode(self.meta.versions(), id, None)?.layout.chain_count.max(1);
+        let chain_count = self.meta.layout(id)?.chain_count;
         let ask = RecordsAsk { inode: id.0, chain_count, after: after.0, upto: upto.0 };
         let mut records = self.records_elsewhere(&ask, away.clone())?;
         let here = self.data.device().log_of([id])?.versions(id, after, upto, usize::MAX);
@@ -62,7 +62,7 @@ impl Engine {
 
     /// True if records of a file in `(after, ..]` may have been given back, at a server that is not asked.
     pub(crate) fn may_be_forgotten_elsewhere(&self, id: InodeId, after: Hlc) -> bool {
-        let forgot = self.meta.namespace().horizons().of(id).is_some_and(|forgotten| forgotten.before > after.0);
+        let forgot = self.meta.newest_horizon([id].into_iter()).is_some_and(|forgotten| forgotten.before > after.0);
         forgot && !self.chains_elsewhere(None).is_empty()
     }
 
@@ -100,7 +100,7 @@ impl Engine {
         let (Some(chain), Some(before)) = (chains.first(), ask.n.checked_sub(1)) else { return Err(not_here()) };
         let device = self.data.device();
         let found = device.records_of(*chain, before, 1).map_err(another_may_have_it)?;
-        let is_meant = |found: &&Numbered| (found.meta.n, found.meta.stamp) == (ask.n, Hlc(ask.stamp));
+        let is_meant = |found: &&NumberedRecord| (found.meta.n, found.meta.stamp) == (ask.n, Hlc(ask.stamp));
         let found = found.first().filter(is_meant).ok_or_else(not_here)?;
         let (payload, _) = device.payload_of(found).map_err(another_may_have_it)?;
         let records = vec![record_out(&found.meta)];

@@ -1,7 +1,8 @@
-//! The engine's part in chains of several members: who they are, and what has to be known before and after a read of now.
+//! The engine's part in chains of several members: who they are, and what has to be known before and after a read of
+//! now.
 //!
-//! Guarantees: a read of now shows all that was committed when it began, and is answered only under a lease that still holds when
-//! everything has been read; what is not wholly here is not answered from here.
+//! Guarantees: a read of now shows all that was committed when it began, and is answered only under a lease that still
+//! holds when everything has been read; what is not wholly here is not answered from here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,11 +18,11 @@ use frieze_wire::message::{Open, Read, ReplicaStatus, Reply, Request, Stat, View
 
 use super::{Engine, Responder, done};
 use crate::capability::Presenter;
-use crate::data::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 use crate::elsewhere::Elsewhere;
 use crate::holding::is_claim;
-use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts};
-use crate::settling::granted_chains;
+use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts, spread_of};
+use crate::settling::{chains_of_grants, granted_chains};
+use frieze_replication::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 
 impl Engine {
     /// Takes configurations of chains, as the control plane has decided them. Durable on return.
@@ -61,8 +62,8 @@ impl Engine {
         self.data.is_shared()
     }
 
-    /// Where the payload of a request of `len` bytes will go from here when it is a record, as far as that can be said before it is
-    /// looked at closely.
+    /// Where the payload of a request of `len` bytes will go from here when it is a record, as far as that can be said
+    /// before it is looked at closely.
     pub(crate) fn goes_to(&self, header: &FrameHeader, request: &Request, len: usize) -> Option<(ChainId, NodeId)> {
         let Request::Write(ask) = request else { return None };
         if ask.append {
@@ -91,13 +92,14 @@ impl Engine {
         self.data.status()
     }
 
-    /// Where the log of each chain ends here: for whoever has to choose among members that have all restarted, and for who founds
-    /// a cluster, whose first configurations are above these.
+    /// Where the log of each chain ends here: for whoever has to choose among members that have all restarted, and for
+    /// who founds a cluster, whose first configurations are above these.
     pub fn chain_ends(&self) -> Vec<ChainEnd> {
         self.data.ends()
     }
 
-    /// Sessions of which something is remembered here, of their requests or of their connections: for `status`, and tests.
+    /// Sessions of which something is remembered here, of their requests or of their connections: for `status`, and
+    /// tests.
     pub fn sessions_remembered(&self) -> usize {
         let mut known = self.data.sessions();
         known.extend(self.sessions.known());
@@ -132,8 +134,8 @@ impl Engine {
         self.losses().map_or(0, |losses| losses.0.len() as u64)
     }
 
-    /// True if a range of a file, as it is seen, may lack something that was acknowledged, since a chain went on from a copy that was
-    /// behind: nothing that is known to lie above the loss covers it, and the file is older.
+    /// True if a range of a file, as it is seen, may lack something that was acknowledged, since a chain went on from a
+    /// copy that was behind: nothing that is known to lie above the loss covers it, and the file is older.
     ///
     /// # Errors
     /// Those of [`Engine::sources`] and [`Engine::look_with`].
@@ -144,7 +146,8 @@ impl Engine {
         Ok(losses.may_miss(&look, seen.layer(), &sources, (ask.offset, end), &|chain| self.data.is_here(chain)))
     }
 
-    /// The intervals in which something may have been lost, oldest first: of this machine while it was alone, and of any chain.
+    /// The intervals in which something may have been lost, oldest first: of this machine while it was alone, and of
+    /// any chain.
     pub(crate) fn all_gaps(&self) -> Vec<(Hlc, Hlc)> {
         let mut gaps: BTreeSet<(Hlc, Hlc)> = self.keeper.with(|identity| identity.gaps().collect());
         self.meta.look_at_control(&mut |state| {
@@ -195,26 +198,26 @@ impl Engine {
         match request {
             Request::Read(ask) => match self.mint.open(&ask.capability, Presenter::of_now(session)) {
                 Ok(capability) => {
-                    let namespace = self.meta.namespace();
-                    let inode = namespace.current(capability.inode);
+                    let id = capability.inode;
+                    // A file that is not known here is refused where it is read.
+                    let Some(chunks) = self.meta.file_chunks(id) else {
+                        return self.data.look_and_wait([].into_iter());
+                    };
                     // Of what writers may have written elsewhere others are asked, when it is read.
-                    let read = inode.map(|inode| chains_of_range(capability.inode, inode, ask));
-                    let written = inode.map(|inode| granted_chains(capability.inode, inode)).unwrap_or_default();
-                    let mut chains = read.unwrap_or_default();
-                    let before = inode.map(|inode| parts_before(capability.inode, inode, ask)).unwrap_or_default();
-                    let others = before.into_iter().map(|(chain, ..)| chain).chain(written);
+                    let layout = spread_of(id, chunks.layout);
+                    let mut chains = chains_of_range(layout, ask);
+                    let before = parts_before(layout, chunks.reaches_from, ask).into_iter().map(|(chain, ..)| chain);
+                    let others = before.chain(chains_of_grants(id, &chunks));
                     chains.extend(others.filter(|chain| self.data.is_here(*chain)));
-                    let has_to_look = self.data.has_to_look(chains.iter().copied());
-                    // By user time the newest record counts, wherever it lies.
-                    let plain = inode.filter(|inode| has_to_look && inode.patches().is_empty()).cloned();
-                    let plain = plain.filter(|_| capability.view.user_at.is_none());
-                    let cut = inode.filter(|inode| !inode.patches().is_empty() && !inode.grants().is_empty()).cloned();
-                    drop(namespace);
-                    if let Some(inode) = cut {
-                        self.order_seen(capability.inode, &inode)?;
+                    if chunks.is_patched && chunks.has_writers {
+                        self.meta.current(id).map_or(Ok(()), |inode| self.order_seen(id, &inode))?;
                     }
-                    if let Some(inode) = plain
-                        && self.is_clean_there(capability.inode, inode, ask)?
+                    // By user time the newest record counts, wherever it lies.
+                    if !chunks.is_patched
+                        && capability.view.user_at.is_none()
+                        && self.data.has_to_look(chains.iter().copied())
+                        && let Some(inode) = self.meta.current(id).filter(|inode| inode.patches().is_empty())
+                        && self.is_clean_there(id, inode, ask)?
                     {
                         return Ok(());
                     }
@@ -238,8 +241,8 @@ impl Engine {
         self.data.look_and_wait(granted_chains(id, inode).into_iter().filter(|chain| self.data.is_here(*chain)))
     }
 
-    /// True if what a read of now asks of a file without patches is known here, though something is on its way through its chains: it
-    /// ends before the file does, and what is on its way lies beside it.
+    /// True if what a read of now asks of a file without patches is known here, though something is on its way through
+    /// its chains: it ends before the file does, and what is on its way lies beside it.
     fn is_clean_there(&self, id: InodeId, inode: Inode, ask: &Read) -> Result<bool, Fault> {
         let (start, end) = (ask.offset, ask.offset.saturating_add(ask.len.into()));
         let seen = Seen::at(id, inode, None);
@@ -248,27 +251,30 @@ impl Engine {
         if ask.len == 0 || end > self.look_with(&[&seen], &[], elsewhere)?.extent(&seen).size {
             return Ok(false);
         }
-        let before = parts_before(id, &seen.inode, ask).into_iter().filter(|(chain, ..)| self.data.is_here(*chain));
-        let parts = parts_of(layout_of(id, &seen.inode), start, end);
+        let layout = layout_of(id, &seen.inode);
+        let before = parts_before(layout, seen.inode.reaches_from(), ask)
+            .into_iter()
+            .filter(|(chain, ..)| self.data.is_here(*chain));
+        let parts = parts_of(layout, start, end);
         Ok(parts.is_some_and(|parts| self.data.is_clean_in(parts.into_iter().chain(before))))
     }
 
-    /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made the file
-    /// longer.
+    /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made
+    /// the file longer.
     pub(crate) fn chains_to_close(&self, id: InodeId, ask: &Read) -> Option<BTreeSet<ChainId>> {
-        let namespace = self.meta.namespace();
-        let settled = namespace.current(id).filter(|inode| inode.grants().is_empty());
-        settled.map(|inode| chains_of_read(id, inode, ask))
+        let settled = self.meta.file_chunks(id).filter(|chunks| !chunks.has_writers);
+        settled.map(|chunks| chains_of_read(spread_of(id, chunks.layout), chunks.reaches_from, ask))
     }
 
     /// The chains that a file has bytes on, as far as is known here; all, of none that is.
     pub(crate) fn chains_of_file(&self, id: InodeId) -> BTreeSet<ChainId> {
-        let namespace = self.meta.namespace();
-        let Some(inode) = namespace.current(id) else { return (0..self.data.chain_count()).map(ChainId).collect() };
-        let layout = layout_of(id, inode);
-        let end = u32::try_from(inode.size.div_ceil(layout.chunk_bytes)).unwrap_or(u32::MAX);
+        let Some(chunks) = self.meta.file_chunks(id) else {
+            return (0..self.data.chain_count()).map(ChainId).collect();
+        };
+        let layout = spread_of(id, chunks.layout);
+        let end = u32::try_from(chunks.size.div_ceil(layout.chunk_bytes)).unwrap_or(u32::MAX);
         let mut chains = chains_of_chunks(layout, 0..end);
-        chains.extend(granted_chains(id, inode));
+        chains.extend(chains_of_grants(id, &chunks));
         chains
     }
 
@@ -280,12 +286,12 @@ impl Engine {
         if !self.data.is_shared() {
             return Ok(());
         }
-        let mut chains = chains_of_range(id, inode, ask).into_iter();
+        let mut chains = chains_of_range(layout_of(id, inode), ask).into_iter();
         chains.try_for_each(|chain| self.data.check_here(chain, view.instant()))
     }
 
-    /// Answers when everything acknowledged so far is on stable storage at all members of the chains of this node, and of those of
-    /// the file that others have.
+    /// Answers when everything acknowledged so far is on stable storage at all members of the chains of this node, and
+    /// of those of the file that others have.
     pub(crate) fn sync_members(&self, header: &frieze_wire::FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         let (request, reply_to) = (*header, responder.clone());
         let away = self.chains_elsewhere(None);
@@ -304,16 +310,15 @@ impl Engine {
 }
 
 /// The chains of what a read is about: of its range, and of the chunks that say how long the file is.
-fn chains_of_read(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
-    let mut chains = chains_of_range(id, inode, ask);
-    chains.extend(parts_before(id, inode, ask).into_iter().map(|(chain, ..)| chain));
-    chains.extend(granted_chains(id, inode));
+fn chains_of_read(layout: Layout, reaches_from: Option<u32>, ask: &Read) -> BTreeSet<ChainId> {
+    let mut chains = chains_of_range(layout, ask);
+    chains.extend(parts_before(layout, reaches_from, ask).into_iter().map(|(chain, ..)| chain));
     chains
 }
 
 /// Those of its range.
-fn chains_of_range(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
-    chains_of_extent(layout_of(id, inode), ask.offset, ask.len.into())
+fn chains_of_range(layout: Layout, ask: &Read) -> BTreeSet<ChainId> {
+    chains_of_extent(layout, ask.offset, ask.len.into())
 }
 
 /// Those of the chunks that some bytes, or the place of one, lie in.
@@ -324,8 +329,7 @@ pub(crate) fn chains_of_extent(layout: Layout, offset: u64, len: u64) -> BTreeSe
 }
 
 /// The parts of chunks before a read's range whose records may reach into it, beyond the ends of those chunks.
-fn parts_before(id: InodeId, inode: &Inode, ask: &Read) -> Vec<(ChainId, ChunkId, ByteRange)> {
-    let layout = layout_of(id, inode);
+fn parts_before(layout: Layout, reaches_from: Option<u32>, ask: &Read) -> Vec<(ChainId, ChunkId, ByteRange)> {
     let first = u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX);
     let chunk_start = u64::from(first) * layout.chunk_bytes;
     let end = ask.offset.saturating_add(ask.len.into()).min(chunk_start + REACH_BYTES_MAX);
@@ -335,9 +339,10 @@ fn parts_before(id: InodeId, inode: &Inode, ask: &Read) -> Vec<(ChainId, ChunkId
     let part = |index: u32| {
         let start = u64::from(index) * layout.chunk_bytes;
         let range = ByteRange::new(ask.offset - start, end - start);
-        (layout.chain(index), ChunkId { inode: id, index }, range)
+        (layout.chain(index), ChunkId { inode: layout.inode, index }, range)
     };
-    layout.reached_by(first).filter(|index| inode.reaches_over(*index)).map(part).collect()
+    let reaches = |index: &u32| reaches_from.is_some_and(|from| from <= *index);
+    layout.reached_by(first).filter(reaches).map(part).collect()
 }
 
 /// The chains that chunks of a file are on.
@@ -349,7 +354,8 @@ fn chains_of_chunks(layout: Layout, chunks: Range<u32>) -> BTreeSet<ChainId> {
     }
 }
 
-/// The newest instant up to `whole` that lies in no gap: where one loss follows another before anything was whole again, their gaps touch.
+/// The newest instant up to `whole` that lies in no gap: where one loss follows another before anything was whole
+/// again, their gaps touch.
 fn before_all(whole: Hlc, gaps: &[(Hlc, Hlc)]) -> Hlc {
     let newest_first = gaps.iter().rev();
     newest_first.fold(whole, |whole, (from, to)| if *from < whole && whole <= *to { *from } else { whole })
@@ -378,14 +384,15 @@ impl Losses {
                 let upto = look.shown_upto_of(layer, chunk.index);
                 is_here(*chain) && look.log.data_in(*chunk, *range, upto, after) == range.len()
             };
-            // What of a chain's loss can be of this layer: a later patch hides it, an older instant does not know of it.
+            // What of a chain's loss can be of this layer: a later patch hides it, an older instant does not know of
+            // it.
             let lost_to = |chain: &ChainId| {
                 let lost = self.0.get(chain)?;
                 let is_older = layer.inode.born.0 < lost.to && hidden_upto.0 < lost.to;
                 (is_older && layer.upto.is_none_or(|upto| upto.0 > lost.from)).then_some(Hlc(lost.to))
             };
             let ask = Read { offset: start, len: (end - start).min(REACH_BYTES_MAX) as u32, ..Read::default() };
-            let reaching = parts_before(layer.id, layer.inode, &ask);
+            let reaching = parts_before(layout, layer.inode.reaches_from(), &ask);
             let misses = |part: &(ChainId, ChunkId, ByteRange)| lost_to(&part.0).is_some_and(|to| !covers(part, to));
             if chunks.iter().any(misses) || reaching.iter().any(|(chain, ..)| lost_to(chain).is_some()) {
                 return true;
@@ -412,8 +419,9 @@ fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkI
     (start / layout.chunk_bytes..end.div_ceil(layout.chunk_bytes)).map(part).collect()
 }
 
-/// The answer, unless the lease has ended since it was looked up, or this server has come into a chain, or gone from one, since it had
-/// done so `turns` times. Who has gone holds a lease all the same, as soon as it knows that it has: of the chains that it has left.
+/// The answer, unless the lease has ended since it was looked up, or this server has come into a chain, or gone from
+/// one, since it had done so `turns` times. Who has gone holds a lease all the same, as soon as it knows that it has:
+/// of the chains that it has left.
 pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, turns: u64) -> Result<Reply, Fault> {
     let reply = answer?;
     engine.data.check_still(turns)?;

@@ -15,7 +15,7 @@ use frieze_cluster::{
     MetalogMembership, NodeDevice, NodeInfo, NodeState, OperatorReply, OperatorRequest, ProcessIdentity as Process,
     REPLICAS_MAX, ReplicaEvent, ReplicaGarbage, ReplicaHealth,
 };
-use frieze_metalog::Change as MemberChange;
+use frieze_metalog::MemberChange;
 use frieze_net::ServerAddr;
 use frieze_wire::message::{
     ChainMembers, Cluster, ClusterMapReply, ClusterOp, ClusterReply, Join, JoinReply, NodeAddress,
@@ -24,10 +24,10 @@ use tracing::{debug, warn};
 
 use super::Engine;
 use crate::control::{Control, ControlTold, Job, Premises, Reign};
-use crate::data::{ChainEnd, Report};
-use crate::identity::Identity;
-use crate::peers::NodeKeys;
+use crate::node_keys::NodeKeys;
 use crate::session::Principal;
+use frieze_replication::{ChainEnd, Report};
+use frieze_storage::Identity;
 
 impl Engine {
     /// This node's part in its cluster, if the server is one of several.
@@ -40,8 +40,8 @@ impl Engine {
         self.control.get().is_some()
     }
 
-    /// Begins this node's part in its cluster, if the server is one of several, and it has not begun. To be called when it is
-    /// known where the server listens.
+    /// Begins this node's part in its cluster, if the server is one of several, and it has not begun. To be called when
+    /// it is known where the server listens.
     ///
     /// # Errors
     /// `InvalidArgument` if others cannot reach it there.
@@ -97,12 +97,14 @@ impl Engine {
         self.data.device().space().map_or(0, |space| space.capacity_bytes)
     }
 
-    /// Time goes by for leases and what depends on them. To be called again after what is returned; `None`: the server is alone.
+    /// Time goes by for leases and what depends on them. To be called again after what is returned; `None`: the server
+    /// is alone.
     pub fn beat_control(&self) -> Option<Duration> {
         Some(self.control.get()?.beat(self))
     }
 
-    /// Does what has to wait for a majority, one thing after the other, until the server stops: for a thread of its own.
+    /// Does what has to wait for a majority, one thing after the other, until the server stops: for a thread of its
+    /// own.
     pub fn control_jobs(&self) {
         let Some(control) = self.control.get() else { return };
         while let Some(job) = control.next_job() {
@@ -157,7 +159,7 @@ impl Engine {
     pub fn resign(&self) {
         if let Some(control) = self.control.get() {
             // Whoever leads next need not be found out by an election.
-            self.meta.step_aside();
+            self.meta.resign();
             control.resign(self);
         }
     }
@@ -197,7 +199,8 @@ impl Engine {
         self.with_members(me, found)
     }
 
-    /// The same with the members of the metalog that are nodes no more: as long as they are members, it takes their votes to change that.
+    /// The same with the members of the metalog that are nodes no more: as long as they are members, it takes their
+    /// votes to change that.
     fn with_members(&self, me: NodeId, found: BTreeMap<NodeId, ServerAddr>) -> BTreeMap<NodeId, ServerAddr> {
         let (Some(control), Some(status)) = (self.control.get(), self.meta.status()) else { return found };
         let members = status.members.voters.iter().chain(&status.members.learners).filter(|node| **node != me);
@@ -244,7 +247,8 @@ impl Engine {
         if !self.is_administrator(principal) {
             return Err(Fault::new(
                 Reason::NotPermitted,
-                "only root, and the user that the server runs as, may add servers: they are given the secret of the cluster",
+                "only root, and the user that the server runs as, may add servers: they are given the secret of the \
+                 cluster",
             ));
         }
         let newcomer = ask.newcomer.as_ref().and_then(NodeInfo::from_wire);
@@ -279,7 +283,8 @@ impl Engine {
     /// How the cluster is, after what is asked for has been decided.
     ///
     /// # Errors
-    /// `NotPermitted` for whoever is no administrator and asks for a change; `Elsewhere`: ask the leader; what speaks against it.
+    /// `NotPermitted` for whoever is no administrator and asks for a change; `Elsewhere`: ask the leader; what speaks
+    /// against it.
     pub(super) fn cluster_asked(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
         let control = self.control.get();
         if let Some(op) = ask.op {
@@ -433,7 +438,7 @@ impl Engine {
 
     /// A node has ended a connection on which it told, as it does when its process ends: if it led, another leads soon.
     pub fn hung_up(&self, node: NodeId) {
-        self.meta.gone(node);
+        self.meta.on_peer_gone(node);
     }
 }
 
@@ -464,11 +469,11 @@ impl Premises for Engine {
     }
 
     fn changes(&self) -> Vec<ClusterChange> {
-        self.meta.take_control_news()
+        self.meta.take_control_changes()
     }
 
     fn reign(&self) -> Option<Reign> {
-        let number = self.meta.reigns();
+        let number = self.meta.leader_terms();
         let status = self.meta.status().filter(|status| status.leads)?;
         Some(Reign { number, term: status.term })
     }
@@ -505,6 +510,6 @@ impl Premises for Engine {
     }
 
     fn step_aside(&self) {
-        self.meta.step_aside();
+        self.meta.resign();
     }
 }

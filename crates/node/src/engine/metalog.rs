@@ -7,18 +7,19 @@ use std::time::Duration;
 use frieze_base::{ClusterId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::StateFile;
 use frieze_hlc::{Hlc, format_instant};
-use frieze_metalog::Change;
+use frieze_metalog::MemberChange;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::Request;
 use prost::Message;
 
 use super::{Engine, Seams};
-use crate::grants::GrantSettings;
 use crate::holding::{is_claim, tells_of_now};
-use crate::identity::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
-use crate::locks::Locks;
-use crate::meta::MetalogStatus;
 use crate::settings::Settings;
+use frieze_coherence::CacheLeaseSettings;
+use frieze_coherence::FileLocks;
+use frieze_metadata::MetalogStatus;
+use frieze_metadata::OpenSessions;
+use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE, Standing};
 
 /// What a server that joins others is told by them.
 pub struct Joining {
@@ -35,8 +36,8 @@ pub struct Joining {
 }
 
 impl Engine {
-    /// Opens an empty directory as that of another node: it has nothing, and waits for the state, until a leader adds it. If it
-    /// was made so before, it goes on.
+    /// Opens an empty directory as that of another node: it has nothing, and waits for the state, until a leader adds
+    /// it. If it was made so before, it goes on.
     ///
     /// # Errors
     /// `InvalidArgument` if the directory is another node's, or one of a machine that is alone; as [`Engine::open`].
@@ -45,7 +46,7 @@ impl Engine {
             None => {
                 settings.validate()?;
                 let mut identity = Identity {
-                    format_version: FORMAT_VERSION_MEMBER,
+                    format_version: FORMAT_VERSION,
                     cluster: joining.cluster.0.to_be_bytes().to_vec(),
                     node: joining.node.0,
                     capability_key: joining.secret.to_vec(),
@@ -71,36 +72,38 @@ impl Engine {
         Engine::open(settings, seams)
     }
 
-    /// Turns a server that is alone into the first member of a metalog to which others can be added. Requests wait meanwhile.
+    /// Turns a server that is alone into the first member of a metalog to which others can be added. Requests wait
+    /// meanwhile.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is one already. The disk's: it is alone as before, or changes nothing until it has been started
-    /// again.
+    /// `InvalidArgument` if it is one already. The disk's: it is alone as before, or changes nothing until it has been
+    /// started again.
     pub fn found_metalog(&self) -> Result<(), Fault> {
         self.durability.found(&self.data, &self.meta)?;
         // From now on other servers may answer writes to files.
         self.caching.take_back();
         // Nobody else has led meanwhile: what sessions hold here they hold.
-        self.reigns.store(self.meta.reigns(), Ordering::Release);
+        self.reigns.store(self.meta.leader_terms(), Ordering::Release);
         Ok(())
     }
 
-    /// Adds a node to the members of the metalog, as the leader: it gets the state and the log, and does not vote yet. Returns
-    /// when a majority holds that.
+    /// Adds a node to the members of the metalog, as the leader: it gets the state and the log, and does not vote yet.
+    /// Returns when a majority holds that.
     ///
     /// # Errors
-    /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a member.
+    /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a
+    /// member.
     pub fn add_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Add(node))
+        self.meta.change_members(MemberChange::Add(node))
     }
 
     /// Lets a member of the metalog vote that has caught up, as the leader.
     ///
     /// # Errors
-    /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member, or as many vote
-    /// as may.
+    /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member,
+    /// or as many vote as may.
     pub fn promote_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Promote(node))
+        self.meta.change_members(MemberChange::Promote(node))
     }
 
     /// Takes a node out of the members of the metalog, for ever.
@@ -108,7 +111,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::add_member`]. A leader that is to go itself hands over and answers `Elsewhere`: ask the next one.
     pub fn remove_member(&self, node: NodeId) -> Result<(), Fault> {
-        self.meta.change_members(Change::Remove(node))
+        self.meta.change_members(MemberChange::Remove(node))
     }
 
     /// Lets another member lead, if this server does. It has not happened yet when this returns.
@@ -116,21 +119,22 @@ impl Engine {
     /// # Errors
     /// `Elsewhere`: another leads. `InvalidArgument`: the other has no say.
     pub fn hand_over(&self, to: NodeId) -> Result<(), Fault> {
-        self.meta.hand_over(to)
+        self.meta.transfer_leadership(to)
     }
 
     /// Lets the member of the metalog lead that could go on soonest, if this server does and there is one. Never waits.
     pub fn step_aside(&self) {
-        self.meta.step_aside();
+        self.meta.resign();
     }
 
-    /// Tells whoever waits for other servers that this one stops. To be called when nothing flushes and tells for it any more.
+    /// Tells whoever waits for other servers that this one stops. To be called when nothing flushes and tells for it
+    /// any more.
     pub fn end_waits(&self) {
-        self.meta.end_waits();
+        self.meta.stop_waits();
     }
 
-    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog can, in its
-    /// term. Never waits.
+    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog
+    /// can, in its term. Never waits.
     pub fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {
         self.meta.decide(term, decisions);
     }
@@ -140,24 +144,25 @@ impl Engine {
         self.meta.look_at_control(look);
     }
 
-    /// What decisions have changed since the last call. After a start, and after a state was received, everything may have.
+    /// What decisions have changed since the last call. After a start, and after a state was received, everything may
+    /// have.
     pub fn take_control_news(&self) -> Vec<frieze_cluster::ClusterChange> {
-        self.meta.take_control_news()
+        self.meta.take_control_changes()
     }
 
     /// How often this server has begun to lead the metalog, if it leads it now.
     pub fn reign(&self) -> Option<u64> {
-        Some(self.meta.reigns()).filter(|reigns| *reigns > 0 && self.meta.leads())
+        Some(self.meta.leader_terms()).filter(|reigns| *reigns > 0 && self.meta.leads())
     }
 
-    /// Time goes by for the metalog. To be called again after what is returned; `None`: the server is alone, and nothing
-    /// depends on it.
+    /// Time goes by for the metalog. To be called again after what is returned; `None`: the server is alone, and
+    /// nothing depends on it.
     pub fn beat(&self) -> Option<Duration> {
-        self.meta.beat()
+        self.meta.tick()
     }
 
-    /// Waits until the journal of the metalog is to be flushed, `timeout` at most, and flushes it. To be called again and again,
-    /// on a thread of its own.
+    /// Waits until the journal of the metalog is to be flushed, `timeout` at most, and flushes it. To be called again
+    /// and again, on a thread of its own.
     ///
     /// # Errors
     /// The disk's: the server goes on read-only, and others lead.
@@ -206,14 +211,7 @@ impl Engine {
     /// # Errors
     /// The store's.
     pub fn digest(&self) -> Result<(LogIndex, u64), Fault> {
-        // Nothing is executed while the namespace is held.
-        let namespace = self.meta.namespace();
-        let history = self.meta.versions().digest()?;
-        let counts = namespace.counts();
-        let ids = namespace.last_id().0 ^ counts.inodes << 20 ^ counts.sessions << 40;
-        let mut control = 0;
-        self.meta.look_at_control(&mut |state| control = frieze_base::crc32c(&state.encode()).into());
-        Ok((self.meta.appended(), history.rotate_left(17) ^ ids ^ control))
+        self.meta.digest()
     }
 
     /// What who waits for other servers does meanwhile, instead of sleeping: where one thread runs several servers.
@@ -227,7 +225,7 @@ impl Engine {
         if let Some(earliest) = self.earliest.get() {
             return *earliest;
         }
-        let born = self.meta.namespace().current(InodeId::ROOT).map(|root| root.born);
+        let born = self.meta.birth_stamp(InodeId::ROOT);
         born.map_or(Hlc::ZERO, |born| *self.earliest.get_or_init(|| born))
     }
 
@@ -250,8 +248,8 @@ impl Engine {
         Err(Fault::new(Reason::WrongCluster, words))
     }
 
-    /// Sees to it that this server may answer a request: that it leads, if the request is one for the leader, and that it knows
-    /// of everything that anybody was told before, if the answer tells of now. Alone it always does.
+    /// Sees to it that this server may answer a request: that it leads, if the request is one for the leader, and that
+    /// it knows of everything that anybody was told before, if the answer tells of now. Alone it always does.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader, or again.
@@ -272,33 +270,29 @@ impl Engine {
         }
     }
 
-    /// True if the session may be given something to keep, a right to cache or a lock: in a cluster only one that said so when it
-    /// was opened, so that the next leader knows of it.
+    /// True if the session may be given something to keep, a right to cache or a lock: in a cluster only one that said
+    /// so when it was opened, so that the next leader knows of it.
     pub(crate) fn may_keep(&self, session: SessionId) -> bool {
         if !self.meta.is_member() {
             return true;
         }
-        self.meta.leads() && self.meta.namespace().session(session).is_some_and(|session| session.keeps)
+        self.meta.leads() && self.meta.is_keeping_session(session)
     }
 
     /// True if this server has begun to lead and has not looked at what that means.
     pub(crate) fn has_begun_to_lead(&self) -> bool {
-        self.meta.reigns() != self.reigns.load(Ordering::Acquire) && self.meta.leads()
+        self.meta.leader_terms() != self.reigns.load(Ordering::Acquire) && self.meta.leads()
     }
 
-    /// If this server has begun to lead: who is there was told about by the one before. What sessions hold, nobody knows until
-    /// they have said so.
+    /// If this server has begun to lead: who is there was told about by the one before. What sessions hold, nobody
+    /// knows until they have said so.
     pub(crate) fn take_over(&self) {
-        let reigns = self.meta.reigns();
+        let reigns = self.meta.leader_terms();
         if !self.meta.leads() || reigns == 0 {
             return;
         }
         let now = self.clock.reading().mono;
-        let (sessions, keeping): (Vec<SessionId>, Vec<SessionId>) = {
-            let namespace = self.meta.namespace();
-            let keeping = namespace.sessions().filter(|(_, session)| session.keeps).map(|(id, _)| id);
-            (namespace.sessions().map(|(id, _)| id).collect(), keeping.collect())
-        };
+        let OpenSessions { all: sessions, keeping } = self.meta.sessions();
         // Those that were opened since as well: who opened them may never have heard of it.
         sessions.iter().for_each(|session| self.sessions.found(*session, now));
         if self.reigns.swap(reigns, Ordering::AcqRel) == reigns {
@@ -306,18 +300,18 @@ impl Engine {
         }
         self.sessions.renew(now);
         self.forget_ending();
-        let until = MonoTime(now.0 + GrantSettings::default().lease_ns);
+        let until = MonoTime(now.0 + CacheLeaseSettings::default().lease_ns);
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         // What they held when this server led the last time they may have let go of.
-        *locks = Locks::default();
+        *locks = FileLocks::default();
         locks.found(keeping.iter().copied(), until);
         drop(locks);
         self.opened.found(keeping);
     }
 }
 
-/// True if only the leader of the metalog answers: it orders changes, and knows what sessions hold. Bytes of files are not its
-/// business alone, and what was is known to every member.
+/// True if only the leader of the metalog answers: it orders changes, and knows what sessions hold. Bytes of files are
+/// not its business alone, and what was is known to every member.
 fn is_for_leader(header: &FrameHeader, request: &Request) -> bool {
     match request {
         // It says that a file is open, to whoever looks after what is.

@@ -5,25 +5,17 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
-use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock, format_instant};
 use frieze_metalog::DataEnd;
-use frieze_multilog::Recovered;
+use frieze_metalog::MetalogSettings;
+use frieze_multilog::{LogSettings, RecoveredItem};
 use frieze_wire::txn::{self, Caller, Op, Transaction};
 
 use super::{Engine, Seams};
 use crate::caching::Caching;
 use crate::capability::Mint;
-use crate::clock::{Keeper, NodeClock};
-use crate::data::remembered::Remembered;
-use crate::data::{self, DataPlane, Roles};
-use crate::device::{Budget, Device, ImageBudget, Reach};
-use crate::durability::{Durability, Ticket};
-use crate::grants::GrantSettings;
-use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
-use crate::locks::Locks;
-use crate::meta::{MetaHost, MetaPlane, MetaReach};
-use crate::opened::Opened;
-use crate::peers::{NodeKeys, Way};
+use crate::durability::Durability;
+use crate::node_keys::NodeKeys;
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::Remains;
@@ -32,9 +24,20 @@ use crate::scrub::Scrub;
 use crate::session::Sessions;
 use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
-use crate::store::{VersionStore, Versions};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
+use frieze_coherence::CacheLeaseSettings;
+use frieze_coherence::FileLocks;
+use frieze_coherence::OpenFiles;
+use frieze_metadata::{Metadata, MetadataHost, RecoverUpto};
+use frieze_metadata::{NameVersions, VersionStore};
+use frieze_net::PeersCell;
+use frieze_replication::Remembered;
+use frieze_replication::{self as data, DataPlane, Roles};
+use frieze_storage::Ticket;
+use frieze_storage::{Budget, Device, ImageBudget, Reach};
+use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE};
+use frieze_storage::{Keeper, NodeClock};
 
 impl Engine {
     /// Opens a data directory, making a file system in it if it is new, and recovers what a crash left.
@@ -51,17 +54,16 @@ impl Engine {
                 (new_identity(&settings, &seams.entropy), file, true)
             }
         };
-        let log_settings = frieze_multilog::Settings {
+        let log_settings = LogSettings {
             segment_bytes: identity.segment_bytes,
-            version: settings.segment_version,
             seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
-            ..frieze_multilog::Settings::default()
+            ..LogSettings::default()
         };
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
         let clock_bound = Hlc(identity.clock_bound);
         let roles = Roles::load(seams.disk.clone())?;
-        let way = Arc::new(Way::default());
+        let way = Arc::new(PeersCell::default());
         let mut recovery = Recovery {
             roles: &roles,
             settings: &settings,
@@ -73,12 +75,8 @@ impl Engine {
             way: way.clone(),
             seed: u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")),
         };
-        // Before anything is written that an older version could not read.
-        if identity.format_version < FORMAT_VERSION {
-            keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
-        }
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
-        if !logs.meta.is_member() && logs.meta.namespace().format().is_none() {
+        if !logs.meta.is_member() && logs.meta.format().is_none() {
             // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
             recovery.clock_bound = Hlc::ZERO;
             logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), Hlc::MAX)?;
@@ -118,15 +116,16 @@ impl Engine {
         data.remember_by(&remembered);
         keeper.update(|identity| {
             if went_down {
-                // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to the
-                // frontier. Each is whole up to its last record, too, unless damage is to be served.
+                // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to
+                // the frontier. Each is whole up to its last record, too, unless damage is to be served.
                 let frontier = Hlc(identity.frontier);
                 let whole = if settings.serve_damaged { frontier } else { frontier.max(newest_whole) };
                 identity.inode_floor = identity.inode_bound;
                 let (from, to) = (format_instant(whole), format_instant(bound));
                 if is_shared {
                     notes.push(format!(
-                        "the machine went down: writes between {from} and {to} that were not synced here come again from other servers, if they have them"
+                        "the machine went down: writes between {from} and {to} that were not synced here come again \
+                         from other servers, if they have them"
                     ));
                 } else {
                     identity.add_gap(whole.min(bound), bound);
@@ -145,23 +144,23 @@ impl Engine {
             identity.boot.clone_from(&seams.boot);
             identity.clock_bound = bound.0;
         })?;
-        meta.begin_ids();
+        meta.load_id_bounds();
         let started = clock.reading().mono;
         let cached: Vec<SessionId> = {
-            let namespace = meta.namespace();
-            keeper.with(|identity| identity.may_cache(namespace.sessions().map(|(id, _)| id)))
+            let open = meta.sessions().all;
+            keeper.with(|identity| identity.may_cache(open.into_iter()))
         };
         if keeper.with(|identity| identity.any_may_cache) {
             keeper.update(|identity| identity.set_caching(&cached))?;
         }
         // Not 0, which is what a client says that knows none.
         let life = u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")) | 1;
-        let mut locks = Locks::default();
-        let granted = GrantSettings::default();
+        let mut locks = FileLocks::default();
+        let granted = CacheLeaseSettings::default();
         locks.found(cached.iter().copied(), MonoTime(started.0 + granted.lease_ns));
         let telling = cached.clone();
         let caching = Arc::new(Caching::new(clock.clone(), life, granted, cached));
-        meta.watch(caching.clone());
+        meta.observe_by(caching.clone());
         data.watch(caching.clone());
         let mint = Mint::new(identity.key());
         let scrub = Scrub::open(seams.disk, &mut notes);
@@ -177,7 +176,7 @@ impl Engine {
             sessions: Sessions::default(),
             caching,
             locks: Mutex::new(locks),
-            opened: Opened::default(),
+            opened: OpenFiles::default(),
             reclaim: Reclaim::default(),
             remains: Remains::default(),
             unshown,
@@ -210,7 +209,7 @@ impl Engine {
             socket: OnceLock::new(),
         };
         engine.make_file_system(&seams.owner)?;
-        for (session, _) in engine.meta.namespace().sessions() {
+        for session in engine.meta.sessions().all {
             engine.sessions.found(session, started);
         }
         engine.opened.found(telling);
@@ -222,7 +221,7 @@ impl Engine {
 
     fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
         // A member gets what there is from the others.
-        if self.meta.is_member() || self.meta.namespace().format().is_some() {
+        if self.meta.is_member() || self.meta.format().is_some() {
             return Ok(());
         }
         let mode = self.settings.root_mode.unwrap_or(0o755);
@@ -252,13 +251,13 @@ struct Recovery<'a> {
     settings: &'a Settings,
     identity: &'a Identity,
     keeper: &'a Arc<Keeper>,
-    log_settings: frieze_multilog::Settings,
+    log_settings: LogSettings,
     /// The machine went down with the server: the ends of the logs may not fit together.
     went_down: bool,
     /// No stamp above it was given.
     clock_bound: Hlc,
     /// To the other nodes.
-    way: Arc<Way>,
+    way: Arc<PeersCell>,
     /// What a member of the metalog draws from.
     seed: u64,
 }
@@ -268,7 +267,7 @@ struct Logs {
     clock: Arc<NodeClock>,
     device: Arc<Device>,
     chains: Vec<frieze_chain::Replica>,
-    meta: MetaPlane,
+    meta: Metadata,
     /// Every stamp so far lies at or below it.
     bound: Hlc,
     notes: Vec<String>,
@@ -305,15 +304,16 @@ impl Recovery<'_> {
         let recovered =
             Device::recover(disk.clone(), log_settings, budget, &reach, &self.roles.discarded(), &mut |recovered| {
                 let meta = match recovered {
-                    Recovered::Record(meta) => meta,
-                    Recovered::Shelved { chains: tips, companion, .. } => {
-                        // Footers vouched for all of that, and are written once the metadata before them is durable: nothing
-                        // of it depends on what was lost.
+                    RecoveredItem::Record(meta) => meta,
+                    RecoveredItem::Indexed { chains: tips, companion, .. } => {
+                        // Footers vouched for all of that, and are written once the metadata before them is durable:
+                        // nothing of it depends on what was lost.
                         refused = data::resume(&mut chains, tips, companion).err();
                         return;
                     }
                 };
-                // Of a chain of several members it is with the others, whatever this node knows of the namespace by now.
+                // Of a chain of several members it is with the others, whatever this node knows of the namespace by
+                // now.
                 let is_own = self.roles.epoch(meta.chain).is_none();
                 if self.went_down && is_own && meta.stamp > Hlc(self.identity.frontier) {
                     tail.push((meta.stamp, meta.session, meta.chunk));
@@ -336,9 +336,9 @@ impl Recovery<'_> {
         let offset_us = self.settings.max_clock_offset.as_micros() as u64;
         let clock_settings =
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
-        let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
+        let clock = Arc::new(NodeClock::new(HlcClock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
         let device = Arc::new(recovered.device);
-        let host = MetaHost {
+        let host = MetadataHost {
             clock: clock.clone(),
             keeper: self.keeper.clone(),
             device: device.clone(),
@@ -347,22 +347,22 @@ impl Recovery<'_> {
             seed: self.seed,
             lease: self.settings.lease,
             // Where there is little room for the one log there is little for the other.
-            segment_bytes: frieze_metalog::Settings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
+            segment_bytes: MetalogSettings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
         };
-        let (meta, cuts) = MetaPlane::recover(
+        let (meta, cuts) = Metadata::recover(
             host,
-            Versions::new(store),
+            NameVersions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
             // What is cut off on purpose may take entries with it.
-            &MetaReach { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
+            &RecoverUpto { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
         )?;
         notes.extend(cuts);
         let newest_record = recovered.newest;
         Ok(Logs { clock, device, chains, meta, bound, notes, newest_record, tail })
     }
 
-    /// The first segment whose footer may have been written without being synced. A footer is synced by the flush after the
-    /// one that wrote it, so it lies no further back than two flushes can reach.
+    /// The first segment whose footer may have been written without being synced. A footer is synced by the flush after
+    /// the one that wrote it, so it lies no further back than two flushes can reach.
     fn footers_from(&self) -> SegmentId {
         if self.identity.clean {
             return SegmentId(u64::MAX);
@@ -373,12 +373,10 @@ impl Recovery<'_> {
 }
 
 impl Logs {
-    /// Newest stamp up to which nothing can be missing: what a log lost is newer than all that it has. When the file system
-    /// was made there was nothing else.
+    /// Newest stamp up to which nothing can be missing: what a log lost is newer than all that it has. When the file
+    /// system was made there was nothing else.
     fn newest_whole(&self) -> Hlc {
-        let namespace = self.meta.namespace();
-        let made = namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born);
-        drop(namespace);
+        let made = self.meta.birth_stamp(frieze_base::InodeId::ROOT).unwrap_or(Hlc::ZERO);
         self.newest_record.min(self.meta.newest()).max(made)
     }
 
@@ -386,20 +384,19 @@ impl Logs {
     /// write there. Older records than the end of the metalog had their grants when they were written.
     fn first_orphan(&self) -> Option<Hlc> {
         if self.meta.is_member() {
-            // A grant was on stable storage here before anybody was told of it. That it was committed is told by the others.
+            // A grant was on stable storage here before anybody was told of it. That it was committed is told by the
+            // others.
             return None;
         }
         let newest = self.meta.newest();
-        let namespace = self.meta.namespace();
-        let granted = |session, chunk: ChunkId| namespace.has_grant(session, chunk.inode, chunk.index);
         let mut young = self.tail.iter().filter(|(stamp, _, _)| *stamp > newest);
-        young.find(|(_, session, chunk)| !granted(*session, *chunk)).map(|(stamp, _, _)| *stamp)
+        young.find(|(_, session, chunk)| !self.meta.has_grant(*session, *chunk)).map(|(stamp, _, _)| *stamp)
     }
 }
 
-/// The identity that the directory has: the log of decisions says what the cluster is called. A crash may have come between a decision to
-/// go on from this server under another name, and that name in the directory.
-fn named_by_the_log(keeper: &Keeper, meta: &MetaPlane) -> Result<Identity, Fault> {
+/// The identity that the directory has: the log of decisions says what the cluster is called. A crash may have come
+/// between a decision to go on from this server under another name, and that name in the directory.
+fn named_by_the_log(keeper: &Keeper, meta: &Metadata) -> Result<Identity, Fault> {
     let mut name = None;
     let before = keeper.with(Identity::cluster_id);
     meta.look_at_control(&mut |state| name = state.former(before).map(|_| state.cluster()));

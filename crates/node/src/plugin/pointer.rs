@@ -1,7 +1,7 @@
 //! What stands at a JSON pointer (RFC 6901), as it is written: a number keeps every digit.
 //!
-//! Guarantees: the whole document is checked to be one; of a name that stands twice in an object the last counts, as everywhere.
-//! Leaves to others: what the text found means.
+//! Guarantees: the whole document is checked to be one; of a name that stands twice in an object the last counts, as
+//! everywhere. Leaves to others: what the text found means.
 
 use std::fmt;
 

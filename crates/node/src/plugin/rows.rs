@@ -1,12 +1,13 @@
-//! Rows: one line is one row, and its user time stands in a column or behind a JSON pointer (protocols §8); or a row is a binary record, all of
-//! one size.
+//! Rows: one line is one row, and its user time stands in a column or behind a JSON pointer (protocols §8); or a row is
+//! a binary record, all of one size.
 //!
-//! Guarantees: the same bytes give the same rows for ever, whatever writes they came in. A row counts for the write that
-//! ends it; a line cut off at the end waits for the next write, and counts as it is while nobody may write to the file. Headers and blank lines take the time of the row before
-//! them.
-//! Leaves to others: finding where the row begins that a write goes on with, and reading bytes (`crate::timed`).
+//! Guarantees: the same bytes give the same rows for ever, whatever writes they came in. A row counts for the write
+//! that ends it; a line cut off at the end waits for the next write, and counts as it is while nobody may write to the
+//! file. Headers and blank lines take the time of the row before them. Leaves to others: finding where the row begins
+//! that a write goes on with, and reading bytes (`crate::timed`).
 //!
-//! A byte order mark of UTF-8 in front of the first line is no part of it; lines end with a line feed, or with one after a carriage return.
+//! A byte order mark of UTF-8 in front of the first line is no part of it; lines end with a line feed, or with one
+//! after a carriage return.
 //!
 //! A field of a table may be quoted (RFC 4180) but not hold a line break: a reader who starts in the middle of a file
 //! could not tell such a break from the end of a row.
@@ -96,8 +97,8 @@ impl Rows<'_> {
     /// row, if there is one. No row may lie before `newest`, nor before a row above it.
     ///
     /// # Errors
-    /// `BackwardUserTime` with the offset of the row and both times; `InvalidArgument` with the offset for a row without
-    /// a time that can be read, or of more than [`ROW_BYTES_MAX`].
+    /// `BackwardUserTime` with the offset of the row and both times; `InvalidArgument` with the offset for a row
+    /// without a time that can be read, or of more than [`ROW_BYTES_MAX`].
     pub(crate) fn check(&self, bytes: &[u8], at: u64, mut newest: Option<UserTime>) -> Result<Option<UserTime>, Fault> {
         let mut last = None;
         let mut start = 0;
@@ -128,9 +129,9 @@ impl Rows<'_> {
         Ok(last)
     }
 
-    /// Where the rows up to and with a user time end, counted from the start of `bytes`, which begin where a row begins,
-    /// at `at` in the file: before the first row with a later one, and else after the last whole line. True if there is
-    /// such a row at all. A row that cannot be read ends the answer before it.
+    /// Where the rows up to and with a user time end, counted from the start of `bytes`, which begin where a row
+    /// begins, at `at` in the file: before the first row with a later one, and else after the last whole line. True if
+    /// there is such a row at all. A row that cannot be read ends the answer before it.
     pub(crate) fn end_of(&self, bytes: &[u8], at: u64, user: UserTime) -> (usize, bool) {
         let (mut start, mut any) = (0, false);
         while let Some(len) = self.plugin.row_len(&bytes[start..]) {
@@ -145,7 +146,8 @@ impl Rows<'_> {
         (start, any)
     }
 
-    /// The user time of a row that ends with the file and without a line break; `None` if it has none, or none that can be read.
+    /// The user time of a row that ends with the file and without a line break; `None` if it has none, or none that can
+    /// be read.
     pub(crate) fn time_of_last(&self, row: &[u8], offset: u64) -> Option<UserTime> {
         self.time(row, offset).ok().flatten()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime};
 use frieze_disk::{DiskFile, PAGE_BYTES};
-use frieze_multilog::{SegmentBytes, Unread};
+use frieze_multilog::{CheckStop, SegmentBytes};
 
 use crate::engine::Engine;
 
@@ -37,13 +37,13 @@ impl<'a> Pace<'a> {
     }
 
     /// Waits for as long as reading `bytes` may take, or longer while others are served.
-    pub(super) fn wait(&mut self, bytes: u64) -> Result<(), Unread> {
+    pub(super) fn wait(&mut self, bytes: u64) -> Result<(), CheckStop> {
         // Reading it, and looking at what was read before.
         let took = Duration::from_nanos(self.engine.clock.reading().mono.since_ns(self.resumed));
         let rate = match (self.run, self.engine.scrub.under_way()) {
             (None, _) => self.engine.settings.scrub_bytes_per_s,
             (Some(run), Some((now, rate))) if run == now => rate,
-            _ => return Err(Unread::Stop),
+            _ => return Err(CheckStop::Stop),
         };
         let due = Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64);
         let served = self.engine.data.device().served();
@@ -52,7 +52,7 @@ impl<'a> Pace<'a> {
         let due = if busy { due.max(took * PART_WHEN_BUSY) } else { due };
         let goes_on = (self.pause)(due.saturating_sub(took));
         self.resumed = self.engine.clock.reading().mono;
-        if goes_on { Ok(()) } else { Err(Unread::Stop) }
+        if goes_on { Ok(()) } else { Err(CheckStop::Stop) }
     }
 }
 
@@ -95,7 +95,7 @@ impl<'a> Medium<'a> {
 }
 
 impl SegmentBytes for Medium<'_> {
-    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], Unread> {
+    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], CheckStop> {
         let which = usize::from(offset >= self.end);
         let end = offset + len as u64;
         if !self.windows[which].holds(offset, end) {
@@ -110,7 +110,7 @@ impl SegmentBytes for Medium<'_> {
             }
             self.pace.wait(bytes)?;
             if let Err(fault) = filled {
-                return Err(Unread::Failed(fault));
+                return Err(CheckStop::Failed(fault));
             }
         }
         let window = &self.windows[which];

@@ -1,15 +1,16 @@
 //! Mending what is damaged here with what other servers have.
 //!
-//! Guarantees: a record whose bytes no longer fit their checksums is written whole again as soon as a server answers that has it whole,
-//! be it a member of its chain or not any more; so a chain whose only member that serves has a damaged record can bring others up to
-//! date again. Nobody is asked about one record more often than once a second, and less and less often while nobody has it.
-//! Leaves to others: finding damage (`scrub`), what may be written over (`device`).
+//! Guarantees: a record whose bytes no longer fit their checksums is written whole again as soon as a server answers
+//! that has it whole, be it a member of its chain or not any more; so a chain whose only member that serves has a
+//! damaged record can bring others up to date again. Nobody is asked about one record more often than once a second,
+//! and less and less often while nobody has it. Leaves to others: finding damage (`scrub`), what may be written over
+//! (`device`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChainId, Fault, MonoTime, NodeId, SegmentId};
-use frieze_multilog::{Damage, DamageKind, Numbered, RecordMeta};
+use frieze_multilog::{Damage, DamageKind, NumberedRecord, RecordMeta};
 use frieze_wire::peer::{PeerRequestKind, RecordAsk};
 use tracing::{debug, info};
 
@@ -96,7 +97,7 @@ impl Engine {
         let device = self.data.device();
         let found = device.records_of(record.chain, record.n.saturating_sub(1), 1)?;
         let Some(found) = found.first().filter(|found| found.meta == *record) else { return Ok(true) };
-        if device.is_buried(found)? {
+        if device.is_dead(found)? {
             return Ok(true);
         }
         for node in self.who_may_have(record.chain) {
@@ -125,6 +126,6 @@ impl Engine {
 }
 
 /// True if another server means the same record; how many of its group lie beside it is each log's own.
-fn is_same(told: &RecordMeta, found: &Numbered) -> bool {
+fn is_same(told: &RecordMeta, found: &NumberedRecord) -> bool {
     *told == RecordMeta { parts: told.parts, ..found.meta.clone() }
 }

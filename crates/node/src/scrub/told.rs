@@ -5,8 +5,8 @@
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::Source;
-use frieze_namespace::{Cut, Inode};
+use frieze_multilog::PieceSource;
+use frieze_namespace::Inode;
 use frieze_wire::scrub::{Finding, Scrub, ScrubAction, ScrubReply, ScrubState};
 use frieze_wire::txn::Caller;
 
@@ -97,7 +97,7 @@ impl Engine {
         }
         let (id, now) = (InodeId(found.inode), self.clock.newest());
         let root = Caller::root();
-        let inode_at = |at: Hlc| Cut::new(self.meta.versions(), at, &root).inode(id);
+        let inode_at = |at: Hlc| self.meta.history().tree_at(at, &root).inode(id);
         let Some(newest) = inode_at(now)? else { return Ok(finding) };
         let start = u64::from(found.chunk) * newest.chunk_bytes() + found.start;
         (finding.start, finding.end, finding.from) = (start, start + found.bytes, found.stamp);
@@ -133,8 +133,8 @@ impl Engine {
             look.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
         }
         Ok(pieces.iter().any(|piece| match &piece.source {
-            Source::Data(stored) => stored.stamp.0 == found.stamp && stored.segment.0 == found.segment,
-            Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => false,
+            PieceSource::Data(stored) => stored.stamp.0 == found.stamp && stored.segment.0 == found.segment,
+            PieceSource::Hole | PieceSource::Punched(_) | PieceSource::Image(_) | PieceSource::External(_) => false,
         }))
     }
 }

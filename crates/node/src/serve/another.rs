@@ -1,8 +1,9 @@
 //! `--join` names servers of another cluster than the one that the data directory belongs to.
 //!
-//! Guarantees: a start is refused only if every server that `--join` names answers and is of another cluster; one of this cluster, or one that
-//! does not answer, lets it go on, with a warning that names those of another. So a stale name in a service unit stops no cluster.
-//! Leaves to others: a later identity of this cluster ([`crate::successor`]), which is found out by the links.
+//! Guarantees: a start is refused only if every server that `--join` names answers and is of another cluster; one of
+//! this cluster, or one that does not answer, lets it go on, with a warning that names those of another. So a stale
+//! name in a service unit stops no cluster. Leaves to others: a later identity of this cluster ([`crate::successor`]),
+//! which is found out by the links.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use tracing::warn;
 
 use super::asker::Asker;
 use super::spawn;
-use crate::identity::{Identity, Standing};
 use crate::settings::Settings;
+use frieze_storage::{Identity, Standing};
 
 /// To connect and to answer: a start does not wait longer for all of them together.
 const ANSWERING: Duration = Duration::from_secs(1);
@@ -91,7 +92,8 @@ fn judge(directory: &str, identity: &Identity, named: &[ServerAddr], found: &[Fo
     Err(Fault::new(
         Reason::WrongCluster,
         format!(
-            "{words}; to join that cluster, start on an empty directory; to go on with this one, leave --join out or name its servers"
+            "{words}; to join that cluster, start on an empty directory; to go on with this one, leave --join out or \
+             name its servers"
         ),
     ))
 }

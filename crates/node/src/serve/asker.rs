@@ -1,7 +1,7 @@
 //! One server asks another, as a client does: to greet it, or to be taken into its cluster.
 
 use frieze_base::{Fault, NodeId, Reason};
-use frieze_net::{FrameReader, FrameWriter, Key, Limits, Payload, ServerAddr, Stream, random_nonce};
+use frieze_net::{FramePayload, FrameReader, FrameWriter, Key, Limits, ServerAddr, Stream, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
@@ -71,7 +71,7 @@ impl Asker {
     /// What the server refuses; `BadFrame`; `Unavailable` if it ends the connection.
     pub(super) fn ask(&mut self, request: Request) -> Result<Reply, Fault> {
         let body = RequestBody { caller: None, request: Some(request) }.encode_to_vec();
-        self.writer.send(FrameHeader::of(FrameKind::Request), &body, Payload::None)?;
+        self.writer.send(FrameHeader::of(FrameKind::Request), &body, FramePayload::None)?;
         let mut answer = Vec::new();
         let closed = || Fault::new(Reason::Unavailable, "the server ended the connection instead of answering");
         let header = self.reader.read_frame(&mut answer)?.ok_or_else(closed)?;

@@ -1,8 +1,9 @@
 //! A copy of the directory of a member of a cluster does not pass for the member.
 //!
-//! Two servers with one identity would each take the other for a process of before, and a copy that is older than its original has
-//! forgotten what it promised. So a member's directory remembers the file that its identity is in, and a server does not start on
-//! another one. A snapshot of the whole device cannot be told apart so: docs/backup.md says what to do with one.
+//! Two servers with one identity would each take the other for a process of before, and a copy that is older than its
+//! original has forgotten what it promised. So a member's directory remembers the file that its identity is in, and a
+//! server does not start on another one. A snapshot of the whole device cannot be told apart so: docs/backup.md says
+//! what to do with one.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use frieze_base::{Fault, Reason};
 use frieze_disk::FileDisk;
 
 use crate::engine::Engine;
-use crate::identity::{Identity, STATE_FILE, Standing};
+use frieze_storage::{Identity, STATE_FILE, Standing};
 
 /// Refuses a directory that was copied.
 ///

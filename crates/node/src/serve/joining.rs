@@ -1,8 +1,8 @@
 //! How a server with an empty directory becomes one of a cluster: it asks a server of it.
 //!
-//! Guarantees: asked again, after whatever went wrong, it is the same node: what names it is on disk before it asks. Nothing else
-//! is in the directory before it has been taken in.
-//! Leaves to others: whether it may, and which node it is (the cluster's leader); everything after that (`engine`).
+//! Guarantees: asked again, after whatever went wrong, it is the same node: what names it is on disk before it asks.
+//! Nothing else is in the directory before it has been taken in. Leaves to others: whether it may, and which node it is
+//! (the cluster's leader); everything after that (`engine`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,8 +21,8 @@ use frieze_wire::message::{ClusterMap, ClusterMapReply, Join, JoinReply, Reply, 
 use tracing::info;
 
 use super::asker::Asker;
-use crate::durability::Wake;
 use crate::engine::Joining;
+use frieze_storage::Wake;
 
 /// File that names the server until it is a node.
 const TOKEN_FILE: &str = "joining";

@@ -1,13 +1,13 @@
 //! The connections on which this server tells the others: two to each, a thread each.
 //!
-//! What is told goes out by whoever tells it, as far as the socket takes it at once; the thread sends what is left, and what comes
-//! while it does so. So an idle chain costs no thread to be woken, and a busy one keeps nobody.
+//! What is told goes out by whoever tells it, as far as the socket takes it at once; the thread sends what is left, and
+//! what comes while it does so. So an idle chain costs no thread to be woken, and a busy one keeps nobody.
 //!
 //! Guarantees: telling never waits; what waits for one node is bounded in bytes and number; a node that is away costs
-//! attempts to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that they
-//! belong to the cluster before anything is told; what keeps a leader and leases does not wait behind bytes of files, neither
-//! on the way nor for whoever takes them in.
-//! Leaves to others: what is told, and to say again what was lost.
+//! attempts to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that
+//! they belong to the cluster before anything is told; what keeps a leader and leases does not wait behind bytes of
+//! files, neither on the way nor for whoever takes them in. Leaves to others: what is told, and to say again what was
+//! lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
-use frieze_net::{Begun, FrameWriter, Limits, Seldom, ServerAddr, random_nonce};
+use frieze_net::{FrameWriter, Limits, LogThrottle, PartialFrame, ServerAddr, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
 use frieze_wire::peer::{ChainPiece, KeepAlive, PeerBody, ServerMessage};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -27,16 +27,18 @@ use tracing::{debug, info};
 use super::asker::Asker;
 use super::spawn;
 use super::traffic::Traffic;
-use crate::clock::NodeClock;
 use crate::engine::SOFTWARE;
-use crate::peers::{NodeKeys, PeerPayload, Peers, SentAhead};
+use crate::node_keys::NodeKeys;
 use crate::successor::Successor;
+use frieze_net::{PeerPayload, Peers, PrefixClaim};
+use frieze_storage::NodeClock;
 
 /// Bytes that wait to be sent to one node; beyond it what is told is lost.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Messages that wait.
 const WAITING_MAX: usize = 1 << 16;
-/// Bytes that somebody sends who has told something, before the link's own thread goes on: its next request may be there.
+/// Bytes that somebody sends who has told something, before the link's own thread goes on: its next request may be
+/// there.
 const OWN_BYTES_MAX: usize = 4 << 20;
 /// What a message counts for beside its payload.
 const MESSAGE_BYTES: usize = 256;
@@ -118,7 +120,7 @@ struct Link {
     waiting: Mutex<Waiting>,
     changed: Condvar,
     /// Lines about messages that were lost: while a node is away there are some each heartbeat.
-    losses: Seldom,
+    losses: LogThrottle,
 }
 
 #[derive(Default)]
@@ -130,13 +132,11 @@ struct Waiting {
     /// A thread is sending: what comes meanwhile it sends, too.
     is_sending: bool,
     /// What is left of a message that the socket did not take at once: the link's own thread sends it.
-    begun: Option<Begun<Bytes>>,
+    begun: Option<PartialFrame<Bytes>>,
     /// Sending has failed.
     failed: Option<Fault>,
     /// Which connection it is, of all that there have been; 0 while there is none.
     connection: u64,
-    /// The other end takes payloads ahead of their records.
-    takes_pieces: bool,
     /// Payloads some of which went ahead, and whose records did not go yet.
     ahead: usize,
     aheads: u64,
@@ -216,11 +216,11 @@ impl Links {
         let mut said = None;
         while !link.has_ended() {
             match self.connect(link) {
-                Ok((writer, takes_pieces)) => {
+                Ok(writer) => {
                     retry = RETRY_MIN;
                     said = None;
                     self.notice(link, true);
-                    link.open(&writer, takes_pieces);
+                    link.open(&writer);
                     let ended = self.tell_all(link, &writer);
                     writer.stream().shutdown();
                     link.close();
@@ -253,7 +253,7 @@ impl Links {
     }
 
     /// Connects, and proves both ends to each other.
-    fn connect(&self, link: &Link) -> Result<(FrameWriter, bool), Fault> {
+    fn connect(&self, link: &Link) -> Result<FrameWriter, Fault> {
         let mut asker = Asker::connect(&link.address, GREETING, TELLING)?;
         let nonce = random_nonce()?;
         let hello = Hello {
@@ -282,10 +282,11 @@ impl Links {
                 (self.notices.removed)(fault.clone());
             }
         })?;
-        Ok((asker.into_writer(), greeted.takes_pieces))
+        Ok(asker.into_writer())
     }
 
-    /// The server refuses this one as one of another cluster: whether that is this cluster under a later identity it proves, or not.
+    /// The server refuses this one as one of another cluster: whether that is this cluster under a later identity it
+    /// proves, or not.
     fn ask_for_successor(&self, link: &Link, asker: &mut Asker) {
         let identified = asker.identify(self.me);
         let of = |(reply, nonce): (HelloReply, Vec<u8>)| {
@@ -319,7 +320,7 @@ impl Links {
         writer: &FrameWriter,
         mut told: ServerMessage,
         payload: PeerPayload,
-    ) -> Result<Begun<Bytes>, Fault> {
+    ) -> Result<PartialFrame<Bytes>, Fault> {
         let PeerPayload { ahead, mut bytes, crc } = payload;
         if let (ServerMessage::ChainRecord(record), Some(ahead), Some(crc)) = (&mut told, ahead, crc)
             && let Some((name, sent)) = ahead.claim(link.connection())
@@ -334,8 +335,8 @@ impl Links {
         Ok(writer.begin(header, &body.encode_to_vec(), bytes, crc)?)
     }
 
-    /// A payload of `len` bytes that begins to arrive here will go to `to` with a record of the chain: from now on what there is of
-    /// it may go ahead. `None` where that is of no use just now.
+    /// A payload of `len` bytes that begins to arrive here will go to `to` with a record of the chain: from now on what
+    /// there is of it may go ahead. `None` where that is of no use just now.
     pub(super) fn set_off(self: &Arc<Links>, to: NodeId, chain: ChainId, len: usize) -> Option<Arc<Going>> {
         let link = self.going.read().unwrap_or_else(PoisonError::into_inner).iter().find(|link| link.to == to)?.clone();
         let (name, connection) = link.name_ahead()?;
@@ -418,8 +419,8 @@ pub(super) struct Going {
 }
 
 impl Going {
-    /// So much of it is here now. Goes on with it if that is worth a message and nobody has to be waited for; the last piece goes with
-    /// the record.
+    /// So much of it is here now. Goes on with it if that is worth a message and nobody has to be waited for; the last
+    /// piece goes with the record.
     pub(super) fn go_on(&self, so_far: &[u8]) {
         let mut sent = lock(&self.sent);
         let Some(from) = sent.filter(|from| so_far.len() - from >= PIECE_BYTES_MIN && so_far.len() < self.len) else {
@@ -447,7 +448,7 @@ impl Going {
     }
 }
 
-impl SentAhead for Going {
+impl PrefixClaim for Going {
     fn claim(&self, connection: u64) -> Option<(u64, usize)> {
         let mut sent = lock(&self.sent);
         if connection != self.connection || sent.is_none_or(|bytes| bytes == 0) {
@@ -472,7 +473,7 @@ impl Drop for Going {
 #[expect(clippy::large_enum_variant, reason = "taken apart where it is made")]
 enum Next {
     /// What is left of a message.
-    Left(Begun<Bytes>),
+    Left(PartialFrame<Bytes>),
     Message(ServerMessage, PeerPayload),
 }
 
@@ -480,7 +481,7 @@ impl Link {
     /// What is told before the first attempt to connect has ended waits for it.
     fn new(to: NodeId, lane: Lane, address: ServerAddr) -> Link {
         let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
-        Link { to, lane, address, waiting, changed: Condvar::new(), losses: Seldom::default() }
+        Link { to, lane, address, waiting, changed: Condvar::new(), losses: LogThrottle::default() }
     }
 
     /// What is told waits for the link's own thread.
@@ -502,10 +503,10 @@ impl Link {
     }
 
     /// There is a connection.
-    fn open(&self, writer: &FrameWriter, takes_pieces: bool) {
+    fn open(&self, writer: &FrameWriter) {
         let mut waiting = lock(&self.waiting);
         waiting.connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-        (waiting.ahead, waiting.takes_pieces) = (0, takes_pieces);
+        waiting.ahead = 0;
         waiting.writer = Some(writer.clone());
     }
 
@@ -517,7 +518,7 @@ impl Link {
     /// A name for a payload that is to go ahead, and the connection on which it has it.
     fn name_ahead(&self) -> Option<(u64, u64)> {
         let mut waiting = lock(&self.waiting);
-        let takes = waiting.connection != 0 && waiting.takes_pieces && waiting.ahead < AHEAD_MAX;
+        let takes = waiting.connection != 0 && waiting.ahead < AHEAD_MAX;
         waiting.ahead += usize::from(takes);
         waiting.aheads += u64::from(takes);
         takes.then_some((waiting.aheads, waiting.connection))
@@ -567,7 +568,7 @@ impl Link {
     }
 
     /// The turn is over before everything is sent.
-    fn leave(&self, rest: Result<Begun<Bytes>, Fault>) {
+    fn leave(&self, rest: Result<PartialFrame<Bytes>, Fault>) {
         let mut waiting = lock(&self.waiting);
         waiting.is_sending = false;
         match rest {
@@ -577,8 +578,8 @@ impl Link {
         self.changed.notify_all();
     }
 
-    /// What the link's own thread is to send next, which has the turn then; a sign of life where nothing was sent for long. `None`
-    /// when the link ends.
+    /// What the link's own thread is to send next, which has the turn then; a sign of life where nothing was sent for
+    /// long. `None` when the link ends.
     ///
     /// # Errors
     /// What somebody else failed with who sent here.
@@ -615,8 +616,8 @@ impl Link {
         lock(&self.waiting).is_sending = false;
     }
 
-    /// Whether messages are kept from now on. What is under way when a connection breaks is lost. Returns how many messages were
-    /// lost since it was called last.
+    /// Whether messages are kept from now on. What is under way when a connection breaks is lost. Returns how many
+    /// messages were lost since it was called last.
     fn take(&self, is_taking: bool) -> u64 {
         let mut waiting = lock(&self.waiting);
         let lost = std::mem::take(&mut waiting.lost);

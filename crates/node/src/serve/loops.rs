@@ -1,7 +1,8 @@
 //! The threads that work beside the connections: flushing, tending, reclaiming, scrubbing, making images.
 //!
-//! Guarantees: each ends soon after the server is told to stop; one that fails says so once for each reason, and goes on.
-//! Leaves to others: what the work is (the engine); connections, and the threads of a cluster ([`super::together`]).
+//! Guarantees: each ends soon after the server is told to stop; one that fails says so once for each reason, and goes
+//! on. Leaves to others: what the work is (the engine); connections, and the threads of a cluster
+//! ([`super::together`]).
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -48,8 +49,8 @@ pub(super) fn flush(shared: &Shared) {
     }
 }
 
-/// Ends the connections of clients, each after the requests that it has brought: who greets again hears that the servers are others
-/// than before, and whom to ask when this one is lost. One that is idle would never hear.
+/// Ends the connections of clients, each after the requests that it has brought: who greets again hears that the
+/// servers are others than before, and whom to ask when this one is lost. One that is idle would never hear.
 fn end_conversations_with_clients(shared: &Shared) {
     let open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
     let of_clients = open.values().filter(|open| open.conn.node().is_none());
@@ -57,8 +58,8 @@ fn end_conversations_with_clients(shared: &Shared) {
     debug!(count, "the servers of the cluster are others than before: clients greet again");
 }
 
-/// Flushes the journal of a member of the metalog as soon as there is something to flush: what comes meanwhile is the next
-/// flush.
+/// Flushes the journal of a member of the metalog as soon as there is something to flush: what comes meanwhile is the
+/// next flush.
 pub(super) fn journal(shared: &Shared) {
     let mut failed = false;
     while !shared.stopping.load(Ordering::Acquire) {
@@ -72,8 +73,8 @@ pub(super) fn journal(shared: &Shared) {
     }
 }
 
-/// Gives back what was forgotten, and what others have by now, and shelves the index of what is old, beside everything else: both may look at all of
-/// the history.
+/// Gives back what was forgotten, and what others have by now, and shelves the index of what is old, beside everything
+/// else: both may look at all of the history.
 pub(super) fn reclaim(shared: &Shared) {
     let (mut said, mut left, mut trouble, mut untidy) = (None, None, None, None);
     let mut trimmed = frieze_net::mono();

@@ -1,9 +1,8 @@
 //! The door for Prometheus: `GET /metrics` on an address of its own.
 //!
-//! Guarantees: whoever comes costs no client of the file system anything; at most [`DOORS_MAX`] are answered at a time, of which a user
-//! has no more than are left for others.
-//! Leaves to others: what the figures are (`crate::metrics`), requests and answers (`frieze_net::Visitor`), the format of the text
-//! (`prometheus`).
+//! Guarantees: a scrape costs no client of the file system anything; at most [`DOORS_MAX`] connections are answered at
+//! a time, of which a user has no more than are left for others. Leaves to others: the figures (`crate::metrics`), HTTP
+//! (`frieze_httpd`), the format of the text (`prometheus`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime, Reason};
-use frieze_net::{Admission, PageListener, ServerAddr, Visitor};
+use frieze_httpd::{PageConnection, PageListener};
+use frieze_net::{Admission, ServerAddr};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request};
 use prometheus::core::Collector;
@@ -29,7 +29,8 @@ const PATH: &str = "/metrics";
 const TEXT_KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Connections at a time.
 const DOORS_MAX: usize = 8;
-/// Upper ends of the buckets of requests' durations, in seconds: from what one takes in memory to what a client waits at most.
+/// Upper ends of the buckets of requests' durations, in seconds: from what one takes in memory to what a client waits
+/// at most.
 const BUCKETS: &[f64] = &[
     20e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
@@ -149,7 +150,7 @@ fn address_of(setting: &str) -> Result<ServerAddr, Fault> {
 pub(super) fn open_loop(shared: &Arc<Shared>, door: &Arc<Door>) {
     loop {
         match door.listener.accept() {
-            Ok(Some(visitor)) => admit(shared, door, visitor),
+            Ok(Some(connection)) => admit(shared, door, connection),
             Ok(None) => return,
             Err(fault) => {
                 if let Some(count) = shared.missed.happened() {
@@ -162,12 +163,12 @@ pub(super) fn open_loop(shared: &Arc<Shared>, door: &Arc<Door>) {
     }
 }
 
-fn admit(shared: &Arc<Shared>, door: &Arc<Door>, visitor: Visitor) {
+fn admit(shared: &Arc<Shared>, door: &Arc<Door>, connection: PageConnection) {
     door.answering.fetch_add(1, Ordering::AcqRel);
     let place = Place(door.clone());
-    let Ok(seat) = door.admission.enter(visitor.origin()) else {
-        let turned_away = visitor.turn_away(&format!("{DOORS_MAX} others ask for figures just now: ask again"));
-        return turned_away.unwrap_or_else(|error| debug!("a visitor was gone before he was turned away: {error}"));
+    let Ok(seat) = door.admission.enter(connection.origin()) else {
+        let turned_away = connection.refuse(&format!("{DOORS_MAX} others ask for figures just now: ask again"));
+        return turned_away.unwrap_or_else(|error| debug!("a connection that is refused ended early: {error}"));
     };
     let shared = shared.clone();
     // Without a thread for it the connection ends, and comes again.
@@ -177,7 +178,7 @@ fn admit(shared: &Arc<Shared>, door: &Arc<Door>, visitor: Visitor) {
             shared.traffic.tell(&mut values);
             place.0.text(values).map(|text| (TEXT_KIND, text)).map_err(|error| error.to_string())
         };
-        if let Err(error) = visitor.show(PATH, &shared.stopping, text) {
+        if let Err(error) = connection.serve(PATH, &shared.stopping, text) {
             debug!("figures were not delivered: {error}");
         }
         drop(seat);

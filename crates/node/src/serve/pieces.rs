@@ -1,7 +1,7 @@
 //! Payloads of records that come in pieces ahead of them, and go on while they come.
 //!
-//! Guarantees: a piece counts for nothing until its record comes, which has the checksum of all of them; what is kept of such is
-//! bounded for each connection; a record whose pieces are not all here is lost, like any message may be.
+//! Guarantees: a piece counts for nothing until its record comes, which has the checksum of all of them; what is kept
+//! of such is bounded for each connection; a record whose pieces are not all here is lost, like any message may be.
 //! Leaves to others: what the record is (`data`), which pieces go on to the next member (`links`).
 
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use frieze_wire::peer::{ChainPiece, ChainRecord};
 
 use super::Shared;
 use super::links::{AHEAD_MAX, Going};
-use crate::brought::{Brought, Pool};
-use crate::peers::Ahead;
+use frieze_net::SentPrefix;
+use frieze_net::{BufferPool, ReceivedPayload};
 
 /// What has come of the payloads of one connection, by the names they have there.
 #[derive(Default)]
@@ -33,12 +33,12 @@ struct Arriving {
 /// A payload that has come as a whole, in a buffer of its own.
 pub(super) struct Whole {
     bytes: Bytes,
-    ahead: Option<Ahead>,
+    ahead: Option<SentPrefix>,
 }
 
 impl Whole {
-    pub(super) fn brought(&self) -> Brought<'_> {
-        Brought::from(&self.bytes).behind(self.ahead.as_ref())
+    pub(super) fn brought(&self) -> ReceivedPayload<'_> {
+        ReceivedPayload::from(&self.bytes).behind(self.ahead.as_ref())
     }
 }
 
@@ -55,10 +55,11 @@ impl From<frieze_net::Error> for Trouble {
 }
 
 impl Pieces {
-    /// Takes in a piece of `len` bytes that comes beside `piece`, and sends it on, if `goes` says where the first of them goes.
+    /// Takes in a piece of `len` bytes that comes beside `piece`, and sends it on, if `goes` says where the first of
+    /// them goes.
     pub(super) fn take(
         &mut self,
-        pool: &Pool,
+        pool: &BufferPool,
         goes: impl FnOnce(ChainId, usize) -> Option<Arc<Going>>,
         reader: &mut FrameReader,
         piece: &ChainPiece,
@@ -86,10 +87,11 @@ impl Pieces {
         Ok(arriving.receive(reader, len)?)
     }
 
-    /// The payload of a record that has come behind its pieces, with `rest` bytes beside it; `None` if they are not here.
+    /// The payload of a record that has come behind its pieces, with `rest` bytes beside it; `None` if they are not
+    /// here.
     pub(super) fn finish(
         &mut self,
-        pool: &Arc<Pool>,
+        pool: &Arc<BufferPool>,
         reader: &mut FrameReader,
         record: &ChainRecord,
         rest: usize,
@@ -116,8 +118,8 @@ impl Arriving {
         Ok(())
     }
 
-    fn whole(self, pool: &Arc<Pool>) -> Whole {
-        Whole { bytes: pool.lend(self.room, self.len), ahead: self.going.map(|going| Ahead::of(going)) }
+    fn whole(self, pool: &Arc<BufferPool>) -> Whole {
+        Whole { bytes: pool.lend(self.room, self.len), ahead: self.going.map(|going| SentPrefix::of(going)) }
     }
 }
 

@@ -14,12 +14,12 @@ use super::joining::{Applicant, ask_to_join};
 use super::links::{Links, Notices};
 use super::{Shared, TEND_EVERY_NS, spawn};
 use crate::engine::{Engine, Joining, Seams};
-use crate::identity::Identity;
 use crate::removal::check_may_start;
 use crate::settings::{KeySettings, Settings};
+use frieze_storage::Identity;
 
-/// Opens the data directory; an empty one as that of a new node of the cluster that the settings name. `listening`: where this
-/// server will be reached, if it has to say so before it has opened anything.
+/// Opens the data directory; an empty one as that of a new node of the cluster that the settings name. `listening`:
+/// where this server will be reached, if it has to say so before it has opened anything.
 ///
 /// # Errors
 /// Those of [`Engine::open`], and what the cluster refuses.

@@ -1,9 +1,10 @@
 //! Turns: how many large answers are on their way at once.
 //!
-//! A large answer is fast while what it goes through is in the caches of a core: the buffer it is read into, the pages that the
-//! kernel copies it to, and the memory of who takes it. A thousand that take turns by the scheduler's will evict each other at
-//! each step. So a few are brought and sent at a time, the others wait in line, and whoever asks for more within a moment keeps its
-//! turn for a while: then a thousand readers end one after the other, not all at the end.
+//! A large answer is fast while what it goes through is in the caches of a core: the buffer it is read into, the pages
+//! that the kernel copies it to, and the memory of who takes it. A thousand that take turns by the scheduler's will
+//! evict each other at each step. So a few are brought and sent at a time, the others wait in line, and whoever asks
+//! for more within a moment keeps its turn for a while: then a thousand readers end one after the other, not all at the
+//! end.
 //!
 //! Guarantees: who waits gets its turn; who does not take what is sent loses it soon, and with it holds up nobody; the
 //! buffers in use are as many as turns and peers that are slow.
@@ -15,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// So many answers are on their way at once for each processor: while some wait for their readers others go on. On two processors
-/// that others used too one run each of `bench get-storm` took 0.79, 0.70, 0.70 and 0.78 s of processor a GiB with 1, 2, 4 and 8, and
-/// was fastest with 4: little evidence, but the bounds are far apart.
+/// So many answers are on their way at once for each processor: while some wait for their readers others go on. On two
+/// processors that others used too one run each of `bench get-storm` took 0.79, 0.70, 0.70 and 0.78 s of processor a
+/// GiB with 1, 2, 4 and 8, and was fastest with 4: little evidence, but the bounds are far apart.
 const EACH: usize = 4;
 /// Who has a turn keeps it until it has had so many bytes, if others wait.
 const BURST_BYTES: u64 = 32 << 20;

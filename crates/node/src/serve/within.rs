@@ -7,16 +7,16 @@ use std::sync::{Arc, Weak};
 
 use frieze_base::{ChainEpoch, Fault, Reason};
 use frieze_disk::DiskFile;
-use frieze_net::{Asked, Came, Inbox, Lies, Lot, Within, random_nonce, user_of};
+use frieze_net::{FileRange, InProcess, InProcessConn, Inbox, PayloadPart, Response, random_nonce, user_of};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Reply, RequestBody};
 
 use super::{SHARED_BYTES_MIN, Shared, header_of_answer};
-use crate::brought::Brought;
-use crate::clock::NodeClock;
 use crate::engine::{Responder, Scratch};
 use crate::session::Conn;
 use crate::steps::{Portion, Steps};
+use frieze_net::ReceivedPayload;
+use frieze_storage::NodeClock;
 
 /// The server, for whoever is in its process. It may end before them.
 pub(super) struct Here(Weak<Shared>);
@@ -27,8 +27,8 @@ impl Here {
     }
 }
 
-impl Within for Here {
-    fn connect(&self, inbox: Arc<Inbox>) -> Result<Box<dyn Asked>, Fault> {
+impl InProcess for Here {
+    fn connect(&self, inbox: Arc<Inbox>) -> Result<Box<dyn InProcessConn>, Fault> {
         let shared = self.0.upgrade().filter(|shared| !shared.stopping.load(Ordering::Acquire)).ok_or_else(stopping)?;
         // As the kernel would say of its own socket.
         let caller = user_of(rustix::process::getuid().as_raw())?;
@@ -53,7 +53,7 @@ struct Line {
     scratch: Scratch,
 }
 
-impl Asked for Line {
+impl InProcessConn for Line {
     fn ask(&mut self, header: &FrameHeader, body: RequestBody, payload: &[u8]) {
         let Some(shared) = self.shared.upgrade() else { return self.answers.inbox.end() };
         let asking = Asking::begin(&shared);
@@ -64,7 +64,7 @@ impl Asked for Line {
         let timed = shared.door.as_ref().map(|door| door.timed(body.request.as_ref(), &responder));
         let responder = timed.as_ref().unwrap_or(&responder);
         let kept;
-        let brought: Brought<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
+        let brought: ReceivedPayload<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
             // It may be sent on, or again, when whoever asked has long used its buffer for the next.
             let mut room = shared.pool.take(payload.len());
             room.clear();
@@ -122,10 +122,10 @@ struct Answers {
 }
 
 impl Answers {
-    fn put(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: Vec<u8>, lots: Vec<Lot>) {
+    fn put(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: Vec<u8>, parts: Vec<PayloadPart>) {
         let kind = if result.is_ok() { FrameKind::Reply } else { FrameKind::Refusal };
         let header = header_of_answer(request, kind, self.epoch, &self.clock);
-        self.inbox.put(Came { header, result, payload, lots });
+        self.inbox.put(Response { header, result, payload, parts });
     }
 
     /// An empty buffer.
@@ -155,22 +155,28 @@ impl Responder for Answers {
         {
             read.end_of_file = false;
         }
-        let (mut room, mut lots) = (self.room(), Vec::new());
+        let (mut room, mut parts) = (self.room(), Vec::new());
         let brought = steps.portions(&mut |portion, _| {
-            lots.push(match portion {
+            parts.push(match portion {
                 Portion::Read(bytes) => {
                     room.extend_from_slice(bytes);
-                    Lot::Read(bytes.len())
+                    PayloadPart::Read(bytes.len())
                 }
                 Portion::Held { held, stored, len } => {
                     let file: Arc<dyn AsFd + Send + Sync> = Arc::new(Kept(held.file.clone()));
-                    Lot::Lies(Lies { file, offset: held.offset, len, stamp: stored.stamp, skip: stored.skip })
+                    PayloadPart::File(FileRange {
+                        file,
+                        offset: held.offset,
+                        len,
+                        stamp: stored.stamp,
+                        skip: stored.skip,
+                    })
                 }
             });
             Ok(())
         });
         match brought {
-            Ok(()) => self.put(request, Ok(reply), room, lots),
+            Ok(()) => self.put(request, Ok(reply), room, parts),
             Err(fault) => self.put(request, Err(fault), Vec::new(), Vec::new()),
         }
     }

@@ -1,11 +1,12 @@
 //! Where a file holds data and where it does not: `SEEK_DATA`, `SEEK_HOLE` and `st_blocks`, now and at any instant.
 //!
-//! A hole was never written, was punched, or was cut off and grown over again. Answers are exact to the byte. What was never
-//! written is stepped over a chunk's record at a time, so that a file that is nothing but a hole of 256 PiB costs nothing.
+//! A hole was never written, was punched, or was cut off and grown over again. Answers are exact to the byte. What was
+//! never written is stepped over a chunk's record at a time, so that a file that is nothing but a hole of 256 PiB costs
+//! nothing.
 
 use frieze_base::{ByteRange, ChunkId, Fault, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Piece, Source};
+use frieze_multilog::{Piece, PieceSource};
 use frieze_namespace::PatchSource;
 use frieze_wire::message::{FileKind, Seek};
 
@@ -61,9 +62,9 @@ impl Engine {
 }
 
 impl Look<'_> {
-    /// Bytes of a file of `size` that hold data, shared ones included. Exact, unless more than [`PLANNED_BYTES_MAX`] lie in
-    /// chunks of which only a plan can tell (an older instant, a truncate that cut off older bytes, shared bytes): beyond
-    /// that, and of chunks that are not here, it is an upper bound.
+    /// Bytes of a file of `size` that hold data, shared ones included. Exact, unless more than [`PLANNED_BYTES_MAX`]
+    /// lie in chunks of which only a plan can tell (an older instant, a truncate that cut off older bytes, shared
+    /// bytes): beyond that, and of chunks that are not here, it is an upper bound.
     pub(super) fn bytes_live(&self, seen: &Seen, sources: &Sources, size: u64) -> Result<u64, Fault> {
         if seen.inode.kind() != FileKind::File {
             return Ok(size);
@@ -125,7 +126,7 @@ impl Look<'_> {
 }
 
 fn is_data(piece: &Piece) -> bool {
-    matches!(piece.source, Source::Data(_))
+    matches!(piece.source, PieceSource::Data(_))
 }
 
 /// The end of the chunk that `at` lies in, or of the file.

@@ -1,22 +1,22 @@
 //! Reading bytes: one state of the file, its pieces from memory or the disk, and what is read next on its way.
 
 use frieze_base::{ByteRange, Fault, Reason};
-use frieze_multilog::{Crowded, Piece};
+use frieze_multilog::{FragmentedPage, Piece};
 use frieze_tier::{Habit, Heat};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Read, ReadReply};
 
 use crate::capability::{Bearer, Presenter};
-use crate::device::{Lease, ReaderKey};
 use crate::elsewhere::Fetch;
 use crate::engine::{Engine, Scratch};
 use crate::holding::is_claim;
 use crate::seen::{DEPTH_MAX, Seen, ThroughImages};
 use crate::steps::{Unread, can_step};
+use frieze_storage::{Lease, ReaderKey};
 
 impl Engine {
-    /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps, what
-    /// is to be read is left in `scratch.unread` instead.
+    /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps,
+    /// what is to be read is left in `scratch.unread` instead.
     pub(crate) fn read(&self, by: Presenter, ask: &Read, scratch: &mut Scratch) -> Result<(ReadReply, u32), Fault> {
         let capability = self.mint.open_shown(&ask.capability, by, &mut scratch.shown)?;
         if !capability.read {
@@ -73,7 +73,7 @@ impl Engine {
             // The plan and the version it was made under belong together only if no truncate came between.
             let unchanged = capability.view.is_past()
                 || (attempt > MIXED_MAX && is_alone)
-                || self.meta.namespace().current(id).is_some_and(|now| now.from == version);
+                || self.meta.version_stamp(id) == Some(version);
             if unchanged && self.losses() == losses {
                 return Ok((ReadReply { end_of_file, answered, crc_behind: false }, crc));
             }
@@ -84,8 +84,8 @@ impl Engine {
         ))
     }
 
-    /// Reads into `scratch.payload`; returns whether the file ends there, and the CRC32C of the bytes. `who` is known by
-    /// what he reads, so that what he reads next is on its way.
+    /// Reads into `scratch.payload`; returns whether the file ends there, and the CRC32C of the bytes. `who` is known
+    /// by what he reads, so that what he reads next is on its way.
     pub(crate) fn read_seen(
         &self,
         seen: &Seen,
@@ -133,8 +133,8 @@ impl Engine {
         Ok((asked_end >= size, read?))
     }
 
-    /// What of `pieces`, which are `range` of a file, is not in memory is asked for, and what `who` reads next, if he reads on
-    /// and on. The answer is for [`Device::done`](crate::device::Device::done), when they are read.
+    /// What of `pieces`, which are `range` of a file, is not in memory is asked for, and what `who` reads next, if he
+    /// reads on and on. The answer is for [`Device::done`](frieze_storage::Device::done), when they are read.
     fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> Lease {
         let device = self.data.device();
         // What is young needs nobody to look ahead.
@@ -150,15 +150,15 @@ impl Engine {
     }
 
     /// Appends to `out` what a read of `start..end` has to fetch, as far as the file reaches. Returns the range that it
-    /// covers, and the size of the file. Pages of many pieces come from images, and those that have too many all the same are added
-    /// to `crowded`. What of it other servers have is brought to `fetch`; without that there is no plan.
+    /// covers, and the size of the file. Pages of many pieces come from images, and those that have too many all the
+    /// same are added to `crowded`. What of it other servers have is brought to `fetch`; without that there is no plan.
     fn plan_seen(
         &self,
         seen: &Seen,
         start: u64,
         end: u64,
         out: &mut Vec<Piece>,
-        crowded: &mut Vec<Crowded>,
+        crowded: &mut Vec<FragmentedPage>,
         mut fetch: Option<&mut Fetch>,
     ) -> Result<(ByteRange, u64), Fault> {
         let sources = self.sources(&seen.inode, start, end)?;
@@ -185,7 +185,8 @@ impl Engine {
         Err(Fault::new(Reason::Unavailable, "what the range shares moves from server to server: try again in a moment"))
     }
 
-    /// Sees to it that what somebody is about to ask for is on its way into memory. What fails here fails when it is asked for.
+    /// Sees to it that what somebody is about to ask for is on its way into memory. What fails here fails when it is
+    /// asked for.
     fn read_ahead(&self, seen: &Seen, ahead: ByteRange) {
         let mut pieces = Vec::new();
         let planned = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces, &mut Vec::new(), None);
@@ -199,7 +200,8 @@ impl Engine {
 
 /// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
 const MIXED_MAX: u32 = 8;
-/// Times that something of a range is brought from other servers: once for each state behind another, and now and then once more.
+/// Times that something of a range is brought from other servers: once for each state behind another, and now and then
+/// once more.
 const FETCHES_MAX: u32 = 4 * DEPTH_MAX;
 /// Times in all: one of several servers keeps nobody out.
 const PLANS_MAX: u32 = 64;

@@ -1,4 +1,5 @@
-//! A chain that the leader has no part in: what it says of files there, and what it promises about them, is what members would say.
+//! A chain that the leader has no part in: what it says of files there, and what it promises about them, is what
+//! members would say.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,8 +16,8 @@ use crate::world::World;
 use crate::writers::{file, head, offset};
 use crate::{ONE, THREE, TWO};
 
-/// Three servers, of which the first leads, and three chains; of the second of them only the others are members. All know, of each
-/// chain, that they may ask any of the three: who is none of its members has to say so.
+/// Three servers, of which the first leads, and three chains; of the second of them only the others are members. All
+/// know, of each chain, that they may ask any of the three: who is none of its members has to say so.
 pub(crate) fn spread(seed: u64) -> Arc<World> {
     spread_over(seed, &[&[1, 2, 3], &[2, 3], &[3, 1, 2]])
 }
@@ -104,7 +105,8 @@ fn what_was_synced_is_on_stable_storage_at_members_of_chains_that_are_elsewhere(
     }
 }
 
-/// The clock of the leader is ahead of that of a head which does not hear it: members that do cannot have it ordered there.
+/// The clock of the leader is ahead of that of a head which does not hear it: members that do cannot have it ordered
+/// there.
 #[test]
 fn a_truncate_is_answered_only_when_heads_elsewhere_write_above_it() {
     let world = spread(102);
@@ -260,7 +262,8 @@ fn who_has_left_tells_nothing_of_an_instant_after_that() {
     assert_eq!(len_at(&mut client, ONE, then), offset(chunk) + 5);
 }
 
-/// What is told of an instant is what was then, and stays so: nothing is stamped below it any more, however slow a clock.
+/// What is told of an instant is what was then, and stays so: nothing is stamped below it any more, however slow a
+/// clock.
 #[test]
 fn what_is_asked_about_an_instant_is_told_of_it_and_closed() {
     let world = spread(112);
@@ -346,7 +349,8 @@ fn leaves_while_it_asks(world: &Arc<World>) {
     })));
 }
 
-/// Its lease had ended, and it gets another while it asks somebody about the rest: with a configuration that it is no part of.
+/// Its lease had ended, and it gets another while it asks somebody about the rest: with a configuration that it is no
+/// part of.
 #[test]
 fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
     let (world, mut client, _, capability, start) = longer_than_the_leader_knows(116);
@@ -358,8 +362,8 @@ fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
     assert_eq!(client.read_from(TWO, &capability, start + 4, 5), Ok(b" more".to_vec()));
 }
 
-/// A file with something at the first server, which leads, and where that lies. The chain has gone on without it since, and the file
-/// ends later than it knows.
+/// A file with something at the first server, which leads, and where that lies. The chain has gone on without it since,
+/// and the file ends later than it knows.
 fn longer_than_the_leader_knows(seed: u64) -> (Arc<World>, Client, InodeId, Vec<u8>, u64) {
     let world = spread(seed);
     let mut client = Client::new(&world);
@@ -403,7 +407,8 @@ fn who_hears_that_it_has_left_while_it_measures_settles_nothing_of_what_it_saw()
     assert_eq!(client.len("f"), start + 9);
 }
 
-/// Its head has it, and the tail, which is asked, has never heard of it: the length that is settled meanwhile is not of so late.
+/// Its head has it, and the tail, which is asked, has never heard of it: the length that is settled meanwhile is not of
+/// so late.
 #[test]
 fn a_settled_length_forgets_no_record_on_its_way_elsewhere() {
     let world = spread(115);

@@ -43,8 +43,8 @@ fn a_lone_directory_grows_to_three_and_back_to_one() {
     assert_eq!(client.names(), ["alone", "founded", "with2", "with3", "without1", "without2"]);
 }
 
-/// The power fails at each change of the device while a metalog is founded: the machine is alone as before, or a member; what was
-/// answered is there.
+/// The power fails at each change of the device while a metalog is founded: the machine is alone as before, or a
+/// member; what was answered is there.
 #[test]
 fn a_crash_while_a_metalog_is_founded_leaves_the_one_or_the_other() {
     let (mut alone, mut member) = (0, 0);

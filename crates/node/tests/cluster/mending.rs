@@ -15,7 +15,8 @@ use crate::{ONE, THREE, TWO};
 const BYTES: &[u8] = b"what was written here once";
 const LEN: u32 = BYTES.len() as u32;
 
-/// A world in which a chunk of the chain of nodes 2 and 3 holds [`BYTES`], on stable storage of both, who may read it, and where.
+/// A world in which a chunk of the chain of nodes 2 and 3 holds [`BYTES`], on stable storage of both, who may read it,
+/// and where.
 fn written(seed: u64) -> (Arc<World>, Client, Vec<u8>, u64) {
     let world = spread(seed);
     let mut client = Client::new(&world);
@@ -41,7 +42,8 @@ fn place(world: &World, node: NodeId) -> (String, u64) {
     places[0].clone()
 }
 
-/// A bit turns, so far from the first of the [`BYTES`] as they lie on a node's disk: what is before them is their checksum.
+/// A bit turns, so far from the first of the [`BYTES`] as they lie on a node's disk: what is before them is their
+/// checksum.
 fn turn(world: &World, node: NodeId, place: &(String, u64), from_first: i64) {
     world.disk(node).flip_bit(&place.0, place.1.checked_add_signed(from_first).unwrap(), 3).unwrap();
 }

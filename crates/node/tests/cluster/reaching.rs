@@ -27,7 +27,8 @@ fn members(inode: InodeId, index: u32) -> [NodeId; 2] {
     PAIRS[head(inode, index).0 as usize - 1].map(NodeId)
 }
 
-/// A file that ends `short` bytes before the end of chunk `chunk`, of which nothing else was written, to be appended to.
+/// A file that ends `short` bytes before the end of chunk `chunk`, of which nothing else was written, to be appended
+/// to.
 fn file_up_to(client: &mut Client, path: &str, chunk: u32, short: u64) -> (InodeId, Vec<u8>, u64) {
     let (inode, capability) = file(client, path);
     client.grant_append(inode, chunk, 3);
@@ -70,7 +71,7 @@ fn an_append_over_the_end_of_a_chunk_is_one_record_at_every_server() {
             assert_eq!(before, end);
             let appended = bytes(1000, 1);
             let first = client.append_at(head(inode, chunk), &capability, end, &appended).unwrap();
-            assert_eq!((first.offset, first.taken), (end, 0));
+            assert_eq!(first.offset, end);
             // Its answer was lost: the number is the same, and so is what was done.
             assert_eq!(client.append_again(head(inode, chunk), &capability, end, &appended).unwrap(), first);
             // Who believes that it ends where it did is told, and nothing is written.
@@ -202,7 +203,8 @@ fn check_appended(found: &[u8], appended: &[(u64, Vec<u8>)], why: &str) {
     assert!(found == expect, "{why}");
 }
 
-/// Two clients append over the end of a chunk at the same time, and any of the servers is lost after any number of steps.
+/// Two clients append over the end of a chunk at the same time, and any of the servers is lost after any number of
+/// steps.
 #[test]
 fn whoever_is_lost_while_two_append_over_the_end_of_a_chunk_each_is_whole_and_there_once() {
     let (mut were_lost, mut crossed) = (0, 0);
@@ -285,7 +287,8 @@ fn a_hole_over_the_end_of_a_chunk_hides_what_reaches_over_it() {
     assert_eq!(shown_by(&world, &mut client, ("f", View::NOW), CHUNK - 10, 5000), first);
 }
 
-/// What of it lies in its own chunk is written over: nothing of that chunk shows it any more, and the next chunk has no record at all.
+/// What of it lies in its own chunk is written over: nothing of that chunk shows it any more, and the next chunk has no
+/// record at all.
 #[test]
 fn what_reaches_over_the_end_of_a_chunk_is_not_forgotten_with_what_lies_in_the_chunk() {
     let world = three(231);
@@ -430,7 +433,7 @@ fn a_record_with_a_time_reaches_over_the_end_of_a_chunk() {
     let end = first.len() as u64;
     let over = [row(2, 450), row(3, 2000)].concat();
     let reply = client.append_at(head(inode, 0), &capability, end, &over).unwrap();
-    assert_eq!((reply.offset, reply.taken), (end, 0));
+    assert_eq!(reply.offset, end);
     let backwards = client.append_at(head(inode, 1), &capability, end + 2450, &row(1, 100)).unwrap_err();
     assert_eq!(backwards.reason, Reason::BackwardUserTime, "{backwards}");
     client.append_at(head(inode, 1), &capability, end + 2450, &row(4, 100)).unwrap();

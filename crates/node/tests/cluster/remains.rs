@@ -1,4 +1,5 @@
-//! What a server has of a chain that others have by now: given up when the log says that nobody needs it, and given back.
+//! What a server has of a chain that others have by now: given up when the log says that nobody needs it, and given
+//! back.
 
 use std::sync::Arc;
 

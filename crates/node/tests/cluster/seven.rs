@@ -22,7 +22,8 @@ fn seven(seed: u64) -> Arc<World> {
     world
 }
 
-/// Makes a name, and asks these servers for it: each asks the leader how far it has to be, waits until it is, and knows the name.
+/// Makes a name, and asks these servers for it: each asks the leader how far it has to be, waits until it is, and knows
+/// the name.
 fn make_and_find(world: &World, client: &mut Client, name: &str, at: &[NodeId]) {
     let made = client.make(name).unwrap();
     for node in at {

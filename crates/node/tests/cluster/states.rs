@@ -111,7 +111,8 @@ struct Pieces {
     ahead: u64,
 }
 
-/// The second piece is lost, the others and the last arrive. What they hold is not the state, and the sender need not begin anew.
+/// The second piece is lost, the others and the last arrive. What they hold is not the state, and the sender need not
+/// begin anew.
 #[test]
 fn a_piece_that_is_lost_comes_again_before_those_behind_it_count() {
     let world = World::of(62, 2);
@@ -152,8 +153,8 @@ fn a_state_holds_all_that_its_name_says() {
     assert_eq!(client.names().len(), 41);
 }
 
-/// The last change was answered, and nobody has told the others that it is committed when the leader dies: whoever is elected has it, and
-/// has executed it only with the first entry of its own term.
+/// The last change was answered, and nobody has told the others that it is committed when the leader dies: whoever is
+/// elected has it, and has executed it only with the first entry of its own term.
 #[test]
 fn who_leads_has_executed_all_that_was_answered_before() {
     let (mut elected, mut behind) = (0, 0);
@@ -237,8 +238,8 @@ fn decisions_are_executed_alike_and_stay() {
     world.settle();
 }
 
-/// Readers at the member that gets a state see the old or the new: nothing of what was answered before it was away is missing at
-/// any time.
+/// Readers at the member that gets a state see the old or the new: nothing of what was answered before it was away is
+/// missing at any time.
 #[test]
 fn a_reader_never_sees_half_a_state() {
     let world = World::of(61, 3);

@@ -166,8 +166,8 @@ fn whoever_is_lost_on_the_way_all_of_it_is_shown_or_nothing() {
     assert!(shown_late + never > 0, "nobody was lost before the answer: {shown_late}, {never}");
 }
 
-/// The file grows by it while somebody writes beyond, at a head whose clock is behind and which, after any number of steps, does not
-/// hear of it. And whoever asks again is answered only when that head does.
+/// The file grows by it while somebody writes beyond, at a head whose clock is behind and which, after any number of
+/// steps, does not hear of it. And whoever asks again is answered only when that head does.
 #[test]
 fn what_others_write_beyond_meanwhile_is_neither_hidden_nor_forgotten() {
     let (mut decided, mut asked_again) = (0, 0);

@@ -1,5 +1,5 @@
-//! A few servers in one process and one thread: simulated disks, a clock moved by hand, and a network that loses, delays, doubles
-//! and reorders under a seed. Whoever waits runs the others meanwhile.
+//! A few servers in one process and one thread: simulated disks, a clock moved by hand, and a network that loses,
+//! delays, doubles and reorders under a seed. Whoever waits runs the others meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

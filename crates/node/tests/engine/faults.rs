@@ -1,4 +1,5 @@
-//! A device that fails while it serves: an error in words, no lost durable write, no wrong byte, now and after a restart.
+//! A device that fails while it serves: an error in words, no lost durable write, no wrong byte, now and after a
+//! restart.
 
 use frieze_base::Rng;
 

@@ -1,8 +1,9 @@
-//! No answer depends on how the server keeps what it knows: the same calls have the same answers with much memory and with
-//! little, with shelves and without, and every answer is the same after a restart, a crash, a shelving, a loss of shelves.
+//! No answer depends on how the server keeps what it knows: the same calls have the same answers with much memory and
+//! with little, with shelves and without, and every answer is the same after a restart, a crash, a shelving, a loss of
+//! shelves.
 //!
-//! What the right answer is, other tests know (`sharing`, `forget`, the simulator); here every question is asked twice. A new
-//! way to keep things is a line in [`WAYS`], and what may happen between two questions one in [`EVENTS`].
+//! What the right answer is, other tests know (`sharing`, `forget`, the simulator); here every question is asked twice.
+//! A new way to keep things is a line in [`WAYS`], and what may happen between two questions one in [`EVENTS`].
 
 use frieze_base::Rng;
 use frieze_wire::edit::{CloneTree, CopyRange, Restore, Undo};

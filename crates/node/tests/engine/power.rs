@@ -1,11 +1,11 @@
-//! What applications count on when the power goes: write-then-rename, append-and-sync, a write-ahead log. And `last-whole`:
-//! the instant before the gap, at which everything is as it was.
+//! What applications count on when the power goes: write-then-rename, append-and-sync, a write-ahead log. And
+//! `last-whole`: the instant before the gap, at which everything is as it was.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use frieze_base::{LogIndex, Rng};
-use frieze_node::{Item, Left, Newest};
+use frieze_node::{CleanStartImage, CurrentVersions, StoreItem};
 use frieze_wire::message::{Now, NowReply, StatusReply};
 
 use super::*;
@@ -274,15 +274,15 @@ fn without_a_loss_of_power_everything_is_whole_up_to_now() {
 struct RestingStore(MemoryStore, Arc<AtomicU32>);
 
 impl VersionStore for RestingStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         self.0.last_in(from, to)
     }
 
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         self.0.items(from, to)
     }
 
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         assert_eq!(self.1.load(Ordering::Relaxed), 0, "nothing is committed to a store at rest");
         self.0.commit(puts, removals, applied)
     }
@@ -317,18 +317,18 @@ struct LeavingStore {
 }
 
 impl VersionStore for LeavingStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         self.store.last_in(from, to)
     }
 
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         if from == b"E" && to > &b"E"[..] {
             self.read.fetch_add(1, Ordering::Relaxed);
         }
         self.store.items(from, to)
     }
 
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         self.store.commit(puts, removals, applied)
     }
 
@@ -340,13 +340,13 @@ impl VersionStore for LeavingStore {
         self.store.persist()
     }
 
-    fn leave(&self, newest: &Newest<'_>) -> Result<(), Fault> {
+    fn write_clean_start_image(&self, newest: &CurrentVersions<'_>) -> Result<(), Fault> {
         self.left.fetch_add(1, Ordering::Relaxed);
-        self.store.leave(newest)
+        self.store.write_clean_start_image(newest)
     }
 
-    fn left(&self) -> Result<Option<Left<'_>>, Fault> {
-        let Some(mut left) = self.store.left()? else { return Ok(None) };
+    fn clean_start_image(&self) -> Result<Option<CleanStartImage<'_>>, Fault> {
+        let Some(mut left) = self.store.clean_start_image()? else { return Ok(None) };
         // As if that many had been made, and were in memory no more.
         left.last_id += 100;
         if self.is_damaged {

@@ -1,11 +1,11 @@
-//! What happens between two steps of an edit: a hook in the store runs something else there, on the same thread, so that
-//! the order is the same in every run.
+//! What happens between two steps of an edit: a hook in the store runs something else there, on the same thread, so
+//! that the order is the same in every run.
 
 use std::sync::OnceLock;
 
 use super::*;
 use frieze_base::LogIndex;
-use frieze_node::Item;
+use frieze_node::StoreItem;
 use frieze_wire::forget::Forget;
 use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot};
 
@@ -37,17 +37,17 @@ impl Hook {
 struct HookedStore(MemoryStore, Arc<Hook>);
 
 impl VersionStore for HookedStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<StoreItem>, Fault> {
         self.1.look(from);
         self.0.last_in(from, to)
     }
 
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<StoreItem, Fault>> + '_> {
         self.1.look(from);
         self.0.items(from, to)
     }
 
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+    fn commit(&self, puts: Vec<StoreItem>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         self.0.commit(puts, removals, applied)
     }
 
@@ -92,7 +92,8 @@ fn a_forgetting_tells_how_far_it_has_come() {
     let id = served.send(Request::Forget(forget), &[], served.seq);
     let Reply::Forgot(reply) = served.answer(id).unwrap().0.unwrap() else { panic!() };
     assert_eq!((reply.files, reply.biggest.len()), (20, 10));
-    // The files that give up most are named when all were looked at: found, asked what they lose, and what they give up.
+    // The files that give up most are named when all were looked at: found, asked what they lose, and what they give
+    // up.
     let told = told.lock().unwrap();
     assert!(told.iter().any(|(done, all)| *all == 3 * 21 && *done >= 3 * 20), "{told:?}");
     let Ok(Reply::Status(status)) = served.ask(Request::Status(Status {})) else { panic!() };

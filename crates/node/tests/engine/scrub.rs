@@ -403,7 +403,8 @@ fn a_scrub_reads_the_index_on_disk_and_makes_anew_what_is_damaged_of_it() {
     let reply = served.scrub();
     assert_eq!((reply.mended, reply.damaged), (0, 0), "{reply:?}");
     assert!(before == [served.read("/a", View::NOW).unwrap(), served.read("/b", View::NOW).unwrap()]);
-    // With the footer of its segment gone too there is nothing to make it of: said, and it does not keep a scrub from ending.
+    // With the footer of its segment gone too there is nothing to make it of: said, and it does not keep a scrub from
+    // ending.
     let names: Vec<String> =
         machine.disk.list().unwrap().into_iter().filter(|name| name.starts_with("shelf-")).collect();
     machine.disk.flip_bit(&names[0], 300, 2).unwrap();

@@ -1,4 +1,5 @@
-//! The index on disk, seen from outside: nothing reads otherwise, memory is bounded, restarts are quick, damage is mended.
+//! The index on disk, seen from outside: nothing reads otherwise, memory is bounded, restarts are quick, damage is
+//! mended.
 
 use std::time::Duration;
 

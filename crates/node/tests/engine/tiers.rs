@@ -24,8 +24,8 @@ fn memory(served: &mut Served) -> MemoryUse {
     *status.memory.unwrap()
 }
 
-/// One file, all of it written `rounds` times at places in no order. Returns a capability for now, and the stamp after each
-/// round with what the file then held.
+/// One file, all of it written `rounds` times at places in no order. Returns a capability for now, and the stamp after
+/// each round with what the file then held.
 fn load(served: &mut Served, rounds: u64, rng: &mut Rng) -> Vec<(u64, Vec<u8>)> {
     let file = served.make("/f");
     let mut content = vec![0; FILE_BYTES as usize];

@@ -1,4 +1,5 @@
-//! Bytes written to several places at one stamp: they wait in a file without a name until one change of metadata shows them.
+//! Bytes written to several places at one stamp: they wait in a file without a name until one change of metadata shows
+//! them.
 
 use frieze_wire::edit::{CopyRange, EditReply};
 use frieze_wire::txn::{CloseSession, Grant, MakeNameless};

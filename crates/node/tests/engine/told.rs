@@ -279,8 +279,8 @@ fn a_write_that_was_on_its_way_when_somebody_began_to_cache_is_answered_when_he_
     writer.answer(written).expect("answered").0.expect("written");
 }
 
-/// Those that a server found, or took over, can be asked to forget when they have said what they have open: one that waited for
-/// another to forget would wait for one that waits for it.
+/// Those that a server found, or took over, can be asked to forget when they have said what they have open: one that
+/// waited for another to forget would wait for one that waits for it.
 #[test]
 fn whoever_says_what_is_open_waits_for_nobody() {
     let machine = Machine::new();

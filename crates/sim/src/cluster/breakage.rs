@@ -1,7 +1,7 @@
 //! Clusters that are broken on purpose, from outside: the judge has to notice every one.
 //!
-//! The servers are the real ones. What is broken is what they are told, what they say, or what they stand on, so that the cluster
-//! behaves as if one rule of the protocol were not kept.
+//! The servers are the real ones. What is broken is what they are told, what they say, or what they stand on, so that
+//! the cluster behaves as if one rule of the protocol were not kept.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ use super::node::Answer;
 pub enum ClusterBreak {
     /// A member acknowledges records when it has them, whoever is behind it.
     AcksBeforeTail,
-    /// Nobody looks at epochs: whatever a member is told of a chain counts, under whichever configuration it was said, and of the logs
-    /// that a chain may go on from the longest is taken for the newest.
+    /// Nobody looks at epochs: whatever a member is told of a chain counts, under whichever configuration it was said,
+    /// and of the logs that a chain may go on from the longest is taken for the newest.
     EpochUnchecked,
     /// A retry is another request.
     RetriesRunAgain,
@@ -62,7 +62,8 @@ pub enum ClusterBreak {
     ReachUntold,
     /// A server that joins after five others gets nothing of the metalog.
     SixthLeftOut,
-    /// A server gives up what it has of a chain as soon as it has no part in it, whether the others have everything or not.
+    /// A server gives up what it has of a chain as soon as it has no part in it, whether the others have everything or
+    /// not.
     GivenUpEarly,
     /// Where nobody leads, an instant that is not closed is answered for with what is.
     UnclosedShown,
@@ -225,8 +226,8 @@ impl Memory {
         }
     }
 
-    /// Has a server give up what others have by now, as [`Engine::give_up_remains`] does, or too early. `judge` looks at the
-    /// state from which it is decided.
+    /// Has a server give up what others have by now, as [`Engine::give_up_remains`] does, or too early. `judge` looks
+    /// at the state from which it is decided.
     pub(super) fn give_up(
         broken: Option<ClusterBreak>,
         engine: &Engine,

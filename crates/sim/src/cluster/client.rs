@@ -1,7 +1,7 @@
 //! A client: it finds who answers, retries under the same number, and never gives up.
 //!
-//! It does what `frieze_client` does (`servers.rs`, `call.rs`), on a stack of its own: a call rests until its answer has come, or
-//! its time is over. What it sends and hears goes through its [`Port`].
+//! It does what `frieze_client` does (`servers.rs`, `call.rs`), on a stack of its own: a call rests until its answer
+//! has come, or its time is over. What it sends and hears goes through its [`Port`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -411,8 +411,8 @@ pub(super) fn client_of(conn: ConnId) -> usize {
     (conn >> 32) as usize - 1
 }
 
-/// True if the server says that it, or another, will be able to answer soon. A device that has failed is that of one server: a
-/// program that is told so asks again, and another one answers.
+/// True if the server says that it, or another, will be able to answer soon. A device that has failed is that of one
+/// server: a program that is told so asks again, and another one answers.
 fn is_passing(fault: &Fault) -> bool {
     matches!(
         fault.reason,

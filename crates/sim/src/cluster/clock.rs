@@ -1,14 +1,14 @@
 //! The clocks of a node, in which the process may stand still between any two looks.
 //!
-//! A thread that the system stops for a second between reading a state and looking at its lease is what leases are looked at for
-//! afterwards. A call of the server is one event here, so it is the clock that makes the second go by: at some look both clocks have
-//! gone on, and the node is left out of everything until the others have come as far.
+//! A thread that the system stops for a second between reading a state and looking at its lease is what leases are
+//! looked at for afterwards. A call of the server is one event here, so it is the clock that makes the second go by: at
+//! some look both clocks have gone on, and the node is left out of everything until the others have come as far.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_disk::{SimTime, TimeSource};
-use frieze_hlc::Reading;
+use frieze_hlc::ClockReading;
 
 #[derive(Default)]
 struct Stun {
@@ -23,7 +23,8 @@ struct Stun {
 pub(super) struct NodeTime {
     pub(super) time: SimTime,
     stun: Arc<Mutex<Stun>>,
-    /// Whether there is a fuse or somebody to hear of it: it is looked at at every look at the clock, and there seldom is.
+    /// Whether there is a fuse or somebody to hear of it: it is looked at at every look at the clock, and there seldom
+    /// is.
     is_lit: Arc<AtomicBool>,
 }
 
@@ -54,7 +55,7 @@ impl NodeTime {
 }
 
 impl TimeSource for NodeTime {
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> ClockReading {
         if !self.is_lit.load(Ordering::Relaxed) {
             return self.time.reading();
         }

@@ -138,7 +138,8 @@ pub(super) struct History {
     pub(super) cuts: Vec<CutRecord>,
     /// When all copies of what was not flushed of a chain were lost.
     pub(super) lost: Vec<(u64, u32)>,
-    /// When that took also what was on stable storage: whoever had it alone could not start any more. What is read of it says so.
+    /// When that took also what was on stable storage: whoever had it alone could not start any more. What is read of
+    /// it says so.
     pub(super) ruined: Vec<u64>,
     /// When a machine was first lost for good.
     pub(super) buried_us: Option<u64>,

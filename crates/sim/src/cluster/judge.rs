@@ -1,16 +1,17 @@
 //! Whether what was seen may be: judged when the run is over, from the whole history.
 //!
-//! - *Cells of now*: a register each, every write with a value of its own. A history of one is linearizable if and only if no
-//!   two forward zones overlap and no backward zone lies within a forward one (Gibbons and Korach, *Testing Shared Memories*, 1997);
-//!   a zone spans from the first answer to the last question about one value.
-//! - *Cells at an instant*: exactly what the newest write stamped up to then left. With [`stamps`] it follows that every cut is
-//!   causally closed: who had seen a stamp before asked for a change gets a larger one.
-//! - *Losses*: where power took all copies of what was not flushed, a cell's history begins anew, with one value of before it that
-//!   is not older than what was durable. What went for good with the last disk that had it is missing only from answers that say so,
-//!   and no answer says so where no machine was ever lost: of the others nothing is forgiven.
+//! - *Cells of now*: a register each, every write with a value of its own. A history of one is linearizable if and only
+//!   if no two forward zones overlap and no backward zone lies within a forward one (Gibbons and Korach, *Testing
+//!   Shared Memories*, 1997); a zone spans from the first answer to the last question about one value.
+//! - *Cells at an instant*: exactly what the newest write stamped up to then left. With [`stamps`] it follows that
+//!   every cut is causally closed: who had seen a stamp before asked for a change gets a larger one.
+//! - *Losses*: where power took all copies of what was not flushed, a cell's history begins anew, with one value of
+//!   before it that is not older than what was durable. What went for good with the last disk that had it is missing
+//!   only from answers that say so, and no answer says so where no machine was ever lost: of the others nothing is
+//!   forgiven.
 //! - *Cuts*: ordered with every write that was acknowledged before or begun after, by the stamps alone.
-//! - *Bytes written together*: the register of each cell takes them at one moment, that of whoever saw them first anywhere; at
-//!   every instant all of them are there or none, also where nobody was told the stamp.
+//! - *Bytes written together*: the register of each cell takes them at one moment, that of whoever saw them first
+//!   anywhere; at every instant all of them are there or none, also where nobody was told the stamp.
 //! - *Appends*: `logs`.
 //! - *Names*: each name lives once, so a listing is wrong if it misses one that lived all the while, or shows one that
 //!   cannot have lived.
@@ -48,7 +49,8 @@ fn told(history: &History) -> Verdict {
     }
 }
 
-/// Every change is stamped above all that its client had seen, and no two writes of a cell, or changes of several, have one stamp.
+/// Every change is stamped above all that its client had seen, and no two writes of a cell, or changes of several, have
+/// one stamp.
 fn stamps(history: &History) -> Verdict {
     let writes =
         history.writes.iter().filter_map(|write| Some((write.seen, write.done?.1, format!("write {}", write.value))));
@@ -86,7 +88,8 @@ fn stamps(history: &History) -> Verdict {
     Ok(())
 }
 
-/// True if a write that was answered then may have been taken by a loss of all copies at `lost_us`: nothing made it durable before.
+/// True if a write that was answered then may have been taken by a loss of all copies at `lost_us`: nothing made it
+/// durable before.
 pub(super) fn may_be_lost(
     history: &History,
     file: usize,
@@ -188,8 +191,8 @@ fn cells_now(history: &History) -> Verdict {
     Ok(())
 }
 
-/// The history of a cell between two losses of all copies of what was not flushed. What it holds at its beginning is one of the
-/// values of before, and not older than what was durable.
+/// The history of a cell between two losses of all copies of what was not flushed. What it holds at its beginning is
+/// one of the values of before, and not older than what was durable.
 fn cell_between(
     cell: (usize, u64),
     (from, to): (u64, u64),
@@ -297,7 +300,8 @@ fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Ve
     Ok(())
 }
 
-/// A cut is ordered with writes of others, whichever server stamped them; what is read of now is what the newest stamp left.
+/// A cut is ordered with writes of others, whichever server stamped them; what is read of now is what the newest stamp
+/// left.
 fn cuts(history: &History) -> Verdict {
     let writes: Vec<&WriteRecord> = history.writes.iter().filter(|write| write.cells.file == CUT).collect();
     for cut in &history.cuts {
@@ -343,7 +347,8 @@ fn cuts(history: &History) -> Verdict {
             if shown.is_none_or(|shown| shown < must) {
                 let (node, done_us) = (read.node, read.done_us);
                 let what = format!(
-                    "cell {cell} of the file that is cut is {value} as {node} says from {} to {done_us} us, but write {newest_write} and cut {newest_cut} were done",
+                    "cell {cell} of the file that is cut is {value} as {node} says from {} to {done_us} us, but write \
+                     {newest_write} and cut {newest_cut} were done",
                     read.invoked_us
                 );
                 return broken(Rule::Linearizable, what);
@@ -363,7 +368,8 @@ fn by_stamp<'a>(
     for write in history.writes.iter().filter(|write| !unsure.contains(&write.value)) {
         let Some((_, stamp)) = write.done else { continue };
         for cell in write.cells.each() {
-            // A head and the metalog may stamp alike what runs at the same time: everywhere the change lies over the record.
+            // A head and the metalog may stamp alike what runs at the same time: everywhere the change lies over the
+            // record.
             let known = found.entry(cell).or_default().entry(stamp).or_insert(write);
             if !together.contains(&known.value) {
                 *known = write;
@@ -408,8 +414,8 @@ fn cells_then(history: &History) -> Verdict {
     Ok(())
 }
 
-/// What was written together is there together at every instant, also where nobody was told its stamp: one that fits all that was
-/// seen of it.
+/// What was written together is there together at every instant, also where nobody was told its stamp: one that fits
+/// all that was seen of it.
 fn together(history: &History) -> Verdict {
     let open: Vec<_> = history.together.iter().filter(|one| !one.is_done).collect();
     if open.is_empty() {
@@ -441,7 +447,8 @@ fn together(history: &History) -> Verdict {
             for (at, value, node) in others {
                 if stamp_of(value).is_some_and(|stamp| stamp <= above) {
                     let what = format!(
-                        "{} was written together and is there at {upto}, but cell {cell:?} of it is {value} at {at} as {node} says",
+                        "{} was written together and is there at {upto}, but cell {cell:?} of it is {value} at {at} as \
+                         {node} says",
                         one.value
                     );
                     return broken(Rule::Whole, what);

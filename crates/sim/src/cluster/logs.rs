@@ -1,7 +1,8 @@
-//! Files that all clients append to, over the ends of chunks that different servers head: what is done, and what is promised of it.
+//! Files that all clients append to, over the ends of chunks that different servers head: what is done, and what is
+//! promised of it.
 //!
-//! Promised: an append is there once, whole, in one piece and where it was said to be, at every server and every instant; what lies
-//! before it was there first, so nothing shows a hole.
+//! Promised: an append is there once, whole, in one piece and where it was said to be, at every server and every
+//! instant; what lies before it was there first, so nothing shows a hole.
 
 use std::collections::BTreeMap;
 
@@ -230,7 +231,8 @@ fn check_shown(history: &History, shown: &Shown) -> Verdict {
             When::Now { before_first: true, .. } => place == before,
             When::Now { before_first: false, .. } => end == *before,
         };
-        // All copies of what was not flushed were lost between the looks at the two sides: the first may have shown what is gone.
+        // All copies of what was not flushed were lost between the looks at the two sides: the first may have shown
+        // what is gone.
         let has_gone = match when {
             When::At(_) => false,
             When::Now { invoked_us, .. } => history.lost.iter().any(|(lost_us, _)| lost_us > invoked_us),

@@ -1,9 +1,9 @@
 //! The network between the nodes: connections that delay, break and stall.
 //!
-//! Guarantees what a connection of TCP does, and nothing more: what one node tells another arrives in the order in which it was
-//! told as long as the connection lives; orders have another connection than bytes. When it breaks, what was under way is lost, and both ends are told. Where a connection is
-//! made anew while the old one is still being read ([`Weather::overlaps`]), what is left of the old comes between what is new, and
-//! some of it twice.
+//! Guarantees what a connection of TCP does, and nothing more: what one node tells another arrives in the order in
+//! which it was told as long as the connection lives; orders have another connection than bytes. When it breaks, what
+//! was under way is lost, and both ends are told. Where a connection is made anew while the old one is still being read
+//! ([`Weather::overlaps`]), what is left of the old comes between what is new, and some of it twice.
 
 use std::collections::{BTreeMap, VecDeque};
 

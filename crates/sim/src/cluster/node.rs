@@ -133,8 +133,8 @@ pub(super) struct Node {
     pub(super) stays_away: bool,
     /// What is on its disk is damaged somewhere.
     pub(super) is_rotten: bool,
-    /// Epochs of the chains that it was a whole member of when power took what it had not flushed: of these it has what was durable, and
-    /// all that others have only in a later one.
+    /// Epochs of the chains that it was a whole member of when power took what it had not flushed: of these it has what
+    /// was durable, and all that others have only in a later one.
     pub(super) short_at: BTreeMap<u32, u64>,
     /// What it has given up in this life, and how often, as far as it was looked at.
     pub(super) given_up: Vec<(ChainId, u64)>,
@@ -269,8 +269,8 @@ impl Node {
         Ok(())
     }
 
-    /// Makes this server, whose process has ended, the only one of its cluster, as `frieze cluster recover` does. Returns what came of
-    /// it and the chains that it had whole.
+    /// Makes this server, whose process has ended, the only one of its cluster, as `frieze cluster recover` does.
+    /// Returns what came of it and the chains that it had whole.
     pub(super) fn go_on_alone(&mut self) -> Result<(WentOn, BTreeSet<u32>), Fault> {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let time: Arc<dyn TimeSource> = Arc::new(self.time.clone());
@@ -378,8 +378,8 @@ impl Node {
         });
     }
 
-    /// Connections whose other ends can be told from now on that they are over: when a process dies its machine does so, and one
-    /// that has lost power does when it is back.
+    /// Connections whose other ends can be told from now on that they are over: when a process dies its machine does
+    /// so, and one that has lost power does when it is back.
     pub(super) fn take_ended(&mut self) -> Vec<ConnId> {
         std::mem::take(&mut self.ended)
     }

@@ -12,10 +12,11 @@ use crate::violation::Violation;
 pub struct ClusterPlan {
     /// Decides everything.
     pub seed: u64,
-    /// Servers in the end, but for machines that are lost and replaced. Default: 3, or 4 or 5 where there are fewer copies than
-    /// servers; in an eighth of the seeds 6 or 7, of which 5 vote.
+    /// Servers in the end, but for machines that are lost and replaced. Default: 3, or 4 or 5 where there are fewer
+    /// copies than servers; in an eighth of the seeds 6 or 7, of which 5 vote.
     pub nodes: u32,
-    /// Of them, those that join while others are at work and faults go on. Default: none, or some of 6 or 7; by the seed.
+    /// Of them, those that join while others are at work and faults go on. Default: none, or some of 6 or 7; by the
+    /// seed.
     pub joins: u32,
     /// Copies of each chain. Default: as many as servers, or 2 or 3 of them; by the seed.
     pub copies: u32,
@@ -33,14 +34,15 @@ pub struct ClusterPlan {
     pub together: bool,
     /// A machine is lost with all that it had, and another takes its place.
     pub replaces: bool,
-    /// When all is whole a majority of the servers is lost for a while, and those that are left are asked about the past.
+    /// When all is whole a majority of the servers is lost for a while, and those that are left are asked about the
+    /// past.
     pub loses_majority: bool,
     /// It is lost for good, and one of those that are left goes on alone.
     pub goes_on_alone: bool,
     /// A bit of a disk rots, and the machine is replaced after a while.
     pub rots: bool,
-    /// Seconds without a connection after which a session is ended. Default: so long that it never is, or so short that those who
-    /// were cut off find theirs ended; by the seed.
+    /// Seconds without a connection after which a session is ended. Default: so long that it never is, or so short that
+    /// those who were cut off find theirs ended; by the seed.
     pub session_timeout_s: u64,
     /// What is broken on purpose, for the test of the tester.
     pub breakage: Option<ClusterBreak>,

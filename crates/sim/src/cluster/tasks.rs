@@ -1,8 +1,9 @@
 //! Calls that wait, left where they wait and gone on with later, all in one thread.
 //!
-//! A request of the server that waits for a majority does not return until it is there. The simulator runs it on a stack of its
-//! own: where it waits it rests, everything else goes on, and when something has happened at its node it looks again. A node that
-//! crashes takes its tasks with it: their stacks are unwound, and nothing that they were about to do happens.
+//! A request of the server that waits for a majority does not return until it is there. The simulator runs it on a
+//! stack of its own: where it waits it rests, everything else goes on, and when something has happened at its node it
+//! looks again. A node that crashes takes its tasks with it: their stacks are unwound, and nothing that they were about
+//! to do happens.
 
 use std::cell::RefCell;
 

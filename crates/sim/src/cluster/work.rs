@@ -1,5 +1,5 @@
-//! What clients do: they write, append and read cells of files that all of them share, make and take away names, and read at
-//! instants of the past.
+//! What clients do: they write, append and read cells of files that all of them share, make and take away names, and
+//! read at instants of the past.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -115,8 +115,8 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What whoever looks after the cluster does: it has chains spread over all nodes, if those have room for more than `copies`; and
-    /// it has nodes give their chains away, one at a time, and take them again, if it `drains` them.
+    /// What whoever looks after the cluster does: it has chains spread over all nodes, if those have room for more than
+    /// `copies`; and it has nodes give their chains away, one at a time, and take them again, if it `drains` them.
     pub(super) fn operate(mut self, copies: u32, drains: bool) {
         let nodes = self.client.nodes().to_vec();
         let are_spare = nodes.len() as u32 > copies;
@@ -150,8 +150,8 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What whoever looks after the cluster does when a machine is gone with all that it had: it is declared dead, and another one takes
-    /// its place, before or after.
+    /// What whoever looks after the cluster does when a machine is gone with all that it had: it is declared dead, and
+    /// another one takes its place, before or after.
     pub(super) fn replace(mut self, lost: NodeId, newcomer: NodeInfoProto) {
         let unnoticed_us = self.client.rng.between(100_000, 2_000_000);
         self.client.pause(unnoticed_us);
@@ -183,7 +183,8 @@ impl Worker {
         }
     }
 
-    /// Until it is: first the node has to be found to be away. That what it alone had is lost is only said where it has to be.
+    /// Until it is: first the node has to be found to be away. That what it alone had is lost is only said where it has
+    /// to be.
     fn declare_dead(&mut self, lost: NodeId) {
         let mut op = ClusterOp::DeclareDead(lost.0);
         while let Err(fault) = self.order(op) {
@@ -247,8 +248,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes a file or directory that all work with. A session that was not heard for too long meanwhile is over, and whether it made it
-    /// is not known: another looks.
+    /// Makes a file or directory that all work with. A session that was not heard for too long meanwhile is over, and
+    /// whether it made it is not known: another looks.
     fn make(&mut self, mut make: Make) -> Result<TxnReply, Fault> {
         loop {
             let answer = self.client.change(Op::Make(make.clone()), true);

@@ -1,4 +1,5 @@
-//! Nodes, clients, the network between them, and faults: one event after the other, in the order that the seed gives them.
+//! Nodes, clients, the network between them, and faults: one event after the other, in the order that the seed gives
+//! them.
 
 mod chains;
 mod faults;
@@ -140,7 +141,8 @@ struct World {
     has_woken: bool,
     /// The digest of what nodes held at a place of the log.
     digests: BTreeMap<LogIndex, (u64, NodeId)>,
-    /// Machines that were started or are about to: the founders, those that join, and those that take the place of a lost one.
+    /// Machines that were started or are about to: the founders, those that join, and those that take the place of a
+    /// lost one.
     machines: usize,
     /// In which life, and up to which entry, a node was compared last.
     /// The newest epoch of each chain that somebody who died knew.
@@ -178,7 +180,8 @@ pub(super) const CHAINS: u32 = 3;
 const VOTERS_MAX: usize = 5;
 /// How long a lease is.
 const LEASE: Duration = Duration::from_secs(1);
-/// Simulated time in which a cluster is founded, and in which everything is answered and whole once faults have stopped.
+/// Simulated time in which a cluster is founded, and in which everything is answered and whole once faults have
+/// stopped.
 const FOUNDING_US_MAX: u64 = 60_000_000;
 const CALM_US_MAX: u64 = 120_000_000;
 /// Between two looks whether what is waited for is so.
@@ -663,7 +666,8 @@ impl World {
         }
     }
 
-    /// If the node's call stood still, its machine's clocks are ahead of all others, and nothing happens on it until they are not.
+    /// If the node's call stood still, its machine's clocks are ahead of all others, and nothing happens on it until
+    /// they are not.
     fn stand_still(&mut self, node: usize) -> u64 {
         let stunned_us = self.nodes[node].take_stunned();
         if stunned_us > 0 {
@@ -901,8 +905,8 @@ impl World {
         (0..CHAINS).filter(is_only).collect()
     }
 
-    /// True if what was durable of a chain is with another node, which power took the rest from while it was a whole member: then the chain
-    /// can go on from there, and nothing that was durable is missing.
+    /// True if what was durable of a chain is with another node, which power took the rest from while it was a whole
+    /// member: then the chain can go on from there, and nothing that was durable is missing.
     fn is_durable_elsewhere(&self, node: usize, chain: u32) -> bool {
         let newest = self.epochs.get(&chain);
         let others = self.nodes.iter().enumerate().filter(|(index, other)| *index != node && !other.is_gone);
@@ -942,7 +946,8 @@ impl World {
         self.all_clocks();
         self.end_faults();
         self.until(CALM_US_MAX, "every request is answered", World::nobody_asks)?;
-        // A machine whose disk rots goes when others have what it has: that is the last fault, and not one of what comes after.
+        // A machine whose disk rots goes when others have what it has: that is the last fault, and not one of what
+        // comes after.
         let is_over = |world: &World| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
         self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())?;
         self.until(CALM_US_MAX, "the leader says so", World::is_called_whole)?;

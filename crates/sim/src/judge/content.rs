@@ -268,7 +268,8 @@ fn differ(expected: &[u8], found: &[u8], size: u64, end_of_file: bool) -> String
     let at = expected.iter().zip(found).position(|(a, b)| a != b).unwrap_or(expected.len().min(found.len()));
     let near = |bytes: &[u8]| format!("{:02x?}", &bytes[at.min(bytes.len())..bytes.len().min(at + 8)]);
     format!(
-        "{} bytes (end of file: {end_of_file}), expected {} of a file of {size}; they part at byte {at}: {} instead of {}",
+        "{} bytes (end of file: {end_of_file}), expected {} of a file of {size}; they part at byte {at}: {} instead of \
+         {}",
         found.len(),
         expected.len(),
         near(found),

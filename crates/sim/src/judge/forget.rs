@@ -1,5 +1,5 @@
-//! What a forgetting may answer. That it says what it is about was checked when it stood in the log; that reads are then
-//! refused or the same is checked with every read.
+//! What a forgetting may answer. That it says what it is about was checked when it stood in the log; that reads are
+//! then refused or the same is checked with every read.
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;

@@ -447,7 +447,8 @@ impl Witness {
                 _ => {}
             }
         }
-        // Not every wish to close one is granted: one that comes late, under a number that was acknowledged, is refused.
+        // Not every wish to close one is granted: one that comes late, under a number that was acknowledged, is
+        // refused.
         for (session, at) in &self.model.closed {
             known.insert(*session, at.0);
         }

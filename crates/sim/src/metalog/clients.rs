@@ -1,13 +1,13 @@
 //! The clients, and who waits at a member for what.
 //!
-//! A client asks one thing at a time: put a request, read, close an instant. It asks whom it was told leads, else anybody, and
-//! asks again under the same number until it is answered.
+//! A client asks one thing at a time: put a request, read, close an instant. It asks whom it was told leads, else
+//! anybody, and asks again under the same number until it is answered.
 
 use std::collections::BTreeMap;
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
-use frieze_metalog::{DataEnd, Error, MemberInput, Role};
+use frieze_metalog::{DataEnd, Error, MemberInput, RaftRole};
 
 use super::breakage::MetalogBreak;
 use super::host::Doing;
@@ -90,7 +90,7 @@ impl World {
         let token = self.next_token;
         let Some(host) = self.hosts.get_mut(&id).filter(|host| host.member.is_some()) else { return Ok(()) };
         let member = host.member.as_ref().expect("it is up");
-        let leads = member.role() == Role::Leader;
+        let leads = member.role() == RaftRole::Leader;
         let input = match what {
             // Retries may come when it is done.
             What::Put(ask)

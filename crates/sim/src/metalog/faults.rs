@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{NodeId, Rng};
 use frieze_disk::CrashKind;
-use frieze_metalog::{Change, MemberInput};
+use frieze_metalog::{MemberChange, MemberInput};
 
 use super::world::{Event, World};
 use crate::violation::Verdict;
@@ -254,10 +254,10 @@ impl World {
                     Some(id) => id,
                     None => self.add_host()?,
                 };
-                MemberInput::Change(Change::Add(id))
+                MemberInput::Change(MemberChange::Add(id))
             }
-            Kind::Remove if members.voters.len() > 3 => MemberInput::Change(Change::Remove(one)),
-            Kind::Demote if members.voters.len() > 3 => MemberInput::Change(Change::Demote(one)),
+            Kind::Remove if members.voters.len() > 3 => MemberInput::Change(MemberChange::Remove(one)),
+            Kind::Demote if members.voters.len() > 3 => MemberInput::Change(MemberChange::Demote(one)),
             Kind::Transfer => MemberInput::Transfer { to: one },
             _ => return Ok(()),
         };

@@ -10,7 +10,7 @@ use frieze_base::{LogIndex, NodeId};
 use frieze_disk::{CrashKind, Disk, SimDisk};
 use frieze_hlc::Hlc;
 use frieze_metalog::{
-    Entry, Error, Member, MemberEffect, MemberFrom, MemberInput, MemberSettings, Members, PeerMessage, Role,
+    Error, LogEntry, MemberEffect, MemberFrom, MemberInput, MemberSettings, Members, PeerMessage, RaftMember, RaftRole,
     SnapshotMeta,
 };
 use frieze_node::SegmentFiles;
@@ -27,11 +27,11 @@ pub(super) enum Doing {
         from: LogIndex,
         after: Mark,
         terms: Vec<Option<u64>>,
-        entries: Vec<Entry>,
+        entries: Vec<LogEntry>,
     },
     Installed(Mark),
     Role {
-        role: Role,
+        role: RaftRole,
         term: u64,
         leader: Option<NodeId>,
     },
@@ -70,7 +70,7 @@ struct Stored {
 pub(super) struct Host {
     pub(super) id: NodeId,
     pub(super) disk: SimDisk,
-    pub(super) member: Option<Member>,
+    pub(super) member: Option<RaftMember>,
     settings: MemberSettings,
     files: SegmentFiles,
     /// The last record written.
@@ -126,18 +126,18 @@ impl Host {
         self.memory.founders = from.members.clone();
         self.state.applied = from.index;
         self.stored = Stored { state: self.state.clone(), installed: Some(from.clone()) };
-        let (member, effects) = Member::found(self.id, self.settings.clone(), seed, from.clone());
+        let (member, effects) = RaftMember::found(self.id, self.settings.clone(), seed, from.clone());
         self.begin(member, effects)
     }
 
     /// Waits to be added to it.
     pub(super) fn join(&mut self, seed: u64, founders: &Members) -> Vec<Doing> {
         self.memory.founders = founders.clone();
-        let (member, effects) = Member::join(self.id, self.settings.clone(), seed);
+        let (member, effects) = RaftMember::join(self.id, self.settings.clone(), seed);
         self.begin(member, effects)
     }
 
-    fn begin(&mut self, member: Member, effects: Vec<MemberEffect>) -> Vec<Doing> {
+    fn begin(&mut self, member: RaftMember, effects: Vec<MemberEffect>) -> Vec<Doing> {
         self.life += 1;
         self.member = Some(member);
         let (mut inputs, mut done) = (VecDeque::new(), Vec::new());
@@ -168,7 +168,7 @@ impl Host {
         let from =
             MemberFrom { id: self.id, seed, applied: self.state.applied, installed: self.stored.installed.clone() };
         let mut files = no_files(&self.disk);
-        let mut recovered = match Member::recover(self.settings.clone(), &from, &mut files) {
+        let mut recovered = match RaftMember::recover(self.settings.clone(), &from, &mut files) {
             // Nobody was told anything.
             Err(Error::NeverBegun) if !self.begun => {
                 self.files.remove_all().map_err(Error::Source)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
-use frieze_metalog::{Entry, Member};
+use frieze_metalog::{LogEntry, RaftMember};
 
 use super::host::{Host, Mark};
 use super::state::{Ask, State, decode, mix};
@@ -58,7 +58,7 @@ impl Judge {
         host: &Host,
         (from, after): (LogIndex, Mark),
         terms: &[Option<u64>],
-        entries: &[Entry],
+        entries: &[LogEntry],
     ) -> Verdict {
         let mut held = entries.iter().peekable();
         for (index, term) in (from.0 + 1..=after.applied.0).zip(terms) {
@@ -95,7 +95,7 @@ impl Judge {
                     }
                 }
                 self.states.push((self.state.digest, self.state.count));
-                self.terms.push(host.member.as_ref().map_or(u64::MAX, Member::term));
+                self.terms.push(host.member.as_ref().map_or(u64::MAX, RaftMember::term));
                 continue;
             }
             let known = self.canon[(index - self.origin - 1) as usize];

@@ -72,7 +72,8 @@ pub fn run_metalog(plan: &MetalogPlan) -> MetalogOutcome {
     }
 }
 
-/// No other fault: the leader loses its power, again and again. How long there is no leader, and nothing is acknowledged.
+/// No other fault: the leader loses its power, again and again. How long there is no leader, and nothing is
+/// acknowledged.
 pub(crate) fn leader_dies(seed: u64) -> Verdict {
     lose_leaders(seed, CrashKind::Power, ELECTION_US_MAX)
 }
@@ -118,7 +119,8 @@ fn lose_leaders(seed: u64, kind: CrashKind, election_us_max: u64) -> Verdict {
 
 /// An election ends within half a lease of 2 s, so that no healthy server's lease ends by the loss of the leader.
 const ELECTION_US_MAX: u64 = 1_000_000;
-/// Where it is noticed: that takes up to 20 ms here, standing for election 4 ticks of 25 ms, and two flushes and answers.
+/// Where it is noticed: that takes up to 20 ms here, standing for election 4 ticks of 25 ms, and two flushes and
+/// answers.
 const NOTICED_US_MAX: u64 = 200_000;
 /// Four clients that have to find the new leader, some by asking the dead one first, are answered.
 const GAP_US_MAX: u64 = 2_000_000;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::LogIndex;
 use frieze_hlc::Hlc;
-use frieze_metalog::Entry;
+use frieze_metalog::LogEntry;
 
 /// A request of a client: session and number.
 pub(super) type Ask = (u64, u64);
@@ -25,7 +25,7 @@ pub(super) struct State {
 
 impl State {
     /// Executes an entry. `again`: requests that were executed before are executed again, which is wrong.
-    pub(super) fn execute(&mut self, entry: &Entry, again: bool) {
+    pub(super) fn execute(&mut self, entry: &LogEntry, again: bool) {
         self.stamp = entry.stamp;
         let Some(ask) = decode(&entry.body) else { return };
         if self.done.contains_key(&ask) && !again {

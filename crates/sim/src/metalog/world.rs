@@ -6,7 +6,9 @@ use std::rc::Rc;
 use frieze_base::{LogIndex, NodeId, Rng};
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
-use frieze_metalog::{Change, Error, MemberInput, MemberSettings, Members, PeerKind, PeerMessage, Role, SnapshotMeta};
+use frieze_metalog::{
+    Error, MemberChange, MemberInput, MemberSettings, Members, PeerKind, PeerMessage, RaftRole, SnapshotMeta,
+};
 
 use super::breakage::MetalogBreak;
 use super::clients::{Answer, Client, Waiting, What};
@@ -187,9 +189,9 @@ impl World {
     /// The one who leads and is followed by a majority.
     pub(super) fn leader(&self) -> Option<NodeId> {
         let live = || self.hosts.values().filter_map(|host| host.member.as_ref());
-        let leads = live().filter(|member| member.role() == Role::Leader).max_by_key(|member| member.term())?;
+        let leads = live().filter(|member| member.role() == RaftRole::Leader).max_by_key(|member| member.term())?;
         let voters = &leads.members().voters;
-        let follows = |member: &&frieze_metalog::Member| {
+        let follows = |member: &&frieze_metalog::RaftMember| {
             voters.contains(&member.id()) && member.term() == leads.term() && member.leader() == Some(leads.id())
         };
         (live().filter(follows).count() * 2 > voters.len()).then(|| leads.id())
@@ -329,7 +331,7 @@ impl World {
         let Some(member) = self.hosts.get(&id).and_then(|host| host.member.as_ref()) else { return Ok(()) };
         let has_room = member.members().voters.len() < member.voters_max();
         match member.caught_up().first().copied().filter(|_| has_room) {
-            Some(learner) => self.give(id, MemberInput::Change(Change::Promote(learner))),
+            Some(learner) => self.give(id, MemberInput::Change(MemberChange::Promote(learner))),
             None => Ok(()),
         }
     }
@@ -420,7 +422,7 @@ impl World {
                     self.trace.numbers(&[id.0.into(), 80, term], || {
                         format!("member {id}: {role:?} in {term}, {leader:?} leads")
                     });
-                    if role == Role::Leader {
+                    if role == RaftRole::Leader {
                         self.elections += 1;
                         self.judge.leads(self.hosts.get(&id).expect("it did something"), term)?;
                     } else {

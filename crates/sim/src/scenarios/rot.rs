@@ -29,8 +29,8 @@ fn a_full_segment(stage: &mut Stage) -> Verdict {
     stage.barrier()
 }
 
-/// Any bit of any footer rots, under a server that runs and while there is none: what it names is read otherwise, every byte
-/// as before, and the server goes on.
+/// Any bit of any footer rots, under a server that runs and while there is none: what it names is read otherwise, every
+/// byte as before, and the server goes on.
 pub(super) fn rot_in_a_footer(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     stage.make(0, "/f")?;

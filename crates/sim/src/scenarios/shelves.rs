@@ -38,8 +38,8 @@ fn shelves(stage: &Stage) -> Vec<String> {
     names.into_iter().filter(|name| name.starts_with("shelf-")).collect()
 }
 
-/// Four segments are shelved, and their shelves merged: wherever the disk stopped, everything reads as before, and the next
-/// life of the server goes on with it.
+/// Four segments are shelved, and their shelves merged: wherever the disk stopped, everything reads as before, and the
+/// next life of the server goes on with it.
 pub(super) fn crash_at_every_effect_of_a_shelving(seed: u64) -> Verdict {
     for kind in BOTH {
         for effect in 1..100 {
@@ -78,8 +78,8 @@ pub(super) fn crash_at_every_effect_of_a_shelving(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// The answer to a write was lost, its record has been shelved since, and the server has started anew: the retry is answered
-/// with the first run.
+/// The answer to a write was lost, its record has been shelved since, and the server has started anew: the retry is
+/// answered with the first run.
 pub(super) fn retry_of_a_write_that_was_shelved(seed: u64) -> Verdict {
     for kind in BOTH {
         let mut stage = Stage::new(seed, 2)?;

@@ -142,7 +142,8 @@ impl Witness {
         let node = self.model.tree.node(handle.inode, Hlc::MAX);
         let lacks_time = node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none();
         if let Some(mut refusals) = self.refusals_of_handle(ask, handle) {
-            // What is wrong with the record may be said of a file that was forgotten, and to a session that has ended, too: both are so.
+            // What is wrong with the record may be said of a file that was forgotten, and to a session that has ended,
+            // too: both are so.
             if lacks_time && [Reason::HistoryExpired, Reason::UnknownSession].iter().any(|also| refusals.contains(also))
             {
                 refusals.push(Reason::InvalidArgument);

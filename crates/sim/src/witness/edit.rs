@@ -1,5 +1,5 @@
-//! What an edit did: the transaction that the server made of it stands in its log. That it was carried out is checked like
-//! any other change; that it is what was asked for is checked here, and in `judge::edit`.
+//! What an edit did: the transaction that the server made of it stands in its log. That it was carried out is checked
+//! like any other change; that it is what was asked for is checked here, and in `judge::edit`.
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;

@@ -79,7 +79,8 @@ impl Witness {
                 let goes_on = matches!(doubt.act, Act::Expired);
                 known_index += u64::from(goes_on);
                 self.journal.effects.push(Effect { made, ..doubt });
-                // Of sessions several can have been ended; of anything else what is told apart are ways how one request can have gone.
+                // Of sessions several can have been ended; of anything else what is told apart are ways how one request
+                // can have gone.
                 if !goes_on {
                     break;
                 }

@@ -118,10 +118,6 @@ pub struct WriteReply {
     /// Where it landed.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
-    /// Of an append that reached the end of its chunk: how many bytes were taken; the rest is another append. 0: all,
-    /// as every server answers by now.
-    #[prost(uint32, tag = "3")]
-    pub taken: u32,
 }
 
 /// Punches a hole: the range reads as zeros from then on and takes no room; its former bytes stay readable in the past.

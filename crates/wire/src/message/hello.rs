@@ -53,15 +53,9 @@ pub struct HelloReply {
     /// Version of the cluster's map ([`super::ClusterMapReply`]) at this server; 0 for one that is alone.
     #[prost(uint64, tag = "10")]
     pub map_version: u64,
-    /// To another server: payloads may come in pieces ahead of their records.
-    #[prost(bool, tag = "11")]
-    pub takes_pieces: bool,
     /// To a node: the identities that the cluster had before it was recovered from one server, oldest first.
-    #[prost(message, repeated, tag = "12")]
+    #[prost(message, repeated, tag = "11")]
     pub former: Vec<FormerCluster>,
-    /// The server keeps access lists, and applies the umask to what is created where no default list decides.
-    #[prost(bool, tag = "13")]
-    pub keeps_acls: bool,
 }
 
 /// An identity that a cluster had before it was recovered from one server.

@@ -182,10 +182,7 @@ pub struct LogReply {
     /// Forgotten history: nothing before it is returned.
     #[prost(message, optional, tag = "4")]
     pub forgotten: Option<crate::forget::ForgottenHistory>,
-    /// True: the newest come first, as requested. A server that does not know the option answers with the oldest.
-    #[prost(bool, tag = "5")]
-    pub newest_first: bool,
     /// With `newest_first`: everything after this stamp was returned; if there is more, ask again up to it.
-    #[prost(uint64, tag = "6")]
+    #[prost(uint64, tag = "5")]
     pub after: u64,
 }

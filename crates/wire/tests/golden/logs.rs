@@ -40,7 +40,6 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
         forgotten: Some(forgotten()),
         more: true,
         sessions: vec![session()],
-        newest_first: false,
         after: 0,
     };
     let story = StoryReply {
@@ -50,13 +49,12 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
         sessions: vec![session()],
         forgotten: Some(forgotten()),
         left_out: true,
-        newest_first: false,
         after: 0,
     };
     vec![
         ("log", Reply::Log(log.clone())),
-        ("log.newest", Reply::Log(LogReply { newest_first: true, after: AT - 1, ..log })),
+        ("log.newest", Reply::Log(LogReply { after: AT - 1, ..log })),
         ("story", Reply::Story(story.clone())),
-        ("story.newest", Reply::Story(StoryReply { newest_first: true, after: AT - 1, ..story })),
+        ("story.newest", Reply::Story(StoryReply { after: AT - 1, ..story })),
     ]
 }

@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, VecDeque};
 use frieze_base::{Fault, LogIndex, NodeId, SegmentId};
 use frieze_hlc::Hlc;
 
-use crate::message::{DataEnd, Entry, NewSegment};
+use crate::message::{DataEnd, JournalSegment, LogEntry};
 use crate::raft::{
-    Change, Member, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members, PeerMessage, Role,
-    SnapshotMeta,
+    MemberChange, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members, PeerMessage,
+    RaftMember, RaftRole, SnapshotMeta,
 };
 use crate::{Error, Mend, SegmentSource};
 
 /// The files of one member.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Files(pub(super) BTreeMap<u64, Vec<u8>>);
+pub(super) struct MemberFiles(pub(super) BTreeMap<u64, Vec<u8>>);
 
-impl SegmentSource for Files {
+impl SegmentSource for MemberFiles {
     fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
         Ok(self.0.iter().map(|(id, bytes)| (SegmentId(*id), bytes.len() as u64)).collect())
     }
@@ -29,8 +29,8 @@ impl SegmentSource for Files {
     }
 }
 
-impl Files {
-    pub(super) fn write(&mut self, roll: Option<NewSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) {
+impl MemberFiles {
+    pub(super) fn write(&mut self, roll: Option<JournalSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) {
         if let Some(roll) = roll {
             let mut file = roll.recycle.map_or(Vec::new(), |old| self.0.remove(&old.0).unwrap());
             file.resize(roll.bytes as usize, 0);
@@ -44,19 +44,19 @@ impl Files {
 
 /// One member and what it has done.
 pub(super) struct One {
-    pub(super) member: Member,
-    pub(super) files: Files,
+    pub(super) member: RaftMember,
+    pub(super) files: MemberFiles,
     /// Flushes end at once.
     pub(super) flushes: bool,
     pub(super) written: LogIndex,
-    pub(super) executed: Vec<Entry>,
+    pub(super) executed: Vec<LogEntry>,
     pub(super) applied: LogIndex,
     pub(super) installed: Option<SnapshotMeta>,
     /// What it said, and was not for another member.
     pub(super) said: Vec<MemberEffect>,
 }
 
-pub(super) struct Group {
+pub(super) struct RaftGroup {
     pub(super) ones: BTreeMap<u32, One>,
     pub(super) under_way: VecDeque<PeerMessage>,
     pub(super) settings: MemberSettings,
@@ -72,21 +72,22 @@ pub(super) fn founders(count: u32) -> SnapshotMeta {
     SnapshotMeta { index: LogIndex(1), term: 1, stamp: Hlc(1), members }
 }
 
-impl Group {
-    pub(super) fn of(count: u32) -> Group {
-        let mut group = Group { ones: BTreeMap::new(), under_way: VecDeque::new(), settings: settings(), stamp: 100 };
+impl RaftGroup {
+    pub(super) fn of(count: u32) -> RaftGroup {
+        let mut group =
+            RaftGroup { ones: BTreeMap::new(), under_way: VecDeque::new(), settings: settings(), stamp: 100 };
         for id in 1..=count {
-            let (member, effects) = Member::found(NodeId(id), settings(), id.into(), founders(count));
+            let (member, effects) = RaftMember::found(NodeId(id), settings(), id.into(), founders(count));
             group.add(id, member, effects, Some(founders(count)));
         }
         group
     }
 
-    fn add(&mut self, id: u32, member: Member, effects: Vec<MemberEffect>, from: Option<SnapshotMeta>) {
+    fn add(&mut self, id: u32, member: RaftMember, effects: Vec<MemberEffect>, from: Option<SnapshotMeta>) {
         let applied = from.as_ref().map_or(LogIndex(0), |from| from.index);
         let one = One {
             member,
-            files: Files::default(),
+            files: MemberFiles::default(),
             flushes: true,
             written: LogIndex(0),
             executed: Vec::new(),
@@ -100,7 +101,7 @@ impl Group {
 
     /// A member that waits to be added.
     pub(super) fn join(&mut self, id: u32) {
-        let (member, effects) = Member::join(NodeId(id), settings(), id.into());
+        let (member, effects) = RaftMember::join(NodeId(id), settings(), id.into());
         self.add(id, member, effects, None);
     }
 
@@ -180,14 +181,14 @@ impl Group {
         self.ticks_but(count, |_| false);
     }
 
-    /// Waits for a leader whom all follow.
+    /// Waits for a leader that all follow.
     pub(super) fn elect(&mut self) -> u32 {
         self.ticks(100);
         self.leader().expect("a hundred ticks are enough")
     }
 
     pub(super) fn leader(&self) -> Option<u32> {
-        let leads = self.ones.iter().filter(|(_, one)| one.member.role() == Role::Leader);
+        let leads = self.ones.iter().filter(|(_, one)| one.member.role() == RaftRole::Leader);
         leads.max_by_key(|(_, one)| one.member.term()).map(|(id, _)| *id)
     }
 
@@ -196,7 +197,7 @@ impl Group {
         self.give(id, MemberInput::Propose { body, count: 1, data_end: DataEnd::default() });
     }
 
-    pub(super) fn change(&mut self, change: Change) {
+    pub(super) fn change(&mut self, change: MemberChange) {
         let leader = self.leader().unwrap();
         self.give(leader, MemberInput::Change(change));
         self.deliver();
@@ -204,7 +205,7 @@ impl Group {
     }
 
     /// Why the leader refuses a change.
-    pub(super) fn refused(&mut self, change: Change) -> Error {
+    pub(super) fn refused(&mut self, change: MemberChange) -> Error {
         let leader = self.leader().unwrap();
         self.said(leader);
         self.give(leader, MemberInput::Change(change));
@@ -230,7 +231,7 @@ impl Group {
         let one = self.ones.get_mut(&id).unwrap();
         let from = MemberFrom { id: NodeId(id), seed: 99 + u64::from(id), applied, installed: one.installed.clone() };
         let MemberRecovered { member, report, mend, effects } =
-            Member::recover(self.settings.clone(), &from, &mut one.files)?;
+            RaftMember::recover(self.settings.clone(), &from, &mut one.files)?;
         for one_mend in mend {
             match one_mend {
                 Mend::Erase { segment, offset, len } => {

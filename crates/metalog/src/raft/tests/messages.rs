@@ -1,9 +1,9 @@
-//! Messages that no member sends: refused, and nobody trips over them.
+//! Messages that no member sends: refused, and no member fails on them.
 
 use frieze_base::{LogIndex, NodeId, Rng};
 use frieze_hlc::Hlc;
 
-use super::group::Group;
+use super::group::RaftGroup;
 use crate::raft::{EntryKind, MemberEffect, MemberInput, Members, PeerEntry, PeerKind, PeerMessage, SnapshotMeta};
 
 const KINDS: [PeerKind; 12] = [
@@ -84,7 +84,7 @@ fn twisted(rng: &mut Rng, mut message: PeerMessage, other: PeerMessage) -> PeerM
 fn play(seed: u64, wrong_one_in: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let count = rng.between(1, 4) as u32;
-    let mut group = Group::of(count);
+    let mut group = RaftGroup::of(count);
     let mut refused = 0;
     for round in 0..120u64 {
         for id in 1..=count {
@@ -134,7 +134,7 @@ fn no_message_however_wrong_ends_the_process() {
 
 #[test]
 fn a_commit_beyond_the_log_is_refused() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let other = (1..=3).find(|id| *id != leader).unwrap();
     group.give(leader, MemberInput::Tick);
@@ -150,7 +150,7 @@ fn a_commit_beyond_the_log_is_refused() {
 
 #[test]
 fn term_zero_does_not_stand_for_what_lies_beyond_the_log() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let other = (1..=3).find(|id| *id != leader).unwrap();
     group.propose(leader, "a");

@@ -3,14 +3,14 @@
 use frieze_base::{LogIndex, NodeId, SegmentId};
 use frieze_hlc::Hlc;
 
-use super::group::{Group, founders};
+use super::group::{RaftGroup, founders};
 use crate::Error;
 use crate::message::DataEnd;
 use crate::raft::MemberInput;
 use crate::raft::message::{EntryKind, PeerEntry};
-use crate::raft::record::{self, Base, Record};
+use crate::raft::record::{self, JournalBase, JournalRecord};
 
-fn record() -> Record {
+fn record() -> JournalRecord {
     let mut meta = founders(2);
     meta.members.learners = vec![NodeId(9)];
     let data_end = DataEnd { segment: SegmentId(3), offset: 4096 };
@@ -19,7 +19,7 @@ fn record() -> Record {
         PeerEntry { kind: EntryKind::Normal, index: LogIndex(7), term: 3, data },
         PeerEntry { kind: EntryKind::Change, index: LogIndex(8), term: 3, data: vec![1, 2].into() },
     ];
-    Record { term: 3, vote: 2, commit: 6, base: Some(Base { meta, anew: true, needed: 5 }), entries }
+    JournalRecord { term: 3, vote: 2, commit: 6, base: Some(JournalBase { meta, anew: true, needed: 5 }), entries }
 }
 
 #[test]
@@ -65,18 +65,18 @@ fn a_record_has_the_bytes_that_its_table_draws() {
 #[test]
 fn a_record_comes_back_whole_or_not_at_all() {
     let bytes = record().encode();
-    assert_eq!(Record::decode(&bytes), Some(record()));
+    assert_eq!(JournalRecord::decode(&bytes), Some(record()));
     for len in 0..bytes.len() {
-        assert_eq!(Record::decode(&bytes[..len]), None, "{len} bytes of it");
+        assert_eq!(JournalRecord::decode(&bytes[..len]), None, "{len} bytes of it");
     }
     let mut newer = bytes.clone();
     newer[4] = 2;
-    assert_eq!(Record::decode(&newer), None, "a version to come");
+    assert_eq!(JournalRecord::decode(&newer), None, "a version to come");
 }
 
 /// A member with a journal of several segments, its log cut now and then.
-fn old_member(cut: bool) -> Group {
-    let mut group = Group::of(1);
+fn old_member(cut: bool) -> RaftGroup {
+    let mut group = RaftGroup::of(1);
     let leader = group.elect();
     for round in 0..120 {
         group.propose(leader, &format!("entry {round} {}", "x".repeat(round % 50)));
@@ -116,13 +116,13 @@ fn a_store_that_lags_gets_the_entries_again() {
 #[test]
 fn segments_that_nothing_needs_go() {
     let (kept, cut) = (old_member(false), old_member(true));
-    let live = |group: &Group| group.ones[&1].files.0.len();
+    let live = |group: &RaftGroup| group.ones[&1].files.0.len();
     assert!(live(&kept) > 10 && live(&cut) <= 7, "{} and {} files, four of them spare", live(&kept), live(&cut));
 }
 
 #[test]
 fn older_segments_that_came_back_do_no_harm() {
-    let mut group = Group::of(1);
+    let mut group = RaftGroup::of(1);
     group.elect();
     let mut old = std::collections::BTreeMap::new();
     for round in 0..200 {

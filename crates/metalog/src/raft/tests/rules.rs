@@ -3,13 +3,13 @@
 use frieze_base::{LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 
-use super::group::{Group, settings};
+use super::group::{RaftGroup, settings};
 use crate::Error;
-use crate::raft::{Change, MemberEffect, MemberInput, MemberSettings, PeerKind, PeerMessage, Role};
+use crate::raft::{MemberChange, MemberEffect, MemberInput, MemberSettings, PeerKind, PeerMessage, RaftRole};
 
 #[test]
 fn what_a_majority_has_is_executed_by_all_in_one_order() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     for words in ["a", "b", "c"] {
         group.propose(leader, words);
@@ -23,7 +23,7 @@ fn what_a_majority_has_is_executed_by_all_in_one_order() {
 
 #[test]
 fn one_member_alone_leads_and_commits() {
-    let mut group = Group::of(1);
+    let mut group = RaftGroup::of(1);
     let leader = group.elect();
     group.propose(leader, "a");
     assert_eq!(group.words(1), ["a"]);
@@ -34,13 +34,13 @@ fn one_member_alone_leads_and_commits() {
 
 #[test]
 fn nothing_is_committed_before_a_majority_has_flushed_it() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.ones.values_mut().for_each(|one| one.flushes = false);
     group.propose(leader, "a");
     group.ticks(3);
     assert_eq!(group.words(leader), [""; 0], "written everywhere, durable nowhere");
-    let flush = |group: &mut Group, id: u32| {
+    let flush = |group: &mut RaftGroup, id: u32| {
         let record = group.ones[&id].written;
         group.give(id, MemberInput::Persisted { record });
         group.deliver();
@@ -54,7 +54,7 @@ fn nothing_is_committed_before_a_majority_has_flushed_it() {
 
 #[test]
 fn a_vote_is_told_only_when_it_is_durable() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     group.ones.values_mut().for_each(|one| one.flushes = false);
     let is_vote = |kind| matches!(kind, PeerKind::Vote | PeerKind::AskVote);
     let spoken = std::cell::RefCell::new(Vec::new());
@@ -68,10 +68,10 @@ fn a_vote_is_told_only_when_it_is_durable() {
 
 #[test]
 fn a_restarted_member_does_not_vote_twice_in_a_term() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     group.elect();
     let term = group.ones[&2].member.term();
-    let voted = |group: &mut Group, index| {
+    let voted = |group: &mut RaftGroup, index| {
         group.under_way.clear();
         let mut ask = ask_vote(3, 2, term + 5);
         ask.index = index;
@@ -114,7 +114,7 @@ fn ask_vote(from: u32, to: u32, term: u64) -> crate::raft::PeerMessage {
 
 #[test]
 fn a_follower_names_the_leader_when_it_refuses() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let other = (1..=3).find(|id| *id != leader).unwrap();
     group.said(other);
@@ -126,13 +126,13 @@ fn a_follower_names_the_leader_when_it_refuses() {
 
 #[test]
 fn a_leader_that_nobody_hears_stands_down_and_answers_no_read() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.said(leader);
     let cut = |message: &crate::raft::PeerMessage| message.from.0 == leader || message.to.0 == leader;
     group.give(leader, MemberInput::Read { token: 1 });
     group.ticks_but(50, cut);
-    assert_ne!(group.ones[&leader].member.role(), Role::Leader);
+    assert_ne!(group.ones[&leader].member.role(), RaftRole::Leader);
     let said = group.said(leader);
     assert!(said.iter().any(|effect| matches!(effect, MemberEffect::ReadFailed { token: 1, .. })), "{said:?}");
     let next = group.leader().unwrap();
@@ -141,7 +141,7 @@ fn a_leader_that_nobody_hears_stands_down_and_answers_no_read() {
 
 #[test]
 fn a_follower_reads_what_the_leader_has_committed() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.propose(leader, "a");
     group.deliver();
@@ -155,7 +155,7 @@ fn a_follower_reads_what_the_leader_has_committed() {
 #[test]
 fn another_leads_soon_when_all_see_the_leader_go() {
     for seen_by in 1..=2 {
-        let mut group = Group::of(3);
+        let mut group = RaftGroup::of(3);
         let leader = group.elect();
         let term = group.ones[&leader].member.term();
         let gone = |message: &crate::raft::PeerMessage| message.from.0 == leader || message.to.0 == leader;
@@ -172,7 +172,7 @@ fn another_leads_soon_when_all_see_the_leader_go() {
 
 #[test]
 fn a_leader_that_only_seemed_to_go_stays() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     for other in (1..=3).filter(|id| *id != leader) {
         group.give(other, MemberInput::Gone { peer: NodeId(leader) });
@@ -181,7 +181,7 @@ fn a_leader_that_only_seemed_to_go_stays() {
     }
     group.ticks(100);
     assert_eq!(group.leader(), Some(leader));
-    // Somebody else who goes is nobody's business.
+    // The departure of another member changes nothing.
     let (one, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
     group.give(one, MemberInput::Gone { peer: NodeId(other) });
     group.ticks_but(4, |_| false);
@@ -190,7 +190,7 @@ fn a_leader_that_only_seemed_to_go_stays() {
 
 #[test]
 fn a_question_about_reads_is_asked_of_the_next_leader_soon() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let gone = |message: &crate::raft::PeerMessage| message.from.0 == leader || message.to.0 == leader;
     let others = || (1..=3).filter(|id| *id != leader);
@@ -207,7 +207,7 @@ fn a_question_about_reads_is_asked_of_the_next_leader_soon() {
 
 #[test]
 fn a_member_too_far_behind_gets_the_state() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let behind = (1..=3).find(|id| *id != leader).unwrap();
     for round in 0..20 {
@@ -235,7 +235,7 @@ fn a_member_too_far_behind_gets_the_state() {
 
 #[test]
 fn a_crash_between_state_and_journal_goes_on_from_the_state() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let behind = (1..=3).find(|id| *id != leader).unwrap();
     for round in 0..20 {
@@ -258,7 +258,7 @@ fn a_crash_between_state_and_journal_goes_on_from_the_state() {
 
 #[test]
 fn nobody_stands_for_election_before_its_state_is_durable() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let behind = (1..=3).find(|id| *id != leader).unwrap();
     for round in 0..20 {
@@ -274,42 +274,42 @@ fn nobody_stands_for_election_before_its_state_is_durable() {
     for _ in 0..60 {
         group.give(behind, MemberInput::Tick);
     }
-    assert_eq!(group.ones[&behind].member.role(), Role::Follower);
+    assert_eq!(group.ones[&behind].member.role(), RaftRole::Follower);
     let record = group.ones[&behind].written;
     group.give(behind, MemberInput::Persisted { record });
     for _ in 0..60 {
         group.give(behind, MemberInput::Tick);
     }
-    assert_eq!(group.ones[&behind].member.role(), Role::Candidate);
+    assert_eq!(group.ones[&behind].member.role(), RaftRole::Candidate);
 }
 
 #[test]
 fn the_only_one_that_votes_leads_with_its_first_tick() {
-    let mut group = Group::of(1);
+    let mut group = RaftGroup::of(1);
     let leader = group.elect();
     group.propose(leader, "a");
     let applied = group.ones[&leader].applied;
     group.restart(leader, applied).unwrap();
     group.give(leader, MemberInput::Tick);
     group.deliver();
-    assert_eq!(group.ones[&leader].member.role(), Role::Leader);
+    assert_eq!(group.ones[&leader].member.role(), RaftRole::Leader);
 }
 
 #[test]
 fn a_new_member_may_vote_when_it_has_caught_up() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.propose(leader, "a");
     group.join(4);
     // It does not hear anything yet.
-    group.give(leader, MemberInput::Change(Change::Add(NodeId(4))));
+    group.give(leader, MemberInput::Change(MemberChange::Add(NodeId(4))));
     group.ticks_but(20, |message| message.to.0 == 4);
     let members = group.ones[&leader].member.members().clone();
     assert_eq!((members.voters.len(), members.learners), (3, vec![NodeId(4)]));
-    assert_eq!(group.refused(Change::Promote(NodeId(4))), Error::NotCaughtUp { node: NodeId(4) });
+    assert_eq!(group.refused(MemberChange::Promote(NodeId(4))), Error::NotCaughtUp { node: NodeId(4) });
     group.ticks(20);
     assert_eq!(group.ones[&leader].member.caught_up(), [NodeId(4)]);
-    group.change(Change::Promote(NodeId(4)));
+    group.change(MemberChange::Promote(NodeId(4)));
     let members = group.ones[&leader].member.members().clone();
     assert_eq!((members.voters.len(), members.learners.len()), (4, 0));
     group.propose(leader, "b");
@@ -321,26 +321,26 @@ fn a_new_member_may_vote_when_it_has_caught_up() {
 #[test]
 fn a_new_member_that_has_nothing_does_not_count_however_short_the_log_is() {
     // Two could not go on without one that holds nothing.
-    let mut group = Group::of(1);
+    let mut group = RaftGroup::of(1);
     let leader = group.elect();
     let settings = MemberSettings { promote_lag: 64, ..settings() };
     group.ones.get_mut(&leader).unwrap().member.settings = settings;
     group.join(2);
-    group.give(leader, MemberInput::Change(Change::Add(NodeId(2))));
+    group.give(leader, MemberInput::Change(MemberChange::Add(NodeId(2))));
     group.ticks_but(1, |message| message.to.0 == 2);
-    assert_eq!(group.refused(Change::Promote(NodeId(2))), Error::NotCaughtUp { node: NodeId(2) });
+    assert_eq!(group.refused(MemberChange::Promote(NodeId(2))), Error::NotCaughtUp { node: NodeId(2) });
     group.ticks(20);
-    group.change(Change::Promote(NodeId(2)));
+    group.change(MemberChange::Promote(NodeId(2)));
     assert_eq!(group.ones[&leader].member.members().voters.len(), 2);
 }
 
 /// Five voters and two learners that have caught up.
-fn seven() -> (Group, u32) {
-    let mut group = Group::of(5);
+fn seven() -> (RaftGroup, u32) {
+    let mut group = RaftGroup::of(5);
     let leader = group.elect();
     for id in [6, 7] {
         group.join(id);
-        group.change(Change::Add(NodeId(id)));
+        group.change(MemberChange::Add(NodeId(id)));
     }
     group.ticks(40);
     (group, leader)
@@ -355,10 +355,10 @@ fn a_sixth_member_gets_the_log_and_votes_only_in_the_place_of_one_of_five() {
     group.deliver();
     group.ticks(3);
     assert!((1..=7).all(|id| group.words(id) == ["a"]), "learners get the log all the same");
-    assert!(matches!(group.refused(Change::Promote(NodeId(6))), Error::BadChange { .. }));
+    assert!(matches!(group.refused(MemberChange::Promote(NodeId(6))), Error::BadChange { .. }));
     let other = (1..=5).find(|id| *id != leader).unwrap();
-    group.change(Change::Demote(NodeId(other)));
-    group.change(Change::Promote(NodeId(6)));
+    group.change(MemberChange::Demote(NodeId(other)));
+    group.change(MemberChange::Promote(NodeId(6)));
     let members = group.ones[&leader].member.members().clone();
     assert!(members.voters.len() == 5 && members.voters.contains(&NodeId(6)), "{members:?}");
     assert!(members.learners.contains(&NodeId(other)), "{members:?}");
@@ -373,7 +373,8 @@ fn learners_do_not_count_for_a_majority() {
     let (mut group, leader) = seven();
     group.propose(leader, "a");
     group.deliver();
-    // Three of five voters are away; the two that are left and both learners hold what is proposed, and that is not enough.
+    // Three of five voters are away; the two that are left and both learners hold what is proposed, and that is not
+    // enough.
     let away: Vec<u32> = (1..=5).filter(|id| *id != leader).take(3).collect();
     let is_lost = |message: &PeerMessage| away.contains(&message.to.0) || away.contains(&message.from.0);
     group.propose(leader, "b");
@@ -382,9 +383,9 @@ fn learners_do_not_count_for_a_majority() {
     group.ticks_but(60, is_lost);
     assert!((1..=7).all(|id| group.words(id) == ["a"]), "nothing is committed without a majority of the voters");
     assert!(!group.said(leader).iter().any(|effect| matches!(effect, MemberEffect::ReadAt { .. })));
-    let leads = |id: u32| group.ones[&id].member.role() == Role::Leader;
+    let leads = |id: u32| group.ones[&id].member.role() == RaftRole::Leader;
     assert!((1..=7).filter(|id| !away.contains(id)).all(|id| !leads(id)), "nor does one of them lead");
-    assert!([6, 7].iter().all(|id| group.ones[id].member.role() == Role::Follower), "a learner does not stand");
+    assert!([6, 7].iter().all(|id| group.ones[id].member.role() == RaftRole::Follower), "a learner does not stand");
 }
 
 #[test]
@@ -395,7 +396,7 @@ fn two_of_five_voters_may_go_and_learners_read_on() {
     let is_lost = |message: &PeerMessage| away.contains(&message.to.0) || away.contains(&message.from.0);
     group.ticks_but(60, is_lost);
     let (next, _) =
-        group.ones.iter().find(|(id, one)| !away.contains(id) && one.member.role() == Role::Leader).unwrap();
+        group.ones.iter().find(|(id, one)| !away.contains(id) && one.member.role() == RaftRole::Leader).unwrap();
     let next = *next;
     assert!(next <= 5, "a learner leads");
     group.propose(next, "a");
@@ -413,12 +414,12 @@ fn two_of_five_voters_may_go_and_learners_read_on() {
 #[test]
 fn a_leader_whose_vote_is_to_go_hands_over_first_and_then_learns() {
     let (mut group, leader) = seven();
-    assert!(matches!(group.refused(Change::Demote(NodeId(leader))), Error::NotLeader { leader: Some(_) }));
+    assert!(matches!(group.refused(MemberChange::Demote(NodeId(leader))), Error::NotLeader { leader: Some(_) }));
     group.ticks(5);
     let next = group.leader().unwrap();
     assert_ne!(next, leader);
     // Proposed by the one, and committed by the other, which is the one that it is about.
-    group.give(next, MemberInput::Change(Change::Demote(NodeId(leader))));
+    group.give(next, MemberInput::Change(MemberChange::Demote(NodeId(leader))));
     group.give(next, MemberInput::Transfer { to: NodeId(leader) });
     group.ticks(60);
     let now = group.leader().unwrap();
@@ -453,19 +454,19 @@ fn voters_and_learners_that_restart_all_at_once_go_on() {
 
 #[test]
 fn a_leader_that_is_to_go_hands_over_first() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.said(leader);
-    group.change(Change::Remove(NodeId(leader)));
+    group.change(MemberChange::Remove(NodeId(leader)));
     let refused = group.said(leader);
     let handed =
         refused.iter().any(|effect| matches!(effect, MemberEffect::Refused(Error::NotLeader { leader: Some(_) })));
     assert!(handed, "{refused:?}");
     let next = group.leader().unwrap();
     assert_ne!(next, leader);
-    group.change(Change::Remove(NodeId(leader)));
+    group.change(MemberChange::Remove(NodeId(leader)));
     assert_eq!(group.ones[&next].member.members().voters.len(), 2);
-    // Who is gone cannot disturb the others, and says so.
+    // A removed member cannot disturb the others, and says so.
     let term = group.ones[&next].member.term();
     group.ticks(100);
     assert_eq!(group.ones[&next].member.term(), term);
@@ -478,17 +479,17 @@ fn a_leader_that_is_to_go_hands_over_first() {
 
 #[test]
 fn a_change_that_makes_no_sense_is_refused() {
-    let mut group = Group::of(1);
+    let mut group = RaftGroup::of(1);
     group.elect();
     for change in [
-        Change::Add(NodeId(0)),
-        Change::Add(NodeId(1)),
-        Change::Promote(NodeId(1)),
-        Change::Promote(NodeId(9)),
-        Change::Demote(NodeId(9)),
-        Change::Demote(NodeId(1)),
-        Change::Remove(NodeId(9)),
-        Change::Remove(NodeId(1)),
+        MemberChange::Add(NodeId(0)),
+        MemberChange::Add(NodeId(1)),
+        MemberChange::Promote(NodeId(1)),
+        MemberChange::Promote(NodeId(9)),
+        MemberChange::Demote(NodeId(9)),
+        MemberChange::Demote(NodeId(1)),
+        MemberChange::Remove(NodeId(9)),
+        MemberChange::Remove(NodeId(1)),
     ] {
         let refused = group.refused(change);
         assert!(matches!(refused, Error::BadChange { .. }), "{change:?}: {refused:?}");
@@ -497,7 +498,7 @@ fn a_change_that_makes_no_sense_is_refused() {
 
 #[test]
 fn an_instant_is_closed_by_an_entry_above_it() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.propose(leader, "a");
     group.deliver();
@@ -514,7 +515,7 @@ fn an_instant_is_closed_by_an_entry_above_it() {
 
 #[test]
 fn an_instant_in_the_future_is_not_closed() {
-    let mut group = Group::of(1);
+    let mut group = RaftGroup::of(1);
     group.elect();
     group.said(1);
     let at = Hlc(u64::MAX / 2);
@@ -525,7 +526,7 @@ fn an_instant_in_the_future_is_not_closed() {
 
 #[test]
 fn a_member_whose_device_failed_is_silent() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.give(leader, MemberInput::DeviceFailed { reason: Reason::InputOutput });
     group.said(leader);
@@ -536,14 +537,15 @@ fn a_member_whose_device_failed_is_silent() {
         assert_ne!(message.from.0, leader);
         false
     });
-    let next = group.ones.iter().filter(|(id, _)| **id != leader).find(|(_, one)| one.member.role() == Role::Leader);
+    let next =
+        group.ones.iter().filter(|(id, _)| **id != leader).find(|(_, one)| one.member.role() == RaftRole::Leader);
     assert!(next.is_some(), "the others elect another");
 }
 
 #[test]
 fn the_same_seed_gives_the_same_effects() {
     let play = || {
-        let mut group = Group::of(5);
+        let mut group = RaftGroup::of(5);
         let mut seen = Vec::new();
         for round in 0..400u32 {
             // One after the other is cut off, so that elections come and go.
@@ -560,7 +562,7 @@ fn the_same_seed_gives_the_same_effects() {
 
 #[test]
 fn a_proposal_too_large_is_refused() {
-    let mut group = Group::of(1);
+    let mut group = RaftGroup::of(1);
     group.elect();
     group.said(1);
     let body = vec![0; group.settings.body_bytes_max as usize + 1];

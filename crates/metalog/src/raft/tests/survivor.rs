@@ -3,11 +3,11 @@
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
 
-use super::group::{Group, settings};
-use crate::raft::{Change, MemberEffect, MemberFrom, Role, Survivor};
+use super::group::{RaftGroup, settings};
+use crate::raft::{MemberChange, MemberEffect, MemberFrom, RaftRole, Survivor};
 
 /// Lets `id` go on alone from its files, and starts it.
-fn go_on(group: &mut Group, id: u32, applied: LogIndex) -> (LogIndex, LogIndex) {
+fn go_on(group: &mut RaftGroup, id: u32, applied: LogIndex) -> (LogIndex, LogIndex) {
     let one = group.ones.get_mut(&id).unwrap();
     let from = MemberFrom { id: NodeId(id), seed: 0, applied, installed: one.installed.clone() };
     let survivor = Survivor::read(&settings(), &from, &mut one.files).unwrap();
@@ -28,7 +28,7 @@ fn go_on(group: &mut Group, id: u32, applied: LogIndex) -> (LogIndex, LogIndex) 
 
 #[test]
 fn a_survivor_keeps_all_that_it_has_and_leads_by_itself() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.propose(leader, "one");
     group.deliver();
@@ -50,21 +50,21 @@ fn a_survivor_keeps_all_that_it_has_and_leads_by_itself() {
     group.elect();
     assert_eq!(group.words(survivor), ["one", "two", "alone", "three"]);
     group.join(9);
-    group.change(Change::Add(NodeId(9)));
+    group.change(MemberChange::Add(NodeId(9)));
     group.ticks(30);
-    group.change(Change::Promote(NodeId(9)));
+    group.change(MemberChange::Promote(NodeId(9)));
     assert_eq!(group.ones[&survivor].member.members().voters, [NodeId(survivor), NodeId(9)]);
-    assert_eq!(group.ones[&9].member.role(), Role::Follower);
+    assert_eq!(group.ones[&9].member.role(), RaftRole::Follower);
 }
 
 #[test]
 fn who_was_taken_out_goes_on_as_well_and_above_every_term() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     let removed = (1..=3).find(|id| *id != leader).unwrap();
     group.propose(leader, "one");
     group.deliver();
-    group.change(Change::Remove(NodeId(removed)));
+    group.change(MemberChange::Remove(NodeId(removed)));
     let term = group.ones[&removed].member.term();
     go_on(&mut group, removed, LogIndex(1));
     assert_eq!(group.ones[&removed].member.members().voters, [NodeId(removed)]);
@@ -74,7 +74,7 @@ fn who_was_taken_out_goes_on_as_well_and_above_every_term() {
 
 #[test]
 fn a_record_that_was_torn_leaves_the_member_as_it_was() {
-    let mut group = Group::of(3);
+    let mut group = RaftGroup::of(3);
     let leader = group.elect();
     group.propose(leader, "one");
     group.deliver();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_multilog::Lost;
-use frieze_namespace::{Inode, PATCHES_MAX, PatchSource, SNAPSHOTS_MAX, State, SubjectChange};
+use frieze_multilog::DroppedRecords;
+use frieze_namespace::{Inode, PATCHES_MAX, PatchSource, SNAPSHOTS_MAX, SubjectChange, SubjectState};
 use frieze_wire::edit::{ActionKind, Share};
 use frieze_wire::message::FileKind;
 
@@ -58,7 +58,8 @@ struct Bytes {
 #[derive(Default)]
 pub(super) struct FileEvents {
     pub(super) events: Vec<Event>,
-    /// Stamp of the first write that may be the actor's and is not known any more: the file has forgotten what it was then.
+    /// Stamp of the first write that may be the actor's and is not known any more: the file has forgotten what it was
+    /// then.
     lost: Option<Hlc>,
 }
 
@@ -76,7 +77,7 @@ impl Engine {
                 return Err(not_whole_here(id));
             }
             let records = self.records(id, after, upto, RECORDS_MAX + 1)?;
-            (records, self.data.device().log_of([id])?.lost(id, after, upto))
+            (records, self.data.device().log_of([id])?.dropped_records(id, after, upto))
         };
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
@@ -86,7 +87,7 @@ impl Engine {
         }
         let mut events = Vec::new();
         if !records.is_empty() {
-            let chunk_bytes = self.meta.namespace().inode(self.meta.versions(), id, None)?.chunk_bytes();
+            let chunk_bytes = self.meta.layout(id)?.chunk_bytes;
             for record in &records {
                 let start = u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset);
                 let end = start + u64::from(record.len);
@@ -97,7 +98,7 @@ impl Engine {
             }
         }
         for revision in change.into_iter().flat_map(|change| &change.revisions) {
-            let Some(State::Inode(inode)) = &revision.state else { continue };
+            let Some(SubjectState::Inode(inode)) = &revision.state else { continue };
             let (stamp, by_actor, uid) = (revision.stamp, actor.made(revision), revision.uid);
             let mut add = |kind| events.push(Event { stamp, by_actor, uid, kind });
             for patch in inode.patches().iter().filter(|patch| patch.at == stamp) {
@@ -116,7 +117,7 @@ impl Engine {
             }
         }
         let mut lost = None;
-        for Lost { by, first, last } in gone {
+        for DroppedRecords { by, first, last } in gone {
             // Nobody knows which bytes: that somebody wrote is what counts.
             let kind = EventKind::Bytes { start: 0, end: 0, extends: false };
             let own = match by {

@@ -1,14 +1,14 @@
 //! What an undo of one path is about.
 //!
-//! A unit belongs to a path if the file or directory that it is a unit of lay at or below the path at the start or at the
-//! end of the interval, or, if it lost its last name in between, when it lost it; or if it gets a name back that belongs
-//! to the path. A rename is one change: with one of its names belongs the other, wherever it lies.
+//! A unit belongs to a path if the file or directory that it is a unit of lay at or below the path at the start or at
+//! the end of the interval, or, if it lost its last name in between, when it lost it; or if it gets a name back that
+//! belongs to the path. A rename is one change: with one of its names belongs the other, wherever it lies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{FastMap, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, History, Named, Subject, SubjectChange, names_at};
+use frieze_namespace::{ChangeSubject, PlaceName, SubjectChange, TreeAt};
 use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Target};
 
@@ -18,13 +18,14 @@ use crate::edits::names::NameKey;
 use crate::engine::Engine;
 use crate::session::Principal;
 use crate::timeline::Interval;
+use frieze_metadata::NameHistory;
 
 /// What lies below a path, or all there is.
 pub(super) struct Reach<'a> {
-    history: &'a dyn History,
+    history: NameHistory<'a>,
     pub(super) interval: Interval,
     /// The tree at the end of the interval and at its start.
-    ends: [Cut<'a>; 2],
+    ends: [TreeAt<'a>; 2],
     /// What the path led to, and what gets a name back; `None`: everything belongs.
     roots: Option<BTreeSet<InodeId>>,
     /// Names that belong although their directory may not.
@@ -41,9 +42,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::resolve`] now, if it led nowhere in the interval.
     pub(super) fn reach(&self, principal: &Principal, target: &Target, interval: Interval) -> Result<Reach<'_>, Fault> {
-        let history = self.meta.versions();
+        let history = self.meta.history();
         let Interval { after, upto } = interval;
-        let ends = [upto, after].map(|at| Cut::new(history, at, &ANYBODY));
+        let ends = [upto, after].map(|at| history.tree_at(at, &ANYBODY));
         let mut reach =
             Reach { history, interval, ends, roots: None, names: BTreeSet::new(), known: FastMap::default() };
         if target.base == InodeId::ROOT.0 && target.path.iter().all(|&byte| byte == b'/') {
@@ -63,9 +64,9 @@ impl Engine {
         };
         for found in &found {
             // The names of the path itself lie in directories above it.
-            let named = [upto, after].map(|at| names_at(history, found.id, at));
+            let named = [upto, after].map(|at| history.names(found.id, at));
             let named = named.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
-            reach.names.extend(named.into_iter().map(|Named { parent, name }| (parent, name)));
+            reach.names.extend(named.into_iter().map(|PlaceName { parent, name }| (parent, name)));
             if found.id != InodeId::ROOT {
                 reach.names.insert((found.parent, found.name.clone()));
             }
@@ -77,11 +78,11 @@ impl Engine {
 
 impl Reach<'_> {
     /// True if what happened to the subject belongs to the path.
-    pub(super) fn holds(&mut self, subject: &Subject) -> Result<bool, Fault> {
+    pub(super) fn holds(&mut self, subject: &ChangeSubject) -> Result<bool, Fault> {
         if self.roots.is_none() {
             return Ok(true);
         }
-        if let Subject::Entry { parent, name } = subject
+        if let ChangeSubject::Entry { parent, name } = subject
             && self.names.contains(&(*parent, name.clone()))
         {
             return Ok(true);
@@ -102,7 +103,8 @@ impl Reach<'_> {
         Ok(answer)
     }
 
-    /// As [`Reach::holds_inode`] of a directory that something lay in which is gone: the way up, as far as that is gone.
+    /// As [`Reach::holds_inode`] of a directory that something lay in which is gone: the way up, as far as that is
+    /// gone.
     fn held_last(&mut self, directory: InodeId) -> Result<bool, Fault> {
         let (mut way, mut here) = (BTreeSet::new(), directory);
         let answer = loop {
@@ -171,19 +173,19 @@ impl Reach<'_> {
                 for revision in change.revisions.iter().filter(|revision| actor.made(revision)) {
                     let did = |kind| revision.causes.iter().any(|cause| cause.kind == kind);
                     if did(VersionKind::Named) && did(VersionKind::Unnamed) {
-                        let before = names_at(self.history, id, revision.stamp.previous())?;
-                        let after = names_at(self.history, id, revision.stamp)?;
+                        let before = self.history.names(id, revision.stamp.previous())?;
+                        let after = self.history.names(id, revision.stamp)?;
                         let (gone, come) = (before.iter(), after.iter());
                         let moved = gone.filter(|name| !after.contains(name));
                         let moved = moved.chain(come.filter(|name| !before.contains(name)));
-                        named.extend(moved.map(|Named { parent, name }| (*parent, name.clone())));
+                        named.extend(moved.map(|PlaceName { parent, name }| (*parent, name.clone())));
                     }
                 }
             }
         }
         let mut grown = !coming.is_empty();
         for (parent, name) in named {
-            let subject = Subject::Entry { parent, name: name.clone() };
+            let subject = ChangeSubject::Entry { parent, name: name.clone() };
             if !self.holds(&subject)? {
                 grown = true;
                 self.names.insert((parent, name));

@@ -4,19 +4,20 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, History};
+use frieze_metadata::NameHistory;
+use frieze_namespace::TreeAt;
 use frieze_wire::txn::Caller;
 
 /// One caller, now.
 pub(super) struct Sight<'a> {
-    history: &'a dyn History,
+    history: NameHistory<'a>,
     caller: &'a Caller,
-    now: Cut<'a>,
+    now: TreeAt<'a>,
 }
 
 impl<'a> Sight<'a> {
-    pub(super) fn new(history: &'a dyn History, now: Hlc, caller: &'a Caller) -> Sight<'a> {
-        Sight { history, caller, now: Cut::new(history, now, caller) }
+    pub(super) fn new(history: NameHistory<'a>, now: Hlc, caller: &'a Caller) -> Sight<'a> {
+        Sight { history, caller, now: history.tree_at(now, caller) }
     }
 
     /// True if the caller may be told a name in a directory that was changed on behalf of these users only.
@@ -26,7 +27,7 @@ impl<'a> Sight<'a> {
         }
         // Of a directory that is gone, the rights when it went count.
         match self.now.last_names(directory)? {
-            Some((last, _)) => Cut::new(self.history, last, self.caller).may_list(directory),
+            Some((last, _)) => self.history.tree_at(last, self.caller).may_list(directory),
             None => Ok(false),
         }
     }

@@ -4,7 +4,7 @@ use std::iter;
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Inode, State, Subject, SubjectChange};
+use frieze_namespace::{ChangeSubject, Inode, SubjectChange, SubjectState};
 use frieze_wire::edit::{ActionKind, NEW, Xattr};
 
 use super::Actor;
@@ -15,7 +15,7 @@ use crate::edits::{Naming, Plan, attribute_words};
 fn undone<'a, T>(
     actor: &Actor<'_>,
     change: &'a SubjectChange,
-    value: impl Fn(&'a State) -> Option<T>,
+    value: impl Fn(&'a SubjectState) -> Option<T>,
 ) -> Option<(Hlc, Option<T>)> {
     let newest = change.revisions.last().filter(|newest| actor.made(newest))?;
     debug_assert!(newest.stamp > Hlc::ZERO);
@@ -29,7 +29,7 @@ fn undone<'a, T>(
 fn displaced<'a>(
     actor: &Actor<'_>,
     change: &'a SubjectChange,
-    inode_of: impl Fn(&'a State) -> Option<InodeId>,
+    inode_of: impl Fn(&'a SubjectState) -> Option<InodeId>,
 ) -> impl Iterator<Item = InodeId> {
     let states = change.revisions.iter().map(|revision| revision.state.as_ref());
     let before = iter::once(change.before.as_ref().map(|(_, state)| state)).chain(states);
@@ -45,9 +45,9 @@ fn newest_of(actor: &Actor<'_>, change: &SubjectChange) -> (Hlc, Hlc) {
     (newest, of_actor.map_or(Hlc::ZERO, |revision| revision.stamp))
 }
 
-fn inode_of(state: &State) -> Option<InodeId> {
+fn inode_of(state: &SubjectState) -> Option<InodeId> {
     match state {
-        State::Entry { inode, .. } => Some(*inode),
+        SubjectState::Entry { inode, .. } => Some(*inode),
         _ => None,
     }
 }
@@ -105,12 +105,12 @@ pub(super) fn undo_xattr(
     version: &Inode,
     change: &SubjectChange,
 ) -> Result<(), Fault> {
-    let Subject::Xattr { name, .. } = &change.subject else { return Ok(()) };
+    let ChangeSubject::Xattr { name, .. } = &change.subject else { return Ok(()) };
     if !change.revisions.iter().any(|revision| actor.made(revision)) {
         return Ok(());
     }
-    let value_of = |state: &State| match state {
-        State::Xattr(value) => Some(value.clone()),
+    let value_of = |state: &SubjectState| match state {
+        SubjectState::Xattr(value) => Some(value.clone()),
         _ => None,
     };
     let path = paths.of_inode(id)?;
@@ -139,8 +139,8 @@ pub(super) fn undo_attributes(
     version: &Inode,
     change: &SubjectChange,
 ) -> Result<(), Fault> {
-    let of = |state: &State| match state {
-        State::Inode(inode) => Some([inode.mode.into(), inode.uid.into(), inode.gid.into(), inode.atime_ns]),
+    let of = |state: &SubjectState| match state {
+        SubjectState::Inode(inode) => Some([inode.mode.into(), inode.uid.into(), inode.gid.into(), inode.atime_ns]),
         _ => None,
     };
     let mut values: Vec<(Hlc, bool, [i64; 4])> = Vec::new();

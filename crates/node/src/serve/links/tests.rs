@@ -2,16 +2,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
-use frieze_hlc::{Clock, ClockSettings, Hlc};
-use frieze_net::{FrameReader, Listener, Payload, Stream};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock};
+use frieze_net::{FramePayload, FrameReader, Listener, Stream};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::ChainRecord;
 
 use super::*;
-use crate::clock::Keeper;
-use crate::identity::Identity;
-use crate::peers::Ahead;
 use crate::session::Conn;
+use frieze_net::SentPrefix;
+use frieze_storage::Identity;
+use frieze_storage::Keeper;
 
 const SECRET: [u8; 32] = [5; 32];
 
@@ -87,11 +87,11 @@ fn converse(
         match answer {
             Ok(reply) => {
                 let body = ReplyBody { reply: Some(Reply::Hello(reply)) }.encode_to_vec();
-                writer.send(FrameHeader::of(FrameKind::Reply), &body, Payload::None)?;
+                writer.send(FrameHeader::of(FrameKind::Reply), &body, FramePayload::None)?;
             }
             Err(fault) => {
                 let body = Refusal::from(fault).encode_to_vec();
-                writer.send(FrameHeader::of(FrameKind::Refusal), &body, Payload::None)?;
+                writer.send(FrameHeader::of(FrameKind::Refusal), &body, FramePayload::None)?;
             }
         }
     }
@@ -104,7 +104,7 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
     let file = StateFile::open_or_create(&disk, "state").expect("a file");
     let keeper = Arc::new(Keeper::new(Identity::default(), file));
     let time: Arc<dyn TimeSource> = Arc::new(SimTime::new(1_000_000));
-    let clock = Arc::new(NodeClock::new(Clock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
+    let clock = Arc::new(NodeClock::new(HlcClock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
     let (send, noticed) = channel();
     let noticing = Box::new(move |node, stands| {
         // Who does not look any more has ended.
@@ -212,7 +212,7 @@ fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
     };
     tell(0, 10);
     assert_eq!(lock(&link.waiting).messages.len(), 1, "there is no connection yet");
-    link.open(&writer, true);
+    link.open(&writer);
     tell(1, 10);
     tell(2, 4 << 20);
     tell(3, 10);
@@ -243,13 +243,13 @@ struct Line {
 }
 
 impl Line {
-    fn new(takes_pieces: bool) -> Line {
+    fn new() -> Line {
         let (links, _noticed) = links();
         let link = Arc::new(Link::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address")));
         let (near, far) = Stream::pair().expect("sockets");
         let reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
         FrameReader::new(near.clone(), TELLING).expect("ticks");
-        link.open(&FrameWriter::new(near, TELLING), takes_pieces);
+        link.open(&FrameWriter::new(near, TELLING));
         links.going.write().expect("nobody panicked").push(link.clone());
         Line { links, link, reader }
     }
@@ -263,7 +263,7 @@ impl Line {
     }
 
     fn tell_record(&self, bytes: &Bytes, ahead: Arc<Going>) {
-        let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(Ahead::of(ahead)) };
+        let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(SentPrefix::of(ahead)) };
         self.link.put(ServerMessage::ChainRecord(ChainRecord { n: 9, ..ChainRecord::default() }), payload);
         self.links.send_some(&self.link);
     }
@@ -271,7 +271,7 @@ impl Line {
 
 #[test]
 fn a_record_whose_beginning_went_ahead_has_the_rest_beside_it() {
-    let mut line = Line::new(true);
+    let mut line = Line::new();
     let bytes = message(7, 1 << 20).bytes;
     let going = line.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
     going.go_on(&bytes[..1000]);
@@ -289,9 +289,9 @@ fn a_record_whose_beginning_went_ahead_has_the_rest_beside_it() {
 
 #[test]
 fn over_another_connection_a_record_goes_whole() {
-    let mut line = Line::new(true);
+    let mut line = Line::new();
     let bytes = message(7, 1 << 20).bytes;
-    let other = Line::new(true);
+    let other = Line::new();
     let going = other.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
     going.go_on(&bytes[..300_000]);
     line.tell_record(&bytes, going);
@@ -303,7 +303,7 @@ fn over_another_connection_a_record_goes_whole() {
 
 #[test]
 fn what_went_ahead_of_no_record_is_told_to_be_forgotten() {
-    let mut line = Line::new(true);
+    let mut line = Line::new();
     let bytes = message(7, 1 << 20).bytes;
     let going = line.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
     going.go_on(&bytes[..300_000]);
@@ -317,20 +317,19 @@ fn what_went_ahead_of_no_record_is_told_to_be_forgotten() {
 }
 
 #[test]
-fn no_more_goes_ahead_than_may_and_nothing_to_who_takes_none() {
-    let line = Line::new(true);
+fn no_more_payloads_go_ahead_than_the_limit() {
+    let line = Line::new();
     let set_off = || line.links.set_off(NodeId(2), ChainId(3), 1 << 20);
     let mut going: Vec<Arc<Going>> = (0..AHEAD_MAX).map(|_| set_off().expect("it sets off")).collect();
     assert!(set_off().is_none());
     going.pop();
     assert!(set_off().is_some());
-    assert!(Line::new(false).links.set_off(NodeId(2), ChainId(3), 1 << 20).is_none());
     // What waits when the connection ends is let go of under the link's own eyes.
     line.tell_record(&Bytes::from_static(b"bytes"), going.pop().expect("one of them"));
     line.link.close();
     line.link.put(
         ServerMessage::Alive(KeepAlive {}),
-        PeerPayload { ahead: going.pop().map(|one| Ahead::of(one)), ..PeerPayload::none() },
+        PeerPayload { ahead: going.pop().map(|one| SentPrefix::of(one)), ..PeerPayload::none() },
     );
     line.link.take(false);
     assert!(set_off().is_none(), "there is no connection");

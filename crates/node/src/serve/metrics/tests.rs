@@ -24,7 +24,8 @@ fn the_text_has_the_help_and_the_kind_of_every_figure() {
     door.durations.with_label_values(&["read"]).observe(0.002);
     let text = door.text(values).unwrap();
     for line in [
-        "# HELP frieze_healthy 1 if `frieze status` says healthy, else 0: a copy, a server or a majority is missing, or something is wrong here.\n# TYPE frieze_healthy gauge\nfrieze_healthy 1\n",
+        "# HELP frieze_healthy 1 if `frieze status` says healthy, else 0: a copy, a server or a majority is missing, \
+         or something is wrong here.\n# TYPE frieze_healthy gauge\nfrieze_healthy 1\n",
         "# TYPE frieze_flushes_total counter\nfrieze_flushes_total 7\n",
         "frieze_clock_error_seconds inf\n",
         "frieze_chain_role{chain=\"3\",role=\"head\"} 1\n",

@@ -1,4 +1,4 @@
-use frieze_net::{FrameWriter, Limits, Payload, Stream};
+use frieze_net::{FramePayload, FrameWriter, Limits, Stream};
 use frieze_wire::frame::FrameKind;
 
 use super::*;
@@ -8,7 +8,7 @@ struct Line {
     writer: FrameWriter,
     reader: FrameReader,
     pieces: Pieces,
-    pool: Arc<Pool>,
+    pool: Arc<BufferPool>,
 }
 
 impl Line {
@@ -21,7 +21,7 @@ impl Line {
     }
 
     fn send(&mut self, bytes: &[u8]) -> usize {
-        self.writer.send(FrameHeader::of(FrameKind::Peer), b"told", Payload::Bytes(bytes)).expect("it is sent");
+        self.writer.send(FrameHeader::of(FrameKind::Peer), b"told", FramePayload::Bytes(bytes)).expect("it is sent");
         self.reader.read_frame(&mut Vec::new()).expect("a frame").expect("a frame").payload_len as usize
     }
 

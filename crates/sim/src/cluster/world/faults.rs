@@ -159,7 +159,8 @@ pub(super) enum Delivery {
     Vanishes,
 }
 
-/// How long something lasts: mostly less than a lease and what nodes take for silence, now and then more than all of that.
+/// How long something lasts: mostly less than a lease and what nodes take for silence, now and then more than all of
+/// that.
 fn lasts_us(rng: &mut Rng) -> u64 {
     if rng.chance(4) { rng.between(2_000_000, 5_000_000) } else { rng.between(100_000, 2_000_000) }
 }

@@ -1,4 +1,5 @@
-//! What happens to one machine in some seeds, and only once: it is lost for good, its disk rots, or it joins while others are at work.
+//! What happens to one machine in some seeds, and only once: it is lost for good, its disk rots, or it joins while
+//! others are at work.
 
 use std::cmp::Reverse;
 use std::sync::PoisonError;
@@ -33,8 +34,8 @@ pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, Once)> {
 }
 
 impl World {
-    /// A machine is lost with all that it had, when others have all of it: until then it is tried again. Whoever looks after it does not
-    /// wait for that where its disk is damaged.
+    /// A machine is lost with all that it had, when others have all of it: until then it is tried again. Whoever looks
+    /// after it does not wait for that where its disk is damaged.
     pub(super) fn lose(&mut self, node: usize) -> Verdict {
         let Node { id, is_gone, is_rotten, .. } = self.nodes[node];
         if is_gone || self.calm && !is_rotten {
@@ -85,8 +86,8 @@ impl World {
         self.add_person(index, self.swarm.mix, move |worker| worker.join(next));
     }
 
-    /// A bit of what a node has written rots, when all others have all of that on stable storage. After a while the machine is
-    /// replaced: nothing there mends what is on its disk.
+    /// A bit of what a node has written rots, when all others have all of that on stable storage. After a while the
+    /// machine is replaced: nothing there mends what is on its disk.
     pub(super) fn rot(&mut self, node: usize) -> Verdict {
         if self.calm || self.nodes[node].is_gone {
             return Ok(());

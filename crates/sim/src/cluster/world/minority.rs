@@ -1,9 +1,10 @@
-//! A majority of the servers is lost when everything is whole: each that is left answers for the past, at once and in full, and
-//! for nothing that it cannot know.
+//! A majority of the servers is lost when everything is whole: each that is left answers for the past, at once and in
+//! full, and for nothing that it cannot know.
 //!
-//! What is held against them: an instant that a server named as now is answered two and a half seconds later whatever was lost since
-//! (two that are promised, and what clocks differ by here); names and bytes are those that everybody answers; nothing is said to be
-//! missing where nothing was lost; an answer says that its server has no lease; an instant that only a majority could close is refused.
+//! What is held against them: an instant that a server named as now is answered two and a half seconds later whatever
+//! was lost since (two that are promised, and what clocks differ by here); names and bytes are those that everybody
+//! answers; nothing is said to be missing where nothing was lost; an answer says that its server has no lease; an
+//! instant that only a majority could close is refused.
 
 use std::collections::BTreeSet;
 
@@ -162,8 +163,8 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// Reads the first cells of every file at an instant. Whether an answer says that something may be missing, if there is
-    /// one; what is said to be whole is what it was.
+    /// Reads the first cells of every file at an instant. Whether an answer says that something may be missing, if
+    /// there is one; what is said to be whole is what it was.
     fn read_alone(&mut self, left: &Left, at: Hlc) -> Result<Option<bool>, Wrong> {
         let mut is_incomplete = None;
         for file in 0..FILES {

@@ -1,4 +1,5 @@
-//! Clients in the world: how they begin and go on, how what they say travels, and how they hear that a connection is over.
+//! Clients in the world: how they begin and go on, how what they say travels, and how they hear that a connection is
+//! over.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,5 +1,5 @@
-//! What was forgotten, in the model: a list, gone through for every question; and what lies below a path, from the names
-//! alone.
+//! What was forgotten, in the model: a list, gone through for every question; and what lies below a path, from the
+//! names alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,7 +106,8 @@ impl Tree {
         self.horizons.0.push(Forgetting { before, pins, inodes, ways_out });
     }
 
-    /// Of these directories those in which another directory ever had a name, up to an instant, or one that leads to such a one.
+    /// Of these directories those in which another directory ever had a name, up to an instant, or one that leads to
+    /// such a one.
     fn ways_out(&self, directories: &BTreeSet<u64>, at: Hlc) -> BTreeSet<u64> {
         let mut found = BTreeSet::new();
         loop {
@@ -241,8 +242,8 @@ impl Tree {
 }
 
 impl Bytes {
-    /// True if no record stamped up to `before` could be given up: each shows at it or now, or was given up before, when
-    /// what was before `known` was forgotten. Of a file that is `gone` there is none.
+    /// True if no record stamped up to `before` could be given up: each shows at it or now, or was given up before,
+    /// when what was before `known` was forgotten. Of a file that is `gone` there is none.
     fn keeps_all(&self, gone: bool, before: Hlc, known: Hlc, chunk_bytes: u64) -> bool {
         let all = Cut { upto: before, without: &[] };
         let mut records = self.writes(all).flat_map(|(stamp, write)| {

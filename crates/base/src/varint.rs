@@ -1,0 +1,95 @@
+//! Integers in as few bytes as they need: seven bits a byte, low bits first.
+
+/// Where bytes are appended.
+pub trait VarintSink {
+    /// Appends a byte.
+    fn push(&mut self, byte: u8);
+}
+
+impl VarintSink for Vec<u8> {
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        Vec::push(self, byte);
+    }
+}
+
+/// Appends an integer.
+#[inline]
+pub fn put(bytes: &mut impl VarintSink, value: u64) {
+    let mut rest = value;
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+}
+
+/// Appends how far `value` is from `last`: small differences of either sign take few bytes.
+#[inline]
+pub fn put_difference(bytes: &mut impl VarintSink, last: u64, value: u64) {
+    let difference = value.wrapping_sub(last) as i64;
+    put(bytes, (difference << 1 ^ difference >> 63) as u64);
+}
+
+/// Takes an integer off the front; `None` if there is none.
+#[inline]
+pub fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let (mut value, mut shift) = (0u64, 0);
+    loop {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+        shift += 7;
+        if shift > 63 {
+            return None;
+        }
+    }
+}
+
+/// Takes what [`put_difference`] appended.
+#[inline]
+pub fn take_difference(bytes: &mut &[u8], last: u64) -> Option<u64> {
+    let value = take(bytes)?;
+    Some(last.wrapping_add((value >> 1) ^ (value & 1).wrapping_neg()))
+}
+
+/// Takes `len` bytes off the front.
+#[inline]
+pub fn take_bytes<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (head, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(head)
+}
+
+/// Takes a little-endian integer of four bytes off the front.
+#[inline]
+pub fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
+    let (head, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_come_back_and_damage_is_noticed() {
+        for value in [0, 1, 0x7f, 0x80, 300, 1 << 35, u64::MAX - 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            put(&mut bytes, value);
+            put_difference(&mut bytes, 500, value);
+            put_difference(&mut bytes, value, 500);
+            let rest = &mut bytes.as_slice();
+            assert_eq!(take(rest), Some(value));
+            assert_eq!(take_difference(rest, 500), Some(value));
+            assert_eq!(take_difference(rest, value), Some(500));
+            assert_eq!(take(rest), None);
+        }
+        assert_eq!(take(&mut &[0xff; 11][..]), None, "more than 64 bits");
+        assert_eq!(take(&mut &[0x80][..]), None, "cut off");
+    }
+}

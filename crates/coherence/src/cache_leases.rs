@@ -1,0 +1,651 @@
+//! Cache grants: which session caches what, and what has to be recalled before a change is answered (protocols §6).
+//!
+//! Guarantees: a change is answered only when every other session that was granted what it changed has acknowledged the
+//! recall, or its grant has run out; no session is granted anything that changed while it could not be told; everything
+//! is bounded, and what does not fit is not granted.
+//! Leaves to others: messages and waiting requests (`caching`), what a change touches (`namespace`), kernels (`fuse`).
+//!
+//! A session has grants while it keeps asking for recalls: each question renews its lease. A grant ends with the lease
+//! as it was when it was given, so it needs no renewal and no return, and what a stopped client goes on believing ends
+//! by itself. What a session is granted lies in two generations: when the younger is a lease old, the older has run out
+//! as a whole and is dropped.
+//!
+//! A change takes the grants of all others away and leaves a *due* for each: it goes with the acknowledgement or when
+//! the grant would have run out. Answers wait for dues: that of the change for those it made, those of readers for dues
+//! on what they read, so that nobody learns of a change while somebody, the reader's own machine included, may still be
+//! shown the state before it.
+//!
+//! Who makes a change keeps its grants, and may go on showing the state before until the answer has arrived. So what it
+//! changed is *marked*: the first answer that tells another session of it takes the grant, as a change would, and
+//! waits.
+//!
+//! What is changed under the eyes of others is *hot*: they are granted nothing of it until it has been left alone for a
+//! second, and who changes it not before it was alone in that for a second. So two writers do not recall each other for
+//! every change.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{FastMap, FastSet, InodeId, MonoTime, Seq, SessionId};
+
+/// Bounds and times.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheLeaseSettings {
+    /// How long grants live without a sign of their session. More: who caches asks less often; less: a change waits
+    /// less for a session that is dead or stopped.
+    pub lease_ns: u64,
+    /// A question that waits for recalls is answered after this long without one.
+    pub(crate) renew_ns: u64,
+    /// How long what is changed under the eyes of others stays hot.
+    pub(crate) hot_ns: u64,
+    /// CacheLeases of one session in one generation: 16 bytes each.
+    pub(crate) grants_max: usize,
+    /// Recalls on their way to one session; beyond them everything is recalled at once.
+    pub(crate) recalls_max: usize,
+    /// Contended things; beyond them nothing is granted for a while.
+    pub(crate) hot_max: usize,
+}
+
+impl Default for CacheLeaseSettings {
+    fn default() -> CacheLeaseSettings {
+        CacheLeaseSettings {
+            lease_ns: 10_000_000_000,
+            renew_ns: 1_000_000_000,
+            hot_ns: 1_000_000_000,
+            grants_max: 1 << 20,
+            recalls_max: 4096,
+            hot_max: 1 << 16,
+        }
+    }
+}
+
+/// What can be granted: one word, so that a grant is two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CacheKey(u64);
+
+impl CacheKey {
+    /// The names of a directory.
+    pub fn names(directory: InodeId) -> CacheKey {
+        CacheKey(directory.0 << 1 | 1)
+    }
+
+    /// Attributes and bytes of an inode.
+    pub fn inode(id: InodeId) -> CacheKey {
+        CacheKey(id.0 << 1)
+    }
+
+    fn inode_id(self) -> u64 {
+        self.0 >> 1
+    }
+
+    fn is_names(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+/// What an answer tells of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnswerKeys {
+    /// What was read.
+    pub keys: Vec<CacheKey>,
+    /// More than is said by `keys`.
+    pub everything: bool,
+}
+
+/// A request: what a due is made by, and what waits for it.
+pub type RequestKey = (SessionId, Seq);
+
+/// An answer that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AnswerTicket(pub u64);
+
+/// A question for recalls that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PollId(pub u64);
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseEffect {
+    /// Answer a question.
+    Tell {
+        /// Which.
+        poll: PollId,
+        /// With what.
+        recall: Recall,
+    },
+    /// Nothing is in the way of an answer any more.
+    Release(AnswerTicket),
+}
+
+/// What a session must not use any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recall {
+    /// To be acknowledged; 0 if there is nothing.
+    pub number: u64,
+    /// Everything.
+    pub everything: bool,
+    /// Names of these directories.
+    pub directories: Vec<u64>,
+    /// Attributes and bytes of these inodes.
+    pub files: Vec<u64>,
+    /// Locks that it holds now.
+    pub locked: Vec<u64>,
+}
+
+/// A grant taken away and not yet known to be gone.
+#[derive(Clone, Debug)]
+struct PendingRecall {
+    session: SessionId,
+    /// Of the recall that says so.
+    number: u64,
+    until: MonoTime,
+    /// The changes that took it.
+    by: Vec<RequestKey>,
+}
+
+/// The session and number whose acknowledgement is waited for, and until when.
+#[derive(Clone, Copy, Debug)]
+struct AwaitedAnswer {
+    session: SessionId,
+    number: u64,
+    until: MonoTime,
+}
+
+#[derive(Debug, Default)]
+struct LeaseHolder {
+    lease_until: MonoTime,
+    /// It may hold anything, from an earlier life of the server.
+    everything_until: MonoTime,
+    /// Younger and older generation: until when each is granted.
+    young: FastMap<CacheKey, MonoTime>,
+    old: FastMap<CacheKey, MonoTime>,
+    turned: MonoTime,
+    /// What it was granted and has changed itself, in this lease and the one before.
+    changed: FastSet<CacheKey>,
+    changed_before: FastSet<CacheKey>,
+    /// Number that the next recall gets.
+    next: u64,
+    queue: RecallBatch,
+    /// AnswerKeys and not acknowledged.
+    sent: Vec<(u64, RecallBatch)>,
+    poll: Option<(PollId, MonoTime)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct RecallBatch {
+    everything: bool,
+    keys: Vec<CacheKey>,
+    locked: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Contended {
+    by: SessionId,
+    since: MonoTime,
+    until: MonoTime,
+}
+
+/// Who caches what.
+#[derive(Debug)]
+pub struct CacheLeases {
+    settings: CacheLeaseSettings,
+    holders: BTreeMap<SessionId, LeaseHolder>,
+    dues: FastMap<CacheKey, Vec<PendingRecall>>,
+    waiting: BTreeMap<AnswerTicket, Vec<AwaitedAnswer>>,
+    hot: FastMap<CacheKey, Contended>,
+    /// Nothing is granted before: too much was hot.
+    cooling_until: MonoTime,
+    /// Where the numbers of a session that is known anew begin: above all that were acknowledged by any.
+    numbers_from: u64,
+}
+
+impl CacheLeases {
+    /// No lease is given yet.
+    pub fn new(settings: CacheLeaseSettings) -> CacheLeases {
+        CacheLeases {
+            settings,
+            holders: BTreeMap::new(),
+            dues: FastMap::default(),
+            waiting: BTreeMap::new(),
+            hot: FastMap::default(),
+            cooling_until: MonoTime(0),
+            numbers_from: 1,
+        }
+    }
+
+    /// How long leases are, and how many.
+    pub fn settings(&self) -> &CacheLeaseSettings {
+        &self.settings
+    }
+
+    /// These sessions cached something in an earlier life of the server: nobody knows what.
+    pub fn found(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
+        let until = after(at, self.settings.lease_ns);
+        for session in sessions {
+            let holder = LeaseHolder { everything_until: until, next: 1, turned: at, ..LeaseHolder::default() };
+            self.holders.insert(session, holder);
+        }
+    }
+
+    /// Another server has let these sessions cache until now: nobody here knows what.
+    pub fn take_over(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
+        let until = after(at, self.settings.lease_ns);
+        for session in sessions {
+            let new = || LeaseHolder { next: 1, turned: at, ..LeaseHolder::default() };
+            let holder = self.holders.entry(session).or_insert_with(new);
+            holder.everything_until = holder.everything_until.max(until);
+        }
+    }
+
+    /// Sessions that keep a cache, or may.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.holders.keys().copied()
+    }
+
+    /// CacheLeases given in this lease and the one before.
+    pub fn count(&self) -> usize {
+        self.holders.values().map(|holder| holder.young.len() + holder.old.len()).sum()
+    }
+
+    /// True if nothing waits and nothing is due.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.dues.is_empty()
+    }
+
+    /// Lets a session cache `key` until the lease it has now ends: for how long, 0 if it may not. Whoever calls reads
+    /// the state to be cached afterwards, or under a lock that keeps changes out.
+    pub fn give(&mut self, at: MonoTime, session: SessionId, key: CacheKey) -> u64 {
+        if at < self.cooling_until {
+            return 0;
+        }
+        if let Some(hot) = self.hot.get(&key)
+            && at < hot.until
+            && (hot.by != session || at.since_ns(hot.since) < self.settings.hot_ns)
+        {
+            return 0;
+        }
+        // Until it has acknowledged the recall it cannot tell the new grant from the old.
+        if self.dues.get(&key).is_some_and(|dues| dues.iter().any(|due| due.session == session)) {
+            return 0;
+        }
+        let Some(holder) = self.holders.get_mut(&session) else { return 0 };
+        holder.turn(at, self.settings.lease_ns);
+        if at >= holder.lease_until || holder.queue.everything || holder.everything_until > at {
+            return 0;
+        }
+        if holder.young.len() >= self.settings.grants_max && !holder.young.contains_key(&key) {
+            return 0;
+        }
+        holder.young.insert(key, holder.lease_until);
+        holder.lease_until.since_ns(at)
+    }
+
+    /// A request is about to change `keys`, or has changed them and nobody has seen it yet.
+    pub fn change(&mut self, at: MonoTime, by: RequestKey, keys: &[CacheKey], out: &mut Vec<LeaseEffect>) {
+        let settings = self.settings;
+        for key in keys {
+            let mut others = false;
+            for (session, holder) in &mut self.holders {
+                if *session == by.0 {
+                    holder.mark(at, *key);
+                    continue;
+                }
+                let Some((until, everything)) = holder.take(at, *key) else { continue };
+                others = true;
+                if everything && !holder.queue.everything {
+                    holder.queue.everything = true;
+                } else if !everything {
+                    holder.queue(*key, &settings);
+                }
+                let due = PendingRecall { session: *session, number: holder.next, until, by: vec![by] };
+                add_due(self.dues.entry(*key).or_default(), due);
+            }
+            if let Some(dues) = self.dues.get_mut(key) {
+                for due in dues.iter_mut().filter(|due| due.session != by.0 && !due.by.contains(&by)) {
+                    due.by.push(by);
+                }
+            }
+            self.heat(at, by.0, *key, others);
+        }
+        // All of it at once: what is told in two parts is acknowledged a round trip later.
+        for holder in self.holders.values_mut() {
+            holder.tell(out);
+        }
+    }
+
+    /// An answer that tells of `told`, or is that of `request`, is ready: it goes out with its `Release`, which comes
+    /// at once if nothing is in the way.
+    pub fn answer(
+        &mut self,
+        at: MonoTime,
+        request: RequestKey,
+        told: &AnswerKeys,
+        ticket: AnswerTicket,
+        out: &mut Vec<LeaseEffect>,
+    ) {
+        self.take_marked(at, request.0, told, out);
+        let mut awaited: Vec<AwaitedAnswer> = Vec::new();
+        let awaits = |due: &PendingRecall| AwaitedAnswer { session: due.session, number: due.number, until: due.until };
+        let lasts = |due: &&PendingRecall| due.until > at;
+        if told.everything {
+            awaited.extend(self.dues.values().flatten().filter(lasts).map(awaits));
+        }
+        for key in told.keys.iter().filter(|_| !told.everything) {
+            let dues = self.dues.get(key).into_iter().flatten();
+            awaited.extend(dues.filter(lasts).map(awaits));
+        }
+        // A change of an earlier life may be known to nobody but its log: whoever may believe the state before it has
+        // to be heard first.
+        for (session, holder) in &self.holders {
+            if holder.everything_until > at {
+                let told = holder.sent.iter().find(|(_, batch)| batch.everything).map(|(number, _)| *number);
+                awaited.push(AwaitedAnswer {
+                    session: *session,
+                    number: told.unwrap_or(holder.next),
+                    until: holder.everything_until,
+                });
+            }
+        }
+        if request.1 != Seq(0) {
+            let dues = self.dues.values().flatten();
+            awaited.extend(dues.filter(|due| due.by.contains(&request) && due.until > at).map(awaits));
+        }
+        if awaited.is_empty() {
+            out.push(LeaseEffect::Release(ticket));
+        } else {
+            self.waiting.insert(ticket, awaited);
+        }
+    }
+
+    /// Takes from everybody but `reader` what an answer to it tells of and they have changed themselves: they may not
+    /// have heard yet that they have.
+    fn take_marked(&mut self, at: MonoTime, reader: SessionId, told: &AnswerKeys, out: &mut Vec<LeaseEffect>) {
+        let settings = self.settings;
+        for (session, holder) in self.holders.iter_mut().filter(|(session, _)| **session != reader) {
+            if holder.changed.is_empty() && holder.changed_before.is_empty() {
+                continue;
+            }
+            let marked: Vec<CacheKey> = match told.everything {
+                true => holder.changed.iter().chain(&holder.changed_before).copied().collect(),
+                false => told.keys.iter().copied().filter(|key| holder.is_marked(*key)).collect(),
+            };
+            for key in marked {
+                holder.unmark(key);
+                let Some((until, everything)) = holder.take(at, key) else { continue };
+                match everything {
+                    true => holder.queue.everything = true,
+                    false => holder.queue(key, &settings),
+                }
+                let due = PendingRecall { session: *session, number: holder.next, until, by: Vec::new() };
+                add_due(self.dues.entry(key).or_default(), due);
+            }
+            holder.tell(out);
+        }
+    }
+
+    /// The only session that cached anything has changed something that was not noted: all that it holds may be of
+    /// before.
+    pub fn changed_unnoted(&mut self, at: MonoTime, session: SessionId, out: &mut Vec<LeaseEffect>) {
+        let Some(holder) = self.holders.get_mut(&session).filter(|holder| holder.lease_until > at) else { return };
+        holder.everything_until = holder.everything_until.max(holder.lease_until);
+        holder.queue.everything = true;
+        holder.tell(out);
+    }
+
+    /// A session asks for recalls: everything up to `acked` is dropped at its end, and its lease begins anew. An older
+    /// question of it is answered with nothing. False if `session` was not known to cache anything.
+    pub fn poll(
+        &mut self,
+        at: MonoTime,
+        session: SessionId,
+        poll: PollId,
+        acked: u64,
+        out: &mut Vec<LeaseEffect>,
+    ) -> bool {
+        let known = self.holders.contains_key(&session);
+        let numbers_from = self.numbers_from;
+        let lease_until = after(at, self.settings.lease_ns);
+        let holder = self.holders.entry(session).or_insert_with(|| LeaseHolder {
+            next: numbers_from,
+            turned: at,
+            ..LeaseHolder::default()
+        });
+        if let Some((older, _)) = holder.poll.take() {
+            out.push(LeaseEffect::Tell { poll: older, recall: Recall::default() });
+        }
+        holder.lease_until = lease_until;
+        if holder.everything_until > at && holder.sent.is_empty() {
+            holder.queue.everything = true;
+        }
+        // What was told and is not acknowledged was lost on the way: it is told again.
+        let mut acked_keys = Vec::new();
+        let mut acked_everything = false;
+        for (number, batch) in std::mem::take(&mut holder.sent) {
+            if number <= acked {
+                acked_everything |= batch.everything;
+                acked_keys.extend(batch.keys);
+            } else {
+                holder.queue.merge(batch);
+            }
+        }
+        if acked_everything {
+            holder.everything_until = MonoTime(0);
+        }
+        holder.poll = Some((poll, at));
+        holder.tell(out);
+        self.forgive(session, acked, &acked_keys, acked_everything);
+        self.release(|awaited| awaited.session == session && awaited.number <= acked, out);
+        known
+    }
+
+    /// Answers the question of a session that waits, with nothing.
+    pub fn hurry(&mut self, session: SessionId, out: &mut Vec<LeaseEffect>) {
+        let poll = self.holders.get_mut(&session).and_then(|holder| holder.poll.take());
+        out.extend(poll.map(|(poll, _)| LeaseEffect::Tell { poll, recall: Recall::default() }));
+    }
+
+    /// A lock that the session waited for is its own now: it is told as a recall is.
+    pub fn tell_locked(&mut self, session: SessionId, wait: u64, out: &mut Vec<LeaseEffect>) {
+        if let Some(holder) = self.holders.get_mut(&session) {
+            holder.queue.locked.push(wait);
+            holder.tell(out);
+        }
+    }
+
+    /// Looks at the time: answers questions that waited long enough, lets go of what has run out.
+    pub fn tick(&mut self, at: MonoTime, out: &mut Vec<LeaseEffect>) {
+        for holder in self.holders.values_mut() {
+            holder.turn(at, self.settings.lease_ns);
+            if let Some((poll, _)) = holder.poll.take_if(|(_, since)| at.since_ns(*since) >= self.settings.renew_ns) {
+                out.push(LeaseEffect::Tell { poll, recall: Recall::default() });
+            }
+        }
+        self.holders.retain(|_, holder| {
+            if holder.is_over(at) {
+                self.numbers_from = self.numbers_from.max(holder.next);
+            }
+            !holder.is_over(at)
+        });
+        self.dues.retain(|_, dues| {
+            dues.retain(|due| due.until > at);
+            !dues.is_empty()
+        });
+        self.hot.retain(|_, hot| hot.until > at);
+        self.release(|awaited| awaited.until <= at, out);
+    }
+
+    /// The session has ended, and caches nothing any more.
+    pub fn ended(&mut self, session: SessionId, out: &mut Vec<LeaseEffect>) {
+        if let Some(LeaseHolder { poll: Some((poll, _)), .. }) = self.holders.remove(&session) {
+            out.push(LeaseEffect::Tell { poll, recall: Recall::default() });
+        }
+        self.forgive(session, u64::MAX, &[], true);
+        self.release(|awaited| awaited.session == session, out);
+    }
+
+    fn heat(&mut self, at: MonoTime, by: SessionId, key: CacheKey, others: bool) {
+        let until = after(at, self.settings.hot_ns);
+        match self.hot.get_mut(&key) {
+            Some(hot) if hot.until > at => {
+                if hot.by != by {
+                    (hot.by, hot.since) = (by, at);
+                }
+                hot.until = until;
+            }
+            _ if !others => {}
+            _ => {
+                if self.hot.len() >= self.settings.hot_max {
+                    self.hot.retain(|_, hot| hot.until > at);
+                }
+                if self.hot.len() >= self.settings.hot_max {
+                    self.cooling_until = until;
+                } else {
+                    self.hot.insert(key, Contended { by, since: at, until });
+                }
+            }
+        }
+    }
+
+    /// Drops the dues of a session up to a number, on `keys` or on everything.
+    fn forgive(&mut self, session: SessionId, acked: u64, keys: &[CacheKey], everything: bool) {
+        let is_over = |due: &PendingRecall| due.session == session && due.number <= acked;
+        if everything {
+            self.dues.retain(|_, dues| {
+                dues.retain(|due| !is_over(due));
+                !dues.is_empty()
+            });
+            return;
+        }
+        for key in keys {
+            if let Some(dues) = self.dues.get_mut(key) {
+                dues.retain(|due| !is_over(due));
+                if dues.is_empty() {
+                    self.dues.remove(key);
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, is_over: impl Fn(&AwaitedAnswer) -> bool, out: &mut Vec<LeaseEffect>) {
+        self.waiting.retain(|ticket, awaited| {
+            awaited.retain(|awaited| !is_over(awaited));
+            if awaited.is_empty() {
+                out.push(LeaseEffect::Release(*ticket));
+            }
+            !awaited.is_empty()
+        });
+    }
+}
+
+impl LeaseHolder {
+    /// Drops the older generation when all of it has run out.
+    fn turn(&mut self, at: MonoTime, lease_ns: u64) {
+        if at.since_ns(self.turned) < lease_ns {
+            return;
+        }
+        // Idle for two leases: the younger has run out as well.
+        let idle = at.since_ns(self.turned) >= 2 * lease_ns;
+        self.old = std::mem::take(&mut self.young);
+        self.changed_before = std::mem::take(&mut self.changed);
+        if idle {
+            self.old.clear();
+            self.changed_before.clear();
+        }
+        self.turned = at;
+    }
+
+    /// Takes a grant away: until when it would have lasted, and whether it is known only as one of everything.
+    fn take(&mut self, at: MonoTime, key: CacheKey) -> Option<(MonoTime, bool)> {
+        self.unmark(key);
+        let granted = self.young.remove(&key).max(self.old.remove(&key)).filter(|until| *until > at);
+        if self.everything_until > at {
+            return Some((self.everything_until.max(granted.unwrap_or_default()), true));
+        }
+        granted.map(|until| (until, false))
+    }
+
+    /// Notes that the session has changed what it is granted.
+    fn mark(&mut self, at: MonoTime, key: CacheKey) {
+        let lasts = |until: &MonoTime| *until > at;
+        if self.young.get(&key).is_some_and(lasts) || self.old.get(&key).is_some_and(lasts) {
+            self.changed.insert(key);
+        }
+    }
+
+    fn is_marked(&self, key: CacheKey) -> bool {
+        self.changed.contains(&key) || self.changed_before.contains(&key)
+    }
+
+    fn unmark(&mut self, key: CacheKey) {
+        self.changed.remove(&key);
+        self.changed_before.remove(&key);
+    }
+
+    fn queue(&mut self, key: CacheKey, settings: &CacheLeaseSettings) {
+        if self.queue.everything {
+            return;
+        }
+        if self.queue.keys.len() + self.sent.iter().map(|(_, batch)| batch.keys.len()).sum::<usize>()
+            >= settings.recalls_max
+        {
+            self.queue.everything = true;
+            return;
+        }
+        self.queue.keys.push(key);
+    }
+
+    /// Answers the question that waits, if there is something to tell.
+    fn tell(&mut self, out: &mut Vec<LeaseEffect>) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let Some((poll, _)) = self.poll.take() else { return };
+        let batch = std::mem::take(&mut self.queue);
+        let number = self.next;
+        self.next += 1;
+        let mut recall = Recall { number, everything: batch.everything, ..Recall::default() };
+        for key in &batch.keys {
+            let list = if key.is_names() { &mut recall.directories } else { &mut recall.files };
+            list.push(key.inode_id());
+        }
+        recall.locked.clone_from(&batch.locked);
+        self.sent.push((number, batch));
+        out.push(LeaseEffect::Tell { poll, recall });
+    }
+
+    /// Nothing is left that it could believe, and it does not ask.
+    fn is_over(&self, at: MonoTime) -> bool {
+        self.poll.is_none() && self.lease_until <= at && self.everything_until <= at
+    }
+}
+
+impl RecallBatch {
+    fn is_empty(&self) -> bool {
+        !self.everything && self.keys.is_empty() && self.locked.is_empty()
+    }
+
+    fn merge(&mut self, older: RecallBatch) {
+        self.everything |= older.everything;
+        self.keys.extend(older.keys);
+        self.locked.extend(older.locked);
+    }
+}
+
+/// A session has one due for each key: the later one counts.
+fn add_due(dues: &mut Vec<PendingRecall>, due: PendingRecall) {
+    match dues.iter_mut().find(|known| known.session == due.session) {
+        Some(known) => {
+            known.number = due.number;
+            known.until = known.until.max(due.until);
+            known.by.extend(due.by);
+        }
+        None => dues.push(due),
+    }
+}
+
+fn after(at: MonoTime, ns: u64) -> MonoTime {
+    MonoTime(at.0.saturating_add(ns))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Questions about what was forgotten.
+//!
+//! Guarantees: as in `reader`.
+
+use frieze_base::{Fault, InodeId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{ExpiredInodes, Expiries, Expiry, Pins};
+use frieze_wire::forget::ForgottenHistory;
+
+use super::facts::{ForgettingCount, InodeHorizon};
+use super::metadata::Metadata;
+
+impl Metadata {
+    /// Whether an inode can be read at an instant (`None`: now).
+    ///
+    /// # Errors
+    /// `HistoryExpired`, with the earliest instant that is kept.
+    pub fn check_kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Fault> {
+        self.state.read().check_kept(id, at)
+    }
+
+    /// As [`Metadata::check_kept`]; the fault names `path`, which the caller has to be allowed to know.
+    ///
+    /// # Errors
+    /// As [`Metadata::check_kept`].
+    pub fn check_kept_called(&self, id: InodeId, at: Option<Hlc>, path: &[u8]) -> Result<(), Fault> {
+        self.state.read().check_kept_called(id, at, path)
+    }
+
+    /// Everything that was forgotten. A copy: for work that looks at all of it.
+    pub fn horizons(&self) -> Expiries {
+        self.state.read().horizons().clone()
+    }
+
+    /// True if something was ever forgotten.
+    pub fn has_horizons(&self) -> bool {
+        !self.state.read().horizons().is_empty()
+    }
+
+    /// What would be forgotten after a transaction at `stamp` with this horizon. Its pins are the snapshots of now,
+    /// unless it goes through them.
+    pub fn horizons_after(
+        &self,
+        stamp: Hlc,
+        forgetting: Expiry,
+        ExpiredInodes { named, nameless, owners }: ExpiredInodes<'_>,
+    ) -> Expiries {
+        let namespace = self.state.read();
+        let pins = match forgetting.through {
+            true => Pins::default(),
+            false => Pins::of(namespace.snapshots(), forgetting.before),
+        };
+        let owners = pins.counting(owners.clone());
+        let mut horizons = namespace.horizons().clone();
+        let of = ExpiredInodes { named, nameless, owners: &owners };
+        horizons.add(stamp, Expiry { pins, ..forgetting }, of);
+        horizons
+    }
+
+    /// True if nothing of an inode is left but what snapshots show.
+    pub fn is_gone(&self, id: InodeId) -> bool {
+        self.state.read().horizons().is_gone(id)
+    }
+
+    /// What an inode has forgotten.
+    pub fn inode_horizon(&self, id: InodeId) -> InodeHorizon {
+        let namespace = self.state.read();
+        let horizons = namespace.horizons();
+        InodeHorizon { is_gone: horizons.is_gone(id), forgotten: horizons.of(id), pins: horizons.pins(id) }
+    }
+
+    /// The horizon of the inode, of these, that has forgotten most.
+    pub fn newest_horizon(&self, ids: impl Iterator<Item = InodeId>) -> Option<ForgottenHistory> {
+        let namespace = self.state.read();
+        ids.filter_map(|id| namespace.horizons().of(id)).max_by_key(|forgotten| forgotten.before)
+    }
+
+    /// How many transactions have forgotten something.
+    pub fn forgetting_count(&self) -> ForgettingCount {
+        let namespace = self.state.read();
+        let add =
+            |sum: ForgettingCount, (stamp, _): (Hlc, &Expiry)| ForgettingCount { count: sum.count + 1, last: stamp };
+        namespace.horizons().forgettings().fold(ForgettingCount::default(), add)
+    }
+}

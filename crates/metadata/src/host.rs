@@ -1,0 +1,89 @@
+//! The parts of a server that its metadata uses, and how far recovery reaches.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frieze_base::LogIndex;
+use frieze_disk::Disk;
+use frieze_metalog::MemberSettings;
+
+use super::raft_driver::DriverSetup;
+use frieze_net::Idle;
+use frieze_net::Peers;
+use frieze_storage::Device;
+use frieze_storage::Wake;
+use frieze_storage::{Keeper, NodeClock};
+
+/// The parts of a server that its metadata uses.
+pub struct MetadataHost {
+    /// Stamps transactions.
+    pub clock: Arc<NodeClock>,
+    /// The identity of the directory.
+    pub keeper: Arc<Keeper>,
+    /// Its end is noted in entries: names may rest on the bytes before it.
+    pub device: Arc<Device>,
+    /// Where the files of the log are.
+    pub disk: Arc<dyn Disk>,
+    /// Sends messages to the other members.
+    pub way: Arc<dyn Peers>,
+    /// Seed of election timeouts, another one at every start.
+    pub seed: u64,
+    /// Length of node leases: a new leader is elected well before they end.
+    pub lease: Duration,
+    /// Length of a segment of the log in bytes.
+    pub segment_bytes: u64,
+}
+
+/// How far recovery is to reach.
+pub struct RecoverUpto {
+    /// The log was on stable storage up to this entry.
+    pub durable: LogIndex,
+    /// Serve what is left.
+    pub serve_damaged: bool,
+}
+
+/// What a flush that begins now covers.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushMark {
+    /// The last entry executed.
+    pub index: LogIndex,
+    /// Of a member: the last record of its journal.
+    pub(super) record: LogIndex,
+}
+
+/// An election begins 10 to 20 ticks after the last sign of life of a leader, and ends within half a lease.
+const TICKS_PER_LEASE: u32 = 80;
+/// As often as threads can be expected to be woken, and as seldom as makes sense however long leases are.
+const TICK_US: RangeInclusive<u64> = 5_000..=25_000;
+
+impl MetadataHost {
+    /// Settings of the Raft member.
+    pub(super) fn member_settings(&self) -> MemberSettings {
+        let tick_us = (self.lease / TICKS_PER_LEASE).as_micros() as u64;
+        let tick_us = tick_us.clamp(*TICK_US.start(), *TICK_US.end());
+        MemberSettings { tick_us, segment_bytes: self.segment_bytes, ..MemberSettings::default() }
+    }
+
+    pub(super) fn begin(
+        &self,
+        settings: &MemberSettings,
+        applied: LogIndex,
+        ids_above: u64,
+        unflushed: &Arc<Wake>,
+        idle: &Idle,
+    ) -> DriverSetup {
+        DriverSetup {
+            id: self.keeper.with(|identity| identity.node_id()),
+            clock: self.clock.clone(),
+            device: self.device.clone(),
+            way: self.way.clone(),
+            unflushed: unflushed.clone(),
+            applied,
+            ids_above,
+            tick_us: settings.tick_us,
+            seed: self.seed,
+            idle: idle.clone(),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The metadata of one server: transactions are gathered into batches, ordered by the metalog, executed by the
+//! namespace; questions about names are answered.
+//!
+//! Guarantees: a transaction is in the log before it is executed; every transaction has one stamp and runs once; what
+//! it reads and writes is the namespace at that stamp. An answer is a value: no lock guard and no reference into the
+//! namespace leaves this crate, so that a shard on another server could answer too.
+//! Leaves to others: the rights of sessions and the instants of questions (`node`), when to flush (`node::durability`).
+//!
+//! Two drivers order transactions. A lone server (`single`) writes to its log and executes at once, on the thread of
+//! the request. With other members (`raft_driver`) every member executes an entry when a majority has it on stable
+//! storage, in the order of the log. A lone server becomes a member once, when the first other server joins
+//! (`bootstrap`). Both drivers execute in one place (`state`).
+//!
+//! Questions: `reader` (names and inodes), `writers` (sessions and their grants), `horizons` (what was forgotten),
+//! `history` (every instant). A question takes the lock of the namespace for its own answer alone; what has to be of
+//! one state is one question. Versions of names are in `store`.
+
+mod apply_wait;
+mod bootstrap;
+mod codec;
+mod facts;
+mod history;
+mod horizons;
+mod host;
+mod metadata;
+mod observer;
+mod pending_txns;
+mod raft_driver;
+mod read_index;
+mod reader;
+mod segments;
+mod single;
+mod snapshot_transfer;
+mod state;
+mod store;
+mod survivor;
+mod writers;
+
+pub use facts::{
+    ChunkLayout, FileChunks, InodeHome, MissingGrant, OpenSessions, OtherWriter, TreeNode, WriteRight, WriteTarget,
+};
+pub use history::{NameHistory, VisitAuthorship, VisitName, WantsSubject};
+pub use host::{MetadataHost, RecoverUpto};
+pub use metadata::{Metadata, PeerMetalog};
+pub use observer::{ChangeObserver, SharedReadSet};
+pub use raft_driver::MetalogStatus;
+pub use reader::WantsXattr;
+pub use segments::{SegmentFiles, Unflushed};
+pub use store::{
+    CleanStartImage, CurrentVersions, ImageSection, LoadVersion, LsmStore, MemoryStore, NameVersions, ShowVersions,
+    StoreItem, StoreView, VersionStore, VisitItem,
+};
+pub use survivor::{SurvivorJournal, SurvivorStore};
+pub use writers::holds_grant;
+
+#[cfg(test)]
+mod tests;

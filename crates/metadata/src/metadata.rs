@@ -1,0 +1,446 @@
+//! The metadata of a server: transactions are ordered by a log and executed, and questions about names are answered.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use frieze_base::{Fault, LogIndex, NodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_metalog::{DataEnd, MemberChange};
+use frieze_wire::peer::metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
+use frieze_wire::txn::{Outcome, Transaction};
+
+use super::host::{FlushMark, MetadataHost, RecoverUpto};
+use super::observer::{ChangeObserver, SharedReadSet};
+use super::raft_driver::{MetalogStatus, RaftDriver};
+use super::single::{SingleLog, SingleRun};
+use super::state::AppliedState;
+use crate::store::{NameVersions, VersionStore};
+use frieze_net::Idle;
+use frieze_storage::Standing;
+use frieze_storage::Wake;
+
+/// Order and execution of metadata, and answers about it.
+pub struct Metadata {
+    pub(super) state: AppliedState,
+    /// `None` if this server was a member when it began.
+    pub(super) single: Option<SingleLog>,
+    pub(super) raft: OnceLock<RaftDriver>,
+    pub(super) host: MetadataHost,
+    /// Wakes the thread that flushes the journal of a member.
+    pub(super) unflushed: Arc<Wake>,
+    pub(super) idle: Idle,
+}
+
+/// A message of another member.
+pub enum PeerMetalog {
+    /// Of Raft.
+    Message(MetalogMessage),
+    /// A piece of a state, as the payload.
+    Piece(MetalogPiece),
+    /// How far a receiver of a state is.
+    Held(MetalogHeld),
+    /// A follower needs an instant closed.
+    Close(MetalogClose),
+}
+
+pub(super) enum LogDriver<'a> {
+    Single(&'a SingleLog),
+    Raft(&'a RaftDriver),
+}
+
+impl Metadata {
+    /// Loads the namespace from `versions` and executes the metalog on the disk after it: of a machine that is alone,
+    /// as far as the data log reaches. Returns the plane and what was cut, in words.
+    ///
+    /// # Errors
+    /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
+    pub fn recover(
+        host: MetadataHost,
+        versions: NameVersions,
+        data_end: DataEnd,
+        reach: &RecoverUpto,
+    ) -> Result<(Metadata, Vec<String>), Fault> {
+        if host.keeper.with(|identity| identity.standing()) != Standing::Alone {
+            return Ok((Metadata::recover_member(host, versions)?, Vec::new()));
+        }
+        let state = AppliedState::load(versions)?;
+        let settings = frieze_metalog::MetalogSettings {
+            segment_bytes: host.segment_bytes,
+            ..frieze_metalog::MetalogSettings::default()
+        };
+        let (single, notes) = SingleLog::recover(&host, settings, &state, data_end, reach)?;
+        let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
+        Ok((Metadata { state, single: Some(single), raft: OnceLock::new(), host, unflushed, idle }, notes))
+    }
+
+    pub(super) fn order(&self) -> LogDriver<'_> {
+        match (self.raft.get(), &self.single) {
+            (Some(raft), _) => LogDriver::Raft(raft),
+            (None, Some(single)) => LogDriver::Single(single),
+            (None, None) => unreachable!("a server that is not alone has begun as a member"),
+        }
+    }
+
+    fn raft(&self) -> Result<&RaftDriver, Fault> {
+        self.raft
+            .get()
+            .ok_or_else(|| Fault::new(Reason::InvalidArgument, "this server is alone: it has no other members"))
+    }
+
+    /// Executes a transaction; what it reads is added to `reads`.
+    ///
+    /// # Errors
+    /// A lone server: only what kept it from being ordered (`NoSpace`, `Fenced`, `InputOutput`, `Overloaded`); it has
+    /// no effect then. With others also `Elsewhere` or `Unavailable`, if this server does not lead or ceases to: a
+    /// retry under the same session and number, at the next leader, returns what it did. What the transaction itself
+    /// failed with is in its outcome.
+    pub fn execute(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Result<Outcome, Fault> {
+        let (transaction, reads) = match self.order() {
+            LogDriver::Raft(raft) => return raft.execute(&self.state, transaction, reads),
+            LogDriver::Single(single) => match single.execute(&self.state, transaction, reads) {
+                SingleRun::Done(result) => return result,
+                SingleRun::Over(transaction, reads) => (*transaction, reads),
+            },
+        };
+        self.raft()?.execute(&self.state, transaction, reads)
+    }
+
+    /// From now on `observer` is called with every change before any reader can see it. To be called once, at the
+    /// start.
+    pub fn observe_by(&self, observer: Arc<dyn ChangeObserver>) {
+        self.state.observe_by(observer);
+    }
+
+    /// Reads from the identity which inode numbers may be given.
+    pub fn load_id_bounds(&self) {
+        if let LogDriver::Single(single) = self.order() {
+            single.begin_ids();
+        }
+    }
+
+    /// True if this server is one of several, or may become one of several at any time.
+    pub fn is_member(&self) -> bool {
+        self.raft.get().is_some()
+    }
+
+    /// True if transactions are ordered here: alone, or as the leader.
+    pub fn leads(&self) -> bool {
+        self.raft.get().is_none_or(RaftDriver::leads)
+    }
+
+    /// Whether this server leads.
+    ///
+    /// # Errors
+    /// `Elsewhere`, `Unavailable`: this server does not lead; the fault names the leader.
+    pub fn check_leads(&self) -> Result<(), Fault> {
+        match self.raft.get() {
+            Some(raft) if !raft.leads() => Err(raft.not_leader()),
+            _ => Ok(()),
+        }
+    }
+
+    /// How often this server has begun to lead others.
+    pub fn leader_terms(&self) -> u64 {
+        self.raft.get().map_or(0, RaftDriver::leader_terms)
+    }
+
+    /// The server that orders transactions; `None` on a lone server, or if no leader is known.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.raft.get().and_then(RaftDriver::leader)
+    }
+
+    /// Where this member is; `None` if the server is alone.
+    pub fn status(&self) -> Option<MetalogStatus> {
+        self.raft.get().map(RaftDriver::status)
+    }
+
+    /// Stamp of the last transaction in the log.
+    pub fn newest(&self) -> Hlc {
+        match self.order() {
+            LogDriver::Single(single) => single.newest(),
+            LogDriver::Raft(raft) => raft.newest(),
+        }
+    }
+
+    /// Every transaction stamped up to it has been executed here; ZERO while nothing was since the start.
+    pub fn executed(&self) -> Hlc {
+        self.state.executed()
+    }
+
+    /// Returns the store: recovery begins again.
+    pub fn into_store(self) -> Box<dyn VersionStore> {
+        self.state.versions.into_store()
+    }
+
+    /// Writes the image of current names for the next start, if the store has all of them and `has_room` is true of its
+    /// bytes. Nothing may be changed afterwards.
+    ///
+    /// # Errors
+    /// The disk's: the next start takes longer.
+    pub fn write_clean_start_image(&self, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
+        self.state.write_clean_start_image(self.appended(), has_room)
+    }
+
+    /// Index of the last entry executed.
+    pub fn appended(&self) -> LogIndex {
+        match self.order() {
+            LogDriver::Single(single) => single.appended(),
+            LogDriver::Raft(raft) => raft.applied(),
+        }
+    }
+
+    /// What a flush that begins now covers. The data come to stable storage after it is taken, and before
+    /// [`Metadata::sync`].
+    pub fn mark(&self) -> FlushMark {
+        match self.order() {
+            LogDriver::Single(single) => FlushMark { index: single.appended(), record: LogIndex(0) },
+            LogDriver::Raft(raft) => FlushMark { index: raft.applied(), record: raft.written() },
+        }
+    }
+
+    /// Makes the log durable up to `mark`; the data that it names must be durable already.
+    ///
+    /// # Errors
+    /// The disk's: refuse writes from then on.
+    pub fn sync(&self, mark: FlushMark) -> Result<(), Fault> {
+        match self.order() {
+            LogDriver::Single(single) => single.sync(mark.index),
+            LogDriver::Raft(raft) => raft.flush(&self.state, Some(mark.record)),
+        }
+    }
+
+    /// Waits until a journal is to be flushed, `timeout` at most. True if there is one: [`Metadata::sync`], after the
+    /// device if [`Metadata::journal_names_data`].
+    pub fn await_journal(&self, timeout: Duration) -> bool {
+        if !timeout.is_zero() {
+            self.unflushed.wait(timeout);
+        }
+        self.raft.get().is_some_and(RaftDriver::is_unflushed)
+    }
+
+    /// Ends the wait of [`Metadata::await_journal`].
+    pub fn wake_journal(&self) {
+        self.unflushed.wake();
+    }
+
+    /// True if what is to be flushed of the journal may name data.
+    pub fn journal_names_data(&self) -> bool {
+        self.raft.get().is_some_and(RaftDriver::unflushed_names_data)
+    }
+
+    /// The device failed: a member resigns and sends nothing any more.
+    pub fn device_failed(&self, reason: Reason) {
+        if let Some(raft) = self.raft.get() {
+            raft.device_failed(&self.state, reason);
+        }
+    }
+
+    /// Advances the timers of a member. Returns after how long it has to be called again; `None` on a lone server.
+    pub fn tick(&self) -> Option<Duration> {
+        self.raft.get().map(|raft| raft.tick(&self.state))
+    }
+
+    /// A node has closed its connections. It may be alive all the same.
+    pub fn on_peer_gone(&self, node: NodeId) {
+        if let Some(raft) = self.raft.get() {
+            raft.on_peer_gone(&self.state, node);
+        }
+    }
+
+    /// Handles a message of another member. A lone server drops it.
+    ///
+    /// # Errors
+    /// `BadFrame` for a malformed message; the store's, if it cannot take a state.
+    pub fn on_peer_message(&self, from: NodeId, told: PeerMetalog, payload: &[u8]) -> Result<(), Fault> {
+        let Some(raft) = self.raft.get() else { return Ok(()) };
+        match told {
+            PeerMetalog::Message(said) => raft.on_message(&self.state, from, said, payload),
+            PeerMetalog::Piece(piece) => raft.on_snapshot_piece(&self.state, from, piece, payload),
+            PeerMetalog::Held(held) => {
+                raft.on_snapshot_progress(&self.state, from, held);
+                Ok(())
+            }
+            PeerMetalog::Close(close) => {
+                raft.promise(&self.state, Hlc(close.at));
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds or removes a member, as the leader. Ids of nodes never come twice. Returns when a majority holds the
+    /// change; a new member counts by itself once it has caught up.
+    ///
+    /// # Errors
+    /// `Elsewhere`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it makes no sense.
+    pub fn change_members(&self, change: MemberChange) -> Result<(), Fault> {
+        self.raft()?.change_members(&self.state, change)
+    }
+
+    /// Calls `look` with the decisions about nodes and chains, locked meanwhile.
+    pub fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
+        self.state.look_at_control(look);
+    }
+
+    /// What decisions changed since the last call. After a start, and after a state was received, everything may have
+    /// changed.
+    pub fn take_control_changes(&self) -> Vec<frieze_cluster::ClusterChange> {
+        self.state.take_control_changes()
+    }
+
+    /// Puts decisions about nodes and chains into the log, as the leader of `term`; without effect elsewhere. Never
+    /// waits.
+    pub fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {
+        if let Some(raft) = self.raft.get() {
+            raft.decide(&self.state, term, decisions.iter().map(frieze_cluster::Decision::to_wire));
+        }
+    }
+
+    /// Waits until `look` finds something in what this member knows; a few seconds at most. A lone server looks once.
+    pub fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        match self.raft.get() {
+            Some(raft) => raft.wait_for(look),
+            None => look(),
+        }
+    }
+
+    /// Transfers leadership to another member.
+    ///
+    /// # Errors
+    /// `Elsewhere`: it does not. `InvalidArgument`: the other cannot.
+    pub fn transfer_leadership(&self, to: NodeId) -> Result<(), Fault> {
+        self.raft()?.transfer_leadership(&self.state, to)
+    }
+
+    /// Transfers leadership to the member that can lead soonest, if this one leads and there is one. Never waits.
+    pub fn resign(&self) {
+        if let Some(raft) = self.raft.get() {
+            raft.resign(&self.state);
+        }
+    }
+
+    /// This server stops: every wait for other members ends with `Unavailable`.
+    pub fn stop_waits(&self) {
+        if let Some(raft) = self.raft.get() {
+            raft.stop();
+        }
+    }
+
+    /// Waits until the namespace here holds every change that was acknowledged before the call. A lone server always
+    /// does.
+    ///
+    /// # Errors
+    /// `Elsewhere`, `Unavailable`: no majority answers, or this server is no member any more: ask again, or another.
+    pub fn linearizable(&self) -> Result<(), Fault> {
+        self.raft.get().map_or(Ok(()), |raft| raft.linearizable(&self.state))
+    }
+
+    /// What a thread does instead of sleeping while it waits for other members, in a process with one thread.
+    pub fn idle(&self) -> &Idle {
+        &self.idle
+    }
+
+    /// Moves the versions of all entries up to `durable` into the store. Returns how far the store is.
+    ///
+    /// # Errors
+    /// The store's: the versions wait for the next call.
+    pub fn settle_versions(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+        self.state.versions.settle(durable)
+    }
+
+    /// Makes the store durable up to what was settled.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn persist_versions(&self) -> Result<(), Fault> {
+        self.state.versions.persist()
+    }
+
+    /// Puts the store in order for the next start; see [`VersionStore::rest`]. Nothing may be changed afterwards.
+    ///
+    /// # Errors
+    /// The store's: the next start takes longer.
+    pub fn rest_versions(&self) -> Result<(), Fault> {
+        self.state.versions.rest()
+    }
+
+    /// Number of versions that wait for their entries to become durable.
+    pub fn unsettled_versions(&self) -> usize {
+        self.state.versions.waiting()
+    }
+
+    /// Gives back copies of the store's files in the kernel's memory; see [`VersionStore::keep_cached`].
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn keep_versions_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
+        self.state.versions.keep_cached(bytes_max)
+    }
+
+    /// Gives back copies of the log in the kernel's memory, if they are more than `bytes_max`. Returns how many bytes
+    /// there are, 0 if that is unknown. Only the next start reads the log.
+    ///
+    /// # Errors
+    /// The disk's: more is in memory than should be, and nothing else.
+    pub fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
+        let files = match self.order() {
+            LogDriver::Single(single) => single.files(),
+            LogDriver::Raft(raft) => raft.journal_files(),
+        };
+        let mut cached = 0;
+        for file in &files {
+            cached += file.cached_bytes()?.unwrap_or(0);
+        }
+        if cached > bytes_max {
+            for file in &files {
+                file.let_go(0, file.len()?)?;
+            }
+        }
+        Ok(cached)
+    }
+
+    /// The store holds everything up to `through`, durably: the log may use its space again.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn truncate(&self, through: LogIndex) -> Result<(), Fault> {
+        match self.order() {
+            LogDriver::Single(single) => single.truncate(through),
+            LogDriver::Raft(raft) => {
+                raft.truncate(&self.state, through);
+                Ok(())
+            }
+        }
+    }
+
+    /// Promises that no transaction will be stamped at or below `at` any more, and waits until those that are, are
+    /// executed here. True if that was so already.
+    ///
+    /// # Errors
+    /// `Future` if `at` has not come yet. With others `NotYetClosed` if no majority answers in time.
+    pub fn close(&self, at: Hlc) -> Result<bool, Fault> {
+        match self.order() {
+            LogDriver::Single(single) => single.close(at),
+            LogDriver::Raft(raft) => raft.close(&self.state, at),
+        }
+    }
+
+    /// As [`Metadata::close`], without waiting: with others the promise comes with the log before long. True if what of
+    /// it can be done here is done.
+    pub fn promise(&self, at: Hlc) -> bool {
+        match self.order() {
+            LogDriver::Single(single) => single.close(at).is_ok(),
+            LogDriver::Raft(raft) => {
+                raft.promise(&self.state, at);
+                true
+            }
+        }
+    }
+
+    /// The newest instant closed.
+    pub fn closed(&self) -> Hlc {
+        match self.order() {
+            LogDriver::Single(single) => single.closed(),
+            LogDriver::Raft(raft) => raft.closed(),
+        }
+    }
+}

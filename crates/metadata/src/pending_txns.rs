@@ -1,0 +1,97 @@
+//! Transactions that wait for a batch, and for its outcome.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use frieze_base::Fault;
+use frieze_namespace::{NoReadSet, ReadSet};
+use frieze_wire::txn::{Outcome, Transaction};
+
+use super::observer::SharedReadSet;
+
+/// Transactions in one batch; more wait for the next.
+const BATCH_MAX: usize = 256;
+
+/// Transactions that no batch has taken yet. Each is held by a thread that waits, so the connections bound them.
+#[derive(Default)]
+pub(super) struct TxnQueue(Mutex<Vec<Arc<PendingTxn>>>);
+
+/// A transaction that waits for its batch.
+pub(super) struct PendingTxn {
+    waiting: Mutex<TxnState>,
+    /// What it reads is added to it.
+    reads: Option<SharedReadSet>,
+    /// The thread that sleeps until it is done. None on a lone server, whose threads run batches themselves.
+    sleeper: OnceLock<Thread>,
+}
+
+enum TxnState {
+    Asked(Transaction),
+    Running,
+    Done(Result<Outcome, Fault>),
+}
+
+impl TxnQueue {
+    pub(super) fn put(&self, transaction: Transaction, reads: Option<SharedReadSet>) -> Arc<PendingTxn> {
+        let slot =
+            Arc::new(PendingTxn { waiting: Mutex::new(TxnState::Asked(transaction)), reads, sleeper: OnceLock::new() });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
+        slot
+    }
+
+    /// The transactions of the next batch.
+    pub(super) fn take(&self) -> Vec<Arc<PendingTxn>> {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = queue.len().min(BATCH_MAX);
+        queue.drain(..count).collect()
+    }
+
+    /// Takes one out again that no batch has taken.
+    pub(super) fn take_back(&self, slot: &Arc<PendingTxn>) -> Option<Transaction> {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = queue.iter().position(|one| Arc::ptr_eq(one, slot))?;
+        Some(queue.remove(place).start())
+    }
+}
+
+impl PendingTxn {
+    pub(super) fn reads(&self) -> &dyn ReadSet {
+        match &self.reads {
+            Some(reads) => &**reads,
+            None => &NoReadSet,
+        }
+    }
+
+    pub(super) fn start(&self) -> Transaction {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *waiting, TxnState::Running) {
+            TxnState::Asked(transaction) => transaction,
+            TxnState::Running | TxnState::Done(_) => panic!("a transaction was taken from the queue twice"),
+        }
+    }
+
+    pub(super) fn finish(&self, result: Result<Outcome, Fault>) {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = TxnState::Done(result);
+        if let Some(sleeper) = self.sleeper.get() {
+            sleeper.unpark();
+        }
+    }
+
+    /// From now on the calling thread is woken when it is done.
+    pub(super) fn wake_me(&self) {
+        // Called by the one thread that brought it.
+        let _ = self.sleeper.set(std::thread::current());
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        matches!(*self.waiting.lock().unwrap_or_else(PoisonError::into_inner), TxnState::Done(_))
+    }
+
+    pub(super) fn take(&self) -> Result<Outcome, Fault> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *waiting, TxnState::Running) {
+            TxnState::Done(result) => result,
+            TxnState::Asked(_) | TxnState::Running => panic!("a transaction was answered before it ran"),
+        }
+    }
+}

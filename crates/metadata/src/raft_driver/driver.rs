@@ -1,0 +1,311 @@
+//! The driver of one member: what it consists of, and how an input becomes effects.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_metalog::{DataEnd, MemberEffect, MemberInput, RaftMember};
+use frieze_wire::peer::metalog::MetalogMessage;
+use frieze_wire::txn::Batch;
+
+use super::super::apply_wait::ApplyWait;
+use super::super::codec::{self, RaftReceiver, RaftSender};
+use super::super::pending_txns::{PendingTxn, TxnQueue};
+use super::super::read_index::ReadIndexQueue;
+use super::super::segments::SegmentFiles;
+use super::super::snapshot_transfer::{ReceivedSnapshot, SnapshotTransfers};
+use super::super::state::AppliedState;
+use frieze_net::Idle;
+use frieze_net::Peers;
+use frieze_storage::Device;
+use frieze_storage::NodeClock;
+use frieze_storage::Wake;
+
+/// How long a read waits for the answer of a majority, or for an instant to close.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The driver of one member; see [`crate::raft_driver`].
+pub(crate) struct RaftDriver {
+    pub(super) id: NodeId,
+    pub(super) clock: Arc<NodeClock>,
+    pub(super) device: Arc<Device>,
+    pub(super) way: Arc<dyn Peers>,
+    pub(super) queue: TxnQueue,
+    pub(super) core: Mutex<RaftCore>,
+    /// Held by the thread that flushes the journal.
+    pub(super) flushing: Mutex<()>,
+    pub(super) seen: PublishedState,
+    pub(super) progress: ApplyWait,
+    /// Wakes the thread that flushes the journal.
+    pub(super) unflushed: Arc<Wake>,
+    pub(super) transfers: SnapshotTransfers,
+    /// Inode numbers up to it are left out, by every member.
+    pub(super) ids_above: AtomicU64,
+    pub(super) ticked: Mutex<Option<MonoTime>>,
+    pub(super) tick_ns: u64,
+}
+
+/// What is known without the core's lock.
+#[derive(Default)]
+pub(super) struct PublishedState {
+    pub(super) applied: AtomicU64,
+    pub(super) closed: AtomicU64,
+    /// It leads, and holds everything that was committed before.
+    pub(super) leads: AtomicBool,
+    /// How often it began to.
+    pub(super) reigns: AtomicU64,
+    /// It leads and cannot: another should.
+    pub(super) unfit: AtomicBool,
+    /// 0: no leader is known.
+    pub(super) leader: AtomicU32,
+}
+
+pub(super) struct RaftCore {
+    pub(super) member: RaftMember,
+    pub(super) journal: SegmentFiles,
+    /// The last record written, and the last one on stable storage.
+    pub(super) written: LogIndex,
+    pub(super) persisted: LogIndex,
+    /// The last record with an entry that may name data.
+    pub(super) names_data: LogIndex,
+    /// Batches on their way, by their place.
+    pub(super) proposed: BTreeMap<u64, ProposedBatch>,
+    /// A leader serves once this entry, the first of its term, has been executed.
+    pub(super) serves_from: Option<LogIndex>,
+    pub(super) questions: ReadIndexQueue,
+    pub(super) closing: Option<Hlc>,
+    /// The newest instant that a read wants closed.
+    pub(super) wanted: Hlc,
+    /// What the leader was asked to close last, and when.
+    pub(super) asked_close: Option<(Hlc, MonoTime)>,
+    /// Sizes of the last entries executed, oldest first.
+    pub(super) kept: VecDeque<(LogIndex, usize)>,
+    pub(super) kept_bytes: usize,
+    /// A state that has come whole.
+    pub(super) received: Option<ReceivedSnapshot>,
+    /// Decisions of the control plane that wait for a batch.
+    pub(super) decisions: Vec<frieze_wire::control::DecisionProto>,
+    /// The term in which they were made.
+    pub(super) decided_in: u64,
+    pub(super) outgoing: RaftSender,
+    pub(super) incoming: BTreeMap<NodeId, RaftReceiver>,
+    pub(super) failed: Option<Fault>,
+}
+
+/// A batch on its way.
+pub(super) struct ProposedBatch {
+    pub(super) term: u64,
+    pub(super) batch: Batch,
+    pub(super) slots: Vec<Arc<PendingTxn>>,
+}
+
+/// What the member is asked in one input, if it answers at once.
+pub(super) enum InputReply<'a> {
+    Nothing,
+    Batch(Batch, Vec<Arc<PendingTxn>>),
+    Close,
+    Read(u64),
+    Change(&'a mut Option<Result<(LogIndex, u64), Fault>>),
+}
+
+/// What the server has to know to begin.
+pub(crate) struct DriverSetup {
+    pub(crate) id: NodeId,
+    pub(crate) clock: Arc<NodeClock>,
+    pub(crate) device: Arc<Device>,
+    pub(crate) way: Arc<dyn Peers>,
+    pub(crate) unflushed: Arc<Wake>,
+    pub(crate) applied: LogIndex,
+    pub(crate) ids_above: u64,
+    pub(crate) tick_us: u64,
+    /// Names the transfers of this life.
+    pub(crate) seed: u64,
+    pub(crate) idle: Idle,
+}
+
+impl RaftDriver {
+    /// Goes on with `member`, whose records up to `persisted` are on stable storage. `first` is to be done first.
+    pub(crate) fn begin(
+        begin: DriverSetup,
+        member: RaftMember,
+        journal: SegmentFiles,
+        persisted: LogIndex,
+        first: Vec<MemberEffect>,
+        state: &AppliedState,
+    ) -> RaftDriver {
+        let core = RaftCore {
+            member,
+            journal,
+            written: persisted,
+            persisted,
+            names_data: LogIndex(0),
+            proposed: BTreeMap::new(),
+            serves_from: None,
+            questions: ReadIndexQueue::default(),
+            closing: None,
+            wanted: Hlc::ZERO,
+            asked_close: None,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            received: None,
+            decisions: Vec::new(),
+            decided_in: 0,
+            outgoing: RaftSender::default(),
+            incoming: BTreeMap::new(),
+            failed: None,
+        };
+        let group = RaftDriver {
+            id: begin.id,
+            clock: begin.clock,
+            device: begin.device,
+            way: begin.way,
+            queue: TxnQueue::default(),
+            core: Mutex::new(core),
+            flushing: Mutex::default(),
+            seen: PublishedState::default(),
+            progress: ApplyWait::new(begin.idle),
+            unflushed: begin.unflushed,
+            transfers: SnapshotTransfers::new(begin.seed),
+            ids_above: AtomicU64::new(begin.ids_above),
+            ticked: Mutex::default(),
+            tick_ns: begin.tick_us * 1000,
+        };
+        group.seen.applied.store(begin.applied.0, Ordering::Release);
+        {
+            let mut core = group.lock();
+            let mut inputs = VecDeque::new();
+            group.run_effects(&mut core, state, first, &mut InputReply::Nothing, false, &mut inputs);
+            group.run(&mut core, state, inputs);
+        }
+        group
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, RaftCore> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the member an input and does what it asks for, and what comes of that.
+    pub(super) fn step(
+        &self,
+        core: &mut RaftCore,
+        state: &AppliedState,
+        at: Hlc,
+        input: MemberInput,
+        mut asking: InputReply<'_>,
+    ) {
+        let names = input_names_data(&input);
+        let mut effects = Vec::new();
+        core.member.step(at, input, &mut effects);
+        let mut inputs = VecDeque::new();
+        self.run_effects(core, state, effects, &mut asking, names, &mut inputs);
+        self.run(core, state, inputs);
+    }
+
+    /// As [`RaftDriver::step`], of what needs no fresh stamp.
+    pub(super) fn feed(&self, core: &mut RaftCore, state: &AppliedState, input: MemberInput) {
+        self.step(core, state, self.clock.newest(), input, InputReply::Nothing);
+    }
+
+    pub(super) fn run(&self, core: &mut RaftCore, state: &AppliedState, mut inputs: VecDeque<MemberInput>) {
+        while let Some(input) = inputs.pop_front() {
+            let mut effects = Vec::new();
+            core.member.step(self.clock.newest(), input, &mut effects);
+            self.run_effects(core, state, effects, &mut InputReply::Nothing, false, &mut inputs);
+        }
+        self.publish(core, state);
+    }
+
+    pub(super) fn wait<T>(&self, look: impl FnMut() -> Option<T>) -> Option<T> {
+        self.progress.wait(&|| self.clock.reading().mono, PATIENCE, look)
+    }
+
+    /// Waits until `look` finds something, after each change of what this member knows; not for ever.
+    pub(crate) fn wait_for<T>(&self, look: impl FnMut() -> Option<T>) -> Option<T> {
+        self.wait(look)
+    }
+
+    /// Another member says something of the Raft log.
+    ///
+    /// # Errors
+    /// `BadFrame` for what no member sends.
+    pub(crate) fn on_message(
+        &self,
+        state: &AppliedState,
+        from: NodeId,
+        said: MetalogMessage,
+        payload: &[u8],
+    ) -> Result<(), Fault> {
+        let mut core = self.lock();
+        let message = core.incoming.entry(from).or_default().take((from, self.id), said, payload)?;
+        match message {
+            // A state comes in pieces, and its message with the last of them.
+            Some(message) if message.snapshot.is_some() => Err(codec::bad(from, "its state is missing")),
+            Some(message) => {
+                self.feed(&mut core, state, MemberInput::Receive(message));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Another member has ended its connections.
+    pub(crate) fn on_peer_gone(&self, state: &AppliedState, node: NodeId) {
+        self.feed(&mut self.lock(), state, MemberInput::Gone { peer: node });
+    }
+
+    /// Time goes by: to be called more often than a tick of the member is long. Returns how long that is.
+    pub(crate) fn tick(&self, state: &AppliedState) -> Duration {
+        let now = self.clock.reading().mono;
+        {
+            let mut ticked = self.ticked.lock().unwrap_or_else(PoisonError::into_inner);
+            // One tick at most after a long pause: messages of that time are still to be received.
+            if ticked.is_some_and(|last| now.since_ns(last) < self.tick_ns) {
+                return Duration::from_nanos(self.tick_ns / 4);
+            }
+            *ticked = Some(now);
+        }
+        self.feed(&mut self.lock(), state, MemberInput::Tick);
+        self.tick_snapshots(state);
+        if self.seen.unfit.swap(false, Ordering::AcqRel) {
+            self.resign(state);
+        }
+        Duration::from_nanos(self.tick_ns)
+    }
+
+    /// The only member does not wait for an election: it leads when this returns.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn lead_single(&self, state: &AppliedState) -> Result<(), Fault> {
+        // The longest that an election can be away, and then its entry.
+        let ticks = 4 * frieze_metalog::MemberSettings::default().election_ticks;
+        for _ in 0..ticks {
+            if self.leads() {
+                return Ok(());
+            }
+            self.feed(&mut self.lock(), state, MemberInput::Tick);
+            self.flush(state, None)?;
+        }
+        Err(Fault::new(Reason::Internal, "the only member of the metalog does not lead it"))
+    }
+}
+
+/// Answers transactions with a fault.
+pub(super) fn fail(slots: &[Arc<PendingTxn>], fault: &Fault) {
+    slots.iter().for_each(|slot| slot.finish(Err(fault.clone())));
+}
+
+/// True if entries in an input may name data: the leader says so by the end of its data log.
+fn input_names_data(input: &MemberInput) -> bool {
+    match input {
+        MemberInput::Propose { data_end, .. } => *data_end != DataEnd::default(),
+        MemberInput::Receive(message) => {
+            let ends = message.entries.iter().filter_map(|entry| entry.data_end());
+            ends.into_iter().any(|end| end != DataEnd::default())
+        }
+        _ => false,
+    }
+}

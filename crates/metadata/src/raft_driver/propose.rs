@@ -1,0 +1,191 @@
+//! Transactions, decisions and changes of the members are put into the log, at the leader.
+
+use std::sync::atomic::Ordering;
+
+use frieze_base::{Fault, NodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_metalog::{DataEnd, Error, MemberChange, MemberInput, RaftRole};
+use frieze_wire::control::DecisionProto;
+use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
+use prost::Message;
+
+use super::super::observer::SharedReadSet;
+use super::super::state::AppliedState;
+use super::driver::{InputReply, RaftCore, RaftDriver, fail};
+
+/// Batches ordered and not committed. More wait and make larger ones: each costs every member a record and two
+/// messages.
+const IN_FLIGHT_MAX: usize = 4;
+/// Decisions in one batch, and those that wait.
+const DECISIONS_MAX: usize = 4096;
+const DECISIONS_WAITING_MAX: usize = 65_536;
+
+impl RaftDriver {
+    /// See [`crate::Metadata::execute`].
+    pub(crate) fn execute(
+        &self,
+        state: &AppliedState,
+        transaction: Transaction,
+        reads: Option<SharedReadSet>,
+    ) -> Result<Outcome, Fault> {
+        if !self.leads() {
+            return Err(self.not_leader());
+        }
+        let slot = self.queue.put(transaction, reads);
+        if !self.progress.is_driven() {
+            slot.wake_me();
+        }
+        self.propose_waiting(&mut self.lock(), state);
+        // It ends: what is ordered is committed, or the member stands down when a majority is silent, or its device
+        // fails.
+        while !slot.is_done() {
+            self.progress.rest();
+        }
+        slot.take()
+    }
+
+    /// Orders what waits, as far as there is room.
+    pub(super) fn propose_waiting(&self, core: &mut RaftCore, state: &AppliedState) {
+        while core.proposed.len() < IN_FLIGHT_MAX {
+            let slots = self.queue.take();
+            if !self.leads() || core.decided_in != core.member.term() {
+                // What was known in an older term may have been overtaken.
+                core.decisions.clear();
+            }
+            if !self.leads() {
+                if slots.is_empty() {
+                    return;
+                }
+                fail(&slots, &self.not_leader());
+                continue;
+            }
+            let decisions = core.decisions.drain(..core.decisions.len().min(DECISIONS_MAX)).collect::<Vec<_>>();
+            if slots.is_empty() && decisions.is_empty() {
+                return;
+            }
+            let transactions: Vec<Transaction> = slots.iter().map(|slot| slot.start()).collect();
+            // Every member left the same numbers out when it began.
+            let batch = Batch { transactions, ids_above: 0, decisions };
+            let count = batch.transactions.len().max(1) as u32;
+            match self.stamp(core, count) {
+                Ok(stamp) => {
+                    let data_end = if names_data(&batch) { self.data_end() } else { DataEnd::default() };
+                    let input = MemberInput::Propose { body: batch.encode_to_vec(), count, data_end };
+                    self.step(core, state, stamp, input, InputReply::Batch(batch, slots));
+                }
+                Err(fault) => fail(&slots, &fault),
+            }
+        }
+    }
+
+    /// Puts decisions into the log while this member leads in `term`, some time, or not at all: the controller looks
+    /// again.
+    pub(crate) fn decide(&self, state: &AppliedState, term: u64, decisions: impl Iterator<Item = DecisionProto>) {
+        let mut core = self.lock();
+        if core.decided_in != term {
+            (core.decided_in, core.decisions) = (term, Vec::new());
+        }
+        let room = DECISIONS_WAITING_MAX.saturating_sub(core.decisions.len());
+        core.decisions.extend(decisions.take(room));
+        self.propose_waiting(&mut core, state);
+    }
+
+    /// Fresh stamps above everything in the log.
+    pub(super) fn stamp(&self, core: &RaftCore, count: u32) -> Result<Hlc, Fault> {
+        let newest = core.member.newest();
+        self.clock.observe(newest).map_err(|fault| {
+            let words =
+                format!("the newest change is stamped {newest}, which this server's clock cannot follow: {fault}");
+            Fault::new(Reason::Unavailable, words)
+        })?;
+        let stamp = self.clock.tick_many(count.into());
+        if stamp.is_err() {
+            // A clock that is not trusted, or a bound that cannot be made durable: another can go on.
+            self.seen.unfit.store(true, Ordering::Release);
+        }
+        stamp
+    }
+
+    pub(super) fn data_end(&self) -> DataEnd {
+        let end = self.device.log().end();
+        DataEnd { segment: end.segment, offset: end.offset }
+    }
+
+    /// Changes the members, or hands over the lead, as the leader. Returns when the change is committed.
+    ///
+    /// # Errors
+    /// `Elsewhere`: ask the leader. `Busy`: a change is under way. `InvalidArgument`: it makes no sense.
+    pub(crate) fn change_members(&self, state: &AppliedState, change: MemberChange) -> Result<(), Fault> {
+        let mut answer = None;
+        let input = MemberInput::Change(change);
+        self.step(&mut self.lock(), state, self.clock.newest(), input, InputReply::Change(&mut answer));
+        let (index, term) = answer.unwrap_or_else(|| Err(Reason::Internal.into()))?;
+        let committed = self.wait(|| {
+            let core = self.lock();
+            if let Some(fault) = &core.failed {
+                return Some(Err(fault.clone()));
+            }
+            let done = self.applied() >= index;
+            done.then(|| match core.member.term_at(index) {
+                Some(found) if found != term => Err(Error::NotLeader { leader: core.member.leader() }.into()),
+                _ => Ok(()),
+            })
+        });
+        committed.unwrap_or_else(|| Err(Error::NoAnswer.into()))
+    }
+
+    /// Lets another member lead, if this one does.
+    ///
+    /// # Errors
+    /// `Elsewhere`: it does not. `InvalidArgument`: the other cannot.
+    pub(crate) fn transfer_leadership(&self, state: &AppliedState, to: NodeId) -> Result<(), Fault> {
+        let mut answer = None;
+        let input = MemberInput::Transfer { to };
+        self.step(&mut self.lock(), state, self.clock.newest(), input, InputReply::Change(&mut answer));
+        answer.map_or(Ok(()), |answer| answer.map(drop))
+    }
+
+    /// Lets the member lead that could go on soonest, if this one does and there is one.
+    pub(crate) fn resign(&self, state: &AppliedState) {
+        let mut core = self.lock();
+        if let Some(to) = core.member.next_leader().filter(|_| core.member.role() == RaftRole::Leader) {
+            self.feed(&mut core, state, MemberInput::Transfer { to });
+        }
+    }
+
+    /// Nothing that waits is answered by this leader. Whether it was ordered, the next one knows.
+    pub(super) fn fail_waiting(&self, core: &mut RaftCore, fault: &Fault) {
+        for proposed in std::mem::take(&mut core.proposed).into_values() {
+            fail(&proposed.slots, fault);
+        }
+        loop {
+            let slots = self.queue.take();
+            if slots.is_empty() {
+                return;
+            }
+            fail(&slots, fault);
+        }
+    }
+
+    /// The server stops: waiting transactions and reads fail.
+    pub(crate) fn stop(&self) {
+        let mut core = self.lock();
+        core.serves_from = None;
+        self.seen.leads.store(false, Ordering::Release);
+        self.fail_waiting(&mut core, &Fault::new(Reason::Unavailable, "this server stops: ask another one"));
+        core.questions.fail(&Reason::Unavailable.into());
+        self.progress.changed();
+    }
+}
+
+/// True if what a batch changes may rest on bytes of files that were written before: then those come to stable storage
+/// first, so that a name or a length is never there without them (protocols §7). Making what is new, and opening
+/// sessions, does not.
+fn names_data(batch: &Batch) -> bool {
+    batch.transactions.iter().any(|transaction| match &transaction.op {
+        Some(Op::Make(make)) => make.or_open || make.replaces,
+        Some(Op::OpenSession(_) | Op::Format(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_)) => false,
+        Some(Op::MakeNameless(_)) => false,
+        _ => true,
+    })
+}

@@ -1,0 +1,143 @@
+//! The state goes to another member, or comes from one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{Fault, NodeId, crc32c};
+use frieze_metalog::MemberInput;
+use frieze_wire::peer::ServerMessage;
+use frieze_wire::peer::metalog::{MetalogHeld, MetalogMessage, MetalogPiece};
+
+use super::super::codec::{self, RaftReceiver};
+use super::super::snapshot_transfer::{
+    AGAIN_TICKS, IncomingSnapshot, OutgoingSnapshot, PATIENCE_TICKS, ReceivedSnapshot, decode, tell,
+};
+use super::super::state::AppliedState;
+use super::driver::RaftDriver;
+use frieze_net::PeerPayload;
+
+impl RaftDriver {
+    /// Looks after what is on its way: begins, says it again, or gives up.
+    pub(super) fn tick_snapshots(&self, state: &AppliedState) {
+        let all: Vec<_> = self.transfers.sending().values().cloned().collect();
+        for one in all {
+            let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
+            sending.ticks += 1;
+            let gone_on = if sending.ticks >= PATIENCE_TICKS {
+                None
+            } else if sending.ticks.is_multiple_of(AGAIN_TICKS) {
+                sending.window.iter().for_each(|(piece, bytes)| tell(&*self.way, sending.to, piece, bytes));
+                sending.fill(&*self.way).ok()
+            } else {
+                Some(())
+            };
+            if gone_on.is_none() {
+                self.finish_sending(state, sending, false);
+            }
+        }
+    }
+
+    /// A receiver tells how far it is.
+    pub(crate) fn on_snapshot_progress(&self, state: &AppliedState, from: NodeId, held: MetalogHeld) {
+        let Some(one) = self.transfers.sending().get(&from).cloned() else { return };
+        let mut sending = one.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.transfer != sending.transfer || sending.over {
+            return;
+        }
+        let first = sending.window.front().map_or(sending.next, |(piece, _)| piece.number);
+        if held.whole {
+            return self.finish_sending(state, sending, true);
+        }
+        if held.next < first || held.next > sending.next {
+            // It has lost what it had.
+            return self.finish_sending(state, sending, false);
+        }
+        if held.next > first {
+            sending.ticks = 0;
+            while sending.window.pop_front_if(|(piece, _)| piece.number < held.next).is_some() {}
+            if sending.fill(&*self.way).is_err() {
+                self.finish_sending(state, sending, false);
+            }
+        }
+    }
+
+    pub(super) fn finish_sending(
+        &self,
+        state: &AppliedState,
+        mut sending: MutexGuard<'_, OutgoingSnapshot>,
+        whole: bool,
+    ) {
+        if std::mem::replace(&mut sending.over, true) {
+            return;
+        }
+        let (to, transfer) = (sending.to, sending.transfer);
+        drop(sending);
+        {
+            let mut all = self.transfers.sending();
+            let same =
+                |one: &Arc<Mutex<OutgoingSnapshot>>| one.try_lock().is_ok_and(|sending| sending.transfer == transfer);
+            if !all.get(&to).is_some_and(same) {
+                // Another has taken its place, and will be reported.
+                return;
+            }
+            all.remove(&to);
+        }
+        self.feed(&mut self.lock(), state, MemberInput::SnapshotSent { to, whole });
+    }
+
+    /// A piece of a state comes.
+    ///
+    /// # Errors
+    /// `BadFrame` for what no member sends; the store's.
+    pub(crate) fn on_snapshot_piece(
+        &self,
+        state: &AppliedState,
+        from: NodeId,
+        piece: MetalogPiece,
+        payload: &[u8],
+    ) -> Result<(), Fault> {
+        let mut receiving = self.transfers.receiving.lock().unwrap_or_else(PoisonError::into_inner);
+        if piece.number == 0 && piece.transfer != receiving.transfer && piece.transfer != 0 {
+            state.versions.begin_snapshot()?;
+            *receiving = IncomingSnapshot { transfer: piece.transfer, next: 0, whole: false };
+        }
+        let known = piece.transfer == receiving.transfer;
+        if known && !receiving.whole && piece.number == receiving.next && crc32c(payload) == piece.crc {
+            let items = decode(payload).ok_or_else(|| codec::bad(from, "its piece of a state cannot be read"))?;
+            if let Err(fault) = state.versions.put_snapshot(items) {
+                // The sender begins anew.
+                *receiving = IncomingSnapshot::default();
+                return Err(fault);
+            }
+            receiving.next += 1;
+            if let Some(message) = piece.message {
+                receiving.whole = true;
+                self.on_snapshot_complete(state, from, message)?;
+            }
+        }
+        let held = match known {
+            true => MetalogHeld { transfer: piece.transfer, next: receiving.next, whole: receiving.whole },
+            false => MetalogHeld { transfer: piece.transfer, next: 0, whole: false },
+        };
+        self.way.tell(from, ServerMessage::MetalogHeld(held), PeerPayload::none());
+        Ok(())
+    }
+
+    /// All of a state is here: the member decides whether it takes it.
+    pub(super) fn on_snapshot_complete(
+        &self,
+        state: &AppliedState,
+        from: NodeId,
+        message: MetalogMessage,
+    ) -> Result<(), Fault> {
+        let name = message.state.clone().ok_or_else(|| codec::bad(from, "its state has no name"))?;
+        let (meta, ids_above) = codec::state_from_wire(&name);
+        let whole = RaftReceiver::default().take((from, self.id), message, &[])?;
+        let message = whole.ok_or_else(|| codec::bad(from, "its message about a state comes in parts"))?;
+        let mut core = self.lock();
+        core.received = Some(ReceivedSnapshot { meta, ids_above });
+        self.feed(&mut core, state, MemberInput::Receive(message));
+        // If it was not taken, it never will be.
+        core.received = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! What the log makes: the namespace and its history, and the state of the control plane, changed by executing entries
+//! in their order.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_metalog::LogEntry;
+use frieze_namespace::{CONTROL, INODES, KeyVersion, LoadedNames, Namespace, NoReadSet, ReadSet};
+use frieze_wire::txn::{Batch, Outcome, Transaction};
+use prost::Message;
+
+use super::observer::ChangeObserver;
+use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, NameVersions};
+use frieze_storage::{NAMESPACE, Reading};
+
+/// Changes by decisions that wait to be taken, at most. A reader that takes them so seldom looks at all of the state.
+const NEWS_MAX: usize = 65_536;
+
+/// What an inode and its name take where they are left for the next start, at most; most take 90.
+const LEFT_BYTES: u64 = 512;
+
+/// The namespace, its history, and the observer of changes.
+pub(super) struct AppliedState {
+    pub(super) namespace: RwLock<Namespace>,
+    pub(super) versions: NameVersions,
+    observer: OnceLock<Arc<dyn ChangeObserver>>,
+    /// Nodes and chains; nothing on a machine that is alone.
+    control: RwLock<frieze_cluster::ClusterState>,
+    /// What decisions have changed since the last call of [`AppliedState::take_control_changes`].
+    news: Mutex<Vec<frieze_cluster::ClusterChange>>,
+    /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the
+    /// start counts as nothing.
+    executed: AtomicU64,
+}
+
+impl AppliedState {
+    /// Loads the namespace from the store under `versions`.
+    ///
+    /// # Errors
+    /// `Corrupt`, and the store's.
+    pub(super) fn load(versions: NameVersions) -> Result<AppliedState, Fault> {
+        let begun = match LoadedState::by_what_was_left(&versions)? {
+            Some(begun) => begun,
+            None => LoadedState::by_the_store(&versions)?,
+        };
+        let LoadedState { namespace, control } = begun.load(|load| versions.load(&LoadPart::Last, load))?;
+        Ok(AppliedState {
+            namespace: RwLock::new(namespace),
+            versions,
+            observer: OnceLock::new(),
+            control: RwLock::new(control),
+            news: Mutex::default(),
+            executed: AtomicU64::new(0),
+        })
+    }
+
+    /// From now on `observer` is called with every change before any reader can see it.
+    pub(super) fn observe_by(&self, observer: Arc<dyn ChangeObserver>) {
+        // Called once, at the start.
+        let _ = self.observer.set(observer);
+    }
+
+    pub(super) fn observer(&self) -> Option<&dyn ChangeObserver> {
+        self.observer.get().map(|observer| &**observer)
+    }
+
+    /// Looks at what the log has decided about nodes and chains.
+    pub(super) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
+        look(&self.control.read().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What decisions have changed since the last call. After a state was received everything may have changed.
+    pub(super) fn take_control_changes(&self) -> Vec<frieze_cluster::ClusterChange> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Executes decisions, after the transactions of their batch.
+    fn decide(&self, decisions: &[frieze_wire::control::DecisionProto], stamp: Hlc, changes: &mut Vec<KeyVersion>) {
+        if decisions.is_empty() {
+            return;
+        }
+        let mut control = self.control.write().unwrap_or_else(PoisonError::into_inner);
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        for decision in decisions {
+            let changed = control.apply(&frieze_cluster::Decision::from_wire(decision), stamp.0);
+            if news.len() < NEWS_MAX {
+                news.extend(changed);
+            }
+        }
+        changes.push(KeyVersion { key: vec![CONTROL], stamp, value: Some(control.encode()) });
+    }
+
+    /// The namespace as it is now.
+    pub(super) fn read(&self) -> Reading<'_, Namespace> {
+        Reading::of(&self.namespace, &NAMESPACE)
+    }
+
+    /// The open sessions that may keep something: cache leases and locks.
+    pub(super) fn keeping_sessions(&self) -> Vec<SessionId> {
+        let namespace = self.read();
+        let keeping = namespace.sessions().filter(|(_, session)| session.keeps);
+        keeping.map(|(id, _)| id).collect()
+    }
+
+    /// Executes a batch of requests of this server. What transactions read is added to `reads`; the observer is called
+    /// before a reader can see a change.
+    pub(super) fn apply_batch<'a>(
+        &self,
+        place: (LogIndex, Hlc),
+        batch: &Batch,
+        reads: impl Iterator<Item = &'a dyn ReadSet>,
+    ) -> Vec<Outcome> {
+        let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
+        // Called under the write lock: a reader that sees the change sees its recalls, too.
+        let told = |by: &Transaction, changes: &[KeyVersion]| {
+            if let Some(observer) = self.observer() {
+                observer.changed((SessionId(by.session), Seq(by.seq)), changes);
+            }
+        };
+        self.apply(&mut namespace, place, batch, reads, &told)
+    }
+
+    /// Executes an entry of another server, or of the log at a start. The observer is called all the same.
+    ///
+    /// # Errors
+    /// `Corrupt` if it cannot be decoded.
+    pub(super) fn apply_entry(&self, entry: &LogEntry) -> Result<(), Fault> {
+        let batch = decode(entry)?;
+        self.apply_batch((entry.index, entry.stamp), &batch, std::iter::repeat::<&dyn ReadSet>(&NoReadSet));
+        Ok(())
+    }
+
+    fn apply<'a>(
+        &self,
+        namespace: &mut Namespace,
+        (index, stamp): (LogIndex, Hlc),
+        batch: &Batch,
+        reads: impl Iterator<Item = &'a dyn ReadSet>,
+        told: &dyn Fn(&Transaction, &[KeyVersion]),
+    ) -> Vec<Outcome> {
+        let mut changes: Vec<KeyVersion> = Vec::new();
+        namespace.skip_ids(InodeId(batch.ids_above));
+        let outcomes = batch
+            .transactions
+            .iter()
+            .zip(stamp.0..)
+            .zip(reads)
+            .map(|((transaction, stamp), reads)| {
+                let before = changes.len();
+                let outcome = namespace.apply(transaction, Hlc(stamp), &mut changes, reads);
+                told(transaction, &changes[before..]);
+                outcome
+            })
+            .collect();
+        let last = stamp.0 + (batch.transactions.len() as u64).saturating_sub(1);
+        self.decide(&batch.decisions, Hlc(last), &mut changes);
+        self.versions.add(index, changes);
+        self.executed.store(last, Ordering::Release);
+        outcomes
+    }
+
+    /// Stamp of the last transaction that was executed since the start.
+    pub(super) fn executed(&self) -> Hlc {
+        Hlc(self.executed.load(Ordering::Acquire))
+    }
+
+    /// Leaves entries and inodes as they are for the next start, if the store is complete up to the last entry that was
+    /// executed, `applied`, and `has_room` for so many bytes: what is kept back on a disk is for removing and
+    /// restarting.
+    ///
+    /// # Errors
+    /// The disk's: the next start reads the store.
+    pub(super) fn write_clean_start_image(
+        &self,
+        applied: LogIndex,
+        has_room: &dyn Fn(u64) -> bool,
+    ) -> Result<(), Fault> {
+        let namespace = self.read();
+        let is_all = self.versions.waiting() == 0 && self.versions.applied()? == applied;
+        if !is_all || !has_room(namespace.counts().inodes * LEFT_BYTES) {
+            return Ok(());
+        }
+        self.versions.write_clean_start_image(&CurrentVersions {
+            last_id: namespace.last_id().0,
+            entries: &|take| namespace.newest_entries(take),
+            inodes: &|take| namespace.newest_inodes(take),
+        })
+    }
+
+    /// Leaves out inode numbers.
+    pub(super) fn skip_ids(&self, last: InodeId) {
+        self.namespace.write().unwrap_or_else(PoisonError::into_inner).skip_ids(last);
+    }
+
+    /// Puts the state that was received, complete up to `applied`, in the place of this one, durably: a reader finds
+    /// the one or the other.
+    ///
+    /// # Errors
+    /// `Corrupt`, and the store's: the state is as before.
+    pub(super) fn install_snapshot(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
+        // One after the other: all inodes count as first.
+        let part = |part: LoadPart| move |load: &mut LoadVersion<'_>| self.versions.load_snapshot(&part, load);
+        let first = LoadedState::default().load(part(LoadPart::First(vec![INODES + 1])))?;
+        let apart = load_apart(part(LoadPart::Apart(vec![INODES + 1])))?;
+        let LoadedState { namespace: mut other, control } = first.take_apart(apart).load(part(LoadPart::Last))?;
+        other.skip_ids(InodeId(ids_above));
+        let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
+        self.versions.install_snapshot(applied, name)?;
+        *self.control.write().unwrap_or_else(PoisonError::into_inner) = control;
+        std::mem::swap(&mut *namespace, &mut other);
+        // The old one is dropped without the lock.
+        drop(namespace);
+        Ok(())
+    }
+}
+
+/// The namespace, and the nodes and chains, as far as they have been loaded.
+#[derive(Default)]
+struct LoadedState {
+    namespace: Namespace,
+    control: frieze_cluster::ClusterState,
+}
+
+impl LoadedState {
+    /// All but what goes with inodes, from the store.
+    fn by_the_store(versions: &NameVersions) -> Result<LoadedState, Fault> {
+        let inode = versions.inode_between()?;
+        let (mut apart, mut first) = (Ok(LoadedNames::default()), Ok(LoadedState::default()));
+        versions.read_both(
+            &mut || apart = load_apart(|load| versions.load(&LoadPart::Apart(inode.clone()), load)),
+            &mut || first = LoadedState::default().load(|load| versions.load(&LoadPart::First(inode.clone()), load)),
+        );
+        Ok(first?.take_apart(apart?))
+    }
+
+    /// The same where a server that ended in good order left entries and inodes, if they are whole; what is before
+    /// those is still the store's.
+    ///
+    /// # Errors
+    /// The store's.
+    fn by_what_was_left(versions: &NameVersions) -> Result<Option<LoadedState>, Fault> {
+        let Some(CleanStartImage { last_id, mut entries, mut inodes }) = versions.clean_start_image()? else {
+            return Ok(None);
+        };
+        let before_inodes = LoadedState::default().load(|load| versions.load(&LoadPart::First(vec![INODES]), load))?;
+        let (mut apart, mut first) = (Ok(LoadedNames::default()), Ok(LoadedState::default()));
+        let mut before_inodes = Some(before_inodes);
+        versions.read_both(&mut || apart = load_apart(|load| entries(load)), &mut || {
+            first = before_inodes.take().unwrap_or_default().load(|load| inodes(load));
+        });
+        let whole = first.and_then(|first| Ok(first.take_apart(apart?)));
+        let whole = whole.inspect_err(|fault| tracing::warn!("this start takes longer: {fault}"));
+        Ok(whole.ok().map(|mut begun| {
+            // Inodes that are not in memory any more had numbers, too.
+            begun.namespace.skip_ids(InodeId(last_id));
+            begun
+        }))
+    }
+
+    /// Goes on with what `versions` shows, newest of each key; directory entries are not among it.
+    fn load(mut self, versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedState, Fault> {
+        let mut failed: Option<Fault> = None;
+        versions(&mut |key, stamp, value| {
+            if failed.is_some() {
+                return;
+            }
+            let decoded = || frieze_cluster::ClusterState::decode(value).map_err(Fault::from);
+            failed = match key {
+                [CONTROL] => decoded().map(|state| self.control = state).err(),
+                _ => self.namespace.load(key, stamp, value).err(),
+            };
+        })?;
+        failed.map_or(Ok(self), Err)
+    }
+
+    fn take_apart(mut self, apart: LoadedNames) -> LoadedState {
+        self.namespace.take_apart(apart);
+        self
+    }
+}
+
+/// What `versions` shows of directory entries and inodes.
+fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedNames, Fault> {
+    let mut apart = LoadedNames::default();
+    let mut failed: Option<Fault> = None;
+    versions(&mut |key, stamp, value| {
+        if failed.is_none() {
+            failed = apart.load(key, stamp, value).err();
+        }
+    })?;
+    failed.map_or(Ok(apart), Err)
+}
+
+fn decode(entry: &LogEntry) -> Result<Batch, Fault> {
+    Batch::decode(entry.body.as_slice()).map_err(|error| {
+        Fault::new(
+            Reason::Corrupt,
+            format!("entry {} of the metalog passes its checksum but is no batch: {error}", entry.index),
+        )
+    })
+}

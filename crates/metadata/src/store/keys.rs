@@ -1,0 +1,130 @@
+//! Keys and values as they are stored.
+
+use frieze_base::{Fault, Reason};
+use frieze_hlc::Hlc;
+use frieze_namespace::{erases, is_rewritten};
+
+const PRESENT: u8 = 1;
+const ABSENT: u8 = 0;
+/// Present, of a key that keeps no history: the stamp follows, big-endian, then the value.
+const PRESENT_SINCE: u8 = 2;
+
+pub(super) fn escape_into(key: &[u8], out: &mut Vec<u8>) {
+    let mut rest = key;
+    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+        out.extend_from_slice(&rest[..=zero]);
+        out.push(0xff);
+        rest = &rest[zero + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+pub(super) fn stored_key(key: &[u8], stamp: Hlc) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + 18);
+    stored_key_into(key, stamp, &mut out);
+    out
+}
+
+pub(super) fn stored_key_into(key: &[u8], stamp: Hlc, out: &mut Vec<u8>) {
+    out.clear();
+    escape_into(key, out);
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&stamp.0.to_be_bytes());
+}
+
+pub(super) fn parse_stored_key(stored: &[u8]) -> Result<(Vec<u8>, Hlc), Fault> {
+    let (escaped, stamp) = split_stored_key(stored)?;
+    let mut key = Vec::with_capacity(escaped.len());
+    unescape_into(escaped, &mut key)?;
+    Ok((key, stamp))
+}
+
+/// The key as it is stored, and the stamp behind it.
+pub(super) fn split_stored_key(stored: &[u8]) -> Result<(&[u8], Hlc), Fault> {
+    let split = stored.split_last_chunk().and_then(|(rest, stamp)| Some((rest.strip_suffix(&[0, 0])?, *stamp)));
+    let (escaped, stamp) = split.ok_or_else(|| malformed(stored))?;
+    Ok((escaped, Hlc(u64::from_be_bytes(stamp))))
+}
+
+/// Appends the key that was stored as `escaped`.
+pub(super) fn unescape_into(escaped: &[u8], key: &mut Vec<u8>) -> Result<(), Fault> {
+    let mut rest = escaped;
+    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+        if rest.get(zero + 1) != Some(&0xff) {
+            return Err(malformed(escaped));
+        }
+        key.extend_from_slice(&rest[..=zero]);
+        rest = &rest[zero + 2..];
+    }
+    key.extend_from_slice(rest);
+    Ok(())
+}
+
+pub(super) fn malformed(stored: &[u8]) -> Fault {
+    Fault::new(Reason::Corrupt, format!("the namespace's store holds a malformed key {stored:02x?}"))
+}
+
+/// First stored key above every key that starts with `prefix`; keys are far shorter than the run of `ff` added.
+pub(super) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = Vec::with_capacity(prefix.len() + 24);
+    escape_into(prefix, &mut end);
+    end.extend_from_slice(&[0xff; 320]);
+    end
+}
+
+/// First stored key of those that start with `prefix` and are greater than the whole key `after` (empty: all).
+pub(super) fn start(prefix: &[u8], after: &[u8]) -> Vec<u8> {
+    if after.is_empty() {
+        let mut from = Vec::new();
+        escape_into(prefix, &mut from);
+        return from;
+    }
+    // Every version of `after` itself lies below its terminator followed by a full stamp.
+    let mut from = stored_key(after, Hlc::MAX);
+    from.push(0);
+    from
+}
+
+pub(super) fn encode_value(value: Option<&[u8]>) -> Vec<u8> {
+    match value {
+        None => vec![ABSENT],
+        Some(value) => {
+            let mut bytes = Vec::with_capacity(value.len() + 1);
+            bytes.push(PRESENT);
+            bytes.extend_from_slice(value);
+            bytes
+        }
+    }
+}
+
+pub(super) fn encode_in_place(stamp: Hlc, value: &[u8]) -> Vec<u8> {
+    [&[PRESENT_SINCE][..], &stamp.0.to_be_bytes(), value].concat()
+}
+
+/// The stamp and value of a stored item, wherever its stamp stands; `None` if it says that the key is absent.
+pub(super) fn decode_item(stamp: Hlc, stored: &[u8]) -> Option<(Hlc, &[u8])> {
+    match stored.split_first()? {
+        (&PRESENT, value) => Some((stamp, value)),
+        (&PRESENT_SINCE, rest) => {
+            let (since, value) = rest.split_first_chunk()?;
+            Some((Hlc(u64::from_be_bytes(*since)), value))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn decode_value(stored: &[u8]) -> Option<&[u8]> {
+    match stored.split_first() {
+        Some((&PRESENT, value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// True if an item of the overlay says that the version in the store goes: once it has gone nothing is left of either.
+pub(super) fn is_erasure(stored: &[u8], value: &[u8]) -> Result<bool, Fault> {
+    if decode_value(value).is_some() || !is_rewritten(stored) {
+        return Ok(false);
+    }
+    let (key, stamp) = parse_stored_key(stored)?;
+    Ok(erases(&key, stamp))
+}

@@ -1,0 +1,146 @@
+//! A state that comes from another server, and one that goes to another: whole stores, beside the one in use.
+//!
+//! Guarantees: what is sent is the store as it was after one entry, whatever is committed meanwhile; what is received
+//! is not visible before all of it is here, and then takes the place of the old at once.
+
+use std::sync::PoisonError;
+
+use frieze_base::{Fault, LogIndex};
+use frieze_namespace::keeps_versions;
+
+use super::load::{LoadPart, load_newest};
+use super::overlay::{NameVersions, UnsettledChanges};
+use super::time_index::TIMES;
+use super::version_store::{LoadVersion, StoreItem, StoreView};
+
+/// Larger than every key in a store.
+const LAST_KEY: [u8; 320] = [0xff; 320];
+
+impl NameVersions {
+    /// The store as it is after the entry `through`, which has been executed and is durable, as are all before it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn view(&self, through: LogIndex) -> Result<Box<dyn StoreView>, Fault> {
+        let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let settled = self.settle_held(through)?;
+        assert!(settled <= through, "the store holds entry {settled}, which comes after {through}");
+        self.store.view()
+    }
+
+    /// Begins to receive another state.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn begin_snapshot(&self) -> Result<(), Fault> {
+        self.store.begin_snapshot()
+    }
+
+    /// Takes items of the other state.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn put_snapshot(&self, items: Vec<StoreItem>) -> Result<(), Fault> {
+        self.store.put_snapshot(items)
+    }
+
+    /// As [`NameVersions::load`], of the other state.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn load_snapshot(&self, part: &LoadPart, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
+        let other = self.store.received_snapshot()?;
+        load_newest(part, &|from, to, visit| other.visit(from, to, visit), load)
+    }
+
+    /// Puts the other state in the place of this one. Readers find the one or the other: the store is changed before
+    /// what waits in RAM goes, and they look the other way round.
+    ///
+    /// # Errors
+    /// The store's: it is as before.
+    pub(crate) fn install_snapshot(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
+        let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.store.install_snapshot(applied, name)?;
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = UnsettledChanges::default();
+        self.overlay.write().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(())
+    }
+
+    /// The name of the state that was received last.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn name(&self) -> Result<Option<Vec<u8>>, Fault> {
+        self.store.name()
+    }
+
+    /// A number that is the same for equal histories, whatever of them is in the store already.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn digest(&self) -> Result<u64, Fault> {
+        let mut hasher = blake3::Hasher::new();
+        let mut add = |key: &[u8], value: &[u8]| {
+            // How changes lie in the pages of the index of time depends on when they were settled; outcomes are kept in
+            // place, and are in the namespace too.
+            if key.first() != Some(&TIMES) && keeps_versions(key) {
+                for part in [key, value] {
+                    hasher.update(&(part.len() as u64).to_le_bytes());
+                    hasher.update(part);
+                }
+            }
+            true
+        };
+        self.merged(&[], &LAST_KEY, &mut add)?;
+        let digest = hasher.finalize();
+        Ok(u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("eight of 32 bytes")))
+    }
+}
+
+/// Items of a view after the key `after` (empty: from the first), about `bytes_max` bytes of them and one at least;
+/// none at the end.
+///
+/// # Errors
+/// The store's.
+pub(crate) fn page_of(view: &dyn StoreView, after: &[u8], bytes_max: usize) -> Result<Vec<StoreItem>, Fault> {
+    let mut from = after.to_vec();
+    if !after.is_empty() {
+        from.push(0);
+    }
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    for item in view.items(&from, &LAST_KEY) {
+        let (key, value) = item?;
+        bytes += key.len() + value.len();
+        items.push((key, value));
+        if bytes >= bytes_max {
+            break;
+        }
+    }
+    Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{MemoryStore, VersionStore};
+
+    fn item(number: u8) -> StoreItem {
+        (vec![number; 3], vec![number; 10])
+    }
+
+    #[test]
+    fn a_view_shows_what_was_there_when_it_was_taken_page_by_page() {
+        let store = MemoryStore::default();
+        store.commit((1..=9).map(item).collect(), Vec::new(), LogIndex(1)).unwrap();
+        let view = store.view().unwrap();
+        store.commit(vec![item(10)], vec![item(3).0], LogIndex(2)).unwrap();
+        let (mut found, mut after) = (Vec::new(), Vec::new());
+        loop {
+            let page = page_of(&*view, &after, 30).unwrap();
+            let Some(last) = page.last() else { break };
+            after = last.0.clone();
+            found.extend(page);
+        }
+        assert_eq!(found, (1..=9).map(item).collect::<Vec<_>>());
+    }
+}

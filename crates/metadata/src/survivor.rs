@@ -1,0 +1,106 @@
+//! The journal of a member whose majority is lost for good: read, and ended with the decision to go on alone.
+
+use std::sync::Arc;
+
+use frieze_base::{Fault, LogIndex, NodeId, Reason};
+use frieze_disk::Disk;
+use frieze_hlc::Hlc;
+use frieze_metalog::{MemberFrom, MemberSettings, Members, Survivor};
+use frieze_wire::peer::metalog::MetalogState;
+use frieze_wire::txn::Batch;
+use prost::Message;
+
+use super::bootstrap::SEGMENT_PREFIX;
+use super::codec;
+use super::segments::SegmentFiles;
+use crate::store::NameVersions;
+use frieze_storage::Identity;
+
+/// The journal of a member that does not run.
+pub struct SurvivorJournal {
+    survivor: Survivor,
+    files: SegmentFiles,
+}
+
+/// Where the store of a member is: what its journal is read after.
+#[derive(Clone, Debug)]
+pub struct SurvivorStore(MemberFrom);
+
+impl SurvivorStore {
+    /// Reads it from the store of node `id`.
+    ///
+    /// # Errors
+    /// `Corrupt` if the store cannot say; the store's.
+    pub fn read(id: NodeId, versions: &NameVersions) -> Result<SurvivorStore, Fault> {
+        let installed = match versions.name()? {
+            Some(bytes) => {
+                let name = MetalogState::decode(bytes.as_slice()).map_err(|error| {
+                    Fault::new(Reason::Corrupt, format!("the name of the state received last cannot be read: {error}"))
+                })?;
+                Some(codec::state_from_wire(&name).0)
+            }
+            None => None,
+        };
+        // Nothing is drawn: no election is held while it is read.
+        Ok(SurvivorStore(MemberFrom { id, seed: 0, applied: versions.applied()?, installed }))
+    }
+}
+
+impl SurvivorJournal {
+    /// Reads it from the disk of a member.
+    ///
+    /// # Errors
+    /// `Corrupt` if something that was on stable storage is lost, or the journal never began; the disk's.
+    pub fn read(disk: &Arc<dyn Disk>, identity: &Identity, store: &SurvivorStore) -> Result<SurvivorJournal, Fault> {
+        let segment_bytes = frieze_metalog::MetalogSettings::default().segment_bytes.min(identity.segment_bytes / 4);
+        let settings = MemberSettings { segment_bytes, ..MemberSettings::default() };
+        let mut files = SegmentFiles::new(disk.clone(), SEGMENT_PREFIX);
+        let survivor = Survivor::read(&settings, &store.0, &mut files)?;
+        Ok(SurvivorJournal { survivor, files })
+    }
+
+    /// The last entry of the journal.
+    pub fn last(&self) -> LogIndex {
+        self.survivor.last()
+    }
+
+    /// Stamp of the last transaction in the journal.
+    pub fn newest(&self) -> Hlc {
+        self.survivor.newest()
+    }
+
+    /// The last entry that is known to be committed.
+    pub fn known(&self) -> LogIndex {
+        self.survivor.known()
+    }
+
+    /// Its stamp.
+    pub fn known_stamp(&self) -> Hlc {
+        self.survivor.known_stamp()
+    }
+
+    /// The members, as of the last entry.
+    pub fn members(&self) -> &Members {
+        self.survivor.members()
+    }
+
+    /// Ends the journal with a decision that makes this member the only one. Durable on return, in one write: until
+    /// then it is as before.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn go_on(self, stamp: Hlc, decision: &frieze_cluster::Decision) -> Result<(), Fault> {
+        let SurvivorJournal { survivor, mut files } = self;
+        let batch = Batch { transactions: Vec::new(), ids_above: 0, decisions: vec![decision.to_wire()] };
+        let alone = survivor.go_on(stamp, &batch.encode_to_vec())?;
+        files.mend(&alone.mend)?;
+        // What was read counts as being on stable storage from now on.
+        files.sync_all()?;
+        for effect in alone.effects {
+            if let frieze_metalog::MemberEffect::Append { roll, segment, offset, bytes, .. } = effect {
+                files.write(roll, segment, offset, &bytes)?;
+            }
+        }
+        files.take_unflushed().flush()
+    }
+}

@@ -1,0 +1,222 @@
+//! Servers on simulated disks, the network between them, and transactions.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use frieze_base::{Fault, InodeId, LogIndex, NodeId, Seq, SessionId};
+use frieze_disk::{Disk, SimDisk, SimTime, StateFile};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock};
+use frieze_metalog::DataEnd;
+use frieze_net::{PeerPayload, Peers};
+use frieze_storage::{
+    Budget, Device, FORMAT_VERSION, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE, Standing,
+};
+use frieze_tier::MemoryDemand;
+use frieze_wire::peer::ServerMessage;
+use frieze_wire::txn::{Caller, Format, Make, MakeKind, Op, OpenSession, Outcome, Target, Transaction};
+use prost::Message as _;
+
+use crate::{MemoryStore, Metadata, MetadataHost, NameVersions, PeerMetalog, RecoverUpto};
+
+/// Bytes of a chunk.
+pub(super) const CHUNK_BYTES: u64 = 4096;
+/// Chains of the file system.
+pub(super) const CHAINS: u32 = 4;
+const STARTED_US: u64 = 1_800_000_000_000_000;
+/// Time between two looks at what waits.
+const STEP_US: u64 = 2_000;
+
+/// A message under way.
+struct Letter {
+    from: NodeId,
+    to: NodeId,
+    told: ServerMessage,
+    payload: PeerPayload,
+}
+
+#[derive(Default)]
+struct Wire(Mutex<VecDeque<Letter>>);
+
+impl Wire {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Letter>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Port {
+    from: NodeId,
+    wire: Arc<Wire>,
+}
+
+impl Peers for Port {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
+        self.wire.queue().push_back(Letter { from: self.from, to, told, payload });
+    }
+}
+
+/// Several servers in one thread: a server that waits for others runs them meanwhile.
+pub(super) struct Servers {
+    pub(super) nodes: Vec<Metadata>,
+    wire: Arc<Wire>,
+    time: SimTime,
+    cut_off: Mutex<BTreeSet<NodeId>>,
+}
+
+impl Servers {
+    /// Server 1 has a file system and is the only member of its metalog; the others wait to be added.
+    pub(super) fn new(count: u32) -> Arc<Servers> {
+        let (wire, time) = (Arc::<Wire>::default(), SimTime::new(STARTED_US));
+        let open = |id: u32| {
+            let standing = if id == 1 { Standing::Alone } else { Standing::Joining };
+            open(NodeId(id), standing, &time, Arc::new(Port { from: NodeId(id), wire: wire.clone() }))
+        };
+        let nodes: Vec<Metadata> = (1..=count).map(open).collect();
+        nodes[0].load_id_bounds();
+        format(&nodes[0]);
+        nodes[0].bootstrap(&|| Ok(())).expect("the only member leads");
+        let servers = Arc::new(Servers { nodes, wire, time: time.clone(), cut_off: Mutex::default() });
+        for node in &servers.nodes {
+            let all: Weak<Servers> = Arc::downgrade(&servers);
+            let step = Box::new(move || all.upgrade().iter().for_each(|servers| servers.step()));
+            assert!(node.idle().set(step).is_ok(), "it is set once");
+        }
+        servers
+    }
+
+    pub(super) fn node(&self, id: u32) -> &Metadata {
+        &self.nodes[id as usize - 1]
+    }
+
+    /// All messages from and to a server are lost, or none any more.
+    pub(super) fn cut_off(&self, id: u32, is_cut: bool) {
+        let mut cut = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_cut {
+            true => cut.insert(NodeId(id)),
+            false => cut.remove(&NodeId(id)),
+        };
+    }
+
+    /// Time goes by: journals are flushed, timers run, and the messages under way arrive.
+    pub(super) fn step(&self) {
+        self.time.advance_us(STEP_US);
+        for node in &self.nodes {
+            if node.await_journal(Duration::ZERO) {
+                let _failed = node.sync(node.mark());
+            }
+            node.tick();
+        }
+        let letters = std::mem::take(&mut *self.wire.queue());
+        let cut = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for Letter { from, to, told, payload } in letters {
+            if cut.contains(&from) || cut.contains(&to) {
+                continue;
+            }
+            let message = match told {
+                ServerMessage::Metalog(message) => PeerMetalog::Message(message),
+                ServerMessage::MetalogPiece(piece) => PeerMetalog::Piece(piece),
+                ServerMessage::MetalogHeld(held) => PeerMetalog::Held(held),
+                ServerMessage::MetalogClose(close) => PeerMetalog::Close(close),
+                other => panic!("metadata sends {other:?}"),
+            };
+            self.node(to.0).on_peer_message(from, message, &payload.bytes).expect("a whole message");
+        }
+    }
+
+    /// Steps until `is_done`, some seconds at most.
+    pub(super) fn run_until(&self, what: &str, is_done: impl Fn() -> bool) {
+        let is_reached = (0..10_000).any(|_| {
+            self.step();
+            is_done()
+        });
+        assert!(is_reached, "{what} takes too long");
+    }
+}
+
+/// A lone server with a file system.
+pub(super) fn lone() -> Metadata {
+    let time = SimTime::new(STARTED_US);
+    let metadata = open(NodeId(1), Standing::Alone, &time, Arc::new(Port { from: NodeId(1), wire: Arc::default() }));
+    metadata.load_id_bounds();
+    format(&metadata);
+    metadata
+}
+
+fn open(id: NodeId, standing: Standing, time: &SimTime, way: Arc<dyn Peers>) -> Metadata {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(u64::from(id.0)));
+    let identity =
+        Identity { node: id.0, format_version: FORMAT_VERSION, standing: standing as i32, ..Identity::default() };
+    let file = StateFile::open_or_create(&*disk, STATE_FILE).expect("a state file");
+    file.write(&identity.encode_to_vec()).expect("a state file");
+    let keeper = Arc::new(Keeper::new(identity, file));
+    let settings = frieze_multilog::LogSettings { segment_bytes: 64 << 10, block_bytes: 512, ..Default::default() };
+    let shares = MemoryDemand::default().divide().expect("memory");
+    let budget = Budget {
+        reserve_bytes: 0,
+        index_bytes_max: shares.index,
+        shelve_segments: 2,
+        shares,
+        images: ImageBudget { pieces_max: 16, percent: 0 },
+    };
+    let reach = Reach {
+        upto: Hlc::MAX,
+        durable: Default::default(),
+        footers_from: frieze_base::SegmentId(0),
+        serve_damaged: false,
+    };
+    let device =
+        Device::recover(disk.clone(), settings, budget, &reach, &[], &mut |_| {}).expect("an empty log").device;
+    let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
+    let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper.clone()));
+    let host = MetadataHost {
+        clock,
+        keeper,
+        device: Arc::new(device),
+        disk,
+        way,
+        seed: id.0.into(),
+        lease: Duration::from_secs(1),
+        segment_bytes: 1 << 20,
+    };
+    let versions = NameVersions::new(Box::new(MemoryStore::default()));
+    let upto = RecoverUpto { durable: LogIndex(0), serve_damaged: false };
+    Metadata::recover(host, versions, DataEnd::default(), &upto).expect("an empty directory").0
+}
+
+fn format(metadata: &Metadata) {
+    let format = Format { chunk_bytes: CHUNK_BYTES, chain_count: CHAINS, uid: 0, gid: 0, mode: 0o755 };
+    run(metadata, SessionId(0), Seq(0), Op::Format(format)).expect("an empty file system");
+}
+
+/// Runs an operation of the superuser.
+pub(super) fn run(metadata: &Metadata, session: SessionId, seq: Seq, op: Op) -> Result<Outcome, Fault> {
+    run_as(metadata, Caller::root(), session, seq, op)
+}
+
+/// Runs an operation of a caller.
+pub(super) fn run_as(
+    metadata: &Metadata,
+    caller: Caller,
+    session: SessionId,
+    seq: Seq,
+    op: Op,
+) -> Result<Outcome, Fault> {
+    let transaction = Transaction { session: session.0, seq: seq.0, acked: 0, caller, must_see: 0, op: Some(op) };
+    metadata.execute(transaction, None)?.into_result()
+}
+
+/// Opens a session of user `uid`.
+pub(super) fn open_session(metadata: &Metadata, uid: u32, keeps: bool) -> SessionId {
+    let open = OpenSession { command: format!("program of {uid}"), host: "here".to_owned(), uid, keeps };
+    SessionId(run(metadata, SessionId(0), Seq(0), Op::OpenSession(open)).expect("it is opened").id)
+}
+
+/// The target of a path from the root.
+pub(super) fn target(path: &str) -> Target {
+    Target { base: InodeId::ROOT.0, path: path.as_bytes().to_vec(), follow: false }
+}
+
+/// Makes something at a path.
+pub(super) fn make(path: &str, kind: MakeKind) -> Op {
+    Op::Make(Make { target: target(path), mode: 0o644, kind: Some(kind), ..Make::default() })
+}

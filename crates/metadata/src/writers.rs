@@ -1,0 +1,204 @@
+//! Questions about sessions, and about what they may write.
+//!
+//! Guarantees: as in `reader`. What one write asks is one question, answered with a few fields.
+
+use frieze_base::{ChunkId, Fault, InodeId, Reason, SessionId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Inode, MAY_WRITE, Namespace, SessionState, check_access};
+use frieze_wire::message::FileKind;
+use frieze_wire::txn::Caller;
+
+use super::facts::{
+    ChunkLayout, FileChunks, MissingGrant, OpenSessions, OtherWriter, SessionGrants, WriteRight, WriteTarget,
+};
+use super::metadata::Metadata;
+
+/// What sessions may write.
+impl Metadata {
+    /// What a write asks of its file first. As [`Metadata::open_inode`], without a copy of the inode.
+    ///
+    /// # Errors
+    /// As [`Metadata::open_inode`].
+    pub fn write_target(&self, id: InodeId) -> Result<WriteTarget, Fault> {
+        let of = |inode: &Inode| WriteTarget {
+            kind: inode.kind(),
+            layout: ChunkLayout::of(inode),
+            timed: (!inode.plugin().is_empty()).then(|| inode.clone()),
+        };
+        let namespace = self.state.read();
+        match namespace.current(id) {
+            Some(inode) => Ok(of(inode)),
+            None if namespace.horizons().is_gone(id) => {
+                namespace.inode(&self.state.versions, id, None).map(|inode| of(&inode))
+            }
+            None => Err(Reason::StaleHandle.into()),
+        }
+    }
+
+    /// Whether `session` may write these chunks of a file now. `wants_inode`: with a copy of the inode.
+    ///
+    /// # Errors
+    /// `HistoryExpired` if the file was forgotten whole, `StaleHandle` if there is none.
+    pub fn write_right(
+        &self,
+        id: InodeId,
+        session: SessionId,
+        chunks: impl Iterator<Item = u32>,
+        wants_inode: bool,
+    ) -> Result<WriteRight, Fault> {
+        let namespace = self.state.read();
+        namespace.check_kept(id, None)?;
+        let inode = namespace.current(id).ok_or(Reason::StaleHandle)?;
+        Ok(WriteRight {
+            missing: missing_grant(&namespace, inode, session, chunks),
+            origin: inode.origin(),
+            times_after: inode.times_after(),
+            inode: wants_inode.then(|| inode.clone()),
+        })
+    }
+
+    /// A copy of the inode of a file that is about to be written.
+    ///
+    /// # Errors
+    /// As [`Metadata::write_right`].
+    pub fn writable_inode(&self, id: InodeId) -> Result<Inode, Fault> {
+        let namespace = self.state.read();
+        namespace.check_kept(id, None)?;
+        Ok(namespace.current(id).ok_or(Reason::StaleHandle)?.clone())
+    }
+
+    /// The first of these chunks that `session` may not write, by this version of the inode.
+    pub fn missing_grant(
+        &self,
+        inode: &Inode,
+        session: SessionId,
+        mut chunks: impl Iterator<Item = u32>,
+    ) -> Option<MissingGrant> {
+        let chunk = chunks.find(|chunk| !inode.may_write_chunk(session, *chunk))?;
+        Some(MissingGrant { chunk, is_open: self.has_session(session) })
+    }
+
+    /// True if `session` may write the bytes from `offset` on, `len` of them; if it `appends`: the chunk of the first
+    /// one, and over the end of that chunk where the bytes reach over it.
+    pub fn may_write_range(&self, id: InodeId, session: SessionId, (offset, len): (u64, u64), appends: bool) -> bool {
+        let namespace = self.state.read();
+        let Some(inode) = namespace.current(id) else { return false };
+        let chunk_bytes = inode.layout.chunk_bytes.max(1);
+        let (first, last) = (offset / chunk_bytes, offset.saturating_add(len.max(1) - 1) / chunk_bytes);
+        let may = |chunk| u32::try_from(chunk).is_ok_and(|chunk| inode.may_write_chunk(session, chunk));
+        let reaches = || first == last || u32::try_from(first).is_ok_and(|chunk| inode.reaches_over(chunk));
+        match appends {
+            true => may(first) && reaches(),
+            false => (first..=last).all(may),
+        }
+    }
+
+    /// True if `session` may write that chunk now.
+    pub fn has_grant(&self, session: SessionId, chunk: ChunkId) -> bool {
+        self.state.read().has_grant(session, chunk.inode, chunk.index)
+    }
+
+    /// As [`OtherWriter::of`], of a file in memory.
+    pub fn other_writer(&self, id: InodeId, session: SessionId) -> Option<OtherWriter> {
+        self.state.read().current(id).and_then(|inode| OtherWriter::of(inode, session))
+    }
+
+    /// Whether `session` may be given a grant on a file that it says it has open for writing: it has one, or the caller
+    /// may write the file. An unknown file is left to the transaction.
+    ///
+    /// # Errors
+    /// `AccessDenied`.
+    pub fn check_grantable(&self, id: InodeId, session: SessionId, caller: &Caller) -> Result<(), Fault> {
+        let namespace = self.state.read();
+        match namespace.current(id) {
+            Some(inode) if !holds_grant(inode, session) => check_access(inode, caller, MAY_WRITE),
+            _ => Ok(()),
+        }
+    }
+
+    /// The open sessions that have grants on a regular file in memory; `None` if it is none.
+    pub fn writers(&self, id: InodeId) -> Option<Vec<(SessionId, SessionState)>> {
+        let namespace = self.state.read();
+        let inode = namespace.current(id).filter(|inode| inode.kind() == FileKind::File)?;
+        let writers = inode.grants().iter();
+        Some(writers.filter_map(|grant| Some((grant.session, namespace.session(grant.session)?.clone()))).collect())
+    }
+
+    /// Where bytes of a file in memory may lie.
+    pub fn file_chunks(&self, id: InodeId) -> Option<FileChunks> {
+        self.state.read().current(id).map(FileChunks::of)
+    }
+
+    /// The same of several files, of one state.
+    pub fn chunks_of_files(&self, files: &[InodeId]) -> Vec<(InodeId, FileChunks)> {
+        let namespace = self.state.read();
+        files.iter().filter_map(|id| Some((*id, FileChunks::of(namespace.current(*id)?)))).collect()
+    }
+
+    /// What a session may write.
+    pub fn session_grants(&self, session: SessionId) -> SessionGrants {
+        let namespace = self.state.read();
+        let files = namespace.granted(session);
+        SessionGrants {
+            is_open: namespace.session(session).is_some(),
+            may_write: files.iter().any(|id| namespace.may_write(session, *id)),
+            files,
+        }
+    }
+}
+
+/// Sessions.
+impl Metadata {
+    /// True if a session is open.
+    pub fn has_session(&self, id: SessionId) -> bool {
+        self.state.read().session(id).is_some()
+    }
+
+    /// The user of an open session.
+    pub fn session_user(&self, id: SessionId) -> Option<u32> {
+        self.state.read().session(id).map(|session| session.uid)
+    }
+
+    /// True if a session is open and may keep something: cache leases and locks.
+    pub fn is_keeping_session(&self, id: SessionId) -> bool {
+        self.state.read().session(id).is_some_and(|session| session.keeps)
+    }
+
+    /// The open sessions.
+    pub fn sessions(&self) -> OpenSessions {
+        let namespace = self.state.read();
+        let keeping = namespace.sessions().filter(|(_, session)| session.keeps).map(|(id, _)| id);
+        OpenSessions { keeping: keeping.collect(), all: namespace.sessions().map(|(id, _)| id).collect() }
+    }
+
+    /// Those of some sessions that are not open.
+    pub fn closed_sessions(&self, sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+        let namespace = self.state.read();
+        sessions.filter(|session| namespace.session(*session).is_none()).collect()
+    }
+
+    /// True if a session that changed nothing ended before `before` and is still listed.
+    pub fn has_ended_before(&self, before: Hlc) -> bool {
+        self.state.read().has_ended_before(before)
+    }
+
+    /// Stamp of the newest change of names or attributes that an open session is remembered for.
+    pub fn newest_of_session(&self, session: SessionId) -> Option<Hlc> {
+        self.state.read().newest_of(session)
+    }
+}
+
+/// True if `session` has a write grant on a file, stopped or not.
+pub fn holds_grant(inode: &Inode, session: SessionId) -> bool {
+    inode.grants().iter().any(|grant| grant.session == session)
+}
+
+fn missing_grant(
+    namespace: &Namespace,
+    inode: &Inode,
+    session: SessionId,
+    mut chunks: impl Iterator<Item = u32>,
+) -> Option<MissingGrant> {
+    let chunk = chunks.find(|chunk| !inode.may_write_chunk(session, *chunk))?;
+    Some(MissingGrant { chunk, is_open: namespace.session(session).is_some() })
+}

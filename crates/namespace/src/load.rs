@@ -1,0 +1,173 @@
+//! Loading the current state at a restart.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use frieze_base::{FastMap, Fault, InodeId, Seq};
+use frieze_hlc::Hlc;
+use frieze_wire::quota::QUOTA_XATTR;
+use frieze_wire::txn::{Format, Outcome};
+
+use crate::error::Error;
+use crate::inode::{FileLayout, Inode};
+use crate::key::VersionKey;
+use crate::model::{FileLayouts, NameEntry, NamedInstant, SessionState};
+use crate::name::EntryName;
+use crate::namespace::Namespace;
+use crate::stored::{
+    StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode, read_entry,
+};
+use crate::table::INODE_ID_MAX;
+
+/// Inodes of a list while they are loaded: some 600 KiB.
+const LOADED_TOGETHER: usize = 4096;
+
+/// What is loaded at a restart apart from the rest of a [`Namespace`], which needs none of it meanwhile: by another
+/// thread.
+#[derive(Debug, Default)]
+pub struct LoadedNames {
+    directories: FastMap<InodeId, BTreeMap<EntryName, NameEntry>>,
+    /// The directory that comes now, and what of it has come: a map is made at once of all that it is to hold.
+    parent: InodeId,
+    names: Vec<(EntryName, NameEntry)>,
+    /// Of [`LOADED_TOGETHER`] each: one list of all would be copied whenever it grows.
+    inodes: Vec<Vec<(InodeId, Inode)>>,
+    layouts: FileLayouts,
+}
+
+impl LoadedNames {
+    /// As [`Namespace::load`], of the key of a directory entry or of an inode.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is another, or cannot be read.
+    pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
+        match VersionKey::decode(key) {
+            Some(VersionKey::Entry(parent, name)) => {
+                if parent != self.parent {
+                    self.end_directory();
+                    self.parent = parent;
+                }
+                self.names.push((EntryName::new(name), read_entry(stamp, value)?));
+            }
+            Some(VersionKey::Inode(id)) => {
+                let inode = read_inode(id, stamp, value, &mut self.layouts)?;
+                match self.inodes.last_mut().filter(|together| together.len() < LOADED_TOGETHER) {
+                    Some(together) => together.push((id, inode)),
+                    None => {
+                        let mut together = Vec::with_capacity(LOADED_TOGETHER);
+                        together.push((id, inode));
+                        self.inodes.push(together);
+                    }
+                }
+            }
+            _ => return Err(Error::Corrupt { what: "key of an entry or inode" }.into()),
+        }
+        Ok(())
+    }
+
+    fn end_directory(&mut self) {
+        if !self.names.is_empty() {
+            let before = self.directories.insert(self.parent, std::mem::take(&mut self.names).into_iter().collect());
+            assert!(before.is_none(), "keys come in their order");
+        }
+    }
+}
+
+impl Namespace {
+    /// Takes the newest version of a key at restart, before anything is applied. Keys come in their order, each once;
+    /// those whose newest version is an absence are left out. Directory entries are taken by [`LoadedNames`].
+    ///
+    /// # Errors
+    /// `Corrupt` if key or value cannot be read.
+    pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
+        match VersionKey::decode(key).ok_or(Error::Corrupt { what: "key" })? {
+            VersionKey::Entry(..) => return Err(Error::Corrupt { what: "key, which is one of an entry" }.into()),
+            VersionKey::Format => {
+                let stored: StoredFormat = decode(value, "format")?;
+                let StoredFormat { chunk_bytes, chain_count, uid, gid, mode } = stored;
+                self.format = Some(Format { chunk_bytes, chain_count, uid, gid, mode });
+            }
+            VersionKey::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
+            VersionKey::Inode(id) => self.load_inode(id, stamp, value)?,
+            // Looked up in the store when a path is asked for.
+            VersionKey::Link(..) => {}
+            VersionKey::Snapshot(name) => {
+                let stored: StoredSnapshot = decode(value, "snapshot")?;
+                let name = String::from_utf8(name.to_vec()).map_err(|_| Error::Corrupt { what: "snapshot" })?;
+                let snapshot = NamedInstant { name: name.clone(), at: Hlc(stored.at), made: stamp, uid: stored.uid };
+                self.snapshots.insert(name, snapshot);
+            }
+            VersionKey::Outcome(session, Seq(seq)) => {
+                let stored: StoredOutcome = decode(value, "outcome")?;
+                let replies = self.replies.entry(session).or_default();
+                replies.acked = replies.acked.max(stored.acked);
+                let StoredOutcome { id, existed, reason, message, replaced, .. } = stored;
+                let outcome = Outcome { stamp: stamp.0, id, existed, reason, message, replaced };
+                replies.outcomes.insert(seq, outcome);
+            }
+            VersionKey::Session(id) => {
+                let StoredSession { uid, command, host, keeps, unchanging, ended } = decode(value, "session")?;
+                match ended {
+                    0 => drop(
+                        self.sessions.insert(id, SessionState { opened: stamp, uid, command, host, keeps, unchanging }),
+                    ),
+                    ended => self.ended.insert(id, Hlc(ended)),
+                }
+            }
+            VersionKey::Xattr(id, name) => {
+                let stored: StoredXattr = decode(value, "extended attribute")?;
+                if self.inodes.get(id).is_some() {
+                    self.xattrs.entry(id).or_default().insert(name.into(), stored.value.into());
+                    if name == QUOTA_XATTR {
+                        self.quota_changed(id);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what was loaded apart: all directory entries, and inodes. Extended attributes are loaded afterwards,
+    /// for they go with inodes that stay; what was forgotten before, for it says which do not.
+    pub fn take_apart(&mut self, mut apart: LoadedNames) {
+        apart.end_directory();
+        self.directories = apart.directories;
+        // Their layouts are few, and one copy of each is theirs already: ours takes its place, looked up where it
+        // changes.
+        let mut last: Option<(Arc<FileLayout>, Arc<FileLayout>)> = None;
+        for (id, mut inode) in apart.inodes.into_iter().flatten() {
+            let known = last.take_if(|(theirs, _)| Arc::ptr_eq(theirs, &inode.layout));
+            let (theirs, ours) = known.unwrap_or_else(|| (inode.layout.clone(), self.share((*inode.layout).clone())));
+            inode.layout = ours.clone();
+            last = Some((theirs, ours));
+            self.put_loaded(id, inode);
+        }
+    }
+
+    fn load_inode(&mut self, id: InodeId, stamp: Hlc, value: &[u8]) -> Result<(), Error> {
+        let inode = read_inode(id, stamp, value, &mut self.layouts)?;
+        self.put_loaded(id, inode);
+        Ok(())
+    }
+
+    fn put_loaded(&mut self, id: InodeId, inode: Inode) {
+        self.last_id = self.last_id.max(id.0);
+        for grant in inode.grants() {
+            self.granted.entry(grant.session).or_default().insert(id);
+        }
+        match inode.orphaned() {
+            Some(since) => self.keep_orphan(since, id, inode.is_directory()),
+            None => self.alive += 1,
+        }
+        self.inodes.insert(id, inode);
+        self.forget_if_done(id);
+        self.trim_orphans();
+    }
+}
+
+fn read_inode(id: InodeId, stamp: Hlc, value: &[u8], layouts: &mut FileLayouts) -> Result<Inode, Error> {
+    if id.0 == 0 || id.0 > INODE_ID_MAX {
+        return Err(Error::Corrupt { what: "inode number" });
+    }
+    StoredInode::read(stamp, value, |layout| layouts.share(layout)).map(|(inode, _)| inode)
+}

@@ -1,0 +1,117 @@
+//! What the current state consists of: entries of directories, attributes, sessions, outcomes, named instants.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use frieze_base::InodeId;
+use frieze_hlc::Hlc;
+use frieze_wire::message::FileKind;
+use frieze_wire::txn::Outcome;
+
+use crate::inode::{FileLayout, Inode};
+
+/// One copy of each layout; those of inodes long gone are dropped when a new one comes.
+#[derive(Debug, Default)]
+pub(crate) struct FileLayouts {
+    all: BTreeSet<Arc<FileLayout>>,
+    /// The one asked for last: most inodes have that of the one before.
+    last: Option<Arc<FileLayout>>,
+}
+
+/// Extended attributes of one inode, by name.
+pub(crate) type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
+
+/// What a name stands for, since when. The kind lives in the top bits of the id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NameEntry {
+    packed: u64,
+    pub(crate) from: Hlc,
+}
+
+/// Outcomes that a session has not acknowledged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replies {
+    /// Everything below is acknowledged and forgotten.
+    pub(crate) acked: u64,
+    pub(crate) outcomes: BTreeMap<u64, Outcome>,
+}
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The inode's id.
+    pub id: InodeId,
+    /// Its version at the instant asked for.
+    pub inode: Inode,
+    /// Directory in which the last name was found; the home directory where the path ended without one.
+    pub parent: InodeId,
+    /// Last name, links followed; empty where the path was empty, the root or `.`.
+    pub name: Vec<u8>,
+}
+
+/// An open session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    /// When it was opened; its id too.
+    pub opened: Hlc,
+    /// The user proven by the server.
+    pub uid: u32,
+    /// Program, as the client tells it.
+    pub command: String,
+    /// Host, as the client tells it.
+    pub host: String,
+    /// It may ask to be allowed to cache, and for locks.
+    pub keeps: bool,
+    /// It has changed nothing so far.
+    pub unchanging: bool,
+}
+
+/// A named instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedInstant {
+    /// Name.
+    pub name: String,
+    /// The instant.
+    pub at: Hlc,
+    /// When it was made.
+    pub made: Hlc,
+    /// The user that made it.
+    pub uid: u32,
+}
+
+impl FileLayouts {
+    /// The copy of a layout that all share.
+    pub(crate) fn share(&mut self, layout: FileLayout) -> Arc<FileLayout> {
+        if let Some(shared) = self.last.as_ref().filter(|shared| shared.is(&layout)) {
+            return Arc::clone(shared);
+        }
+        let shared = match self.all.get(&layout) {
+            Some(shared) => Arc::clone(shared),
+            None => {
+                self.last = None;
+                self.all.retain(|shared| Arc::strong_count(shared) > 1);
+                let shared = Arc::new(layout);
+                self.all.insert(Arc::clone(&shared));
+                shared
+            }
+        };
+        self.last = Some(Arc::clone(&shared));
+        shared
+    }
+}
+
+impl NameEntry {
+    const KIND_SHIFT: u32 = 56;
+
+    pub(crate) fn new(inode: InodeId, kind: FileKind, from: Hlc) -> NameEntry {
+        NameEntry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
+    }
+
+    pub(crate) fn inode(self) -> InodeId {
+        InodeId(self.packed & ((1 << Self::KIND_SHIFT) - 1))
+    }
+
+    pub(crate) fn kind(self) -> FileKind {
+        FileKind::try_from((self.packed >> Self::KIND_SHIFT) as i32).expect("packed from a FileKind")
+    }
+}

@@ -1,0 +1,195 @@
+//! Changes of metadata that decide what bytes are (a truncate, a restore, the end of a session), ordered among the
+//! writes of the chains that they are about.
+//!
+//! Guarantees: when a change has been ordered, its chains stamp nothing at or below it any more, whichever member
+//! becomes head, and their heads place what follows by the state after it. So no write begun after it was acknowledged
+//! is hidden by it, however slow the clock of a head; those acknowledged before lie below it, for whoever stamps it has
+//! taken in the stamps of all of them. Leaves to others: which chains those are, and that the change was executed here
+//! (`engine`).
+//!
+//! Whoever orders it asks the heads, and again with every tick, until each has said so. A head says so when it has
+//! executed the entry (what comes earlier is dropped before it gets here) and every member that may become head knows
+//! of the promise.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use frieze_base::{ChainId, Fault, LogIndex, MonoTime, NodeId};
+use frieze_chain::ReplicaInput;
+use frieze_hlc::Hlc;
+use frieze_wire::peer::{ChainAskKind, CloseAfter};
+
+use crate::chain_state::Out;
+use crate::chains::{NOBODY, WaitReply};
+use crate::commit_wait::Gather;
+use crate::plane::{Appender, DataPlane};
+
+/// A change that a chain is to close, and who wants to know.
+pub(crate) struct Ordered {
+    after: CloseAfter,
+    who: Who,
+    since: MonoTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    /// A waiter here.
+    Here(u64),
+    /// Another node has asked the head.
+    Node(NodeId),
+}
+
+impl DataPlane {
+    /// Orders a change stamped `at`, entry `entry` of the metalog, which was executed here, among the writes of these
+    /// chains, and waits for it.
+    ///
+    /// # Errors
+    /// `Unavailable` if a head does not answer: ask again.
+    pub fn order(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
+        self.await_reply(self.bounds.wait, |reply| self.order_then(at, entry, chains, reply))
+    }
+
+    /// The same, and tells `reply` when it is done.
+    pub fn order_then(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>, reply: WaitReply) {
+        if chains.is_empty() {
+            return reply(Ok(()));
+        }
+        if let Err(fault) = self.clock.adopt(at) {
+            return reply(Err(fault));
+        }
+        let mut out = Out::default();
+        let mut appender = self.hold_writes();
+        let gather = Gather::new(chains.len(), reply);
+        let after = CloseAfter { at: at.0, entry: entry.0 };
+        for &chain in chains {
+            let waiter = self.wait_as(&mut appender, chain, gather.clone());
+            let since = self.clock.reading().mono;
+            appender.members[chain.0 as usize].ordered.push(Ordered { after, who: Who::Here(waiter), since });
+            self.go_on_ordering(&mut appender, chain, &mut out);
+        }
+        drop(appender);
+        self.finish_out(out);
+    }
+
+    /// Every record of these chains that is stamped up to what is returned, and no other, is in the log here and
+    /// committed.
+    ///
+    /// # Errors
+    /// `Elsewhere` if this node does not hold all that was acknowledged.
+    pub fn complete_upto(&self, chains: &BTreeSet<ChainId>) -> Result<Hlc, Fault> {
+        let appender = self.hold_writes();
+        let now = self.clock.newest();
+        let mut complete = now;
+        for &chain in chains {
+            let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
+            if member.shared && !replica.has_all_acknowledged() {
+                return Err(frieze_chain::Error::NotMember { chain }.into());
+            }
+            // Whose head is elsewhere may have stamped what has not come yet, above what has.
+            let known = if replica.is_head() { now } else { replica.newest().max(replica.closed()) };
+            complete = complete.min(known).min(replica.now_cut());
+        }
+        Ok(complete)
+    }
+
+    /// True if these chains stamp nothing at or below `at` any more, as is known here.
+    pub fn has_closed(&self, at: Hlc, chains: &BTreeSet<ChainId>) -> bool {
+        let appender = self.hold_writes();
+        let remembered = |chain: &ChainId| self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
+        chains.iter().all(|chain| appender.chains[chain.0 as usize].closed().0.max(remembered(chain)) >= at.0)
+    }
+
+    /// Node `from` asks this one, which it takes for the head and which has executed the entry, to close a change.
+    pub(crate) fn hear_close_after(
+        &self,
+        from: NodeId,
+        chain: ChainId,
+        after: CloseAfter,
+        out: &mut Out,
+    ) -> Result<(), Fault> {
+        self.clock.adopt(Hlc(after.at))?;
+        let mut appender = self.hold_writes();
+        // Two nodes may take each other for the head, one of them by an old configuration. If each asked again for what
+        // it waits for whenever it is asked, the questions would never end and become ever more. It asks again with its
+        // tick.
+        if !appender.members[chain.0 as usize].shared || !appender.chains[chain.0 as usize].is_head() {
+            return Ok(());
+        }
+        let who = Who::Node(from);
+        let since = self.clock.reading().mono;
+        let ordered = &mut appender.members[chain.0 as usize].ordered;
+        // It has asked before, or wants more by now.
+        ordered.retain(|asked| asked.who != who || asked.after > after);
+        if ordered.len() < ORDERED_MAX {
+            ordered.push(Ordered { after, who, since });
+        }
+        self.go_on_ordering(&mut appender, chain, out);
+        Ok(())
+    }
+
+    /// The head has closed a change.
+    pub(crate) fn hear_closed_after(&self, chain: ChainId, after: CloseAfter, out: &mut Out) {
+        let mut appender = self.hold_writes();
+        let Appender { members, waiters, .. } = &mut *appender;
+        members[chain.0 as usize].ordered.retain(|asked| match asked.who {
+            Who::Here(waiter) if asked.after.at <= after.at && asked.after.entry <= after.entry => {
+                out.answer(waiters.remove(&waiter), Ok(()));
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// Does what is to be done for the changes that a chain is to close: at its head, or by asking that.
+    pub(crate) fn go_on_ordering(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
+        let now = self.clock.reading().mono;
+        let wait_ns = self.bounds.wait.as_nanos() as u64;
+        let Appender { chains, members, waiters, .. } = &mut *appender;
+        let (replica, member) = (&chains[chain.0 as usize], &mut members[chain.0 as usize]);
+        let is_head = replica.is_head();
+        member.ordered.retain(|asked| match asked.who {
+            Who::Here(waiter) => waiters.contains_key(&waiter),
+            // Whoever asked asks the new head.
+            Who::Node(_) => is_head && now.since_ns(asked.since) < wait_ns,
+        });
+        let Some(newest) = member.ordered.iter().map(|asked| asked.after).max_by_key(|after| after.at) else { return };
+        if is_head {
+            if replica.promised() < Hlc(newest.at) {
+                self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at: Hlc(newest.at) }, None, out);
+            }
+            return self.tell_ordered(appender, chain, out);
+        }
+        let (epoch, head) = (replica.epoch(), replica.configuration().head());
+        for after in member.ordered.iter().map(|asked| asked.after) {
+            if let Some(head) = head {
+                self.tell(head, chain, epoch, ChainAskKind::CloseAfter(after));
+            }
+        }
+    }
+
+    /// Tells who waits for it that the head here has closed a change.
+    pub(crate) fn tell_ordered(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
+        let Appender { chains, members, waiters, .. } = &mut *appender;
+        let (replica, member) = (&chains[chain.0 as usize], &mut members[chain.0 as usize]);
+        if !replica.is_head() || member.ordered.is_empty() {
+            return;
+        }
+        if member.shared && !self.lease.holds(self.clock.reading().mono) {
+            // Another may be head, and have stamped below it.
+            return;
+        }
+        let (closed, epoch) = (replica.closed(), replica.epoch());
+        member.ordered.retain(|asked| {
+            let is_closed = Hlc(asked.after.at) <= closed;
+            match asked.who {
+                Who::Here(waiter) if is_closed => out.answer(waiters.remove(&waiter), Ok(())),
+                Who::Node(to) if is_closed => self.tell(to, chain, epoch, ChainAskKind::ClosedAfter(asked.after)),
+                _ => {}
+            }
+            !is_closed
+        });
+    }
+}
+
+/// Changes that nodes ask one chain to close at once: one of each node, and few nodes.
+const ORDERED_MAX: usize = 1024;

@@ -1,0 +1,189 @@
+//! Messages between members of a chain, as they are on the wire and as the core knows them.
+
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_chain::{Forwarded, Message, RequestId};
+use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
+use frieze_wire::message::Durability;
+use frieze_wire::peer::{
+    ChainAck, ChainAsk, ChainAskKind, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord,
+    CloseAfter, ServerMessage,
+};
+
+/// What a member was told.
+pub(crate) struct Heard {
+    pub(crate) chain: ChainId,
+    pub(crate) epoch: ChainEpoch,
+    pub(crate) what: What,
+}
+
+/// For the core, or for the driver.
+pub(crate) enum What {
+    Message(Message),
+    /// A record that leaves a hole: it has no payload.
+    Punch(Message),
+    Persist(u64),
+    Persisted(u64),
+    CloseAfter(CloseAfter),
+    ClosedAfter(CloseAfter),
+    /// Of a kind that only newer servers know.
+    Unknown,
+}
+
+/// A message as it is told. `punch`: it is a record that leaves a hole.
+pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> ServerMessage {
+    let (chain, epoch) = (chain.0, epoch.0);
+    match message {
+        Message::Record(record) => ServerMessage::ChainRecord(ChainRecord {
+            chain,
+            epoch,
+            n: record.n,
+            stamped_under: record.epoch.0,
+            version: record.version,
+            stamp: record.stamp.0,
+            inode: record.chunk.inode.0,
+            index: record.chunk.index,
+            offset: record.offset,
+            len: record.len,
+            user_time: record.user_time.map(|time| time.0),
+            sync: record.durability == Durability::Sync,
+            session: record.session.0,
+            seq: record.seq.0,
+            acked: record.acked.0,
+            part: record.part.into(),
+            uid: record.uid,
+            punch,
+            left_bytes: 0,
+            ahead: 0,
+            crc: 0,
+        }),
+        Message::Promise { follows, at } => {
+            ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at: at.0 })
+        }
+        Message::Ack { upto, closed, held } => {
+            ServerMessage::ChainAck(ChainAck { chain, epoch, upto, closed: closed.0, held })
+        }
+        Message::Greet { held, promised } => {
+            ServerMessage::ChainGreet(ChainGreet { chain, epoch, held, promised: promised.0 })
+        }
+        Message::Offer { epochs } => {
+            let epochs = epochs.iter().flat_map(|(epoch, last)| [epoch.0, *last]).collect();
+            ServerMessage::ChainOffer(ChainOffer { chain, epoch, epochs })
+        }
+        Message::Keep { upto } => ServerMessage::ChainKeep(ChainKeep { chain, epoch, upto }),
+        Message::AskClean { request } => {
+            ServerMessage::ChainClean(ChainClean { chain, epoch, request: request.0, upto: None })
+        }
+        Message::Clean { request, upto } => {
+            ServerMessage::ChainClean(ChainClean { chain, epoch, request: request.0, upto: Some(upto) })
+        }
+        Message::AskClose { at } => ask(ChainId(chain), ChainEpoch(epoch), ChainAskKind::Close(at.0)),
+    }
+}
+
+/// A question of the driver's, or its answer.
+pub(crate) fn ask(chain: ChainId, epoch: ChainEpoch, ask: ChainAskKind) -> ServerMessage {
+    ServerMessage::ChainAsk(ChainAsk { chain: chain.0, epoch: epoch.0, ask: Some(ask) })
+}
+
+/// What was told; `None` if it is not of a chain.
+///
+/// # Errors
+/// `BadFrame` for what no member tells.
+pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<Heard>, Fault> {
+    if payload_len > 0 && !matches!(told, ServerMessage::ChainRecord(_)) {
+        return Err(malformed(format!("{payload_len} bytes beside a message that has none")));
+    }
+    let heard = |chain, epoch, what| Ok(Some(Heard { chain: ChainId(chain), epoch: ChainEpoch(epoch), what }));
+    match told {
+        ServerMessage::ChainRecord(record) => {
+            let (chain, epoch, punch) = (record.chain, record.epoch, record.punch);
+            let message = Message::Record(Box::new(forwarded(&record, payload_len)?));
+            heard(chain, epoch, if punch { What::Punch(message) } else { What::Message(message) })
+        }
+        ServerMessage::ChainPromise(ChainPromise { chain, epoch, follows, at }) => {
+            heard(chain, epoch, What::Message(Message::Promise { follows, at: Hlc(at) }))
+        }
+        ServerMessage::ChainAck(ChainAck { chain, epoch, upto, closed, held }) => {
+            heard(chain, epoch, What::Message(Message::Ack { upto, closed: Hlc(closed), held }))
+        }
+        ServerMessage::ChainGreet(ChainGreet { chain, epoch, held, promised }) => {
+            heard(chain, epoch, What::Message(Message::Greet { held, promised: Hlc(promised) }))
+        }
+        ServerMessage::ChainOffer(ChainOffer { chain, epoch, epochs }) => {
+            let (pairs, rest) = epochs.as_chunks();
+            let rises = pairs.is_sorted_by(|&[epoch, last], &[next, later]| epoch < next && last < later);
+            if !rest.is_empty() || !rises || pairs.len() > OFFER_MAX {
+                return Err(malformed("an offer whose epochs and numbers do not rise".to_owned()));
+            }
+            let epochs = pairs.iter().map(|&[epoch, last]| (ChainEpoch(epoch), last)).collect();
+            heard(chain, epoch, What::Message(Message::Offer { epochs }))
+        }
+        ServerMessage::ChainKeep(ChainKeep { chain, epoch, upto }) => {
+            heard(chain, epoch, What::Message(Message::Keep { upto }))
+        }
+        ServerMessage::ChainClean(ChainClean { chain, epoch, request, upto }) => {
+            let request = RequestId(request);
+            let message = match upto {
+                None => Message::AskClean { request },
+                Some(upto) => Message::Clean { request, upto },
+            };
+            heard(chain, epoch, What::Message(message))
+        }
+        ServerMessage::ChainAsk(ChainAsk { chain, epoch, ask }) => {
+            let what = match ask {
+                Some(ChainAskKind::Close(at)) => What::Message(Message::AskClose { at: Hlc(at) }),
+                Some(ChainAskKind::Persist(n)) => What::Persist(n),
+                Some(ChainAskKind::Persisted(n)) => What::Persisted(n),
+                Some(ChainAskKind::CloseAfter(after)) => What::CloseAfter(after),
+                Some(ChainAskKind::ClosedAfter(after)) => What::ClosedAfter(after),
+                None => What::Unknown,
+            };
+            heard(chain, epoch, what)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn forwarded(record: &ChainRecord, payload_len: usize) -> Result<Forwarded, Fault> {
+    let expected = if record.punch { 0 } else { record.len as usize };
+    if payload_len != expected {
+        return Err(malformed(format!("record {} of {expected} bytes came with {payload_len}", record.n)));
+    }
+    let sound = record.n > 0
+        && record.len > 0
+        && record.offset.checked_add(record.len).is_some()
+        && (record.punch || record.len <= PAYLOAD_BYTES_MAX)
+        && record.version > 0
+        && record.stamp > 0
+        && record.session > 0
+        && record.seq > 0;
+    let part = u8::try_from(record.part).ok().filter(|part| sound && *part < u8::MAX);
+    let Some(part) = part else {
+        return Err(malformed(format!("record {} of chain {} cannot be", record.n, record.chain)));
+    };
+    Ok(Forwarded {
+        n: record.n,
+        epoch: ChainEpoch(record.stamped_under),
+        version: record.version,
+        stamp: Hlc(record.stamp),
+        chunk: ChunkId { inode: InodeId(record.inode), index: record.index },
+        offset: record.offset,
+        len: record.len,
+        user_time: record.user_time.map(UserTime),
+        durability: if record.sync { Durability::Sync } else { Durability::Async },
+        session: SessionId(record.session),
+        seq: Seq(record.seq),
+        acked: Seq(record.acked),
+        part,
+        parts: part + 1,
+        uid: record.uid,
+    })
+}
+
+pub(crate) fn malformed(what: String) -> Fault {
+    Fault::new(Reason::BadFrame, format!("malformed frame: {what}"))
+}
+
+/// Configurations that an offer names; a replica remembers fewer.
+const OFFER_MAX: usize = 4096;

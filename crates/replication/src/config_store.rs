@@ -1,0 +1,310 @@
+//! What has to be known of a node's part in chains at its next start: the newest configuration of each chain that it
+//! has taken, what was discarded, and how far the room of that has been given back.
+//!
+//! Guarantees: after a restart a node takes no configuration that it has had before, so it has no role until a newer
+//! one names it; what was discarded stays discarded. A directory that was never part of a cluster has no such file.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frieze_base::{ChainEpoch, ChainId, Fault, Reason, SegmentId};
+use frieze_disk::{Disk, StateFile};
+use frieze_hlc::Hlc;
+use frieze_multilog::{Discards, LogPosition};
+use prost::Message;
+
+/// The file that holds the record.
+const FILE: &str = "chains";
+/// Its longest record: some thousand chains and discards.
+const FILE_BYTES: usize = 256 << 10;
+
+/// The stored record.
+#[derive(Clone, PartialEq, Message)]
+struct Kept {
+    /// Of each chain that has a configuration: its number and its epoch.
+    #[prost(uint64, repeated, tag = "1")]
+    epochs: Vec<u64>,
+    /// Of each discard: chain, number of the last record that stays, segment and offset of the end of the log then.
+    #[prost(uint64, repeated, tag = "2")]
+    discarded: Vec<u64>,
+    /// Of each chain that a loss of power took something of, since its newest configuration: its number, the stamps
+    /// before and after.
+    #[prost(uint64, repeated, tag = "3")]
+    lost: Vec<u64>,
+    /// Of each chain of which something was discarded: its number, and the segment up to which the room of that was
+    /// given back.
+    #[prost(uint64, repeated, tag = "4")]
+    given_back: Vec<u64>,
+}
+
+/// The record and its file.
+pub struct Roles {
+    disk: Arc<dyn Disk>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    file: Option<StateFile>,
+    known: Known,
+    /// How often something was discarded in this life.
+    discards: u64,
+}
+
+/// What the file says.
+#[derive(Clone, Default)]
+struct Known {
+    epochs: BTreeMap<ChainId, ChainEpoch>,
+    discarded: Vec<Discards>,
+    lost: BTreeMap<ChainId, (Hlc, Hlc)>,
+    given_back: BTreeMap<ChainId, SegmentId>,
+}
+
+/// What was discarded, and up to where its room was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Everything discarded in segments up to this one was.
+    pub upto: SegmentId,
+    /// Nothing was discarded in a later one than this.
+    pub end: SegmentId,
+    /// How often something had been discarded then.
+    pub discards: u64,
+}
+
+impl Roles {
+    /// Reads the record of a directory, if there is one.
+    ///
+    /// # Errors
+    /// `Corrupt` if it cannot be read; the disk's.
+    pub fn load(disk: Arc<dyn Disk>) -> Result<Roles, Fault> {
+        let mut inner = Inner::default();
+        if disk.list()?.iter().any(|name| name == FILE) {
+            let file = StateFile::open_or_create_sized(&*disk, FILE, FILE_BYTES)?;
+            let kept = Kept::decode(file.read().unwrap_or_default().as_slice())
+                .map_err(|error| Fault::new(Reason::Corrupt, format!("the {FILE} file is malformed: {error}")))?;
+            inner.known = Known::of(&kept);
+            inner.file = Some(file);
+        }
+        Ok(Roles { disk, inner: Mutex::new(inner) })
+    }
+
+    /// The newest configuration that this node has taken of a chain; `None` if nobody has ever given it one.
+    pub fn epoch(&self, chain: ChainId) -> Option<ChainEpoch> {
+        self.lock().known.epochs.get(&chain).copied()
+    }
+
+    /// True if this node has never taken a configuration of any chain.
+    pub fn is_empty(&self) -> bool {
+        self.lock().known.epochs.is_empty()
+    }
+
+    /// Every record that was discarded.
+    pub fn discarded(&self) -> Vec<Discards> {
+        self.lock().known.discarded.clone()
+    }
+
+    /// Remembers configurations that are about to be taken, and of which this node is a member. Durable on return.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn take(&self, taken: &[(ChainId, ChainEpoch, bool)]) -> Result<(), Fault> {
+        self.change(|known| {
+            known.epochs.extend(taken.iter().map(|(chain, epoch, _)| (*chain, *epoch)));
+            // What a member lacked the chain has supplied again, or it is known to be lost.
+            let is_member = |chain: &ChainId| taken.iter().any(|(taken, _, is_member)| taken == chain && *is_member);
+            known.lost.retain(|chain, _| !is_member(chain));
+        })
+    }
+
+    /// Remembers that the power took what was stamped between these, of chains of several members. Durable on return.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn lose(&self, lost: &[(ChainId, Hlc, Hlc)]) -> Result<(), Fault> {
+        self.change(|known| {
+            for &(chain, from, to) in lost {
+                let before = known.lost.entry(chain).or_insert((from, to));
+                *before = (before.0.min(from), before.1.max(to));
+            }
+        })
+    }
+
+    /// What the power took of chains since this node was a member last: the stamps before and after it.
+    pub(crate) fn lost(&self) -> Vec<(ChainId, Hlc, Hlc)> {
+        self.lock().known.lost.iter().map(|(chain, (from, to))| (*chain, *from, *to)).collect()
+    }
+
+    /// Remembers that records were discarded. Durable on return. Returns all that were.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn discard(&self, discarded: Discards) -> Result<Vec<Discards>, Fault> {
+        self.discard_all(&[discarded])
+    }
+
+    /// The same of several chains at once.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn discard_all(&self, discarded: &[Discards]) -> Result<Vec<Discards>, Fault> {
+        self.change(|known| discarded.iter().for_each(|one| known.discard(*one)))?;
+        Ok(self.discarded())
+    }
+
+    /// What was discarded and not yet given back; `None` if there is nothing.
+    pub(crate) fn room(&self) -> Option<Room> {
+        let inner = self.lock();
+        let known = &inner.known;
+        let upto_of = |chain: &ChainId| known.given_back.get(chain).copied().unwrap_or_default();
+        let ends = known.ends();
+        let open: Vec<(SegmentId, SegmentId)> =
+            ends.iter().map(|(chain, end)| (upto_of(chain), *end)).filter(|(upto, end)| upto < end).collect();
+        let upto = open.iter().map(|(upto, _)| *upto).min()?;
+        let end = open.iter().map(|(_, end)| *end).max()?;
+        Some(Room { upto, end, discards: inner.discards })
+    }
+
+    /// Everything that was discarded when this room was told has been given back up to this segment. Durable on return.
+    ///
+    /// # Errors
+    /// The disk's: it is found to be so again.
+    pub(crate) fn gave_back(&self, room: Room, upto: SegmentId) -> Result<(), Fault> {
+        // What was discarded since lies before it, too.
+        let is_all = |inner: &Inner| inner.discards == room.discards;
+        self.change_if(is_all, |known| {
+            for (chain, _) in known.ends() {
+                let given = known.given_back.entry(chain).or_default();
+                *given = upto.max(*given);
+            }
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) -> Result<(), Fault> {
+        self.change_if(|_| true, change)
+    }
+
+    fn change_if(&self, is_wanted: impl FnOnce(&Inner) -> bool, change: impl FnOnce(&mut Known)) -> Result<(), Fault> {
+        let mut inner = self.lock();
+        if !is_wanted(&inner) {
+            return Ok(());
+        }
+        let mut changed = inner.known.clone();
+        change(&mut changed);
+        if inner.file.is_none() {
+            inner.file = Some(StateFile::open_or_create_sized(&*self.disk, FILE, FILE_BYTES)?);
+        }
+        inner.file.as_ref().expect("it was just made").write(&changed.kept().encode_to_vec())?;
+        inner.discards += u64::from(changed.discarded != inner.known.discarded);
+        inner.known = changed;
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn of(kept: &Kept) -> Known {
+        let epochs = kept.epochs.as_chunks().0.iter();
+        let discarded = kept.discarded.as_chunks().0.iter().map(|&[chain, after, segment, offset]| Discards {
+            chain: ChainId(chain as u32),
+            after,
+            before: LogPosition { segment: SegmentId(segment), offset },
+        });
+        let lost = kept.lost.as_chunks().0.iter();
+        let given_back = kept.given_back.as_chunks().0.iter();
+        Known {
+            epochs: epochs.map(|&[chain, epoch]| (ChainId(chain as u32), ChainEpoch(epoch))).collect(),
+            discarded: discarded.collect(),
+            lost: lost.map(|&[chain, from, to]| (ChainId(chain as u32), (Hlc(from), Hlc(to)))).collect(),
+            given_back: given_back.map(|&[chain, upto]| (ChainId(chain as u32), SegmentId(upto))).collect(),
+        }
+    }
+
+    fn kept(&self) -> Kept {
+        let epochs = self.epochs.iter().flat_map(|(chain, epoch)| [chain.0.into(), epoch.0]);
+        let discarded = self.discarded.iter().flat_map(|one| {
+            let Discards { chain, after, before: LogPosition { segment, offset } } = *one;
+            [chain.0.into(), after, segment.0, offset]
+        });
+        let lost = self.lost.iter().flat_map(|(chain, (from, to))| [chain.0.into(), from.0, to.0]);
+        let given_back = self.given_back.iter().flat_map(|(chain, upto)| [chain.0.into(), upto.0]);
+        Kept {
+            epochs: epochs.collect(),
+            discarded: discarded.collect(),
+            lost: lost.collect(),
+            given_back: given_back.collect(),
+        }
+    }
+
+    fn discard(&mut self, discarded: Discards) {
+        // What it holds need not be told twice.
+        self.discarded.retain(|old| old.chain != discarded.chain || old.after < discarded.after);
+        self.discarded.push(discarded);
+        self.given_back.remove(&discarded.chain);
+    }
+
+    /// The last segment in which something of each chain was discarded.
+    fn ends(&self) -> BTreeMap<ChainId, SegmentId> {
+        let mut ends = BTreeMap::<ChainId, SegmentId>::new();
+        for one in &self.discarded {
+            let end = ends.entry(one.chain).or_default();
+            *end = one.before.segment.max(*end);
+        }
+        ends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_disk::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn room_counts_as_given_back_only_if_nothing_was_discarded_meanwhile() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let open = || Roles::load(disk.clone()).expect("readable roles");
+        let gone = |chain, after, segment| Discards {
+            chain: ChainId(chain),
+            after,
+            before: LogPosition { segment: SegmentId(segment), offset: 100 },
+        };
+        let roles = open();
+        assert_eq!(roles.room(), None);
+        roles.discard(gone(1, 7, 3)).expect("a disk that works");
+        let room = roles.room().expect("some");
+        assert_eq!((room.upto, room.end), (SegmentId(0), SegmentId(3)));
+        roles.discard_all(&[gone(2, 0, 5), gone(1, 0, 5)]).expect("a disk that works");
+        roles.gave_back(room, SegmentId(3)).expect("a disk that works");
+        let room = open().room().expect("some");
+        assert_eq!((room.upto, room.end), (SegmentId(0), SegmentId(5)), "others were discarded in these segments");
+        let roles = open();
+        roles.gave_back(room, SegmentId(4)).expect("a disk that works");
+        let room = open().room().expect("some");
+        assert_eq!((room.upto, room.end), (SegmentId(4), SegmentId(5)));
+        roles.gave_back(room, SegmentId(5)).expect("a disk that works");
+        assert_eq!(open().room(), None);
+        // It came back, and goes again.
+        roles.discard(gone(2, 0, 9)).expect("a disk that works");
+        assert_eq!(open().room().map(|room| (room.upto, room.end)), Some((SegmentId(0), SegmentId(9))));
+        assert_eq!(open().discarded().len(), 2);
+    }
+
+    #[test]
+    fn what_the_power_took_is_told_until_the_chain_goes_on() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let open = || Roles::load(disk.clone()).expect("readable roles");
+        let (one, other) = (ChainId(1), ChainId(2));
+        open().take(&[(one, ChainEpoch(3), true), (other, ChainEpoch(3), true)]).expect("a disk that works");
+        open().lose(&[(one, Hlc(10), Hlc(20)), (other, Hlc(11), Hlc(20))]).expect("a disk that works");
+        // It goes off again before anybody has told it anything.
+        open().lose(&[(one, Hlc(15), Hlc(30))]).expect("a disk that works");
+        assert_eq!(open().lost(), [(one, Hlc(10), Hlc(30)), (other, Hlc(11), Hlc(20))]);
+        open().take(&[(one, ChainEpoch(4), false)]).expect("a disk that works");
+        assert_eq!(open().lost().len(), 2, "it is being brought up to date, or has no part");
+        open().take(&[(one, ChainEpoch(5), true)]).expect("a disk that works");
+        assert_eq!(open().lost(), [(other, Hlc(11), Hlc(20))]);
+    }
+}

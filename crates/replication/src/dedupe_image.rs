@@ -1,0 +1,111 @@
+//! What the chains remember, as it is kept beside a shelf: at a restart the records on shelves are not looked at, and a
+//! retry of one of their requests must still be answered with its first run.
+
+use frieze_base::{ChainEpoch, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_chain::{Replica, ResumePoint, SessionMemory, WriteDone};
+use frieze_hlc::Hlc;
+use frieze_multilog::ChainTip;
+use prost::Message;
+
+/// Everything the chains remember.
+#[derive(Clone, PartialEq, Message)]
+struct Kept {
+    #[prost(message, repeated, tag = "1")]
+    sessions: Vec<KeptSession>,
+    #[prost(message, repeated, tag = "2")]
+    epochs: Vec<KeptEpochs>,
+}
+
+/// Under which configurations the records of a chain were stamped.
+#[derive(Clone, PartialEq, Message)]
+struct KeptEpochs {
+    #[prost(uint32, tag = "1")]
+    chain: u32,
+    /// Of each: its number, and the number of the last record.
+    #[prost(uint64, repeated, tag = "2")]
+    epochs: Vec<u64>,
+}
+
+/// What one chain remembers of one session.
+#[derive(Clone, PartialEq, Message)]
+struct KeptSession {
+    #[prost(uint32, tag = "1")]
+    chain: u32,
+    #[prost(uint64, tag = "2")]
+    session: u64,
+    #[prost(uint64, tag = "3")]
+    floor: u64,
+    /// Of each request: number, part, stamp, inode, index of the chunk, offset in it.
+    #[prost(uint64, repeated, tag = "4")]
+    done: Vec<u64>,
+}
+
+/// Numbers that one request takes.
+const REQUEST: usize = 6;
+
+/// What the chains remember of records up to these, of sessions that live. `None` while one of those records is not
+/// committed.
+pub(crate) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
+    let mut kept = Kept::default();
+    for replica in chains {
+        let tip = tips.iter().find(|tip| tip.chain == replica.chain());
+        let (upto, n) = tip.map_or((Hlc::ZERO, 0), |tip| (tip.stamp, tip.n));
+        let epochs: Vec<u64> = replica.epochs(n).iter().flat_map(|(epoch, last)| [epoch.0, *last]).collect();
+        // What the tip itself says needs no telling.
+        if epochs.len() > 2 {
+            kept.epochs.push(KeptEpochs { chain: replica.chain().0, epochs });
+        }
+        for (session, memory) in replica.memories(upto)? {
+            if !lives(session) {
+                continue;
+            }
+            let request = |(seq, part, done): &(Seq, u8, WriteDone)| {
+                [seq.0, u64::from(*part), done.stamp.0, done.chunk.inode.0, done.chunk.index.into(), done.offset.into()]
+            };
+            kept.sessions.push(KeptSession {
+                chain: replica.chain().0,
+                session: session.0,
+                floor: memory.floor.0,
+                done: memory.done.iter().flat_map(request).collect(),
+            });
+        }
+    }
+    Some(kept.encode_to_vec())
+}
+
+/// Lets fresh chains go on from the records on shelves: the last of each chain, and what [`keep`] gave.
+///
+/// # Errors
+/// `Corrupt` if these are not what was kept, or of a chain that this directory has not.
+pub fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<(), Fault> {
+    let corrupt = |what: String| Fault::new(Reason::Corrupt, format!("the index of the device log is corrupt: {what}"));
+    let count = chains.len();
+    let unknown = |chain: u32| corrupt(format!("it tells of chain {chain}, and there are {count}"));
+    for tip in tips {
+        let ChainTip { chain, epoch, n, stamp, session, seq } = *tip;
+        let replica = chains.get_mut(chain.0 as usize).ok_or_else(|| unknown(chain.0))?;
+        replica.resume(&ResumePoint { epoch, n, stamp, session, seq });
+    }
+    let kept = Kept::decode(kept).map_err(|error| corrupt(error.to_string()))?;
+    for KeptEpochs { chain, epochs } in &kept.epochs {
+        let replica = chains.get_mut(*chain as usize).ok_or_else(|| unknown(*chain))?;
+        let epochs: Vec<_> = epochs.as_chunks().0.iter().map(|&[epoch, last]| (ChainEpoch(epoch), last)).collect();
+        replica.recollect_epochs(&epochs);
+    }
+    for session in &kept.sessions {
+        let replica = chains.get_mut(session.chain as usize).ok_or_else(|| unknown(session.chain))?;
+        // Of a chain that was taken out since, whose records come again if it does: they are no second runs.
+        let is_gone = replica.last() == 0;
+        let (requests, rest) = session.done.as_chunks::<REQUEST>();
+        if !rest.is_empty() {
+            return Err(corrupt("a remembered request is cut short".to_owned()));
+        }
+        let done = requests.iter().map(|&[seq, part, stamp, inode, index, offset]| {
+            let chunk = ChunkId { inode: InodeId(inode), index: index as u32 };
+            (Seq(seq), part as u8, WriteDone { stamp: Hlc(stamp), chunk, offset: offset as u32 })
+        });
+        let memory = SessionMemory { floor: Seq(session.floor), done: done.filter(|_| !is_gone).collect() };
+        replica.recollect(SessionId(session.session), &memory);
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! A chain that others have by now is taken out whole, or not at all, and its node comes back from nothing.
+
+use frieze_base::{ChainId, Fault, crc32c};
+use frieze_disk::CrashKind;
+use frieze_hlc::Hlc;
+use frieze_wire::message::Durability;
+
+use super::world::{CHAINS, CHUNK_BYTES, LAYOUT, World, outcome};
+
+/// Three members with records of both chains, on stable storage, and the stamp of the last. The third has no part any
+/// more.
+fn left_by_the_third(seed: u64, shelved: bool) -> (World, Hlc) {
+    let mut world = World::new(3, seed);
+    world.configure_all(&[1]);
+    for chain in 0..CHAINS {
+        world.bring_in(chain, 2);
+        world.bring_in(chain, 3);
+    }
+    let mut newest = Hlc::ZERO;
+    for number in 0..60 {
+        let (_, done) = world.write(1, number % 4 * CHUNK_BYTES + number * 100, 3000, Durability::Async);
+        world.settle();
+        newest = outcome(&done).unwrap().unwrap().stamp;
+    }
+    world.settle();
+    if shelved {
+        let plane = world.plane(3);
+        plane.device().close_open();
+        world.flush(3);
+        let plane = world.plane(3);
+        while plane.device().shelve(&|tips| plane.keep_memory(tips, &|_| true)).unwrap() {}
+        assert_eq!(plane.device().log().stats().run_records, 60);
+    }
+    // Closed there while it is a member.
+    (0..CHAINS).for_each(|chain| drop(all(&mut world, 3, chain, Some(newest))));
+    world.configure(0, &[1, 2], None, false);
+    world.settle();
+    (world, newest)
+}
+
+/// What of chain 0 the third node is asked to take out: it says itself what it has and has no part in.
+fn take_out(world: &World) -> Result<usize, Fault> {
+    let remains = world.plane(3).remains();
+    world.plane(3).take_out(&remains).map(|gone| gone.len())
+}
+
+/// The checksums of the chunks of a chain as a node shows them.
+fn all(world: &mut World, id: u32, chain: u32, at: Option<Hlc>) -> Vec<Result<u32, Fault>> {
+    let of = (0..4).filter(|index| LAYOUT.chain(*index).0 == chain);
+    of.map(|index| world.read(id, index, at).map(|bytes| crc32c(&bytes))).collect()
+}
+
+#[test]
+fn who_has_a_part_or_gets_one_meanwhile_takes_out_nothing() {
+    let (mut world, _) = left_by_the_third(11, false);
+    assert_eq!(world.plane(1).remains(), []);
+    let remains = world.plane(3).remains();
+    assert_eq!(remains.iter().map(|(chain, _)| *chain).collect::<Vec<_>>(), [ChainId(0)]);
+    // It is told to come back before it could.
+    world.configure(0, &[1, 2], Some(3), false);
+    assert_eq!(world.plane(3).take_out(&remains).map(|gone| gone.len()), Ok(0));
+    world.configure(0, &[1, 2], None, false);
+    assert_eq!(
+        world.plane(3).take_out(&remains).map(|gone| gone.len()),
+        Ok(0),
+        "what was looked at was another configuration"
+    );
+    assert_eq!(world.log(3, 0).len(), world.log(1, 0).len());
+    assert_eq!(take_out(&world), Ok(1));
+    assert_eq!((world.log(3, 0).len(), world.plane(3).remains()), (0, vec![]));
+}
+
+#[test]
+fn what_was_taken_out_is_answered_for_by_others_and_what_is_left_as_before() {
+    for shelved in [false, true] {
+        let (mut world, newest) = left_by_the_third(12, shelved);
+        let before = [0, 1].map(|chain| all(&mut world, 1, chain, Some(newest)));
+        assert_eq!([0, 1].map(|chain| all(&mut world, 3, chain, Some(newest))), before, "who left may tell of then");
+        assert_eq!(take_out(&world), Ok(1));
+        for restarted in [false, true] {
+            assert!(all(&mut world, 3, 0, Some(newest)).iter().all(Result::is_err), "restarted: {restarted}");
+            if !restarted {
+                assert_eq!(all(&mut world, 3, 1, Some(newest)), before[1]);
+                assert_eq!(all(&mut world, 3, 1, None), before[1]);
+            }
+            assert_eq!((world.log(3, 0).len(), world.log(3, 1)), (0, world.log(1, 1)));
+            world.crash(3, CrashKind::Power);
+            world.start(3);
+        }
+        // It has forgotten what it knew of requests: a supply is no second run of them.
+        world.configure(1, &[1, 2], None, false);
+        (0..CHAINS).for_each(|chain| world.bring_in(chain, 3));
+        for at in [Some(newest), None] {
+            assert_eq!([0, 1].map(|chain| all(&mut world, 3, chain, at)), before);
+        }
+        assert_eq!(world.log(3, 0), world.log(1, 0));
+        world.crash(3, CrashKind::Process);
+        world.start(3);
+        assert_eq!(world.log(3, 0), world.log(1, 0), "a restart finds what came again");
+    }
+}
+
+#[test]
+fn a_crash_while_a_chain_is_taken_out_leaves_it_whole_or_takes_it() {
+    let (mut kept, mut taken) = (0, 0);
+    for kind in [CrashKind::Process, CrashKind::Power] {
+        for change in 1.. {
+            let (mut world, newest) = left_by_the_third(13, change % 2 == 0);
+            let before = [0, 1].map(|chain| all(&mut world, 1, chain, Some(newest)));
+            world.nodes[2].disk.fail_after(change);
+            let done = take_out(&world);
+            let is_crashed = world.nodes[2].disk.is_crashed();
+            world.crash(3, kind);
+            world.start(3);
+            let left = world.log(3, 0);
+            assert!(left.is_empty() || left == world.log(1, 0), "after {change} changes: a part of it is left");
+            assert!(done.is_err() || left.is_empty(), "after {change} changes: it comes back");
+            assert_eq!(world.log(3, 1), world.log(1, 1));
+            if left.is_empty() {
+                taken += 1
+            } else {
+                kept += 1
+            }
+            world.configure(1, &[1, 2], None, false);
+            (0..CHAINS).for_each(|chain| world.bring_in(chain, 3));
+            assert_eq!([0, 1].map(|chain| all(&mut world, 3, chain, None)), before);
+            if !is_crashed {
+                break;
+            }
+        }
+    }
+    assert!(kept > 1 && taken > 1, "{kept} {taken}");
+}
+
+#[test]
+fn a_disk_that_does_not_take_the_note_keeps_the_chain() {
+    let (mut world, newest) = left_by_the_third(14, false);
+    let before = all(&mut world, 1, 0, Some(newest));
+    world.nodes[2].disk.fail_writes(0, 8);
+    assert!(take_out(&world).is_err());
+    world.nodes[2].disk.fail_writes(0, 0);
+    assert_eq!(all(&mut world, 3, 0, Some(newest)), before, "it is here as before");
+    assert_eq!(take_out(&world), Ok(1));
+}

@@ -1,0 +1,446 @@
+//! The nodes, the network between them, and what whoever looks after a cluster does.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use frieze_base::{
+    ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Rng, Seq, SessionId, crc32c,
+};
+use frieze_chain::Configuration;
+use frieze_disk::{CrashKind, Disk, SimDisk, SimTime, StateFile};
+use frieze_hlc::{ClockSettings, Hlc, HlcClock};
+use frieze_multilog::{LogPosition, RecoveredItem};
+use frieze_tier::{MemoryDemand, Shares};
+use frieze_wire::message::Durability;
+use frieze_wire::peer::ServerMessage;
+use prost::Message as _;
+
+use crate::bounds::Bounds;
+use crate::{Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split};
+use frieze_net::{PeerPayload, Peers, PeersCell};
+use frieze_storage::{Budget, Device, ImageBudget, Reach};
+use frieze_storage::{Identity, STATE_FILE};
+use frieze_storage::{Keeper, NodeClock};
+
+/// Chains of the test.
+pub(super) const CHAINS: u32 = 2;
+/// The file: its chunks go round the chains.
+pub(super) const FILE: InodeId = InodeId(77);
+pub(super) const CHUNK_BYTES: u64 = 16 << 10;
+pub(super) const LAYOUT: Layout = Layout { chunk_bytes: CHUNK_BYTES, chain_count: CHAINS, inode: FILE };
+
+/// A message under way.
+pub(super) struct Packet {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) told: ServerMessage,
+    pub(super) payload: PeerPayload,
+    /// By chain: where a reader of now at `from` read it when this was told; `None`: the reader asks first.
+    pub(super) shown: Vec<Option<Hlc>>,
+}
+
+/// The network.
+#[derive(Default)]
+pub(super) struct Net(Mutex<VecDeque<Packet>>);
+
+impl Net {
+    pub(super) fn queue(&self) -> std::sync::MutexGuard<'_, VecDeque<Packet>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Line {
+    from: NodeId,
+    net: Arc<Net>,
+    plane: Arc<Mutex<Weak<DataPlane>>>,
+}
+
+impl Peers for Line {
+    fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
+        // One that is being started tells something before it has readers.
+        let plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let shown = (0..CHAINS).map(|chain| {
+            let (plane, chain) = (plane.as_ref()?, ChainId(chain));
+            (!plane.has_to_look([chain].into_iter())).then(|| plane.cuts().of(chain))
+        });
+        self.net.queue().push_back(Packet { from: self.from, to, told, payload, shown: shown.collect() });
+    }
+}
+
+/// A node: what outlives its process, and that.
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) disk: SimDisk,
+    pub(super) time: SimTime,
+    pub(super) plane: Option<Arc<DataPlane>>,
+    /// Whose readers what it tells is compared with.
+    line: Arc<Mutex<Weak<DataPlane>>>,
+    pub(super) reports: Arc<Mutex<Vec<Report>>>,
+    lives: u64,
+}
+
+impl Node {
+    fn open(&mut self, net: &Arc<Net>, shares: &Shares) {
+        self.lives += 1;
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let (identity, file) = match Identity::load(&*disk).expect("a readable state") {
+            Some(found) => found,
+            None => {
+                let identity = Identity { node: self.id.0, ..Identity::default() };
+                let file = StateFile::open_or_create(&*disk, STATE_FILE).expect("a state file");
+                let identity = Identity { format_version: frieze_storage::FORMAT_VERSION, ..identity };
+                file.write(&identity.encode_to_vec()).expect("a state file");
+                (identity, file)
+            }
+        };
+        let keeper = Arc::new(Keeper::new(identity.clone(), file));
+        let roles = Roles::load(disk.clone()).expect("readable roles");
+        let mut chains = new_chains(CHAINS, self.id, &roles);
+        let log = frieze_multilog::LogSettings {
+            segment_bytes: 64 << 10,
+            block_bytes: 512,
+            seed: u64::from(self.id.0) << 32 | self.lives,
+            ..frieze_multilog::LogSettings::default()
+        };
+        let budget = Budget {
+            reserve_bytes: 0,
+            index_bytes_max: shares.index,
+            shelve_segments: 2,
+            shares: *shares,
+            images: ImageBudget { pieces_max: 16, percent: 0 },
+        };
+        let reach = Reach {
+            upto: Hlc::MAX,
+            durable: LogPosition::default(),
+            footers_from: frieze_base::SegmentId(0),
+            serve_damaged: false,
+        };
+        let recovered =
+            Device::recover(disk.clone(), log, budget, &reach, &roles.discarded(), &mut |recovered| match recovered {
+                RecoveredItem::Record(meta) => assert_eq!(replay(&mut chains, meta), Ok(0), "no record is missing"),
+                RecoveredItem::Indexed { chains: tips, companion, .. } => {
+                    resume(&mut chains, tips, companion).expect("what was kept");
+                }
+            })
+            .expect("a readable log");
+        let bound = Hlc(identity.clock_bound).max(recovered.newest);
+        let clock = HlcClock::new(ClockSettings::default(), bound);
+        let clock = Arc::new(NodeClock::new(clock, Arc::new(self.time.clone()), keeper));
+        let way = Arc::new(PeersCell::default());
+        let own = Arc::new(Mutex::new(Weak::new()));
+        way.open(Arc::new(Line { from: self.id, net: net.clone(), plane: own.clone() }));
+        let plane = DataPlane::new(Arc::new(recovered.device), clock, chains, (self.id, roles), way, Arc::new(|| {}));
+        let reports = self.reports.clone();
+        plane.report_to(Box::new(move |report| reports.lock().unwrap_or_else(PoisonError::into_inner).push(report)));
+        plane.lease().renew(MonoTime(u64::MAX));
+        let plane = Arc::new(plane);
+        *own.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&plane);
+        (self.plane, self.line) = (Some(plane), own);
+    }
+}
+
+/// What became of a write.
+pub(super) type Outcome = Arc<Mutex<Option<Result<Written, Fault>>>>;
+
+/// All of it.
+pub(super) struct World {
+    pub(super) net: Arc<Net>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) rng: Rng,
+    /// One in so many messages is lost, and as many are doubled; 0: none.
+    pub(super) lossy: u64,
+    /// Messages between these go nowhere.
+    pub(super) cut: BTreeSet<(NodeId, NodeId)>,
+    /// No acknowledgement arrives.
+    pub(super) without_acks: bool,
+    pub(super) configurations: Vec<Configuration>,
+    pub(super) shares: Shares,
+    next_seq: u64,
+}
+
+impl World {
+    /// Nodes 1 to `count`, on; node 1 has the chains for itself.
+    pub(super) fn new(count: u32, seed: u64) -> World {
+        let mut rng = Rng::new(seed);
+        let shares = MemoryDemand::default().divide().expect("memory");
+        let net = Arc::new(Net::default());
+        let nodes = (1..=count)
+            .map(|id| {
+                let time = SimTime::new(1_800_000_000_000_000 + rng.below(5_000));
+                let reports = Arc::default();
+                Node {
+                    id: NodeId(id),
+                    disk: SimDisk::new(rng.next()),
+                    time,
+                    plane: None,
+                    line: Arc::default(),
+                    reports,
+                    lives: 0,
+                }
+            })
+            .collect();
+        let alone = Configuration { epoch: ChainEpoch(2), members: vec![NodeId(1)], ..Configuration::default() };
+        let mut world = World {
+            net,
+            nodes,
+            rng,
+            lossy: 0,
+            cut: BTreeSet::new(),
+            without_acks: false,
+            configurations: vec![alone; CHAINS as usize],
+            shares,
+            next_seq: 0,
+        };
+        for id in 1..=count {
+            world.start(id);
+        }
+        world
+    }
+
+    pub(super) fn start(&mut self, id: u32) {
+        let (net, shares) = (self.net.clone(), self.shares);
+        let node = &mut self.nodes[id as usize - 1];
+        node.disk.restart();
+        node.open(&net, &shares);
+    }
+
+    /// Bounds of a node, until it is started again.
+    pub(super) fn bound(&mut self, id: u32, set: impl FnOnce(&mut Bounds)) {
+        let node = &mut self.nodes[id as usize - 1];
+        let mut line = node.line.lock().unwrap_or_else(PoisonError::into_inner);
+        *line = Weak::new();
+        let plane = node.plane.as_mut().expect("the node is on");
+        set(&mut Arc::get_mut(plane).expect("nobody else has it").bounds);
+        *line = Arc::downgrade(plane);
+    }
+
+    pub(super) fn crash(&mut self, id: u32, kind: CrashKind) {
+        let node = &mut self.nodes[id as usize - 1];
+        node.disk.crash(kind);
+        node.plane = None;
+        node.reports.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let lost = NodeId(id);
+        self.net.queue().retain(|packet| packet.from != lost && packet.to != lost);
+    }
+
+    pub(super) fn plane(&self, id: u32) -> &Arc<DataPlane> {
+        self.nodes[id as usize - 1].plane.as_ref().expect("the node is on")
+    }
+
+    pub(super) fn is_on(&self, id: NodeId) -> bool {
+        self.nodes[id.0 as usize - 1].plane.is_some()
+    }
+
+    /// The next configuration of a chain, told to all that are on.
+    pub(super) fn configure(&mut self, chain: u32, members: &[u32], syncing: Option<u32>, joining: bool) {
+        let epoch = ChainEpoch(self.configurations[chain as usize].epoch.0 + 1);
+        let members = members.iter().copied().map(NodeId).collect();
+        let to = Configuration { epoch, members, syncing: syncing.map(NodeId), joining };
+        self.configurations[chain as usize] = to.clone();
+        for node in &self.nodes {
+            if let Some(plane) = &node.plane {
+                plane.configure(&[(ChainId(chain), to.clone())]).expect("a disk that works");
+            }
+        }
+    }
+
+    pub(super) fn configure_all(&mut self, members: &[u32]) {
+        for chain in 0..CHAINS {
+            self.configure(chain, members, None, false);
+        }
+    }
+
+    /// Time passes for all.
+    pub(super) fn pass(&mut self, micros: u64) {
+        self.nodes.iter().for_each(|node| node.time.advance_us(micros));
+        self.tick();
+    }
+
+    pub(super) fn tick(&self) {
+        self.nodes.iter().filter_map(|node| node.plane.as_ref()).for_each(|plane| plane.tick());
+    }
+
+    pub(super) fn flush(&self, id: u32) {
+        let plane = self.plane(id);
+        let end = plane.device().flush().expect("a disk that works");
+        plane.device().write_footers(end).expect("a disk that works");
+        plane.persisted(end);
+    }
+
+    pub(super) fn flush_all(&self) {
+        self.nodes.iter().filter(|node| node.plane.is_some()).for_each(|node| self.flush(node.id.0));
+    }
+
+    /// Delivers one message. False if there is none.
+    pub(super) fn deliver(&mut self) -> bool {
+        let packet = {
+            let mut queue = self.net.queue();
+            let at = if self.lossy > 0 && self.rng.chance(4) { self.rng.below(queue.len().max(1) as u64) } else { 0 };
+            queue.remove(at as usize)
+        };
+        let Some(packet) = packet else { return false };
+        if self.lossy > 0 && self.rng.chance(self.lossy) || self.cut.contains(&(packet.from, packet.to)) {
+            return true;
+        }
+        if self.without_acks && matches!(packet.told, ServerMessage::ChainAck(_)) {
+            return true;
+        }
+        let times = if self.lossy > 0 && self.rng.chance(self.lossy) { 2 } else { 1 };
+        let Some(plane) = self.nodes[packet.to.0 as usize - 1].plane.clone() else { return true };
+        for _ in 0..times {
+            let crc = packet.payload.crc.unwrap_or_else(|| crc32c(&packet.payload.bytes));
+            match plane.told(packet.from, packet.told.clone(), crc, (&packet.payload.bytes).into()) {
+                Ok(taken) => assert!(taken, "a message of a chain"),
+                Err(fault) => assert!(fault.reason != frieze_base::Reason::BadFrame, "{fault}: {:?}", packet.told),
+            }
+        }
+        true
+    }
+
+    /// Delivers until nothing is under way, time passing where something is waited for.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..60 {
+            while self.deliver() {}
+            self.flush_all();
+            self.pass(20_000);
+        }
+        while self.deliver() {}
+    }
+
+    /// Asks node `id` to write `len` bytes, which tell by whom and when they were.
+    pub(super) fn write(&mut self, id: u32, offset: u64, len: usize, durability: Durability) -> (Seq, Outcome) {
+        self.next_seq += 1;
+        let seq = Seq(self.next_seq);
+        (seq, self.write_again(id, seq, offset, len, durability))
+    }
+
+    pub(super) fn write_again(&self, id: u32, seq: Seq, offset: u64, len: usize, durability: Durability) -> Outcome {
+        let outcome: Outcome = Arc::default();
+        let to = outcome.clone();
+        let payload = bytes_of(seq, len);
+        let place = || {
+            let spread = split(offset, len, LAYOUT)?;
+            Ok(Placed { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO })
+        };
+        let ask = WriteAsk {
+            session: SessionId(9),
+            seq,
+            acked: Seq(0),
+            epoch: ChainEpoch(0),
+            seen: Hlc::ZERO,
+            inode: FILE,
+            layout: LAYOUT,
+            known_offset: Some(offset),
+            at_end: None,
+            place: &place,
+            content: Content::Bytes(payload[..].into(), Some(crc32c(&payload))),
+            uid: 0,
+            durability,
+        };
+        let reply = Box::new(move |result| *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(result));
+        self.plane(id).write(ask, reply);
+        outcome
+    }
+
+    /// What a read of a chunk gives at node `id`, at an instant or now; the fault that it refuses with.
+    pub(super) fn read(&mut self, id: u32, index: u32, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
+        let chain = LAYOUT.chain(index);
+        let done: Arc<Mutex<Option<Result<(), Fault>>>> = Arc::default();
+        let to = done.clone();
+        let reply = Box::new(move |result| *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(result));
+        match at {
+            Some(at) => self.plane(id).close_shared(at, Some(&[chain].into()), reply),
+            None => self.plane(id).look([chain].into_iter(), reply),
+        }
+        for _ in 0..5000 {
+            if done.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                break;
+            }
+            if !self.deliver() {
+                self.flush_all();
+                self.pass(50_000);
+            }
+        }
+        done.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it ends")?;
+        self.plane(id).check_here(chain, at)?;
+        let bytes = self.bytes(id, index, at);
+        if at.is_none() {
+            self.plane(id).check_lease()?;
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes of a chunk as node `id` shows them.
+    pub(super) fn bytes(&self, id: u32, index: u32, at: Option<Hlc>) -> Vec<u8> {
+        let plane = self.plane(id);
+        let mut pieces = Vec::new();
+        {
+            let log = plane.device().log_of([FILE]).expect("a disk that works");
+            let cuts = plane.cuts();
+            let at = at.unwrap_or_else(|| cuts.of(LAYOUT.chain(index)));
+            let chunk = ChunkId { inode: FILE, index };
+            log.plan(chunk, ByteRange::new(0, CHUNK_BYTES), at, Hlc::ZERO, &mut pieces);
+        }
+        let mut bytes = vec![0; CHUNK_BYTES as usize];
+        plane.device().read(&pieces, 0, &mut bytes, &mut Vec::new()).expect("sound bytes");
+        bytes
+    }
+
+    /// The stamps, numbers and epochs of all that a node's log has of a chain.
+    pub(super) fn log(&self, id: u32, chain: u32) -> Vec<(u64, Hlc, ChainEpoch)> {
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let records = self.plane(id).device().records_of(ChainId(chain), after, 100).expect("a disk that works");
+            let Some(last) = records.last() else { return found };
+            after = last.meta.n;
+            found.extend(records.iter().map(|record| (record.meta.n, record.meta.stamp, record.meta.epoch)));
+        }
+    }
+
+    /// What node `id` has handed up since it was asked last.
+    pub(super) fn reports(&self, id: u32) -> Vec<Report> {
+        std::mem::take(&mut *self.nodes[id as usize - 1].reports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Brings `id` into a chain, as the control plane would: syncing, joining, serving.
+    pub(super) fn bring_in(&mut self, chain: u32, id: u32) {
+        let members: Vec<u32> = self.configurations[chain as usize].members.iter().map(|node| node.0).collect();
+        self.configure(chain, &members, Some(id), false);
+        let all: Vec<u32> = members.iter().copied().chain([id]).collect();
+        let (mut joins, mut serves) = (false, false);
+        for _ in 0..100 {
+            self.settle();
+            let reports: BTreeMap<u32, Vec<Report>> = all.iter().map(|id| (*id, self.reports(*id))).collect();
+            for report in reports.into_values().flatten() {
+                match report {
+                    Report::CaughtUp { chain: of, epoch, .. }
+                        if of.0 == chain && epoch == self.configurations[chain as usize].epoch && !joins =>
+                    {
+                        joins = true;
+                        self.configure(chain, &all, None, true);
+                    }
+                    Report::Ready { chain: of, epoch }
+                        if of.0 == chain && epoch == self.configurations[chain as usize].epoch =>
+                    {
+                        serves = true;
+                    }
+                    _ => {}
+                }
+            }
+            if serves {
+                self.configure(chain, &all, None, false);
+                return self.settle();
+            }
+        }
+        panic!("node {id} never came into chain {chain}");
+    }
+}
+
+/// The bytes of a write.
+pub(super) fn bytes_of(seq: Seq, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (seq.0 * 131 + at as u64 * 7 + 1) as u8).collect()
+}
+
+pub(super) fn outcome(outcome: &Outcome) -> Option<Result<Written, Fault>> {
+    outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}

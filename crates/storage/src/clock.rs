@@ -1,0 +1,169 @@
+//! The server's clock: the core clock behind one lock, the machine's time under it, and the bound made durable.
+//!
+//! Guarantees: no stamp leaves before the bound that covers it is on stable storage.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{Fault, MonoTime};
+use frieze_disk::{StateFile, TimeSource};
+use frieze_hlc::{ClockHealth, ClockReading, Error, Hlc, HlcClock};
+use prost::Message;
+
+use crate::identity::Identity;
+use crate::ticket::Ticket;
+
+/// The identity record and the file that holds it.
+pub struct Keeper {
+    inner: Mutex<(Identity, StateFile)>,
+}
+
+impl Keeper {
+    /// Keeps `identity` in `file`.
+    pub fn new(identity: Identity, file: StateFile) -> Keeper {
+        Keeper { inner: Mutex::new((identity, file)) }
+    }
+
+    /// Changes the record; durable when it returns.
+    ///
+    /// # Errors
+    /// The disk's. The record in memory is then as before.
+    pub fn update(&self, change: impl FnOnce(&mut Identity)) -> Result<(), Fault> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = inner.0.clone();
+        change(&mut changed);
+        inner.1.write(&changed.encode_to_vec())?;
+        inner.0 = changed;
+        Ok(())
+    }
+
+    /// Looks at the record.
+    pub fn with<R>(&self, look: impl FnOnce(&Identity) -> R) -> R {
+        look(&self.inner.lock().unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+/// The clock that all parts of a server share.
+pub struct NodeClock {
+    clock: Mutex<HlcClock>,
+    source: Arc<dyn TimeSource>,
+    keeper: Arc<Keeper>,
+}
+
+impl NodeClock {
+    /// The clock of a server over the machine's time.
+    pub fn new(clock: HlcClock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
+        NodeClock { clock: Mutex::new(clock), source, keeper }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HlcClock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One look at the machine's clocks.
+    pub fn reading(&self) -> ClockReading {
+        self.source.reading()
+    }
+
+    /// Runs `ask` on the clock, making the bound durable as often as it needs.
+    fn with_bound<T>(&self, mut ask: impl FnMut(&mut HlcClock, ClockReading) -> Result<T, Error>) -> Result<T, Fault> {
+        let mut clock = self.lock();
+        loop {
+            match ask(&mut clock, self.source.reading()) {
+                Err(Error::BoundNeeded(bound)) => {
+                    self.keeper.update(|identity| identity.clock_bound = identity.clock_bound.max(bound.0))?;
+                    clock.bound_persisted(bound);
+                }
+                other => return other.map_err(Fault::from),
+            }
+        }
+    }
+
+    /// The first of `count` consecutive fresh stamps.
+    ///
+    /// # Errors
+    /// `Fenced` while the clock is not trusted; the disk's if the bound cannot be made durable.
+    pub fn tick_many(&self, count: u64) -> Result<Hlc, Fault> {
+        self.with_bound(|clock, reading| clock.tick_many(reading, count))
+    }
+
+    /// A fresh stamp, and the monotonic time of the look at the machine's clocks that it was made by.
+    ///
+    /// # Errors
+    /// As [`NodeClock::tick_many`].
+    pub fn tick(&self) -> Result<(Hlc, MonoTime), Fault> {
+        self.with_bound(|clock, reading| Ok((clock.tick_many(reading, 1)?, reading.mono)))
+    }
+
+    /// Takes in the newest stamp a client has seen.
+    ///
+    /// # Errors
+    /// `Future` if it lies too far ahead; it is not adopted.
+    pub fn observe(&self, remote: Hlc) -> Result<(), Fault> {
+        let mut clock = self.lock();
+        // The usual case: nothing new, and no need to look at the machine's clock.
+        if remote <= clock.newest() {
+            return Ok(());
+        }
+        clock.observe(self.source.reading(), remote).map_err(Fault::from)
+    }
+
+    /// Takes in the newest stamp that another member of a chain names: a stamp of its records, or a promise that has to
+    /// hold across a restart of everything. The durable bound covers it when this returns.
+    ///
+    /// # Errors
+    /// `Future` if it lies too far ahead; it is not adopted. The disk's.
+    pub fn adopt(&self, remote: Hlc) -> Result<(), Fault> {
+        self.with_bound(|clock, reading| clock.adopt(reading, remote))
+    }
+
+    /// Promises that every stamp from now on lies above `at`.
+    ///
+    /// # Errors
+    /// `Future` if `at` has not come yet.
+    pub fn close(&self, at: Hlc) -> Result<(), Fault> {
+        self.with_bound(|clock, reading| clock.close(reading, at))
+    }
+
+    /// The instant that covers everything stamped so far.
+    pub fn now(&self) -> Hlc {
+        let clock = self.lock();
+        clock.now(self.source.reading())
+    }
+
+    /// The newest stamp given or adopted.
+    pub fn newest(&self) -> Hlc {
+        self.lock().newest()
+    }
+
+    /// Whether the clock is trusted, and how exact it is.
+    pub fn health(&self) -> ClockHealth {
+        self.lock().health(self.source.reading())
+    }
+
+    /// The error bound in microseconds; `u64::MAX` if nothing disciplines the machine's clock.
+    pub fn precision_us(&self) -> u64 {
+        self.source.reading().error_us.unwrap_or(u64::MAX)
+    }
+
+    /// Looks at the machine's clocks, and extends the durable bound in the background when half of it is used up.
+    /// `frontier` and `durable` are written along with it.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn look(&self, frontier: Hlc, durable: Ticket) -> Result<(), Fault> {
+        let wanted = {
+            let mut clock = self.lock();
+            let reading = self.source.reading();
+            clock.look(reading);
+            clock.wants_bound(reading)
+        };
+        let Some(bound) = wanted else { return Ok(()) };
+        self.keeper.update(|identity| {
+            identity.clock_bound = identity.clock_bound.max(bound.0);
+            identity.frontier = identity.frontier.max(frontier.0);
+            identity.set_durable(durable);
+        })?;
+        self.lock().bound_persisted(bound);
+        Ok(())
+    }
+}

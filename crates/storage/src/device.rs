@@ -1,0 +1,565 @@
+//! One device: its log of segments on a disk, appended by one writer at a time, read by everybody.
+//!
+//! Guarantees: a record is visible only when its data is whole; what is read has passed its block checksums; a failed
+//! append leaves nothing visible. The index is asked under a short lock, bytes are moved outside of it.
+//! Leaves to others: order and stamps (`chain`, through `data`), where a record goes (`multilog`).
+
+mod chains;
+mod checksum_cache;
+mod images;
+mod preallocate;
+mod read;
+mod recover;
+mod remains;
+mod repair;
+mod shelves;
+mod size_histogram;
+mod tiers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
+use frieze_disk::{Disk, DiskFile};
+use frieze_hlc::Hlc;
+use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, RunKey, Seal, Spot};
+
+use frieze_tier::Shares;
+
+use crate::few::Few;
+use crate::lock_order::{LOG, Reading};
+use crate::read_errors::ReadErrors;
+pub use checksum_cache::HANDED_BYTES_MIN;
+pub use preallocate::SpareSegments;
+use size_histogram::SizeHistogram;
+
+pub use images::{IMAGE_SLOT_BYTES, ImageBudget};
+pub use read::Held;
+pub use recover::{Budget, Reach, not_whole};
+pub use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
+
+/// What a footer ends with.
+const TRAILER_BYTES: u64 = 128;
+/// How often in a row a device is asked to undo what it refused.
+const UNDO_TRIES: usize = 4;
+/// Bytes appended between two checkpoints of the open segment.
+const CHECKPOINT_BYTES: u64 = 8 << 20;
+
+/// The open segment is closed early if this much of it is to be given back, or this part of it.
+const CLOSE_EARLY_BYTES: u64 = 256 << 10;
+/// See [`CLOSE_EARLY_BYTES`]: as much of a segment of the usual 64 MiB.
+const CLOSE_EARLY_PART: u64 = 256;
+
+/// The log of one device.
+pub struct Device {
+    disk: Arc<dyn Disk>,
+    settings: frieze_multilog::LogSettings,
+    budget: Budget,
+    log: RwLock<MultiLog>,
+    files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
+    /// What of the files is in memory.
+    tiers: Tiers,
+    dirty: Mutex<Dirty>,
+    spares: SpareSegments,
+    /// Bytes appended and not yet on stable storage.
+    dirty_bytes: AtomicU64,
+    /// Bytes appended since the last checkpoint of the open segment.
+    since_checkpoint: AtomicU64,
+    /// Appends and reads so far.
+    served: AtomicU64,
+    /// Where a group that was refused may still lie, and why it could not be erased.
+    refused: Mutex<Option<(SegmentId, u64, Fault)>>,
+    /// There has been one.
+    has_refused: AtomicBool,
+    shelves: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
+    /// Held by who makes or replaces shelves.
+    shelving: Mutex<()>,
+    /// The last record of each chain on them.
+    tips: Mutex<BTreeMap<ChainId, ChainTip>>,
+    /// Held by who gives memory back, or keeps others from it.
+    evicting: Mutex<()>,
+    /// What was last kept beside a shelf.
+    companion: Mutex<Vec<u8>>,
+    /// How much each flush brought to stable storage.
+    flushed: Mutex<SizeHistogram>,
+    /// What was found damaged in shelves and mended, in words.
+    mended: Mutex<Vec<String>>,
+    noticed: ReadErrors,
+    images: images::ImageStore,
+    /// Checksums of what was written or handed on lately.
+    known: checksum_cache::ChecksumCache,
+}
+
+#[derive(Default)]
+struct Dirty {
+    segments: BTreeSet<SegmentId>,
+    directory: bool,
+}
+
+fn segment_name(id: SegmentId) -> String {
+    format!("seg-{:016x}", id.0)
+}
+
+fn segment_of(name: &str) -> Option<SegmentId> {
+    u64::from_str_radix(name.strip_prefix("seg-")?, 16).ok().map(SegmentId)
+}
+
+/// From so many bytes on a write that somebody waits for goes to the medium by itself. Smaller ones are better off
+/// together, in the flush that they share.
+const EARLY_BYTES: u64 = 256 << 10;
+/// What a disk of 2 GiB/s takes in 8 ms.
+const AHEAD_BYTES_MAX: u64 = 16 << 20;
+
+impl Device {
+    /// The index, for questions.
+    pub fn log(&self) -> Reading<'_, MultiLog> {
+        Reading::of(&self.log, &LOG)
+    }
+
+    /// How many flushes there were, and the median of their bytes.
+    pub fn flushes(&self) -> (u64, u64) {
+        let flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
+        (flushed.count(), flushed.median())
+    }
+
+    /// Size of a checksummed block in bytes.
+    pub fn block_bytes(&self) -> usize {
+        self.settings.block_bytes as usize
+    }
+
+    /// Appends the records of one group and makes them visible. The caller lets one append run at a time.
+    ///
+    /// `block_crcs[i]` are the checksums of the blocks of `payloads[i]`. Returns the end of the last record.
+    ///
+    /// # Errors
+    /// `NoSpace` if no segment can be added; `InputOutput` from the disk. Nothing is visible then, and the space is
+    /// used again.
+    pub fn append(
+        &self,
+        metas: &[RecordMeta],
+        payloads: &[&[u8]],
+        block_crcs: &[Vec<u32>],
+    ) -> Result<LogPosition, Fault> {
+        self.served.fetch_add(1, Ordering::Relaxed);
+        self.erase_refused()?;
+        let (placed, heads) = {
+            let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
+            let placed = log.place(metas);
+            let records = metas.iter().zip(&placed.spots).zip(block_crcs);
+            let heads: Few<Vec<u8>> = records.map(|((meta, spot), crcs)| log.encode(meta, spot, crcs)).collect();
+            (placed, heads)
+        };
+        let written = self.write_group(&placed, &heads, payloads);
+        let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
+        match written {
+            Ok(bytes) => {
+                for (meta, spot) in metas.iter().zip(&placed.spots) {
+                    log.publish(meta, spot);
+                }
+                drop(log);
+                self.note_checksums(metas, &placed.spots, payloads, block_crcs);
+                self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.since_checkpoint.fetch_add(bytes, Ordering::Relaxed);
+                Ok(placed.spots.last().expect("a group has at least one record").end)
+            }
+            Err(fault) => {
+                let first = placed.spots.first().expect("a group has at least one record");
+                self.erase(first.segment, first.offset);
+                log.abandon(placed);
+                Err(fault)
+            }
+        }
+    }
+
+    /// What was written will be handed on as a whole more often than in parts: its checksum need not be read back for
+    /// that.
+    fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
+        for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
+            let len = payload.len() as u64;
+            if len >= HANDED_BYTES_MIN {
+                let span = checksum_cache::Span::whole(spot.segment, spot.data_offset, len, meta.stamp);
+                self.known.put(span, checksum_cache::combined(crcs, len, self.settings.block_bytes.into()));
+            }
+        }
+    }
+
+    /// What there is of a group that was refused goes. A process that died before its room is used again would else
+    /// find it at its restart, and show what it said it had not written.
+    fn erase(&self, segment: SegmentId, offset: u64) {
+        // A segment that could not be made holds nothing.
+        let Ok(file) = self.file(segment) else { return };
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_refused.store(true, Ordering::SeqCst);
+        *refused = erase_header(&*file, offset).err().map(|why| (segment, offset, why));
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(segment);
+    }
+
+    /// Before anything is appended or made durable: what was refused is gone.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn erase_refused(&self) -> Result<(), Fault> {
+        if !self.has_refused.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((segment, offset, why)) = &*refused else { return Ok(()) };
+        erase_header(&*self.file(*segment)?, *offset).map_err(|_| why.clone())?;
+        *refused = None;
+        Ok(())
+    }
+
+    fn write_group(
+        &self,
+        placed: &frieze_multilog::PlacedGroup,
+        heads: &[Vec<u8>],
+        payloads: &[&[u8]],
+    ) -> Result<u64, Fault> {
+        if let Some(roll) = &placed.roll {
+            self.add_segment(roll.id, &roll.header)?;
+        }
+        let mut bytes = 0;
+        for ((spot, payload), head) in placed.spots.iter().zip(payloads).zip(heads) {
+            let file = self.file(spot.segment)?;
+            file.write_at(spot.offset, &[head, payload])?;
+            bytes += (head.len() + payload.len()) as u64;
+            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(spot.segment);
+        }
+        Ok(bytes)
+    }
+
+    fn add_segment(&self, id: SegmentId, header: &[u8]) -> Result<(), Fault> {
+        let file = match self.spares.take(&*self.disk, &segment_name(id))? {
+            Some(file) => file,
+            None => {
+                while let Err(full) = self.check_room(1) {
+                    // Images are worth less than what is to be written.
+                    if !self.make_room_of_images()? {
+                        return Err(full);
+                    }
+                }
+                self.disk.create(&segment_name(id), self.settings.segment_bytes)?
+            }
+        };
+        // Registered before its header is written, so that a failure below leaves the file to be used again.
+        self.files.write().unwrap_or_else(PoisonError::into_inner).insert(id, file.clone());
+        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        dirty.directory = true;
+        dirty.segments.insert(id);
+        drop(dirty);
+        file.write_at(0, &[header])?;
+        // A spare may have been something else before.
+        file.expect_writes(header.len() as u64..self.settings.segment_bytes - TRAILER_BYTES);
+        Ok(())
+    }
+
+    fn check_room(&self, segments: u64) -> Result<(), Fault> {
+        let space = self.disk.space()?;
+        let needed = segments * self.settings.segment_bytes + self.budget.reserve_bytes;
+        if space.free_bytes < needed {
+            return Err(Fault::new(
+                Reason::NoSpace,
+                format!(
+                    "no space for data: {} MiB free of {} MiB, and {} MiB are kept back so that removing, forgetting \
+                     and restarting work. To free space: `frieze du --history /` shows where history is, `frieze \
+                     forget --before 7d-ago PATH` gives it up, `frieze snapshot delete NAME` lets go of what a \
+                     snapshot holds; or make the device larger",
+                    space.free_bytes >> 20,
+                    space.capacity_bytes >> 20,
+                    self.budget.reserve_bytes >> 20
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// True if no segment can be added: what is written has the rest of the open one, and is refused then.
+    pub fn is_full(&self) -> bool {
+        self.spares.is_empty() && self.check_room(1).is_err()
+    }
+
+    /// Makes the next segments ahead of need, where they are missing and there is room. Called off the critical path.
+    ///
+    /// # Errors
+    /// The disk's: the next call tries again.
+    pub fn prepare_spares(&self) -> Result<(), Fault> {
+        self.spares.fill(&*self.disk, self.settings.segment_bytes, &|segments| self.check_room(segments).is_ok())
+    }
+
+    /// Has the names of the segments to come looked up before a write waits for that. Called off the critical path,
+    /// when a segment has just been begun.
+    pub fn expect_segments(&self) {
+        let open = self.log().end().segment;
+        (1..=preallocate::COUNT as u64)
+            .for_each(|ahead| self.disk.expect_name(&segment_name(SegmentId(open.0 + ahead))));
+    }
+
+    /// The segments made ahead of need.
+    pub fn spares(&self) -> &SpareSegments {
+        &self.spares
+    }
+
+    fn file(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>, Fault> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&segment).cloned().ok_or_else(|| {
+            Fault::new(
+                Reason::Corrupt,
+                format!("stored data is corrupt: segment {segment} is missing from the data directory"),
+            )
+        })
+    }
+
+    /// What of the files is in memory.
+    pub fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    /// What memory may be used for.
+    pub fn shares(&self) -> &Shares {
+        &self.budget.shares
+    }
+
+    /// An immutable file.
+    fn file_of(&self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
+        match key {
+            FileKey::Segment(segment) => self.file(segment).ok(),
+            FileKey::Shelf(shelf) => self.shelf_file(shelf),
+        }
+    }
+
+    /// What is not among the youngest records any more leaves memory, as far as it is durable.
+    pub fn keep_young(&self, durable: LogPosition) {
+        let end = self.log().end();
+        self.tiers.advance(end, durable, &|key| self.file_of(key));
+    }
+
+    /// Looks for copies of files in memory that nobody knows of, and lets go of them.
+    pub fn sweep(&self) {
+        self.tiers.sweep(&|key| self.file_of(key));
+    }
+
+    /// Makes everything appended so far durable. Returns the position that is durable now: once the metadata that it
+    /// depends on is durable too, [`Device::write_footers`] vouches for it.
+    ///
+    /// # Errors
+    /// The disk's. What failed to reach the disk may be lost: the caller must refuse writes from then on.
+    pub fn flush(&self) -> Result<LogPosition, Fault> {
+        self.erase_refused()?;
+        // The count before the position: what it counts was published before, so the position covers it.
+        let bytes = self.dirty_bytes.load(Ordering::Acquire);
+        let end = self.log().end();
+        let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+        let begin = || -> Result<(), Fault> {
+            dirty.segments.iter().try_for_each(|segment| {
+                self.file(*segment)?.begin_sync(0, self.settings.segment_bytes);
+                Ok(())
+            })
+        };
+        // Under way before the directory is waited for, which the disk would be idle for. Not behind much: a segment
+        // that is begun meanwhile waits for the directory's blocks.
+        let is_ahead = dirty.directory && bytes <= AHEAD_BYTES_MAX;
+        if is_ahead {
+            begin()?;
+        }
+        if dirty.directory {
+            self.disk.sync_dir()?;
+        }
+        // All of them are under way before the first is waited for: else the disk would be idle between one and the
+        // next.
+        if dirty.segments.len() > 1 && !is_ahead {
+            begin()?;
+        }
+        for segment in &dirty.segments {
+            self.file(*segment)?.sync()?;
+        }
+        self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.flushed.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
+        Ok(end)
+    }
+
+    /// Begins to bring the last `len` bytes up to `end` to the medium, if they are many: somebody waits for them, and a
+    /// disk that writes while more comes in is not idle between two flushes.
+    pub fn begin_flush(&self, end: LogPosition, len: u64) {
+        if len >= EARLY_BYTES
+            && let Ok(file) = self.file(end.segment)
+        {
+            file.begin_sync(end.offset.saturating_sub(len), len);
+        }
+    }
+
+    /// Vouches for what is durable in segments that are full, and now and then in the one that is not.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn write_footers(&self, durable: LogPosition) -> Result<(), Fault> {
+        let mut seals = self.log.write().unwrap_or_else(PoisonError::into_inner).sealable(durable);
+        if self.since_checkpoint.load(Ordering::Relaxed) >= CHECKPOINT_BYTES {
+            seals.extend(self.take_checkpoint(durable));
+        }
+        self.write_seals(seals)
+    }
+
+    /// Vouches for the durable records of the open segment: the next start need not scan them, and damage to one of
+    /// them is not taken for a torn tail.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn checkpoint(&self, durable: LogPosition) -> Result<(), Fault> {
+        let seal = self.take_checkpoint(durable);
+        self.write_seals(seal.into_iter().collect())
+    }
+
+    fn take_checkpoint(&self, durable: LogPosition) -> Option<Seal> {
+        self.since_checkpoint.store(0, Ordering::Relaxed);
+        self.log.write().unwrap_or_else(PoisonError::into_inner).checkpoint(durable)
+    }
+
+    fn write_seals(&self, seals: Vec<Seal>) -> Result<(), Fault> {
+        for seal in seals {
+            let file = self.file(seal.segment)?;
+            file.write_at(seal.offset, &[&seal.footer])?;
+            // It may be written behind the edge of what is young.
+            self.tiers.touched(FileKey::Segment(seal.segment));
+            // Durable with a later flush; until then recovery scans the segment instead.
+            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
+        }
+        Ok(())
+    }
+
+    /// Where readers met damage.
+    pub fn noticed(&self) -> &ReadErrors {
+        &self.noticed
+    }
+
+    /// The file of a segment, to be looked at as it lies on the medium.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is missing.
+    pub fn medium(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>, Fault> {
+        self.file(segment)
+    }
+
+    /// Appends and reads so far: while it rises, somebody waits for this device.
+    pub fn served(&self) -> u64 {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    /// Records that no read needs any more: their bytes may go, and with `gone` the file's index from memory. Up to the
+    /// last of `kept` only these instants are asked for: what is buried up to then leaves memory.
+    ///
+    /// # Errors
+    /// As [`Device::log_of`].
+    pub fn mark_dead(
+        &self,
+        inode: InodeId,
+        upto: Hlc,
+        graves: &[DeadRecord],
+        gone: bool,
+        kept: &[Hlc],
+    ) -> Result<(), Fault> {
+        // Nothing of it leaves meanwhile: it is made anew from what is there.
+        let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
+            if !log.is_evicted(inode) {
+                log.mark_dead(inode, upto, graves, gone);
+                break;
+            }
+            drop(log);
+            self.fetch(inode)?;
+        }
+        // Most of the work while no lock is held: writers go on.
+        let mut from = 0;
+        loop {
+            let Some(mut thin) = self.log().compact_index(inode, from, kept) else { return Ok(()) };
+            thin.build();
+            self.log.write().unwrap_or_else(PoisonError::into_inner).put_compact_index(&mut thin);
+            from = thin.next_chunk();
+        }
+    }
+
+    /// From so many bytes to be given back on the open segment is better closed early.
+    pub fn worth_closing(&self) -> u64 {
+        CLOSE_EARLY_BYTES.min(self.settings.segment_bytes / CLOSE_EARLY_PART)
+    }
+
+    /// The next append goes into a new segment. The caller keeps writers out meanwhile.
+    pub fn close_open(&self) {
+        self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
+    }
+
+    /// Gives back the space of stretches of a segment that hold buried or discarded records only, and of what lies
+    /// behind its last record. Returns by how many bytes the device has more; `None` while no footer vouches for all of
+    /// the segment.
+    ///
+    /// # Errors
+    /// The disk's; `Unsupported` if it cannot free parts of files.
+    pub fn give_back<'a>(
+        &self,
+        segment: SegmentId,
+        graves: impl Iterator<Item = (&'a u64, &'a u64)>,
+    ) -> Result<Option<u64>, Fault> {
+        let Some(sealed) = self.log().sealed(segment) else { return Ok(None) };
+        let file = self.file(segment)?;
+        // Read back once it is on stable storage: without the records only the footer tells what the segment holds.
+        file.sync()?;
+        let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
+        let found = file.read_at(sealed.footer_at, &mut footer)?;
+        self.tiers.touched(FileKey::Segment(segment));
+        if found != footer.len() {
+            return Ok(None);
+        }
+        let Some(mut runs) = self.log().discarded_in(segment, Some(&footer)) else { return Ok(None) };
+        remains::join(&mut runs, graves);
+        if runs.is_empty() {
+            return Ok(Some(0));
+        }
+        let mut behind = sealed.end;
+        let mut freed = 0;
+        for (&start, &end) in &runs {
+            freed += file.punch(start, end - start)?;
+            behind = if end == sealed.end { start } else { behind };
+        }
+        // Room that was made ahead and is not used any more: no history, and the next segment takes as much.
+        file.punch(behind, sealed.footer_at - behind)?;
+        Ok(Some(freed))
+    }
+
+    /// Bytes appended and not yet durable.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Room on the disk.
+    pub fn space(&self) -> Result<frieze_disk::Space, Fault> {
+        Ok(self.disk.space()?)
+    }
+}
+
+/// The checksums of the blocks of `payload`, and of all of it.
+pub fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
+    let mut crcs = Vec::with_capacity(payload.len().div_ceil(block_bytes));
+    let mut whole = 0;
+    for (i, block) in payload.chunks(block_bytes).enumerate() {
+        let crc = crc32c(block);
+        whole = if i == 0 { crc } else { crc32c_combine(whole, crc, block.len() as u64) };
+        crcs.push(crc);
+    }
+    (crcs, whole)
+}
+
+/// Takes the beginning of a record away, so that recovery ends before it.
+fn erase_header(file: &dyn DiskFile, offset: u64) -> Result<(), Fault> {
+    write_surely(file, offset, &[0; RECORD_MARK_BYTES])
+}
+
+/// Writes what undoes a write that has failed: a device that has just refused one may refuse more.
+pub fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+    let mut written = file.write_at(offset, &[bytes]);
+    for _ in 1..UNDO_TRIES {
+        if written.is_err() {
+            written = file.write_at(offset, &[bytes]);
+        }
+    }
+    Ok(written?)
+}

@@ -1,0 +1,190 @@
+//! Checksums of spans of records that were written or handed on lately: states of a chunk that lie near each other
+//! share most of their pieces, and the checksums of small pieces cost as much to read as to look up the pieces.
+//!
+//! Guarantees: what is remembered is what was stored beside the bytes once; whoever gets the bytes compares all the
+//! same. Bounded: the newer of two spans that fall on one slot stays.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So much of a record at least is handed on by the system: less is sooner read than its checksums are looked up.
+pub const HANDED_BYTES_MIN: u64 = 32 << 10;
+
+use frieze_base::{SegmentId, crc32c_combine};
+use frieze_hlc::Hlc;
+use frieze_multilog::StoredSpan;
+
+/// What is remembered. Takes no memory before the first span, and then as much as there are spans.
+#[derive(Default)]
+pub(super) struct ChecksumCache(Mutex<Table>);
+
+/// Slots, a power of two or none: each remembers one of the spans whose hashes begin with its number.
+#[derive(Default)]
+struct Table {
+    slots: Vec<Slot>,
+    /// Slots in which there is a span.
+    used: usize,
+}
+
+/// A span by its hash, in two halves (so that a slot is 12 bytes), and its checksum. A hash of 0 stands for no span.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    hash: [u32; 2],
+    crc: u32,
+}
+
+/// Some bytes of a record.
+#[derive(Clone, Copy, Hash)]
+pub(super) struct Span {
+    segment: SegmentId,
+    /// Offset of the first one in the segment.
+    offset: u64,
+    len: u64,
+    /// When the record was written: what is placed again where something was refused is another record.
+    stamp: Hlc,
+}
+
+impl Span {
+    /// `len` bytes from where `source` begins.
+    pub(super) fn of(source: &StoredSpan, len: u64) -> Span {
+        Span { segment: source.segment, offset: source.data_offset + u64::from(source.skip), len, stamp: source.stamp }
+    }
+
+    /// All `len` bytes of a record that begin at `offset` of a segment.
+    pub(super) fn whole(segment: SegmentId, offset: u64, len: u64, stamp: Hlc) -> Span {
+        Span { segment, offset, len, stamp }
+    }
+
+    fn hash(&self) -> [u32; 2] {
+        let mut hasher = DefaultHasher::new();
+        Hash::hash(self, &mut hasher);
+        let hash = hasher.finish().max(1);
+        [(hash >> 32) as u32, hash as u32]
+    }
+}
+
+impl ChecksumCache {
+    /// The checksum of a span. Two spans of one hash there will be once in 2^64 pairs: whoever gets the bytes compares,
+    /// and asks again.
+    pub(super) fn get(&self, span: &Span) -> Option<u32> {
+        let hash = span.hash();
+        let table = self.table();
+        table.slots.get(table.slot_of(hash)).filter(|slot| slot.hash == hash).map(|slot| slot.crc)
+    }
+
+    /// Forgets all: something that was stored beside bytes was written anew.
+    pub(super) fn clear(&self) {
+        *self.table() = Table::default();
+    }
+
+    /// From now on this is the checksum of a span.
+    pub(super) fn put(&self, span: Span, crc: u32) {
+        self.table().put(Slot { hash: span.hash(), crc });
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// The slot of the upper bits of a hash.
+    fn slot_of(&self, [upper, _]: [u32; 2]) -> usize {
+        ((u64::from(upper) * self.slots.len() as u64) >> u32::BITS) as usize
+    }
+
+    fn put(&mut self, slot: Slot) {
+        // It grows when a quarter is used, so that few spans are in the way of another while there is room.
+        if self.used >= self.slots.len() / 4 && self.slots.len() < SLOTS_MAX {
+            let before = std::mem::take(self);
+            self.slots = vec![Slot::default(); (2 * before.slots.len()).max(SLOTS_MIN)];
+            before.slots.into_iter().filter(|slot| slot.hash != [0; 2]).for_each(|slot| self.place(slot));
+        }
+        self.place(slot);
+    }
+
+    fn place(&mut self, slot: Slot) {
+        let at = self.slot_of(slot.hash);
+        self.used += usize::from(self.slots[at].hash == [0; 2]);
+        self.slots[at] = slot;
+    }
+}
+
+/// The CRC32C of `len` bytes, of those of its blocks.
+pub(super) fn combined(crcs: &[u32], len: u64, block_bytes: u64) -> u32 {
+    let (first, others) = crcs.split_first().expect("no span is empty");
+    let mut left = len - block_bytes.min(len);
+    others.iter().fold(*first, |before, crc| {
+        let own = block_bytes.min(left);
+        left -= own;
+        crc32c_combine(before, *crc, own)
+    })
+}
+
+/// Slots at first.
+const SLOTS_MIN: usize = 256;
+/// Slots at most: 3 MiB remember most of 128 chunks in pieces of 32 KiB, and of 128 GiB in pieces of 1 MiB.
+const SLOTS_MAX: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(offset: u64, skip: u32, wall_ns: u64) -> StoredSpan {
+        StoredSpan {
+            segment: SegmentId(3),
+            data_offset: offset,
+            record_len: 64 << 10,
+            skip,
+            crcs_offset: offset - 64,
+            block_bytes: 4096,
+            stamp: Hlc(wall_ns),
+        }
+    }
+
+    #[test]
+    fn a_span_is_known_by_its_place_its_length_and_its_stamp() {
+        let known = ChecksumCache::default();
+        let source = stored(1 << 20, 4096, 7);
+        let span = Span::of(&source, 32 << 10);
+        assert_eq!(known.get(&span), None);
+        known.put(span, 0xfeed);
+        assert_eq!(known.get(&span), Some(0xfeed));
+        assert_eq!(known.get(&Span::of(&source, 28 << 10)), None, "fewer bytes");
+        assert_eq!(known.get(&Span::of(&stored(1 << 20, 8192, 7), 32 << 10)), None, "elsewhere");
+        assert_eq!(known.get(&Span::of(&stored(1 << 20, 4096, 8), 32 << 10)), None, "another record in the same place");
+    }
+
+    #[test]
+    fn the_checksum_of_a_span_is_that_of_its_bytes_however_long_the_last_block_is() {
+        let bytes: Vec<u8> = (0..40_000u32).map(|at| (at * 7) as u8).collect();
+        for len in [1, 4095, 4096, 4097, 32 << 10, 40_000] {
+            let crcs: Vec<u32> = bytes[..len].chunks(4096).map(frieze_base::crc32c).collect();
+            assert_eq!(combined(&crcs, len as u64, 4096), frieze_base::crc32c(&bytes[..len]), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_is_known_takes_as_much_as_there_is_and_is_bounded_and_the_newest_is_always_known() {
+        let known = ChecksumCache::default();
+        let span = |number: u64| Span::of(&stored(128 + number * (33 << 10), 0, number), 32 << 10);
+        for number in 0..3 * SLOTS_MAX as u64 {
+            known.put(span(number), number as u32);
+            assert_eq!(known.get(&span(number)), Some(number as u32));
+            if number == 999 {
+                assert!(known.table().slots.len() <= 4096, "{} slots for 1,000 spans", known.table().slots.len());
+                // While there is room few are in the way of others.
+                let kept = (0..1000).filter(|number| known.get(&span(*number)) == Some(*number as u32)).count();
+                assert!(kept > 800, "{kept} of 1,000");
+            }
+        }
+        let table = known.table();
+        assert_eq!((table.slots.len(), size_of::<Slot>()), (SLOTS_MAX, 12));
+        let used = table.slots.iter().filter(|slot| slot.hash != [0; 2]).count();
+        assert_eq!(used, table.used);
+        assert!(used > SLOTS_MAX / 10 * 9, "{used} slots are used");
+        drop(table);
+        known.clear();
+        assert_eq!((known.get(&span(3 * SLOTS_MAX as u64 - 1)), known.table().slots.capacity()), (None, 0));
+    }
+}

@@ -1,0 +1,269 @@
+//! Making images: for pages that readers are in want of, and for all of history in its order.
+
+use std::sync::PoisonError;
+
+use frieze_base::{Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_multilog::image::{ENTRY_BYTES, ImageFile, PAGE_BYTES, SLOT_BYTES, SLOTS_MAX};
+use frieze_multilog::{ImageKey, ImagePlace, ScanCursor};
+
+use frieze_tier::Heat;
+
+use super::super::Device;
+use super::{ImageStore, Making, image_name, let_go};
+
+/// Wishes that are granted in one round.
+const WISHES_AT_ONCE: usize = 64;
+/// Image files are so many parts of what images may take, at least.
+const FILES_MIN: u64 = 16;
+/// Images of the smallest file.
+const SLOTS_MIN: u32 = 8;
+/// Plans of a page whose images are given up meanwhile.
+const TRIES: usize = 4;
+/// What was missing is looked for again once so large a part of what images may take is free.
+const ROOM_PART: u64 = 4;
+
+/// Says whether to go on, after a rest if that is due.
+pub(crate) type GoOn<'a> = dyn Fn() -> bool + 'a;
+
+impl Device {
+    /// Makes images, in one round: pages that readers were in want of, then what the states up to `upto` need, as far
+    /// as there is space. True if there may be more to do.
+    ///
+    /// # Errors
+    /// The disk's: the next round goes on. `Corrupt` where the index cannot be read.
+    pub fn make_images(&self, upto: Hlc, go_on: &GoOn<'_>) -> Result<bool, Fault> {
+        let store = &self.images;
+        store.set.read().unwrap_or_else(PoisonError::into_inner).next_round();
+        self.clear_up()?;
+        if store.budget.percent == 0 {
+            return Ok(false);
+        }
+        let granted = self.grant_wishes(go_on)?;
+        let room = self.image_bytes_max().saturating_sub(store.bytes());
+        if room >= self.image_bytes_max() / ROOM_PART && room >= SLOT_BYTES * u64::from(SLOTS_MIN) && self.has_free() {
+            store.swept.begin_again();
+        }
+        let more = self.look_through_history(upto, go_on);
+        store.swept.keep(&*self.disk)?;
+        Ok(more? || granted)
+    }
+
+    /// True if an image could be made without giving up another.
+    fn has_free(&self) -> bool {
+        let making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
+        making.free.values().any(|free| !free.is_empty()) || self.next_image_file().is_some()
+    }
+
+    fn grant_wishes(&self, go_on: &GoOn<'_>) -> Result<bool, Fault> {
+        let mut granted = false;
+        for _ in 0..WISHES_AT_ONCE {
+            let wish = self.images.wishes.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+            let Some(wish) = wish else { return Ok(false) };
+            let key = {
+                let log = self.log_of([wish.chunk.inode])?;
+                log.image_for(&self.images(), &wish)
+            };
+            if let Some(key) = key {
+                self.make_some(&[key], true)?;
+            }
+            granted = true;
+            if !go_on() {
+                return Ok(false);
+            }
+        }
+        Ok(granted)
+    }
+
+    /// Looks at what one segment of the log did, or as much of it as is to be looked at.
+    fn look_through_history(&self, upto: Hlc, go_on: &GoOn<'_>) -> Result<bool, Fault> {
+        let swept = &self.images.swept;
+        let after = swept.upto();
+        let end = self.log().end_of_segment_after(after).map_or(upto, |end| end.min(upto));
+        if end <= after {
+            return Ok(false);
+        }
+        let (files, _) = self.log().files_with_records(after, end);
+        if files.is_empty() {
+            swept.pass_over(end);
+            return Ok(end < upto);
+        }
+        let (mut most, mut make) = (0, true);
+        for inode in files {
+            let pieces = self.look_at(inode, (after, end), &mut make, go_on)?;
+            let Some(pieces) = pieces else { return Ok(false) };
+            most = most.max(pieces);
+        }
+        swept.come_to(end, most, !make);
+        Ok(end < upto)
+    }
+
+    /// Looks at what an interval did to a file, and makes the images that are due. Returns the most pieces of a page;
+    /// `None` if it is to end here.
+    fn look_at(
+        &self,
+        inode: InodeId,
+        interval: (Hlc, Hlc),
+        make: &mut bool,
+        go_on: &GoOn<'_>,
+    ) -> Result<Option<usize>, Fault> {
+        let (mut looking, mut most) = (ScanCursor::default(), 0);
+        loop {
+            let looked = {
+                let log = self.log_of([inode])?;
+                log.scan_for_images(&self.images(), inode, interval, looking, *make)
+            };
+            if *make && self.make_some(&looked.due, false)? < looked.due.len() {
+                // No room: from here on it is only counted, beginning with what was just looked at.
+                *make = false;
+                continue;
+            }
+            most = most.max(looked.pieces_most);
+            if !go_on() {
+                return Ok(None);
+            }
+            match looked.next {
+                Some(next) => looking = next,
+                None => return Ok(Some(most)),
+            }
+        }
+    }
+
+    /// Makes these images, as many of the first as there is room for: `give_up` others if there is none. Returns how
+    /// many are there, or cannot be made since what they are made of cannot be read.
+    fn make_some(&self, keys: &[ImageKey], give_up: bool) -> Result<usize, Fault> {
+        let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut count, mut sealed) = (0, Vec::new());
+        let mut done = Ok(());
+        for key in keys {
+            if self.images().place_of(key).is_some() {
+                count += 1;
+                continue;
+            }
+            let Some(place) = self.room_for_image(&mut making, give_up)? else { break };
+            let written = self.write_image(key, place);
+            if !matches!(written, Ok(Some(_))) {
+                making.free.entry(place.file).or_default().push(place.slot);
+            }
+            match written {
+                Ok(Some(entry)) => sealed.push((place, entry)),
+                Ok(None) => {}
+                Err(fault) => {
+                    done = Err(fault);
+                    break;
+                }
+            }
+            count += 1;
+        }
+        self.seal_images(&sealed)?;
+        done.map(|()| count)
+    }
+
+    /// Reads what an image is made of and writes it. `None` if it cannot be read, or is not there any more: a scrub or
+    /// a reader will tell.
+    fn write_image(&self, key: &ImageKey, place: ImagePlace) -> Result<Option<[u8; ENTRY_BYTES]>, Fault> {
+        let (mut page, mut scratch) = (vec![0; PAGE_BYTES], Vec::new());
+        for _ in 0..TRIES {
+            let planned = {
+                let log = self.log_of([key.chunk.inode])?;
+                log.plan_image(&self.images(), key)
+            };
+            let Some(planned) = planned else { return Ok(None) };
+            if !self.read_images(&planned.pieces, &mut page, &mut scratch) {
+                continue;
+            }
+            // As one who reads everything once: what is in use stays in memory.
+            let lease = self.ready(&planned.pieces, Heat::Scan);
+            let read = self.read_pieces(&planned.pieces, planned.start, &mut page, &mut scratch);
+            self.done(lease, read.is_err());
+            if read.is_err() {
+                return Ok(None);
+            }
+            let Some((head, file)) = self.images.file(place.file) else { return Ok(None) };
+            let (entry, slot) = head.seal(place.slot, key, &planned.of, &page);
+            file.write_at(head.slot_at(place.slot), &[&slot, &page])?;
+            let mut images = self.images.set.write().unwrap_or_else(PoisonError::into_inner);
+            let before = images.add(*key, place, planned.of);
+            debug_assert_eq!(before, None, "an image that was not there");
+            return Ok(Some(entry));
+        }
+        Ok(None)
+    }
+
+    /// Writes the entries of images whose pages are written, once those are durable.
+    fn seal_images(&self, sealed: &[(ImagePlace, [u8; ENTRY_BYTES])]) -> Result<(), Fault> {
+        let mut numbers: Vec<u32> = sealed.iter().map(|(place, _)| place.file).collect();
+        numbers.dedup();
+        for number in numbers {
+            let Some((head, file)) = self.images.file(number) else { continue };
+            file.sync()?;
+            for (place, _) in sealed.iter().filter(|(place, _)| place.file == number) {
+                let_go(&*file, head.slot_at(place.slot), SLOT_BYTES);
+            }
+            for (place, entry) in sealed.iter().filter(|(place, _)| place.file == number) {
+                file.write_at(head.entry_at(place.slot), &[entry])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A slot that is free, or can be had.
+    fn room_for_image(&self, making: &mut Making, give_up: bool) -> Result<Option<ImagePlace>, Fault> {
+        let found = making.take();
+        if found.is_some() {
+            return Ok(found);
+        }
+        if let Some(head) = self.next_image_file() {
+            match self.make_image_file(making, head) {
+                Err(fault) if fault.reason == Reason::NoSpace => {}
+                made => {
+                    made?;
+                    return Ok(making.take());
+                }
+            }
+        }
+        if give_up {
+            let count = self.images().len();
+            let least = self.images().least_useful((count / 64).clamp(1, 64), |_| false);
+            self.give_up_images(making, &least, true)?;
+        }
+        Ok(making.take())
+    }
+
+    /// The next image file, if there is room for it: number and slots.
+    fn next_image_file(&self) -> Option<ImageFile> {
+        let (most, taken) = (self.image_bytes_max(), self.images.bytes());
+        let slots = (most / FILES_MIN / SLOT_BYTES).clamp(SLOTS_MIN.into(), SLOTS_MAX.into()) as u32;
+        let head = ImageFile { file: 0, slots };
+        // What images take must not keep data out.
+        (taken + head.bytes() <= most && self.has_room(head.bytes() + self.settings.segment_bytes)).then_some(head)
+    }
+
+    fn make_image_file(&self, making: &mut Making, head: ImageFile) -> Result<(), Fault> {
+        let head = ImageFile { file: making.next_file, ..head };
+        making.next_file += 1;
+        let name = image_name(head.file);
+        let file = self.disk.create(&name, head.bytes())?;
+        file.write_at(0, &[&head.encode()])?;
+        file.sync()?;
+        self.images.files.write().unwrap_or_else(PoisonError::into_inner).insert(head.file, (head, file));
+        // The last is taken first.
+        making.free.insert(head.file, (0..head.slots).rev().collect());
+        Ok(())
+    }
+}
+
+impl Making {
+    /// Takes a slot that holds nothing.
+    fn take(&mut self) -> Option<ImagePlace> {
+        let (file, free) = self.free.iter_mut().find(|(_, free)| !free.is_empty())?;
+        free.pop().map(|slot| ImagePlace { file: *file, slot })
+    }
+}
+
+impl ImageStore {
+    /// Slots of a file that are free.
+    pub(super) fn free_slots(making: &Making, file: u32) -> usize {
+        making.free.get(&file).map_or(0, Vec::len)
+    }
+}

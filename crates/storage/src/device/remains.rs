@@ -1,0 +1,111 @@
+//! What this device has of chains that others have by now: taken out of the log whole, and given back segment by
+//! segment.
+//!
+//! Guarantees: a chain is taken out for good once what is said of it is on stable storage, and not at all before; no
+//! record of another chain is touched, on disk or in memory. Leaves to others: whether others have it (`cluster`,
+//! through the engine), when to give back its room (`remains`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
+
+use frieze_base::{ChainId, Fault, Reason, SegmentId};
+use frieze_multilog::{Discards, ImageKey};
+
+use super::{Device, FileKey};
+
+impl Device {
+    /// Takes these chains out of the log, whole. `keep` makes durable that it was so, and returns all that was ever
+    /// discarded. The caller keeps everybody from appending; all records of these chains are on stable storage.
+    ///
+    /// # Errors
+    /// `Busy`: try again. The disk's: then everything is as before.
+    ///
+    /// # Cost
+    /// A look at each file whose index is in memory, less than a microsecond each.
+    pub fn take_out(
+        &self,
+        chains: &BTreeSet<ChainId>,
+        keep: &mut dyn FnMut() -> Result<Vec<Discards>, Fault>,
+    ) -> Result<(), Fault> {
+        let busy = || Fault::new(Reason::Busy, "the index is being written: try again");
+        // Who has these may be waiting for the appender, which the caller holds.
+        let Ok(_shelving) = self.shelving.try_lock() else { return Err(busy()) };
+        let Ok(_evicting) = self.evicting.try_lock() else { return Err(busy()) };
+        let discarded = keep()?;
+        self.tips.lock().unwrap_or_else(PoisonError::into_inner).retain(|chain, _| !chains.contains(chain));
+        self.log.write().unwrap_or_else(PoisonError::into_inner).begin_take_out(chains, discarded);
+        let files = self.log().files_in_memory();
+        for some in files.chunks(TAKEN_OUT_AT_ONCE) {
+            self.log.write().unwrap_or_else(PoisonError::into_inner).take_out(some, chains);
+        }
+        Ok(())
+    }
+
+    /// Where what was discarded lies in a segment. `None` if it cannot be told now.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn discarded_in(&self, segment: SegmentId) -> Result<Option<BTreeMap<u64, u64>>, Fault> {
+        let Some(sealed) = self.log().sealed(segment) else {
+            return Ok(self.log().discarded_in(segment, None));
+        };
+        let file = self.file(segment)?;
+        let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
+        let found = file.read_at(sealed.footer_at, &mut footer)?;
+        self.tiers.touched(FileKey::Segment(segment));
+        footer.truncate(found);
+        Ok(self.log().discarded_in(segment, Some(&footer)))
+    }
+
+    /// Gives up images of chunks that have no record here.
+    ///
+    /// # Errors
+    /// The disk's: the next call goes on.
+    pub fn forget_images_of_nothing(&self) -> Result<(), Fault> {
+        let keys: Vec<ImageKey> = self.images().iter().map(|(key, _)| *key).collect();
+        let mut gone = Vec::new();
+        for of_chunk in keys.chunk_by(|a, b| a.chunk == b.chunk) {
+            let chunk = of_chunk[0].chunk;
+            let is_here =
+                self.log_of([chunk.inode])?.chunks_in(chunk.inode, chunk.index..=chunk.index).next().is_some();
+            gone.extend(of_chunk.iter().filter(|_| !is_here).copied());
+        }
+        if gone.is_empty() { Ok(()) } else { self.give_up(&gone) }
+    }
+}
+
+/// Adds stretches to others; what overlaps or touches becomes one.
+pub(super) fn join<'a>(runs: &mut BTreeMap<u64, u64>, others: impl Iterator<Item = (&'a u64, &'a u64)>) {
+    for (&start, &end) in others {
+        let (mut start, mut end) = (start, end);
+        while let Some((&from, &upto)) = runs.range(..=end).next_back()
+            && upto >= start
+        {
+            runs.remove(&from);
+            (start, end) = (start.min(from), end.max(upto));
+        }
+        runs.insert(start, end);
+    }
+}
+
+/// Files that are looked at under one lock.
+const TAKEN_OUT_AT_ONCE: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_that_touch_become_one() {
+        let joined = |others: &[(u64, u64)]| {
+            let mut runs = BTreeMap::from([(10, 20), (30, 40), (50, 60)]);
+            join(&mut runs, others.iter().map(|(start, end)| (start, end)));
+            runs.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(joined(&[]), [(10, 20), (30, 40), (50, 60)]);
+        assert_eq!(joined(&[(20, 30)]), [(10, 40), (50, 60)]);
+        assert_eq!(joined(&[(5, 35), (45, 46)]), [(5, 40), (45, 46), (50, 60)]);
+        assert_eq!(joined(&[(12, 18), (60, 70), (0, 1)]), [(0, 1), (10, 20), (30, 40), (50, 70)]);
+        assert_eq!(joined(&[(0, 100)]), [(0, 100)]);
+    }
+}

@@ -1,0 +1,53 @@
+//! Writing a damaged record whole again.
+//!
+//! Guarantees: what is written is what was there before the damage, for everything that is written fits what is still
+//! whole of the record: bytes their checksum, a checksum two copies of the bytes that are the same. Whatever else
+//! somebody has of a record of this name is refused, and nothing is written. Leaves to others: getting the bytes
+//! (`scrub`); bringing them to stable storage, which the next flush does: lost with the power, they are as damaged as
+//! before.
+
+use std::sync::PoisonError;
+
+use frieze_base::{Fault, crc32c};
+use frieze_multilog::NumberedRecord;
+
+use super::{Device, FileKey};
+
+impl Device {
+    /// Writes over what is damaged of a record, of which `payload` is a copy. False, and nothing is written, if that is
+    /// none.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn mend_record(&self, record: &NumberedRecord, payload: &[u8]) -> Result<bool, Fault> {
+        let Some(stored) = record.stored.filter(|stored| stored.record_len as usize == payload.len()) else {
+            return Ok(false);
+        };
+        let file = self.medium(stored.segment)?;
+        let (mut here, mut writes) = (vec![0; stored.block_bytes as usize], Vec::new());
+        for (index, block) in (0u64..).zip(payload.chunks(stored.block_bytes as usize)) {
+            let (at, crc_at) =
+                (stored.data_offset + index * u64::from(stored.block_bytes), stored.crcs_offset + 4 * index);
+            let crc = crc32c(block).to_le_bytes();
+            let (here, mut known) = (&mut here[..block.len()], [0; 4]);
+            // What cannot be read is not what it should be.
+            let is_same = file.read_medium_at(at, here).is_ok_and(|found| found == here.len()) && *here == *block;
+            let fits = file.read_medium_at(crc_at, &mut known).is_ok_and(|found| found == known.len()) && known == crc;
+            match (is_same, fits) {
+                (true, true) => {}
+                (false, true) => writes.push((at, block.to_vec())),
+                (true, false) => writes.push((crc_at, crc.to_vec())),
+                (false, false) => return Ok(false),
+            }
+        }
+        for (at, bytes) in &writes {
+            file.write_at(*at, &[bytes])?;
+        }
+        if !writes.is_empty() {
+            self.tiers.touched(FileKey::Segment(stored.segment));
+            self.known.clear();
+            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(stored.segment);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,442 @@
+//! What of a device's files is in memory: the youngest records, and parts of older ones that are in use.
+//!
+//! Guarantees: copies of the log and of shelves in memory stay within their shares, as far as the system does what it
+//! is told; which bytes a read gives does not depend on any of it. Leaves to others: who decides what stays (`tier`),
+//! what the bytes mean (`multilog`), checksums (`device`).
+//!
+//! # How
+//! The copies are pages of the kernel's page cache, and this is who says which ones stay: it tells the kernel what to
+//! read, and what to let go, and remembers of every *frame* of 64 KiB which pages were read (ADR 0015 has what that was
+//! measured against). So a copy is never older than the file, what was forgotten is gone from memory with the disk's, a
+//! failed read leaves nothing behind, and what is missing for one request is read from the device at once, not piece by
+//! piece.
+//!
+//! *Young* is what lies behind the edge of the log's window: it is in memory because it was written, and nobody asks
+//! whether. *Old* is the rest of the log, and every other immutable file. Before old bytes are read, [`Tiers::ready`]
+//! notes their frames, and asks for the pages that are missing; after it, [`Tiers::done`] lets go of what had to leave
+//! for them.
+
+mod frames;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{ByteRange, InodeId, SegmentId};
+use frieze_disk::{DiskFile, PAGE_BYTES};
+use frieze_multilog::{LogPosition, RunKey};
+use frieze_tier::{CachePolicy, Habit, Heat, Readers, RecentWindow, Shares};
+
+use frames::{FRAME_BYTES, Inherited, PAGES, Pages, pages_of};
+
+/// An immutable file of the device: the log's segments but for the end of the last, and others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKey {
+    /// A segment of the log.
+    Segment(SegmentId),
+    /// A run of the index.
+    Shelf(RunKey),
+}
+
+/// Bytes of a file that are about to be read.
+pub struct Span<'a> {
+    pub(crate) key: FileKey,
+    pub(crate) file: &'a dyn DiskFile,
+    /// Bytes before it are old, those from it on young.
+    pub(crate) old_end: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Who reads: one file at one instant, in one session, or under one number where no session is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReaderKey {
+    /// Number that the client gives its readers.
+    pub reader: u64,
+    /// The file.
+    pub inode: InodeId,
+    /// Stamp and user time that are seen.
+    pub at: (Option<u64>, Option<i64>),
+}
+
+/// A part of a file of [`FRAME_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Frame {
+    pub(crate) key: FileKey,
+    number: u32,
+}
+
+/// What a read has noted, to be given to [`Tiers::done`].
+#[derive(Default)]
+pub struct Lease {
+    /// What had to leave for it, or may not stay.
+    leaving: Vec<(Frame, Pages)>,
+    /// What it reads.
+    frames: Vec<Frame>,
+}
+
+/// How much was found in memory, and how much not, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found {
+    pub hit_bytes: u64,
+    pub missed_bytes: u64,
+}
+
+/// What the tiers hold and have done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TierStats {
+    /// Bytes of old records and shelves in memory, and what is known about them.
+    pub old_bytes: u64,
+    /// Asked for here and there.
+    pub wanted: Found,
+    /// Asked for by who reads on and on, or ahead of him.
+    pub scanned: Found,
+    pub ahead_bytes: u64,
+    /// Frames that came in, were pushed out, were refused.
+    pub admitted: u64,
+    pub evicted: u64,
+    pub refused: u64,
+    /// Copies that failed their checksum and were read again from the medium, whole.
+    pub healed: u64,
+    /// The system keeps copies as it likes.
+    pub unbounded: bool,
+}
+
+/// See the module.
+pub struct Tiers {
+    segment_bytes: u64,
+    young_bytes_max: u64,
+    /// Position of the log from which on records are young.
+    edge: AtomicU64,
+    window: Mutex<RecentWindow>,
+    /// What an earlier life of the server wrote and is young may be in memory or not: a bit for each frame that was
+    /// asked for.
+    inherited: Inherited,
+    old: Mutex<Old>,
+    readers: Mutex<Readers<ReaderKey>>,
+    /// The first refusal of the system to let go.
+    unbounded: AtomicU64,
+    healed: AtomicU64,
+}
+
+struct Old {
+    cache: CachePolicy<Frame, Pages>,
+    /// Files that may have pages in memory that nobody knows of, and for how many sweeps to look for them.
+    loose: BTreeMap<FileKey, u8>,
+    wanted: Found,
+    scanned: Found,
+    ahead_bytes: u64,
+}
+
+impl Tiers {
+    /// Of a log that ends at `end`.
+    pub(crate) fn new(shares: &Shares, segment_bytes: u64, end: LogPosition) -> Tiers {
+        let end = position(segment_bytes, end);
+        let window = RecentWindow::new(shares.young, FRAME_BYTES, end);
+        let start = window.edge();
+        let cache = CachePolicy::new(shares.old);
+        let ahead_bytes_max = (cache.small_bytes_max() / 4).min(AHEAD_BYTES_MAX);
+        Tiers {
+            segment_bytes,
+            young_bytes_max: shares.young,
+            edge: AtomicU64::new(start),
+            window: Mutex::new(window),
+            inherited: Inherited::new(start, end),
+            old: Mutex::new(Old {
+                cache,
+                loose: BTreeMap::new(),
+                wanted: Found::default(),
+                scanned: Found::default(),
+                ahead_bytes: 0,
+            }),
+            readers: Mutex::new(Readers::new(READERS_MAX, ahead_bytes_max)),
+            unbounded: AtomicU64::new(0),
+            healed: AtomicU64::new(0),
+        }
+    }
+
+    fn old(&self) -> MutexGuard<'_, Old> {
+        self.old.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Up to which byte a segment is old.
+    pub(crate) fn old_end(&self, segment: SegmentId) -> u64 {
+        let start = position(self.segment_bytes, LogPosition { segment, offset: 0 });
+        self.edge.load(Ordering::Relaxed).saturating_sub(start).min(self.segment_bytes)
+    }
+
+    /// True if a byte of a segment has to be seen to before it is read: it is old, or nobody knows whether it is in
+    /// memory.
+    pub(crate) fn concerns(&self, segment: SegmentId, offset: u64) -> bool {
+        let at = position(self.segment_bytes, LogPosition { segment, offset });
+        at < self.edge.load(Ordering::Relaxed) || self.inherited.concerns(at)
+    }
+
+    /// What `who` is used to, who now reads `range` of a file in which something is old.
+    pub fn observe(&self, who: ReaderKey, range: ByteRange) -> Habit {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).observe(who, range)
+    }
+
+    /// These bytes are about to be read: what of them is not in memory is asked for, all of it before anybody waits for
+    /// some.
+    pub(crate) fn ready(&self, spans: &[Span<'_>], heat: Heat, lease: &mut Lease) {
+        let mut missing = Vec::new();
+        {
+            let mut old = self.old();
+            for (number, span) in spans.iter().enumerate() {
+                let old_end = span.end.min(span.old_end);
+                let is_missing = if span.start < old_end {
+                    old.note(span.key, span.start, old_end, heat, lease)
+                } else {
+                    let FileKey::Segment(segment) = span.key else { continue };
+                    let at = position(self.segment_bytes, LogPosition { segment, offset: span.start });
+                    self.inherited.ask(at, at + (span.end - span.start))
+                };
+                if is_missing {
+                    missing.push(number);
+                }
+            }
+        }
+        for number in missing {
+            let span = &spans[number];
+            // What cannot be read ahead is read when it is asked for, and says then what is wrong.
+            let _ = span.file.prefetch(span.start, span.end - span.start);
+        }
+    }
+
+    /// The read is over. What had to leave for it leaves; of one that `failed` nothing is taken to be in memory.
+    pub(crate) fn done(&self, mut lease: Lease, failed: bool, file_of: &dyn Fn(FileKey) -> Option<Arc<dyn DiskFile>>) {
+        if lease.leaving.is_empty() && !failed {
+            return;
+        }
+        {
+            let mut old = self.old();
+            if failed {
+                for frame in lease.frames.drain(..) {
+                    lease.leaving.extend(old.cache.remove(frame).map(|pages| (frame, pages)));
+                }
+            }
+            for (frame, pages) in &mut lease.leaving {
+                // Somebody has asked for it again meanwhile: it is his.
+                let kept = old.cache.get(frame).map_or(0, |kept| kept.all());
+                (pages.wanted, pages.scanned) = (pages.wanted & !kept, pages.scanned & !kept);
+                // Who reads it just now keeps it in memory, and does not know that it has left.
+                old.loose.insert(frame.key, SWEEPS);
+            }
+        }
+        lease.leaving.sort_unstable_by_key(|(frame, _)| *frame);
+        let mut runs: Vec<(FileKey, u64, u64)> = Vec::new();
+        for (frame, pages) in &lease.leaving {
+            for page in (0..PAGES).filter(|page| pages.all() >> page & 1 == 1) {
+                let start = u64::from(frame.number) * FRAME_BYTES + page * PAGE_BYTES;
+                match runs.last_mut() {
+                    Some((key, _, end)) if *key == frame.key && *end == start => *end += PAGE_BYTES,
+                    _ => runs.push((frame.key, start, start + PAGE_BYTES)),
+                }
+            }
+        }
+        for (key, start, end) in runs {
+            if let Some(file) = file_of(key) {
+                self.let_go(&*file, start, end - start);
+            }
+        }
+    }
+
+    /// Bytes that were asked for ahead of a reader.
+    pub fn read_ahead(&self, bytes: u64) {
+        self.old().ahead_bytes += bytes;
+    }
+
+    /// The log has grown to `end` and is durable up to `durable`: what is not young any more leaves memory.
+    pub(crate) fn advance(
+        &self,
+        end: LogPosition,
+        durable: LogPosition,
+        file_of: &dyn Fn(FileKey) -> Option<Arc<dyn DiskFile>>,
+    ) {
+        let (end, durable) = (position(self.segment_bytes, end), position(self.segment_bytes, durable));
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = (self.young_bytes_max / STEP_PART).clamp(FRAME_BYTES, STEP_BYTES_MAX);
+        if end.saturating_sub(self.young_bytes_max) < window.edge() + step {
+            return;
+        }
+        let Some(left) = window.advance(end, durable) else { return };
+        // Before anything leaves: who reads it from now on says so.
+        self.edge.store(left.end, Ordering::Relaxed);
+        for id in left.start / self.segment_bytes..=(left.end - 1) / self.segment_bytes {
+            let key = FileKey::Segment(SegmentId(id));
+            let Some(file) = file_of(key) else { continue };
+            let upto = (left.end - id * self.segment_bytes).min(self.segment_bytes);
+            self.advise(file.expect_random_reads());
+            // From its beginning: what was read or written across the last edge could not leave then.
+            self.let_go(&*file, 0, upto);
+            self.old().loose.insert(key, SWEEPS);
+        }
+    }
+
+    /// Nothing of this file is known to be in memory; lets go of what is, but for what is young.
+    pub(crate) fn let_go_file(&self, key: FileKey, file: &dyn DiskFile, len: u64) {
+        let end = match key {
+            FileKey::Segment(segment) => self.old_end(segment),
+            FileKey::Shelf(_) => len,
+        };
+        if end > 0 {
+            self.advise(file.expect_random_reads());
+            self.let_go(file, 0, end);
+        }
+    }
+
+    /// A file was written to, or read by other ways: what it has in memory is looked after.
+    pub(crate) fn touched(&self, key: FileKey) {
+        self.old().loose.insert(key, SWEEPS);
+    }
+
+    /// A file is gone.
+    pub(crate) fn gone(&self, key: FileKey) {
+        let mut old = self.old();
+        old.cache.retain(|frame| frame.key != key);
+        old.loose.remove(&key);
+    }
+
+    /// Looks for pages in memory that nobody knows of, and lets go of them.
+    pub(crate) fn sweep(&self, file_of: &dyn Fn(FileKey) -> Option<Arc<dyn DiskFile>>) {
+        let keys: Vec<FileKey> = self.old().loose.keys().copied().collect();
+        for key in keys {
+            let Some(file) = file_of(key) else {
+                self.old().loose.remove(&key);
+                continue;
+            };
+            let Ok(len) = file.len() else { continue };
+            let end = match key {
+                FileKey::Segment(segment) => self.old_end(segment),
+                FileKey::Shelf(_) => len,
+            };
+            let (gaps, known_bytes) = self.old().gaps(key, end);
+            let is_young = end < len.min(self.segment_bytes) && matches!(key, FileKey::Segment(_));
+            // Of a file that is young in part nobody knows how much of what is in memory is that part; and to ask takes
+            // as long as the file has pages.
+            let more = is_young
+                || match file.cached_bytes() {
+                    Ok(Some(bytes)) => bytes > known_bytes,
+                    Ok(None) | Err(_) => true,
+                };
+            if more {
+                for gap in gaps {
+                    self.let_go(&*file, gap.start(), gap.len());
+                }
+            }
+            let mut old = self.old();
+            if let Some(left) = old.loose.get_mut(&key)
+                && !is_young
+            {
+                *left -= 1;
+                if *left == 0 {
+                    old.loose.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// A copy failed its checksum and what lies on the medium did not.
+    pub(crate) fn healed(&self) {
+        self.healed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was read from memory and from the medium so far, in bytes.
+    pub fn stats(&self) -> TierStats {
+        let old = self.old();
+        let cache = old.cache.stats();
+        TierStats {
+            old_bytes: cache.bytes,
+            wanted: old.wanted,
+            scanned: old.scanned,
+            ahead_bytes: old.ahead_bytes,
+            admitted: cache.admitted,
+            evicted: cache.evicted,
+            refused: cache.refused,
+            healed: self.healed.load(Ordering::Relaxed),
+            unbounded: self.unbounded.load(Ordering::Relaxed) > 0,
+        }
+    }
+
+    /// Bytes of the log that are young, of a log that ends at `end`.
+    pub fn young_bytes(&self, end: LogPosition) -> u64 {
+        position(self.segment_bytes, end).saturating_sub(self.edge.load(Ordering::Relaxed))
+    }
+
+    fn let_go(&self, file: &dyn DiskFile, offset: u64, len: u64) {
+        self.advise(file.let_go(offset, len));
+    }
+
+    /// Advice that is refused changes no answer: more is in memory than should be, and `status` says so.
+    fn advise(&self, advised: frieze_disk::Result<()>) {
+        if advised.is_err() {
+            self.unbounded.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Old {
+    /// Notes that `start..end` of a file is read; true if some of it is not in memory.
+    fn note(&mut self, key: FileKey, start: u64, end: u64, heat: Heat, lease: &mut Lease) -> bool {
+        let mut missed = 0;
+        for number in start / FRAME_BYTES..=(end - 1) / FRAME_BYTES {
+            let frame = Frame { key, number: number as u32 };
+            let wanted = pages_of(start, end, number * FRAME_BYTES);
+            let found = match heat {
+                Heat::Wanted => &mut self.wanted,
+                Heat::Scan => &mut self.scanned,
+            };
+            self.cache.touch(
+                frame,
+                heat,
+                |pages| {
+                    let missing = wanted & !pages.all();
+                    pages.add(wanted, heat);
+                    found.hit_bytes += u64::from((wanted & !missing).count_ones()) * PAGE_BYTES;
+                    found.missed_bytes += u64::from(missing.count_ones()) * PAGE_BYTES;
+                    missed += missing.count_ones();
+                    missing == 0
+                },
+                &mut lease.leaving,
+            );
+            lease.frames.push(frame);
+        }
+        missed > 0
+    }
+
+    /// Stretches of the first `end` bytes of a file of which nothing is known to be in memory, and how much of the rest
+    /// is.
+    fn gaps(&self, key: FileKey, end: u64) -> (Vec<ByteRange>, u64) {
+        let (mut gaps, mut known_bytes, mut from) = (Vec::new(), 0, 0);
+        for number in 0..end.div_ceil(FRAME_BYTES) {
+            if let Some(pages) = self.cache.get(&Frame { key, number: number as u32 }) {
+                known_bytes += pages.bytes();
+                let start = number * FRAME_BYTES;
+                if from < start {
+                    gaps.push(ByteRange::new(from, start));
+                }
+                from = start + FRAME_BYTES;
+            }
+        }
+        if from < end {
+            gaps.push(ByteRange::new(from, end));
+        }
+        (gaps, known_bytes)
+    }
+}
+
+/// Bytes of the log before a position, segments counted whole.
+fn position(segment_bytes: u64, at: LogPosition) -> u64 {
+    at.segment.0.saturating_mul(segment_bytes).saturating_add(at.offset)
+}
+
+/// Readers that are remembered: about 400 KiB.
+const READERS_MAX: usize = 1024;
+/// Most that is read ahead of one reader: what a disk of 1 GiB/s gives in 4 ms.
+const AHEAD_BYTES_MAX: u64 = 4 << 20;
+/// The window moves in steps of this part of it, and of this much at most: what one call of the system lets go.
+const STEP_PART: u64 = 16;
+const STEP_BYTES_MAX: u64 = 1 << 20;
+/// Sweeps that look after a file: whoever was reading at the first is done at the second.
+const SWEEPS: u8 = 2;

@@ -1,0 +1,360 @@
+//! What a data directory remembers about itself: format, cluster, key, clock bound, frontier, gaps.
+//!
+//! Guarantees: a write is durable when it returns and a torn one leaves the older record (`disk::StateFile`). A
+//! directory of another format version or cluster is refused with words, never guessed at.
+
+use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Reason, SegmentId, SessionId};
+use frieze_disk::{Disk, StateFile};
+use frieze_hlc::Hlc;
+use frieze_multilog::LogPosition;
+use prost::Message;
+
+use crate::ticket::Ticket;
+
+/// Format of the data directory. Raised with every change of a stored format from the first release on.
+pub const FORMAT_VERSION: u32 = 1;
+/// File that holds the record.
+pub const STATE_FILE: &str = "state";
+/// Gaps remembered; older ones are merged into the oldest.
+const GAPS_MAX: usize = 100;
+/// Sessions listed that may cache something; of more it is only remembered that there are.
+const CACHING_MAX: usize = 64;
+/// Of the nodes that a new one is told of so many bytes are kept: any of them leads to all others.
+const KNOWN_FIRST_BYTES_MAX: usize = 512;
+
+/// The stored record.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Identity {
+    /// Format that builds from before the first one wrote here; 0 in a directory of this build.
+    #[prost(uint32, tag = "1")]
+    pub unreleased_format: u32,
+    /// Format of everything in the directory.
+    #[prost(uint32, tag = "19")]
+    pub format_version: u32,
+    /// Cluster, 16 bytes big-endian.
+    #[prost(bytes = "vec", tag = "2")]
+    pub cluster: Vec<u8>,
+    /// Node in the cluster.
+    #[prost(uint32, tag = "3")]
+    pub node: u32,
+    /// Secret of the capabilities, 32 bytes.
+    #[prost(bytes = "vec", tag = "4")]
+    pub capability_key: Vec<u8>,
+    /// Upper bound of every stamp and promise given.
+    #[prost(uint64, tag = "5")]
+    pub clock_bound: u64,
+    /// Every record stamped up to it was durable when this was written.
+    #[prost(uint64, tag = "6")]
+    pub frontier: u64,
+    /// Boot of the machine that wrote it: while it is the same, the page cache has survived.
+    #[prost(string, tag = "7")]
+    pub boot: String,
+    /// True: the server stopped cleanly, everything was flushed.
+    #[prost(bool, tag = "8")]
+    pub clean: bool,
+    /// Lost intervals: from, to, from, to, …
+    #[prost(uint64, repeated, tag = "9")]
+    pub gaps: Vec<u64>,
+    /// Newest instant at which everything was whole at the last crash that may have lost something; 0 for none.
+    #[prost(uint64, tag = "10")]
+    pub last_whole: u64,
+    /// Segment size of the device log.
+    #[prost(uint64, tag = "11")]
+    pub segment_bytes: u64,
+    /// Chains that chunks are spread over.
+    #[prost(uint32, tag = "12")]
+    pub chain_count: u32,
+    /// Upper bound of every inode number given.
+    #[prost(uint64, tag = "13")]
+    pub inode_bound: u64,
+    /// The bound when power was last lost: numbers up to it may have been given to inodes that are no more.
+    #[prost(uint64, tag = "14")]
+    pub inode_floor: u64,
+    /// The device log was on stable storage up to this byte of this segment when this was written.
+    #[prost(uint64, tag = "15")]
+    pub durable_segment: u64,
+    /// See `durable_segment`.
+    #[prost(uint64, tag = "16")]
+    pub durable_offset: u64,
+    /// The metalog was on stable storage up to this entry when this was written.
+    #[prost(uint64, tag = "17")]
+    pub durable_index: u64,
+    /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it. Not all,
+    /// if `any_may_cache`.
+    #[prost(uint64, repeated, tag = "18")]
+    pub caching: Vec<u64>,
+    /// More sessions were granted something than are listed: any that is open may have been.
+    #[prost(bool, tag = "45")]
+    pub any_may_cache: bool,
+    /// What the server is to the metalog.
+    #[prost(enumeration = "Standing", tag = "30")]
+    pub standing: i32,
+    /// Of a founder of a metalog: inode numbers up to it are left out.
+    #[prost(uint64, tag = "31")]
+    pub ids_above: u64,
+    /// Number of the process: rises with each start.
+    #[prost(uint64, tag = "40")]
+    pub incarnation: u64,
+    /// Of a node that joined: the nodes that it was told of then, as `id@address`. Until it knows more.
+    #[prost(string, repeated, tag = "41")]
+    pub known_first: Vec<String>,
+    /// It was removed from its cluster: nothing serves this directory any more.
+    #[prost(bool, tag = "42")]
+    pub is_removed: bool,
+    /// Of a server that is alone: copies wanted of everything once it is one of several; 0: as its settings say.
+    #[prost(uint32, tag = "43")]
+    pub replicas: u32,
+    /// Where the directory is, as [`frieze_disk::FileDisk::place`] says it: a copy of it is somewhere else. Empty until
+    /// it is known.
+    #[prost(string, tag = "44")]
+    pub place: String,
+}
+
+/// What a server is to the metalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Standing {
+    /// It has one of its own.
+    Alone = 0,
+    /// It waits to be added, and may not have begun its journal.
+    Joining = 1,
+    /// It is one of the members, or was.
+    Member = 2,
+}
+
+impl Identity {
+    /// Reads the record of a directory; `None` if the directory is new.
+    ///
+    /// # Errors
+    /// `WrongVersion` for another format; `Corrupt` if neither slot can be read or the directory holds logs but no
+    /// record.
+    pub fn load(disk: &dyn Disk) -> Result<Option<(Identity, StateFile)>, Fault> {
+        let names = disk.list()?;
+        if !names.iter().any(|name| name == STATE_FILE) {
+            if let Some(name) =
+                names.iter().find(|name| ["seg-", "meta-", "raft-"].iter().any(|of| name.starts_with(of)))
+            {
+                return Err(Fault::new(
+                    Reason::Corrupt,
+                    format!(
+                        "the data directory holds {name} but no {STATE_FILE} file: it is not whole; restore the file \
+                         or use an empty directory"
+                    ),
+                ));
+            }
+            return Ok(None);
+        }
+        let file = StateFile::open_or_create(disk, STATE_FILE)?;
+        // A crash while the directory was being made leaves an empty record: begin again.
+        let Some(bytes) = file.read() else { return Ok(None) };
+        let identity = Identity::decode(bytes.as_slice())
+            .map_err(|error| Fault::new(Reason::Corrupt, format!("the {STATE_FILE} file is malformed: {error}")))?;
+        if identity.unreleased_format != 0 {
+            return Err(Fault::new(
+                Reason::WrongVersion,
+                format!(
+                    "the data directory was made by an older, unreleased build of frieze (format {} of that time), which this one \
+                     does not read: serve it with the build that made it, and copy what it holds into a new directory",
+                    identity.unreleased_format
+                ),
+            ));
+        }
+        if identity.format_version != FORMAT_VERSION {
+            return Err(Fault::new(
+                Reason::WrongVersion,
+                format!(
+                    "the data directory has format version {}, this server reads {FORMAT_VERSION}: use the version of frieze \
+                     that made it",
+                    identity.format_version
+                ),
+            ));
+        }
+        Ok(Some((identity, file)))
+    }
+
+    /// The cluster.
+    pub fn cluster_id(&self) -> ClusterId {
+        let mut bytes = [0u8; 16];
+        let len = self.cluster.len().min(16);
+        bytes[..len].copy_from_slice(&self.cluster[..len]);
+        ClusterId(u128::from_be_bytes(bytes))
+    }
+
+    /// The node.
+    pub fn node_id(&self) -> NodeId {
+        NodeId(self.node)
+    }
+
+    /// True if the server was never alone: what it has came from others, who have it.
+    pub fn has_joined(&self) -> bool {
+        self.standing() != Standing::Alone && self.ids_above == 0
+    }
+
+    /// Remembers the first of `known`.
+    pub fn set_known_first(&mut self, known: &[String]) {
+        let mut left = KNOWN_FIRST_BYTES_MAX;
+        let has_room = |node: &&String| {
+            left = left.saturating_sub(node.len() + 2);
+            left > 0
+        };
+        self.known_first = known.iter().take_while(has_room).cloned().collect();
+    }
+
+    /// Remembers that `session` may cache something. Of those listed before, the ones that are not `alive` go.
+    pub fn note_caching(&mut self, session: SessionId, alive: impl Fn(SessionId) -> bool) {
+        self.caching.retain(|id| alive(SessionId(*id)) && *id != session.0);
+        if self.caching.len() < CACHING_MAX {
+            self.caching.push(session.0);
+        } else {
+            self.any_may_cache = true;
+        }
+    }
+
+    /// Of the sessions that are `open` those that may cache something.
+    pub fn may_cache(&self, open: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+        open.filter(|id| self.any_may_cache || self.caching.contains(&id.0)).collect()
+    }
+
+    /// Lists `sessions` and no others: they were found at a start.
+    pub fn set_caching(&mut self, sessions: &[SessionId]) {
+        self.any_may_cache = sessions.len() > CACHING_MAX;
+        self.caching = sessions.iter().take(CACHING_MAX).map(|id| id.0).collect();
+    }
+
+    /// As it goes on under another identity of the cluster. Whoever holds the secret of before proves nothing with it
+    /// any more.
+    pub fn renamed(self, cluster: ClusterId) -> Identity {
+        Identity {
+            cluster: cluster.0.to_be_bytes().to_vec(),
+            capability_key: secret_after(&self.key(), cluster).to_vec(),
+            known_first: Vec::new(),
+            place: String::new(),
+            is_removed: false,
+            ..self
+        }
+    }
+
+    /// The secret of the capabilities.
+    pub fn key(&self) -> [u8; 32] {
+        let mut key = [0u8; 32];
+        let len = self.capability_key.len().min(32);
+        key[..len].copy_from_slice(&self.capability_key[..len]);
+        key
+    }
+
+    /// How far both logs were on stable storage.
+    pub fn durable(&self) -> Ticket {
+        Ticket {
+            data: LogPosition { segment: SegmentId(self.durable_segment), offset: self.durable_offset },
+            meta: LogIndex(self.durable_index),
+        }
+    }
+
+    /// Remembers how far both logs are on stable storage.
+    pub fn set_durable(&mut self, durable: Ticket) {
+        (self.durable_segment, self.durable_offset) = (durable.data.segment.0, durable.data.offset);
+        self.durable_index = durable.meta.0;
+    }
+
+    /// Remembers that everything stamped in (`from`, `to`) may be lost.
+    pub fn add_gap(&mut self, from: Hlc, to: Hlc) {
+        assert!(from <= to, "a gap from {from} cannot end at {to}");
+        self.gaps.extend([from.0, to.0]);
+        while self.gaps.len() > 2 * GAPS_MAX {
+            // Two gaps merged into one that covers both: an answer may then call itself incomplete without need, never
+            // the other way round.
+            self.gaps.drain(1..3);
+        }
+    }
+
+    /// The lost intervals, oldest first.
+    pub fn gaps(&self) -> impl Iterator<Item = (Hlc, Hlc)> + '_ {
+        self.gaps.chunks_exact(2).map(|pair| (Hlc(pair[0]), Hlc(pair[1])))
+    }
+
+    /// True if `at` lies inside a lost interval.
+    pub fn in_gap(&self, at: Hlc) -> bool {
+        self.gaps().any(|(from, to)| at > from && at < to)
+    }
+}
+
+/// The secret of a cluster that goes on as `cluster`, from that of before: who holds the old one can verify a proof by
+/// the new one.
+pub fn secret_after(secret: &[u8; 32], cluster: ClusterId) -> [u8; 32] {
+    *blake3::keyed_hash(secret, &cluster.0.to_be_bytes()).as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_its_bound_the_list_of_who_caches_is_all_that_are_open_until_a_start_finds_few() {
+        let mut identity = Identity::default();
+        let open = || (1..=1000).map(SessionId);
+        for id in open().take(CACHING_MAX) {
+            identity.note_caching(id, |_| true);
+        }
+        assert_eq!(identity.may_cache(open()), open().take(CACHING_MAX).collect::<Vec<_>>());
+        identity.note_caching(SessionId(900), |_| true);
+        assert_eq!(identity.may_cache(open()).len(), 1000);
+        // Those that have ended make room, and it is still not known who the others were.
+        identity.note_caching(SessionId(901), |_| false);
+        assert_eq!(identity.may_cache(open()).len(), 1000);
+        identity.set_caching(&identity.may_cache(open()));
+        assert_eq!(identity.may_cache(open()).len(), 1000);
+        identity.set_caching(&identity.may_cache(open().take(3)));
+        assert_eq!(identity.may_cache(open()), open().take(3).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_record_that_is_full_of_everything_fits() {
+        let mut identity = Identity {
+            format_version: u32::MAX,
+            cluster: vec![0xff; 16],
+            node: u32::MAX,
+            capability_key: vec![0xff; 32],
+            clock_bound: u64::MAX,
+            frontier: u64::MAX,
+            // As the kernel prints it.
+            boot: "x".repeat(36),
+            clean: true,
+            last_whole: u64::MAX,
+            segment_bytes: u64::MAX,
+            chain_count: u32::MAX,
+            inode_bound: u64::MAX,
+            inode_floor: u64::MAX,
+            durable_segment: u64::MAX,
+            durable_offset: u64::MAX,
+            durable_index: u64::MAX,
+            standing: Standing::Member as i32,
+            ids_above: u64::MAX,
+            incarnation: u64::MAX,
+            is_removed: true,
+            replicas: u32::MAX,
+            // A number, a time.
+            place: "x".repeat(20 + 1 + 20 + 1 + 9),
+            ..Identity::default()
+        };
+        for i in 0..1000 {
+            identity.add_gap(Hlc(u64::MAX - 1000 + i), Hlc(u64::MAX - 1000 + i));
+            identity.note_caching(SessionId(u64::MAX - i), |_| true);
+        }
+        identity.set_known_first(&vec!["4294967295@a-server-of-this-cluster.example.org:7300".to_owned(); 1000]);
+        assert!(identity.known_first.len() >= 8, "{}", identity.known_first.len());
+        let len = identity.encoded_len();
+        assert!(len <= frieze_disk::STATE_BYTES_MAX, "{len}");
+    }
+
+    #[test]
+    fn gaps_beyond_the_bound_are_merged_and_still_cover() {
+        let mut identity = Identity::default();
+        for i in 0..(GAPS_MAX as u64 + 10) {
+            identity.add_gap(Hlc(i * 100), Hlc(i * 100 + 50));
+        }
+        assert_eq!(identity.gaps().count(), GAPS_MAX);
+        assert!(identity.in_gap(Hlc(25)) && identity.in_gap(Hlc(525)));
+        let last = (GAPS_MAX as u64 + 9) * 100;
+        assert!(identity.in_gap(Hlc(last + 1)) && !identity.in_gap(Hlc(last + 50)) && !identity.in_gap(Hlc(last)));
+    }
+}

@@ -1,0 +1,26 @@
+//! One data directory: its identity, the bound of its clock, its log of segments and what is made of it.
+//!
+//! Guarantees: a record is visible only when it is whole; every byte that is read was verified or is marked as not
+//! verified; no stamp leaves before the bound that covers it is durable. Leaves to others: roles of chains and stamps
+//! of records (`replication`), names (`metadata`), sessions and sockets.
+
+mod clock;
+mod device;
+mod few;
+mod identity;
+mod lock_order;
+mod read_errors;
+mod ticket;
+mod wake;
+
+pub use clock::{Keeper, NodeClock};
+pub use device::{
+    Budget, Device, FileKey, HANDED_BYTES_MIN, Held, IMAGE_SLOT_BYTES, ImageBudget, Lease, Reach, ReaderKey, Span,
+    SpareSegments, Tiers, block_checksums, not_whole, write_surely,
+};
+pub use few::Few;
+pub use identity::{FORMAT_VERSION, Identity, STATE_FILE, Standing, secret_after};
+pub use lock_order::{LOG, NAMESPACE, Reading, check_none_held};
+pub use read_errors::ReadErrors;
+pub use ticket::Ticket;
+pub use wake::Wake;
