@@ -63,7 +63,7 @@ pub enum TargetState {
 
 /// A replica of a chain on a device of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ChainTarget {
     /// The node.
     pub node: NodeId,
     /// Its device.
@@ -115,7 +115,7 @@ pub struct Chain {
     /// Changes of it: a decision about it names the one it is based on.
     pub revision: u64,
     /// Its targets: the members from head to tail, the syncing one, the rest.
-    pub targets: Vec<Target>,
+    pub targets: Vec<ChainTarget>,
     /// Nodes that were removed while online and have not acknowledged it. Until each acknowledges, or its lease has
     /// ended, the remaining members are not sent the configuration in force.
     pub leaving: Vec<NodeId>,
@@ -159,26 +159,26 @@ impl Chain {
     }
 
     /// The target on `node`.
-    pub fn target(&self, node: NodeId) -> Option<&Target> {
+    pub fn target(&self, node: NodeId) -> Option<&ChainTarget> {
         self.targets.iter().find(|target| target.node == node)
     }
 
     /// The full members, head first.
-    pub fn serving(&self) -> impl Iterator<Item = &Target> {
+    pub fn serving(&self) -> impl Iterator<Item = &ChainTarget> {
         self.targets.iter().filter(|target| target.role == TargetRole::Serving)
     }
 
     /// The tail, which commits: the last member.
-    pub fn tail(&self) -> Option<&Target> {
+    pub fn tail(&self) -> Option<&ChainTarget> {
         self.targets.iter().rfind(|target| matches!(target.role, TargetRole::Serving | TargetRole::Joining))
     }
 
     /// The target that is syncing or joining: one at a time.
-    pub fn newcomer(&self) -> Option<&Target> {
+    pub fn newcomer(&self) -> Option<&ChainTarget> {
         self.targets.iter().find(|target| matches!(target.role, TargetRole::Syncing | TargetRole::Joining))
     }
 
-    pub(crate) fn target_mut(&mut self, node: NodeId) -> Option<&mut Target> {
+    pub(crate) fn target_mut(&mut self, node: NodeId) -> Option<&mut ChainTarget> {
         self.targets.iter_mut().find(|target| target.node == node)
     }
 

@@ -9,7 +9,7 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 use frieze_wire::control as wire;
 use prost::Message;
 
-use crate::chain::{Chain, LostInterval, Resumption, Target, TargetRole};
+use crate::chain::{Chain, ChainTarget, LostInterval, Resumption, TargetRole};
 use crate::decision::{ChainStep, ClusterRecovery, Decision, NodeStep};
 use crate::error::Error;
 use crate::node::{ClusterNode, NodeDevice, NodeInfo};
@@ -360,18 +360,18 @@ fn gaps_from_wire(gaps: &[u64]) -> Vec<LostInterval> {
     gaps.as_chunks().0.iter().map(|&[from, to]| LostInterval { from, to }).collect()
 }
 
-fn target_to_wire(target: &Target) -> wire::StoredTarget {
+fn target_to_wire(target: &ChainTarget) -> wire::StoredTarget {
     let role = match target.role {
         TargetRole::Serving => wire::StoredRole::Serving,
         TargetRole::Joining => wire::StoredRole::Joining,
         TargetRole::Syncing => wire::StoredRole::Syncing,
         TargetRole::Out => wire::StoredRole::Out,
     };
-    let Target { node, device, incarnation, left, is_retiring, .. } = *target;
+    let ChainTarget { node, device, incarnation, left, is_retiring, .. } = *target;
     wire::StoredTarget { node: node.0, device, role: role as i32, incarnation, left, is_retiring }
 }
 
-fn target_from_wire(target: &wire::StoredTarget) -> Option<Target> {
+fn target_from_wire(target: &wire::StoredTarget) -> Option<ChainTarget> {
     let role = match wire::StoredRole::try_from(target.role).ok()? {
         wire::StoredRole::Serving => TargetRole::Serving,
         wire::StoredRole::Joining => TargetRole::Joining,
@@ -379,5 +379,5 @@ fn target_from_wire(target: &wire::StoredTarget) -> Option<Target> {
         wire::StoredRole::Out => TargetRole::Out,
     };
     let wire::StoredTarget { node, device, incarnation, left, is_retiring, .. } = *target;
-    Some(Target { node: NodeId(node), device, role, incarnation, left, is_retiring })
+    Some(ChainTarget { node: NodeId(node), device, role, incarnation, left, is_retiring })
 }

@@ -60,7 +60,7 @@ mod state;
 mod tests;
 mod voters;
 
-pub use chain::{Chain, Configuration, LostInterval, Resumption, Target, TargetRole, TargetState};
+pub use chain::{Chain, ChainTarget, Configuration, LostInterval, Resumption, TargetRole, TargetState};
 pub use controller::{
     ChainStatus, ClusterStatus, ClusterTrouble, Contacts, Controller, ControllerEffect, ControllerInput, NodeStatus,
     OperatorReply, OperatorRequest, TargetStatus, WaitCause,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 
-use crate::chain::{Chain, LostInterval, Target, TargetRole, TargetState};
+use crate::chain::{Chain, ChainTarget, LostInterval, TargetRole, TargetState};
 use crate::decision::{ClusterChange, Decision};
 use crate::error::Error;
 use crate::node::{ClusterNode, NodeInfo, NodeState};
@@ -126,8 +126,14 @@ impl ClusterState {
         let id = NodeId(1);
         let node = self.checked(id, first)?;
         let role = TargetRole::Serving;
-        let target =
-            |device| Target { node: id, device, role, incarnation: first.incarnation, left: 0, is_retiring: false };
+        let target = |device| ChainTarget {
+            node: id,
+            device,
+            role,
+            incarnation: first.incarnation,
+            left: 0,
+            is_retiring: false,
+        };
         let device = first.devices.first().map_or(0, |device| device.device);
         let chain = |id| {
             let (targets, leaving) = (vec![target(device)], Vec::new());
@@ -243,12 +249,12 @@ impl ClusterState {
 
     /// True if the target's process is the one that the log knows: it still has in memory what it had when it took its
     /// role.
-    pub fn kept_memory(&self, target: &Target) -> bool {
+    pub fn kept_memory(&self, target: &ChainTarget) -> bool {
         self.nodes.get(&target.node).is_some_and(|node| node.incarnation() == target.incarnation)
     }
 
     /// True if the target kept its memory and its node is not known to be offline.
-    pub fn is_alive(&self, target: &Target) -> bool {
+    pub fn is_alive(&self, target: &ChainTarget) -> bool {
         self.kept_memory(target) && self.is_online(target.node)
     }
 
@@ -258,12 +264,12 @@ impl ClusterState {
     }
 
     /// True if the target's device takes no more.
-    pub fn is_full(&self, target: &Target) -> bool {
+    pub fn is_full(&self, target: &ChainTarget) -> bool {
         self.nodes.get(&target.node).is_some_and(|node| node.is_full(target.device))
     }
 
     /// The state of a target, for display.
-    pub fn target_state(&self, target: &Target) -> TargetState {
+    pub fn target_state(&self, target: &ChainTarget) -> TargetState {
         match target.role {
             _ if !self.is_online(target.node) => TargetState::Offline,
             TargetRole::Serving => TargetState::Serving,
@@ -281,13 +287,13 @@ impl ClusterState {
         let may_have =
             |node: &&ClusterNode| !node.is_draining && !node.is_dead && node.whole_devices().next().is_some();
         let wanted = (self.replicas as usize).min(self.nodes.values().filter(may_have).count()).max(1);
-        let serves = |target: &Target| target.role == TargetRole::Serving && self.is_alive(target);
+        let serves = |target: &ChainTarget| target.role == TargetRole::Serving && self.is_alive(target);
         let is_out = chain.target(node).is_none() && !chain.leaving.contains(&node);
         is_out && chain.targets.len() >= wanted && chain.targets.iter().all(serves)
     }
 
     /// Chains of which `node` has a target.
-    pub fn chains_of(&self, node: NodeId) -> impl Iterator<Item = (&Chain, &Target)> {
+    pub fn chains_of(&self, node: NodeId) -> impl Iterator<Item = (&Chain, &ChainTarget)> {
         self.chains.values().filter_map(move |chain| Some((chain, chain.target(node)?)))
     }
 

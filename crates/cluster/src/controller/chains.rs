@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use frieze_base::{ChainEpoch, MonoTime, NodeId};
 
 use super::model::{ChainScope, Controller, DecisionSubject, Leading, Proposal, SyncProgress};
-use crate::chain::{Chain, LostInterval, Target, TargetRole};
+use crate::chain::{Chain, ChainTarget, LostInterval, TargetRole};
 use crate::decision::{ChainStep, Decision, NodeStep};
 use crate::message::{ReplicaHealth, ReplicaReport};
 use crate::node::ClusterNode;
@@ -134,20 +134,21 @@ impl Controller {
     fn gone(&self, state: &ClusterState, chain: &Chain) -> Option<NodeId> {
         let leading = self.leading.as_ref()?;
         // A node that was only late, and is about to be decided online, has lost nothing.
-        let is_back = |target: &Target| {
+        let is_back = |target: &ChainTarget| {
             let step = state.node(target.node).ok().and_then(|node| self.returning(node));
             matches!(step, Some(NodeStep::Return { incarnation, .. }) if incarnation == target.incarnation)
         };
-        let is_gone = |target: &Target| !state.is_alive(target) && !is_back(target);
+        let is_gone = |target: &ChainTarget| !state.is_alive(target) && !is_back(target);
         let mut parts = chain.targets.iter().filter(|target| target.role != TargetRole::Out && is_gone(target));
         // That another member kept its memory is known from its process, not from silence: a silent member may have
         // restarted too, and then the chain resumes from the newest log of all.
-        let is_known = |other: &Target| {
+        let is_known = |other: &ChainTarget| {
             let watched = leading.nodes.get(&other.node);
             watched.is_some_and(|watched| watched.has_reported() && watched.incarnation == other.incarnation)
         };
-        let is_rest =
-            |other: &Target, gone: &Target| other.node != gone.node && state.is_alive(other) && is_known(other);
+        let is_rest = |other: &ChainTarget, gone: &ChainTarget| {
+            other.node != gone.node && state.is_alive(other) && is_known(other)
+        };
         let target =
             parts.find(|gone| gone.role != TargetRole::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
         Some(target.node)
@@ -159,7 +160,7 @@ impl Controller {
         now: MonoTime,
         state: &ClusterState,
         chain: &Chain,
-        newcomer: &Target,
+        newcomer: &ChainTarget,
     ) -> Option<ChainStep> {
         let leading = self.leading.as_ref()?;
         let report =
@@ -207,7 +208,7 @@ impl Controller {
     fn complete(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
         let StepPlan { now, state, .. } = *plan;
         let Some(leading) = &self.leading else { return Vec::new() };
-        let may_stay = |target: &Target| {
+        let may_stay = |target: &ChainTarget| {
             let node = state.node(target.node);
             let is_whole = |node: &ClusterNode| node.whole_devices().any(|device| device.device == target.device);
             let drains = |node: &ClusterNode| node.is_draining && !plan.eligible.contains(&node.id);
@@ -227,7 +228,7 @@ impl Controller {
         if kept > plan.wanted {
             return vec![ChainStep::Retire(plan.fullest(chain))];
         }
-        let is_superfluous = |target: &&Target| {
+        let is_superfluous = |target: &&ChainTarget| {
             let is_dead = state.node(target.node).is_ok_and(|node| node.is_dead);
             is_dead || target.is_retiring && kept >= plan.enough || kept >= state.replicas() as usize
         };
@@ -247,7 +248,7 @@ impl Controller {
                 return vec![ChainStep::Sync { node: node.id, incarnation: node.incarnation() }];
             }
         }
-        let is_coming = |target: &&Target| {
+        let is_coming = |target: &&ChainTarget| {
             let is_here = leading.offline.get(&target.node).is_none_or(|since| self.is_short(now, *since));
             // Another node takes the place of one that is full, if there is another.
             !target.is_retiring && (target.role != TargetRole::Out || is_here && !state.is_full(target))
@@ -267,20 +268,20 @@ impl Controller {
     fn resume(&mut self, plan: &mut StepPlan<'_>, chain: &Chain) -> Vec<ChainStep> {
         let StepPlan { now, state, .. } = *plan;
         let Some(leading) = &mut self.leading else { return Vec::new() };
-        let is_dead = |target: &Target| state.node(target.node).map_or(true, |node| node.is_dead);
+        let is_dead = |target: &ChainTarget| state.node(target.node).map_or(true, |node| node.is_dead);
         if chain.serving().any(|target| state.kept_memory(target) && !is_dead(target)) {
             leading.stuck.remove(&chain.id);
             return Vec::new();
         }
         let since = *leading.stuck.entry(chain.id).or_insert(now);
         let is_patient = now.since_ns(since) < self.settings.return_patience_ns;
-        let serving: Vec<&Target> = chain.serving().filter(|target| !is_dead(target)).collect();
+        let serving: Vec<&ChainTarget> = chain.serving().filter(|target| !is_dead(target)).collect();
         let all_dead = serving.is_empty();
         let is_missing = serving.len() < chain.serving().count();
         // If a member is lost for good, a target that was a member until lately may have more records than the
         // remaining members: the loss should be as small as possible.
         let others = || chain.targets.iter().filter(|target| !is_dead(target)).collect();
-        let candidates: Vec<&Target> = if is_missing { others() } else { serving };
+        let candidates: Vec<&ChainTarget> = if is_missing { others() } else { serving };
         let logs = candidates.iter().filter_map(|target| {
             let node = state.node(target.node).ok().filter(|node| leading.is_present(now, node))?;
             // A node without a report of the chain has no copy of it.
@@ -315,7 +316,7 @@ impl Controller {
     fn balance(&mut self, plan: &mut StepPlan<'_>, wanted: &mut Vec<Proposal>) {
         let state = plan.state;
         // A move for balance, not one from a draining node, which may have no destination.
-        let moves = |target: &Target| target.is_retiring && plan.eligible.contains(&target.node);
+        let moves = |target: &ChainTarget| target.is_retiring && plan.eligible.contains(&target.node);
         let mut moving = state.chains().filter(|chain| chain.targets.iter().any(moves)).count();
         if !wanted.is_empty() && moving == 0 {
             // First come those that lack replicas.
@@ -389,7 +390,7 @@ struct CandidateLog<'a> {
 }
 
 impl<'a> CandidateLog<'a> {
-    fn of(target: &Target, report: &ReplicaReport, node: &'a ClusterNode) -> CandidateLog<'a> {
+    fn of(target: &ChainTarget, report: &ReplicaReport, node: &'a ClusterNode) -> CandidateLog<'a> {
         // A joining target may not know yet everything that the tail before it committed.
         let was_member = target.role == TargetRole::Serving;
         // If it learned late that it had no role any more, its last records may not belong to the chain.
@@ -404,13 +405,13 @@ impl<'a> CandidateLog<'a> {
 
 /// A full member that its neighbours do not reach, or whose device has failed, if another one can continue.
 fn unreachable_member(leading: &Leading, state: &ClusterState, chain: &Chain) -> Option<NodeId> {
-    let health = |target: &Target| {
+    let health = |target: &ChainTarget| {
         let report = leading.report(state.node(target.node).ok()?, chain.id)?;
         (report.epoch == chain.epoch).then_some(report.health)
     };
     let accused =
         |node| chain.targets.iter().filter(|target| health(target) == Some(ReplicaHealth::Unreachable(node))).count();
-    let blame = |(place, target): (usize, &Target)| {
+    let blame = |(place, target): (usize, &ChainTarget)| {
         let failed = usize::from(matches!(health(target), Some(ReplicaHealth::Failed | ReplicaHealth::Full)));
         (failed * 100 + accused(target.node), place, target.node)
     };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
 use super::model::{Controller, Leading, NodeWatch};
-use crate::chain::{Chain, LostInterval, Resumption, Target, TargetRole, TargetState};
+use crate::chain::{Chain, ChainTarget, LostInterval, Resumption, TargetRole, TargetState};
 use crate::message::{ReplicaGarbage, WallMoment};
 use crate::node::{ClusterNode, NodeState};
 use crate::state::ClusterState;
@@ -101,7 +101,7 @@ pub struct ChainStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetStatus {
     /// As the log knows it.
-    pub target: Target,
+    pub target: ChainTarget,
     /// In one word.
     pub state: TargetState,
     /// Bytes that it lacks, by its last report.
@@ -241,7 +241,7 @@ impl StatusInputs<'_> {
         }
     }
 
-    fn target_state(&self, target: &Target) -> TargetState {
+    fn target_state(&self, target: &ChainTarget) -> TargetState {
         let node = self.state.node(target.node);
         match self.state.target_state(target) {
             TargetState::Offline => TargetState::Offline,
@@ -261,11 +261,11 @@ impl StatusInputs<'_> {
 const CONTACT_NS_MIN: u64 = 1_500_000_000;
 
 fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &ClusterState, chain: &Chain) -> ChainStatus {
-    let told = |target: &Target| {
+    let told = |target: &ChainTarget| {
         let report = leading?.report(state.node(target.node).ok()?, chain.id)?;
         (report.epoch == chain.epoch && target.role != TargetRole::Serving).then_some(report.left_bytes)
     };
-    let of_target = |target: &Target| {
+    let of_target = |target: &ChainTarget| {
         let progress = leading.and_then(|leading| leading.syncs.get(&chain.id));
         let progress = progress.filter(|_| matches!(target.role, TargetRole::Syncing | TargetRole::Joining));
         let bytes_per_s = progress.and_then(|progress| {
@@ -291,14 +291,14 @@ fn waits(leading: Option<&Leading>, now: MonoTime, state: &ClusterState, chain: 
     if chain.serving().any(|target| state.is_alive(target)) {
         return (!chain.leaving.is_empty()).then(|| WaitCause::Leaving(chain.leaving.clone()));
     }
-    let nodes = |keep: &dyn Fn(&Target) -> bool| -> Vec<NodeId> {
+    let nodes = |keep: &dyn Fn(&ChainTarget) -> bool| -> Vec<NodeId> {
         chain.serving().filter(|target| keep(target)).map(|target| target.node).collect()
     };
     let memory = nodes(&|target| state.kept_memory(target) && state.node(target.node).is_ok_and(|node| !node.is_dead));
     if !memory.is_empty() {
         return Some(WaitCause::Memory(memory));
     }
-    let is_here = |target: &Target| {
+    let is_here = |target: &ChainTarget| {
         let node = state.node(target.node).ok();
         node.is_some_and(|node| leading.is_some_and(|leading| leading.is_present(now, node)))
     };

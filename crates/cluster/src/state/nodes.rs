@@ -6,7 +6,7 @@ use frieze_base::NodeId;
 use frieze_hlc::Hlc;
 
 use super::{ClusterState, DEVICES_MAX, NODES_MAX, check_revision, within};
-use crate::chain::{Chain, Target, TargetRole};
+use crate::chain::{Chain, ChainTarget, TargetRole};
 use crate::decision::{ClusterChange, NodeStep};
 use crate::error::{Error, LastOf, RemainingCopies};
 use crate::node::{ClusterNode, NodeDevice, NodeInfo};
@@ -141,15 +141,16 @@ impl ClusterState {
     /// the copies that would remain of each: it is the last full member that may come back, or the last of them that
     /// kept its memory.
     fn last_of(&self, node: NodeId) -> Vec<LastOf> {
-        let may_return =
-            |target: &&Target| target.node != node && self.nodes.get(&target.node).is_some_and(|node| !node.is_dead);
+        let may_return = |target: &&ChainTarget| {
+            target.node != node && self.nodes.get(&target.node).is_some_and(|node| !node.is_dead)
+        };
         let last_of = |chain: &Chain| {
             let own = chain.target(node).filter(|target| target.role == TargetRole::Serving)?;
             let rest = || chain.serving().filter(may_return);
             if rest().any(|target| self.kept_memory(target)) || rest().next().is_some() && !self.kept_memory(own) {
                 return None;
             }
-            let is_out = |target: &&Target| may_return(target) && target.role != TargetRole::Serving;
+            let is_out = |target: &&ChainTarget| may_return(target) && target.role != TargetRole::Serving;
             // A target that was never a member still has to receive everything. The logs show which of the rest has
             // most.
             let copies = || chain.targets.iter().filter(is_out).map(|target| target.left).filter(|left| *left > 0);

@@ -8,7 +8,7 @@
 use frieze_base::NodeId;
 
 use super::{CHAINS_MAX, ClusterState, FORMER_MAX, Former, within};
-use crate::chain::{LostInterval, Target, TargetRole};
+use crate::chain::{ChainTarget, LostInterval, TargetRole};
 use crate::decision::{ClusterChange, ClusterRecovery};
 use crate::error::Error;
 use crate::node::ClusterNode;
@@ -34,7 +34,7 @@ impl ClusterState {
         let mut changes = vec![ClusterChange::Recovered(*id)];
         for (chain, whole) in next.chains.values_mut().zip(whole.iter().chain(std::iter::repeat(&0))) {
             let device = chain.target(*id).map_or(device, |target| target.device);
-            chain.targets = vec![Target {
+            chain.targets = vec![ChainTarget {
                 node: *id,
                 device,
                 role: TargetRole::Serving,

@@ -11,7 +11,7 @@ use frieze_base::{ChainEpoch, ChainId, NodeId};
 use frieze_hlc::Hlc;
 
 use super::{ClusterState, TARGETS_MAX, check_revision};
-use crate::chain::{Chain, LostInterval, Resumption, Target, TargetRole};
+use crate::chain::{Chain, ChainTarget, LostInterval, Resumption, TargetRole};
 use crate::decision::{ChainStep, ClusterChange};
 use crate::error::Error;
 use crate::settings::CLOCK_OFFSET_US_MAX;
@@ -31,7 +31,7 @@ impl ClusterState {
         self.check_step(chain, step)?;
         match step {
             ChainStep::Place { node, device } => {
-                next.targets.push(Target {
+                next.targets.push(ChainTarget {
                     node,
                     device,
                     role: TargetRole::Out,
@@ -138,11 +138,11 @@ impl ClusterState {
             ChainStep::Resume { incarnation, .. } => {
                 let process = self.node(node)?.incarnation();
                 require(self.is_online(node) && process == incarnation, "it is not there, or has restarted")?;
-                let has_ended = |member: &Target| !self.kept_memory(member) || self.is_dead(member.node);
+                let has_ended = |member: &ChainTarget| !self.kept_memory(member) || self.is_dead(member.node);
                 require(chain.serving().all(has_ended), "a full member may have kept its memory")?;
                 // If a full member is lost for good, a former member may have more records than the remaining ones.
                 let is_missing = chain.serving().any(|member| self.is_dead(member.node));
-                let may_resume = |target: &Target| is_missing || target.role == TargetRole::Serving;
+                let may_resume = |target: &ChainTarget| is_missing || target.role == TargetRole::Serving;
                 require(target.is_some_and(may_resume), "it was no full member to the last")
             }
         }
@@ -171,7 +171,7 @@ impl ClusterState {
 }
 
 /// Takes a part away, by a decision stamped `stamp`.
-fn leave(target: &mut Target, stamp: u64) {
+fn leave(target: &mut ChainTarget, stamp: u64) {
     // A target that was still syncing when it left lacks what it lacked then.
     if target.role != TargetRole::Out && target.left == 0 {
         target.left = stamp;
@@ -187,6 +187,6 @@ fn lost_until(lost: Option<LostInterval>, stamp: u64) -> LostInterval {
     LostInterval { from, to: to.max(Hlc::last_of_micros(ahead).0) }
 }
 
-fn change(chain: &mut Chain, node: NodeId) -> &mut Target {
+fn change(chain: &mut Chain, node: NodeId) -> &mut ChainTarget {
     chain.target_mut(node).expect("the step was checked")
 }

@@ -387,7 +387,7 @@ impl World {
         }
         assert!(self.truth.version() >= before.version());
         let (truth, now) = (&self.truth, self.now);
-        let is_over = |target: &crate::Target| {
+        let is_over = |target: &crate::ChainTarget| {
             !truth.kept_memory(target) || truth.node(target.node).is_ok_and(|node| node.is_dead)
         };
         for chain in truth.chains() {
@@ -906,7 +906,7 @@ impl World {
             if kept != wanted || chain.newcomer().is_some() || !chain.leaving.is_empty() {
                 return Err(format!("{name}: {kept} of {wanted}"));
             }
-            let is_odd = |target: &crate::Target| target.role == TargetRole::Out || target.is_retiring;
+            let is_odd = |target: &crate::ChainTarget| target.role == TargetRole::Out || target.is_retiring;
             if wanted == truth.replicas() as usize && chain.targets.iter().any(is_odd) {
                 return Err(format!("{name}: a target is left over"));
             }

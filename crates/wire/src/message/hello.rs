@@ -35,7 +35,7 @@ pub struct HelloReply {
     /// 32 random bytes of the server, to be answered by [`Prove`]; empty if the kernel has proven the caller already.
     #[prost(bytes = "vec", tag = "4")]
     pub challenge: Vec<u8>,
-    /// User the connection is proven as; 65534 (`nobody`) before a proof.
+    /// User the connection is proven as; 65534 before a proof.
     #[prost(uint32, tag = "5")]
     pub uid: u32,
     /// True if the connection may speak for other users.
