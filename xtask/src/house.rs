@@ -33,11 +33,11 @@ pub(crate) struct Ratchets {
 }
 
 pub(crate) const RATCHETS: Ratchets = Ratchets {
-    node_lines: 24_021,
-    server_crate_lines: 24_021,
+    node_lines: 24_003,
+    server_crate_lines: 24_003,
     ring: 25,
-    shared_names: 237,
-    riddles: 644,
+    shared_names: 235,
+    riddles: 643,
     wide_source: 5,
     wide_docs: 34,
     long_files: 12,

@@ -9,11 +9,8 @@ use frieze_disk::Disk;
 use frieze_metalog::MemberSettings;
 
 use super::raft_driver::DriverSetup;
-use frieze_net::Idle;
-use frieze_net::Peers;
-use frieze_storage::Device;
-use frieze_storage::Wake;
-use frieze_storage::{Keeper, NodeClock};
+use frieze_net::{Idle, Peers};
+use frieze_storage::{Device, Keeper, NodeClock, Wake};
 
 /// The parts of a server that its metadata uses.
 pub struct MetadataHost {

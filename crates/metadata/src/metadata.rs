@@ -16,8 +16,7 @@ use super::single::{SingleLog, SingleRun};
 use super::state::AppliedState;
 use crate::store::{NameVersions, VersionStore};
 use frieze_net::Idle;
-use frieze_storage::Standing;
-use frieze_storage::Wake;
+use frieze_storage::{Standing, Wake};
 
 /// Order and execution of metadata, and answers about it.
 pub struct Metadata {

@@ -17,8 +17,7 @@ use super::observer::SharedReadSet;
 use super::pending_txns::{PendingTxn, TxnQueue};
 use super::segments::SegmentFiles;
 use super::state::AppliedState;
-use frieze_storage::{Device, not_whole};
-use frieze_storage::{Keeper, NodeClock};
+use frieze_storage::{Device, Keeper, NodeClock, not_whole};
 
 /// How far the durable bound of inode numbers is kept ahead: one write of the identity for so many files made.
 const IDS_AHEAD: u64 = 65_536;

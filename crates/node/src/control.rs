@@ -22,12 +22,10 @@ use frieze_cluster::{
     ControllerInput, Decision, NodeLease, NodeLeaseEffect, NodeLeaseInput, OperatorReply, OperatorRequest,
     ProcessIdentity, ReplicaEvent, ReplicaGarbage, Settings, WallMoment,
 };
-use frieze_net::ServerAddr;
+use frieze_net::{Idle, PeerPayload, Peers, ServerAddr, idle_until};
 use frieze_wire::peer::ServerMessage;
 use tracing::{debug, warn};
 
-use frieze_net::{Idle, idle_until};
-use frieze_net::{PeerPayload, Peers};
 use frieze_storage::NodeClock;
 
 /// How often time goes by for leases and what depends on them.

@@ -43,16 +43,11 @@ use crate::settling::{CaughtUp, Ending};
 use crate::steps::{Steps, Unread};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
-use frieze_coherence::FileLocks;
-use frieze_coherence::OpenFiles;
-use frieze_metadata::VersionStore;
-use frieze_metadata::{Metadata, PeerMetalog};
-use frieze_net::ReceivedPayload;
-use frieze_net::{PeerPayload, Peers, PeersCell};
-use frieze_replication::DataPlane;
-use frieze_replication::Remembered;
-use frieze_storage::Identity;
-use frieze_storage::{Keeper, NodeClock};
+use frieze_coherence::{FileLocks, OpenFiles};
+use frieze_metadata::{Metadata, PeerMetalog, VersionStore};
+use frieze_net::{PeerPayload, Peers, PeersCell, ReceivedPayload};
+use frieze_replication::{DataPlane, Remembered};
+use frieze_storage::{Identity, Keeper, NodeClock};
 
 /// What the simulator replaces.
 pub struct Seams {

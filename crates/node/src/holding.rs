@@ -14,8 +14,7 @@ use frieze_wire::message::{Read, Request};
 use crate::caching::Gate;
 use crate::capability::{Presenter, claims_past};
 use crate::engine::{Engine, Responder, unknown_session};
-use frieze_coherence::{AnswerKeys, CacheKey};
-use frieze_coherence::{FileLocks, GrantedLocks};
+use frieze_coherence::{AnswerKeys, CacheKey, FileLocks, GrantedLocks};
 
 impl Engine {
     /// What holds an answer back while others may still be shown an older state of what it tells of. Nothing, as long

@@ -33,8 +33,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_net::{
-    Admission, FramePayload, FrameReader, FrameWriter, InProcess, Key, Limits, Listener, LogThrottle, Origin, Proof,
-    Seat, ServerAddr, Stream, kernel_proof, random_nonce, user_of,
+    Admission, BufferPool, FramePayload, FrameReader, FrameWriter, InProcess, Key, Limits, Listener, LogThrottle,
+    Origin, Proof, ReceivedPayload, Seat, ServerAddr, Stream, kernel_proof, random_nonce, user_of,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, Request, RequestBody};
@@ -56,10 +56,7 @@ use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
 use crate::steps::Steps;
 use frieze_metadata::LsmStore;
-use frieze_net::{BufferPool, ReceivedPayload};
-use frieze_storage::Identity;
-use frieze_storage::NodeClock;
-use frieze_storage::Wake;
+use frieze_storage::{Identity, NodeClock, Wake};
 
 /// Stack of a connection's thread: the deepest request (a listing of the past) uses a quarter of it.
 const STACK_BYTES: usize = 512 << 10;

@@ -17,8 +17,7 @@ use prost::Message;
 
 use crate::engine::Engine;
 use crate::offline;
-use frieze_metadata::{NameVersions, VersionStore};
-use frieze_metadata::{SurvivorJournal, SurvivorStore};
+use frieze_metadata::{NameVersions, SurvivorJournal, SurvivorStore, VersionStore};
 use frieze_storage::{Identity, Standing};
 
 /// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a

@@ -34,8 +34,7 @@ use crate::dedupe_image;
 use crate::observer::Publishing;
 use crate::plane::{Appender, DataPlane};
 use crate::visibility::Sight;
-use frieze_net::ReceivedPayload;
-use frieze_net::{PeerPayload, Peers};
+use frieze_net::{PeerPayload, Peers, ReceivedPayload};
 use frieze_storage::block_checksums;
 
 /// What is handed up: for whoever looks after the cluster.

@@ -19,10 +19,8 @@ use frieze_multilog::{ChainTip, LogPosition, RecordKind, RecordMeta};
 use frieze_wire::message::Durability;
 
 use crate::observer::{PublishObserver, Publishing};
-use frieze_net::Idle;
-use frieze_net::ReceivedPayload;
-use frieze_storage::NodeClock;
-use frieze_storage::{Device, Few, block_checksums};
+use frieze_net::{Idle, PeersCell, ReceivedPayload, SentPrefix};
+use frieze_storage::{Device, Few, NodeClock, block_checksums};
 
 use crate::bounds::{Bounds, Lease};
 use crate::chain_state::{Held, Member, Out, Waiter};
@@ -30,7 +28,6 @@ use crate::chains::Report;
 use crate::config_store::Roles;
 use crate::striping::{Layout, Spread, in_one_record};
 use crate::striping::{Part, fits_one_chunk};
-use frieze_net::{PeersCell, SentPrefix};
 
 /// Retries that wait for one request; one more is told to come later.
 const RETRIES_MAX: usize = 16;

@@ -18,11 +18,8 @@ use super::super::read_index::ReadIndexQueue;
 use super::super::segments::SegmentFiles;
 use super::super::snapshot_transfer::{ReceivedSnapshot, SnapshotTransfers};
 use super::super::state::AppliedState;
-use frieze_net::Idle;
-use frieze_net::Peers;
-use frieze_storage::Device;
-use frieze_storage::NodeClock;
-use frieze_storage::Wake;
+use frieze_net::{Idle, Peers};
+use frieze_storage::{Device, NodeClock, Wake};
 
 /// How long a read waits for the answer of a majority, or for an instant to close.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -15,8 +15,7 @@ use frieze_wire::peer::{PeerRequest, PeerRequestKind, PeerResponse, ServerMessag
 
 use crate::engine::Engine;
 use crate::questions::{Answered, Questions};
-use frieze_net::idle_until;
-use frieze_net::{PeerPayload, Peers};
+use frieze_net::{PeerPayload, Peers, idle_until};
 
 /// What is asked of each server, about some of the chains.
 pub(super) struct Inquiry<'a> {

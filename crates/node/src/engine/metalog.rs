@@ -15,10 +15,8 @@ use prost::Message;
 use super::{Engine, Seams};
 use crate::holding::{is_claim, tells_of_now};
 use crate::settings::Settings;
-use frieze_coherence::CacheLeaseSettings;
-use frieze_coherence::FileLocks;
-use frieze_metadata::MetalogStatus;
-use frieze_metadata::OpenSessions;
+use frieze_coherence::{CacheLeaseSettings, FileLocks};
+use frieze_metadata::{MetalogStatus, OpenSessions};
 use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE, Standing};
 
 /// What a server that joins others is told by them.

@@ -26,18 +26,13 @@ use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
 use crate::successor::Successors;
 use crate::unshown::Unshown;
-use frieze_coherence::CacheLeaseSettings;
-use frieze_coherence::FileLocks;
-use frieze_coherence::OpenFiles;
-use frieze_metadata::{Metadata, MetadataHost, RecoverUpto};
-use frieze_metadata::{NameVersions, VersionStore};
+use frieze_coherence::{CacheLeaseSettings, FileLocks, OpenFiles};
+use frieze_metadata::{Metadata, MetadataHost, NameVersions, RecoverUpto, VersionStore};
 use frieze_net::PeersCell;
-use frieze_replication::Remembered;
-use frieze_replication::{self as data, DataPlane, Roles};
-use frieze_storage::Ticket;
-use frieze_storage::{Budget, Device, ImageBudget, Reach};
-use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE};
-use frieze_storage::{Keeper, NodeClock};
+use frieze_replication::{self as data, DataPlane, Remembered, Roles};
+use frieze_storage::{
+    Budget, Device, FORMAT_VERSION, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE, Ticket,
+};
 
 impl Engine {
     /// Opens a data directory, making a file system in it if it is new, and recovers what a crash left.

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
-use frieze_net::{FrameWriter, Limits, LogThrottle, PartialFrame, ServerAddr, random_nonce};
+use frieze_net::{
+    FrameWriter, Limits, LogThrottle, PartialFrame, PeerPayload, Peers, PrefixClaim, ServerAddr, random_nonce,
+};
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
 use frieze_wire::peer::{ChainPiece, KeepAlive, PeerBody, ServerMessage};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -30,7 +32,6 @@ use super::traffic::Traffic;
 use crate::engine::SOFTWARE;
 use crate::node_keys::NodeKeys;
 use crate::successor::Successor;
-use frieze_net::{PeerPayload, Peers, PrefixClaim};
 use frieze_storage::NodeClock;
 
 /// Bytes that wait to be sent to one node; beyond it what is told is lost.

@@ -9,15 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, Fault, NodeId, Reason};
-use frieze_net::FrameReader;
+use frieze_net::{BufferPool, FrameReader, ReceivedPayload, SentPrefix};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::Request;
 use frieze_wire::peer::{ChainPiece, ChainRecord};
 
 use super::Shared;
 use super::links::{AHEAD_MAX, Going};
-use frieze_net::SentPrefix;
-use frieze_net::{BufferPool, ReceivedPayload};
 
 /// What has come of the payloads of one connection, by the names they have there.
 #[derive(Default)]

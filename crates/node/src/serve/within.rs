@@ -7,7 +7,9 @@ use std::sync::{Arc, Weak};
 
 use frieze_base::{ChainEpoch, Fault, Reason};
 use frieze_disk::DiskFile;
-use frieze_net::{FileRange, InProcess, InProcessConn, Inbox, PayloadPart, Response, random_nonce, user_of};
+use frieze_net::{
+    FileRange, InProcess, InProcessConn, Inbox, PayloadPart, ReceivedPayload, Response, random_nonce, user_of,
+};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Reply, RequestBody};
 
@@ -15,7 +17,6 @@ use super::{SHARED_BYTES_MIN, Shared, header_of_answer};
 use crate::engine::{Responder, Scratch};
 use crate::session::Conn;
 use crate::steps::{Portion, Steps};
-use frieze_net::ReceivedPayload;
 use frieze_storage::NodeClock;
 
 /// The server, for whoever is in its process. It may end before them.

@@ -18,9 +18,7 @@ use prost::Message as _;
 use crate::bounds::Bounds;
 use crate::{Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split};
 use frieze_net::{PeerPayload, Peers, PeersCell};
-use frieze_storage::{Budget, Device, ImageBudget, Reach};
-use frieze_storage::{Identity, STATE_FILE};
-use frieze_storage::{Keeper, NodeClock};
+use frieze_storage::{Budget, Device, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE};
 
 /// Chains of the test.
 pub(super) const CHAINS: u32 = 2;

@@ -3,15 +3,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use bytes::Bytes;
 use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
 use frieze_hlc::{ClockSettings, Hlc, HlcClock};
-use frieze_net::{FramePayload, FrameReader, Listener, Stream};
+use frieze_net::{FramePayload, FrameReader, Listener, SentPrefix, Stream};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::ChainRecord;
 
 use super::*;
 use crate::session::Conn;
-use frieze_net::SentPrefix;
-use frieze_storage::Identity;
-use frieze_storage::Keeper;
+use frieze_storage::{Identity, Keeper};
 
 const SECRET: [u8; 32] = [5; 32];
 
