@@ -79,6 +79,7 @@ const PLACES: &[Place] = &[
         "servers",
         "frieze-node",
         &[
+            "frieze-service",
             "frieze-metadata",
             "frieze-coherence",
             "frieze-replication",
@@ -98,6 +99,8 @@ const PLACES: &[Place] = &[
         ],
     ),
     // Names and their history; it asks no chain, and what reads them is called through a trait of its own.
+    // What a server does for requests; it gets what it needs and never the server.
+    place("servers", "frieze-service", WORDS),
     place(
         "drivers",
         "frieze-metadata",

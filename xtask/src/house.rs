@@ -33,12 +33,12 @@ pub(crate) struct Ratchets {
 }
 
 pub(crate) const RATCHETS: Ratchets = Ratchets {
-    node_lines: 24_003,
-    server_crate_lines: 24_003,
+    node_lines: 23344,
+    server_crate_lines: 23344,
     ring: 25,
     shared_names: 235,
-    riddles: 643,
-    wide_source: 5,
+    riddles: 641,
+    wide_source: 2,
     wide_docs: 34,
     long_files: 12,
 };

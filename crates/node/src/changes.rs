@@ -18,7 +18,6 @@ use crate::caching::Asking;
 use crate::capability::{Bearer, Capability, Presenter};
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, Scratch, chains_of_extent, done, unknown_session};
-use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::{Seen, spread_of};
 use crate::session::{Conn, Principal};
 use crate::settling::granted_chains;
@@ -26,6 +25,7 @@ use frieze_coherence::CacheKey;
 use frieze_metadata::{MissingGrant, OtherWriter, WriteRight, WriteTarget, holds_grant};
 use frieze_net::ReceivedPayload;
 use frieze_replication::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
+use frieze_service::{BINDING_XATTR, TimePlugin};
 use frieze_storage::Ticket;
 
 /// Chunks that one grant covers at most (protocols §4).

@@ -8,13 +8,14 @@ mod chains;
 mod control;
 mod metalog;
 mod open;
+pub(crate) mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-use frieze_base::{ClusterId, ErrorKind, Fault, InodeId, MonoTime, NodeId, Reason, SessionId};
+use frieze_base::{ClusterId, ErrorKind, Fault, MonoTime, NodeId, Reason, SessionId};
 use frieze_disk::{Disk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
@@ -24,13 +25,13 @@ use frieze_wire::peer::{ChainAsk, ChainAskKind, ServerMessage};
 use frieze_wire::txn::Caller;
 
 pub(crate) use chains::chains_of_extent;
+use requests::{RunningRequest, class_of};
 
 use crate::caching::{Asking, Caching};
-use crate::capability::{Mint, Presenter, Shown};
+use crate::capability::{Mint, Shown};
 use crate::control::{Control, ControlTold};
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
-use crate::holding::tells_of_now;
 use crate::node_keys::NodeKeys;
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
@@ -241,20 +242,20 @@ impl Engine {
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
-        let tells_of_now = body.request.as_ref().is_some_and(|request| tells_of_now(header, request));
-        let (gate, reads) = match &body.request {
-            Some(request) if tells_of_now => self.gate(header, request, responder),
+        let class = body.request.as_ref().map(|request| class_of(header, request));
+        let (gate, reads) = match &class {
+            Some(class) if class.is_of_now() => self.gate(header, class.gated_on, responder),
             _ => (None, None),
         };
-        let ungated = tells_of_now && gate.is_none();
+        let ungated = class.is_some_and(|class| class.is_of_now()) && gate.is_none();
         let responder = gate.as_ref().unwrap_or(responder);
         scratch.asking = Asking::of(header, reads);
         // An answer that has to wait for others is kept whole.
-        scratch.may_step = ungated && matches!(&body.request, Some(Request::Read(ask)) if ask.in_steps);
+        scratch.may_step = ungated && class.is_some_and(|class| class.may_stream);
         scratch.unread = None;
-        let sees_now = body.request.as_ref().is_some_and(|request| self.sees_now(header.session, request));
+        let sees_now = class.is_some_and(|class| self.needs_lease(header.session, class.sees));
         let (turns, went) = (self.data.turns(), self.data.went());
-        let sees_instants = body.request.as_ref().is_some_and(sees_instants);
+        let sees_instants = class.is_some_and(|class| class.sees_instants);
         let answer = match body.request {
             Some(Request::Hello(hello)) => self
                 .check_former(&hello.cluster)
@@ -269,16 +270,23 @@ impl Engine {
             Some(request) => match self.admit(conn, header, body.caller).and_then(|principal| {
                 // Nothing of it may be cached unless this server hears of every change first.
                 scratch.asking.session = scratch.asking.session.filter(|session| self.may_keep(*session));
-                self.check_place(header, &request)?;
+                let class = class_of(header, &request);
+                self.check_place(header, &class)?;
                 if sees_now {
-                    self.look_now(header.session, &request)?;
+                    self.look_now(header.session, class.sees)?;
                 }
                 Ok(principal)
             }) {
-                Ok(principal) => match self.dispatch(conn, &principal, header, request, payload, responder, scratch) {
-                    Some(answer) => answer,
-                    None => return,
-                },
+                Ok(principal) => {
+                    let engine = self;
+                    let principal = &principal;
+                    let call =
+                        RunningRequest { engine, conn, principal, header, payload, responder, scratch: &mut *scratch };
+                    match requests::run(call, request) {
+                        Some(answer) => answer,
+                        None => return,
+                    }
+                }
                 Err(fault) => Err(fault),
             },
             None => Err(Fault::new(
@@ -440,97 +448,6 @@ impl Engine {
             }
         }
         Ok(principal)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "what a request consists of, handed on once")]
-    fn dispatch(
-        &self,
-        conn: &Conn,
-        principal: &Principal,
-        header: &FrameHeader,
-        request: Request,
-        payload: ReceivedPayload<'_>,
-        responder: &Arc<dyn Responder>,
-        scratch: &mut Scratch,
-    ) -> Option<Result<Reply, Fault>> {
-        Some(match request {
-            Request::Hello(_) | Request::Prove(_) => Err(Reason::BadFrame.into()), // handled before
-            Request::Ping(_) => Ok(done()),
-            Request::Stat(ask) => self.stat(principal, &ask, &mut scratch.asking).map(Reply::Stat),
-            Request::List(ask) => self.list(principal, &ask, &mut scratch.asking).map(Reply::List),
-            Request::ReadLink(ask) => self.read_link(principal, &ask, &scratch.asking).map(Reply::Bytes),
-            Request::Access(ask) => self.access(principal, &ask, &scratch.asking).map(|()| done()),
-            Request::GetXattr(ask) => self.get_xattr(principal, &ask, &scratch.asking).map(Reply::Bytes),
-            Request::Open(ask) => self.open_file(principal, header.session, &ask, &mut scratch.asking).map(Reply::Open),
-            Request::Read(ask) => {
-                self.read(Presenter::of_any(header.session, principal), &ask, scratch).map(|(reply, crc)| {
-                    scratch.payload_crc = crc;
-                    Reply::Read(reply)
-                })
-            }
-            Request::Write(ask) => {
-                self.write(principal, header, &ask, payload, responder, scratch);
-                return None;
-            }
-            Request::Punch(ask) => {
-                self.punch(principal, header, &ask, responder);
-                return None;
-            }
-            Request::Sync(ask) => {
-                self.sync(header, InodeId(ask.inode), responder);
-                return None;
-            }
-            Request::Seek(ask) => {
-                self.seek(Presenter::of_any(header.session, principal), &ask, scratch).map(Reply::Seek)
-            }
-            Request::Txn(ask) => match self.transact(conn, principal, header, ask, responder, &mut scratch.asking) {
-                Some(answer) => answer.map(Reply::Txn),
-                None => return None,
-            },
-            Request::Now(ask) => self.now(&ask).map(Reply::Now),
-            Request::Snapshots(ask) => self.snapshots(&ask).map(Reply::Snapshots),
-            Request::Log(ask) => self.log(principal, &ask, &scratch.asking).map(Reply::Log),
-            Request::Status(_) => {
-                self.ask_majority();
-                Ok(Reply::Status(Box::new(self.status())))
-            }
-            Request::ClusterMap(_) => Ok(Reply::ClusterMap(self.cluster_map())),
-            Request::Join(ask) => self.take_in(principal, ask).map(Reply::Join),
-            Request::Cluster(ask) => self.cluster_asked(principal, ask).map(Reply::Cluster),
-            Request::Clone(ask) => self
-                .edit(principal, header, ask.dry_run, &|now| self.plan_clone(principal, &ask, now))
-                .map(Reply::Edited),
-            Request::Restore(ask) => self
-                .edit(principal, header, ask.dry_run, &|now| self.plan_restore(principal, &ask, now))
-                .map(Reply::Edited),
-            Request::Undo(ask) => self
-                .edit(principal, header, ask.dry_run, &|now| self.plan_undo(principal, &ask, now))
-                .map(Reply::Edited),
-            Request::RemoveTree(ask) => self
-                .edit(principal, header, ask.dry_run, &|now| self.plan_remove(principal, &ask, now))
-                .map(Reply::Edited),
-            Request::JoinFiles(ask) => self
-                .edit(principal, header, false, &|now| self.plan_join(principal, header, &ask, now))
-                .map(Reply::Edited),
-            Request::CopyRange(ask) => self
-                .edit(principal, header, false, &|now| self.plan_copy_range(principal, header, &ask, now))
-                .map(Reply::Edited),
-            Request::Forget(ask) => self.forget(principal, header, &ask).map(Reply::Forgot),
-            Request::Lock(ask) => self.lock(header.session, &ask).map(Reply::Lock),
-            Request::TestLock(ask) => Ok(Reply::TestLock(self.test_lock(header.session, &ask))),
-            Request::CancelLock(ask) => Ok(Reply::Lock(self.cancel_lock(header.session, &ask))),
-            Request::Recalls(ask) => match self.recalls(header, &ask, responder) {
-                Ok(()) => return None,
-                Err(fault) => Err(fault),
-            },
-            Request::Diff(ask) => self.diff(principal, &ask).map(Reply::Diff),
-            Request::Story(ask) => self.story(principal, &ask, &scratch.asking).map(Reply::Story),
-            Request::LastSeen(ask) => self.last_seen(principal, &ask).map(Reply::LastSeen),
-            Request::Deleted(ask) => self.deleted(principal, &ask).map(Reply::Deleted),
-            Request::Sessions(ask) => self.list_sessions(principal, &ask).map(Reply::Sessions),
-            Request::Usage(ask) => self.usage(principal, &ask).map(Reply::Usage),
-            Request::Scrub(ask) => self.scrub_asked(principal, &ask).map(Reply::Scrub),
-        })
     }
 
     /// Looks after what waits for sessions that cache; to be called some times a second.
@@ -723,24 +640,6 @@ const IDLE_CLOSE_US: u64 = 900_000;
 const SWEEP_EVERY: u64 = 8;
 /// Times that the leader is told of a connected session before it would end it: messages are lost, and leaders change.
 const ATTACHED_TELLS: u64 = 4;
-
-/// True if what is answered may be of bytes or lengths as they were at an instant.
-fn sees_instants(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Read(_)
-            | Request::Seek(_)
-            | Request::Stat(_)
-            | Request::List(_)
-            | Request::Open(_)
-            | Request::Log(_)
-            | Request::Diff(_)
-            | Request::Story(_)
-            | Request::LastSeen(_)
-            | Request::Deleted(_)
-            | Request::Usage(_)
-    )
-}
 
 pub(crate) fn done() -> Reply {
     Reply::Done(frieze_wire::message::EmptyReply {})

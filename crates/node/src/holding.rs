@@ -9,10 +9,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use frieze_base::{Fault, Reason, Seq, SessionId};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::holding::{CancelLock, Lock, LockKind, LockReply, Recalls, TestLock, TestLockReply};
-use frieze_wire::message::{Read, Request};
 
 use crate::caching::Gate;
-use crate::capability::{Presenter, claims_past};
+use crate::capability::Presenter;
+use crate::engine::requests::GatedOn;
 use crate::engine::{Engine, Responder, unknown_session};
 use frieze_coherence::{AnswerKeys, CacheKey, FileLocks, GrantedLocks};
 
@@ -22,12 +22,12 @@ impl Engine {
     pub(crate) fn gate(
         &self,
         header: &FrameHeader,
-        request: &Request,
+        gated_on: GatedOn<'_>,
         to: &Arc<dyn Responder>,
     ) -> (Option<Arc<dyn Responder>>, Option<Arc<Gate>>) {
         let gate = |told: AnswerKeys| Arc::new(Gate::new(self.caching.clone(), to.clone(), told));
         if self.caching.is_watched(header.session) {
-            let gate = gate(self.told_ahead(header, request));
+            let gate = gate(self.told_ahead(header, gated_on));
             return (Some(gate.clone()), Some(gate));
         }
         match header.seq {
@@ -43,25 +43,18 @@ impl Engine {
     }
 
     /// What the answer will tell of, as far as it is not found on the way.
-    fn told_ahead(&self, header: &FrameHeader, request: &Request) -> AnswerKeys {
-        let opened = |capability: &[u8]| {
-            let capability = self.mint.open(capability, Presenter::of_now(header.session)).ok();
-            let present = capability.filter(|capability| capability.view.at.is_none());
-            AnswerKeys {
-                keys: present.map(|capability| CacheKey::inode(capability.inode)).into_iter().collect(),
-                everything: false,
+    fn told_ahead(&self, header: &FrameHeader, gated_on: GatedOn<'_>) -> AnswerKeys {
+        match gated_on {
+            GatedOn::Found => AnswerKeys::default(),
+            GatedOn::Everything => EVERYTHING,
+            GatedOn::Capability(token) => {
+                let capability = self.mint.open(token, Presenter::of_now(header.session)).ok();
+                let present = capability.filter(|capability| capability.view.at.is_none());
+                AnswerKeys {
+                    keys: present.map(|capability| CacheKey::inode(capability.inode)).into_iter().collect(),
+                    everything: false,
+                }
             }
-        };
-        match request {
-            Request::Read(ask) => opened(&ask.capability),
-            Request::Seek(ask) => opened(&ask.capability),
-            Request::Write(ask) => opened(&ask.capability),
-            Request::Punch(ask) => opened(&ask.capability),
-            // They look at whole trees.
-            Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) => EVERYTHING,
-            Request::RemoveTree(_) | Request::JoinFiles(_) => EVERYTHING,
-            Request::Forget(_) | Request::Deleted(_) | Request::LastSeen(_) | Request::Usage(_) => EVERYTHING,
-            _ => AnswerKeys::default(),
         }
     }
 
@@ -146,37 +139,3 @@ impl Engine {
 
 /// More than can be said one by one.
 const EVERYTHING: AnswerKeys = AnswerKeys { keys: Vec::new(), everything: true };
-
-/// True if a read says that a file is open and asks for nothing: no byte lies there.
-pub(crate) fn is_claim(ask: &Read) -> bool {
-    ask.len == 0 && ask.offset == u64::MAX
-}
-
-/// True if an answer tells of what is now. What was does not change: nobody waits for it.
-pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
-    match request {
-        Request::Stat(ask) => ask.view.at.is_none() && !ask.recent,
-        Request::List(ask) => ask.view.at.is_none(),
-        Request::ReadLink(ask) => ask.view.at.is_none(),
-        Request::Access(ask) => ask.view.at.is_none(),
-        Request::GetXattr(ask) => ask.view.at.is_none(),
-        Request::Open(ask) => ask.view.at.is_none(),
-        Request::Story(ask) => ask.view.at.is_none(),
-        Request::Deleted(ask) => ask.view.at.is_none(),
-        // They answer up to now, wherever they look from.
-        Request::Log(ask) => !ask.is_past(),
-        Request::LastSeen(_) | Request::Usage(_) => true,
-        // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked
-        // for what they cache wait for each other in no circle.
-        Request::Read(ask) if is_claim(ask) => false,
-        // What is of the past is told from what is of now before the capability is proven: what it says then is proven
-        // where it is read.
-        Request::Read(ask) => !claims_past(&ask.capability),
-        Request::Seek(ask) => !claims_past(&ask.capability),
-        // Of what would be changed.
-        Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::Forget(_) => true,
-        Request::RemoveTree(_) | Request::JoinFiles(_) => true,
-        // Whatever changes something waits for what it changed.
-        _ => header.seq != Seq(0),
-    }
-}

@@ -34,7 +34,6 @@ mod memory;
 mod metrics;
 mod node_keys;
 mod offline;
-mod plugin;
 mod punch;
 mod questions;
 mod reclaim;
@@ -69,9 +68,9 @@ pub use frieze_metadata::{
 pub use frieze_net::ReceivedPayload;
 pub use frieze_net::{PeerPayload, Peers};
 pub use frieze_replication::{ChainEnd, Report as ChainReport};
+pub use frieze_service::{BINDING_XATTR, TimePlugin};
 pub use frieze_storage::FORMAT_VERSION;
 pub use fsck::{CheckProgress, Checkup, fsck};
-pub use plugin::{BINDING_XATTR, TimePlugin};
 pub use serve::Server;
 pub use session::{Conn, KeyRight};
 pub use settings::{KeySettings, Settings};

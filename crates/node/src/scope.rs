@@ -188,7 +188,10 @@ impl Within {
 }
 
 pub(crate) fn is_name(own_names: &[PlaceName], subject: &ChangeSubject) -> bool {
-    let named = |own: &PlaceName| matches!(subject, ChangeSubject::Entry { parent, name } if *parent == own.parent && *name == own.name);
+    let named = |own: &PlaceName| match subject {
+        ChangeSubject::Entry { parent, name } => *parent == own.parent && *name == own.name,
+        _ => false,
+    };
     own_names.iter().any(named)
 }
 

@@ -37,7 +37,7 @@ use frieze_net::{
     Origin, Proof, ReceivedPayload, Seat, ServerAddr, Stream, kernel_proof, random_nonce, user_of,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::message::{Refusal, Reply, ReplyBody, Request, RequestBody};
+use frieze_wire::message::{Refusal, Reply, ReplyBody, RequestBody};
 use frieze_wire::peer::{PeerBody, ServerMessage};
 use prost::Message;
 use tracing::{debug, error, info, warn};
@@ -49,6 +49,7 @@ use self::proving::Proving;
 use self::traffic::Traffic;
 use self::turns::{LINGER, Place, Turns};
 use crate::directory;
+use crate::engine::requests::class_of;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
 use crate::memory::machine_bytes;
 use crate::offline::{STORE_DIRECTORY, boot_id};
@@ -678,7 +679,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         }
         match request {
             Ok(request) => {
-                if !matches!(&request.request, Some(Request::Read(ask)) if ask.in_steps) {
+                if !request.request.as_ref().is_some_and(|request| class_of(&header, request).may_stream) {
                     // It may wait for something else.
                     held.answers.place().let_go();
                 }

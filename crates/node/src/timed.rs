@@ -5,7 +5,7 @@
 //! came in and however it was restarted; no row runs backwards in a file that only grows. A clone answers as its origin
 //! did at its instant, and goes on with what is written to it; so does a file that was restored, of which it is itself
 //! the origin. A file that was cut to nothing has no origin: its times begin anew ([ADR
-//! 59](../../../docs/adr/0059-begin-user-times-anew.md)). Leaves to others: what a row is ([`crate::plugin::rows`]),
+//! 59](../../../docs/adr/0059-begin-user-times-anew.md)). Leaves to others: what a row is ([`frieze_service::time_plugin::rows`]),
 //! which record a user time lies in (`multilog`).
 //!
 //! The log keeps one mark for each record, the time of the last row that ends in it. The rows of the one record in
@@ -18,9 +18,9 @@ use frieze_namespace::Inode;
 use frieze_wire::message::Read;
 
 use crate::engine::{Engine, Scratch};
-use crate::plugin::TimePlugin;
-use crate::plugin::rows::{ROW_BYTES_MAX, Rows, ends_lines_by_returns, lone_returns};
 use crate::seen::Seen;
+use frieze_service::TimePlugin;
+use frieze_service::time_plugin::rows::{ROW_BYTES_MAX, Rows, ends_lines_by_returns, lone_returns};
 
 /// Most records of one write.
 const PARTS_MAX: usize = 256;

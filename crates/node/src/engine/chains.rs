@@ -14,12 +14,12 @@ use frieze_cluster::LostInterval;
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{Open, Read, ReplicaStatus, Reply, Request, Stat, View};
+use frieze_wire::message::{Read, ReplicaStatus, Reply, Request, View};
 
+use super::requests::Sees;
 use super::{Engine, Responder, done};
 use crate::capability::Presenter;
 use crate::elsewhere::Elsewhere;
-use crate::holding::is_claim;
 use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts, spread_of};
 use crate::settling::{chains_of_grants, granted_chains};
 use frieze_replication::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
@@ -173,30 +173,25 @@ impl Engine {
     }
 
     /// True if the answer tells of bytes, or lengths of files, as they are now: then it needs a lease.
-    pub(super) fn sees_now(&self, session: SessionId, request: &Request) -> bool {
-        let opened = |capability: &[u8]| {
+    pub(super) fn needs_lease(&self, session: SessionId, sees: Sees<'_>) -> bool {
+        let is_present = |capability: &[u8]| {
             let opened = self.mint.open(capability, Presenter::of_now(session));
             opened.is_ok_and(|capability| capability.view.at.is_none())
         };
         self.data.is_shared()
-            && match request {
-                Request::Read(ask) => !is_claim(ask) && opened(&ask.capability),
-                Request::Seek(ask) => opened(&ask.capability),
-                Request::Stat(ask) => ask.view.at.is_none() && !ask.recent,
-                Request::List(ask) => ask.view.at.is_none(),
-                Request::Open(ask) => ask.view.at.is_none(),
-                Request::Story(ask) => ask.view.at.is_none(),
-                Request::Log(ask) => !ask.is_past(),
-                Request::LastSeen(_) | Request::Usage(_) => true,
-                _ => false,
+            && match sees {
+                Sees::Nothing | Sees::Names => false,
+                Sees::Bytes | Sees::Lengths => true,
+                Sees::BytesBy(capability) => is_present(capability),
+                Sees::Range(ask) => is_present(&ask.capability),
             }
     }
 
-    /// Sees to it that what `request` reads of now is known here.
-    pub(super) fn look_now(&self, session: SessionId, request: &Request) -> Result<(), Fault> {
+    /// Sees to it that what a request sees of now is known here.
+    pub(super) fn look_now(&self, session: SessionId, sees: Sees<'_>) -> Result<(), Fault> {
         let all = || (0..self.data.chain_count()).map(ChainId).filter(|chain| self.data.is_here(*chain));
-        match request {
-            Request::Read(ask) => match self.mint.open(&ask.capability, Presenter::of_now(session)) {
+        match sees {
+            Sees::Range(ask) => match self.mint.open(&ask.capability, Presenter::of_now(session)) {
                 Ok(capability) => {
                     let id = capability.inode;
                     // A file that is not known here is refused where it is read.
@@ -226,9 +221,9 @@ impl Engine {
                 // Refused where it is read.
                 Err(_) => Ok(()),
             },
-            // They look at what they find.
-            Request::Stat(Stat { view, .. }) | Request::Open(Open { view, .. }) if view.user_at.is_none() => Ok(()),
-            _ => self.data.look_and_wait(all()),
+            // The handler looks at what it finds.
+            Sees::Nothing | Sees::Names | Sees::Lengths => Ok(()),
+            Sees::Bytes | Sees::BytesBy(_) => self.data.look_and_wait(all()),
         }
     }
 

@@ -9,11 +9,10 @@ use frieze_disk::StateFile;
 use frieze_hlc::{Hlc, format_instant};
 use frieze_metalog::MemberChange;
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::Request;
 use prost::Message;
 
+use super::requests::{AnswerPlace, RequestClass};
 use super::{Engine, Seams};
-use crate::holding::{is_claim, tells_of_now};
 use crate::settings::Settings;
 use frieze_coherence::{CacheLeaseSettings, FileLocks};
 use frieze_metadata::{MetalogStatus, OpenSessions};
@@ -251,18 +250,18 @@ impl Engine {
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader, or again.
-    pub(crate) fn check_place(&self, header: &FrameHeader, request: &Request) -> Result<(), Fault> {
+    pub(super) fn check_place(&self, header: &FrameHeader, class: &RequestClass<'_>) -> Result<(), Fault> {
         if !self.meta.is_member() {
             return Ok(());
         }
         if self.has_begun_to_lead() {
             self.take_over();
         }
-        if is_for_leader(header, request) {
+        if class.place == AnswerPlace::Leader {
             self.check_leads()?;
         }
         // A change is ordered after everything that anybody was told.
-        match header.seq == Seq(0) && tells_of_now(header, request) {
+        match header.seq == Seq(0) && class.is_of_now() {
             true => self.meta.linearizable().map_err(|fault| self.name_majority(fault)),
             false => Ok(()),
         }
@@ -305,18 +304,5 @@ impl Engine {
         locks.found(keeping.iter().copied(), until);
         drop(locks);
         self.opened.found(keeping);
-    }
-}
-
-/// True if only the leader of the metalog answers: it orders changes, and knows what sessions hold. Bytes of files are
-/// not its business alone, and what was is known to every member.
-fn is_for_leader(header: &FrameHeader, request: &Request) -> bool {
-    match request {
-        // It says that a file is open, to whoever looks after what is.
-        Request::Read(ask) if is_claim(ask) => true,
-        Request::Read(_) | Request::Seek(_) | Request::Write(_) | Request::Punch(_) | Request::Sync(_) => false,
-        Request::Txn(_) | Request::CopyRange(_) | Request::Recalls(_) => true,
-        Request::Lock(_) | Request::TestLock(_) | Request::CancelLock(_) => true,
-        _ => tells_of_now(header, request),
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use frieze_base::{Fault, MonoTime, Reason};
 use frieze_httpd::{PageConnection, PageListener};
 use frieze_net::{Admission, ServerAddr};
+use frieze_wire::FrameKind;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request};
 use prometheus::core::Collector;
@@ -20,6 +21,7 @@ use tracing::{debug, warn};
 
 use super::{Shared, spawn};
 use crate::engine::Responder;
+use crate::engine::requests::class_of;
 use crate::metrics::{FIGURES, Figure, Kind, REQUEST_SECONDS, Values};
 use crate::steps::Steps;
 
@@ -239,37 +241,9 @@ impl Responder for Timed {
     }
 }
 
-/// What a request is called; `None` for those that wait for something to happen, however long.
+/// Name of a request in metrics; `None`: it waits for an event, however long.
 fn kind_of(request: &Request) -> Option<&'static str> {
-    Some(match request {
-        Request::Recalls(_) | Request::Lock(_) => return None,
-        Request::Hello(_) | Request::Prove(_) => "hello",
-        Request::Ping(_) => "ping",
-        Request::Stat(_) => "stat",
-        Request::List(_) => "list",
-        Request::ReadLink(_) => "read_link",
-        Request::Access(_) => "access",
-        Request::GetXattr(_) => "get_xattr",
-        Request::Open(_) => "open",
-        Request::Read(_) => "read",
-        Request::Write(_) => "write",
-        Request::Punch(_) => "punch",
-        Request::Sync(_) => "sync",
-        Request::Seek(_) => "seek",
-        Request::Txn(_) => "change",
-        Request::Now(_) => "now",
-        Request::Clone(_) | Request::Restore(_) | Request::Undo(_) => "edit",
-        Request::CopyRange(_) | Request::RemoveTree(_) | Request::JoinFiles(_) => "edit",
-        Request::Forget(_) => "forget",
-        Request::TestLock(_) | Request::CancelLock(_) => "lock",
-        Request::Log(_) | Request::Diff(_) | Request::Story(_) | Request::LastSeen(_) | Request::Deleted(_) => {
-            "history"
-        }
-        Request::Status(_) | Request::Sessions(_) | Request::Usage(_) | Request::Snapshots(_) | Request::Scrub(_) => {
-            "status"
-        }
-        Request::ClusterMap(_) | Request::Join(_) | Request::Cluster(_) => "cluster",
-    })
+    class_of(&FrameHeader::of(FrameKind::Request), request).metric
 }
 
 #[cfg(test)]

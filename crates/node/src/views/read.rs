@@ -8,8 +8,8 @@ use frieze_wire::message::{Read, ReadReply};
 
 use crate::capability::{Bearer, Presenter};
 use crate::elsewhere::Fetch;
+use crate::engine::requests::is_claim;
 use crate::engine::{Engine, Scratch};
-use crate::holding::is_claim;
 use crate::seen::{DEPTH_MAX, Seen, ThroughImages};
 use crate::steps::{Unread, can_step};
 use frieze_storage::{Lease, ReaderKey};

@@ -4,7 +4,7 @@
 //! Guarantees: the same bytes give the same rows for ever, whatever writes they came in. A row counts for the write
 //! that ends it; a line cut off at the end waits for the next write, and counts as it is while nobody may write to the
 //! file. Headers and blank lines take the time of the row before them. Leaves to others: finding where the row begins
-//! that a write goes on with, and reading bytes (`crate::timed`).
+//! that a write goes on with, and reading bytes (`node`, `timed`).
 //!
 //! A byte order mark of UTF-8 in front of the first line is no part of it; lines end with a line feed, or with one
 //! after a carriage return.
@@ -18,11 +18,11 @@ use frieze_hlc::UserTime;
 use super::{Column, Place, TimePlugin, wrong};
 
 /// Longest row in bytes, its line break included.
-pub(crate) const ROW_BYTES_MAX: usize = 1 << 20;
+pub const ROW_BYTES_MAX: usize = 1 << 20;
 
 /// The column of the user time in a file of rows, found in its first line where the plug-in names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rows<'a> {
+pub struct Rows<'a> {
     plugin: &'a TimePlugin,
     /// Counted from 0; 0 for JSON lines.
     column: usize,
@@ -41,7 +41,7 @@ impl TimePlugin {
     ///
     /// # Errors
     /// `InvalidArgument` with where the write begins, or the record that it ends in.
-    pub(crate) fn check_whole(&self, offset: u64, len: u64) -> Result<(), Fault> {
+    pub fn check_whole(&self, offset: u64, len: u64) -> Result<(), Fault> {
         let Some(size) = self.record_bytes().map(u64::from) else { return Ok(()) };
         let what = if !offset.is_multiple_of(size) {
             format!("begins in the midst of the record at offset {}", offset - offset % size)
@@ -57,7 +57,7 @@ impl TimePlugin {
     }
 
     /// True if the first line of a file names its columns.
-    pub(crate) fn has_header(&self) -> bool {
+    pub fn has_header(&self) -> bool {
         matches!(self.place, Place::Csv { header: true, .. })
     }
 
@@ -65,7 +65,7 @@ impl TimePlugin {
     ///
     /// # Errors
     /// `InvalidArgument` if no column has the name that the plug-in gives.
-    pub(crate) fn rows(&self, first_line: &[u8]) -> Result<Rows<'_>, Fault> {
+    pub fn rows(&self, first_line: &[u8]) -> Result<Rows<'_>, Fault> {
         let first_line = without_mark(first_line)?;
         let column = match &self.place {
             Place::Csv { column: Column::Numbered(number), .. } => *number as usize - 1,
@@ -99,7 +99,7 @@ impl Rows<'_> {
     /// # Errors
     /// `BackwardUserTime` with the offset of the row and both times; `InvalidArgument` with the offset for a row
     /// without a time that can be read, or of more than [`ROW_BYTES_MAX`].
-    pub(crate) fn check(&self, bytes: &[u8], at: u64, mut newest: Option<UserTime>) -> Result<Option<UserTime>, Fault> {
+    pub fn check(&self, bytes: &[u8], at: u64, mut newest: Option<UserTime>) -> Result<Option<UserTime>, Fault> {
         let mut last = None;
         let mut start = 0;
         while let Some(len) = self.plugin.row_len(&bytes[start..]) {
@@ -133,7 +133,7 @@ impl Rows<'_> {
     /// Where the rows up to and with a user time end, counted from the start of `bytes`, which begin where a row
     /// begins, at `at` in the file: before the first row with a later one, and else after the last whole line. True if
     /// there is such a row at all. A row that cannot be read ends the answer before it.
-    pub(crate) fn end_of(&self, bytes: &[u8], at: u64, user: UserTime) -> (usize, bool) {
+    pub fn end_of(&self, bytes: &[u8], at: u64, user: UserTime) -> (usize, bool) {
         let (mut start, mut any) = (0, false);
         while let Some(len) = self.plugin.row_len(&bytes[start..]) {
             let line = &bytes[start..start + len];
@@ -149,7 +149,7 @@ impl Rows<'_> {
 
     /// The user time of a row that ends with the file and without a line break; `None` if it has none, or none that can
     /// be read.
-    pub(crate) fn time_of_last(&self, row: &[u8], offset: u64) -> Option<UserTime> {
+    pub fn time_of_last(&self, row: &[u8], offset: u64) -> Option<UserTime> {
         self.time(row, offset).ok().flatten()
     }
 
@@ -238,12 +238,13 @@ fn without_break(line: &[u8]) -> Result<&[u8], Fault> {
 }
 
 /// True if a carriage return stands in the midst of `bytes` and not before a line break. Within quotes it is text.
-pub(crate) fn ends_lines_by_returns(bytes: &[u8]) -> bool {
+pub fn ends_lines_by_returns(bytes: &[u8]) -> bool {
     let is_lone = |at: usize| bytes.get(at + 1).is_some_and(|next| !matches!(next, b'\r' | b'\n'));
     memchr::memchr_iter(b'\r', bytes).any(is_lone) && memchr::memchr(b'"', bytes).is_none()
 }
 
-pub(crate) fn lone_returns() -> Fault {
+/// The refusal of a file whose lines end with carriage returns alone.
+pub fn lone_returns() -> Fault {
     wrong("its lines end with a carriage return alone: convert it, as with tr '\\r' '\\n'".to_owned())
 }
 

@@ -12,7 +12,7 @@
 //! [`TimePlugin::user_time`] finds in a record, or one for [`TimePlugin::row_time`]. Both are pure functions of bytes.
 
 mod pointer;
-pub(crate) mod rows;
+pub mod rows;
 
 use std::fmt;
 use std::str::FromStr;
@@ -224,7 +224,7 @@ impl TimePlugin {
     }
 
     /// Bytes of each record, where all have the same.
-    pub(crate) fn record_bytes(&self) -> Option<u32> {
+    pub fn record_bytes(&self) -> Option<u32> {
         match self.place {
             Place::Binary { size: Size::Fixed(size), .. } => Some(size),
             _ => None,

@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn a_pointer_leads_as_rfc_6901_says() {
-        let document = br#" {"a": {"b": [1, {"c": 1.50e3}]}, "": 7, "x/y": 8, "m~n": 9, "twice": 1, "twice": 2, "esc": "\u0041"} "#;
+        let document = br#" {"a": {"b": [1, {"c": 1.50e3}]}, "": 7, "x/y": 8, "m~n": 9, "twice": 1, "twice": 2,
+            "esc": "\u0041"} "#;
         for (pointer, found) in [
             ("/a/b/0", Some("1")),
             ("/a/b/1/c", Some("1.50e3")),
