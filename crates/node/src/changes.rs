@@ -565,8 +565,9 @@ impl Engine {
     /// grant that the session holds; the first grant needs a session that makes the file, or that may write it at that
     /// time.
     ///
-    /// # Errors `AccessDenied` for a grant on a file that the caller may not write, and for a nameless file beside it:
-    /// its contents would stay in history under the wrong writer.
+    /// # Errors
+    /// `AccessDenied` for a grant on a file that the caller may not write, and for a nameless file beside such a file:
+    /// its bytes would stay in history, even those of a caller without the right to write.
     fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op, asking: &Asking) -> Result<(), Fault> {
         match op {
             Op::Grant(Grant { inode, .. })

@@ -1,8 +1,8 @@
-//! What sessions hold for a while: requests about cache grants and locks.
+//! Session state: requests about cache leases and locks.
 //!
-//! Guarantees: who may cache something is remembered durably before it is granted anything; an answer that tells of a
-//! change goes out when nobody can be shown the state before it.
-//! Leaves to others: who holds what (`grants`, `locks`), waiting answers (`caching`).
+//! Guarantees: a session that may cache is recorded durably before it gets its first lease; an answer that contains a
+//! change is sent when no session can still read the state before it. Leaves to others: which session holds what
+//! (`grants`, `locks`), waiting answers (`caching`).
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -17,8 +17,9 @@ use crate::engine::{Engine, Responder, unknown_session};
 use frieze_coherence::{AnswerKeys, CacheKey, FileLocks, GrantedLocks};
 
 impl Engine {
-    /// What holds an answer back while others may still be shown an older state of what it tells of. Nothing, as long
-    /// as nobody else caches anything: then only a change has one, for the change of somebody who comes meanwhile.
+    /// What delays an answer while other sessions may still read an older state of its contents. Empty as long as no
+    /// other session caches anything: then only a change has a gate, for a change by a session that begins to cache
+    /// meanwhile.
     pub(crate) fn gate(
         &self,
         header: &FrameHeader,
@@ -36,13 +37,13 @@ impl Engine {
         }
     }
 
-    /// The gate of an answer that is ready and has none: somebody may have begun to cache while it was looked up.
+    /// The gate of an answer that is ready and has none: a session may have begun to cache during the look-up.
     pub(crate) fn late_gate(&self, header: &FrameHeader, to: &Arc<dyn Responder>) -> Option<Gate> {
         let watched = self.caching.is_watched(header.session);
         watched.then(|| Gate::new(self.caching.clone(), to.clone(), EVERYTHING))
     }
 
-    /// What the answer will tell of, as far as it is not found on the way.
+    /// What the answer will contain, as far as the look-up does not find it.
     fn told_ahead(&self, header: &FrameHeader, request: &Request) -> AnswerKeys {
         let opened = |capability: &[u8]| {
             let capability = self.mint.open(capability, Presenter::of_now(header.session)).ok();
@@ -57,7 +58,7 @@ impl Engine {
             Request::Seek(ask) => opened(&ask.capability),
             Request::Write(ask) => opened(&ask.capability),
             Request::Punch(ask) => opened(&ask.capability),
-            // They look at whole trees.
+            // Their reads span whole trees.
             Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) => EVERYTHING,
             Request::RemoveTree(_) | Request::JoinFiles(_) => EVERYTHING,
             Request::Forget(_) | Request::Deleted(_) | Request::LastSeen(_) | Request::Usage(_) => EVERYTHING,
@@ -65,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the question until there is something to recall, or its time is over.
+    /// Keeps the request until there is something to recall, or until its timeout.
     pub(crate) fn recalls(
         &self,
         header: &FrameHeader,
@@ -76,7 +77,7 @@ impl Engine {
             return Err(unknown_session(header.session));
         }
         if !self.caching.is_known(header.session) {
-            // Remembered before anything is granted: a server started anew must know who may believe what.
+            // Recorded before any lease is granted: after a restart the server must know which sessions may cache.
             let listed = self.keeper.with(|identity| identity.caching.clone());
             let closed = self.meta.closed_sessions(listed.into_iter().map(SessionId));
             // A session that was listed since is not among them, and stays.
@@ -84,7 +85,7 @@ impl Engine {
             self.keeper.update(|identity| identity.note_caching(header.session, alive))?;
         }
         if ask.life == self.caching.life() {
-            // It has heard of this life of the server, asked again for the locks it held, and named what it has open.
+            // The session knows this server process, has reclaimed its locks, and has named its open files.
             self.locks().settled(header.session);
             self.opened.settled(header.session);
         }
@@ -123,14 +124,14 @@ impl Engine {
         LockReply { outcome: self.locks().cancel(session, ask.wait) as i32 }
     }
 
-    /// Ends the locks of sessions that have not asked for recalls for a lease.
+    /// Ends the locks of sessions that have not polled for recalls for a lease.
     pub(crate) fn end_lapsed_locks(&self) {
         let mut served = GrantedLocks::new();
         self.locks().lapse(|session| self.caching.is_known(session), &mut served);
         self.caching.tell_locked(&served);
     }
 
-    /// What a session held ends with it.
+    /// The locks and leases of a session end with it.
     pub(crate) fn let_go(&self, session: SessionId) {
         let mut served = GrantedLocks::new();
         self.locks().ended(session, &mut served);
@@ -144,15 +145,15 @@ impl Engine {
     }
 }
 
-/// More than can be said one by one.
+/// All keys: too many to list.
 const EVERYTHING: AnswerKeys = AnswerKeys { keys: Vec::new(), everything: true };
 
-/// True if a read says that a file is open and asks for nothing: no byte lies there.
+/// True if a read only declares that a file is open: no byte lies at its offset.
 pub(crate) fn is_claim(ask: &Read) -> bool {
     ask.len == 0 && ask.offset == u64::MAX
 }
 
-/// True if an answer tells of what is now. What was does not change: nobody waits for it.
+/// True if the answer is about the present. The past does not change: no answer about it waits for a session.
 pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
     match request {
         Request::Stat(ask) => ask.view.at.is_none() && !ask.recent,
@@ -163,20 +164,20 @@ pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
         Request::Open(ask) => ask.view.at.is_none(),
         Request::Story(ask) => ask.view.at.is_none(),
         Request::Deleted(ask) => ask.view.at.is_none(),
-        // They answer up to now, wherever they look from.
+        // They answer up to now, wherever they begin.
         Request::Log(ask) => !ask.is_past(),
         Request::LastSeen(_) | Request::Usage(_) => true,
-        // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked
-        // for what they cache wait for each other in no circle.
+        // It declares that a file is open, and its answer is empty. All sessions must declare this before the server
+        // can recall their leases, so they must not wait for each other in a circle.
         Request::Read(ask) if is_claim(ask) => false,
-        // What is of the past is told from what is of now before the capability is proven: what it says then is proven
-        // where it is read.
+        // The claim of the capability sorts reads of the past from reads of now before it is verified: the read itself
+        // verifies it.
         Request::Read(ask) => !claims_past(&ask.capability),
         Request::Seek(ask) => !claims_past(&ask.capability),
-        // Of what would be changed.
+        // They answer about the state that they would change.
         Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::Forget(_) => true,
         Request::RemoveTree(_) | Request::JoinFiles(_) => true,
-        // Whatever changes something waits for what it changed.
+        // Every change waits for the sessions that cache what it changed.
         _ => header.seq != Seq(0),
     }
 }
