@@ -110,8 +110,8 @@ enum Size {
     Fixed(u32),
 }
 
-/// From here on a write of binary data is more likely a program's buffer, or a file that is copied, than one record:
-/// whoever means one says so.
+/// From this size on a write of binary data is more likely a program's buffer, or a file being copied, than one record:
+/// a user that means one record sets `size=any`.
 const UNSAID_BYTES_MAX: usize = 4096;
 
 /// A column of a table.
@@ -123,7 +123,7 @@ enum Column {
     Numbered(u32),
 }
 
-/// What stands between two fields of a row.
+/// The delimiter between two fields of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delimiter {
     Comma,
