@@ -36,7 +36,7 @@ impl Engine {
             let before = plan.len;
             self.add_copied_range(&mut plan, principal, header, range)?;
             let found = plan.len - before;
-            // One range is copied as far as its source goes, as copy_file_range(2) does. Several are all or nothing.
+            // One range is copied as far as its source reaches, as copy_file_range(2) does. Several are all or nothing.
             if !ask.also.is_empty() && found < range.len {
                 return Err(Fault::new(
                     Reason::InvalidArgument,

@@ -1,16 +1,16 @@
-//! Rows: one line is one row, and its user time stands in a column or behind a JSON pointer (protocols §8); or a row is
-//! a binary record, all of one size.
+//! Rows: one line is one row, with its user time in a column or at a JSON pointer (protocols §8); or a row is a binary
+//! record, all of one size.
 //!
-//! Guarantees: the same bytes give the same rows for ever, whatever writes they came in. A row counts for the write
-//! that ends it; a line cut off at the end waits for the next write, and counts as it is while nobody may write to the
-//! file. Headers and blank lines take the time of the row before them. Leaves to others: finding where the row begins
-//! that a write goes on with, and reading bytes (`crate::timed`).
+//! Guarantees: the same bytes give the same rows for ever, in whatever writes they came. A row counts for the write
+//! that ends it; an incomplete last line waits for the next write, and counts as it is while no session may write to
+//! the file. Headers and blank lines take the time of the row before them. Leaves to others: finding the start of the
+//! row that a write continues, and reading bytes (`crate::timed`).
 //!
-//! A byte order mark of UTF-8 in front of the first line is no part of it; lines end with a line feed, or with one
-//! after a carriage return.
+//! A byte order mark of UTF-8 in front of the first line is no part of it; lines end with a line feed, or with a
+//! carriage return and a line feed.
 //!
-//! A field of a table may be quoted (RFC 4180) but not hold a line break: a reader who starts in the middle of a file
-//! could not tell such a break from the end of a row.
+//! A field of a table may be quoted (RFC 4180) but not hold a line break: a reader that starts in the middle of a file
+//! could not distinguish such a break from the end of a row.
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::UserTime;
