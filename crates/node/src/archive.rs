@@ -209,10 +209,10 @@ impl Archive {
         gaps
     }
 
-    /// Sees to it that an instant can be read. Returns the gap that it lies in, if it lies in one.
     /// Checks that an instant can be read. Returns the gap that contains the instant, if one does.
+    ///
     /// # Errors
-    /// `HistoryExpired` if it lies before the earliest, `Future` if it has not come yet.
+    /// `HistoryExpired` for an instant before the earliest, `Future` for one after now.
     pub fn begin(&self, at: Hlc) -> Result<Option<(Hlc, Hlc)>, Fault> {
         self.engine.answer(view(Some(at)))?;
         let in_gap = self.gaps().into_iter().find(|(from, to)| *from < at && at < *to);
@@ -220,7 +220,7 @@ impl Archive {
         Ok(in_gap.or(beyond.map(|member| (member.whole, Hlc::MAX))))
     }
 
-    /// What stands at a path; symbolic links on the way are followed, one at the end is not.
+    /// The inode at a path; symbolic links on the way are followed, one at the end is not.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `HistoryExpired`.

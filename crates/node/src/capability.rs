@@ -3,7 +3,7 @@
 //! Rights are checked once, at open. The answer is a short token, authenticated with a key that only this data
 //! directory holds (keyed BLAKE3), so that checking it costs no look-up, survives a restart and cannot be made up
 //! (design §12). It names its bearer: the session that opened a file as it is now, or the user that opened a state of
-//! the past, for which no session has to be begun. Shown by anybody else it is refused. It also names the user on whose
+//! the past, for which no session has to be begun. Any other presenter is refused. It also names the user on whose
 //! behalf a file of now was opened, so that writes are recorded as that user's.
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};

@@ -276,6 +276,7 @@ impl Engine {
     /// to end, and the record may reach over the end of that chunk. This server must also know what was decided while
     /// another server was head: a right that it knows may have been revoked, and the length may have been settled
     /// without the bytes of this write.
+    ///
     /// Returns the chains of the range, for [`Engine::check_caught_up`].
     pub(crate) fn catch_up(
         &self,

@@ -199,7 +199,7 @@ impl Differ<'_, '_> {
             let (old, new) = (gone.next(), came.next());
             match (old, new) {
                 (None, None) => break,
-                // One more name, or one less, of a file that has others says nothing of its contents.
+                // A file with several names gets or loses one: its contents are unchanged by that.
                 (Some(_), None) | (None, Some(_)) => self.tell(&ends, old, new, 0, &[], touch.last)?,
                 (Some(_), Some(_)) => self.tell(&ends, old, new, flags, &spans, touch.last)?,
             }
@@ -212,7 +212,7 @@ impl Differ<'_, '_> {
         Ok(())
     }
 
-    /// Notes a difference, if it lies within the scope and may be seen.
+    /// Adds a difference, if it is in the scope and the caller may learn it.
     fn tell(
         &mut self,
         ends: &Ends,

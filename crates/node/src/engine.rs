@@ -203,7 +203,7 @@ pub struct Engine {
     pub(crate) socket: OnceLock<String>,
 }
 
-/// Software and version, as both ends tell each other.
+/// Software and version, which both ends send in their greeting.
 pub const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
 
 pub(crate) use control::troubles_out;

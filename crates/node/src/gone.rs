@@ -21,7 +21,7 @@ use crate::views::page;
 /// Versions of names that one query reads for one path.
 const VERSIONS_BACK_MAX: usize = 100_000;
 
-/// Where a path last led.
+/// The last resolution of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
     /// Newest instant.

@@ -1,4 +1,4 @@
-//! Time plug-ins: where in the data its user time stands (FFFS §6.4, design §5, protocols §8).
+//! Time plug-ins: where the user time is in the data (FFFS §6.4, design §5, protocols §8).
 //!
 //! A directory is bound by setting its attribute `user.frieze.time` to a text such as
 //! `binary:offset=0,width=8,order=little,signed=false,size=24,epoch=unix,unit=us`, `json:/meta/time,unit=ms`,
@@ -81,7 +81,7 @@ impl Epoch {
     }
 }
 
-/// Where the user time of data stands.
+/// Where the user time is in the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimePlugin {
     place: Place,

@@ -70,7 +70,7 @@ impl Fetch {
         }
     }
 
-    /// True if a plan was made that lacked something.
+    /// True if the last plan lacked a part.
     pub(crate) fn lacks(&self) -> bool {
         !self.missing.is_empty()
     }
@@ -215,7 +215,7 @@ fn part_out(wanted: &Wanted) -> BytesPart {
     }
 }
 
-/// In order, apart, and within a part of so many bytes.
+/// Decodes holes; they must be in order, apart, and within a part of `len` bytes.
 fn holes_in(told: &Holes, len: usize) -> Result<Vec<(u32, u32)>, Fault> {
     let mut holes = Vec::with_capacity(told.runs.len() / 2);
     let mut at = 0u64;

@@ -280,7 +280,7 @@ impl Engine {
     /// Checks that this server has everything that a read covers at its instant.
     ///
     /// # Errors
-    /// `Elsewhere` if another server is to be asked.
+    /// `Elsewhere` if the client has to ask another server.
     pub(crate) fn check_read_here(&self, id: InodeId, inode: &Inode, view: View, ask: &Read) -> Result<(), Fault> {
         if !self.data.is_shared() {
             return Ok(());

@@ -218,7 +218,7 @@ impl Engine {
     }
 
     fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
-        // A member receives the file system from the others.
+        // A member receives the file system from the other members.
         if self.meta.is_member() || self.meta.format().is_some() {
             return Ok(());
         }

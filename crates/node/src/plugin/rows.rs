@@ -205,7 +205,7 @@ impl Rows<'_> {
 /// Calls `each` with every field of one row, in order.
 fn each_field(row: &[u8], delimiter: u8, mut each: impl FnMut(usize, &[u8])) -> Result<(), Fault> {
     if memchr::memchr(b'"', row).is_none() {
-        // Nothing quoted: the fields are what lies between the delimiters.
+        // No quotes: the fields are the text between the delimiters.
         for (number, field) in row.split(|byte| *byte == delimiter).enumerate() {
             each(number, field);
         }
@@ -230,14 +230,14 @@ fn each_field(row: &[u8], delimiter: u8, mut each: impl FnMut(usize, &[u8])) -> 
 /// A line of a table without what ends it.
 ///
 /// # Errors
-/// `InvalidArgument` if a lone carriage return stands in it: the file's lines end in a way that is not taken.
+/// `InvalidArgument` if it contains a lone carriage return: the plug-in does not accept such line ends.
 fn without_break(line: &[u8]) -> Result<&[u8], Fault> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if ends_lines_by_returns(line) { Err(lone_returns()) } else { Ok(line) }
 }
 
-/// True if a carriage return stands in the midst of `bytes` and not before a line break. Within quotes it is text.
+/// True if `bytes` contain a carriage return that is not before a line break. Within quotes it is text.
 pub(crate) fn ends_lines_by_returns(bytes: &[u8]) -> bool {
     let is_lone = |at: usize| bytes.get(at + 1).is_some_and(|next| !matches!(next, b'\r' | b'\n'));
     memchr::memchr_iter(b'\r', bytes).any(is_lone) && memchr::memchr(b'"', bytes).is_none()
