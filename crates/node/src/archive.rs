@@ -1,10 +1,10 @@
-//! The files in a data directory that no server uses, now and at any instant.
+//! Reads the files in a data directory that no server uses, now and at any instant.
 //!
-//! Guarantees: nothing in the directory is changed, and no server starts on it meanwhile. Reads take the way that those
-//! of a server take, so that what is shown is what it would show. Of a member of a cluster everything counts that it
-//! has, as if it went on from it alone ([`crate::survivor`]): entries that are not known to be committed as well. What
-//! a copy here cannot vouch for is told, never left out in silence. Leaves to others: rights (whoever may read the
-//! directory may read all of it), and where the files go.
+//! Guarantees: nothing in the directory changes, and no server starts on it meanwhile. Reads run through the server's
+//! own read path, so the archive shows what the server would show. For a member of a cluster all its entries count,
+//! those not known to be committed as well, as if it continued alone ([`crate::survivor`]). If a copy here cannot vouch
+//! for data, the archive reports that and never omits it in silence. Leaves to others: rights (a user with read access
+//! to the directory reads all of it), and where the files go.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +29,7 @@ use frieze_storage::{Identity, Standing};
 
 /// Names of a directory that are asked for at once.
 const PAGE: usize = 1000;
-/// Who reads: there are no sessions.
+/// The session of every read: an archive has no sessions of its own.
 const READER: SessionId = SessionId(1);
 
 /// A data directory, opened for reading its files.
@@ -42,16 +42,16 @@ pub struct Archive {
     scratch: Scratch,
 }
 
-/// What is to be known of the directory of a member of a cluster.
+/// What is known of the data directory of a member of a cluster.
 #[derive(Clone, Debug)]
 pub struct MemberArchive {
-    /// Its number.
+    /// The number of this node.
     pub node: NodeId,
-    /// Everything up to here is whole, of chains with a full copy. What others have done since is not here.
+    /// Up to this instant the chains with a full copy here are whole. Later writes of other members are missing here.
     pub whole: Hlc,
-    /// Entries of the metalog that are read and not known to be committed.
+    /// Number of metalog entries that are read and not known to be committed.
     pub kept: u64,
-    /// The last entry.
+    /// Index of the last entry of the metalog.
     pub last: LogIndex,
     /// Chains without a full copy here, by number.
     pub lacking: BTreeMap<ChainId, LeftChain>,
@@ -81,7 +81,8 @@ pub struct Listed {
 }
 
 impl Archive {
-    /// Opens the data directory `dir`. If it is damaged, what is left of it: [`Archive::damaged`] says so.
+    /// Opens the data directory `dir`. If it is damaged, the undamaged part is readable, and [`Archive::damaged`] says
+    /// why.
     ///
     /// # Errors
     /// `Busy` if a server uses it, `NotFound` if it is no data directory or holds nothing yet, `Corrupt` if nothing of
@@ -126,7 +127,7 @@ impl Archive {
             Left::look(disk, offline::open_store(copy.path())?, time(), serve_damaged)?
         };
         let copy = offline::copy_of_store(dir)?;
-        // In the view, and gone with it.
+        // The lease lives in the view and is dropped with it.
         let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
         left.go_on(&disk, offline::new_cluster()?, time().reading().wall_us)?;
         let engine = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
@@ -136,7 +137,7 @@ impl Archive {
         let alone = Configuration { epoch: ChainEpoch(newest.0 + 1), members: vec![me], ..Configuration::default() };
         let configured: Vec<_> = ends.iter().map(|end| (end.chain, alone.clone())).collect();
         engine.configure(&configured)?;
-        // Nobody else can have it.
+        // No other server can hold the lease.
         engine.renew_lease(MonoTime(u64::MAX));
         if left.is_sole() {
             return Ok(Archive::of(engine, copy, None));
@@ -158,12 +159,12 @@ impl Archive {
         Archive { engine, _copy: copy, notes, damaged: None, member, scratch: Scratch::default() }
     }
 
-    /// What a server would say at its start; nothing of it is wrong by itself.
+    /// Notes that a server would print at its start; none of them is an error by itself.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Why a server would refuse to start, if it would: what is shown is what is left.
+    /// Why a server would refuse to start, if it would: the archive then shows the undamaged part.
     pub fn damaged(&self) -> Option<&str> {
         self.damaged.as_deref()
     }
@@ -196,22 +197,22 @@ impl Archive {
         self.engine.meta.snapshots().into_iter().map(|snapshot| (snapshot.name, snapshot.at)).collect()
     }
 
-    /// The intervals in which something may have been lost, oldest first. Of a member without the one that begins where
-    /// it ends.
+    /// The intervals in which writes may be lost, oldest first. For a member, the interval that begins at its own end
+    /// is left out.
     pub fn gaps(&self) -> Vec<(Hlc, Hlc)> {
         let mut gaps = self.engine.all_gaps();
         if self.member.is_some() {
-            // That one is of the view, in which the server goes on alone.
+            // The last gap belongs to the view, in which the server continues alone.
             let ends = gaps.iter().map(|(_, to)| *to).max();
             gaps.retain(|(_, to)| Some(*to) != ends);
         }
         gaps
     }
 
-    /// Sees to it that an instant can be read. Returns the gap that it lies in, if it lies in one.
+    /// Checks that an instant can be read. Returns the gap that contains the instant, if one does.
     ///
     /// # Errors
-    /// `HistoryExpired` if it lies before the earliest, `Future` if it has not come yet.
+    /// `HistoryExpired` for an instant before the earliest, `Future` for one after now.
     pub fn begin(&self, at: Hlc) -> Result<Option<(Hlc, Hlc)>, Fault> {
         self.engine.answer(view(Some(at)))?;
         let in_gap = self.gaps().into_iter().find(|(from, to)| *from < at && at < *to);
@@ -219,7 +220,7 @@ impl Archive {
         Ok(in_gap.or(beyond.map(|member| (member.whole, Hlc::MAX))))
     }
 
-    /// What stands at a path; symbolic links on the way are followed, one at the end is not.
+    /// The inode at a path; symbolic links on the way are followed, one at the end is not.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `HistoryExpired`.
@@ -237,7 +238,7 @@ impl Archive {
         Ok(self.engine.attr(id, &inode, view(at))?.0)
     }
 
-    /// Names in a directory after one, in byte order, some at a time; none: that was all.
+    /// Up to a page of names in a directory after `after`, in byte order; an empty page is the end.
     ///
     /// # Errors
     /// `NotDirectory`, `HistoryExpired`; the disk's.
@@ -301,7 +302,7 @@ impl Archive {
         Ok((start < end).then_some(start..end))
     }
 
-    /// The chains that a file has bytes on and that have no full copy here: what is read of it may lack bytes, or hold
+    /// The chains that hold bytes of a file and have no full copy here: reads of the file may lack bytes or return
     /// older ones.
     ///
     /// # Errors
@@ -313,13 +314,13 @@ impl Archive {
         let inode = self.engine.inode_at(id, at)?;
         let size = self.engine.attr(id, &inode, view(at))?.0.size;
         let layout = layout_of(id, &inode);
-        // Where somebody was writing the end may be on a chunk that is not here.
+        // If a session holds a write grant, the end of the file may be on a chunk that is not here.
         let open = !inode.grants().is_empty();
         let chunks = size.div_ceil(layout.chunk_bytes).min(u32::MAX.into()) as u32;
         let every = layout.chain_count;
         let chunks = if open { every } else { chunks.min(every) };
         let mut chains: Vec<ChainId> = (0..chunks).map(|index| layout.chain(index)).collect();
-        // What it shares with others lies where theirs does.
+        // The shared bytes of a clone are on the chains of their origin.
         if inode.patches_in(0, size).next().is_some() {
             chains = member.lacking.keys().copied().collect();
         }

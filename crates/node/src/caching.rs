@@ -1,9 +1,9 @@
-//! Cache grants as the server uses them: the core [`CacheLeases`] with the requests that wait for it.
+//! Cache leases as the server uses them: the core [`CacheLeases`] with the requests that wait for it.
 //!
-//! Guarantees: as the core. A waiting answer costs no thread: it is kept here with its responder and sent by whoever
-//! hears the acknowledgement, or by the tick. With one session that caches, and nobody else changing anything, every
-//! question here is one atomic load.
-//! Leaves to others: which sessions are whose (`session`), reading what is granted (`views`, `changes`).
+//! Guarantees: those of the core. A waiting answer costs no thread: this module keeps it with its responder, and the
+//! thread that receives the acknowledgement, or the tick, sends it. While one session alone caches and no other session
+//! changes anything, every check here is one atomic load. Leaves to others: which sessions are whose (`session`),
+//! reading what is granted (`views`, `changes`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,19 +23,21 @@ use frieze_metadata::{ChangeObserver, SharedReadSet};
 use frieze_replication::PublishObserver;
 use frieze_storage::NodeClock;
 
-/// Who caches, and what waits for it.
+/// Which sessions cache, and which requests wait for them.
 pub(crate) struct Caching {
     clock: Arc<NodeClock>,
-    /// Names this life of the server, or this reign of it over others.
+    /// Number of this server process, or of its current term as the leader of others.
     life: AtomicU64,
     core: Mutex<Core>,
-    /// 0: no session caches anything. [`MANY`]: several do, or may. Else the only one that does.
+    /// 0: no session caches anything. [`MANY`]: several do, or may. Otherwise the id of the only session that does.
     sole: AtomicU64,
-    /// The session that was the only one to cache anything when it changed something last that nobody noted; 0: none.
+    /// The session that was the only one to cache anything when it last made a change that the core did not note; 0:
+    /// none.
     unnoted: AtomicU64,
-    /// The inode whose bytes are being published: nobody is granted it until they are. 0: none; [`MANY`]: several are.
+    /// The inode whose bytes are being published: no session gets a lease on it until then. 0: none; [`MANY`]: several
+    /// are.
     publishing: AtomicU64,
-    /// Another server gives out what may be cached, and those that wait here for recalls have not been told.
+    /// Another server grants cache leases now, and the clients that poll here for recalls do not know yet.
     stands_down: AtomicBool,
 }
 
@@ -43,7 +45,8 @@ const MANY: u64 = u64::MAX;
 
 struct Core {
     grants: CacheLeases,
-    /// Until then changes are noted, even those of the only session that caches: others have read lately.
+    /// Until this time the core notes every change, even those of the only session that caches: other sessions have
+    /// read lately.
     noted_until: MonoTime,
     next: u64,
     polls: BTreeMap<PollId, (FrameHeader, Arc<dyn Responder>)>,
@@ -51,14 +54,14 @@ struct Core {
     effects: Vec<LeaseEffect>,
 }
 
-/// What one request may let its session cache, and where it notes what its answer tells of.
+/// Which leases one request may grant to its session, and where it notes what its answer contains.
 #[derive(Clone, Default)]
 pub(crate) struct Asking {
-    /// The session, if it asked.
+    /// The session, if the request asks for leases.
     pub(crate) session: Option<SessionId>,
-    /// How long the answer holds.
+    /// For how long the answer may be cached.
     pub(crate) holds: Holds,
-    /// Holds the answer back; `None` while nobody else caches anything, or if the answer is about the past.
+    /// Delays the answer; `None` while no other session caches anything, or if the answer is about the past.
     pub(crate) gate: Option<Arc<Gate>>,
 }
 
@@ -68,7 +71,7 @@ impl Asking {
         Asking { session: asked.then_some(header.session), holds: Holds::NONE, gate }
     }
 
-    /// Hears what of the present is read for the answer.
+    /// Records the present state that is read for the answer.
     pub(crate) fn reads(&self) -> &dyn ReadSet {
         self.gate.as_deref().map_or(&NoReadSet, |gate| gate)
     }
@@ -80,7 +83,7 @@ impl Asking {
 }
 
 impl Caching {
-    /// Nothing is granted yet; `found` are the sessions that an earlier life of the server granted something.
+    /// Without any lease; `found` are the sessions to which an earlier process of this server granted leases.
     pub(crate) fn new(
         clock: Arc<NodeClock>,
         life: u64,
@@ -111,15 +114,15 @@ impl Caching {
         caching
     }
 
-    /// This server gives out from now on what may be cached; what these sessions got from the one before it does not
-    /// know.
+    /// This server grants cache leases from now on. It does not know the leases that the previous leader granted to
+    /// these sessions.
     pub(crate) fn take_over(&self, sessions: Vec<SessionId>) {
-        // Whoever was here before another led has to ask anew all the same.
+        // Sessions that this server knew before another server led must poll anew as well.
         self.life.fetch_add(2, Ordering::AcqRel);
         self.with(|core, at| core.grants.take_over(at, sessions));
     }
 
-    /// What was given out until now is taken back: changes wait until it is, a lease at most.
+    /// Recalls all leases granted so far. Changes wait until they are returned, at most for one lease.
     pub(crate) fn take_back(&self) {
         let sessions = self.lock().grants.sessions().collect();
         self.take_over(sessions);
@@ -127,7 +130,8 @@ impl Caching {
 
     /// True if a session other than this one may cache something.
     pub(crate) fn is_watched(&self, by: SessionId) -> bool {
-        // In one order with `publishing`: whoever begins to cache is seen by who publishes, or sees it.
+        // In one order with `publishing`: either the publisher sees a session that begins to cache, or that session
+        // sees the publisher.
         let sole = self.sole.load(Ordering::SeqCst);
         sole != 0 && sole != by.0
     }
@@ -159,7 +163,7 @@ impl Caching {
         u16::try_from(core.grants.give(at, session, key) / 1_000_000).unwrap_or(u16::MAX)
     }
 
-    /// A transaction has just run, and nobody has seen it yet.
+    /// A transaction has just run, and no session has read its result yet.
     pub(crate) fn changed(&self, by: RequestKey, changes: &[KeyVersion]) {
         if changes.is_empty() {
             return;
@@ -180,8 +184,8 @@ impl Caching {
         }
     }
 
-    /// A session that is the only one to cache anything, if any does, changes something: whoever else is told of it
-    /// first has to wait until it has dropped what it holds.
+    /// A change by the only session that caches, if any does, is not noted: the next session that reads it first waits
+    /// until the leases of this one are dropped.
     fn leave_unnoted(&self, by: SessionId) {
         if self.unnoted.load(Ordering::SeqCst) != by.0 && self.sole.load(Ordering::SeqCst) == by.0 {
             self.unnoted.store(by.0, Ordering::SeqCst);
@@ -192,7 +196,7 @@ impl Caching {
         self.with(|core, at| core.grants.change(at, by, keys, &mut core.effects));
     }
 
-    /// Answers when nobody can be shown an older state of what is `told`, or of what `request` changed.
+    /// Answers when no session can still read an older state of the keys in `told`, or of what `request` changed.
     fn when_seen(&self, request: RequestKey, told: &AnswerKeys, answer: Box<dyn FnOnce() + Send>) {
         self.with(|core, at| {
             let unnoted = self.unnoted.load(Ordering::SeqCst);
@@ -200,7 +204,7 @@ impl Caching {
                 self.unnoted.store(0, Ordering::SeqCst);
                 core.grants.changed_unnoted(at, SessionId(unnoted), &mut core.effects);
             }
-            // Not for what the only session that caches reads itself: it would never be alone again.
+            // Not for reads of the only session that caches: it would never be the only one again.
             if core.grants.sessions().any(|session| session != request.0) {
                 core.noted_until = MonoTime(at.0.saturating_add(core.grants.settings().lease_ns));
             }
@@ -211,7 +215,7 @@ impl Caching {
         });
     }
 
-    /// A session asks what it must not use any more. Answered when there is something to tell, or after a while.
+    /// A session polls for recalls. The answer is sent when there is a recall, or after a timeout.
     pub(crate) fn poll(&self, header: &FrameHeader, acked: u64, life: u64, responder: &Arc<dyn Responder>) {
         let current = self.life();
         let acked = if life == current { acked } else { 0 };
@@ -220,14 +224,14 @@ impl Caching {
             core.next += 1;
             core.polls.insert(poll, (*header, responder.clone()));
             core.grants.poll(at, header.session, poll, acked, &mut core.effects);
-            // At once the first time: the client learns what its lease is.
+            // The first poll is answered at once: the client learns its lease time.
             if life != current && core.polls.contains_key(&poll) {
                 core.grants.hurry(header.session, &mut core.effects);
             }
         });
     }
 
-    /// Tells a session that locks it waited for are its own.
+    /// Notifies sessions that locks they waited for are granted.
     pub(crate) fn tell_locked(&self, granted: &[(SessionId, u64)]) {
         if !granted.is_empty() {
             self.with(|core, _| {
@@ -238,18 +242,18 @@ impl Caching {
         }
     }
 
-    /// True if the session is known to keep a cache, or may from an earlier life.
+    /// True if the session is known to keep a cache, or may keep one from an earlier process of this server.
     pub(crate) fn is_known(&self, session: SessionId) -> bool {
         self.lock().grants.sessions().any(|known| known == session)
     }
 
-    /// Another server gives out from now on what may be cached: with the next tick those that wait for recalls are told
-    /// to ask it. A change there waits for them, a lease at most.
+    /// Another server grants cache leases from now on: the next tick redirects the polling sessions to it. A change
+    /// there waits for them, at most for one lease.
     pub(crate) fn stand_down(&self) {
         self.stands_down.store(true, Ordering::Release);
     }
 
-    /// To be called some times a second.
+    /// To be called a few times a second.
     pub(crate) fn tick(&self) {
         if self.stands_down.swap(false, Ordering::AcqRel) {
             let polls = std::mem::take(&mut self.lock().polls);
@@ -274,7 +278,7 @@ impl Caching {
         self.lock().grants.count()
     }
 
-    /// Names this life of the server.
+    /// Number of this server process.
     pub(crate) fn life(&self) -> u64 {
         self.life.load(Ordering::Acquire)
     }
@@ -287,7 +291,7 @@ impl Caching {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Steps the core and then does what it asks for, outside of the lock: an answer is a system call.
+    /// Steps the core and then applies its effects outside of the lock: an answer is a system call.
     fn with(&self, step: impl FnOnce(&mut Core, MonoTime)) {
         let at = self.now();
         let mut answers = Vec::new();
@@ -368,7 +372,7 @@ impl PublishObserver for Caching {
     }
 }
 
-/// What a cache holds of this.
+/// The cache key of this item.
 fn key_of(cached: Cached) -> CacheKey {
     match cached {
         Cached::Names(directory) => CacheKey::names(directory),
@@ -376,7 +380,7 @@ fn key_of(cached: Cached) -> CacheKey {
     }
 }
 
-/// Holds back the answers of one request until nobody can be shown an older state of what they tell of.
+/// Delays the answers of one request until no session can still read an older state of what they contain.
 pub(crate) struct Gate {
     caching: Arc<Caching>,
     to: Arc<dyn Responder>,

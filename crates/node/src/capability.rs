@@ -3,7 +3,7 @@
 //! Rights are checked once, at open. The answer is a short token, authenticated with a key that only this data
 //! directory holds (keyed BLAKE3), so that checking it costs no look-up, survives a restart and cannot be made up
 //! (design §12). It names its bearer: the session that opened a file as it is now, or the user that opened a state of
-//! the past, for which no session has to be begun. Shown by anybody else it is refused. It also names the user on whose
+//! the past, for which no session has to be begun. Any other presenter is refused. It also names the user on whose
 //! behalf a file of now was opened, so that writes are recorded as that user's.
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
@@ -30,7 +30,7 @@ pub(crate) struct Capability {
     pub(crate) opener: Option<u32>,
 }
 
-/// Whose a capability is.
+/// The bearer of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bearer {
     /// The session that opened the file: of a file as it is now.
@@ -40,7 +40,7 @@ pub(crate) enum Bearer {
     User(u32),
 }
 
-/// Who shows a capability.
+/// The presenter of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Presenter {
     /// The session that the request names; 0 if it names none.
@@ -68,8 +68,7 @@ impl Presenter {
     }
 }
 
-/// True if a token says that it is of an instant of the past. Nothing proves that it says the truth: whoever reads
-/// opens it.
+/// True if a token claims an instant of the past. The claim is not verified here: opening the token verifies it.
 pub(crate) fn claims_past(token: &[u8]) -> bool {
     token.len() == TOKEN_BYTES && token[FLAGS_AT] & AT != 0
 }
@@ -80,8 +79,8 @@ pub(crate) struct Mint {
     key: [u8; 32],
 }
 
-/// What a connection has shown last, and what that stands for: shown again, as with each of many small writes, it need
-/// not be proven again.
+/// The token that a connection presented last, and its capability: presented again, as with each of many small writes,
+/// it need not be verified again.
 #[derive(Default)]
 pub(crate) struct Shown(Option<([u8; TOKEN_BYTES], Capability)>);
 
@@ -133,7 +132,7 @@ impl Mint {
         bytes
     }
 
-    /// The capability that `token` stands for.
+    /// The capability sealed in `token`.
     ///
     /// # Errors
     /// `StaleHandle` if the token was not made by this data directory or is shown by another session or user: open the
@@ -189,9 +188,9 @@ impl Mint {
         Ok(capability)
     }
 
-    /// The same, for a connection that may show one token many times: `shown` is that connection's. The comparison
-    /// takes longer the more of the bytes are the same, which tells its client only of a token that it has shown
-    /// itself.
+    /// The same, for a connection that may present one token many times: `shown` belongs to that connection. The
+    /// comparison takes longer the more leading bytes are equal, which reveals to the client only a token that it has
+    /// presented itself.
     ///
     /// # Errors
     /// As [`Mint::open`].

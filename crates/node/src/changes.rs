@@ -1,7 +1,7 @@
-//! What writers do: bytes, transactions, barriers.
+//! The write path: bytes, transactions, barriers.
 //!
 //! Guarantees: the right to write was proven at open and is in the capability; a write without a grant is refused; a
-//! change that decides what present bytes are is ordered among the writes (`settling`).
+//! change that decides the contents of present bytes is ordered among the writes (`settling`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// An early refusal gives the reply back.
+    /// An early refusal returns the reply to the caller.
     fn try_write(
         &self,
         principal: &Principal,
@@ -123,22 +123,22 @@ impl Engine {
         let at_end = (ask.append && self.data.is_shared())
             .then(|| layout.chain(u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX)));
         if let Some(inode) = &timed {
-            // Times only go forwards in a file: all that it has are looked at.
+            // Times in a file only increase: all of its times are compared.
             check!(self.check_times_here(id, inode));
         }
         let turns = self.data.turns();
-        // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same
-        // time.
+        // Asked before other writes have to wait for this one. Writes on other servers from now on are concurrent with
+        // this one.
         let elsewhere = match (ask.append, at_end) {
             (true, Some(chain)) => match self.end_elsewhere(id, chain) {
-                // Who asks again is answered with what has happened, wherever the file ends by now.
+                // A retry gets the stored result, wherever the file ends by now.
                 Err(_) if self.data.has_record(header.session, header.seq) => Elsewhere::default(),
                 elsewhere => check!(elsewhere),
             },
             _ => Elsewhere::default(),
         };
         if ask.append {
-            // A record needs the right to its own chunk, over whose end it may reach.
+            // A record needs the right to its own chunk; it may reach over the end of that chunk.
             let len = if at_end.is_some() { 0 } else { payload.len() as u64 };
             if let Err(fault) = self.grant_tail(principal, header.session, id, len, &elsewhere)
                 && !(at_end.is_some() && self.data.has_record(header.session, header.seq))
@@ -157,8 +157,8 @@ impl Engine {
                 (true, Some(chain)) => {
                     let mut seen = Seen::at(id, self.meta.writable_inode(id)?, None);
                     let (offset, above) = self.append_end(&mut seen, chain, &elsewhere)?;
-                    // Of a chain that has gone meanwhile nobody was asked, and without a lease it may be another's: the
-                    // file may be longer.
+                    // If this server left a chain since the remote ends were collected, no member of that chain was
+                    // asked. Without a lease the chain may have another head, so the file may be longer.
                     self.data.check_still(turns)?;
                     (offset, above, Some(seen.inode))
                 }
@@ -176,7 +176,7 @@ impl Engine {
             let parts = spread.as_ref().map_or(&[][..], |spread| &spread.parts);
             let chunks = || parts.iter().map(|part| part.chunk);
             let right = match inode {
-                // Its end was found by this version, and so is the right to write there.
+                // The end of the file was computed from this version, and so was the right to write there.
                 Some(inode) => WriteRight {
                     missing: self.meta.missing_grant(&inode, header.session, chunks()),
                     origin: inode.origin(),
@@ -222,8 +222,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What other servers say of where a file ends, before something is appended to a chunk of `chain`; what is on its
-    /// way through other chains of this server is looked at.
+    /// The end of a file according to other servers, before an append to a chunk of `chain`. Writes in flight through
+    /// other chains of this server are looked at here.
     fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<Elsewhere, Fault> {
         let inode = self.current(id)?;
         let elsewhere = self.written_elsewhere(id, &inode)?;
@@ -248,19 +248,19 @@ impl Engine {
         Ok(elsewhere)
     }
 
-    /// Whether all times that a file has, its own and those of what it was cloned from, are known here.
+    /// Checks that this server has all user times of a file: its own and those of its clone origin.
     fn check_times_here(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
         if !self.data.is_shared() {
             return Ok(());
         }
         self.check_whole_here(&Seen::at(id, inode.clone(), None))?;
         let Some((from, then)) = inode.origin() else { return Ok(()) };
-        // Its times count, whether it may still be read or not.
+        // The origin's times count even if the origin may no longer be read.
         let origin = self.meta.inode(from, Some(then))?;
         self.check_whole_here(&Seen::at(from, origin, None))
     }
 
-    /// Back-pressure: who writes faster than the disk waits for the flush that runs, or for one of its own.
+    /// Back-pressure: a writer that is faster than the disk waits for the running flush, or flushes itself.
     pub(crate) fn hold_back(&self) -> Result<(), Fault> {
         let age_max_ns = self.settings.dirty_age_max.as_nanos() as u64;
         if self.data.device().dirty_bytes() > self.settings.dirty_bytes_max
@@ -271,11 +271,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Sees to it that this server, one of several, knows of the file and of the session's right to write there, if the
-    /// leader has given it: it may have been told of both a moment ago. What is appended needs the right to the chunk
-    /// in which the file is believed to end, and that its record may reach over the end of that. And that it knows what
-    /// was decided while another was head: a right that it knows of may have been taken, and the length have been
-    /// settled without what would be written.
+    /// Ensures that this server, one of several, knows the file and the session's right to write there, if the leader
+    /// granted it: both may be only moments old. An append needs the right to the chunk in which the file is believed
+    /// to end, and the record may reach over the end of that chunk. This server must also know what was decided while
+    /// another server was head: a right that it knows may have been revoked, and the length may have been settled
+    /// without the bytes of this write.
     ///
     /// Returns the chains of the range, for [`Engine::check_caught_up`].
     pub(crate) fn catch_up(
@@ -298,7 +298,7 @@ impl Engine {
         };
         let chains = chains_of_extent(layout, offset, len);
         self.catch_up_once(&chains)?;
-        // Who leads has given every right itself, unless another leads by now.
+        // The leader granted every right itself, unless another server leads by now.
         if self.meta.leads() {
             return Ok(chains);
         }
@@ -312,7 +312,7 @@ impl Engine {
         self.meta.open_inode(id)
     }
 
-    /// Sees to it that the session may write the chunks an append of `len` bytes will touch.
+    /// Ensures that the session may write the chunks that an append of `len` bytes touches.
     fn grant_tail(
         &self,
         principal: &Principal,
@@ -325,14 +325,14 @@ impl Engine {
         let (size, _, _) = self.current_extent_with(id, &inode, elsewhere.clone())?;
         let chunk_bytes = inode.chunk_bytes();
         let first = (size / chunk_bytes) as u32;
-        // One chunk more than it needs now: another appender may push the end over a boundary meanwhile.
+        // One chunk more than needed: another append may move the end over a boundary meanwhile.
         let last = (size.saturating_add(len) / chunk_bytes + 1).min(u32::MAX.into()) as u32;
         let appends = self.data.is_shared();
         if (first..last).all(|chunk| inode.may_write_chunk(session, chunk)) && (!appends || inode.reaches_over(first)) {
             return Ok(());
         }
         if !self.meta.leads() {
-            // The leader gives grants: its client asks there.
+            // Only the leader grants: the client asks it.
             return check_granted(id, session, self.meta.missing_grant(&inode, session, first..last));
         }
         check_one_writer(id, OtherWriter::of(&inode, session))?;
@@ -343,11 +343,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets the session write chunks, which only the server knows that it has to: the right was proven at open.
+    /// Lets the session write chunks. Only the server knows which ones are needed; the right was proven at open.
     pub(crate) fn grant(&self, principal: &Principal, session: SessionId, grant: Op) -> Result<(), Fault> {
         let transaction = Transaction {
             session: session.0,
-            // Not one of the client's numbers: asking twice gives the same grant.
+            // Not one of the client's numbers: a second request gets the same grant.
             seq: 0,
             acked: 0,
             caller: principal.caller.clone(),
@@ -357,7 +357,7 @@ impl Engine {
         self.meta.execute(transaction, None)?.into_result().map(drop)
     }
 
-    /// Executes a transaction; `None` if it is answered later, when durable.
+    /// Executes a transaction; `None` if the answer follows when it is durable.
     pub(crate) fn transact(
         &self,
         conn: &Conn,
@@ -369,7 +369,8 @@ impl Engine {
     ) -> Option<Result<TxnReply, Fault>> {
         let when = When::try_from(ask.durability).unwrap_or(When::Async);
         if when == When::Sync {
-            // Nobody is waited for while a change is on its way to the disk: nothing is granted.
+            // A `sync` change grants no cache lease, so no other request waits for this session while the change is
+            // being flushed.
             asking.session = None;
         }
         let result = self.try_transact(conn, principal, header, ask, asking);
@@ -471,7 +472,7 @@ impl Engine {
         }
         let settles =
             matches!(&op, Op::Settle(_) | Op::SettleAll(_)) || matches!(&op, Op::SetAttr(set) if set.size.is_some());
-        // Granted before it runs: what changes afterwards is recalled.
+        // Granted before the transaction runs: later changes recall the lease.
         if let Some(directory) = new_name_in(&op) {
             self.caching.give_names(asking, directory);
         }
@@ -514,7 +515,7 @@ impl Engine {
         if id != InodeId(0) {
             self.give_inode(asking, id);
         }
-        // Apart, so that the namespace is not held while the attributes are looked up in it.
+        // A separate step, so that the namespace is not locked while its attributes are looked up.
         let now = self.meta.current(id);
         let moves_directory = renames && now.as_ref().is_none_or(Inode::is_directory);
         if !moves_directory {
@@ -524,7 +525,7 @@ impl Engine {
             reply.attr = Some(self.attr(id, &inode, View::NOW)?.0);
         }
         if let Some(session) = asking.session.filter(|_| makes_directory && !outcome.existed) {
-            // Granted first: what gets a name in it afterwards is recalled.
+            // Granted first: later names in the directory recall the lease.
             let names_ms = self.caching.give(session, CacheKey::names(id));
             let names = self.meta.list(id, None, b"", 1)?;
             reply.empty_ms = if names.is_empty() { names_ms.into() } else { 0 };
@@ -548,7 +549,7 @@ impl Engine {
     /// Lets the session of `asking` cache the attributes of directories that it has just changed.
     fn tell_parents(&self, asking: &Asking, parents: &[InodeId], reply: &mut TxnReply) -> Result<(), Fault> {
         let Some(session) = asking.session else { return Ok(()) };
-        // Granted first: what changes after they are looked up is recalled.
+        // Granted first: changes after the look-up recall the lease.
         let granted = parents.iter().map(|id| self.caching.give(session, CacheKey::inode(*id))).min();
         let Some(ms) = granted.filter(|ms| *ms > 0) else { return Ok(()) };
         for id in parents {
@@ -561,12 +562,13 @@ impl Engine {
         Ok(())
     }
 
-    /// A frame made by hand can claim that a file was opened for writing. What shows that it was is a grant that the
-    /// session holds: the first is given to who makes the file, or may write it then.
+    /// Checks a request that claims its file was opened for writing: a forged frame can claim that. The proof is a
+    /// grant that the session holds; the first grant needs a session that makes the file, or that may write it at that
+    /// time.
     ///
     /// # Errors
-    /// `AccessDenied` for a grant on a file that the caller may not write, and for a file without a name beside it:
-    /// what waits in that would stay in history, whoever wrote it.
+    /// `AccessDenied` for a grant on a file that the caller may not write, and for a nameless file beside such a file:
+    /// its bytes would stay in history, even those of a caller without the right to write.
     fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op, asking: &Asking) -> Result<(), Fault> {
         match op {
             Op::Grant(Grant { inode, .. })
@@ -577,7 +579,7 @@ impl Engine {
                 self.meta.check_grantable(id, session, &principal.caller)
             }
             Op::SetAttr(set) if set.by_handle => {
-                // What cannot be found may be a retry of what has run: the transaction knows.
+                // A target that is not found may belong to a retry of an executed request: the transaction decides.
                 let found = self.resolve(principal, &set.target, None, asking.reads());
                 set.by_handle = found.is_ok_and(|found| holds_grant(&found.inode, session));
                 Ok(())
@@ -586,8 +588,8 @@ impl Engine {
         }
     }
 
-    /// Answers when everything acknowledged so far is durable. It covers more than was asked for (a barrier on one
-    /// file is one on all): one flush serves everybody who waits.
+    /// Answers when everything acknowledged so far is durable. A barrier on one file is a barrier on all files: one
+    /// flush answers all waiting requests.
     pub(crate) fn sync(&self, header: &FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         if self.data.is_shared() {
             return self.sync_members(header, id, responder);
@@ -600,8 +602,7 @@ impl Engine {
     }
 }
 
-/// The directories whose names, and of other directories nothing, an operation changes; empty where that cannot be
-/// told.
+/// The directories in which an operation changes nothing but names; empty if that is unknown.
 fn names_changed_in(op: &Op) -> Vec<InodeId> {
     let (one, other) = match op {
         Op::Make(op) => (&op.target, None),
@@ -617,7 +618,7 @@ fn names_changed_in(op: &Op) -> Vec<InodeId> {
     targets.map(|target| InodeId(target.base)).collect()
 }
 
-/// The directory in which an operation makes a name that its answer tells of.
+/// The directory in which an operation makes a name that its answer contains.
 fn new_name_in(op: &Op) -> Option<InodeId> {
     let target = match op {
         Op::Make(op) => &op.target,
@@ -627,8 +628,8 @@ fn new_name_in(op: &Op) -> Option<InodeId> {
     (!target.path.contains(&b'/')).then_some(InodeId(target.base))
 }
 
-/// Refuses an operation that gives the reserved name to something. It is refused here and not where transactions are
-/// executed: older servers let it pass, and what they logged is executed as it was.
+/// Refuses an operation that assigns the reserved name. The check is here and not in the execution of transactions:
+/// older servers accepted the name, and their logged transactions must replay unchanged.
 fn check_new_names(op: &Op) -> Result<(), Fault> {
     match op {
         Op::Make(op) => check_new_name(&op.target.path),
@@ -683,7 +684,7 @@ pub(crate) fn check_writable(capability: &Capability) -> Result<(), Fault> {
 pub(crate) fn check_granted(id: InodeId, session: SessionId, missing: Option<MissingGrant>) -> Result<(), Fault> {
     match missing {
         None => Ok(()),
-        // What it was granted ended with it.
+        // A session's grants end with the session.
         Some(MissingGrant { is_open: false, .. }) => Err(unknown_session(session)),
         Some(MissingGrant { chunk, .. }) => Err(no_grant(session, id, chunk)),
     }

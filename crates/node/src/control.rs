@@ -1,13 +1,13 @@
-//! The control plane of this server: drives its lease, and, where it leads the metalog, what looks after all the
-//! others.
+//! The control plane of this server: drives its lease, and, while it leads the metalog, the controller of the whole
+//! cluster.
 //!
-//! Guarantees: decisions become so only by the log; a configuration is with the chains before the lease under it
-//! counts; a lease is asked for after what it permits was read (`data`). What comes from a connection is from the node
-//! that has proven itself there. Leaves to others: what is decided and when a lease ends (`frieze_cluster`), the log
+//! Guarantees: only the log makes a decision; a chain has its configuration before the lease under it counts; a lease
+//! is requested after what it permits was read (`data`). A message on a connection comes from the node that has proven
+//! itself on that connection. Leaves to others: what is decided and when a lease ends (`frieze_cluster`), the log
 //! (`meta`), the chains (`data`).
 //!
-//! One lock, held for one event and all that follows from it. Nothing waits while it is held: what has to wait for a
-//! majority is left to a thread of its own ([`Control::next_job`]).
+//! One lock, held for one event and all its effects. No thread waits while it holds the lock: work that needs a
+//! majority runs on a thread of its own ([`Control::next_job`]).
 
 mod wires;
 
@@ -28,40 +28,40 @@ use tracing::{debug, warn};
 
 use frieze_storage::NodeClock;
 
-/// How often time goes by for leases and what depends on them.
+/// How often leases and their timers advance.
 const BEAT: Duration = Duration::from_millis(20);
 /// How often the members of the metalog are compared with the nodes of the cluster.
 const MEMBERS_EVERY_NS: u64 = 100_000_000;
-/// How often it is told how far the chains are.
+/// How often a server reports the progress of its chains.
 const PROGRESS_EVERY_NS: u64 = 200_000_000;
-/// Longest wait for an answer: whoever decides gives up earlier and says so.
+/// Longest wait for an answer: the leader times out earlier and reports that.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
-/// What chains told and was not handed on yet, at most; they tell it again.
+/// Chain events that are queued and not yet forwarded, at most; chains report a dropped event again.
 const NEWS_MAX: usize = 1 << 16;
 
 /// What the control plane asks of the rest of the server.
 pub(crate) trait Premises: Sync {
-    /// Looks at what the log has decided.
+    /// Reads the state that the log has decided.
     fn state(&self, look: &mut dyn FnMut(&ClusterState));
-    /// What decisions have changed since it was asked last.
+    /// What decisions have changed since the last call.
     fn changes(&self) -> Vec<ClusterChange>;
-    /// This server leads now.
+    /// The current term of this server as leader; `None` if it does not lead.
     fn reign(&self) -> Option<Reign>;
-    /// Who leads, as far as is known.
+    /// The leader, as far as this server knows.
     fn leader(&self) -> Option<NodeId>;
-    /// Puts decisions into the log, if this server leads in this term, or not at all.
+    /// Proposes decisions to the log if this server leads in this term; otherwise drops them.
     fn decide(&self, term: u64, decisions: &[Decision]);
-    /// Gives chains their configurations: durable, and no replica acts under an older one, when it returns.
+    /// Applies configurations of chains. When it returns they are durable, and no replica acts under an older one.
     ///
     /// # Errors
-    /// The disk's: none is taken.
+    /// The disk's: no configuration is applied.
     fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
     /// The lease holds until then, by the monotonic clock.
     fn renew(&self, until: MonoTime);
-    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`ReplicaEvent::Progress`].
-    /// Nothing while it would have to wait.
+    /// How far the log of each chain reaches here, and the bytes that it is known to lack: [`ReplicaEvent::Progress`].
+    /// Empty if the answer would have to wait.
     fn progress(&self) -> Vec<(ChainId, ReplicaEvent)>;
-    /// What this server has to give back.
+    /// Replicas that this server is to delete.
     fn remains(&self) -> ReplicaGarbage;
     /// Lets another server lead the metalog.
     fn step_aside(&self);
@@ -70,13 +70,13 @@ pub(crate) trait Premises: Sync {
 /// A time during which this server leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reign {
-    /// How often it has begun to.
+    /// Number of this term as leader, counted by this process.
     pub(crate) number: u64,
-    /// In this term.
+    /// The Raft term.
     pub(crate) term: u64,
 }
 
-/// See the module.
+/// The control plane: one lock over the node's lease and the controller; see the module's doc.
 pub(crate) struct Control {
     me: NodeId,
     cluster: ClusterId,
@@ -88,34 +88,34 @@ pub(crate) struct Control {
     wanted: Condvar,
     answers: Mutex<BTreeMap<u64, Option<Result<OperatorReply, Fault>>>>,
     answered: Condvar,
-    /// When something last came from each of the others, which a leader or a lease lives by.
+    /// When the last message came from each other node; a leader or a lease depends on it.
     contacts: Mutex<BTreeMap<NodeId, MonoTime>>,
-    /// What is wrong with this server by itself, in words.
+    /// Trouble of this server itself, in words; empty: none.
     trouble: Mutex<String>,
-    /// Where the other nodes were when they were known last.
+    /// The last known addresses of the other nodes.
     addresses: Mutex<BTreeMap<NodeId, ServerAddr>>,
-    /// What who waits for an answer does meanwhile, where one thread runs everything.
+    /// Runs in place of blocking where a single thread drives all servers.
     idle: Idle,
 }
 
 struct Inner {
     overseer: Controller,
     tenant: NodeLease,
-    /// The reign that the overseer knows of, and whom it follows.
+    /// The term as leader that the controller knows, and the leader that this node follows.
     reign: Option<Reign>,
     leader: Option<NodeId>,
-    /// While it follows nobody: since when.
+    /// Since when this node follows no leader; `None` while it follows one.
     no_leader_since: Option<MonoTime>,
     last_request: u64,
     progress_told: MonoTime,
 }
 
-/// What has to wait for a majority.
+/// A job that needs a majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// Find out whether this server leads, then [`Control::confirmed`].
+    /// Find out whether this server leads, then call [`Control::confirmed`].
     Confirm(u64),
-    /// Let the members of the metalog be the nodes of the cluster.
+    /// Make the nodes of the cluster the members of the metalog.
     Members,
 }
 
@@ -126,14 +126,14 @@ struct Jobs {
     ended: bool,
 }
 
-/// One thing that happens, and those that follow from it.
+/// One event, and those that follow from it.
 enum Event {
     Overseer(ControllerInput),
     Tenant(NodeLeaseInput),
 }
 
 impl Control {
-    /// Of a process that has just begun, with (epoch, n) of the last record of each chain in its log.
+    /// For a process that has just started, with (epoch, n) of the last record of each chain in its log.
     pub(crate) fn new(
         identity: ProcessIdentity,
         settings: Settings,
@@ -176,7 +176,7 @@ impl Control {
         WallMoment { mono: reading.mono, wall_us: reading.wall_us }
     }
 
-    /// Time goes by. To be called again after what is returned.
+    /// Advances time. To be called again after the returned duration.
     pub(crate) fn beat(&self, premises: &dyn Premises) -> Duration {
         let mut inner = lock(&self.inner);
         let mut events = VecDeque::new();
@@ -220,7 +220,7 @@ impl Control {
         BEAT
     }
 
-    /// Another server tells something.
+    /// Handles a control message of another server.
     pub(crate) fn told(&self, premises: &dyn Premises, from: NodeId, told: ControlTold) {
         let event = match told {
             ControlTold::Heartbeat(told) => {
@@ -234,13 +234,13 @@ impl Control {
         self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
     }
 
-    /// Something has come from this node.
+    /// Records that a message came from this node.
     pub(crate) fn contact(&self, from: NodeId) {
         let now = self.moment().mono;
         lock(&self.contacts).insert(from, now);
     }
 
-    /// How many of `nodes` were heard from within a lease, this one included.
+    /// Number of `nodes` from which a message came within a lease, this one included.
     pub(crate) fn heard(&self, nodes: &[NodeId]) -> usize {
         let recently = lock(&self.inner).overseer.recently_ns();
         let (now, contacts) = (self.moment().mono, lock(&self.contacts));
@@ -248,13 +248,14 @@ impl Control {
         nodes.iter().filter(|node| **node == self.me || is_recent(node)).count()
     }
 
-    /// While this node follows no leader: for how long, in nanoseconds.
+    /// For how long this node has followed no leader, in nanoseconds; `None` while it follows one.
     pub(crate) fn leaderless_ns(&self) -> Option<u64> {
         let since = lock(&self.inner).no_leader_since?;
         Some(self.moment().mono.since_ns(since))
     }
 
-    /// These nodes, and where those of `needed` were that are not among them. What is not named any more is forgotten.
+    /// These nodes, plus the last known addresses of those of `needed` that are not among them. All other addresses are
+    /// forgotten.
     pub(crate) fn with_former(
         &self,
         mut nodes: BTreeMap<NodeId, ServerAddr>,
@@ -272,7 +273,7 @@ impl Control {
         nodes
     }
 
-    /// This is wrong with the server by itself; empty: nothing.
+    /// Sets the trouble of this server itself; empty: none.
     pub(crate) fn set_trouble(&self, trouble: String) {
         *lock(&self.trouble) = trouble;
     }
@@ -282,7 +283,7 @@ impl Control {
         lock(&self.inner).tenant.refused().cloned()
     }
 
-    /// A chain tells something. Never waits: it is handed on with the next beat.
+    /// Queues an event of a chain. Never waits: the next beat forwards it.
     pub(crate) fn note(&self, chain: ChainId, news: ReplicaEvent) {
         let mut waiting = lock(&self.news);
         if waiting.len() < NEWS_MAX {
@@ -290,21 +291,22 @@ impl Control {
         }
     }
 
-    /// This server leads, as a majority has confirmed after it was asked for.
+    /// A majority has confirmed, after the request `token`, that this server leads.
     pub(crate) fn confirmed(&self, premises: &dyn Premises, token: u64) {
         let event = Event::Overseer(ControllerInput::Confirmed { token });
         self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
     }
 
-    /// The process is about to end: others need not wait for the lease.
+    /// The process is about to end: other servers need not wait for the lease.
     pub(crate) fn resign(&self, premises: &dyn Premises) {
         self.run(&mut lock(&self.inner), premises, VecDeque::from([Event::Tenant(NodeLeaseInput::Resign)]));
     }
 
-    /// Somebody asks for something. Waits until it is decided.
+    /// Handles an operator's request. Waits until it is decided.
     ///
     /// # Errors
-    /// `Elsewhere`, `Unavailable`: this server does not lead, or no majority answers; what is wrong with what is asked.
+    /// `Elsewhere`, `Unavailable`: this server does not lead, or no majority answers; otherwise the reason why the
+    /// request is refused.
     pub(crate) fn ask(&self, premises: &dyn Premises, ask: OperatorRequest) -> Result<OperatorReply, Fault> {
         let request = {
             let mut inner = lock(&self.inner);
@@ -333,11 +335,11 @@ impl Control {
         answers.remove(&request).flatten().unwrap_or_else(|| Err(undecided()))
     }
 
-    /// The cluster at a glance.
+    /// Status of the cluster.
     pub(crate) fn status(&self, premises: &dyn Premises) -> Option<ClusterStatus> {
         let inner = lock(&self.inner);
         let at = self.moment();
-        // A leader that was lost since the last beat is missed here already.
+        // A leader that was lost since the last beat already counts as missing here.
         let leader = premises.reign().map_or_else(|| premises.leader(), |_| Some(self.me));
         let no_leader_since = leader.is_none().then(|| inner.no_leader_since.unwrap_or(at.mono));
         let contacts = Contacts { last: lock(&self.contacts).clone(), leader, no_leader_since };
@@ -348,12 +350,12 @@ impl Control {
         status
     }
 
-    /// The nodes that have been offline for so long that others take their places.
+    /// The nodes that have been offline for so long that other nodes replace them.
     pub(crate) fn replaceable(&self) -> Vec<NodeId> {
         lock(&self.inner).overseer.replaceable(self.moment().mono)
     }
 
-    /// The next that has to wait for a majority; `None` when the server stops.
+    /// The next job that needs a majority; `None` when the server stops.
     pub(crate) fn next_job(&self) -> Option<Job> {
         let idle = |jobs: &mut Jobs| jobs.waiting.is_empty() && !jobs.ended;
         let mut jobs = self.wanted.wait_while(lock(&self.jobs), idle).unwrap_or_else(PoisonError::into_inner);
@@ -365,7 +367,7 @@ impl Control {
         lock(&self.jobs).waiting.pop_front()
     }
 
-    /// Nobody is given anything to do any more.
+    /// Ends the job queue: no thread gets a job any more.
     pub(crate) fn stop(&self) {
         lock(&self.jobs).ended = true;
         self.wanted.notify_all();
@@ -380,7 +382,7 @@ impl Control {
     }
 
     fn give(&self, jobs: &mut Jobs, job: Job) {
-        // One question about leadership at a time is under way: an older one is answered by the newer.
+        // One leadership check at a time is under way: the newer one answers an older one.
         if matches!(job, Job::Confirm(_)) {
             jobs.waiting.retain(|waiting| !matches!(waiting, Job::Confirm(_)));
         }
@@ -470,7 +472,7 @@ impl Control {
     }
 }
 
-/// What the leader, or a node to the leader, says.
+/// A message from the leader to a node, or from a node to the leader.
 pub(crate) enum ControlTold {
     Heartbeat(frieze_wire::peer::control::HeartbeatProto),
     Grant(frieze_wire::peer::control::LeaseGrantProto),

@@ -1,8 +1,8 @@
-//! The tree at both ends of an interval, which moves on from one transaction to the next.
+//! The tree at both ends of an interval, which advances from one transaction to the next.
 //!
 //! Guarantees: a directory is read once for all changes below it, not once for each; a transaction of the next interval
-//! costs the directories that it changed.
-//! Leaves to others: which transactions there are (`timeline`), what they mean (`differences`).
+//! costs the directories that it changed. Leaves to others: the list of transactions (`timeline`), what they mean
+//! (`differences`).
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -32,7 +32,7 @@ impl<'a> CutPair<'a> {
         }
     }
 
-    /// Both ends where nothing has happened yet: the transactions after `at` follow, one by one.
+    /// Both ends before any change: the transactions after `at` follow, one by one.
     pub(crate) fn at(history: NameHistory<'a>, at: Hlc, caller: &'a Caller) -> CutPair<'a> {
         CutPair::new(history, Interval { after: at, upto: at }, caller)
     }

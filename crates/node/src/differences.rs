@@ -1,8 +1,8 @@
-//! From the change feed of an interval to what a person calls a difference: added, removed, renamed, modified.
+//! From the change feed of an interval to the differences that a user reads: added, removed, renamed, modified.
 //!
-//! Guarantees: nothing is told of a name in a directory that the caller may not read, at that instant and now; what is
-//! the same at both ends is left out, whatever happened in between.
-//! Leaves to others: reading the feed (`timeline`), pages and sessions (`story`).
+//! Guarantees: a name in a directory that the caller may not read, at that instant and now, is not in the answer; an
+//! object that is the same at both ends is left out, whatever happened in between. Leaves to others: reading the feed
+//! (`timeline`), pages and sessions (`story`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::scope::Scope;
 use crate::story::{apart, exact};
 use crate::timeline::{Changes, FileChange, Interval};
 
-/// Spans told of one file; beyond, the reader compares the two states.
+/// Spans listed for one file; beyond, the client compares the two states.
 pub(crate) const SPANS_MAX: usize = 64;
 
 /// Differences, and whether something is not shown.
@@ -35,16 +35,16 @@ pub(crate) struct Differences {
     pub(crate) left_out: bool,
 }
 
-/// What to do about a change that lies in what was forgotten.
+/// What to do about a change in expired history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfForgotten {
-    /// The question cannot be answered.
+    /// Refuse the question.
     Refuse,
-    /// It is not told, only that there is something.
+    /// Leave the change out and set a flag in the answer.
     LeaveOut,
 }
 
-/// Who changed something last.
+/// The author and stamp of the last change of an object.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     stamp: Hlc,
@@ -52,11 +52,12 @@ struct Last {
     uid: u32,
 }
 
-/// What the feed tells of one inode.
+/// What the feed contains about one inode.
 #[derive(Debug, Default)]
 struct Touch<'a> {
     last: Last,
-    /// The last bookkeeping: grants, settled lengths, names in a directory. It counts only where nothing else is known.
+    /// The last bookkeeping change: grants, settled lengths, names in a directory. It counts only where no other change
+    /// is known.
     kept: Last,
     xattrs: bool,
     acl: bool,
@@ -84,11 +85,11 @@ struct Differ<'a, 'b> {
 }
 
 impl Engine {
-    /// What is different at the ends of an interval, which are `cuts`, given what changed in it within `scope`.
+    /// The differences at the ends of an interval, which are `cuts`, given the changes in it within `scope`.
     ///
     /// # Errors
-    /// `HistoryExpired` if something that changed was forgotten at the start, and that is to be refused; those of the
-    /// store.
+    /// `HistoryExpired` if a changed object has no history at the start any more, and that is to be refused; those of
+    /// the store.
     ///
     /// # Cost
     /// That of the changes: their inodes, names and paths at both ends.
@@ -117,7 +118,7 @@ impl Engine {
     }
 }
 
-/// What the feed tells, inode by inode.
+/// The contents of the feed, inode by inode.
 fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
     let mut touches: BTreeMap<InodeId, Touch<'_>> = BTreeMap::new();
     for change in &changes.subjects {
@@ -126,7 +127,8 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
                 let mut old = change.before.as_ref().map(|(_, state)| state);
                 for revision in &change.revisions {
                     let new = revision.state.as_ref();
-                    // Who puts a name changes what had it before and what has it now.
+                    // A rename or link over a name changes the inode that had the name before and the one that has it
+                    // now.
                     for state in [old, new].into_iter().flatten() {
                         if let SubjectState::Entry { inode, .. } = state {
                             touches.entry(*inode).or_default().last.note(
@@ -197,7 +199,7 @@ impl Differ<'_, '_> {
             let (old, new) = (gone.next(), came.next());
             match (old, new) {
                 (None, None) => break,
-                // One more name, or one less, of a file that has others says nothing of its contents.
+                // A file with several names gets or loses one: its contents are unchanged by that.
                 (Some(_), None) | (None, Some(_)) => self.tell(&ends, old, new, 0, &[], touch.last)?,
                 (Some(_), Some(_)) => self.tell(&ends, old, new, flags, &spans, touch.last)?,
             }
@@ -210,7 +212,7 @@ impl Differ<'_, '_> {
         Ok(())
     }
 
-    /// Notes a difference, if it lies within the scope and may be seen.
+    /// Adds a difference, if it is in the scope and the caller may learn it.
     fn tell(
         &mut self,
         ends: &Ends,
@@ -263,7 +265,7 @@ impl Differ<'_, '_> {
         Ok(())
     }
 
-    /// A name that went, came or stayed says what its directory held at the start; the inode, what it was.
+    /// A name that was removed, added or kept needs the history of its directory at the start; the inode needs its own.
     fn check_kept(&self, id: InodeId, names: [Option<&PlaceName>; 2]) -> Result<(), Fault> {
         for named in names.into_iter().flatten() {
             self.check_kept_then(named.parent)?;
@@ -279,7 +281,7 @@ impl Differ<'_, '_> {
         self.engine.check_kept_naming(self.caller, id, after, [upto, after])
     }
 
-    /// True if what the end of the interval holds was not forgotten.
+    /// True if the end of the interval is not in expired history.
     fn is_kept(&self, id: InodeId, names: [Option<&PlaceName>; 2]) -> bool {
         let parents = names.into_iter().flatten().map(|named| named.parent);
         let mut all = parents.chain([id]);
@@ -295,8 +297,8 @@ impl Differ<'_, '_> {
         }
         let is_kept = |at: Hlc| self.engine.check_kept(ends.id, Some(at)).is_ok();
         if !is_kept(self.interval.after) || !is_kept(self.interval.upto) {
-            // Told or refused where it is known whether it belongs to the question. What a snapshot alone shows of a
-            // deleted file has a name at the start only: that it went is all there is to tell.
+            // Whether the file belongs to the question is decided where it is known, and refused there. A deleted file
+            // that only a snapshot shows has a name at the start alone: its removal is all that the answer can contain.
             return Ok((Vec::new(), flags | CONTENT));
         }
         let old = self.engine.size_at(ends.id, before, self.interval.after)?;
@@ -307,7 +309,7 @@ impl Differ<'_, '_> {
         Ok((spans, flags))
     }
 
-    /// The spans without the bytes that both ends show from the same records: what was restored is as it was.
+    /// The spans without the bytes that both ends show from the same records: restored bytes are no difference.
     fn really(&self, ends: &Ends, spans: Vec<ChangedSpan>, both: u64) -> Result<Vec<ChangedSpan>, Fault> {
         let [before, after] = [self.interval.after, self.interval.upto].map(|at| self.engine.seen_at(ends.id, at));
         let range = |span: &ChangedSpan| ByteRange::new(span.offset, span.offset + span.len);
@@ -329,7 +331,7 @@ impl Differ<'_, '_> {
             side.map_or(Vec::new(), |side| side.path.clone())
         };
         self.found.all.sort_by_cached_key(|difference| (path(difference), difference.after.is_some()));
-        // A name that went and came again with another inode was replaced, unless that inode was renamed.
+        // A name that was removed and added again with another inode was replaced, unless that inode was renamed.
         let mut all: Vec<Difference> = Vec::with_capacity(self.found.all.len());
         for difference in self.found.all.drain(..) {
             match (&difference.before, &difference.after, all.last_mut()) {
@@ -398,7 +400,7 @@ impl Engine {
         Ok(self.attr(id, inode, exact(at))?.0.size)
     }
 
-    /// A name as an answer tells it; `None`, and `hidden`, where the caller may not learn it.
+    /// A name as it stands in an answer; `None`, and `hidden`, where the caller may not learn it.
     pub(crate) fn side(
         &self,
         cut: &mut TreeAt<'_>,

@@ -1,8 +1,8 @@
-//! The data directory as a place: that it is a server's, and for nobody else to look into.
+//! Checks of the data directory: that it belongs to a server, and that only its owner can look into it.
 //!
-//! Guarantees: a directory that holds other things is refused before anything is written into it; what a server of
-//! before made with wider modes is for its owner alone once this one serves. Leaves to others: what is stored in it
-//! (`identity`, `device`, `store`), the lock that keeps others from it (`disk`).
+//! Guarantees: a directory that holds other things is refused before the server writes into it; if an older server made
+//! it with wider modes, its owner alone can open it once this server serves. Leaves to others: its contents
+//! (`identity`, `device`, `store`), the lock that keeps other processes out (`disk`).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -19,9 +19,9 @@ use frieze_storage::STATE_FILE;
 const OF_FILE_SYSTEM: &str = "lost+found";
 /// What a server makes first.
 const LOCK_FILE: &str = "lock";
-/// What may be beside that if the record of what the directory is was not written, or cannot be read any more.
+/// What may be beside the lock file if the record of the directory was not written, or cannot be read any more.
 const BESIDE_LOCK: [&str; 6] = [LOCK_FILE, ".making", "joining", "socket", STORE_DIRECTORY, STATE_FILE];
-/// What only a server makes: with these and without the record the directory is a damaged one, which its opening says.
+/// What only a server makes: with these and without the record the directory is damaged, which opening it reports.
 const OF_LOGS: [&str; 3] = ["seg-", "meta-", "raft-"];
 
 /// Makes sure that `dir` is empty, or missing, or a data directory.
@@ -62,7 +62,7 @@ pub(crate) fn check(dir: &Path) -> Result<(), Fault> {
     }
 }
 
-/// True if a file is the record of a server, or one of which only the space was reserved when its server was stopped.
+/// True if a file is the record of a server, or a record whose space alone was reserved when its server was stopped.
 fn is_state(path: &Path) -> io::Result<bool> {
     let of = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -83,8 +83,8 @@ fn is_state(path: &Path) -> io::Result<bool> {
     Ok(begins.contains(&StateFile::MAGIC) || begins == [[0; 4]; 2])
 }
 
-/// Takes the rights of others from everything in the data directory, and gives the store of names a directory that is
-/// for its owner alone before the store makes files in it.
+/// Removes the rights of other users from everything in the data directory, and makes the directory of the store of
+/// names, for its owner alone, before the store makes files in it.
 ///
 /// # Errors
 /// `InputOutput` naming the file.
@@ -135,7 +135,7 @@ mod tests {
             &[("lock", none), ("namespace/", none), (".making", none), ("lost+found/", none)],
             &[("lock", none), ("joining", b"x")],
             &[("lock", none), ("state", &[0; 8192])],
-            // What is missing is said when it is opened.
+            // Opening the directory reports what is missing.
             &[("lock", none), ("seg-0", none), ("namespace.left/", none)],
             &[("state", b"FRZS"), ("notes.txt", none)],
         ] {

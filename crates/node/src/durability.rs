@@ -1,7 +1,7 @@
-//! When what was acknowledged reaches stable storage, and who is told.
+//! When acknowledged writes reach stable storage, and which waiters are answered then.
 //!
 //! Guarantees: data first, then the metadata that names it; a waiter is answered only when everything before its
-//! request is durable; after a failed flush nothing more is accepted and nobody is told that it is durable.
+//! request is durable; after a failed flush the server accepts no more changes and answers no waiter with success.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -16,7 +16,7 @@ use frieze_storage::{NodeClock, Ticket};
 /// Called once when a ticket is covered, or with the fault of the flush that failed.
 pub(crate) type DurableReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
 
-/// Changes that may wait in RAM for the store before they are handed over at the next flush at the latest.
+/// Changes that may wait in RAM for the store before the next flush writes them to it at the latest.
 const SETTLE_EVERY: usize = 4096;
 /// Flushes between two calls that make the store itself durable and let the metalog forget.
 const PERSIST_EVERY: u32 = 64;
@@ -43,14 +43,14 @@ struct State {
 struct Durable {
     ticket: Ticket,
     stamp: Hlc,
-    /// What was closed on each chain then.
+    /// The closed timestamp of each chain at that time.
     closed: Vec<u64>,
-    /// When the oldest bytes that are not durable were noticed.
+    /// When dirty bytes were first noticed; `None` if all bytes are durable.
     dirty_since: Option<MonoTime>,
 }
 
 impl Durability {
-    /// A flusher that calls `wake` when somebody waits for a flush.
+    /// A flusher that calls `wake` when a request waits for a flush.
     pub(crate) fn new(wake: Box<dyn Fn() + Send + Sync>) -> Durability {
         Durability {
             state: Mutex::default(),
@@ -72,20 +72,20 @@ impl Durability {
         (self.wake)();
     }
 
-    /// Somebody waits for a flush by another way (a `sync` write in its chain).
+    /// Wakes the flusher for a request that waits another way (a `sync` write in its chain).
     pub(crate) fn hurry(&self) {
         (self.wake)();
     }
 
-    /// The fault of the flush that failed, if one did: nothing may be changed any more.
+    /// The fault of the flush that failed, if one did: nothing may change any more.
     pub(crate) fn failure(&self) -> Option<Fault> {
         self.failed.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes everything appended so far durable and answers who waited for it.
+    /// Makes everything appended so far durable and answers the requests that waited for it.
     ///
     /// # Errors
-    /// The disk's. The server must not change anything any more; reads go on.
+    /// The disk's. The server must not change anything any more; reads continue.
     pub(crate) fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &Metadata) -> Result<Ticket, Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fault) = self.failure() {
@@ -116,7 +116,7 @@ impl Durability {
         }
     }
 
-    /// Nothing is changed any more, and nobody told that anything is durable.
+    /// From now on nothing changes, and every waiter gets the fault.
     fn fail(&self, fault: &Fault, data: &DataPlane, meta: &Metadata) {
         *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
         data.device_failed(fault.reason);
@@ -133,7 +133,7 @@ impl Durability {
         if let Some(fault) = self.failure() {
             return Err(fault);
         }
-        // What is written after this is another flush: it may name data that are written after the look at them.
+        // A write after this belongs to another flush: it may name data written after the end was read.
         let mark = meta.mark();
         if meta.journal_names_data() && data.device().dirty_bytes() > 0 {
             return self.flush(clock, data, meta).map(drop);
@@ -141,7 +141,7 @@ impl Durability {
         meta.sync(mark).inspect_err(|fault| self.fail(fault, data, meta))
     }
 
-    /// Turns a machine that is alone into a member of a metalog ([`Metadata::found`]), while nobody else flushes.
+    /// Turns a single server into a member of a metalog ([`Metadata::found`]), while no other flush runs.
     ///
     /// # Errors
     /// As [`Metadata::found`].
@@ -150,7 +150,7 @@ impl Durability {
         match self.failure() {
             Some(fault) => Err(fault),
             None => {
-                // Who decides while it holds writes does so alone.
+                // The guard keeps every write out until the machine is a member.
                 let _held = data.hold_writes();
                 meta.bootstrap(&|| data.device().flush().map(drop))
             }
@@ -164,7 +164,7 @@ impl Durability {
         data: &DataPlane,
         meta: &Metadata,
     ) -> Result<Ticket, Fault> {
-        // Everything stamped up to the smaller of the two promises is in the logs already.
+        // Everything stamped up to the smaller of the two closed timestamps is in the logs already.
         let stamp = data.closed().min(meta.closed());
         let closed = data.closed_by_chain();
         self.durable.lock().unwrap_or_else(PoisonError::into_inner).dirty_since = None;
@@ -173,7 +173,8 @@ impl Durability {
         let index = mark.index;
         let end = data.device().flush()?;
         meta.sync(mark)?;
-        // Not before the metadata: a footer keeps records from being cut off that depend on metadata that is lost.
+        // Not before the metadata: a footer protects its records from being cut off, even those that depend on lost
+        // metadata.
         data.device().write_footers(end)?;
         data.persisted(end);
         {
@@ -182,8 +183,8 @@ impl Durability {
             durable.stamp = durable.stamp.max(stamp);
             durable.closed.clone_from(&closed);
         }
-        // What follows makes the next start and the next segment quick. It can fail (a full disk) without anything
-        // being lost: the metalog holds it, and the next flush tries again.
+        // The rest makes the next start and the next segment quick. It can fail (a full disk) without a loss: the
+        // metalog holds the versions, and the next flush tries again.
         *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
@@ -192,7 +193,8 @@ impl Durability {
         Ok(reached)
     }
 
-    /// Moves durable versions into the store, and now and then makes it durable so that the metalog can forget them.
+    /// Moves durable versions into the store, and at intervals makes the store durable so that the metalog can forget
+    /// them.
     fn hand_over(&self, state: &mut State, meta: &Metadata, index: LogIndex) -> Result<(), Fault> {
         let settled = meta.settle_versions(index)?;
         state.flushes += 1;
@@ -204,12 +206,12 @@ impl Durability {
         Ok(())
     }
 
-    /// What keeps versions from entering the store, if something does.
+    /// The fault that keeps versions from entering the store, if there is one.
     pub(crate) fn store_trouble(&self) -> Option<Fault> {
         self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// For how long the flush that is running has been, in nanoseconds; 0 if none is.
+    /// For how long the running flush has run, in nanoseconds; 0 if none runs.
     pub(crate) fn flushing_ns(&self, now: impl FnOnce() -> MonoTime) -> u64 {
         match self.flushing_since.load(Ordering::Relaxed) {
             0 => 0,
@@ -218,7 +220,7 @@ impl Durability {
     }
 
     /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay. Nothing
-    /// may be changed afterwards.
+    /// may change afterwards.
     ///
     /// # Errors
     /// The disk's.
@@ -226,7 +228,7 @@ impl Durability {
         let reached = self.flush(clock, data, meta)?;
         data.device().checkpoint(reached.data)?;
         data.device().flush()?;
-        // What was appended since is not durable yet and must not enter the store.
+        // A later append is not durable yet and must not enter the store.
         let settled = meta.settle_versions(reached.meta)?;
         meta.persist_versions()?;
         meta.truncate(settled)?;
@@ -273,7 +275,7 @@ impl Durability {
     }
 }
 
-/// A wake-up for nobody: the caller flushes by itself.
+/// A wake-up without effect: the caller flushes by itself.
 pub fn no_wake() -> Box<dyn Fn() + Send + Sync> {
     Box::new(|| {})
 }

@@ -1,9 +1,9 @@
-//! Clones, restores, undos and shared copies: planned by looking, run as one transaction.
+//! Clones, restores, undos and shared copies: planned by reading, run as one transaction.
 //!
-//! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is
-//! still so, else it is planned again; no write falls between what it saw of a file and what it decides about it, where
-//! that depends on what the file held. Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`, `join`),
-//! checking it (`namespace`), the bytes (`seen`).
+//! Guarantees: an edit runs whole, at one stamp, or not at all; it runs only if everything it was planned on is
+//! unchanged, otherwise it is planned again; if the plan depends on the bytes of a file, no write falls between reading
+//! them and the decision. Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`, `join`), checking it
+//! (`namespace`), the bytes (`seen`).
 //!
 //! # Source
 //! OLLP, Thomson et al., Calvin (SIGMOD'12) §3.2.1 and CalvinFS (FAST'15) §2.1: the read and write set is found by
@@ -38,16 +38,16 @@ use crate::session::Principal;
 
 /// Times an edit is planned again because something changed while it was planned.
 const PLANS_MAX: u32 = 16;
-/// Longest edit in the log of metadata, bytes: an entry holds 32 MiB, and others want to be in it too.
+/// Longest edit in the log of metadata, bytes: an entry holds 32 MiB, and other transactions share it.
 const EDIT_BYTES_MAX: usize = 24 << 20;
-/// Bytes of what is done that one answer tells; a frame's body holds 8 MiB.
+/// Bytes of actions that one answer lists; a frame's body holds 8 MiB.
 const TOLD_BYTES_MAX: usize = 4 << 20;
-/// Entries that one look at a directory takes.
+/// Entries that one read of a directory returns.
 const LIST_PAGE: usize = 4096;
-/// A range that comes from so few states is shared from them directly, not from the file that shares them.
+/// A range that comes from at most so many states is shared from them directly, not from the file that shares them.
 const ORIGINS_FEW: usize = 4;
 
-/// What a name is and is to be.
+/// The inode of a name before and after the edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Naming {
     /// The inode it names; 0 for none.
@@ -59,22 +59,22 @@ pub(crate) struct Naming {
 /// An edit as it is being planned.
 pub(crate) struct Plan {
     pub(crate) kind: EditKind,
-    /// What was looked at: everything up to this instant, which is closed.
+    /// The closed instant up to which the plan reads.
     pub(crate) now: Hlc,
-    /// The instant that things are taken from; ZERO for none.
+    /// The instant that the plan takes old state from; ZERO for none.
     pub(crate) at: Hlc,
     pub(crate) names: BTreeMap<(InodeId, Vec<u8>), Naming>,
-    /// Inodes that do not get back a name they had, since others have taken it: they keep the last they have.
+    /// Inodes that do not get back a name they had, since other inodes have it: they keep their last name.
     pub(crate) displaced: BTreeSet<InodeId>,
     pub(crate) new: Vec<NewInode>,
     pub(crate) states: BTreeMap<InodeId, SetState>,
     pub(crate) actions: Vec<EditAction>,
     /// Bytes that a copied range has.
     pub(crate) len: u64,
-    /// Files that go with their names, and what they held lies elsewhere: nothing may be written to them until the edit
-    /// runs.
+    /// Files that are removed with their names while another file shares their bytes: nothing may be written to them
+    /// until the edit runs.
     pub(crate) taken: BTreeSet<InodeId>,
-    /// Files that get bytes which do not depend on what they held: it may change until the edit runs.
+    /// Files that get bytes which do not depend on their old bytes: these may change until the edit runs.
     pub(crate) adds: BTreeSet<InodeId>,
 }
 
@@ -95,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// Makes an inode; the answer stands for it in this edit.
+    /// Makes an inode; the returned number denotes it in this edit.
     pub(crate) fn make(&mut self, inode: NewInode) -> u64 {
         self.new.push(inode);
         NEW | (self.new.len() as u64 - 1)
@@ -125,19 +125,19 @@ impl Plan {
         self.actions.last_mut().expect("just pushed")
     }
 
-    /// A name stays as it is after all, and why.
+    /// Leaves a name as it is, and lists why.
     pub(crate) fn leave(&mut self, path: &[u8], inode: u64, words: impl Into<String>) -> &mut EditAction {
         let names = [ActionKind::Name, ActionKind::Unname, ActionKind::Replace, ActionKind::Make];
         let below = [path, b"/"].concat();
         self.actions.retain(|action| match action.kind() {
-            // A copy that gets no name is not made, nor what it was to hold.
+            // A copy that gets no name is not made, nor its contents.
             ActionKind::Make if action.path.starts_with(&below) => false,
             kind => action.path != path || !names.contains(&kind),
         });
         self.tell(ActionKind::Left, path, inode, words)
     }
 
-    /// Lets go of new inodes that get no name, and of what was to be in them.
+    /// Drops new inodes that get no name, and their contents.
     fn forget_unnamed(&mut self) {
         let index = |inode: u64| (inode & NEW != 0).then_some((inode & !NEW) as usize);
         let mut kept = vec![false; self.new.len()];
@@ -175,10 +175,10 @@ impl Plan {
     }
 }
 
-/// A transaction that a plan was made into, and what must not be written to since.
+/// The transaction of a plan, and the files that must not be written to since.
 struct Drafted {
     edit: Edit,
-    /// The instant that was looked at.
+    /// The instant of the plan's reads.
     now: Hlc,
     /// Files whose length or bytes it decides.
     decided: Vec<InodeId>,
@@ -187,11 +187,11 @@ struct Drafted {
 }
 
 impl Engine {
-    /// Plans and runs an edit. `plan` is called with an instant that is closed: it looks at the state of then.
+    /// Plans and runs an edit. `plan` gets a closed instant and reads the state at that instant.
     ///
     /// # Errors
-    /// Those of the plan; `Busy` if what it looks at keeps changing; `TooLarge` for more than one transaction holds;
-    /// those of the transaction.
+    /// Those of the plan; `Busy` if the state that it reads keeps changing; `TooLarge` for more than one transaction
+    /// holds; those of the transaction.
     pub(crate) fn edit(
         &self,
         principal: &Principal,
@@ -203,7 +203,7 @@ impl Engine {
             self.check_changeable()?;
             check_numbered(header)?;
         }
-        // What is taken from the past is not forgotten before it is shared.
+        // Old state that the edit shares does not expire before it is shared.
         let _kept = self.forgetting.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         for _ in 0..PLANS_MAX {
             let remembered = self.meta.remembered(header.session, header.seq);
@@ -300,7 +300,7 @@ impl Engine {
         Ok(Drafted { edit, now, decided, watched })
     }
 
-    /// Runs an edit; `None` if it is out of date.
+    /// Runs an edit; `None` if its plan is out of date.
     fn run(&self, principal: &Principal, header: &FrameHeader, drafted: Drafted) -> Result<Option<(u64, u64)>, Fault> {
         let Drafted { edit, now, decided, watched } = drafted;
         let transaction = Transaction {
@@ -311,7 +311,7 @@ impl Engine {
             must_see: header.hlc.0,
             op: Some(Op::Edit(edit)),
         };
-        // Held until it has run: no write falls between what was seen of a file and what is decided about it.
+        // Held until it has run: no write falls between reading a file and the decision about it.
         let held = self.hold_alone();
         let written = {
             let log = self.data.device().log_of(watched.iter().copied())?;
@@ -339,7 +339,7 @@ impl Engine {
         Ok(Seen::at(id, inode, Some(at)))
     }
 
-    /// A file that becomes whole what it was at `at` (`then`) has the user times that it had there, and goes on from
+    /// A file that becomes wholly what it was at `at` (`then`) has the user times of that instant, and continues from
     /// them.
     ///
     /// # Errors
@@ -394,7 +394,7 @@ impl Engine {
     }
 }
 
-/// An extended attribute, as what is done with it tells it.
+/// The text for an extended attribute in the list of actions.
 fn attribute_words(name: &[u8]) -> String {
     match name {
         ACCESS_ACL_XATTR => "access list".to_owned(),

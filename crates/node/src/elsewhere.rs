@@ -1,13 +1,13 @@
-//! Chains that this server has no part in: what it has to know of them it asks their members.
+//! Chains that this server is no member of: it asks their members for what it needs to know.
 //!
-//! Guarantees: what is told of such a chain was told by a member that had a part in it, and a lease where it is about
-//! now, after everything was looked up; so it is what that member would have answered a client. Who cannot be asked is
-//! not guessed. Leaves to others: which servers those are (`cluster`), how questions and answers travel
-//! ([`crate::questions`]).
+//! Guarantees: an answer about such a chain comes from a member of it, and, if it is about now, from one that held a
+//! lease after every look-up; so it is the answer that a client of that member would get. If no member can be asked,
+//! this server does not guess. Leaves to others: which servers are the members (`cluster`), how requests and responses
+//! travel ([`crate::questions`]).
 //!
-//! A cluster of more servers than copies has no server with everything. Bytes are asked for by clients, chunk by chunk,
-//! where they are. The length of a file with open writers, and what orders a change of names among writes, is asked for
-//! here, of one member for as many chains as it has.
+//! If a cluster has more servers than copies, no server has everything. Clients read bytes chunk by chunk from the
+//! servers that have them. This module asks for the length of a file with open writers, and for the order of a change
+//! of names among writes; it asks one member for all the chains that this member has.
 
 mod answering;
 mod asking;
@@ -30,31 +30,31 @@ use crate::engine::Engine;
 use crate::seen::{Seen, layout_of, spread_of};
 use frieze_replication::Layout;
 
-/// What other servers say of files, for one look at them.
+/// The answers of other servers about files, for one look at them.
 #[derive(Clone, Default)]
 pub(crate) struct Elsewhere {
-    /// By file and instant: what is not read here.
+    /// By file and instant: the chains that are not read here.
     files: BTreeMap<(InodeId, Option<Hlc>), Away>,
-    /// Everything that is elsewhere and stamped up to this was counted; `None` if nobody was asked.
+    /// Records of remote chains stamped up to this are all counted; `None` if no server was asked.
     pub(crate) complete: Option<Hlc>,
 }
 
-/// What is not read here of one file at one instant.
+/// What this server cannot read of one file at one instant.
 #[derive(Clone)]
 struct Away {
     chains: Arc<BTreeSet<ChainId>>,
-    /// How far it reaches in the chunks of these chains that writers may write.
+    /// How far the file reaches in those chunks of these chains that writers may write.
     tail: Tail,
 }
 
 impl Elsewhere {
-    /// Chains that are not read here, and of which nobody was asked: the file may be longer.
+    /// Remote chains about which no server was asked: the file may be longer.
     pub(crate) fn unasked(seen: &Seen, chains: BTreeSet<ChainId>) -> Elsewhere {
         let away = Away { chains: Arc::new(chains), tail: Tail::default() };
         Elsewhere { files: BTreeMap::from([((seen.id, seen.upto), away)]), complete: None }
     }
 
-    /// What was said of a file with all that is not committed, as what is so now.
+    /// An answer that counts all uncommitted records, as the answer for now.
     pub(crate) fn of_now(&self, id: InodeId) -> Elsewhere {
         let files = self.files.get(&(id, Some(Hlc::MAX))).map(|away| ((id, None), away.clone()));
         Elsewhere { files: files.into_iter().collect(), complete: self.complete }
@@ -75,11 +75,11 @@ impl Elsewhere {
 /// Which records of a file count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Counted {
-    /// What is committed now.
+    /// The records that are committed now.
     Committed,
-    /// What is not as well.
+    /// The uncommitted records as well.
     All,
-    /// What is stamped up to an instant.
+    /// The records stamped up to an instant.
     Upto(Hlc),
 }
 
@@ -102,7 +102,7 @@ impl Counted {
     }
 }
 
-/// A file whose reach is asked for, and the chains that it is asked of.
+/// A file whose reach is asked for, and the chains that the request covers.
 type Asked = (InodeId, FileReach, BTreeSet<ChainId>);
 
 impl Engine {
@@ -115,14 +115,14 @@ impl Engine {
         chains.filter(|chain| self.data.check_here(*chain, at.filter(|at| *at != Hlc::MAX)).is_err()).collect()
     }
 
-    /// What others have to say of how long these files are. Not to be called with a lock in hand: it asks them.
+    /// How long these files are according to other servers. Not to be called with a lock held: it sends requests.
     ///
     /// # Errors
-    /// `Unavailable` if nobody who knows answers.
+    /// `Unavailable` if no server that knows answers.
     ///
     /// # Cost
-    /// None for files that nobody may write, or whose chunks that somebody may write are all here; else one round trip
-    /// for all of them at one instant.
+    /// None for files that no session may write, or whose writable chunks are all here; otherwise one round trip for
+    /// all of them at one instant.
     pub(crate) fn reach_elsewhere(&self, seen: &[&Seen]) -> Result<Elsewhere, Fault> {
         let mut elsewhere = Elsewhere::default();
         if !self.data.is_shared() {
@@ -157,8 +157,8 @@ impl Engine {
         Ok(elsewhere)
     }
 
-    /// The same for what only needs to know whether the file reaches beyond `end`: nobody is asked if that is known
-    /// here.
+    /// The same for a caller that only needs to know whether the file reaches beyond `end`: no server is asked if this
+    /// one knows.
     ///
     /// # Errors
     /// As [`Engine::reach_elsewhere`], and as [`Engine::look`].
@@ -190,7 +190,7 @@ impl Engine {
         Ok((away, tails.get(&layout.inode).copied().unwrap_or_default()))
     }
 
-    /// Whether somebody wrote to one of these files, where it is elsewhere, after `since`.
+    /// Whether the remote chains of one of these files have a record stamped after `since`.
     ///
     /// # Errors
     /// As [`Engine::reach_elsewhere`].
@@ -205,7 +205,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// How far these files reach where they are elsewhere, and up to which stamp everything was counted.
+    /// How far these files reach on remote chains, and up to which stamp every record was counted.
     fn ask_reach(&self, counted: Counted, files: &[Asked]) -> Result<(BTreeMap<InodeId, Tail>, Hlc), Fault> {
         let all: BTreeSet<ChainId> = files.iter().flat_map(|(_, _, chains)| chains).copied().collect();
         let concerned = |chains: &BTreeSet<ChainId>| -> Vec<&Asked> {
@@ -234,7 +234,7 @@ impl Engine {
         Ok((tails, complete))
     }
 
-    /// Orders a change of metadata among the writes of these chains, whoever has them.
+    /// Orders a change of metadata among the writes of these chains, here and on other servers.
     ///
     /// # Errors
     /// `Unavailable` if a chain's servers do not answer: ask again.
@@ -244,7 +244,7 @@ impl Engine {
         self.data.order(at, entry, &here)
     }
 
-    /// The same of those that this server has no part in. Returns which those are.
+    /// The same for the chains that this server is no member of. Returns which ones those are.
     ///
     /// # Errors
     /// As [`Engine::order`].
@@ -262,11 +262,10 @@ impl Engine {
         Ok(away)
     }
 
-    /// Returns when everything acknowledged so far of these chains, which this server has no part in, is on stable
-    /// storage at their members.
+    /// Returns when everything acknowledged so far on these remote chains is on stable storage at their members.
     ///
     /// # Errors
-    /// `Unavailable` if one of them does not answer; what a flush there failed with.
+    /// `Unavailable` if one of them does not answer; the fault of a flush there.
     pub(crate) fn persist_elsewhere(&self, away: BTreeSet<ChainId>) -> Result<(), Fault> {
         if away.is_empty() {
             return Ok(());
@@ -275,7 +274,7 @@ impl Engine {
         self.ask_members(away, &Inquiry { at: None, about: &about }).map(drop)
     }
 
-    /// The files that chains which are not here have records of, stamped in `(after, upto]`; and perhaps others.
+    /// The files that have records on remote chains, stamped in `(after, upto]`; perhaps some files without one.
     ///
     /// # Errors
     /// As [`Engine::reach_elsewhere`].
@@ -296,7 +295,7 @@ impl Engine {
         Ok(files)
     }
 
-    /// Whether every chunk that a file has bytes in can be read here: for what is asked of the whole of a file at one
+    /// Whether this server can read every chunk that a file has bytes in: for requests that need the whole file at one
     /// server.
     ///
     /// # Errors
@@ -309,7 +308,7 @@ impl Engine {
         let layout = layout_of(seen.id, &seen.inode);
         let granted = seen.inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned().flatten());
         let settled = 0..u32::try_from(seen.inode.size.div_ceil(layout.chunk_bytes)).unwrap_or(u32::MAX);
-        // Chunks that follow each other are on chains that do: among so many every chain is met.
+        // Consecutive chunks are on consecutive chains: so many chunks cover every chain.
         let every = layout.chain_count as usize;
         let met = settled.take(every).chain(granted.take(GRANTED_MAX)).map(|index| layout.chain(index));
         if met.into_iter().any(|chain| away.contains(&chain)) {
@@ -319,7 +318,8 @@ impl Engine {
     }
 }
 
-/// The reach of a file in these runs of chunks as others are asked for it, and the chains among `away` that it touches.
+/// The reach of a file in these runs of chunks, as a request to other servers, and the chains among `away` that it
+/// touches.
 fn file_of(
     layout: Layout,
     after: Hlc,
@@ -330,7 +330,7 @@ fn file_of(
     for &(first, last) in runs {
         match last - first < layout.chain_count {
             true => chains.extend((first..=last).map(|index| layout.chain(index))),
-            // Chunks that follow each other are on chains that do.
+            // Consecutive chunks are on consecutive chains.
             false => chains.extend((0..layout.chain_count).map(ChainId)),
         }
     }
@@ -345,7 +345,7 @@ fn file_of(
     (file, chains)
 }
 
-/// What is asked of the whole of a file needs it at one server.
+/// A request that needs the whole file needs it at one server.
 pub(crate) fn not_whole_here(id: InodeId) -> Fault {
     Fault::new(
         Reason::Unsupported,
@@ -357,5 +357,5 @@ pub(crate) fn not_whole_here(id: InodeId) -> Fault {
     )
 }
 
-/// Chunks that sessions may write in one file, of those that are looked at one by one: a plan looks at the rest.
+/// Chunks that sessions may write in one file and that are looked at one by one: a plan covers the rest.
 const GRANTED_MAX: usize = 65_536;

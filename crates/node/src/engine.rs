@@ -1,8 +1,8 @@
 //! The server without threads and sockets: it owns the cores and answers one request at a time, on any thread.
 //!
-//! Guarantees: whoever asks is proven before anything is done; a state change is logged before it is answered; a read
-//! at a closed instant never changes. The real server calls it from one thread a connection, the simulator from one.
-//! Leaves to others: sockets and threads (`serve`), the cores' own promises.
+//! Guarantees: the caller is proven before its request has an effect; a state change is logged before it is answered; a
+//! read at a closed instant never changes. The real server calls it from one thread a connection, the simulator from
+//! one. Leaves to others: sockets and threads (`serve`), the guarantees of the cores.
 
 mod chains;
 mod control;
@@ -62,11 +62,11 @@ pub struct Seams {
     pub boot: String,
     /// 64 fresh random bytes: identity and keys of a new directory, the seed of new segments, the name of this life.
     pub entropy: [u8; 64],
-    /// Wakes whoever flushes.
+    /// Wakes the flusher.
     pub wake: Box<dyn Fn() + Send + Sync>,
     /// Memory and CPU of the process, for `status`.
     pub process: Box<dyn Fn() -> ProcessStats + Send + Sync>,
-    /// Who may prove itself by which key.
+    /// The rights of each key with which a client may prove itself.
     pub keys: BTreeMap<String, KeyRight>,
     /// Owner of the root directory of a new file system.
     pub owner: Caller,
@@ -90,7 +90,7 @@ pub trait Responder: Send + Sync {
     /// Sends the answer to `request`. `payload_crc` is the CRC32C of `payload`.
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32);
 
-    /// The same of a payload that need not stay: what is left in its place is used for the next.
+    /// The same with a payload that may be swapped: a buffer left in its place is used for the next payload.
     fn respond_with(
         &self,
         request: &FrameHeader,
@@ -125,11 +125,11 @@ pub struct Scratch {
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
     pub(crate) crowded: Vec<frieze_multilog::FragmentedPage>,
-    /// What of the answer other servers have.
+    /// The parts of the answer that other servers have.
     pub(crate) fetch: Fetch,
     /// The capability that came with the last request.
     pub(crate) shown: Shown,
-    /// What the request may let its session cache.
+    /// The cache leases that the request may get for its session.
     pub(crate) asking: Asking,
     /// The answer may go out before all of it is read.
     pub(crate) may_step: bool,
@@ -138,7 +138,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Nothing is asked for a while: buffers are given back.
+    /// Called when the connection is idle: frees buffers.
     pub(crate) fn rest(&mut self) {
         (self.payload, self.block) = (Vec::new(), Vec::new());
         (self.pieces, self.crowded) = (Vec::new(), Vec::new());
@@ -166,36 +166,36 @@ pub struct Engine {
     pub(crate) files_cached: AtomicU64,
     /// The user that the server runs as.
     pub(crate) owner_uid: u32,
-    /// Held by edits while they are planned and run, and by a forgetting against them.
+    /// Read lock: an edit, while it is planned and run. Write lock: an expiry of history.
     pub(crate) forgetting: RwLock<()>,
     pub(crate) mint: Mint,
     pub(crate) process: Box<dyn Fn() -> ProcessStats + Send + Sync>,
     pub(crate) started: MonoTime,
     /// See [`Engine::earliest`].
     earliest: OnceLock<Hlc>,
-    /// How often this server had begun to lead the metalog when that was last looked at.
+    /// How often this server had begun to lead the metalog at the last look.
     reigns: AtomicU64,
     keys: BTreeMap<String, KeyRight>,
     nodes: NodeKeys,
-    /// To the other nodes.
+    /// Connections to the other nodes.
     pub(crate) way: Arc<PeersCell>,
-    /// What it asks others, and they ask it.
+    /// Requests to other servers, and requests from them.
     pub(crate) questions: Arc<Questions>,
-    /// This node's part in its cluster; nothing while the server is alone.
+    /// This node's part in its cluster; empty while the server is alone.
     control: OnceLock<Arc<Control>>,
     /// Sessions that are being ended.
     pub(crate) ending: Ending,
-    /// Of each chain, under which configuration appends here have looked at what was decided before it.
+    /// For each chain, the configuration under which appends here have looked at earlier decisions.
     pub(crate) caught_up: CaughtUp,
     /// Times that [`Engine::tend`] was called.
     tended: AtomicU64,
-    /// When the leader was told who is connected here, last ([`MonoTime`]).
+    /// When this server last reported its connected sessions to the leader ([`MonoTime`]).
     attached_told: AtomicU64,
-    /// Held while a cluster is founded.
+    /// Held while a cluster is being founded.
     founding: Mutex<()>,
     pub(crate) removal: Removal,
     pub(crate) successors: Successors,
-    /// Another one at every start.
+    /// Random, drawn anew at every start.
     seed: u64,
     /// Where it listens, with the port that was chosen.
     pub(crate) listens_at: OnceLock<String>,
@@ -204,14 +204,14 @@ pub struct Engine {
     pub(crate) socket: OnceLock<String>,
 }
 
-/// Software and version, as both ends tell each other.
+/// Software and version, which both ends send in their greeting.
 pub const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
 
 pub(crate) use control::troubles_out;
 pub use metalog::Joining;
 
 impl Engine {
-    /// What recovery has to tell, in words.
+    /// Notes of recovery, in words.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -268,7 +268,7 @@ impl Engine {
                 greeted.inspect_err(|_| conn.disown()).map(Reply::Hello)
             }
             Some(request) => match self.admit(conn, header, body.caller).and_then(|principal| {
-                // Nothing of it may be cached unless this server hears of every change first.
+                // The client may cache nothing of it unless this server learns of every change first.
                 scratch.asking.session = scratch.asking.session.filter(|session| self.may_keep(*session));
                 let class = class_of(header, &request);
                 self.check_place(header, &class)?;
@@ -295,7 +295,7 @@ impl Engine {
             )),
         };
         let answer = if sees_now { chains::under_lease(self, answer, turns) } else { answer };
-        // An error, too, may be of what went.
+        // An error, too, may come from the chains that were lost.
         let lost = sees_instants && self.has_lost_chains_since(went);
         let answer = if lost { Err(went_meanwhile()) } else { answer };
         let header = FrameHeader { holds: scratch.asking.holds, ..*header };
@@ -344,12 +344,12 @@ impl Engine {
         }
     }
 
-    /// Node `from`, as its connection has proven, tells something. `payload` is as it came: its checksum, in the
-    /// header, is left to who uses it.
+    /// Handles one message of node `from`, as its connection has proven. The payload is not verified yet: its consumer
+    /// checks it against the CRC in `header`.
     ///
     /// # Errors
-    /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the
-    /// message is lost, and comes again when the clocks are right.
+    /// `BadFrame` for a malformed message: close the connection. `Future` for a clock too far ahead: the message is
+    /// dropped, and the peer sends it again when the clocks are right.
     pub fn told(
         &self,
         from: NodeId,
@@ -404,13 +404,13 @@ impl Engine {
                 self.sessions.seen(told.sessions.into_iter().map(SessionId), self.clock.reading().mono);
                 Ok(())
             }
-            // It comes again, and by then the entry may be executed here.
+            // The peer sends it again, and by then the entry may be executed here.
             told if self.is_early(&told) => Ok(()),
             told => self.data.told(from, told, header.payload_crc, payload).map(drop),
         }
     }
 
-    /// True if this server is asked to close a change of metadata that it has not executed yet.
+    /// True if a peer asks this server to close a change of metadata that it has not executed yet.
     fn is_early(&self, told: &ServerMessage) -> bool {
         match told {
             ServerMessage::ChainAsk(ChainAsk { ask: Some(ChainAskKind::CloseAfter(after)), .. }) => {
@@ -420,19 +420,19 @@ impl Engine {
         }
     }
 
-    /// From now on this is the way to the other nodes. To be called once, before the first is told anything.
+    /// Sets the connections to the other nodes. To be called once, before the first message to one.
     pub fn connect(&self, peers: Arc<dyn Peers>) {
         self.way.open(peers);
     }
 
-    /// Checks who speaks and for which session.
+    /// Checks the caller and its session.
     fn admit(&self, conn: &Conn, header: &FrameHeader, named: Option<Caller>) -> Result<Principal, Fault> {
         let principal = conn.principal(named)?;
         self.clock.observe(header.hlc)?;
         if header.session != SessionId(0) && conn.session() != Some(header.session) {
             let owner = || self.meta.session_user(header.session);
             let known = match owner() {
-                // It may have been opened just now, and another server answered.
+                // Another server may have opened it a moment ago.
                 None if self.meta.is_member() => {
                     self.meta.linearizable()?;
                     owner()
@@ -443,7 +443,7 @@ impl Engine {
                 Some(uid) if uid == principal.uid => {
                     self.sessions.attach(conn, header.session, self.clock.reading().mono);
                 }
-                // The same words for both, so that nobody can look for sessions of others.
+                // The same words for both, so that no client can probe for sessions of other users.
                 Some(_) | None => return Err(unknown_session(header.session)),
             }
         }
@@ -455,12 +455,12 @@ impl Engine {
         self.caching.tick();
     }
 
-    /// Cache grants given and not run out, at most: for tests and `status`.
+    /// Number of cache leases granted and not expired, at most: for tests and `status`.
     pub fn grants(&self) -> usize {
         self.caching.count()
     }
 
-    /// A connection is gone.
+    /// A connection is closed.
     pub fn disconnected(&self, conn: &Conn) {
         self.sessions.detach(conn, self.clock.reading().mono);
     }
@@ -468,15 +468,15 @@ impl Engine {
     /// Makes everything appended so far durable, if there is anything.
     ///
     /// # Errors
-    /// The disk's: the server goes on read-only.
+    /// The disk's: the server continues read-only.
     pub fn flush(&self) -> Result<(), Fault> {
-        // Promises keep up with the clock, so that `stable` does not lag behind on a busy server.
+        // Closed timestamps keep up with the clock, so that `stable` does not lag behind on a busy server.
         let now = self.clock.newest();
-        // With others each promise is an entry of the log: only as long as something is written.
+        // In a cluster each closed timestamp is an entry of the log: only while there are writes.
         let writing = !self.meta.is_member() || self.data.device().dirty_bytes() > 0;
         if writing && now > self.meta.closed() && self.meta.promise(now) {
             let closed = match self.data.is_shared() {
-                // For the chains whose head is here; the others follow theirs.
+                // For the chains whose head is here; the other members follow theirs.
                 true => self.data.promise(now).map(|()| false),
                 false => self.data.close(now),
             };
@@ -497,7 +497,7 @@ impl Engine {
         dirty
     }
 
-    /// Looks after clocks and sessions; to be called about twice a second.
+    /// Maintains clocks and sessions; to be called about twice a second.
     ///
     /// # Errors
     /// The disk's.
@@ -507,7 +507,7 @@ impl Engine {
         self.take_over();
         let mut failed = self.close_when_idle();
         let timeout_ns = self.settings.session_timeout.as_nanos() as u64;
-        // Sessions are ended by who orders changes.
+        // The server that orders changes ends sessions.
         let now = self.clock.reading().mono;
         let expired = match self.meta.leads() {
             true => self.sessions.expired(now, timeout_ns),
@@ -517,16 +517,16 @@ impl Engine {
             }
         };
         for session in expired {
-            // To end one takes a while: the next may be back by then.
+            // Ending one takes a while: the client of the next may be back by then.
             if !self.sessions.has_expired(session, self.clock.reading().mono, timeout_ns) {
                 continue;
             }
             match self.end_expired(session) {
                 Ok(()) => {}
                 Err(fault) if fault.reason == Reason::UnknownSession => self.sessions.forget(session),
-                // The disk does not take it: that is to be told.
+                // The disk refuses the write: report it.
                 Err(fault) if fault.reason == Reason::InputOutput => failed = failed.and(Err(fault)),
-                // Others do not answer now, or lead, or the clock is not trusted: it is tried again.
+                // No other server answers, or another leads, or the clock is not trusted: tried again.
                 Err(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::Conflict) => {}
                 Err(fault) => failed = failed.and(Err(fault)),
             }
@@ -548,21 +548,21 @@ impl Engine {
         failed
     }
 
-    /// Keeps what is closed here, for the next start.
+    /// Stores the closed timestamps for the next start.
     fn keep_closed(&self, look: impl FnOnce() -> Vec<u64>) -> Result<(), Fault> {
         if !self.meta.is_member() {
             return Ok(());
         }
         match self.remembered.keep(look) {
-            // On a full disk an older record does.
+            // On a full disk an older record serves as well.
             Err(fault) if fault.reason == Reason::NoSpace => Ok(()),
             kept => kept,
         }
     }
 
-    /// Among several servers instants close although nobody writes or asks: what has passed can then be read at each of
-    /// them, whatever is lost afterwards. The leader closes the names, a head its chains; a second is a small entry of
-    /// the log and a message to each member.
+    /// In a cluster instants close even without writes or requests: every server can then read the past, whatever is
+    /// lost afterwards. The leader closes the names, a head its chains; each second costs a small entry of the log and
+    /// a message to each member.
     ///
     /// # Errors
     /// The disk's: the clock's bound cannot be made durable.
@@ -576,14 +576,14 @@ impl Engine {
             self.meta.promise(now);
         }
         match self.data.promise_if(now, is_behind) {
-            // A clock that is not trusted promises nothing; others see to it.
+            // A clock that is not trusted closes nothing; another server does.
             Err(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::Conflict) => Ok(()),
             promised => promised,
         }
     }
 
-    /// To the leader, several times before it would end one: the sessions that are connected here. A client that only
-    /// reads and writes bytes may never ask the leader for anything.
+    /// Reports to the leader, several times within a session timeout, the sessions that are connected here. A client
+    /// that only reads and writes bytes may never send a request to the leader.
     fn tell_attached(&self, now: MonoTime, timeout_ns: u64) {
         let Some(leader) = self.meta.leader() else { return };
         if now.since_ns(MonoTime(self.attached_told.load(Ordering::Relaxed))) < timeout_ns / ATTACHED_TELLS {
@@ -596,7 +596,7 @@ impl Engine {
         }
     }
 
-    /// Flushes everything and notes that nothing was lost. The engine must not be used afterwards.
+    /// Flushes everything and records a clean stop. The engine must not be used afterwards.
     ///
     /// # Errors
     /// The disk's: the next start recovers as after a crash.
@@ -612,8 +612,8 @@ impl Engine {
         })
     }
 
-    /// Makes segments ahead of need as soon as one is taken, or after `timeout` at the latest. To be called again and
-    /// again, on a thread of its own; what fails is told by the next flush, which does the same.
+    /// Preallocates segments as soon as one is used, or after `timeout` at the latest. To be called again and again, on
+    /// a thread of its own; the next flush does the same and reports a failure.
     pub fn stock(&self, timeout: Duration) {
         let device = self.data.device();
         device.spares().await_taken(timeout);
@@ -634,11 +634,11 @@ impl Engine {
     }
 }
 
-/// How far behind the clock the closed instants may be before they are brought up to it, in microseconds.
+/// How far behind the clock, in microseconds, the closed instants may be before an idle server closes newer ones.
 const IDLE_CLOSE_US: u64 = 900_000;
-/// Sessions that have ended are looked for once in so many calls of [`Engine::tend`].
+/// One in so many calls of [`Engine::tend`] looks for sessions that have ended.
 const SWEEP_EVERY: u64 = 8;
-/// Times that the leader is told of a connected session before it would end it: messages are lost, and leaders change.
+/// Reports of a connected session within its timeout: messages are lost, and leaders change.
 const ATTACHED_TELLS: u64 = 4;
 
 pub(crate) fn done() -> Reply {

@@ -1,14 +1,14 @@
-//! Forgetting: which inodes lay below a path at an instant, what they give up, and the transaction that says so.
+//! Expiring history: which inodes lay below a path at an instant, what they lose, and the transaction that records it.
 //!
-//! Guarantees: only the owner of a path or the superuser forgets, and only what belongs to him; reads at or after the
-//! instant answer as before; reads before it are refused from the transaction on, whatever of the space is given back
-//! yet. A snapshot holds back what its maker owns, of anybody's forgetting, and everything if the superuser made it;
-//! nothing if the forgetting goes through snapshots. The answer says of each snapshot that showed something what
-//! becomes of it. Leaves to others: refusing (`namespace`), giving back (`reclaim`).
+//! Guarantees: only the owner of a path or the superuser expires history, and only history that belongs to him; reads
+//! at or after the instant answer as before; reads before it are refused from the transaction on, however much space is
+//! freed yet. A snapshot protects what its maker owns from the expiry of any user, and everything if the superuser made
+//! it; it protects nothing if the expiry goes through snapshots. The answer lists each snapshot that showed expired
+//! history, and what becomes of it. Leaves to others: refusing (`namespace`), freeing space (`reclaim`).
 //!
-//! What lies below a path is decided by the tree as it stood at the instant: what was moved in by then belongs to it
-//! with all of its history, what was moved out by then does not, what was deleted by then belongs to the directory that
-//! it was deleted from. The tree of a closed instant never changes, so the plan cannot be overtaken.
+//! The tree at the instant decides what lies below a path: an object moved in by then belongs to it with all of its
+//! history, an object moved out by then does not, an object deleted by then belongs to the directory that it was
+//! deleted from. The tree of a closed instant never changes, so the plan cannot become stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,25 +38,25 @@ const SNAPSHOTS_TOLD_MAX: usize = 1000;
 /// What lay below a path at an instant.
 #[derive(Default)]
 struct Below {
-    /// By number; true if it had lost its last name by then and has had none since.
+    /// By number; true if the inode had lost its last name by then and has had none since.
     inodes: BTreeMap<InodeId, bool>,
     directories: BTreeSet<InodeId>,
     /// When each was made.
     born: BTreeMap<InodeId, Hlc>,
-    /// Whose snapshots hold it back.
+    /// The users whose snapshots protect it.
     owners: Owners,
-    /// Left alone: of others, or with names elsewhere.
+    /// Number of inodes left as they are: owned by other users, or with names outside the path.
     left: u64,
 }
 
-/// What belongs to whom, below a path.
+/// The owners of what lies below a path.
 ///
-/// A snapshot of a user's is of use to him as long as a path leads to what it holds: so a directory counts as of all
-/// those, too, who owned something that ever had a name in it, or further below. Of a directory in it that is not
-/// looked into nobody knows.
+/// A user needs a path to the objects in a snapshot of his. So a directory counts as owned also by every user that
+/// owned an object which ever had a name in it, or further below. If a directory below is not read, its owners are
+/// unknown.
 #[derive(Default)]
 struct Theirs {
-    /// By inode whose it is; nothing of the superuser's, whose snapshots hold everything back.
+    /// Owners by inode; without the superuser, whose snapshots protect everything.
     owners: Owners,
     /// Directories by the directories in which they had a name.
     above: BTreeMap<InodeId, BTreeSet<InodeId>>,
@@ -69,7 +69,7 @@ impl Theirs {
         }
     }
 
-    /// An inode had a name in a directory.
+    /// Records that an inode had a name in a directory.
     fn lay_in(&mut self, directory: InodeId, id: InodeId, inode: &Inode) {
         if inode.is_directory() {
             self.above.entry(id).or_default().insert(directory);
@@ -79,7 +79,7 @@ impl Theirs {
         }
     }
 
-    /// By inode whose snapshots hold it back, where these directories were looked into.
+    /// By inode, the users whose snapshots protect it, where these directories were read.
     fn owners(mut self, directories: &BTreeSet<InodeId>) -> Owners {
         for (_, above) in self.above.iter().filter(|(id, _)| !directories.contains(id)) {
             for directory in above {
@@ -117,9 +117,9 @@ struct FateAt {
 }
 
 impl Fate {
-    /// Takes in an inode that was made at `born`, and the bytes of it that snapshots hold.
+    /// Adds an inode that was made at `born`, and the bytes of it that snapshots pin.
     fn add(&mut self, horizons: &Expiries, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
-        // What forgot nothing is readable without them.
+        // An inode without expired history is readable without them.
         let Some(forgotten) = horizons.of(id) else { return };
         let upto = if horizons.is_gone(id) { Hlc::MAX } else { Hlc(forgotten.before) };
         let shown = self.instants.range_mut(born..).take_while(|(at, _)| **at < upto);
@@ -136,7 +136,7 @@ impl Fate {
         }
     }
 
-    /// Those that showed something of what is forgotten, the first ones, and how many more there are.
+    /// The first snapshots that showed expired history, and how many more there are.
     fn told(self) -> (Vec<SnapshotLoss>, u64) {
         let concerned = |(name, at, uid): (String, Hlc, u32)| {
             let FateAt { holds, loses, held_bytes } = *self.instants.get(&at)?;
@@ -184,13 +184,13 @@ impl Engine {
         for (id, nameless) in
             below.inodes.iter_mut().filter(|(id, nameless)| **nameless && !below.directories.contains(id))
         {
-            // Who reads it goes on: what it is now stays, until it is forgotten again.
+            // A session that has the file open continues to read it: its present state stays, until the next expiry.
             if self.opened.holds(*id) {
                 *nameless = false;
                 reply.open += 1;
             }
         }
-        // Each was found, is asked what it has to lose, and what it gives up.
+        // Three steps for each inode: find it, compute what it can lose, free that.
         progress.expect(3 * below.inodes.len() as u64);
         let wanted = self.losing(&below, before, ask.with_snapshots)?;
         let pick = |nameless: bool| -> Vec<InodeId> {
@@ -212,11 +212,11 @@ impl Engine {
         let horizons = match ask.dry_run {
             true => self.as_if(found.id, (before, now), through, of),
             false => {
-                // No clone, restore or undo that was planned on what is forgotten now may run after it.
+                // No clone, restore or undo that was planned on history expiring now may run after it.
                 let alone = self.forgetting.write().unwrap_or_else(std::sync::PoisonError::into_inner);
                 reply.stamp =
                     self.set_horizon(principal, header, (found.id, &path, before), (through, sessions), of)?;
-                // Taken while no edit runs: one that was planned on a snapshot that went meanwhile is seen by `needs`.
+                // Read while no edit runs: `needs` notices one that was planned on a snapshot deleted meanwhile.
                 let horizons = self.meta.horizons();
                 drop(alone);
                 horizons
@@ -224,10 +224,10 @@ impl Engine {
         };
         let needs = self.needs(&horizons)?;
         if !ask.dry_run {
-            // Who is told may count on it, whatever happens next.
+            // The caller may rely on the answer, so the transaction is durable before it.
             self.flush()?;
         }
-        // One after the other: what all of them give up together may not fit into memory.
+        // One after the other: the expired ranges of all of them together may not fit into memory.
         let mut biggest: Vec<(u64, InodeId, u64)> = Vec::new();
         let mut fate = self.fate_of_snapshots(before);
         for (&id, &deleted) in &below.inodes {
@@ -252,7 +252,7 @@ impl Engine {
             }
         }
         if !ask.dry_run {
-            // Nobody reads it from an image either, whatever happens next.
+            // No read may return expired bytes from an image either, even after a crash.
             self.data.device().forget_images(below.inodes.keys().copied())?;
         }
         reply.biggest = self.biggest(&below, &biggest, before)?;
@@ -268,8 +268,7 @@ impl Engine {
         Ok(reply)
     }
 
-    /// Puts the horizon into the log, unless there is nothing new in it. Returns the stamp of the first transaction, 0
-    /// for none.
+    /// Writes the horizon into the log, unless it adds nothing. Returns the stamp of the first transaction, 0 for none.
     fn set_horizon(
         &self,
         principal: &Principal,
@@ -302,7 +301,7 @@ impl Engine {
             };
             let transaction = Transaction {
                 session: header.session.0,
-                // Asked for again, it finds nothing new: only the first has the number of the request.
+                // A retry adds nothing: only the first transaction has the number of the request.
                 seq: if number == 0 { header.seq.0 } else { 0 },
                 acked: header.acked.0,
                 caller: principal.caller.clone(),
@@ -315,13 +314,13 @@ impl Engine {
         Ok(first)
     }
 
-    /// What would be forgotten, for a dry run.
+    /// The history that would expire, for a dry run.
     fn as_if(&self, root: InodeId, (before, now): (Hlc, Hlc), through: bool, of: ExpiredInodes<'_>) -> Expiries {
         let forgetting = Expiry { before, pins: Pins::default(), through, root, path: Vec::new(), uid: 0 };
         self.meta.horizons_after(now.next(), forgetting, of)
     }
 
-    /// The snapshots of instants before `before`, of which nothing is known yet.
+    /// The snapshots of instants before `before`, with their fate still unknown.
     fn fate_of_snapshots(&self, before: Hlc) -> Fate {
         let mut fate = Fate::default();
         for snapshot in self.meta.snapshots().into_iter().filter(|snapshot| snapshot.at < before) {
@@ -331,7 +330,7 @@ impl Engine {
         fate
     }
 
-    /// The directories below, and the files that have something to lose, of which not all is forgotten already.
+    /// The directories below, and the files that can lose history, except those whose history has all expired already.
     fn losing(&self, below: &Below, before: Hlc, through: bool) -> Result<Vec<InodeId>, Fault> {
         let mut wanted = Vec::new();
         for (&id, &nameless) in &below.inodes {
@@ -339,7 +338,7 @@ impl Engine {
             let horizon = self.meta.inode_horizon(id);
             let is_known = horizon.is_gone
                 || (!nameless && horizon.forgotten.is_some_and(|forgotten| forgotten.before >= before.0));
-            // What snapshots kept when it was forgotten is still there to be forgotten through them.
+            // History that snapshots pinned at an earlier expiry can still expire through them.
             let is_pinned = through && horizon.pins.first().is_some_and(|pin| *pin < before);
             if is_known && !is_pinned {
                 continue;
@@ -348,7 +347,7 @@ impl Engine {
                 wanted.push(id);
                 continue;
             }
-            // As if only this file forgot, and nobody needed anything of it.
+            // As if only this file expired, and no other file needed its bytes.
             let mut alone = Expiries::default();
             let forgetting = Expiry { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
             let (ids, owners) = ([id], Owners::new());
@@ -362,7 +361,7 @@ impl Engine {
         Ok(wanted)
     }
 
-    /// What lay below `root` at `at` and belongs to the caller.
+    /// The inodes that lay below `root` at `at` and belong to the caller.
     fn below(&self, root: InodeId, at: Hlc, caller: &Caller) -> Result<Below, Fault> {
         let history = self.meta.history();
         let version = |id: InodeId| match self.meta.inode(id, Some(at)) {
@@ -375,7 +374,7 @@ impl Engine {
                 format!("it was made after {}: there is nothing before that to forget", format_instant(at)),
             ));
         };
-        // A restore may have brought back what was deleted then.
+        // A restore may have undone a deletion of that time.
         let gone = |id: InodeId, then: &Inode| match then.links {
             0 => {
                 let newest = self.meta.inode(id, None)?;
@@ -383,8 +382,8 @@ impl Engine {
             }
             _ => Ok(false),
         };
-        // Of most that ever had a name here there is nothing left. Others than the superuser are told how much of it
-        // was not theirs.
+        // Most inodes that ever had a name here have no history left. A caller that is not the superuser learns how
+        // many of the rest were not his.
         let is_done = |id: InodeId, kind: FileKind| {
             caller.uid == 0
                 && kind != FileKind::Directory
@@ -416,7 +415,7 @@ impl Engine {
                 if looked_at.contains(&id) {
                     continue;
                 }
-                // Looked at from the last of its directories only.
+                // Counted from the last of its directories only.
                 let many = !inode.is_directory() && inode.links > 1;
                 if !many && inode.parent != directory {
                     continue;
@@ -482,7 +481,7 @@ impl Engine {
         Ok(format!("inode {id}").into_bytes())
     }
 
-    /// The one question before anything of an inode is read at an instant (`None`: now).
+    /// The check before any read of an inode at an instant (`None`: now).
     ///
     /// # Errors
     /// `HistoryExpired`, with the earliest instant that is kept.
@@ -490,8 +489,8 @@ impl Engine {
         self.meta.check_kept(id, at)
     }
 
-    /// As [`Engine::check_kept`], for what the caller did not name himself: the words name the path that it has at the
-    /// first of `instants` at which he may know it.
+    /// As [`Engine::check_kept`], for an inode that the caller did not name himself: the error names the path that the
+    /// inode has at the first of `instants` at which the caller may know it.
     ///
     /// # Errors
     /// As [`Engine::check_kept`]; those of the store.
@@ -520,7 +519,7 @@ impl Engine {
         Err(fault)
     }
 
-    /// What is not told of an inode, because it was forgotten: of the file itself, or of the directory that it lies in.
+    /// The expired history of an inode: of the file itself, or of the directory that it lies in.
     pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::ForgottenHistory> {
         let directory = Some(inode.parent).filter(|_| !inode.is_directory());
         self.meta.newest_horizon([id].into_iter().chain(directory))

@@ -1,9 +1,9 @@
-//! Checking a data directory that no server uses.
+//! Checks a data directory that no server uses.
 //!
-//! Guarantees: nothing in the directory is changed; no server starts on it meanwhile. What a server would do with it at
-//! its start is done with a view of it, in memory; then every byte stored is read and compared as by a scrub, every
-//! version of every name and inode is read, and names, inodes and records are compared with each other. Leaves to
-//! others: mending. There is one copy; what is whole is served as it is.
+//! Guarantees: nothing in the directory changes; no server starts on it meanwhile. The check runs a server's start on a
+//! view of the directory, in memory. Then it reads every byte stored and compares it as a scrub does, reads every
+//! version of every name and inode, and compares names, inodes and records with each other. Leaves to others: repair.
+//! There is one copy; a server serves its undamaged part as it is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::offline;
 use frieze_storage::Identity;
 
-/// Sentences that are kept; of more it is known how many.
+/// Findings that are listed; the others are only counted.
 const WRONG_MAX: usize = 1000;
 /// Faster than any device.
 const NO_RATE: u64 = 1 << 40;
@@ -29,13 +29,13 @@ const NO_RATE: u64 = 1 << 40;
 pub struct Checkup {
     /// What is wrong, a sentence each, at most 1,000.
     pub wrong: Vec<String>,
-    /// How many more there are.
+    /// Number of findings beyond those.
     pub wrong_more: u64,
     /// Damaged places of the stored bytes, by file where one is known; nothing if the logs could not be read at all.
     pub scrub: ScrubReply,
-    /// What a server would say at its start; nothing of it is wrong by itself.
+    /// Notes that a server would print at its start; none of them is an error by itself.
     pub notes: Vec<String>,
-    /// How many names and inodes there are.
+    /// Numbers of names and inodes.
     pub counts: CheckCounts,
 }
 
@@ -88,7 +88,7 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
         Ok(engine) => engine,
         Err(fault) => {
             checkup.add(format!("a server refuses to start: {}", fault.message));
-            // What is left of it may still tell where the damage is. The view is new: nothing that was tried counts.
+            // The rest may still show where the damage is. The view is new: earlier attempts have no effect on it.
             let disk = view()?;
             copy = offline::copy_of_store(dir)?;
             match offline::open_store(copy.path()).and_then(|store| open(disk, store, true)) {
@@ -107,7 +107,7 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
 }
 
 impl Engine {
-    /// As [`fsck`], of what this engine serves, while it serves nobody: for tests of simulated machines.
+    /// As [`fsck`], for the data of this engine, while it serves no client: for tests of simulated machines.
     pub fn check_up(&self) -> Checkup {
         let mut checkup = Checkup::default();
         check_engine(self, &mut checkup, &|_, _| ());
@@ -117,13 +117,13 @@ impl Engine {
 
 fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress<'_>) {
     for note in engine.notes() {
-        // What a start says of torn ends and lost intervals is as it should be after a crash.
+        // After a crash a start correctly reports torn ends and lost intervals.
         match ["corrupt", "damaged", "missing"].iter().any(|word| note.contains(word)) {
             true => checkup.add(note.clone()),
             false => checkup.notes.push(note.clone()),
         }
     }
-    // Before the scrub, which makes them anew.
+    // Before the scrub, which rebuilds them.
     match engine.data.device().damaged_shelves() {
         Ok(damaged) => damaged.iter().for_each(|key| {
             checkup.add(format!(
@@ -132,7 +132,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         }),
         Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
     }
-    // Of before: a reader that met a device's error, for instance.
+    // From before the check: a reader that met a device's error, for instance.
     engine.data.device().take_lost_images();
     let goes_on = |_: Duration| {
         let done = engine.scrub.summary().done_bytes;
@@ -143,7 +143,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         Ok(reply) => checkup.scrub = reply,
         Err(fault) => checkup.add(format!("stored bytes could not be looked at: {}", fault.message)),
     }
-    // The scrub gave damaged images up, in the view of the directory that it has.
+    // The scrub dropped damaged images, in its view of the directory.
     engine.data.device().take_lost_images().into_iter().for_each(|words| checkup.add(words));
     let mut wrong = Vec::new();
     let mut more = 0;
@@ -162,7 +162,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
     checkup.wrong_more += more;
 }
 
-/// Every file that has records has to have been there.
+/// Every file that has records must have existed.
 fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
     let (files, _) = engine.data.device().log().files_with_records(Hlc::ZERO, Hlc::MAX);
     let history = engine.meta.history();

@@ -1,7 +1,7 @@
-//! Names that are no more: when they went, who took them, what their history takes.
+//! Queries about deleted names: when and by whose request each was removed, and how much space its history uses.
 //!
-//! Guarantees: a name that the caller could not have listed then, or could not list now, is not told.
-//! Leaves to others: what lies in between (`story`).
+//! Guarantees: a name that the caller could not have listed then, or could not list now, is not in the answer. Leaves
+//! to others: the events in between (`story`).
 
 use std::collections::BTreeSet;
 
@@ -18,15 +18,15 @@ use crate::engine::Engine;
 use crate::session::Principal;
 use crate::views::page;
 
-/// Versions of names that are looked at for one path.
+/// Versions of names that one query reads for one path.
 const VERSIONS_BACK_MAX: usize = 100_000;
 
-/// Where a path last led.
+/// The last resolution of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
     /// Newest instant.
     at: Hlc,
-    /// The name that went just after: its directory, its place in the path, what it named. `None`: none did.
+    /// The name that was removed just after: its directory, its position in the path, its inode. `None`: none was.
     ended_by: Option<(InodeId, usize, InodeId)>,
 }
 
@@ -38,7 +38,7 @@ struct Back<'a> {
 }
 
 impl Back<'_> {
-    /// The newest instant in `span` at which the path goes on from `directory` with name number `depth`.
+    /// The newest instant in `span` at which the path continues from `directory` with name number `depth`.
     fn search(&mut self, directory: InodeId, depth: usize, span: (Hlc, Hlc)) -> Result<Option<Found>, Fault> {
         let name = self.names[depth];
         let (earliest, mut at) = span;
@@ -62,7 +62,7 @@ impl Back<'_> {
                 if kind == FileKind::Directory
                     && let Some(below) = self.search(inode, depth + 1, (from.max(earliest), at))?
                 {
-                    // What ends first counts: below, or if nothing does there, here.
+                    // The removal that came first counts: one below, or if there is none, the one here.
                     return Ok(Some(Found { ended_by: below.ended_by.or(here.ended_by), ..below }));
                 }
             }
@@ -101,7 +101,7 @@ impl Engine {
             return Err(refused);
         };
         let then = match self.resolve_at(principal, &target, found.at) {
-            // Whether there was such a name is nobody's business who could not have looked.
+            // A caller that could not have looked does not learn whether there was such a name.
             Err(fault) if fault.reason == Reason::AccessDenied => return Err(refused),
             then => then?,
         };
@@ -118,16 +118,15 @@ impl Engine {
         Ok(LastSeenReply { at: found.at.0, sessions: self.infos(principal, [was.session].into_iter())?, was })
     }
 
-    /// The newest instant in `span` at which the names led somewhere, from the root on. No rights are asked.
+    /// The newest instant in `span` at which the names resolved, from the root on. Rights are not checked.
     fn last_led(&self, names: &[&[u8]], span: (Hlc, Hlc)) -> Result<Option<Found>, Fault> {
         Back { engine: self, names, looked_at: 0 }.search(InodeId::ROOT, 0, span)
     }
 
-    /// Where a path led when it last led anywhere in `span`; `None` if it did nowhere, or where the caller may not
-    /// look.
+    /// The last resolution of a path in `span`; `None` if it never resolved there, or where the caller may not look.
     ///
     /// # Errors
-    /// `Overloaded` if the names on the path changed more often than is looked at; those of the store.
+    /// `Overloaded` if the names on the path changed more often than a query reads; those of the store.
     pub(crate) fn last_resolved(
         &self,
         principal: &Principal,
@@ -176,7 +175,7 @@ impl Engine {
         Ok(DeletedReply { sessions, names, next })
     }
 
-    /// A name as it was, if it may be told.
+    /// A name as it was, if the caller may learn it.
     fn gone(&self, cut: &mut TreeAt<'_>, named: &PlaceName, id: InodeId) -> Result<Option<DeletedObject>, Fault> {
         if [id, named.parent].into_iter().any(|id| self.check_kept(id, Some(cut.at())).is_err()) {
             return Ok(None);
@@ -186,7 +185,7 @@ impl Engine {
         Ok(side.map(|was| DeletedObject { was, stamp: 0, session: 0, uid: 0, moved_to: Vec::new() }))
     }
 
-    /// Notes who took the name of `inode` from `directory` at `stamp`, and where it went.
+    /// Records the session and user that removed the name of `inode` from `directory` at `stamp`, and its new place.
     fn ended(
         &self,
         gone: &mut DeletedObject,
@@ -233,8 +232,8 @@ impl Engine {
         })?;
         let mut counted = BTreeSet::new();
         for (name, versions) in entries {
-            // Everything that the name ever stood for; what stands elsewhere now is counted there.
-            // From now back: what went and came back is there.
+            // Every inode that the name ever had; an inode with another place now is counted there. From now back: an
+            // inode whose name was removed and came back is counted as present.
             for (position, version) in versions.iter().enumerate().rev() {
                 let Some((inode, kind)) = version.state.filter(|(inode, _)| counted.insert(*inode)) else { continue };
                 let gone_at = versions.get(position + 1).map(|next| next.from);

@@ -1,7 +1,7 @@
-//! What a named instant holds back: bytes that were live then and are not now.
+//! Bytes that only a snapshot still references: live at a named instant, and not live now.
 //!
-//! Guarantees: exact for up to 20,000 files changed since; beyond, at least so much, and said so.
-//! Leaves to others: freeing them.
+//! Guarantees: exact for up to 20,000 files changed since; beyond, a lower bound, marked as one. Leaves to others:
+//! freeing them.
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
@@ -23,7 +23,7 @@ const FILES_MAX: usize = 20_000;
 pub(crate) struct Held {
     /// Live at the instant and no more.
     pub(crate) bytes: u64,
-    /// There may be more.
+    /// The number is a lower bound.
     pub(crate) at_least: bool,
 }
 

@@ -1,8 +1,8 @@
-//! What sessions hold for a while: requests about cache grants and locks.
+//! Session state: requests about cache leases and locks.
 //!
-//! Guarantees: who may cache something is remembered durably before it is granted anything; an answer that tells of a
-//! change goes out when nobody can be shown the state before it.
-//! Leaves to others: who holds what (`grants`, `locks`), waiting answers (`caching`).
+//! Guarantees: a session that may cache is recorded durably before it gets its first lease; an answer that contains a
+//! change is sent when no session can still read the state before it. Leaves to others: which session holds what
+//! (`grants`, `locks`), waiting answers (`caching`).
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -17,8 +17,9 @@ use crate::engine::{Engine, Responder, unknown_session};
 use frieze_coherence::{AnswerKeys, CacheKey, FileLocks, GrantedLocks};
 
 impl Engine {
-    /// What holds an answer back while others may still be shown an older state of what it tells of. Nothing, as long
-    /// as nobody else caches anything: then only a change has one, for the change of somebody who comes meanwhile.
+    /// What delays an answer while other sessions may still read an older state of its contents. Empty as long as no
+    /// other session caches anything: then only a change has a gate, for a change by a session that begins to cache
+    /// meanwhile.
     pub(crate) fn gate(
         &self,
         header: &FrameHeader,
@@ -36,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// The gate of an answer that is ready and has none: somebody may have begun to cache while it was looked up.
+    /// The gate of an answer that is ready and has none: a session may have begun to cache during the look-up.
     pub(crate) fn late_gate(&self, header: &FrameHeader, to: &Arc<dyn Responder>) -> Option<Gate> {
         let watched = self.caching.is_watched(header.session);
         watched.then(|| Gate::new(self.caching.clone(), to.clone(), EVERYTHING))
@@ -58,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the question until there is something to recall, or its time is over.
+    /// Keeps the request until there is something to recall, or until its timeout.
     pub(crate) fn recalls(
         &self,
         header: &FrameHeader,
@@ -69,7 +70,7 @@ impl Engine {
             return Err(unknown_session(header.session));
         }
         if !self.caching.is_known(header.session) {
-            // Remembered before anything is granted: a server started anew must know who may believe what.
+            // Recorded before any lease is granted: after a restart the server must know which sessions may cache.
             let listed = self.keeper.with(|identity| identity.caching.clone());
             let closed = self.meta.closed_sessions(listed.into_iter().map(SessionId));
             // A session that was listed since is not among them, and stays.
@@ -77,7 +78,7 @@ impl Engine {
             self.keeper.update(|identity| identity.note_caching(header.session, alive))?;
         }
         if ask.life == self.caching.life() {
-            // It has heard of this life of the server, asked again for the locks it held, and named what it has open.
+            // The session knows this server process, has reclaimed its locks, and has named its open files.
             self.locks().settled(header.session);
             self.opened.settled(header.session);
         }
@@ -116,14 +117,14 @@ impl Engine {
         LockReply { outcome: self.locks().cancel(session, ask.wait) as i32 }
     }
 
-    /// Ends the locks of sessions that have not asked for recalls for a lease.
+    /// Ends the locks of sessions that have not polled for recalls for a lease.
     pub(crate) fn end_lapsed_locks(&self) {
         let mut served = GrantedLocks::new();
         self.locks().lapse(|session| self.caching.is_known(session), &mut served);
         self.caching.tell_locked(&served);
     }
 
-    /// What a session held ends with it.
+    /// The locks and leases of a session end with it.
     pub(crate) fn let_go(&self, session: SessionId) {
         let mut served = GrantedLocks::new();
         self.locks().ended(session, &mut served);
@@ -137,5 +138,5 @@ impl Engine {
     }
 }
 
-/// More than can be said one by one.
+/// All keys: too many to list.
 const EVERYTHING: AnswerKeys = AnswerKeys { keys: Vec::new(), everything: true };

@@ -1,6 +1,6 @@
-//! When images are made: in the background, for what is quiet, giving way to requests.
+//! Schedules images: in the background, of quiet files, yielding to requests.
 //!
-//! Guarantees: nothing that is answered depends on it. While others are served it takes a part of the time.
+//! Guarantees: no answer depends on an image. While requests are served, image making takes a fixed part of the time.
 //! Leaves to others: which pages (`multilog`), files (`device`), its thread (`serve`).
 
 use std::cell::Cell;
@@ -11,18 +11,18 @@ use frieze_hlc::Hlc;
 
 use crate::engine::Engine;
 
-/// While others are served, making images takes one part in this many of the time.
+/// While requests are served, making images takes one part in this many of the time.
 const PART_WHEN_BUSY: u32 = 4;
 
 impl Engine {
     /// Makes images, in one round, if any are due. To be called about twice a second, on a thread that may take long,
-    /// and again while it says true: there is more to do. `pause` waits as long as it is told and says whether to go
-    /// on.
+    /// and again at once while it returns true: there is more to do. `pause` sleeps for the given time and returns
+    /// whether to continue.
     ///
     /// # Errors
-    /// The disk's: the next call goes on.
+    /// The disk's: the next call continues.
     pub fn image(&self, pause: &dyn Fn(Duration) -> bool) -> Result<bool, Fault> {
-        // What was forgotten before this start is zeros in places: that has to be known first.
+        // History that expired before this start may read as zeros: the list of expired ranges has to be loaded first.
         if self.durability.failure().is_some() || !self.reclaim.is_known() {
             return Ok(false);
         }

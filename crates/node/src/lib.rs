@@ -1,14 +1,14 @@
 //! The server process: drivers that run the cores.
 //!
 //! [`Engine`] owns the cores (`chain`, `multilog`, `metalog`, `namespace`, `hlc`) and answers one request at a time on
-//! whichever thread asks; [`Server`] gives it sockets and threads. The simulator drives the same engine over simulated
+//! the calling thread; [`Server`] gives it sockets and threads. The simulator drives the same engine over simulated
 //! disks and clocks.
 //!
-//! Guarantees: nothing acknowledged as durable is lost; no read at an instant changes its answer; nobody reads or
-//! writes what they may not.
+//! Guarantees: nothing acknowledged as durable is lost; no read at an instant changes its answer; no caller reads or
+//! writes without the right to.
 //!
-//! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` and `edits` (writers)
-//! → `data` (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
+//! The path of a request: `serve` (socket) → `engine` (identity of the caller) → `views` (readers) or `changes` and
+//! `edits` (writers) → `data` (chains and device) or `meta` (metalog and namespace); `durability` flushes it.
 
 mod archive;
 mod caching;

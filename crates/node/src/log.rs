@@ -1,7 +1,7 @@
-//! The versions of one file or directory: what metadata knows of it, and what was written to it.
+//! The versions of one file or directory: those that metadata records, and those that writes made.
 //!
-//! Guarantees: a page costs about what it shows, the oldest versions first or the newest; the versions of one stamp are
-//! in one page. Leaves to others: what happened in a directory and below it (`story`).
+//! Guarantees: a page costs about as much as it contains, with the oldest versions first or the newest; the versions of
+//! one stamp are in one page. Leaves to others: the events in a directory and below it (`story`).
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -15,7 +15,7 @@ use crate::session::Principal;
 use crate::timeline::Interval;
 use crate::views::page;
 
-/// The newest versions of a file are looked for in a second first, and in ever longer stretches as long as these have
+/// A search for the newest versions of a file begins with one second, and doubles the stretch as long as it contains
 /// too few.
 const STRETCH_US: u64 = 1_000_000;
 const STRETCH_GROWTH: u64 = 4;
@@ -32,7 +32,7 @@ impl Engine {
     pub(crate) fn log(&self, principal: &Principal, ask: &Log, asking: &Asking) -> Result<LogReply, Fault> {
         self.answer(ask.view)?;
         let upto = if ask.upto == 0 { Hlc::MAX } else { Hlc(ask.upto) };
-        // What lies before the earliest instant was closed long ago.
+        // An upper bound before the earliest instant was closed long ago.
         if upto != Hlc::MAX && upto >= self.earliest() {
             self.answer(View { at: Some(upto.0), user_at: None })?;
         }
@@ -73,7 +73,7 @@ impl Engine {
         let mut versions = self.meta.log(id, after, upto, max.saturating_add(1))?;
         let (records, all) = self.records_of_versions(id, whole, max)?;
         let mut more = !all || versions.len() > max;
-        // What lies behind the last record that was read is told with what else was written there.
+        // Changes of metadata after the last record that was read go into the page of the records that follow.
         let end = if all { upto } else { records.last().map_or(upto, |last| last.stamp.previous()) };
         let mut last: Option<(Hlc, usize)> = None;
         for record in records.iter().filter(|record| record.stamp <= end) {

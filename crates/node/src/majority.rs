@@ -1,5 +1,5 @@
-//! The majority of the servers that vote in the metalog: who they are, how many of them are there, and what an error
-//! says without one.
+//! The majority of the voters of the metalog: which servers vote, how many of them are reachable, and the text of an
+//! error without a majority.
 
 use frieze_base::{ErrorKind, Fault};
 use frieze_cluster::{ClusterStatus, ClusterTrouble};
@@ -8,15 +8,15 @@ use frieze_wire::message::ClusterNodeStatus;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Of the servers that vote in the metalog, how many were heard from within a lease, and how many there are; this
-    /// one counts as heard.
+    /// Of the voters of the metalog, how many sent a message within a lease, and how many there are; this server counts
+    /// as reachable.
     pub(crate) fn voters_heard(&self) -> (usize, usize) {
         let Some((control, status)) = self.control().zip(self.meta.status()) else { return (1, 1) };
         let voters = status.members.voters;
         (control.heard(&voters), voters.len())
     }
 
-    /// While this server, one of several, follows no leader: for how long, in nanoseconds.
+    /// For how long this server, one of several, has followed no leader, in nanoseconds; `None` while it follows one.
     pub(crate) fn leaderless_ns(&self) -> Option<u64> {
         self.control()?.leaderless_ns()
     }
@@ -24,13 +24,13 @@ impl Engine {
     /// Checks that this server leads.
     ///
     /// # Errors
-    /// `Elsewhere`, `Unavailable`: it does not; the fault names who does, or the majority that is missing.
+    /// `Elsewhere`, `Unavailable`: it does not lead; the fault names the leader, or the missing majority.
     pub(crate) fn check_leads(&self) -> Result<(), Fault> {
         self.meta.check_leads().map_err(|fault| self.name_majority(fault))
     }
 
-    /// `fault`, of a change or a read of now: in other words where it comes of a lost majority. What a client does
-    /// about it is the same.
+    /// `fault`, of a change or a read of now: with other words if a lost majority is the cause. A client handles it
+    /// alike.
     pub(crate) fn name_majority(&self, fault: Fault) -> Fault {
         let (heard, voters) = self.voters_heard();
         let is_lost = self.meta.leader().is_none() && heard <= voters / 2;
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// Marks the servers that vote in the metalog, and those that learn.
+    /// Marks the voters of the metalog, and the learners.
     pub(crate) fn name_voters(&self, nodes: &mut [ClusterNodeStatus]) {
         let Some(status) = self.meta.status() else { return };
         let is_in = |of: &[frieze_base::NodeId], node: u32| of.iter().any(|member| member.0 == node);
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// That a voter is away and the loss of one more stops the cluster.
+    /// Trouble: a voter is offline, and the loss of one more stops the cluster.
     pub(crate) fn trouble_of_votes(&self, status: &ClusterStatus) -> Option<ClusterTrouble> {
         let (heard, voters) = self.voters_heard();
         (status.leader.is_some() && is_last_majority(heard, voters)).then(|| {
@@ -69,7 +69,7 @@ fn words_without(heard: usize, voters: usize) -> String {
     format!("no majority of the cluster's servers answers: {heard} of {voters} that vote were heard from lately")
 }
 
-/// A voter is away, and the others are just enough.
+/// A voter is offline, and the others are just enough.
 fn is_last_majority(heard: usize, voters: usize) -> bool {
     heard < voters && heard == voters / 2 + 1
 }
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(last(5), [3]);
         assert_eq!(last(4), [3]);
         assert_eq!(last(3), [2]);
-        // Two servers never bear a loss, and nothing is missing.
+        // Two servers never survive a loss, and no voter is missing.
         assert!(last(2).is_empty() && last(1).is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! The memory that the server may use, and keeping to it where nobody else does.
+//! Keeps the process within its memory, where no other module limits the kernel's copies.
 //!
-//! Guarantees: copies of the log of metadata and of the store's tables that the kernel keeps are given back when they
-//! are more than their share; those of the device log are kept to theirs by `device::tiers`. Leaves to others: dividing
-//! the memory (`tier`), the index (`device::shelves`), what the store keeps itself (`store`).
+//! Guarantees: page cache of the log of metadata and of the store's tables is dropped when it exceeds its share;
+//! `device::tiers` limits that of the device log. Leaves to others: dividing the memory (`tier`), the index
+//! (`device::shelves`), the store's own caches (`store`).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -12,14 +12,13 @@ use frieze_base::Fault;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Gives back memory that nobody keeps an eye on. To be called about twice a second, on a thread that may take
-    /// long.
+    /// Frees memory that no other module tracks. To be called about twice a second, on a thread that may take long.
     ///
     /// # Errors
-    /// The disk's: the next call tries again, and until then more may be in memory than should be.
+    /// The disk's: the next call tries again, and until then memory may exceed the limit.
     pub fn keep_to_memory(&self) -> Result<(), Fault> {
         self.data.device().sweep();
-        // Half for each: one may fill while the other is looked at.
+        // Half for each: one may fill during the look at the other.
         let files_max = self.data.device().shares().files / 2;
         let logs = self.meta.keep_cached(files_max)?;
         let tables = self.meta.keep_versions_cached(files_max)?;
@@ -33,8 +32,8 @@ impl Engine {
     }
 }
 
-/// Memory that this process may use at most: what the machine has, or less where a control group says so. 0 if nobody
-/// knows.
+/// Memory that this process may use at most: that of the machine, or less where a control group limits it. 0 if it is
+/// unknown.
 pub(crate) fn machine_bytes() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = meminfo

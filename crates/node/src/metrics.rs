@@ -1,9 +1,9 @@
-//! What operators watch: every figure of the server, by its name at Prometheus.
+//! The metrics for operators: every metric of the server, by its name at Prometheus.
 //!
 //! Guarantees: names and labels are those of [`FIGURES`], from which `docs/metrics.md` is made; labels take a bounded
-//! number of values: kinds, roles, nodes and chains, never files, users or sessions. Looking changes nothing and waits
-//! for nobody but the locks that `frieze status` takes. Leaves to others: the text in which they are told
-//! (`prometheus`), the door (`serve::metrics`).
+//! number of values: kinds, roles, nodes and chains, never files, users or sessions. A scrape changes nothing and waits
+//! for nothing but the locks that `frieze status` takes. Leaves to others: the text format (`prometheus`), the HTTP
+//! endpoint (`serve::metrics`).
 
 use frieze_base::{ChainId, NodeId};
 use frieze_cluster::{ClusterStatus, NodeState};
@@ -14,25 +14,25 @@ use crate::engine::{Engine, SOFTWARE};
 use crate::status::HEALTHY;
 use frieze_metadata::MetalogStatus;
 
-/// What a figure is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// It goes up and down.
     Gauge,
     /// It only rises, until the process ends.
     Counter,
-    /// How many took how long.
+    /// How many requests took how long.
     Histogram,
 }
 
-/// A name, and what it means.
+/// A metric: its name and its meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) labels: &'static [&'static str],
     pub(crate) help: &'static str,
-    /// When somebody should be woken or should look; empty for figures that only explain.
+    /// When to alert an operator or look closer; empty for metrics that only explain.
     #[cfg_attr(not(test), expect(dead_code, reason = "the test that makes docs/metrics.md reads it"))]
     pub(crate) alarm: &'static str,
 }
@@ -60,10 +60,10 @@ pub(crate) const REQUEST_SECONDS: Figure = Figure {
     alarm: "the 99th percentile of reads or writes far above its usual value",
 };
 
-/// Chains of which each is told; of more only the sums are: what gathers figures has to stay able to hold them.
+/// Chains with metrics of their own; beyond, only the sums are exported: a collector has to be able to store them.
 const CHAINS_TOLD_MAX: usize = 1024;
 
-/// Every figure there is, as the page of the documentation lists them.
+/// Every metric, in the order of the documentation's page.
 pub(crate) const FIGURES: &[Figure] = &[
     gauge("frieze_build_info", &["version"], "Always 1; the version is in the label.", ""),
     gauge("frieze_uptime_seconds", &[], "Since the server began to serve.", "it falls: the server was restarted"),
@@ -264,7 +264,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     ),
 ];
 
-/// Values of figures, as they are told.
+/// Values of metrics, ready for export.
 #[derive(Debug, Default)]
 pub(crate) struct Values(pub(crate) Vec<(&'static Figure, Vec<String>, f64)>);
 
@@ -285,7 +285,7 @@ impl Values {
 }
 
 impl Engine {
-    /// Every figure that the engine knows, now.
+    /// The present values of every metric that the engine knows.
     pub(crate) fn figures(&self) -> Values {
         let mut values = Values::default();
         self.figures_of_server(&mut values);

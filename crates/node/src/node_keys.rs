@@ -4,12 +4,12 @@ use frieze_base::ClusterId;
 use frieze_net::Key;
 use frieze_storage::secret_after;
 
-/// What proves the nodes of a cluster to each other.
+/// The keys with which the nodes of a cluster prove themselves to each other.
 pub(crate) struct NodeKeys {
     secret: [u8; 32],
-    /// By which who tells proves itself.
+    /// Key for the sender's proof of identity.
     teller: Key,
-    /// By which who is told proves itself.
+    /// Key for the receiver's proof of identity.
     told: Key,
 }
 
@@ -20,27 +20,28 @@ impl NodeKeys {
         NodeKeys { secret, teller: named("node"), told: named("server") }
     }
 
-    /// The keys of the cluster after it went on as each of `clusters`, one after the other.
+    /// The keys of the cluster after each of `clusters` succeeded the one before, one after the other.
     pub(crate) fn after(&self, clusters: impl Iterator<Item = ClusterId>) -> NodeKeys {
         NodeKeys::of(clusters.fold(self.secret, |secret, cluster| secret_after(&secret, cluster)))
     }
 
-    /// What who tells sends.
+    /// The sender's proof.
     pub(crate) fn prove_teller(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
         self.teller.prove(challenge, nonce).to_vec()
     }
 
-    /// True if that was it.
+    /// True if `proof` is the sender's.
     pub(crate) fn is_teller(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
         self.teller.verify(challenge, nonce, proof)
     }
 
-    /// What who is told sends, before the other has proven itself: it says nothing of the other proof.
+    /// The receiver's proof, which it sends before the sender has proven itself: it reveals nothing of the sender's
+    /// proof.
     pub(crate) fn prove_told(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
         self.told.prove(nonce, challenge).to_vec()
     }
 
-    /// True if that was it.
+    /// True if `proof` is the receiver's.
     pub(crate) fn is_told(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
         self.told.verify(nonce, challenge, proof)
     }

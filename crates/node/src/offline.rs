@@ -1,7 +1,7 @@
-//! A data directory that no server uses, opened without changing it.
+//! Opens a data directory that no server uses, without changing it.
 //!
-//! Guarantees: what a server would do at its start is done with a view of the directory, and with a copy of the small
-//! files of the store of names; no server starts on it meanwhile.
+//! Guarantees: the server's start runs on a view of the directory, and on a copy of the small files of the store of
+//! names; no server starts on it meanwhile.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -19,10 +19,10 @@ use frieze_metadata::{LsmStore, VersionStore};
 
 /// Directory of the namespace's store within the data directory.
 pub(crate) const STORE_DIRECTORY: &str = "namespace";
-/// Memory for the store of a directory that is looked at.
+/// Memory for the store of a directory opened offline.
 const STORE_BYTES: u64 = 96 << 20;
 
-/// Refuses what is no data directory of a server.
+/// Refuses a directory that is not a data directory of a server.
 ///
 /// # Errors
 /// `NotFound`; the disk's.
@@ -43,7 +43,7 @@ pub(crate) fn check_is_one(disk: &dyn Disk, dir: &Path) -> Result<(), Fault> {
 /// # Errors
 /// The system's: there is no room where temporary files are kept, for instance.
 pub(crate) fn copy_of_store(dir: &Path) -> Result<TreeCopy, Fault> {
-    // Tables are written once; what else the store has, it may change when it is opened.
+    // Tables are written once; the store may change its other files when it is opened.
     let is_table = |path: &Path| path.parent().is_some_and(|above| above.ends_with("tables"));
     Ok(TreeCopy::of(&dir.join(STORE_DIRECTORY), &is_table)?)
 }
@@ -52,7 +52,7 @@ pub(crate) fn open_store(dir: &Path) -> Result<Box<dyn VersionStore>, Fault> {
     LsmStore::open(dir, STORE_BYTES).map(|store| Box::new(store) as Box<dyn VersionStore>)
 }
 
-/// Does what a server does at its start.
+/// Runs the server's start.
 ///
 /// # Errors
 /// As [`Engine::open`].
@@ -68,7 +68,7 @@ pub(crate) fn open(
         time,
         store,
         boot: boot_id(),
-        // Nobody will serve with it.
+        // No server will serve with it.
         entropy: [0; 64],
         wake: no_wake(),
         process: Box::new(ProcessStats::default),
@@ -87,7 +87,7 @@ pub(crate) fn new_cluster() -> Result<ClusterId, Fault> {
     Ok(ClusterId(u128::from_be_bytes(bytes[..16].try_into().expect("16 of 32"))))
 }
 
-/// Gives what root made in a directory to the user that the directory belongs to: the server runs as that one.
+/// Transfers files made by root in a directory to the owner of the directory: the server runs as that user.
 ///
 /// # Errors
 /// The system's.
@@ -104,7 +104,7 @@ pub(crate) fn own_alike(dir: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Names the boot of the machine; empty where the kernel does not tell, which then counts as a new boot each time.
+/// Identifies the boot of the machine; empty if the kernel does not report it, which counts as a new boot each time.
 pub(crate) fn boot_id() -> String {
     let read = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"));
     read.map(|text| text.trim().to_owned()).unwrap_or_default()

@@ -1,8 +1,9 @@
-//! Holes: a range that reads as zeros from an instant on, and as it was before.
+//! Holes: a range that reads as zeros from an instant on, and as before at earlier instants.
 //!
-//! Guarantees: a hole is ordered, stamped, remembered and made durable as a write is, and needs the same right; it
-//! never changes a length. The chunks that one request reaches are one group, seen wholly or not at all. Leaves to
-//! others: ranges of more chunks than a request reaches (`client`), what a hole does to older bytes (`multilog`).
+//! Guarantees: a hole is ordered, stamped, deduplicated and made durable like a write, and needs the same right; it
+//! never changes a length. The chunks that one request reaches are one group, visible as a whole or not at all. Leaves
+//! to others: ranges of more chunks than a request reaches (`client`), the effect of a hole on older bytes
+//! (`multilog`).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -27,15 +28,15 @@ use frieze_replication::{
 /// Stretches of a file: first byte, end.
 type Ranges = Vec<(u64, u64)>;
 
-/// What is known of a hole before others have to wait for it.
+/// What is computed for a hole before other requests have to wait for it.
 struct Prepared {
     id: InodeId,
-    /// On whose behalf the file was opened.
+    /// The user that opened the file.
     uid: u32,
     inode: Inode,
-    /// What [`Engine::once_shared`] told.
+    /// The result of [`Engine::once_shared`].
     shared: Ranges,
-    /// Of these chains this server knows what was decided before.
+    /// The chains on which this server knows all earlier decisions.
     looked: BTreeSet<ChainId>,
 }
 
@@ -64,8 +65,8 @@ impl Engine {
         }
     }
 
-    /// Where this server does not have everything it knows of other chunks neither what they hold nor who is to punch
-    /// them: the first of them, and the client asks for the rest.
+    /// If this server lacks some chains, it knows neither the contents of other chunks nor their servers: it punches in
+    /// the first chunk, and the client sends requests for the rest.
     fn within_one_chunk(&self, header: &FrameHeader, ask: &Punch) -> Punch {
         let opened = || {
             self.mint
@@ -82,7 +83,7 @@ impl Engine {
         part
     }
 
-    /// An early refusal gives the reply back.
+    /// An early refusal returns the reply to the caller.
     fn try_punch(
         &self,
         principal: &Principal,
@@ -96,7 +97,7 @@ impl Engine {
             Err(fault) => return Err((reply, fault)),
         };
         let layout = layout_of(id, &inode);
-        // What reaches into a chunk is of another chain, whose stamps are those of another clock.
+        // A record that reaches into a chunk is of another chain, with stamps of another clock.
         let is_reached = self.data.is_shared()
             && inode.reaches_over((ask.offset.saturating_add(ask.len) / layout.chunk_bytes) as u32);
         let turns = self.data.turns();
@@ -141,7 +142,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks the right, and sees to the grants: which chunks a hole touches only the server knows.
+    /// Checks the right, and ensures the grants: only the server knows which chunks a hole touches.
     fn prepare_punch(&self, principal: &Principal, header: &FrameHeader, ask: &Punch) -> Result<Prepared, Fault> {
         self.check_changeable()?;
         check_numbered(header)?;
@@ -168,8 +169,8 @@ impl Engine {
         Ok(Prepared { id, uid: capability.opener.unwrap_or(principal.caller.uid), inode, shared, looked })
     }
 
-    /// Ranges that show nothing now and once showed what another state holds: a truncate, a restore or an undo made
-    /// holes of them. Whoever punches there has changed them last, and an undo of that has to see it.
+    /// Ranges that read as zeros now and once showed bytes of another state: a truncate, a restore or an undo made
+    /// holes of them. A punch there is their last change, and an undo of the punch must see it.
     ///
     /// # Errors
     /// Those of the store.
@@ -199,20 +200,20 @@ impl Engine {
         Ok(found)
     }
 
-    /// `shared`: what [`Engine::once_shared`] told.
+    /// `shared`: the result of [`Engine::once_shared`].
     fn spread_of_hole(&self, id: InodeId, inode: &Inode, ask: &Punch, shared: &[(u64, u64)]) -> Result<Spread, Fault> {
         let layout = layout_of(id, inode);
         let log = self.data.device().log_of([id])?;
         split_hole(ask.offset, ask.len, layout, |chunks| {
             let mut found: BTreeSet<u32> = log.chunks_in(id, chunks.clone()).take(HOLE_PARTS_MAX).collect();
-            // What reaches into a chunk is none of its records.
+            // A record that reaches into a chunk is none of that chunk's records.
             for index in log.chunks_in(id, chunks.start().saturating_sub(layout.reach())..=*chunks.end()) {
                 let highest =
                     inode.reaches_over(index).then(|| log.newest_in(id, index..=index, Hlc::ZERO, Hlc::MAX).highest);
                 let reached = highest.flatten().map_or(index, |end| layout.end_in_chunk(end).0);
                 found.extend((index + 1..=reached).filter(|reached| chunks.contains(reached)));
             }
-            // What the file shares shows where it wrote nothing itself.
+            // Shared bytes show where the file has no record of its own.
             let bytes = |chunk: u32| u64::from(chunk) * layout.chunk_bytes;
             let (start, end) = (bytes(*chunks.start()), bytes(*chunks.end()).saturating_add(layout.chunk_bytes));
             let shows = inode.patches_in(start, end).filter(|patch| patch.source != PatchSource::Hole);
@@ -228,7 +229,7 @@ impl Engine {
     }
 }
 
-/// Layers of holes under each other that are looked through for what was once shared there.
+/// Layers of holes under each other that a search for once shared bytes reads.
 const LAYERS_MAX: u32 = 256;
 
 /// Runs of consecutive chunks, none longer than one grant.

@@ -1,4 +1,4 @@
-//! Time plug-ins: where in the data its user time stands (FFFS §6.4, design §5, protocols §8).
+//! Time plug-ins: where the user time is in the data (FFFS §6.4, design §5, protocols §8).
 //!
 //! A directory is bound by setting its attribute `user.frieze.time` to a text such as
 //! `binary:offset=0,width=8,order=little,signed=false,size=24,epoch=unix,unit=us`, `json:/meta/time,unit=ms`,
@@ -81,7 +81,7 @@ impl Epoch {
     }
 }
 
-/// Where the user time of data stands.
+/// Where the user time is in the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimePlugin {
     place: Place,
@@ -110,8 +110,8 @@ enum Size {
     Fixed(u32),
 }
 
-/// From here on a write of binary data is more likely a program's buffer, or a file that is copied, than one record:
-/// whoever means one says so.
+/// From this size on a write of binary data is more likely a program's buffer, or a file being copied, than one record:
+/// a user that means one record sets `size=any`.
 const UNSAID_BYTES_MAX: usize = 4096;
 
 /// A column of a table.
@@ -123,7 +123,7 @@ enum Column {
     Numbered(u32),
 }
 
-/// What stands between two fields of a row.
+/// The delimiter between two fields of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delimiter {
     Comma,

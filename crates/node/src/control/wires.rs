@@ -1,4 +1,4 @@
-//! What the control plane says between servers, to and from the messages of `wire`.
+//! Conversion of the control plane's messages to and from those of `wire`.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, NodeId, Reason};
 use frieze_cluster::{

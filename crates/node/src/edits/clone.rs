@@ -16,7 +16,7 @@ use crate::changes::check_new_name;
 use crate::engine::Engine;
 use crate::session::Principal;
 
-/// Set-user-id and set-group-id bits: a copy that belongs to another does not keep them.
+/// Set-user-id and set-group-id bits: a copy with another owner does not keep them.
 const SET_ID: u32 = 0o6000;
 
 impl Engine {
@@ -42,7 +42,7 @@ impl Engine {
         Ok(plan)
     }
 
-    /// The directory and the last name of a path that is to be made, now.
+    /// The directory and the last component of a path that an edit makes, now.
     pub(super) fn parent_of(
         &self,
         principal: &Principal,
@@ -69,7 +69,7 @@ impl Engine {
         Ok((found.id, name))
     }
 
-    /// Adds a copy of what `id` was at `at`, all that was below it included. No name is given to it yet.
+    /// Adds a copy of `id` as it was at `at`, with everything below it. The copy has no name yet.
     ///
     /// # Errors
     /// `AccessDenied` for what the caller may not read, then or now; `TooLarge` for a tree of more than 262,144 names.
@@ -99,7 +99,8 @@ impl Engine {
                         Some(&copied) => copied,
                         None => self.add_copy(plan, principal, entry.inode, at, &path, &mut links)?,
                     };
-                    // The copy of a directory has a number only when it is made: names in it are kept by index.
+                    // The copy of a directory gets its number when it is made: until then names in it are kept by
+                    // index.
                     plan.names.insert((InodeId(copy), entry.name), Naming { expect: InodeId(0), inode: copied });
                     if entry.kind == FileKind::Directory {
                         todo.push((entry.inode, copied, path));
@@ -146,7 +147,8 @@ impl Engine {
             _ => (0, Vec::new()),
         };
         let (origin, origin_at) = self.time_origin(&seen, at)?.unwrap_or_default();
-        // What only the superuser sets does not pass through the hands of others. A quota is of its directory alone.
+        // An attribute that only the superuser sets is not copied by other users. A quota applies to its directory
+        // alone.
         let is_copied =
             |name: &[u8]| *name != *QUOTA_XATTR && (caller.uid == 0 || name.starts_with(b"user.") || is_acl(name));
         let xattrs = self.meta.xattrs(id, Some(at), caller, &is_copied)?.into_iter();

@@ -1,5 +1,5 @@
-//! Ranges copied within the file system: shared, not copied. Several at one stamp are how bytes come into chunks and
-//! files together (ADR 34): they wait in a file without a name, and this publishes them.
+//! Ranges copied within the file system: shared, not copied. Several at one stamp publish bytes into chunks and files
+//! together (ADR 34): the bytes wait in a nameless file, and this publishes them.
 
 use frieze_base::{ByteRange, Fault, Reason};
 use frieze_wire::edit::{CopyRange, EditKind};
@@ -12,12 +12,12 @@ use crate::session::Principal;
 use frieze_hlc::Hlc;
 use frieze_replication::file_bytes_max;
 
-/// Ranges of one request: a version of the metadata says all of them.
+/// Ranges of one request: one version of the metadata lists all of them.
 const RANGES_MAX: usize = 1024;
 
 impl Engine {
-    /// Plans shared copies, all at one stamp; where sharing does not fit, the reason is `Unsupported` or `TooLarge` and
-    /// the caller copies.
+    /// Plans shared copies, all at one stamp. If sharing is not possible, the reason is `Unsupported` or `TooLarge`,
+    /// and the caller copies the bytes.
     pub(crate) fn plan_copy_range(
         &self,
         principal: &Principal,
@@ -36,7 +36,7 @@ impl Engine {
             let before = plan.len;
             self.add_copied_range(&mut plan, principal, header, range)?;
             let found = plan.len - before;
-            // One range is copied as far as its source goes, as copy_file_range(2) does. Several are all or nothing.
+            // One range is copied as far as its source reaches, as copy_file_range(2) does. Several are all or nothing.
             if !ask.also.is_empty() && found < range.len {
                 return Err(Fault::new(
                     Reason::InvalidArgument,
@@ -95,8 +95,8 @@ impl Engine {
         let state = plan.state(target.inode, &into.inode);
         state.shares.extend(shares);
         state.size = state.size.max(grows.then_some(end));
-        // At other heads writers may make it longer until this runs: that is neither hidden nor forgotten, and the plan
-        // stays good. One server alone keeps them out.
+        // At other heads writers may extend the file until this runs: the extension stays visible, and the plan stays
+        // valid. A single server keeps writers out.
         state.extends = self.meta.is_member();
         match state.extends && source.inode != target.inode {
             true => plan.adds.insert(target.inode),

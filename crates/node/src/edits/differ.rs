@@ -1,4 +1,4 @@
-//! Where the bytes of two states differ, found from where they lie and not from what they are.
+//! Where the bytes of two states differ, computed from their places and not from their values.
 
 use frieze_base::{ByteRange, Fault, Reason};
 use frieze_multilog::{Piece, PieceSource};
@@ -6,7 +6,7 @@ use frieze_multilog::{Piece, PieceSource};
 use crate::engine::Engine;
 use crate::seen::Seen;
 
-/// Ranges of one file that are told apart; beyond, the whole stretch from the first to the last is taken.
+/// Differing ranges listed for one file; beyond, one range spans the first to the last.
 const RANGES_MAX: usize = 32;
 
 impl Engine {
@@ -36,7 +36,7 @@ impl Engine {
         Ok(few(found))
     }
 
-    /// The same, where it does not matter if too much is said to differ: ranges of which a part is elsewhere do.
+    /// The same, for a caller that tolerates a superset: ranges with a part on remote chains count as different.
     ///
     /// # Errors
     /// As [`Engine::differing`].
@@ -80,7 +80,7 @@ fn compare(start: u64, a: &[Piece], b: &[Piece]) -> Vec<ByteRange> {
 /// Where byte `at` lies on the device; `None` for a zero.
 fn place(piece: &Piece, at: u64) -> Option<(u64, u64)> {
     match &piece.source {
-        // Of what plans made to be read consist: this is none.
+        // Plans for reading bytes contain them; this plan does not.
         PieceSource::Image(_) | PieceSource::External(_) => None,
         PieceSource::Hole | PieceSource::Punched(_) => None,
         PieceSource::Data(stored) => {

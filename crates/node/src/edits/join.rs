@@ -1,4 +1,5 @@
-//! Files that become a part of another: their bytes are shared behind its own, and their names go, at one stamp.
+//! Files that become a part of another: it shares their bytes behind its own, and their names are removed, at one
+//! stamp.
 
 use frieze_base::{ByteRange, Fault, Reason};
 use frieze_hlc::Hlc;
@@ -14,7 +15,7 @@ use crate::engine::Engine;
 use crate::session::Principal;
 use frieze_replication::file_bytes_max;
 
-/// Files that are joined at once: a version of the metadata says all of them.
+/// Files joined at once: one version of the metadata lists all of them.
 const SOURCES_MAX: usize = 1024;
 
 impl Engine {

@@ -1,4 +1,4 @@
-//! Names in a plan: where they lie, and which of them cannot change as planned.
+//! Names in a plan: their places, and which of them cannot change as planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ use frieze_metadata::{NameHistory, TreeNode};
 
 /// A name: directory and name in it.
 pub(super) type NameKey = (InodeId, Vec<u8>);
-/// What a plan names, and the directories above.
+/// The nodes that a plan names, and the directories above.
 type Nodes = BTreeMap<InodeId, TreeNode>;
 
 impl Engine {
-    /// What a name stood for at a closed instant.
+    /// The inode of a name at a closed instant.
     ///
     /// # Errors
     /// Those of the store.
@@ -35,7 +35,7 @@ impl Engine {
         Paths::new(self.meta.history(), &[at]).of(directory, name)
     }
 
-    /// Takes from a plan the names that cannot change as planned: what others have built on stays. Each is told as
+    /// Drops from a plan the names that cannot change as planned: what others have built on stays. Each is listed as
     /// left.
     ///
     /// # Errors
@@ -59,15 +59,15 @@ impl Engine {
     }
 }
 
-/// Paths at several instants: the first that knows one counts. What has no name at any of them is called as it will be,
-/// or else as it was last.
+/// Paths at several instants: the first instant with a path counts. An inode without a name at any of them is listed by
+/// its future name, or else by its last one.
 pub(super) struct Paths<'a> {
     pub(super) cuts: Vec<TreeAt<'a>>,
     /// Names that inodes are to get.
     pub(super) coming: BTreeMap<InodeId, NameKey>,
 }
 
-/// Nothing is hidden from whom paths are made for: whether they may be told is asked apart.
+/// Paths are made with the superuser's rights: a separate check decides whether an answer may contain them.
 static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
 
 impl<'a> Paths<'a> {
@@ -113,7 +113,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The name that an inode is to get, or the last that it had.
+    /// The future name of an inode, or the last that it had.
     fn other_name(&mut self, id: InodeId) -> Result<Option<NameKey>, Fault> {
         if let Some(key) = self.coming.get(&id) {
             return Ok(Some(key.clone()));
@@ -124,8 +124,8 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// Names of the plan that cannot change, and why. `kept` are inodes that could not get a name they were to have: they
-/// keep those they have.
+/// Names of the plan that cannot change, and why. `kept` are inodes that could not get a planned name: they keep the
+/// names they have.
 fn conflicts(nodes: &Nodes, plan: &Plan, kept: &mut BTreeSet<InodeId>) -> Vec<(NameKey, String)> {
     let mut gains: BTreeMap<u64, Vec<&NameKey>> = BTreeMap::new();
     let mut losses: BTreeMap<InodeId, Vec<&NameKey>> = BTreeMap::new();
@@ -147,7 +147,7 @@ fn conflicts(nodes: &Nodes, plan: &Plan, kept: &mut BTreeSet<InodeId>) -> Vec<(N
         let now = match nodes.get(&InodeId(id)).filter(|_| id & NEW == 0) {
             Some(node) if node.is_directory => usize::from(node.links > 0),
             Some(node) => node.links as usize,
-            // New, or without a name for so long that memory let go of it.
+            // New, or without a name for so long that it is no longer in memory.
             None => 0,
         };
         let gained = gains.get(&id).map_or(0, Vec::len);
@@ -188,7 +188,7 @@ fn conflicts(nodes: &Nodes, plan: &Plan, kept: &mut BTreeSet<InodeId>) -> Vec<(N
     dropped.into_iter().collect()
 }
 
-/// Why a directory has no way to the root in the end; `None` if it has one.
+/// Why a directory would have no path to the root after the edit; `None` if it has one.
 fn unrooted(
     nodes: &Nodes,
     directory: InodeId,

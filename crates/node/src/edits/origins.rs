@@ -1,4 +1,4 @@
-//! Which states of which files a range of bytes comes from.
+//! Finds which states of which files a range of bytes comes from.
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
@@ -16,12 +16,12 @@ pub(super) struct Origin {
     /// Where in that file the range begins.
     pub(super) offset: u64,
     pub(super) at: Hlc,
-    /// States behind each other until there.
+    /// Number of shared states between the file and this one.
     pub(super) depth: u32,
 }
 
 impl Look<'_> {
-    /// The origins of `range`, in order; those that go on in the same state are one.
+    /// The origins of `range`, in order; consecutive parts of the same state are one.
     ///
     /// # Errors
     /// As [`Look::plan`].
@@ -48,13 +48,14 @@ impl Look<'_> {
                 Origin { start: start_out, end: start_out + (end - start), inode: layer.id, offset: start, at, depth }
             };
             let Some(patch) = patch.filter(|patch| matches!(patch.source, PatchSource::Shared { .. })) else {
-                // Holes too: what this state says of them is zeros.
+                // Holes too: this state reads as zeros there.
                 push(found, whole(depth));
                 continue;
             };
             own.clear();
             match self.plan_own(layer, start, end, patch.at, &mut own) {
-                // Which bytes of it are shared others know: it is shared from here, with what lies below.
+                // Only other servers know which of its bytes are shared: the range is shared from here, with everything
+                // below.
                 Err(fault) if fault.reason == Reason::Unsupported => {
                     let depth = depth + depth_of(layer.inode, sources, start, end)?;
                     if depth > 2 * DEPTH_MAX {
@@ -83,7 +84,7 @@ impl Look<'_> {
     }
 }
 
-/// How many states may lie behind each other below `start..end` of an inode, at most.
+/// Upper bound of the shared states below `start..end` of an inode.
 fn depth_of(inode: &Inode, sources: &Sources, start: u64, end: u64) -> Result<u32, Fault> {
     let mut depth = 0;
     for (start, end, patch) in parts(inode, start, end) {

@@ -1,4 +1,4 @@
-//! Removals of whole trees: every name goes at one stamp, and a reader sees all of it or none.
+//! Removal of a whole tree: every name is removed at one stamp, and a reader sees all of the tree or none.
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
@@ -11,13 +11,13 @@ use super::{LIST_PAGE, Naming, Plan};
 use crate::engine::Engine;
 use crate::session::Principal;
 
-/// Directories whose names are still to go, and their paths.
+/// Directories with names still to be removed, and their paths.
 type Todo = Vec<(InodeId, Vec<u8>)>;
 
 impl Engine {
     /// # Errors
-    /// `NotFound`; `AccessDenied` for a directory that the caller may not look through (whether he may take names from
-    /// it is asked when they are taken); `TooLarge` for a tree of more than 262,144 names.
+    /// `NotFound`; `AccessDenied` for a directory that the caller may not search (the right to remove names from it is
+    /// checked when they are removed); `TooLarge` for a tree of more than 262,144 names.
     pub(crate) fn plan_remove(&self, principal: &Principal, ask: &RemoveTree, now: Hlc) -> Result<Plan, Fault> {
         let key = self.parent_of(principal, &ask.target, now)?;
         let path = self.path_at(key.0, &key.1, now)?;

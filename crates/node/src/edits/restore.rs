@@ -1,7 +1,8 @@
 //! Restores: a file or tree becomes what it was at an instant, by a change at now that shares the old bytes.
 //!
-//! Only what differs is touched, found by the index of time. Names made since stay unless they are to go; a name that
-//! was taken away gets its inode back; one whose inode lives elsewhere now gets a copy that shares its bytes of then.
+//! Only differences are touched; the time index finds them. Names made since stay unless the request deletes them. A
+//! removed name gets its inode back; if that inode has another name now, the name gets a copy that shares the old
+//! bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +26,12 @@ use crate::seen::Seen;
 use crate::session::Principal;
 use crate::timeline::{FileChange, Interval};
 
-/// Names of then that lead elsewhere now, or nowhere.
+/// Names of then that have another inode now, or none.
 struct Wanted {
     key: NameKey,
-    /// What it named.
+    /// Its inode then.
     inode: InodeId,
-    /// What it names now.
+    /// Its inode now.
     now: Option<InodeId>,
     fate: Fate,
 }
@@ -38,21 +39,21 @@ struct Wanted {
 /// How a name of then gets its inode back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
-    /// By naming it again.
+    /// The name is made again.
     Named,
-    /// By giving back the name that the inode was given since.
+    /// The inode is renamed back from the name that it was given since.
     Moved(NameKey),
-    /// By a copy: the inode lives elsewhere now.
+    /// By a copy: the inode has another name now.
     Copied,
 }
 
-/// What becomes of names in directories that are restored.
+/// Which names change in restored directories.
 struct Names {
-    /// Those made since go.
+    /// Names made since are removed.
     deletes: bool,
     /// Directories in which names change.
     changed_in: BTreeSet<InodeId>,
-    /// Directories that hold other names afterwards than they held then: their time is not that of then either.
+    /// Directories whose names after the restore differ from those of then: they do not get the time of then either.
     others_in: BTreeSet<InodeId>,
 }
 
@@ -60,7 +61,7 @@ struct Names {
 struct Ends<'a> {
     then: TreeAt<'a>,
     now: TreeAt<'a>,
-    /// What the path named then and names now.
+    /// The inode of the path then; `root_now`: its inode now.
     root_then: InodeId,
     root_now: Option<InodeId>,
     /// The path's own name now; `None` for the root.
@@ -82,7 +83,7 @@ impl Ends<'_> {
         Ok(false)
     }
 
-    /// True if a directory of then lay in one that is copied, or is one.
+    /// True if a directory of then is copied, or lay in one that is.
     fn is_copied(&mut self, directory: InodeId, copied: &BTreeSet<InodeId>) -> Result<bool, Fault> {
         for &copy in copied {
             if directory == copy || self.then.is_within(directory, copy)? {
@@ -120,7 +121,7 @@ impl Engine {
         let (own, root_then, root_now) = match whole {
             true => {
                 let id = if target.path.is_empty() { InodeId(target.base) } else { InodeId::ROOT };
-                // Nothing else says so where nothing was changed since: no path is resolved, and no change looked at.
+                // Without later changes this is the only check: no path is resolved, and no change is read.
                 self.check_kept_naming(&principal.caller, id, at, [now, at])?;
                 (None, Some(id), Some(id))
             }
@@ -178,7 +179,7 @@ impl Engine {
                 ChangeSubject::Inode(id) => {
                     touched.entry(*id).or_default();
                 }
-                // What may be kept is the operator's to say, whatever the data was.
+                // An operator sets quotas, whatever the data was.
                 ChangeSubject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
                 ChangeSubject::Xattr { inode, name } => {
                     let xattrs = touched.entry(*inode).or_default();
@@ -235,7 +236,7 @@ impl Engine {
         Ok(plan)
     }
 
-    /// What did not exist then goes, if names made since are to go.
+    /// Removes an object that did not exist then, if the request deletes names made since.
     fn plan_removal(
         &self,
         mut plan: Plan,
@@ -276,7 +277,7 @@ impl Engine {
         let mut sight = self.meta.history().tree_at(plan.now, &principal.caller);
         let mut touched = Vec::new();
         for name in wanted {
-            // Where the path leads now may be what is copied.
+            // The inode of the path now may be the copied one.
             if span.own.as_ref() == Some(&name.key) || !span.is_copied(name.key.0, copied)? {
                 touched.push(name);
             }
@@ -285,7 +286,7 @@ impl Engine {
             Fate::Moved(from) => Some(from.clone()),
             Fate::Named | Fate::Copied => None,
         };
-        // What these lead to now goes back to where it was: as a copy it does not count.
+        // The present inodes of these names are renamed back: they do not count as copies.
         let left: BTreeSet<NameKey> = touched.iter().filter_map(leaves).collect();
         for Wanted { key, inode, now, fate } in touched {
             if span.then.inode(key.0)?.is_some() {
@@ -326,7 +327,7 @@ impl Engine {
         Ok(())
     }
 
-    /// True if a name leads to an untouched copy already: of an earlier restore.
+    /// True if a name has an untouched copy already: of an earlier restore.
     fn is_copy(&self, inode: InodeId, at: Hlc, copy: Option<InodeId>, now: Hlc) -> Result<bool, Fault> {
         let Some(copy) = copy else { return Ok(false) };
         let (then, copy) = (self.seen_at(inode, at)?, self.seen_at(copy, now)?);
@@ -342,7 +343,7 @@ impl Engine {
         Ok(alike && self.differing_at_most(&then, &copy, &[ByteRange::new(0, extent.size)])?.is_empty())
     }
 
-    /// The attributes that a copy takes along.
+    /// The attributes that a copy gets.
     fn xattrs_of(&self, seen: &Seen, at: Hlc) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Fault> {
         let is_copied = |name: &[u8]| name.starts_with(b"user.") || is_acl(name);
         self.meta.xattrs(seen.id, Some(at), &Caller::root(), &is_copied)
@@ -361,7 +362,7 @@ impl Engine {
         Ok(())
     }
 
-    /// All that a directory which goes holds now goes too, but what gets another name.
+    /// Removes everything that a removed directory holds now, except objects that get another name.
     fn plan_emptying(&self, plan: &mut Plan, paths: &mut Paths<'_>, inode: InodeId) -> Result<(), Fault> {
         let mut todo = vec![inode];
         while let Some(directory) = todo.pop() {
@@ -408,7 +409,7 @@ impl Engine {
         let differs = |a: u32, b: u32| (a != b).then_some(a);
         let caller = &principal.caller;
         let is_renamed = old.is_directory() && names.changed_in.contains(&id);
-        // Who may change a directory's names without owning it may not set its time.
+        // A user that may change a directory's names without owning it may not set its time.
         let is_whole = !names.others_in.contains(&id) && (caller.uid == 0 || caller.uid == new.uid);
         let time_counts = !old.is_directory() || names.deletes || is_whole;
         let resized = is_file && extent_then.size != extent_now.size;
@@ -441,7 +442,7 @@ impl Engine {
             }
             let mut size = resized.then_some(extent_then.size);
             if new.patches().len() + 2 * shares.len() + 1 > PATCHES_MAX {
-                // One state for the whole file takes the place of all that it was put together from.
+                // One state for the whole file replaces all the states that it consisted of.
                 shares = self.shares(&then, ByteRange::new(0, extent_then.size), 0)?;
                 size = Some(extent_then.size);
             }
@@ -474,7 +475,7 @@ impl Engine {
         state.atime_ns = atime.then_some(old.atime_ns);
         state.mtime_ns = mtime.then_some(extent_then.mtime_ns);
         state.xattrs = xattrs;
-        // The time of a directory whose names come back goes without saying.
+        // The time of a directory whose names are restored is not listed.
         if !(bytes || is_renamed && !names.deletes) || !words.is_empty() {
             let words = if words.is_empty() { "times".to_owned() } else { words.join(", ") };
             plan.tell(ActionKind::Attributes, &path, id.0, words);
@@ -483,7 +484,7 @@ impl Engine {
     }
 }
 
-/// Where something that was moved out is now, as far as who asks may list it; empty if nowhere.
+/// The present path of an inode that was moved out, as far as the caller may list it; empty if there is none.
 fn lives_at(sight: &mut TreeAt<'_>, paths: &mut Paths<'_>, id: InodeId) -> Result<Vec<u8>, Fault> {
     for named in sight.names(id)? {
         if sight.may_list(named.parent)? {

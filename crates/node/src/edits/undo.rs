@@ -1,8 +1,9 @@
-//! Undo: what an actor did goes, unit by unit.
+//! Undo: removes the changes of an actor, unit by unit.
 //!
-//! A unit is a name, an attribute, a length, or a range of bytes. One whose newest version is the actor's gets its
-//! newest version by anybody else; one that others changed later is left and told, with both versions; so is what
-//! others have built on: a directory the actor made and others filled, a file that others wrote to.
+//! A unit is a name, an attribute, a length, or a range of bytes. If the newest version of a unit is the actor's, the
+//! unit gets its newest version that is not the actor's. If others changed the unit later, the undo leaves it and lists
+//! it with both versions. It also leaves what others have built on: a directory that the actor made and others filled,
+//! a file that others wrote to.
 
 mod bytes;
 mod reach;
@@ -29,13 +30,13 @@ use crate::engine::Engine;
 use crate::session::Principal;
 use crate::timeline::{CHANGES_MAX, Interval};
 
-/// Whose changes go.
+/// The actor whose changes are undone.
 struct Actor<'a> {
     sessions: &'a [u64],
     uid: Option<u32>,
     after: Hlc,
     upto: Hlc,
-    /// Who asks to take it back.
+    /// The caller of the undo.
     caller: &'a Caller,
 }
 
@@ -44,7 +45,7 @@ impl Actor<'_> {
         self.may_have_done((stamp, stamp), session, uid)
     }
 
-    /// True if of several changes, of which only the first and the last stamp are known, the actor may have made one.
+    /// True if the actor may have made one of several changes of which only the first and the last stamp are known.
     fn may_have_done(&self, (first, last): (Hlc, Hlc), session: SessionId, uid: u32) -> bool {
         (self.sessions.is_empty() || self.sessions.contains(&session.0))
             && self.uid.is_none_or(|wanted| wanted == uid)
@@ -56,13 +57,13 @@ impl Actor<'_> {
         self.did(revision.stamp, revision.session, revision.uid)
     }
 
-    /// On whose behalf the actor changed something; empty if he did not.
+    /// The users on whose behalf the actor made the change; empty if the actor did not.
     fn uids<'a>(&'a self, change: &'a SubjectChange) -> impl Iterator<Item = u32> + 'a {
         change.revisions.iter().filter(|revision| self.made(revision)).map(|revision| revision.uid)
     }
 }
 
-/// What changed in the interval and belongs to the path, by what it is about.
+/// The changes in the interval that belong to the path, by subject.
 struct Changes<'a> {
     names: Vec<(NameKey, &'a SubjectChange)>,
     inodes: BTreeMap<InodeId, &'a SubjectChange>,
@@ -78,7 +79,7 @@ impl<'a> Changes<'a> {
             match &change.subject {
                 ChangeSubject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
                 ChangeSubject::Inode(id) => drop(changes.inodes.insert(*id, change)),
-                // The operator's, as in a restore.
+                // Set by operators, as in a restore.
                 ChangeSubject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
                 ChangeSubject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
             }
@@ -86,12 +87,12 @@ impl<'a> Changes<'a> {
         changes
     }
 
-    /// Everything that changed, names apart.
+    /// The inodes of all changes, except those of names.
     fn ids(&self) -> BTreeSet<InodeId> {
         self.inodes.keys().chain(self.xattrs.keys()).chain(self.files.keys()).copied().collect()
     }
 
-    /// On whose behalf the actor changed a file or directory; empty if he did not.
+    /// The users on whose behalf the actor changed a file or directory; empty if the actor did not.
     fn uids(&self, actor: &Actor<'_>, id: InodeId) -> BTreeSet<u32> {
         let subjects = self.inodes.get(&id).into_iter().chain(self.xattrs.get(&id).into_iter().flatten());
         let events = self.files.get(&id).into_iter().flat_map(|file| &file.events);
@@ -99,7 +100,7 @@ impl<'a> Changes<'a> {
         subjects.flat_map(|change| actor.uids(change)).chain(wrote).collect()
     }
 
-    /// True if the actor made it in the interval.
+    /// True if the actor made the inode in the interval.
     fn made_by(&self, actor: &Actor<'_>, id: InodeId) -> bool {
         self.inodes.get(&id).is_some_and(|change| {
             change.before.is_none() && change.revisions.first().is_some_and(|first| actor.made(first))
@@ -119,7 +120,7 @@ impl Engine {
         if upto > now {
             self.answer(View { at: Some(upto.0), user_at: None })?;
         }
-        // A session made nothing before it was opened; its number is the stamp of that.
+        // A session made nothing before it was opened; its number is the stamp of its opening.
         let opened = ask.sessions.iter().min().map_or(0, |first| first.saturating_sub(1));
         let after = Hlc(ask.after.max(opened));
         let actor = Actor { sessions: &ask.sessions, uid: ask.uid, after, upto, caller: &principal.caller };
@@ -147,7 +148,7 @@ impl Engine {
                 unseen += 1;
                 continue;
             }
-            // What was there before the first change is what comes back.
+            // The undo returns to the state before the first change.
             self.check_kept_before(&actor, key.0, change, now)?;
             undo_name(&actor, &mut plan, &mut paths, key, change)?;
         }
@@ -173,7 +174,7 @@ impl Engine {
             self.undo_inode(&actor, &mut plan, &mut paths, id, &changes)?;
             if let Some(mtime_ns) = whole.get(&id) {
                 let version = self.meta.inode(id, Some(plan.now))?;
-                // Who may change a directory's names without owning it may not set its time.
+                // A user that may change a directory's names without owning it may not set its time.
                 if principal.caller.uid == 0 || principal.caller.uid == version.uid {
                     plan.state(id, &version).mtime_ns = Some(*mtime_ns);
                 }
@@ -185,7 +186,7 @@ impl Engine {
         Ok(plan)
     }
 
-    /// What changed and belongs to the path, and the names that change by the undo.
+    /// The changes that belong to the path, and the names that the undo changes.
     fn changes_reached(
         &self,
         actor: &Actor<'_>,
@@ -193,7 +194,7 @@ impl Engine {
         sight: &mut Sight<'_>,
     ) -> Result<(Changed, BTreeMap<NameKey, Naming>), Fault> {
         let Interval { after, upto } = reach.interval;
-        // Names that come back bring more with them.
+        // Restored names extend the reach.
         loop {
             let holds = &mut |subject: &ChangeSubject| reach.holds(subject);
             let changed = self.meta.history().changed((after, upto), None, CHANGES_MAX, holds)?;
@@ -212,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// What changed in the bytes of files that belong to the path.
+    /// The changes of bytes of files that belong to the path.
     fn files_reached(
         &self,
         actor: &Actor<'_>,
@@ -229,7 +230,7 @@ impl Engine {
         ids.into_iter().map(events).collect()
     }
 
-    /// Plans what the actor changed of one file or directory: attributes, bytes, length and time.
+    /// Plans the actor's changes of one file or directory: attributes, bytes, length and time.
     fn undo_inode(
         &self,
         actor: &Actor<'_>,
@@ -254,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// Refuses if the state before the first of some changes was forgotten.
+    /// Refuses if the state before the first of some changes has expired.
     fn check_kept_before(&self, actor: &Actor<'_>, id: InodeId, change: &SubjectChange, now: Hlc) -> Result<(), Fault> {
         let Some(first) = change.revisions.first() else { return Ok(()) };
         let at = first.stamp.previous().max(actor.after);
@@ -306,8 +307,8 @@ impl Engine {
     }
 }
 
-/// Directories whose names come back and are all as they were before the actor, the only one to change them: with their
-/// times of then.
+/// Directories whose names are restored and then all equal those before the actor, the only one to change them: with
+/// their times of then.
 fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMap<InodeId, i64> {
     let stays = |(key, change): &&(NameKey, &SubjectChange)| !plan.names.contains_key(key) && !is_as_before(change);
     let others: BTreeSet<InodeId> = changes.names.iter().filter(stays).map(|(key, _)| key.0).collect();
@@ -322,7 +323,7 @@ fn whole_again(actor: &Actor<'_>, plan: &Plan, changes: &Changes<'_>) -> BTreeMa
     renamed.difference(&others).filter_map(time_of).collect()
 }
 
-/// Changes of an inode that make it more than its maker made it.
+/// Changes of an inode that extend it beyond what its maker made.
 fn builds(kind: VersionKind) -> bool {
     !matches!(kind, VersionKind::Unnamed | VersionKind::Undone | VersionKind::Restored)
 }

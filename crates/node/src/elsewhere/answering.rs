@@ -1,9 +1,10 @@
-//! What other servers ask about chains that this one has a part in.
+//! Answers requests of other servers about chains that this one is a member of.
 //!
-//! Guarantees: an answer is what this server would tell a client: its chains were looked at, or closed at the instant,
-//! before it was made, and it had its part in them, and a lease where it is about now, after that. But a record by its
-//! number and stamp is the same wherever it is, so whoever has it tells it. A thread waits for one question no longer
-//! than [`LEARNING_MAX`]; flushes, and heads of chains, are waited for by none.
+//! Guarantees: an answer is what a client of this server would get: its chains were looked at, or closed at the
+//! instant, before the answer was made, and after that this server still was a member of them, with a lease if the
+//! answer is about now. A record, named by its number and stamp, is the same on every server, so every server that has
+//! it may send it. A thread waits for one request no longer than [`LEARNING_MAX`]; no thread waits for a flush or for
+//! the head of a chain.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::questions::{Answered, Questions};
 use frieze_net::{PeerPayload, Peers, PeersCell};
 use frieze_replication::{Gather, Layout};
 
-/// Who waits for an answer.
+/// The sender of a request, and where its answer goes.
 struct Asker {
     way: Arc<PeersCell>,
     questions: Arc<Questions>,
@@ -42,14 +43,14 @@ impl Asker {
 }
 
 impl Engine {
-    /// Answers what other servers ask, until this one stops: for threads of their own.
+    /// Answers requests of other servers until this one stops: for threads of their own.
     pub fn answer_questions(&self) {
         while let Some((from, question)) = self.questions.next() {
             self.answer_question(from, &question);
         }
     }
 
-    /// The same for a process with one thread: what there is now.
+    /// The same for a process with one thread: answers the requests that are queued now.
     pub fn answer_what_is_asked(&self) {
         while let Some((from, question)) = self.questions.take() {
             self.answer_question(from, &question);
@@ -66,7 +67,7 @@ impl Engine {
         let count = self.data.chain_count();
         let chains: BTreeSet<ChainId> = question.chains.iter().map(|chain| ChainId(*chain)).collect();
         let Some(about) = question.about.as_ref().filter(|_| chains.iter().all(|chain| chain.0 < count)) else {
-            // A newer server may know it, among those that have these chains.
+            // A newer server may know this kind, among the members of these chains.
             return asker.tell(Err(Fault::new(
                 Reason::Unavailable,
                 "a question of a kind that this server does not know: it may be older than who asks",
@@ -103,12 +104,12 @@ impl Engine {
             (PeerRequestKind::Touched(ask), _) => self.touched_of(ask, &mut answer)?,
             (PeerRequestKind::Records(ask), _) => self.records_of(ask, chains, &mut answer)?,
             (PeerRequestKind::Bytes(ask), _) => (answer.holes, payload) = self.bytes_of(ask, chains, at)?,
-            // Answered when they are done, or whatever part this server has.
+            // Answered when they complete, or by any server that has the record.
             (PeerRequestKind::Order(_) | PeerRequestKind::Persist(_) | PeerRequestKind::Record(_), _) => {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
             }
         }
-        // It was known here all the time, seen when everything has been read.
+        // Everything is read; check that it was known here all the time.
         if at.is_none() {
             self.data.check_still(turns)?;
         }
@@ -166,7 +167,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has a change of metadata ordered among the writes of these chains, and answers when it is.
+    /// Orders a change of metadata among the writes of these chains, and answers when that is done.
     fn order_for(&self, asker: Asker, after: CloseAfter, chains: &BTreeSet<ChainId>) {
         if self.meta.appended().0 < after.entry {
             let words = "this server has not executed the change yet";
@@ -179,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// Answers when everything acknowledged so far of these chains is on stable storage, here and at their other
+    /// Answers when everything acknowledged so far on these chains is on stable storage, here and at their other
     /// members.
     fn persist_for(&self, asker: Asker, chains: &BTreeSet<ChainId>) {
         let all = Gather::new(2, Box::new(move |result| asker.tell(result.map(|()| Answered::default()))));
@@ -189,8 +190,8 @@ impl Engine {
     }
 }
 
-/// How long other members of a chain are waited for to know what it holds: by then whoever asks has asked another
-/// server.
+/// How long to wait for the other members of a chain to learn what is committed on it: after that the asking server has
+/// sent its request to another one.
 const LEARNING_MAX: Duration = Duration::from_millis(500);
 /// Files in one answer: some 500 KB.
 const TOUCHED_PAGE: usize = 65_536;

@@ -1,10 +1,10 @@
-//! Questions to the members of chains, until somebody has answered for each of them.
+//! Requests to the members of chains, until each chain has an answer.
 //!
-//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], whoever dies or is slow meanwhile; every chain was answered
-//! for by a server that had a part in it. What is asked does no harm when several do it.
+//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], even if servers die or are slow meanwhile; the answer for
+//! every chain comes from a member of it. A request does no harm when several servers execute it.
 //!
-//! As few servers are asked as have all of the chains. Of those that refuse, or have not answered within a [`ROUND`],
-//! another member is asked; who was asked first may answer all the same.
+//! The requests go to as few servers as have all of the chains. If a server refuses, or does not answer within a
+//! [`ROUND`], the next request goes to another member; an answer of the first one still counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,25 +17,25 @@ use crate::engine::Engine;
 use crate::questions::{Answered, Questions};
 use frieze_net::{PeerPayload, Peers, idle_until};
 
-/// What is asked of each server, about some of the chains.
+/// The request to each server, about some of the chains.
 pub(super) struct Inquiry<'a> {
-    /// The instant that it is about; now.
+    /// The instant of the request; `None`: now.
     pub(super) at: Option<Hlc>,
     pub(super) about: &'a dyn Fn(&BTreeSet<ChainId>) -> PeerRequestKind,
 }
 
-/// What one server has told.
+/// The answer of one server.
 pub(super) struct Heard {
-    /// The chains it was asked about.
+    /// The chains in the request to it.
     pub(super) asked: BTreeSet<ChainId>,
-    /// Those of them that nobody else has answered for.
+    /// Those of them without an answer from another server.
     pub(super) chains: BTreeSet<ChainId>,
     pub(super) answer: PeerResponse,
-    /// The bytes beside it.
+    /// The bytes beside the answer.
     pub(super) payload: Vec<u8>,
 }
 
-/// Who was asked and has not answered. Nothing is kept of them when this goes.
+/// The requests without an answer yet. Dropping this discards them.
 struct Pending<'a> {
     questions: &'a Questions,
     asked: Vec<Asked>,
@@ -49,11 +49,12 @@ struct Asked {
 }
 
 impl Engine {
-    /// Asks for each of these chains a member of it until all have answered. Not to be called with a lock in hand.
+    /// Sends requests for these chains to members of them until all chains have an answer. Not to be called with a lock
+    /// held.
     ///
     /// # Errors
-    /// `Unavailable` if nobody with one of the chains answers; `Elsewhere` if there is nobody; what speaks against the
-    /// question itself.
+    /// `Unavailable` if no member of one of the chains answers; `Elsewhere` if there is no member; the fault of the
+    /// request itself.
     pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<Heard>, Fault> {
         frieze_storage::check_none_held();
         let now = || self.clock.reading().mono;
@@ -84,7 +85,7 @@ impl Engine {
                         left.retain(|chain| !chains.contains(chain));
                         answers.push(Heard { asked, chains, answer, payload });
                     }
-                    // It may have a part in them no more, or not yet, or be behind: another knows.
+                    // The server may be no member any more, or not yet, or lag behind: another one knows.
                     Some(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::StaleEpoch) => {
                         tracing::debug!(%node, "a server does not answer for chains: {fault}");
                         (is_refused, why) = (true, Some(fault));
@@ -93,15 +94,15 @@ impl Engine {
                 }
             }
             if is_refused && !left.is_empty() {
-                // Who has a part in what changes soon.
+                // Soon the members of these chains may be others.
                 self.pause();
             }
         }
         Ok(answers)
     }
 
-    /// Asks one server about a chain, whether it has a part in it or not. `None` if it refuses, or has not answered
-    /// within a [`ROUND`]. Not to be called with a lock in hand.
+    /// Sends a request about a chain to one server, a member of it or not. `None` if it refuses, or has not answered
+    /// within a [`ROUND`]. Not to be called with a lock held.
     pub(crate) fn ask_one(&self, node: NodeId, chain: ChainId, about: &PeerRequestKind) -> Option<Answered> {
         frieze_storage::check_none_held();
         let mut pending = Pending { questions: &self.questions, asked: Vec::new() };
@@ -120,7 +121,7 @@ impl Engine {
         Asked { id, node, chains, since: self.clock.reading().mono }
     }
 
-    /// Waits until one of these has its answer, so long at most.
+    /// Waits until one of these has its answer, at most for `patience`.
     fn await_any(&self, ids: &[u64], patience: Duration) {
         match self.meta.idle().get() {
             Some(idle) => {
@@ -138,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// Whom to ask about these chains: few servers, each for all it has. After the first round one of each chain is
-    /// asked, another each time.
+    /// The servers to ask about these chains: few servers, each for all the chains that it has. After the first round
+    /// one member of each chain, another one in each round.
     fn members_for(&self, chains: &BTreeSet<ChainId>, round: u32) -> Vec<(NodeId, BTreeSet<ChainId>)> {
         let me = self.node();
         let mut members: BTreeMap<ChainId, Vec<NodeId>> = BTreeMap::new();
@@ -178,13 +179,13 @@ impl Engine {
 }
 
 impl Pending<'_> {
-    /// The chains that somebody was asked about less than a round ago.
+    /// The chains with a request sent less than a round ago.
     fn young(&self, now: MonoTime) -> BTreeSet<ChainId> {
         let young = self.asked.iter().filter(|asked| is_young(asked, now));
         young.flat_map(|asked| &asked.chains).copied().collect()
     }
 
-    /// How long until another is to be asked.
+    /// How long until the next member is due.
     fn patience(&self, now: MonoTime) -> Duration {
         let young = self.asked.iter().filter(|asked| is_young(asked, now));
         let left = young.map(|asked| ROUND.saturating_sub(Duration::from_nanos(now.since_ns(asked.since)))).min();
@@ -195,7 +196,7 @@ impl Pending<'_> {
         self.asked.iter().map(|asked| asked.id).collect()
     }
 
-    /// Those that have answered; they are not waited for any more.
+    /// Removes and returns the answered requests.
     fn take_answered(&mut self) -> Vec<(NodeId, BTreeSet<ChainId>, Answered)> {
         let mut answered = Vec::new();
         let questions = self.questions;
@@ -227,9 +228,9 @@ fn nobody_answers(chains: &BTreeSet<ChainId>) -> Fault {
     Fault::new(Reason::Unavailable, words)
 }
 
-/// How long a question is asked of all who may know.
+/// How long requests are sent before the call fails.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long one of them is waited for before another is asked as well.
+/// How long to wait for one member before another gets the request as well.
 const ROUND: Duration = Duration::from_millis(500);
-/// How long until it is tried again if nobody could answer.
+/// How long until the next attempt if no server could answer.
 const PAUSE: Duration = Duration::from_millis(20);

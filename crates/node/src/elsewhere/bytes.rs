@@ -1,11 +1,11 @@
-//! Bytes that other servers have: what a clone or a copied range shares with a file on chains that are not here.
+//! Bytes of remote chains: those that a clone or a copied range shares with a file on chains that are not here.
 //!
-//! Guarantees: what is brought is what the records of the chunk show at a closed instant, so it is the same whoever
-//! tells it, or what is committed after it was asked for; which parts of it no record says anything of comes with it.
-//! No more is asked for, or held, than one read may show. Leaves to others: what lies under a part that no record says
-//! anything of (`seen`).
+//! Guarantees: a fetched part holds what the records of the chunk show at a closed instant, so it is the same from
+//! every server, or, for a read of now, what is committed after the request. It lists its holes: the ranges without a
+//! record. A request asks for no more, and the server holds no more, than one read may show. Leaves to others: what
+//! lies under a hole (`seen`).
 //!
-//! A plan cannot ask while it holds the index. It notes what it lacks, and is made again when that has come.
+//! A plan cannot send requests while it holds the index. It notes what it lacks, and is made again after the fetch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,28 +25,28 @@ use crate::engine::Engine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) chunk: ChunkId,
-    /// Chains that the file is spread over.
+    /// Number of chains that the file is spread over.
     pub(crate) chain_count: u32,
-    /// First byte and length, in the chunk.
+    /// Range in the chunk, in bytes.
     pub(crate) range: ByteRange,
-    /// Records stamped up to this count; MAX: those that are committed now.
+    /// Records stamped up to this count, inclusive; MAX: those that are committed now.
     pub(crate) at: Hlc,
-    /// And above this.
+    /// Records stamped above this count, exclusive.
     pub(crate) after: Hlc,
 }
 
-/// What one plan has of other servers, and what it lacks.
+/// The parts that one plan got from other servers, and those that it lacks.
 #[derive(Default)]
 pub(crate) struct Fetch {
     arrived: Vec<Arrived>,
     missing: Vec<Wanted>,
-    /// What was looked at again here.
+    /// The parts that were looked up here again.
     looked: Vec<Wanted>,
 }
 
 struct Arrived {
     wanted: Wanted,
-    /// What no record says anything of: first byte in the part, and length.
+    /// Ranges without a record: first byte in the part, and length.
     holes: Vec<(u32, u32)>,
     bytes: Bytes,
 }
@@ -58,24 +58,24 @@ impl Wanted {
 }
 
 impl Fetch {
-    /// Nothing of it is wanted any more.
+    /// Drops all parts, fetched or missing.
     pub(crate) fn clear(&mut self) {
         *self = Fetch::default();
     }
 
-    /// A part that is here may hold more by now than is known here: it is asked about, once.
+    /// A part that is here may hold newer committed records than this server knows: the next fetch asks about it, once.
     pub(crate) fn look(&mut self, wanted: Wanted) {
         if !self.looked.contains(&wanted) {
             self.missing.push(wanted);
         }
     }
 
-    /// True if a plan was made that lacked something.
+    /// True if the last plan lacked a part.
     pub(crate) fn lacks(&self) -> bool {
         !self.missing.is_empty()
     }
 
-    /// Adds the pieces of a part of a chunk, with offsets in the chunk. What is not here is noted.
+    /// Adds the pieces of a part of a chunk, with offsets in the chunk. Notes a part that is not here.
     pub(crate) fn plan(&mut self, wanted: Wanted, pieces: &mut Vec<Piece>) {
         let (start, len) = (wanted.range.start(), wanted.range.len() as u32);
         let mut add = |from: u32, to: u32, source: PieceSource| {
@@ -97,7 +97,7 @@ impl Fetch {
         add(at, len, bytes(at));
     }
 
-    /// Copies what the pieces have of it to their places in `out`, which they cover from `start` on.
+    /// Copies the bytes of the pieces to their places in `out`, which they cover from `start` on.
     pub(crate) fn fill(&self, pieces: &[Piece], start: u64, out: &mut [u8]) {
         for piece in pieces {
             let PieceSource::External(ExternalSpan { number, skip }) = piece.source else { continue };
@@ -110,10 +110,10 @@ impl Fetch {
 }
 
 impl Engine {
-    /// Has brought what a plan lacked, or sees to it that it is known here.
+    /// Fetches the parts that a plan lacked, or learns here what is committed or closed.
     ///
     /// # Errors
-    /// `Unavailable` if nobody who has it answers.
+    /// `Unavailable` if no server that has them answers.
     pub(crate) fn fetch(&self, fetch: &mut Fetch) -> Result<(), Fault> {
         let mut by_instant: BTreeMap<Hlc, Vec<Wanted>> = BTreeMap::new();
         for wanted in std::mem::take(&mut fetch.missing) {
@@ -121,8 +121,8 @@ impl Engine {
         }
         for (at, parts) in by_instant {
             let at = (at != Hlc::MAX).then_some(at);
-            // What is here may only not be closed yet at that instant. Who cannot close it is none of the chain's
-            // members.
+            // A part that is here may only lack the closed timestamp of that instant. A server that cannot close the
+            // instant is no member of the chain.
             let is_learned = |part: &Wanted| {
                 let chain = part.chain();
                 self.data.is_here(chain) && self.data.learn(&BTreeSet::from([chain]), at, CLOSING_MAX).is_ok()
@@ -155,7 +155,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The bytes of parts of chunks that are here, one behind the other, and what of each no record says anything of.
+    /// The bytes of parts of chunks that are here, one behind the other, and the holes of each.
     pub(super) fn bytes_of(
         &self,
         ask: &BytesAsk,
@@ -196,7 +196,7 @@ impl Engine {
     }
 }
 
-/// What is damaged here is whole at another member of the chain.
+/// Damaged bytes here are undamaged at another member of the chain.
 pub(super) fn another_may_have_it(fault: Fault) -> Fault {
     match fault.kind() {
         ErrorKind::Corrupt => Fault::new(Reason::Unavailable, fault.to_string()),
@@ -215,7 +215,7 @@ fn part_out(wanted: &Wanted) -> BytesPart {
     }
 }
 
-/// In order, apart, and within a part of so many bytes.
+/// Decodes holes; they must be in order, apart, and within a part of `len` bytes.
 fn holes_in(told: &Holes, len: usize) -> Result<Vec<(u32, u32)>, Fault> {
     let mut holes = Vec::with_capacity(told.runs.len() / 2);
     let mut at = 0u64;
@@ -233,7 +233,7 @@ fn holes_in(told: &Holes, len: usize) -> Result<Vec<(u32, u32)>, Fault> {
     Ok(holes)
 }
 
-/// How long the other members of a chain are waited for until it is closed at an instant.
+/// How long to wait for the other members of a chain until it is closed at an instant.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

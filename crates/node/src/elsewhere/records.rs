@@ -1,4 +1,4 @@
-//! The records of files of which a part is elsewhere, without their bytes: what was written when, and by whom.
+//! The records of files with a part on remote chains, without their bytes: when each was written, and by which user.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use crate::engine::Engine;
 use crate::questions::Answered;
 
 impl Engine {
-    /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, whoever has them. Not to be called
-    /// with a lock in hand: others may be asked.
+    /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, here and on remote chains. Not to be
+    /// called with a lock held: it may send requests to other servers.
     ///
     /// # Errors
-    /// Of the device, where the index of the file has to be fetched; `Unavailable` if nobody who has a part of it
-    /// answers; `Overloaded` if others have more than 1,048,576.
+    /// Of the device, where the index of the file has to be fetched; `Unavailable` if no server with a part of it
+    /// answers; `Overloaded` if other servers have more than 1,048,576.
     pub(crate) fn records(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<RecordMeta>, Fault> {
         let away = self.chains_elsewhere(Some(upto));
         if away.is_empty() {
             return Ok(self.data.device().log_of([id])?.versions(id, after, upto, max));
         }
-        // The number of chains is that of the file's birth.
+        // The number of chains is that at the file's birth.
         let chain_count = self.meta.layout(id)?.chain_count;
         let ask = RecordsAsk { inode: id.0, chain_count, after: after.0, upto: upto.0 };
         let mut records = self.records_elsewhere(&ask, away.clone())?;
@@ -35,13 +35,13 @@ impl Engine {
         Ok(records)
     }
 
-    /// What the log knows of a file and its user times, whoever has its records.
+    /// Calls `look` with a log that has all records of a file and its user times, from here and from remote chains.
     ///
     /// # Errors
     /// As [`Engine::records`].
     ///
     /// # Cost
-    /// If a part may be elsewhere, that of an index of all its records.
+    /// If a part may be on remote chains, that of an index of all its records.
     pub(crate) fn with_log_of<T>(&self, id: InodeId, look: impl FnOnce(&MultiLog) -> T) -> Result<T, Fault> {
         if self.chains_elsewhere(None).is_empty() {
             let log = self.data.device().log_of([id])?;
@@ -60,7 +60,7 @@ impl Engine {
         Ok(look(&log))
     }
 
-    /// True if records of a file in `(after, ..]` may have been given back, at a server that is not asked.
+    /// True if the space of records of a file in `(after, ..]` may have been freed, at a server that is not asked.
     pub(crate) fn may_be_forgotten_elsewhere(&self, id: InodeId, after: Hlc) -> bool {
         let forgot = self.meta.newest_horizon([id].into_iter()).is_some_and(|forgotten| forgotten.before > after.0);
         forgot && !self.chains_elsewhere(None).is_empty()
@@ -72,7 +72,7 @@ impl Engine {
         while let Some((chains, after)) = todo.pop() {
             let about = |_: &BTreeSet<ChainId>| PeerRequestKind::Records(RecordsAsk { after, ..ask.clone() });
             for heard in self.ask_members(chains, &Inquiry { at, about: &about })? {
-                // Those of the other chains somebody else has told.
+                // The records of the other chains are in another server's answer.
                 let told = heard.answer.records.into_iter().filter(|told| heard.chains.contains(&ChainId(told.chain)));
                 for told in told {
                     records.push(record_in(&told).ok_or_else(|| {
@@ -91,7 +91,7 @@ impl Engine {
         Ok(records)
     }
 
-    /// A record as it is stored here, with its payload, whether this server still has a part in the chain or not.
+    /// A record as it is stored here, with its payload, whether this server still is a member of the chain or not.
     ///
     /// # Errors
     /// `Unavailable` if it is not here, or damaged here as well.
@@ -107,7 +107,7 @@ impl Engine {
         Ok((PeerResponse { records, ..PeerResponse::default() }, payload.to_vec()))
     }
 
-    /// What this server has of them, in pages.
+    /// This server's part of the records, in pages.
     pub(super) fn records_of(
         &self,
         ask: &RecordsAsk,
@@ -155,7 +155,7 @@ fn record_out(record: &RecordMeta) -> ChainRecord {
     }
 }
 
-/// The record that another server has told; `None` if it cannot be.
+/// A record from another server's answer; `None` if it is malformed.
 pub(crate) fn record_in(told: &ChainRecord) -> Option<RecordMeta> {
     told.offset.checked_add(told.len)?;
     Some(RecordMeta {
@@ -179,5 +179,5 @@ pub(crate) fn record_in(told: &ChainRecord) -> Option<RecordMeta> {
 
 /// Records in one answer: some 300 KB.
 const PAGE: usize = 4096;
-/// Records that are gathered.
+/// Records gathered from other servers, at most.
 const RECORDS_MAX: usize = 1 << 20;

@@ -1,8 +1,8 @@
-//! The engine's part in chains of several members: who they are, and what has to be known before and after a read of
-//! now.
+//! The engine's part in chains of several members: configurations and status of the chains, and what must be known here
+//! before and after a read of now.
 //!
 //! Guarantees: a read of now shows all that was committed when it began, and is answered only under a lease that still
-//! holds when everything has been read; what is not wholly here is not answered from here.
+//! holds when everything has been read; if this server lacks a part of the data, it does not answer from its own copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,45 +25,45 @@ use crate::settling::{chains_of_grants, granted_chains};
 use frieze_replication::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 
 impl Engine {
-    /// Takes configurations of chains, as the control plane has decided them. Durable on return.
+    /// Applies configurations of chains that the control plane has decided. Durable on return.
     ///
     /// # Errors
-    /// The disk's: then none is taken.
+    /// The disk's: then no configuration is applied.
     pub fn configure(&self, configurations: &[(ChainId, Configuration)]) -> Result<(), Fault> {
         self.data.configure(configurations)
     }
 
-    /// This node answers for chains of several members until `until`, by its own monotonic clock.
+    /// Renews the lease for chains of several members until `until`, by this node's own monotonic clock.
     pub fn renew_lease(&self, until: MonoTime) {
         self.data.lease().renew(until);
     }
 
-    /// The connection with a node broke: what may have been lost with it is said again.
+    /// The connection with a node broke: messages that may have been lost are sent again.
     pub fn lost(&self, node: NodeId) {
         self.data.lost(node);
     }
 
-    /// From now on whoever looks after the cluster is told there what happens to chains. To be called once.
+    /// Sets the receiver of reports about chains: the control plane. To be called once.
     pub fn report_chains_to(&self, reports: Box<dyn Fn(ChainReport) + Send + Sync>) {
         self.data.report_to(reports);
     }
 
-    /// Looks after chains of several members; to be called about every 20 ms.
+    /// Advances timers of chains of several members; to be called about every 20 ms.
     pub fn tick_chains(&self) {
         self.data.tick();
         if self.data.has_discarded() {
-            // The index was made anew, and what was buried in it is to be buried again.
+            // The index was built anew: records that were marked dead in it have to be marked again.
             self.reclaim.want();
         }
     }
 
-    /// True if this node has its part in chains from elsewhere.
+    /// True if the cluster made this node a member of chains.
     pub fn is_in_chains(&self) -> bool {
         self.data.is_shared()
     }
 
-    /// Where the payload of a request of `len` bytes will go from here when it is a record, as far as that can be said
-    /// before it is looked at closely.
+    /// The next member that will receive the payload of a request of `len` bytes as a record, as far as that is known
+    /// before the request is checked.
     pub(crate) fn goes_to(&self, header: &FrameHeader, request: &Request, len: usize) -> Option<(ChainId, NodeId)> {
         let Request::Write(ask) = request else { return None };
         if ask.append {
@@ -82,31 +82,30 @@ impl Engine {
         Some((chain, self.data.next_of(chain)?))
     }
 
-    /// Where the payload of a record of this chain goes from here.
+    /// The next member that receives records of this chain from here.
     pub(crate) fn next_of(&self, chain: ChainId) -> Option<NodeId> {
         self.data.next_of(chain)
     }
 
-    /// How the chains are that this node has its part in from elsewhere.
+    /// Status of the chains that the cluster made this node a member of.
     pub fn chains(&self) -> Vec<ReplicaStatus> {
         self.data.status()
     }
 
-    /// Where the log of each chain ends here: for whoever has to choose among members that have all restarted, and for
-    /// who founds a cluster, whose first configurations are above these.
+    /// Where the log of each chain ends here: for the choice among members that have all restarted, and for the
+    /// founding of a cluster, whose first configurations are above these.
     pub fn chain_ends(&self) -> Vec<ChainEnd> {
         self.data.ends()
     }
 
-    /// Sessions of which something is remembered here, of their requests or of their connections: for `status`, and
-    /// tests.
+    /// Number of sessions with state here, of their requests or of their connections: for `status`, and tests.
     pub fn sessions_remembered(&self) -> usize {
         let mut known = self.data.sessions();
         known.extend(self.sessions.known());
         known.len()
     }
 
-    /// True if something that these chains, or any, had at an instant may have been lost.
+    /// True if acknowledged writes of these chains, or of any, may have been lost at an instant.
     pub(crate) fn in_gap(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> bool {
         let mut is_lost = self.keeper.with(|identity| identity.in_gap(at));
         if self.meta.is_member() {
@@ -118,7 +117,7 @@ impl Engine {
         is_lost
     }
 
-    /// What chains went on without from copies that were behind; `None` if none ever had to.
+    /// What chains lost when they continued from stale copies; `None` if no chain ever had to.
     pub(crate) fn losses(&self) -> Option<Losses> {
         let mut losses = None;
         self.meta.look_at_control(&mut |state| {
@@ -129,13 +128,13 @@ impl Engine {
         losses
     }
 
-    /// Chains that went on from a copy that was behind.
+    /// Number of chains that continued from a stale copy.
     pub(crate) fn chains_behind(&self) -> u64 {
         self.losses().map_or(0, |losses| losses.0.len() as u64)
     }
 
-    /// True if a range of a file, as it is seen, may lack something that was acknowledged, since a chain went on from a
-    /// copy that was behind: nothing that is known to lie above the loss covers it, and the file is older.
+    /// True if a range of a file, as it is seen, may lack acknowledged bytes since a chain continued from a stale copy:
+    /// no record known to lie above the loss covers the range, and the file is older than the loss.
     ///
     /// # Errors
     /// Those of [`Engine::sources`] and [`Engine::look_with`].
@@ -146,8 +145,8 @@ impl Engine {
         Ok(losses.may_miss(&look, seen.layer(), &sources, (ask.offset, end), &|chain| self.data.is_here(chain)))
     }
 
-    /// The intervals in which something may have been lost, oldest first: of this machine while it was alone, and of
-    /// any chain.
+    /// The intervals in which writes may have been lost, oldest first: of this machine while it was alone, and of every
+    /// chain.
     pub(crate) fn all_gaps(&self) -> Vec<(Hlc, Hlc)> {
         let mut gaps: BTreeSet<(Hlc, Hlc)> = self.keeper.with(|identity| identity.gaps().collect());
         self.meta.look_at_control(&mut |state| {
@@ -156,14 +155,14 @@ impl Engine {
         gaps.into_iter().collect()
     }
 
-    /// The newest instant at which nothing is missing that was lost since; ZERO if nothing ever was.
+    /// The newest instant at which no write is missing that was lost since; ZERO if there is no loss.
     pub(crate) fn last_whole(&self) -> Hlc {
         let mut whole = Hlc(self.keeper.with(|identity| identity.last_whole));
-        // A chain that lost all it had was whole when there was nothing yet.
+        // A chain that lost all its records was whole before the first one.
         let made = self.earliest();
         self.meta.look_at_control(&mut |state| {
             let newest: Vec<_> = state.chains().filter_map(|chain| chain.gaps.last()).collect();
-            // What chains lost together overlaps.
+            // Gaps of one crash overlap between chains.
             if let Some(last) = newest.iter().max_by_key(|gap| gap.to) {
                 let together = newest.iter().filter(|gap| gap.to > last.from);
                 whole = together.map(|gap| Hlc(gap.from).max(made)).min().unwrap_or(whole);
@@ -194,11 +193,11 @@ impl Engine {
             Sees::Range(ask) => match self.mint.open(&ask.capability, Presenter::of_now(session)) {
                 Ok(capability) => {
                     let id = capability.inode;
-                    // A file that is not known here is refused where it is read.
+                    // The read itself refuses a file that is not known here.
                     let Some(chunks) = self.meta.file_chunks(id) else {
                         return self.data.look_and_wait([].into_iter());
                     };
-                    // Of what writers may have written elsewhere others are asked, when it is read.
+                    // The read itself asks other servers about writes on their chains.
                     let layout = spread_of(id, chunks.layout);
                     let mut chains = chains_of_range(layout, ask);
                     let before = parts_before(layout, chunks.reaches_from, ask).into_iter().map(|(chain, ..)| chain);
@@ -207,7 +206,7 @@ impl Engine {
                     if chunks.is_patched && chunks.has_writers {
                         self.meta.current(id).map_or(Ok(()), |inode| self.order_seen(id, &inode))?;
                     }
-                    // By user time the newest record counts, wherever it lies.
+                    // By user time the newest record counts, on any chain.
                     if !chunks.is_patched
                         && capability.view.user_at.is_none()
                         && self.data.has_to_look(chains.iter().copied())
@@ -218,7 +217,7 @@ impl Engine {
                     }
                     self.data.look_and_wait(chains.into_iter())
                 }
-                // Refused where it is read.
+                // The read itself refuses it.
                 Err(_) => Ok(()),
             },
             // The handler looks at what it finds.
@@ -227,21 +226,21 @@ impl Engine {
         }
     }
 
-    /// Sees to it that what writers have made of the length of a file by now is known here.
+    /// Ensures that this server knows how far writers have extended a file by now.
     pub(crate) fn look_at_length(&self, id: InodeId, inode: &Inode, view: View) -> Result<(), Fault> {
         if !self.data.is_shared() || view.at.is_some() || inode.grants().is_empty() {
             return Ok(());
         }
-        // What is not here is said to be elsewhere where it is looked at.
+        // A chain that is not here is refused where its part is read.
         self.data.look_and_wait(granted_chains(id, inode).into_iter().filter(|chain| self.data.is_here(*chain)))
     }
 
-    /// True if what a read of now asks of a file without patches is known here, though something is on its way through
-    /// its chains: it ends before the file does, and what is on its way lies beside it.
+    /// True if this server knows all that a read of now asks of a file without patches, though writes are in flight on
+    /// its chains: the read ends before the file does, and the writes in flight lie outside its range.
     fn is_clean_there(&self, id: InodeId, inode: Inode, ask: &Read) -> Result<bool, Fault> {
         let (start, end) = (ask.offset, ask.offset.saturating_add(ask.len.into()));
         let seen = Seen::at(id, inode, None);
-        // Nobody is asked for this: it may be longer than what is here says, not shorter.
+        // No server is asked for this: the file may be longer than this server knows, not shorter.
         let elsewhere = Elsewhere::unasked(&seen, self.chains_elsewhere(None));
         if ask.len == 0 || end > self.look_with(&[&seen], &[], elsewhere)?.extent(&seen).size {
             return Ok(false);
@@ -254,14 +253,14 @@ impl Engine {
         Ok(parts.is_some_and(|parts| self.data.is_clean_in(parts.into_iter().chain(before))))
     }
 
-    /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made
-    /// the file longer.
+    /// The chains that have to be closed for a read at an instant: those of its range; all, if writers may have
+    /// extended the file.
     pub(crate) fn chains_to_close(&self, id: InodeId, ask: &Read) -> Option<BTreeSet<ChainId>> {
         let settled = self.meta.file_chunks(id).filter(|chunks| !chunks.has_writers);
         settled.map(|chunks| chains_of_read(spread_of(id, chunks.layout), chunks.reaches_from, ask))
     }
 
-    /// The chains that a file has bytes on, as far as is known here; all, of none that is.
+    /// The chains with bytes of a file, as far as this server knows; all chains for an unknown file.
     pub(crate) fn chains_of_file(&self, id: InodeId) -> BTreeSet<ChainId> {
         let Some(chunks) = self.meta.file_chunks(id) else {
             return (0..self.data.chain_count()).map(ChainId).collect();
@@ -273,10 +272,10 @@ impl Engine {
         chains
     }
 
-    /// Whether what a read is about is wholly here at its instant.
+    /// Checks that this server has everything that a read covers at its instant.
     ///
     /// # Errors
-    /// `Elsewhere` if another server is to be asked.
+    /// `Elsewhere` if the client has to ask another server.
     pub(crate) fn check_read_here(&self, id: InodeId, inode: &Inode, view: View, ask: &Read) -> Result<(), Fault> {
         if !self.data.is_shared() {
             return Ok(());
@@ -285,12 +284,12 @@ impl Engine {
         chains.try_for_each(|chain| self.data.check_here(chain, view.instant()))
     }
 
-    /// Answers when everything acknowledged so far is on stable storage at all members of the chains of this node, and
-    /// of those of the file that others have.
+    /// Answers when everything acknowledged so far is on stable storage at all members of this node's chains, and of
+    /// the remote chains of the file.
     pub(crate) fn sync_members(&self, header: &frieze_wire::FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         let (request, reply_to) = (*header, responder.clone());
         let away = self.chains_elsewhere(None);
-        // By one look at which those are: each chain is asked about, or is among those of this node.
+        // Both sets come from one look: each chain is either asked about or one of this node's.
         let asked = self.chains_of_file(id).intersection(&away).copied().collect();
         if let Err(fault) = self.persist_elsewhere(asked) {
             return reply_to.respond(&request, Err(fault), &[], 0);
@@ -304,19 +303,19 @@ impl Engine {
     }
 }
 
-/// The chains of what a read is about: of its range, and of the chunks that say how long the file is.
+/// The chains that a read covers: those of its range, and those of the chunks that decide the length of the file.
 fn chains_of_read(layout: Layout, reaches_from: Option<u32>, ask: &Read) -> BTreeSet<ChainId> {
     let mut chains = chains_of_range(layout, ask);
     chains.extend(parts_before(layout, reaches_from, ask).into_iter().map(|(chain, ..)| chain));
     chains
 }
 
-/// Those of its range.
+/// The chains of its range.
 fn chains_of_range(layout: Layout, ask: &Read) -> BTreeSet<ChainId> {
     chains_of_extent(layout, ask.offset, ask.len.into())
 }
 
-/// Those of the chunks that some bytes, or the place of one, lie in.
+/// The chains of the chunks of a byte range, or of one position.
 pub(crate) fn chains_of_extent(layout: Layout, offset: u64, len: u64) -> BTreeSet<ChainId> {
     let chunk_of = |offset: u64| u32::try_from(offset / layout.chunk_bytes).unwrap_or(u32::MAX);
     let last = offset.saturating_add(len.max(1)) - 1;
@@ -340,7 +339,7 @@ fn parts_before(layout: Layout, reaches_from: Option<u32>, ask: &Read) -> Vec<(C
     layout.reached_by(first).filter(reaches).map(part).collect()
 }
 
-/// The chains that chunks of a file are on.
+/// The chains of chunks of a file.
 fn chains_of_chunks(layout: Layout, chunks: Range<u32>) -> BTreeSet<ChainId> {
     match u64::from(chunks.end.saturating_sub(chunks.start)) > u64::from(8 * layout.chain_count) {
         // So many chunks may be on all chains.
@@ -349,19 +348,19 @@ fn chains_of_chunks(layout: Layout, chunks: Range<u32>) -> BTreeSet<ChainId> {
     }
 }
 
-/// The newest instant up to `whole` that lies in no gap: where one loss follows another before anything was whole
-/// again, their gaps touch.
+/// The newest instant up to `whole` that lies in no gap: if a loss follows another before the data was whole again,
+/// their gaps touch.
 fn before_all(whole: Hlc, gaps: &[(Hlc, Hlc)]) -> Hlc {
     let newest_first = gaps.iter().rev();
     newest_first.fold(whole, |whole, (from, to)| if *from < whole && whole <= *to { *from } else { whole })
 }
 
-/// What chains went on without, from copies that were behind.
+/// What chains lost when they continued from stale copies.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Losses(BTreeMap<ChainId, LostInterval>);
 
 impl Losses {
-    /// True if a range of a layer may miss something that was lost.
+    /// True if a range of a layer may lack lost bytes.
     fn may_miss(
         &self,
         look: &Look<'_>,
@@ -379,7 +378,7 @@ impl Losses {
                 let upto = look.shown_upto_of(layer, chunk.index);
                 is_here(*chain) && look.log.data_in(*chunk, *range, upto, after) == range.len()
             };
-            // What of a chain's loss can be of this layer: a later patch hides it, an older instant does not know of
+            // Which part of a chain's loss can concern this layer: a later patch hides it, an older instant precedes
             // it.
             let lost_to = |chain: &ChainId| {
                 let lost = self.0.get(chain)?;
@@ -403,7 +402,7 @@ impl Losses {
     }
 }
 
-/// The parts of chunks that `start..end` of a file lies in.
+/// The parts of chunks of `start..end` of a file.
 fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkId, ByteRange)>> {
     let part = |index: u64| {
         let first = index * layout.chunk_bytes;
@@ -414,9 +413,9 @@ fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkI
     (start / layout.chunk_bytes..end.div_ceil(layout.chunk_bytes)).map(part).collect()
 }
 
-/// The answer, unless the lease has ended since it was looked up, or this server has come into a chain, or gone from
-/// one, since it had done so `turns` times. Who has gone holds a lease all the same, as soon as it knows that it has:
-/// of the chains that it has left.
+/// The answer, unless the lease has ended since the look-up, or this server has joined or left a chain since it had
+/// done so `turns` times. A server that left a chain still gets a lease, as soon as it knows that it left, but for the
+/// other chains only: the lease alone does not protect the answer.
 pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, turns: u64) -> Result<Reply, Fault> {
     let reply = answer?;
     engine.data.check_still(turns)?;
@@ -438,7 +437,7 @@ mod tests {
         assert_eq!(whole(30, &[(20, 30), (30, 40)]), 20);
         assert_eq!(whole(25, &[(20, 30), (25, 40)]), 20);
         assert_eq!(whole(30, &[(5, 20), (20, 30), (30, 40)]), 5);
-        // Something was whole between the losses.
+        // The data was whole between the losses.
         assert_eq!(whole(35, &[(20, 30), (35, 40)]), 35);
         assert_eq!(whole(0, &[]), 0);
     }

@@ -1,4 +1,4 @@
-//! The server as a node of a cluster: what the control plane asks of it, and how a cluster begins and grows.
+//! The server as a node of a cluster: what the control plane needs from it, and how a cluster begins and grows.
 
 mod told;
 
@@ -30,7 +30,7 @@ use frieze_replication::{ChainEnd, Report};
 use frieze_storage::Identity;
 
 impl Engine {
-    /// This node's part in its cluster, if the server is one of several.
+    /// This node's control plane, if the server is one of several.
     pub(crate) fn control(&self) -> Option<&Control> {
         self.control.get().map(|control| &**control)
     }
@@ -40,11 +40,11 @@ impl Engine {
         self.control.get().is_some()
     }
 
-    /// Begins this node's part in its cluster, if the server is one of several, and it has not begun. To be called when
-    /// it is known where the server listens.
+    /// Starts this node's control plane, if the server is one of several and it has not started. To be called when the
+    /// server knows its address.
     ///
     /// # Errors
-    /// `InvalidArgument` if others cannot reach it there.
+    /// `InvalidArgument` if other servers cannot reach that address.
     pub fn begin_node(&self) -> Result<(), Fault> {
         if !self.meta.is_member() || self.has_cluster() {
             return Ok(());
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     fn this_device(&self) -> NodeDevice {
-        // How many chains it gets, compared with others: what it may use at most, however much of that is in use.
+        // Its share of chains depends on the capacity that it may use, however much of that is in use.
         NodeDevice { device: 0, capacity_bytes: self.capacity_bytes(), has_failed: false, is_full: false }
     }
 
@@ -97,14 +97,13 @@ impl Engine {
         self.data.device().space().map_or(0, |space| space.capacity_bytes)
     }
 
-    /// Time goes by for leases and what depends on them. To be called again after what is returned; `None`: the server
-    /// is alone.
+    /// Advances time for leases and their timers. To be called again after the returned duration; `None`: the server is
+    /// alone.
     pub fn beat_control(&self) -> Option<Duration> {
         Some(self.control.get()?.beat(self))
     }
 
-    /// Does what has to wait for a majority, one thing after the other, until the server stops: for a thread of its
-    /// own.
+    /// Runs the jobs that need a majority, one after the other, until the server stops: for a thread of its own.
     pub fn control_jobs(&self) {
         let Some(control) = self.control.get() else { return };
         while let Some(job) = control.next_job() {
@@ -112,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// The same for a process with one thread: what there is to do now.
+    /// The same for a process with one thread: runs the jobs that are queued now.
     pub fn do_control_jobs(&self) {
         let Some(control) = self.control.get() else { return };
         while let Some(job) = control.take_job() {
@@ -155,10 +154,10 @@ impl Engine {
         self.meta.change_members(change)
     }
 
-    /// The process ends: others need not wait until its lease has ended.
+    /// The process ends: other servers need not wait until its lease has ended.
     pub fn resign(&self) {
         if let Some(control) = self.control.get() {
-            // Whoever leads next need not be found out by an election.
+            // Names the next leader at once, without an election timeout.
             self.meta.resign();
             control.resign(self);
         }
@@ -177,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// The other nodes of the cluster, and where they are.
+    /// The other nodes of the cluster, and their addresses.
     pub fn others(&self) -> BTreeMap<NodeId, ServerAddr> {
         if !self.has_cluster() {
             return BTreeMap::new();
@@ -189,7 +188,7 @@ impl Engine {
             (cluster.is_founded(), found.collect::<BTreeMap<NodeId, ServerAddr>>())
         });
         if !is_founded {
-            // It has nothing yet, and waits for those that took it in.
+            // It has no state yet, and waits for the nodes that admitted it.
             let known = self.keeper.with(|identity| identity.known_first.clone());
             found.extend(known.iter().filter_map(|known| {
                 let (node, address) = known.split_once('@')?;
@@ -199,15 +198,15 @@ impl Engine {
         self.with_members(me, found)
     }
 
-    /// The same with the members of the metalog that are nodes no more: as long as they are members, it takes their
-    /// votes to change that.
+    /// The same with the members of the metalog that are nodes no more: as long as they are members, removing them
+    /// takes their votes.
     fn with_members(&self, me: NodeId, found: BTreeMap<NodeId, ServerAddr>) -> BTreeMap<NodeId, ServerAddr> {
         let (Some(control), Some(status)) = (self.control.get(), self.meta.status()) else { return found };
         let members = status.members.voters.iter().chain(&status.members.learners).filter(|node| **node != me);
         control.with_former(found, members.copied())
     }
 
-    /// Who answers for what, as far as this server knows.
+    /// Which servers answer for which chains, as far as this server knows.
     pub(super) fn cluster_map(&self) -> ClusterMapReply {
         let Some(status) = self.meta.status().filter(|_| self.has_cluster()) else {
             return ClusterMapReply::default();
@@ -218,7 +217,7 @@ impl Engine {
             serving: chain.serving().map(|target| target.node.0).collect(),
         };
         self.cluster_state(|cluster| ClusterMapReply {
-            // One more: a cluster of which nothing is known yet is none of one server.
+            // One more: version 0 would denote a single server, and a cluster without known decisions is none.
             version: cluster.version() + 1,
             leader: status.leader.map_or(0, |leader| leader.0),
             term: status.term,
@@ -232,17 +231,18 @@ impl Engine {
         self.cluster_map().nodes
     }
 
-    /// Looks at what the cluster has decided.
+    /// Reads the decisions of the cluster.
     fn cluster_state<T>(&self, look: impl FnOnce(&ClusterState) -> T) -> T {
         let (mut look, mut seen) = (Some(look), None);
         self.meta.look_at_control(&mut |state| seen = look.take().map(|look| look(state)));
         seen.expect("it is looked at once")
     }
 
-    /// A server asks to be one of the cluster. Where there is none yet, this server founds it.
+    /// Admits a server to the cluster. If there is no cluster yet, this server founds it.
     ///
     /// # Errors
-    /// `NotPermitted` for whoever is no administrator; `Elsewhere`: ask the leader; what is wrong with the newcomer.
+    /// `NotPermitted` for a caller that is no administrator; `Elsewhere`: ask the leader; the reason why the newcomer
+    /// is refused.
     pub(super) fn take_in(&self, principal: &Principal, ask: Join) -> Result<JoinReply, Fault> {
         if !self.is_administrator(principal) {
             return Err(Fault::new(
@@ -263,7 +263,7 @@ impl Engine {
         self.check_leads()?;
         self.found_cluster()?;
         let control = self.control.get().ok_or(Reason::Internal)?;
-        // It may have begun to lead just now.
+        // This server may have begun to lead a moment ago.
         control.beat(self);
         let node = match control.ask(self, OperatorRequest::Join { newcomer, cluster, clock: None })? {
             OperatorReply::Joined(node) => node,
@@ -280,11 +280,11 @@ impl Engine {
         })
     }
 
-    /// How the cluster is, after what is asked for has been decided.
+    /// The status of the cluster, after the requested change has been decided.
     ///
     /// # Errors
-    /// `NotPermitted` for whoever is no administrator and asks for a change; `Elsewhere`: ask the leader; what speaks
-    /// against it.
+    /// `NotPermitted` for a caller that is no administrator and requests a change; `Elsewhere`: ask the leader; the
+    /// reason why the change is refused.
     pub(super) fn cluster_asked(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
         let control = self.control.get();
         if let Some(op) = ask.op {
@@ -313,7 +313,7 @@ impl Engine {
         };
         let alone = || match self.has_cluster() {
             false => ClusterReply { replicas: self.replicas_at_founding(), ..ClusterReply::default() },
-            // It has joined, and not been told of the others yet.
+            // It has joined, and does not know the other nodes yet.
             true => ClusterReply {
                 cluster: self.cluster().to_string(),
                 leader: self.meta.leader().map_or(0, |leader| leader.0),
@@ -324,7 +324,7 @@ impl Engine {
         Ok(status.map_or_else(alone, told))
     }
 
-    /// Copies that are wanted of everything once this server, which is alone, is one of several.
+    /// Number of copies of everything once this single server is one of several.
     fn replicas_at_founding(&self) -> u32 {
         match self.keeper.with(|identity| identity.replicas) {
             0 => self.settings.replicas,
@@ -332,7 +332,7 @@ impl Engine {
         }
     }
 
-    /// Keeps how many are wanted then. Durable on return.
+    /// Stores that number. Durable on return.
     fn keep_replicas(&self, replicas: u32) -> Result<(), Fault> {
         let max = REPLICAS_MAX;
         if !(1..=max).contains(&replicas) {
@@ -351,21 +351,21 @@ impl Engine {
         self.control.get()?.status(self)
     }
 
-    /// The cluster as this server knows it, beside what the log has decided here: for tests of what is said of it.
+    /// The cluster as this server knows it, beside the log's decisions here: for tests of the status.
     pub fn look_at_health(&self, look: &mut dyn FnMut(&ClusterState, &ClusterStatus)) {
         if let Some(status) = self.cluster_status() {
             self.meta.look_at_control(&mut |state| look(state, &status));
         }
     }
 
-    /// Something has come from this node that a leader or a lease lives by.
+    /// A message came from this node that a leader or a lease depends on.
     pub(super) fn contact(&self, from: NodeId) {
         if let Some(control) = self.control.get() {
             control.contact(from);
         }
     }
 
-    /// Has the leader told what is wrong with this server by itself.
+    /// Reports this server's own trouble to the leader.
     pub(super) fn tell_trouble(&self) {
         if let Some(control) = self.control.get() {
             let words: Vec<String> = self.own_troubles().into_iter().map(|trouble| trouble.what).collect();
@@ -373,10 +373,10 @@ impl Engine {
         }
     }
 
-    /// Whether node `node`, which has proven to hold the secret of the cluster, is one of it.
+    /// Checks that node `node`, which has proven to hold the secret of the cluster, is a node of it.
     ///
     /// # Errors
-    /// `Removed` if it was, and nothing depends on what it says any more.
+    /// `Removed` if it was one, and nothing depends on its messages any more.
     pub(crate) fn check_is_node(&self, node: NodeId) -> Result<(), Fault> {
         let Some(status) = self.meta.status().filter(|_| self.has_cluster()) else { return Ok(()) };
         let is_removed = self.cluster_state(|cluster| cluster.node_state(node) == Some(NodeState::Removed));
@@ -389,7 +389,7 @@ impl Engine {
         self.control.get()?.refused()
     }
 
-    /// Makes a machine that is alone the first node of a cluster. What was begun is gone on with.
+    /// Makes a single server the first node of a cluster. An interrupted founding continues.
     fn found_cluster(&self) -> Result<(), Fault> {
         let _one = self.founding.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let address = self.settings.reached_at(self.listens_at.get().map(String::as_str))?;
@@ -428,7 +428,7 @@ impl Engine {
             .ok_or_else(|| Fault::new(Reason::Unavailable, "the cluster could not be founded: ask again in a moment"))
     }
 
-    /// A connection to another node stands, or broke: what may have been lost with it is said again.
+    /// A connection to another node was opened, or broke: messages that may have been lost are sent again.
     pub fn link_changed(&self, node: NodeId, stands: bool) {
         if !stands {
             self.data.lost(node);
@@ -436,13 +436,14 @@ impl Engine {
         }
     }
 
-    /// A node has ended a connection on which it told, as it does when its process ends: if it led, another leads soon.
+    /// A node has closed the connection on which it sent, as it does when its process ends: if it led, another leads
+    /// soon.
     pub fn hung_up(&self, node: NodeId) {
         self.meta.on_peer_gone(node);
     }
 }
 
-/// Hands on what a chain tells.
+/// Forwards a report of a chain.
 fn note(control: &Control, report: Report) {
     match report {
         Report::CaughtUp { chain, epoch, node } => control.note(chain, ReplicaEvent::CaughtUp { node, epoch }),
@@ -495,7 +496,7 @@ impl Premises for Engine {
     }
 
     fn progress(&self) -> Vec<(ChainId, ReplicaEvent)> {
-        // Leases do not wait for the disk: it is told the next time.
+        // Leases do not wait for the disk: the next report contains it.
         let ends = self.data.ends_now().unwrap_or_default();
         let told = |end: ChainEnd| {
             let (last, left_bytes) = ((end.epoch, end.n), self.data.lacks(end.chain));

@@ -1,4 +1,4 @@
-//! The server as one of several that keep the metalog: how it becomes one, what its threads do for it, where it is.
+//! The server as a member of the metalog: how it becomes one, what its threads do for it, its status.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use frieze_coherence::{CacheLeaseSettings, FileLocks};
 use frieze_metadata::{MetalogStatus, OpenSessions};
 use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE, Standing};
 
-/// What a server that joins others is told by them.
+/// What a server that joins a cluster receives from it.
 pub struct Joining {
     /// The cluster.
     pub cluster: ClusterId,
@@ -26,18 +26,18 @@ pub struct Joining {
     pub node: NodeId,
     /// The secret of the cluster's capabilities and nodes.
     pub secret: [u8; 32],
-    /// Chains that chunks are spread over.
+    /// Number of chains that chunks are spread over.
     pub chain_count: u32,
-    /// The nodes that there are, and where: as `id@host:port`.
+    /// The present nodes and their addresses, as `id@host:port`.
     pub known: Vec<String>,
 }
 
 impl Engine {
-    /// Opens an empty directory as that of another node: it has nothing, and waits for the state, until a leader adds
-    /// it. If it was made so before, it goes on.
+    /// Opens an empty directory as that of another node: it has no state, and waits for the state, until a leader adds
+    /// it. If an earlier call made it so, it continues.
     ///
     /// # Errors
-    /// `InvalidArgument` if the directory is another node's, or one of a machine that is alone; as [`Engine::open`].
+    /// `InvalidArgument` if the directory belongs to another node, or to a single server; as [`Engine::open`].
     pub fn join(settings: Settings, seams: Seams, joining: &Joining) -> Result<Engine, Fault> {
         match Identity::load(&*seams.disk)? {
             None => {
@@ -69,23 +69,22 @@ impl Engine {
         Engine::open(settings, seams)
     }
 
-    /// Turns a server that is alone into the first member of a metalog to which others can be added. Requests wait
-    /// meanwhile.
+    /// Turns a single server into the first member of a metalog to which others can be added. Requests wait meanwhile.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is one already. The disk's: it is alone as before, or changes nothing until it has been
-    /// started again.
+    /// `InvalidArgument` if it is one already. The disk's: it is alone as before, or changes nothing until it is
+    /// restarted.
     pub fn found_metalog(&self) -> Result<(), Fault> {
         self.durability.found(&self.data, &self.meta)?;
         // From now on other servers may answer writes to files.
         self.caching.take_back();
-        // Nobody else has led meanwhile: what sessions hold here they hold.
+        // No other server has led meanwhile: sessions keep their locks and leases here.
         self.reigns.store(self.meta.leader_terms(), Ordering::Release);
         Ok(())
     }
 
-    /// Adds a node to the members of the metalog, as the leader: it gets the state and the log, and does not vote yet.
-    /// Returns when a majority holds that.
+    /// Adds a node to the members of the metalog, as the leader: it receives the state and the log, and does not vote
+    /// yet. Returns when a majority has logged that.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a
@@ -98,51 +97,53 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member,
-    /// or as many vote as may.
+    /// or there are as many voters as allowed.
     pub fn promote_member(&self, node: NodeId) -> Result<(), Fault> {
         self.meta.change_members(MemberChange::Promote(node))
     }
 
-    /// Takes a node out of the members of the metalog, for ever.
+    /// Removes a node from the members of the metalog, for ever.
     ///
     /// # Errors
-    /// As [`Engine::add_member`]. A leader that is to go itself hands over and answers `Elsewhere`: ask the next one.
+    /// As [`Engine::add_member`]. A leader that is removed itself transfers leadership and answers `Elsewhere`: ask the
+    /// next leader.
     pub fn remove_member(&self, node: NodeId) -> Result<(), Fault> {
         self.meta.change_members(MemberChange::Remove(node))
     }
 
-    /// Lets another member lead, if this server does. It has not happened yet when this returns.
+    /// Transfers leadership to another member, if this server leads. It has not happened yet when this returns.
     ///
     /// # Errors
-    /// `Elsewhere`: another leads. `InvalidArgument`: the other has no say.
+    /// `Elsewhere`: another leads. `InvalidArgument`: the other does not vote.
     pub fn hand_over(&self, to: NodeId) -> Result<(), Fault> {
         self.meta.transfer_leadership(to)
     }
 
-    /// Lets the member of the metalog lead that could go on soonest, if this server does and there is one. Never waits.
+    /// Transfers leadership to the member of the metalog that could lead soonest, if this server leads and there is
+    /// one. Never waits.
     pub fn step_aside(&self) {
         self.meta.resign();
     }
 
-    /// Tells whoever waits for other servers that this one stops. To be called when nothing flushes and tells for it
-    /// any more.
+    /// Ends the waits of requests for other servers, since this one stops. To be called when no flush and no message of
+    /// this server follows any more.
     pub fn end_waits(&self) {
         self.meta.stop_waits();
     }
 
-    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog
-    /// can, in its term. Never waits.
+    /// Proposes decisions about nodes and chains to the log; they may be dropped: only the leader of the metalog can
+    /// decide, in its term. Never waits.
     pub fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {
         self.meta.decide(term, decisions);
     }
 
-    /// Looks at what the log has decided about nodes and chains.
+    /// Reads the log's decisions about nodes and chains.
     pub fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::ClusterState)) {
         self.meta.look_at_control(look);
     }
 
     /// What decisions have changed since the last call. After a start, and after a state was received, everything may
-    /// have.
+    /// have changed.
     pub fn take_control_news(&self) -> Vec<frieze_cluster::ClusterChange> {
         self.meta.take_control_changes()
     }
@@ -152,8 +153,8 @@ impl Engine {
         Some(self.meta.leader_terms()).filter(|reigns| *reigns > 0 && self.meta.leads())
     }
 
-    /// Time goes by for the metalog. To be called again after what is returned; `None`: the server is alone, and
-    /// nothing depends on it.
+    /// Advances time for the metalog. To be called again after the returned duration; `None`: the server is alone and
+    /// needs no timer.
     pub fn beat(&self) -> Option<Duration> {
         self.meta.tick()
     }
@@ -162,7 +163,7 @@ impl Engine {
     /// and again, on a thread of its own.
     ///
     /// # Errors
-    /// The disk's: the server goes on read-only, and others lead.
+    /// The disk's: the server continues read-only, and another leads.
     pub fn journal(&self, timeout: Duration) -> Result<(), Fault> {
         if self.meta.await_journal(timeout) {
             self.durability.flush_journal(&self.clock, &self.data, &self.meta)?;
@@ -180,22 +181,22 @@ impl Engine {
         self.meta.wake_journal();
     }
 
-    /// True if this server orders changes: it is alone, or leads, and holds everything that was committed before.
+    /// True if this server orders changes: it is alone, or leads and has everything that was committed before.
     pub fn leads(&self) -> bool {
         self.meta.leads()
     }
 
-    /// Who leads the metalog; `None` if this server is alone, or does not know.
+    /// The leader of the metalog; `None` if this server is alone, or does not know.
     pub fn leader(&self) -> Option<NodeId> {
         self.meta.leader()
     }
 
-    /// Where this server is in the metalog; `None` if it is alone.
+    /// Status of this server in the metalog; `None` if it is alone.
     pub fn metalog(&self) -> Option<MetalogStatus> {
         self.meta.status()
     }
 
-    /// Waits until this server knows of everything that anybody was told before the call.
+    /// Waits until this server knows of everything that any client learned before the call.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: no majority answers, or the server is no member any more.
@@ -211,13 +212,13 @@ impl Engine {
         self.meta.digest()
     }
 
-    /// What who waits for other servers does meanwhile, instead of sleeping: where one thread runs several servers.
+    /// Sets what runs in place of a sleep during waits for other servers: where one thread runs several servers.
     pub fn while_waiting(&self, idle: Box<dyn Fn() + Send + Sync>) {
         // Called once, at the start.
         let _ = self.meta.idle().set(idle);
     }
 
-    /// Stamp of the file system's first transaction: nothing is older. Nothing at all before there is one.
+    /// Stamp of the file system's first transaction: nothing is older. ZERO before there is one.
     pub(crate) fn earliest(&self) -> Hlc {
         if let Some(earliest) = self.earliest.get() {
             return *earliest;
@@ -226,7 +227,8 @@ impl Engine {
         born.map_or(Hlc::ZERO, |born| *self.earliest.get_or_init(|| born))
     }
 
-    /// Refuses who expects the cluster that this one was until it went on from one server, and says what happened.
+    /// Refuses a client that expects the former cluster of this server, from before it continued alone, and says what
+    /// happened.
     ///
     /// # Errors
     /// `WrongCluster`.
@@ -245,8 +247,8 @@ impl Engine {
         Err(Fault::new(Reason::WrongCluster, words))
     }
 
-    /// Sees to it that this server may answer a request: that it leads, if the request is one for the leader, and that
-    /// it knows of everything that anybody was told before, if the answer tells of now. Alone it always does.
+    /// Ensures that this server may answer a request: that it leads, if the request is one for the leader, and that it
+    /// knows of everything that any client learned before, if the answer is about now. A single server always may.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader, or again.
@@ -267,8 +269,8 @@ impl Engine {
         }
     }
 
-    /// True if the session may be given something to keep, a right to cache or a lock: in a cluster only one that said
-    /// so when it was opened, so that the next leader knows of it.
+    /// True if the session may get a cache lease or a lock: in a cluster, only one that declared this when it was
+    /// opened, so that the next leader knows of it.
     pub(crate) fn may_keep(&self, session: SessionId) -> bool {
         if !self.meta.is_member() {
             return true;
@@ -276,13 +278,13 @@ impl Engine {
         self.meta.leads() && self.meta.is_keeping_session(session)
     }
 
-    /// True if this server has begun to lead and has not looked at what that means.
+    /// True if this server has begun to lead and has not run [`Engine::take_over`] since.
     pub(crate) fn has_begun_to_lead(&self) -> bool {
         self.meta.leader_terms() != self.reigns.load(Ordering::Acquire) && self.meta.leads()
     }
 
-    /// If this server has begun to lead: who is there was told about by the one before. What sessions hold, nobody
-    /// knows until they have said so.
+    /// Runs once after this server has begun to lead. The earlier leader knew which sessions are connected. What they
+    /// hold is unknown until they have reported it.
     pub(crate) fn take_over(&self) {
         let reigns = self.meta.leader_terms();
         if !self.meta.leads() || reigns == 0 {
@@ -290,7 +292,7 @@ impl Engine {
         }
         let now = self.clock.reading().mono;
         let OpenSessions { all: sessions, keeping } = self.meta.sessions();
-        // Those that were opened since as well: who opened them may never have heard of it.
+        // The sessions opened since as well: their clients may not know this server yet.
         sessions.iter().for_each(|session| self.sessions.found(*session, now));
         if self.reigns.swap(reigns, Ordering::AcqRel) == reigns {
             return;
@@ -299,7 +301,7 @@ impl Engine {
         self.forget_ending();
         let until = MonoTime(now.0 + CacheLeaseSettings::default().lease_ns);
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        // What they held when this server led the last time they may have let go of.
+        // Sessions may have released the locks that they held when this server led the last time.
         *locks = FileLocks::default();
         locks.found(keeping.iter().copied(), until);
         drop(locks);

@@ -1,4 +1,5 @@
-//! A server's state, made or found: what is on the disk comes back, clock first, then the logs, then what they say.
+//! Opening a server's state: recovery of a directory or a new file system; clock first, then the logs, then the
+//! metadata.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -35,7 +36,7 @@ use frieze_storage::{
 };
 
 impl Engine {
-    /// Opens a data directory, making a file system in it if it is new, and recovers what a crash left.
+    /// Opens a data directory, making a file system in it if it is new, and recovers it after a crash.
     ///
     /// # Errors
     /// `WrongVersion`, `Corrupt`, `NoSpace`, and the disk's, each with what to do.
@@ -72,25 +73,27 @@ impl Engine {
         };
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
         if !logs.meta.is_member() && logs.meta.format().is_none() {
-            // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
+            // An interrupted first start: no client has seen a stamp, so there is none to wait for.
             recovery.clock_bound = Hlc::ZERO;
             logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), Hlc::MAX)?;
         }
         let mut notes = std::mem::take(&mut logs.notes);
         let bound = logs.bound;
         if logs.first_orphan().is_some() {
-            // What is cut off now was on stable storage: it must not be missed later.
+            // The records cut off now were on stable storage: the next start must not report them as missing.
             keeper.update(|identity| identity.set_durable(Ticket::default()))?;
         }
         while let Some(orphan) = logs.first_orphan() {
-            // Its grant was lost with the power, so the file knows nothing of it: what follows is cut off with it.
+            // Its grant was lost with the power, so the metadata has no trace of it: the records after it are cut off
+            // with it.
             logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), orphan.previous())?;
             notes.append(&mut logs.notes);
         }
         let newest_whole = logs.newest_whole();
         let identity = named_by_the_log(&keeper, &logs.meta)?;
         let Logs { clock, device, chains, meta, .. } = logs;
-        // What a chain of several members lacks here it may have elsewhere: that is not known before it goes on.
+        // If a chain of several members lacks records here, other members may have them: that is unknown until it runs
+        // again.
         let shared = chains.iter().filter(|replica| roles.epoch(replica.chain()).is_some());
         let is_shared = !roles.is_empty() || identity.has_joined();
         if went_down {
@@ -111,8 +114,8 @@ impl Engine {
         data.remember_by(&remembered);
         keeper.update(|identity| {
             if went_down {
-                // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to
-                // the frontier. Each is whole up to its last record, too, unless damage is to be served.
+                // The machine crashed with the server: unflushed records may be lost. Both logs are whole up to the
+                // frontier. Each is whole up to its last record, too, unless damage is to be served.
                 let frontier = Hlc(identity.frontier);
                 let whole = if settings.serve_damaged { frontier } else { frontier.max(newest_whole) };
                 identity.inode_floor = identity.inode_bound;
@@ -131,7 +134,7 @@ impl Engine {
                 }
             }
             if settings.serve_damaged {
-                // What is missing is known by now.
+                // By now the missing records are known.
                 identity.set_durable(Ticket::default());
             }
             identity.clean = false;
@@ -148,7 +151,7 @@ impl Engine {
         if keeper.with(|identity| identity.any_may_cache) {
             keeper.update(|identity| identity.set_caching(&cached))?;
         }
-        // Not 0, which is what a client says that knows none.
+        // Not 0, which a client sends that knows no server process.
         let life = u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")) | 1;
         let mut locks = FileLocks::default();
         let granted = CacheLeaseSettings::default();
@@ -209,13 +212,13 @@ impl Engine {
         }
         engine.opened.found(telling);
         engine.flush()?;
-        // What was forgotten is found again: what a crash left of giving it back goes on.
+        // The expired ranges are listed again: freeing that a crash interrupted continues.
         engine.reclaim.want();
         Ok(engine)
     }
 
     fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
-        // A member gets what there is from the others.
+        // A member receives the file system from the other members.
         if self.meta.is_member() || self.meta.format().is_some() {
             return Ok(());
         }
@@ -240,20 +243,20 @@ impl Engine {
     }
 }
 
-/// What recovery starts from.
+/// The inputs of recovery.
 struct Recovery<'a> {
     roles: &'a Roles,
     settings: &'a Settings,
     identity: &'a Identity,
     keeper: &'a Arc<Keeper>,
     log_settings: LogSettings,
-    /// The machine went down with the server: the ends of the logs may not fit together.
+    /// The machine crashed with the server: the ends of the logs may not fit together.
     went_down: bool,
-    /// No stamp above it was given.
+    /// Upper bound of all stamps given so far.
     clock_bound: Hlc,
-    /// To the other nodes.
+    /// Connections to the other nodes.
     way: Arc<PeersCell>,
-    /// What a member of the metalog draws from.
+    /// Seed for the randomness of a member of the metalog.
     seed: u64,
 }
 
@@ -263,7 +266,7 @@ struct Logs {
     device: Arc<Device>,
     chains: Vec<frieze_chain::Replica>,
     meta: Metadata,
-    /// Every stamp so far lies at or below it.
+    /// Upper bound of all stamps so far, inclusive.
     bound: Hlc,
     notes: Vec<String>,
     /// Stamp of the last record of the device log.
@@ -273,7 +276,7 @@ struct Logs {
 }
 
 impl Recovery<'_> {
-    /// Recovers both logs; of the device log what is stamped up to `upto`.
+    /// Recovers both logs; the device log up to records stamped `upto`.
     fn recover(
         &self,
         disk: &Arc<dyn Disk>,
@@ -301,14 +304,13 @@ impl Recovery<'_> {
                 let meta = match recovered {
                     RecoveredItem::Record(meta) => meta,
                     RecoveredItem::Indexed { chains: tips, companion, .. } => {
-                        // Footers vouched for all of that, and are written once the metadata before them is durable:
-                        // nothing of it depends on what was lost.
+                        // Footers cover these records, and a footer is written once the metadata before it is durable:
+                        // none of them depends on lost metadata.
                         refused = data::resume(&mut chains, tips, companion).err();
                         return;
                     }
                 };
-                // Of a chain of several members it is with the others, whatever this node knows of the namespace by
-                // now.
+                // The other members have this record of their chain, whatever this node knows of the namespace by now.
                 let is_own = self.roles.epoch(meta.chain).is_none();
                 if self.went_down && is_own && meta.stamp > Hlc(self.identity.frontier) {
                     tail.push((meta.stamp, meta.session, meta.chunk));
@@ -341,14 +343,14 @@ impl Recovery<'_> {
             way: self.way.clone(),
             seed: self.seed,
             lease: self.settings.lease,
-            // Where there is little room for the one log there is little for the other.
+            // If there is little room for one log there is little for the other.
             segment_bytes: MetalogSettings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
         };
         let (meta, cuts) = Metadata::recover(
             host,
             NameVersions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
-            // What is cut off on purpose may take entries with it.
+            // Cutting records off on purpose may cut off entries with them.
             &RecoverUpto { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
         )?;
         notes.extend(cuts);
@@ -368,19 +370,19 @@ impl Recovery<'_> {
 }
 
 impl Logs {
-    /// Newest stamp up to which nothing can be missing: what a log lost is newer than all that it has. When the file
-    /// system was made there was nothing else.
+    /// Newest stamp up to which no record can be missing: a lost record is newer than every record that the log has.
+    /// When the file system was made there was no other record.
     fn newest_whole(&self) -> Hlc {
         let made = self.meta.birth_stamp(frieze_base::InodeId::ROOT).unwrap_or(Hlc::ZERO);
         self.newest_record.min(self.meta.newest()).max(made)
     }
 
-    /// Stamp of the first record that depends on metadata that is lost: what is left gives its session no right to
-    /// write there. Older records than the end of the metalog had their grants when they were written.
+    /// Stamp of the first record that depends on lost metadata: the rest gives its session no right to write there.
+    /// Records older than the end of the metalog had their grants when they were written.
     fn first_orphan(&self) -> Option<Hlc> {
         if self.meta.is_member() {
-            // A grant was on stable storage here before anybody was told of it. That it was committed is told by the
-            // others.
+            // A grant was on stable storage here before any client got it. The other members know whether it was
+            // committed.
             return None;
         }
         let newest = self.meta.newest();
@@ -389,8 +391,8 @@ impl Logs {
     }
 }
 
-/// The identity that the directory has: the log of decisions says what the cluster is called. A crash may have come
-/// between a decision to go on from this server under another name, and that name in the directory.
+/// The identity of the directory: the log of decisions has the cluster's name. A crash may fall between the decision to
+/// continue from this server under another name and the writing of that name into the directory.
 fn named_by_the_log(keeper: &Keeper, meta: &Metadata) -> Result<Identity, Fault> {
     let mut name = None;
     let before = keeper.with(Identity::cluster_id);

@@ -1,7 +1,7 @@
-//! What stands at a JSON pointer (RFC 6901), as it is written: a number keeps every digit.
+//! Finds the text at a JSON pointer (RFC 6901), as it is written: a number keeps every digit.
 //!
-//! Guarantees: the whole document is checked to be one; of a name that stands twice in an object the last counts, as
-//! everywhere. Leaves to others: what the text found means.
+//! Guarantees: the whole document is checked to be one; if an object has a name twice, the last one counts, as in other
+//! parsers. Leaves to others: the meaning of the text.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Deserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The text at `pointer` in `document`; `None` if nothing stands there.
+/// The text at `pointer` in `document`; `None` if there is none.
 ///
 /// # Errors
 /// Why the bytes are not one JSON document.

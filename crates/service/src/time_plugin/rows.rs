@@ -1,16 +1,16 @@
-//! Rows: one line is one row, and its user time stands in a column or behind a JSON pointer (protocols §8); or a row is
-//! a binary record, all of one size.
+//! Rows: one line is one row, with its user time in a column or at a JSON pointer (protocols §8); or a row is a binary
+//! record, all of one size.
 //!
 //! Guarantees: the same bytes give the same rows for ever, whatever writes they came in. A row counts for the write
 //! that ends it; a line cut off at the end waits for the next write, and counts as it is while nobody may write to the
 //! file. Headers and blank lines take the time of the row before them. Leaves to others: finding where the row begins
 //! that a write goes on with, and reading bytes (`node`, `timed`).
 //!
-//! A byte order mark of UTF-8 in front of the first line is no part of it; lines end with a line feed, or with one
-//! after a carriage return.
+//! A byte order mark of UTF-8 in front of the first line is no part of it; lines end with a line feed, or with a
+//! carriage return and a line feed.
 //!
-//! A field of a table may be quoted (RFC 4180) but not hold a line break: a reader who starts in the middle of a file
-//! could not tell such a break from the end of a row.
+//! A field of a table may be quoted (RFC 4180) but not hold a line break: a reader that starts in the middle of a file
+//! could not distinguish such a break from the end of a row.
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::UserTime;
@@ -205,7 +205,7 @@ impl Rows<'_> {
 /// Calls `each` with every field of one row, in order.
 fn each_field(row: &[u8], delimiter: u8, mut each: impl FnMut(usize, &[u8])) -> Result<(), Fault> {
     if memchr::memchr(b'"', row).is_none() {
-        // Nothing quoted: the fields are what lies between the delimiters.
+        // No quotes: the fields are the text between the delimiters.
         for (number, field) in row.split(|byte| *byte == delimiter).enumerate() {
             each(number, field);
         }
@@ -230,7 +230,7 @@ fn each_field(row: &[u8], delimiter: u8, mut each: impl FnMut(usize, &[u8])) -> 
 /// A line of a table without what ends it.
 ///
 /// # Errors
-/// `InvalidArgument` if a lone carriage return stands in it: the file's lines end in a way that is not taken.
+/// `InvalidArgument` if it contains a lone carriage return: the plug-in does not accept such line ends.
 fn without_break(line: &[u8]) -> Result<&[u8], Fault> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -18,7 +18,7 @@ use crate::timeline::Interval;
 
 /// Records of one file that an undo looks at.
 const RECORDS_MAX: usize = 1 << 20;
-/// Ranges of one file that are told as left; more are counted with the last.
+/// Ranges of one file that are listed as left; the last one counts all further ones.
 const LEFT_RANGES_MAX: usize = 100;
 
 /// One change of a file's bytes or length.
@@ -26,7 +26,7 @@ const LEFT_RANGES_MAX: usize = 100;
 pub(super) struct Event {
     pub(super) stamp: Hlc,
     pub(super) by_actor: bool,
-    /// On whose behalf.
+    /// The user on whose behalf it was made.
     pub(super) uid: u32,
     pub(super) kind: EventKind,
 }
@@ -45,12 +45,12 @@ pub(super) enum EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bytes {
     end: u64,
-    /// Stamp of the actor's change, if that shows; else of the newest other.
+    /// Stamp of the actor's change, if that is visible; otherwise of the newest change by another.
     top: Hlc,
     by_actor: bool,
-    /// Newest stamp by anybody else, or just before the actor's first.
+    /// Newest stamp of a change that is not the actor's, or just before the actor's first.
     under: Hlc,
-    /// Stamp of a change of the actor that others have covered; ZERO for none.
+    /// Stamp of a change of the actor that later changes of others cover; ZERO for none.
     covered: Hlc,
 }
 
@@ -58,8 +58,8 @@ struct Bytes {
 #[derive(Default)]
 pub(super) struct FileEvents {
     pub(super) events: Vec<Event>,
-    /// Stamp of the first write that may be the actor's and is not known any more: the file has forgotten what it was
-    /// then.
+    /// Stamp of the first write that may be the actor's and whose record is dropped: the file has no history of that
+    /// time.
     lost: Option<Hlc>,
 }
 
@@ -102,13 +102,13 @@ impl Engine {
             let (stamp, by_actor, uid) = (revision.stamp, actor.made(revision), revision.uid);
             let mut add = |kind| events.push(Event { stamp, by_actor, uid, kind });
             for patch in inode.patches().iter().filter(|patch| patch.at == stamp) {
-                // Among several servers a copied range makes a file at least so long, as a write does.
+                // In a cluster a copied range makes a file at least so long, as a write does.
                 let shows = matches!(patch.source, PatchSource::Shared { .. }) && inode.size >= patch.end;
                 let extends = shows && inode.size_as_of != stamp && self.meta.is_member();
                 add(EventKind::Bytes { start: patch.start, end: patch.end, extends });
             }
             if inode.kind() == FileKind::File && inode.size_as_of == stamp {
-                // Growing leaves no patch, and yet says that there is nothing beyond.
+                // Growing leaves no patch, and yet it states that no byte lies beyond.
                 add(EventKind::Bytes { start: inode.size, end: u64::MAX, extends: false });
                 add(EventKind::Length(inode.size));
             }
@@ -118,7 +118,7 @@ impl Engine {
         }
         let mut lost = None;
         for DroppedRecords { by, first, last } in gone {
-            // Nobody knows which bytes: that somebody wrote is what counts.
+            // The range is unknown: that there was a write is enough.
             let kind = EventKind::Bytes { start: 0, end: 0, extends: false };
             let own = match by {
                 Some((session, uid)) => actor.may_have_done((first, last), session, uid),
@@ -148,7 +148,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let Some(first) = found.events.iter().find(|event| event.by_actor) else { return Ok(()) };
         if let Some(lost) = found.lost {
-            // Snapshots may show single instants from then.
+            // Snapshots may still show single instants of that time.
             let instants = (lost.previous().0..=plan.now.0).map(Hlc).take(SNAPSHOTS_MAX + 1);
             instants.into_iter().try_for_each(|at| self.check_kept(id, Some(at)))?;
         }
@@ -201,7 +201,7 @@ impl Engine {
         }
         let changed_size = size.filter(|&size| size != extent_now.size);
         let writes = !shares.is_empty() || changed_size.is_some();
-        // Bytes that come from elsewhere are a write and set the time, unless another is named.
+        // Shared bytes count as a write and set the time, unless the undo sets another.
         let mtime = undone_mtime(&found.events, extent_base.mtime_ns).filter(|&ns| writes || ns != extent_now.mtime_ns);
         if !writes && mtime.is_none() {
             return Ok(());
@@ -217,7 +217,7 @@ impl Engine {
         state.shares = shares;
         state.size = changed_size;
         state.mtime_ns = mtime;
-        // Nobody else wrote to it since: all of it is as it was before the actor's first change.
+        // No other actor wrote to it since: the file is wholly what it was before the actor's first change.
         if writes && found.events.iter().all(|event| event.by_actor || event.stamp <= base_at) {
             self.take_times(plan, &base, base_at, version)?;
         }

@@ -1,8 +1,8 @@
-//! What an undo of one path is about.
+//! The units that an undo of one path covers.
 //!
-//! A unit belongs to a path if the file or directory that it is a unit of lay at or below the path at the start or at
-//! the end of the interval, or, if it lost its last name in between, when it lost it; or if it gets a name back that
-//! belongs to the path. A rename is one change: with one of its names belongs the other, wherever it lies.
+//! A unit belongs to a path if its file or directory lay at or below the path at the start or at the end of the
+//! interval, or, if it lost its last name in between, when it lost it; or if it gets back a name that belongs to the
+//! path. A rename is one change: if one of its names belongs to the path, so does the other, wherever it lies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,27 +20,27 @@ use crate::session::Principal;
 use crate::timeline::Interval;
 use frieze_metadata::NameHistory;
 
-/// What lies below a path, or all there is.
+/// The objects below a path, or all objects.
 pub(super) struct Reach<'a> {
     history: NameHistory<'a>,
     pub(super) interval: Interval,
     /// The tree at the end of the interval and at its start.
     ends: [TreeAt<'a>; 2],
-    /// What the path led to, and what gets a name back; `None`: everything belongs.
+    /// The inodes of the path, and those that get a name back; `None`: everything belongs.
     roots: Option<BTreeSet<InodeId>>,
     /// Names that belong although their directory may not.
     names: BTreeSet<NameKey>,
     known: FastMap<InodeId, bool>,
 }
 
-/// What may be told is asked later.
+/// A caller without limits: a later check decides what the answer may reveal.
 static ANYBODY: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
 
 impl Engine {
-    /// What `target` led to at the ends of the interval; if to nothing, what it led to last.
+    /// The inodes of `target` at the ends of the interval; if it had none, its last one.
     ///
     /// # Errors
-    /// As [`Engine::resolve`] now, if it led nowhere in the interval.
+    /// As [`Engine::resolve`] now, if the path had no inode in the interval.
     pub(super) fn reach(&self, principal: &Principal, target: &Target, interval: Interval) -> Result<Reach<'_>, Fault> {
         let history = self.meta.history();
         let Interval { after, upto } = interval;
@@ -77,7 +77,7 @@ impl Engine {
 }
 
 impl Reach<'_> {
-    /// True if what happened to the subject belongs to the path.
+    /// True if the changes of the subject belong to the path.
     pub(super) fn holds(&mut self, subject: &ChangeSubject) -> Result<bool, Fault> {
         if self.roots.is_none() {
             return Ok(true);
@@ -103,8 +103,8 @@ impl Reach<'_> {
         Ok(answer)
     }
 
-    /// As [`Reach::holds_inode`] of a directory that something lay in which is gone: the way up, as far as that is
-    /// gone.
+    /// As [`Reach::holds_inode`] for a deleted directory that an object lay in: walks up, as far as directories are
+    /// deleted.
     fn held_last(&mut self, directory: InodeId) -> Result<bool, Fault> {
         let (mut way, mut here) = (BTreeSet::new(), directory);
         let answer = loop {
@@ -120,7 +120,7 @@ impl Reach<'_> {
         Ok(answer)
     }
 
-    /// Whether something belongs to the path, if that was found out before or one of the ends says so.
+    /// Whether an inode belongs to the path, if an earlier search or one of the ends decides it.
     fn knows(&mut self, id: InodeId) -> Result<Option<bool>, Fault> {
         let Some(roots) = &self.roots else { return Ok(Some(true)) };
         if roots.contains(&id) {
@@ -145,14 +145,14 @@ impl Reach<'_> {
         Ok(None)
     }
 
-    /// The directories that held the last names of something that lost them in the interval.
+    /// The directories with the last names of an inode that lost them in the interval.
     fn last_parents(&mut self, id: InodeId) -> Result<Vec<InodeId>, Fault> {
         let last = self.ends[0].last_names(id)?.filter(|(last, _)| *last >= self.interval.after);
         Ok(last.map_or(Vec::new(), |(_, names)| names.into_iter().map(|named| named.parent).collect()))
     }
 
-    /// Takes in what has to do with names that change: what they name, and the other names of renames. True if that is
-    /// more than before: the changes have to be read again.
+    /// Adds the inodes of names that change, and the other names of renames. True if the reach grew: the changes have
+    /// to be read again.
     pub(super) fn grow(
         &mut self,
         actor: &Actor<'_>,
@@ -194,7 +194,7 @@ impl Reach<'_> {
         if let Some(roots) = &mut self.roots {
             roots.extend(coming);
         }
-        // What did not belong may now.
+        // An inode outside the path may belong to it now.
         self.known.retain(|_, known| *known);
         Ok(grown)
     }

@@ -1,4 +1,4 @@
-//! What of an undo may be told to whom: the names in directories that he may list, and his own doing.
+//! What an undo may reveal to its caller: names in directories that the caller may list, and the caller's own changes.
 
 use std::collections::BTreeSet;
 
@@ -20,19 +20,19 @@ impl<'a> Sight<'a> {
         Sight { history, caller, now: history.tree_at(now, caller) }
     }
 
-    /// True if the caller may be told a name in a directory that was changed on behalf of these users only.
+    /// True if the caller may learn a name in a directory that only these users changed.
     pub(super) fn tells(&mut self, directory: InodeId, by: &BTreeSet<u32>) -> Result<bool, Fault> {
         if by.iter().all(|&uid| uid == self.caller.uid) || self.now.may_list(directory)? {
             return Ok(true);
         }
-        // Of a directory that is gone, the rights when it went count.
+        // For a deleted directory, the rights at its deletion count.
         match self.now.last_names(directory)? {
             Some((last, _)) => self.history.tree_at(last, self.caller).may_list(directory),
             None => Ok(false),
         }
     }
 
-    /// As [`Sight::tells`], of something with names in these directories: one that may be told is enough.
+    /// As [`Sight::tells`], of an object with names in these directories: one readable directory is enough.
     pub(super) fn tells_any(&mut self, directories: &[InodeId], by: &BTreeSet<u32>) -> Result<bool, Fault> {
         for &directory in directories {
             if self.tells(directory, by)? {

@@ -11,7 +11,7 @@ use super::Actor;
 use crate::edits::names::{NameKey, Paths};
 use crate::edits::{Naming, Plan, attribute_words};
 
-/// The newest version by anybody else, if the newest is the actor's: its stamp and value.
+/// The newest version that is not the actor's, if the newest of all is the actor's: its stamp and value.
 fn undone<'a, T>(
     actor: &Actor<'_>,
     change: &'a SubjectChange,
@@ -25,7 +25,7 @@ fn undone<'a, T>(
     }
 }
 
-/// Inodes that the actor took the name away from.
+/// Inodes that lost a name by a change of the actor.
 fn displaced<'a>(
     actor: &Actor<'_>,
     change: &'a SubjectChange,
@@ -52,14 +52,14 @@ fn inode_of(state: &SubjectState) -> Option<InodeId> {
     }
 }
 
-/// True if a name stands for what it stood for before the interval.
+/// True if a name has the inode that it had before the interval.
 pub(super) fn is_as_before(change: &SubjectChange) -> bool {
     let before = change.before.as_ref().and_then(|(_, state)| inode_of(state));
     before == change.revisions.last().and_then(|last| last.state.as_ref()).and_then(inode_of)
 }
 
-/// What a name is and is to be, and whose version it gets; `None` if nothing of it is the actor's, or others changed it
-/// since, or it is what it is to be.
+/// The inode of a name before and after the undo, and the stamp of the version it returns to; `None` if the actor
+/// changed nothing of it, or others changed it since, or it has that inode already.
 pub(super) fn naming_of(actor: &Actor<'_>, change: &SubjectChange) -> Option<(Naming, Hlc)> {
     let now = change.revisions.last().and_then(|last| last.state.as_ref()).and_then(inode_of);
     let (older, to) = undone(actor, change, inode_of)?;
@@ -154,7 +154,7 @@ pub(super) fn undo_attributes(
     }
     let names = ["mode", "owner", "group", "access time"];
     for (unit, name) in names.iter().enumerate() {
-        // The first value counts as set by who made the inode, or before the interval.
+        // The first value counts as set by the maker of the inode, or before the interval.
         let mut sets: Vec<(Hlc, bool, i64)> = Vec::new();
         for (stamp, by_actor, value) in &values {
             if sets.last().is_none_or(|(_, _, last)| *last != value[unit]) {

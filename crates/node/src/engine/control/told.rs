@@ -1,4 +1,4 @@
-//! What operators ask about the cluster and are told, to and from the messages of `wire`.
+//! Conversion of operators' requests about the cluster, and their answers, to and from the messages of `wire`.
 
 use frieze_base::NodeId;
 use frieze_cluster::{
@@ -29,7 +29,7 @@ pub(super) fn status_out(status: &ClusterStatus, told_by: NodeId) -> ClusterRepl
         nodes: status.nodes.iter().map(node_out).collect(),
         chains: status.chains.iter().map(chain_out).collect(),
         whole: status.whole() as u32,
-        // Of this node, which the cluster does not know: it adds them.
+        // A figure of this node, which the cluster does not know: this node adds it.
         sync_bytes_per_s: 0,
         copies_wanted: status.copies_wanted,
         troubles: Vec::new(),
