@@ -507,7 +507,7 @@ fn header_of_answer(request: &FrameHeader, kind: FrameKind, epoch: ChainEpoch, c
         seq: request.seq,
         epoch,
         hlc: clock.newest(),
-        // Inode that the engine put in place of the request's.
+        // Duration of the cache lease, which the engine put in place of the request for one.
         holds: request.holds,
         ..FrameHeader::of(kind)
     }

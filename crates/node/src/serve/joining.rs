@@ -134,7 +134,7 @@ fn token(directory: &Path) -> Result<Vec<u8>, Fault> {
         Fault::new(Reason::InputOutput, format!("cannot {doing} {}: {error}", directory.join(TOKEN_FILE).display()))
     };
     match fs::read(directory.join(TOKEN_FILE)) {
-        // One that was being written when the power went was told to nobody.
+        // If power failed while a token was being written, no server has received it.
         Ok(token) if token.len() == TOKEN_BYTES => return Ok(token),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
