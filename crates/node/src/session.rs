@@ -64,7 +64,7 @@ impl Conn {
         Conn { challenge, state: Mutex::new(state) }
     }
 
-    /// Handles the greeting. The reply names the user as whom the server treats the peer.
+    /// Handles the greeting. The reply names the user whose rights the peer has.
     ///
     /// # Errors
     /// `WrongCluster` if the client expects another cluster.
@@ -95,7 +95,7 @@ impl Conn {
         })
     }
 
-    /// Verifies the peer's proof of a key. The reply names the user as whom the server treats the peer now.
+    /// Verifies the peer's proof of a key. The reply names the user whose rights the peer has now.
     ///
     /// # Errors
     /// `Unproven` for an unknown key or a wrong answer, in the same words.
@@ -135,7 +135,7 @@ impl Conn {
     ///
     /// # Errors
     /// `BadFrame` before the greeting; `Unproven` if nothing proves the peer's identity; `NotPermitted` if the request
-    /// names a user for whom the peer may not send.
+    /// names a user that the peer may not act for.
     pub(crate) fn principal(&self, named: Option<Caller>) -> Result<Principal, Fault> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.greeted {

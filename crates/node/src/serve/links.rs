@@ -67,7 +67,7 @@ pub(super) struct Notices {
     pub(super) link: Box<dyn Fn(NodeId, bool) + Send + Sync>,
     /// A server that has proven to be of the cluster refuses this one: it was removed.
     pub(super) removed: Box<dyn Fn(Fault) + Send + Sync>,
-    /// A server proves that the cluster went on from one server under another identity.
+    /// A server proves that the cluster was recovered from one server under another identity.
     pub(super) went_on: Box<dyn Fn(Successor) + Send + Sync>,
 }
 

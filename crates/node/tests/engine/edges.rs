@@ -93,7 +93,7 @@ fn a_refusal_names_what_has_forgotten_to_whoever_may_know_it() {
         assert_eq!(refusal.reason, Reason::HistoryExpired);
         assert!(refusal.message.starts_with("history of /b/inner"), "{}", refusal.message);
     }
-    // Who may not list `/b` gets the same words without the name.
+    // A user that may not list `/b` gets the same words without the name.
     served.chmod("/b", 0o711).unwrap();
     let someone = Caller { uid: 1000, gid: 1000, groups: Vec::new() };
     let mut other = machine.connect(served.engine.clone(), someone);

@@ -24,7 +24,7 @@ impl Served {
         self.forget_as_asked(path, before, false).unwrap()
     }
 
-    /// Ends the session, so that nobody has a file open for writing.
+    /// Ends the session, so that no session has a file open for writing.
     pub(crate) fn close(&mut self) {
         if self.session != SessionId(0) {
             self.txn(Op::CloseSession(CloseSession::default())).unwrap();
@@ -172,7 +172,7 @@ fn what_changed_before_the_horizon_is_refused_though_the_index_says_no_more_what
         let story = served.story("/d", 0, other, 0);
         assert!(story.left_out, "some writes are not told, and that is said");
         assert!(story.events.iter().any(|event| event.stamp > horizon), "{story:?}");
-        // Who wrote then cannot be undone, who wrote later can.
+        // A session that wrote then cannot be undone, one that wrote later can.
         assert!(refused(served.undo(&[written[5].0]).map(drop)));
         assert!(refused(served.undo(&[written[34].0]).map(drop)));
         assert_eq!(served.at("/d/f", horizon).unwrap(), pattern(1000, 36));

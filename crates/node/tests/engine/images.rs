@@ -178,7 +178,7 @@ fn damaged_images_are_given_up_said_and_never_believed() {
     assert!(words[0].contains("given up") && words[0].contains("page 0 of chunk"), "{words:?}");
     make_images(&mut served);
     check(&mut served, &states);
-    // A scrub finds those that nobody reads: nothing is lost.
+    // A scrub finds images that no reader uses: nothing is lost.
     let found = served.engine.check_up();
     assert!(found.scrub.findings.is_empty(), "{found:?}");
     drop(served);

@@ -182,7 +182,7 @@ impl History {
                 );
             }
             18 => {
-                // What somebody has open for writing is not forgotten whole.
+                // A file that a session has open for writing does not expire whole.
                 served.close();
                 return;
             }

@@ -60,7 +60,7 @@ impl VersionStore for HookedStore {
     }
 }
 
-/// Whoever waits for a forgetting is told how far it has come: files found, then so many of so many, then nothing.
+/// A thread that waits for history to expire reads the progress: files found, then so many of so many, then nothing.
 #[test]
 fn a_forgetting_tells_how_far_it_has_come() {
     let machine = Machine::new();

@@ -244,7 +244,7 @@ fn what_is_copied_into_a_file_with_user_time_passes_its_plug_in() {
         let (source, target) = (source.to_vec(), target.to_vec());
         Request::CopyRange(CopyRange { source, target, len: 4, ..CopyRange::default() })
     };
-    // Not shared: whoever asked writes the bytes, and their times are found as they come.
+    // Not shared: the client writes the bytes, and their times are found as they arrive.
     assert_eq!(served.edit(copy(&file, &into)).unwrap_err().reason, Reason::Unsupported);
     assert_eq!(served.edit(copy(&file, &plain)).unwrap().len, 4);
     assert_eq!(cut_of(&mut served, "/plain", None, 2), Err(Reason::NoUserTime));

@@ -153,7 +153,7 @@ fn findings_outlive_a_restart_and_go_when_a_later_scrub_finds_none() {
     let mut served = machine.serve();
     assert_eq!(served.scrub_state(), before);
     assert_eq!(served.health().1, 1);
-    // Somebody mends it by hand: it is known until a scrub has come by.
+    // An operator repairs it by hand: it stays a finding until the next scrub.
     let (name, at) = machine.find(&one[64..128]);
     machine.disk.flip_bit(&name, at - 64 + 5, 3).unwrap();
     assert_eq!(served.scrub_state().damaged, 1);
@@ -501,7 +501,7 @@ fn a_scrub_begins_by_itself_once_in_a_while_and_reads_slowly() {
     assert!(waited.get() > Duration::from_secs(2), "{:?}", waited.get());
     let next = due(&mut served);
     assert!(next > first + 3_600_000_000, "{next}");
-    // Ended by somebody: the next is due as late as after one that finished.
+    // An operator ended the scrub: the next is due as late as after one that finished.
     machine.time.advance_us(3_700_000_000);
     served.engine.scrub(&|_| false).unwrap();
     served.scrub_asked(ScrubAction::Stop).unwrap();

@@ -106,7 +106,7 @@ fn copies_in_memory_stay_within_their_shares() {
         let mut served = machine.serve();
         let mut rng = Rng::new(2);
         let states = load(&mut served, 12, &mut rng);
-        // Footers, shelves, and pages that nobody knows of.
+        // Footers, shelves, and pages that no figure counts.
         served.engine.close_segment();
         served.fsync();
         served.fsync();
@@ -178,7 +178,7 @@ fn who_reads_on_and_on_finds_what_is_next_in_memory() {
     assert!(waited.iter().all(|slot| *slot < 3), "reads {waited:?} found nothing there");
     let told = memory(&mut served);
     assert!(told.ahead_bytes > FILE_BYTES / 2 && told.scanned_hit_bytes > FILE_BYTES / 2, "{told:?}");
-    // Nothing is read ahead of who reads here and there.
+    // A reader of random places gets no prefetch.
     let mut rng = Rng::new(5);
     let file = open_at(&mut served, "/f", states[1].0);
     let before = memory(&mut served).ahead_bytes;
