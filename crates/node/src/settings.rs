@@ -44,13 +44,13 @@ pub struct Settings {
     /// Address at which Prometheus reads metrics, as `HOST:PORT`; a port alone is one of this machine. Default: none,
     /// nowhere. The page is not authenticated: its metrics describe the server, and nothing of the stored data.
     pub metrics: String,
-    /// Where Hadoop clients find their name service, as `HOST:PORT`: what `fs.defaultFS` names. Default: none, nowhere.
-    /// Read by `frieze serve`, which opens that door.
+    /// Address of the name service for Hadoop clients, as `HOST:PORT`: what `fs.defaultFS` names. Default: none,
+    /// nowhere. Read by `frieze serve`, which opens that gateway.
     pub hdfs: String,
-    /// Where they read and write, as `HOST:PORT`. Default: port 9866 of the same host.
+    /// Address at which Hadoop clients read and write, as `HOST:PORT`. Default: port 9866 of the same host.
     pub hdfs_data: String,
-    /// Where clients of Hadoop's WebHDFS find it, as `HOST:PORT`. Default: none, nowhere. Read by `frieze serve`, which
-    /// opens that door.
+    /// Address for clients of Hadoop's WebHDFS, as `HOST:PORT`. Default: none, nowhere. Read by `frieze serve`, which
+    /// opens that gateway.
     pub webhdfs: String,
     /// True: a Hadoop client on another machine gets the rights of the user that it names, except root's. Default
     /// false: the gateway listens on loopback only, where the kernel proves the user.
@@ -59,28 +59,27 @@ pub struct Settings {
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
     // # Cluster
-    /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty; several,
-    /// separated by commas, are asked in turn. Default: none; the server is alone, and becomes the first of a cluster
-    /// when another joins it.
+    /// A server of the cluster to join, as `host:port`, if the data directory is empty; several, separated by commas,
+    /// are asked in turn. Default: none; the server is alone, and becomes the first of a cluster when another joins it.
     pub join: String,
     /// Key that proves this server to that one, where the kernel cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join_key: Option<KeySettings>,
-    /// What the server is called in its cluster; empty, the default, is the name of the machine. Fixed when it joins.
+    /// Name of the server in its cluster; empty, the default, is the name of the machine. Fixed when it joins.
     pub name: String,
-    /// The site it stands at: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when
-    /// it joins.
+    /// Site of the server: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when it
+    /// joins.
     pub site: String,
-    /// The machine it runs on: no two copies of the same bytes are on one machine as long as there are others. Default:
-    /// what the system calls it. Servers of one machine, a server for each disk, say the same. Fixed when it joins.
+    /// Machine of the server: two copies of the same bytes are on one machine only if there is no other. Default: the
+    /// system's name for it. Servers of one machine, a server for each disk, set the same. Fixed when it joins.
     pub machine: String,
-    /// Where the other servers and the clients reach it; empty, the default, is the first address of `listen`.
+    /// Address for the other servers and the clients; empty, the default, is the first address of `listen`.
     pub advertise: String,
     /// Replicas of each chain once there are as many servers, and servers of the cluster at most: every one has a copy
     /// of everything. Default 5. Used by the server that founds a cluster.
     pub replicas: u32,
-    /// How long a server of a cluster may answer without hearing from its leader. Default 2 s. More: one that is lost
-    /// is missed for longer; less: a short pause costs a server its chains.
+    /// How long a server of a cluster may answer without a message from its leader. Default 2 s. More: a lost server is
+    /// missed for longer; less: a short pause costs a server its chains.
     #[serde(with = "duration_text")]
     pub lease: Duration,
     /// Bytes a second that this server sends at most to servers that are brought up to date, all together. 0, the
@@ -100,16 +99,16 @@ pub struct Settings {
     /// default, is half of what the machine (or the control group) has, or as much as the settings below need. More:
     /// more of what is read is in memory. What of it is for what, `frieze status` shows.
     pub memory_bytes_max: u64,
-    /// How much of it for the youngest records, which stay until as many were written after them. 0, the default, is
-    /// half of what the rest leaves. More: readers of what was just written never wait for the disk; less: more of
+    /// Part of `memory_bytes_max` for the youngest records, which stay until as many were written after them. 0, the
+    /// default, is half of what the rest leaves. More: readers of recent bytes never wait for the disk; less: more of
     /// older history is in memory.
     pub young_bytes_max: u64,
-    /// How much of it for older records that are in use. 0, the default, is the other half.
+    /// Part of `memory_bytes_max` for older records that are in use. 0, the default, is the other half.
     pub old_bytes_max: u64,
-    /// How much of it for what is acknowledged and not yet on stable storage. 0, the default, is an eighth, 1 GiB at
-    /// most. More: longer bursts at memory speed; less: less to lose with the power.
+    /// Part of `memory_bytes_max` for records that are acknowledged and not yet on stable storage. 0, the default, is
+    /// an eighth, 1 GiB at most. More: longer bursts at memory speed; less: less to lose in a power loss.
     pub dirty_bytes_max: u64,
-    /// Oldest that such bytes may become before writers wait. Default 5 s.
+    /// Greatest age of such records; older ones make writers wait. Default 5 s.
     #[serde(with = "duration_text")]
     pub dirty_age_max: Duration,
     /// How long after a write its flush begins. Default 50 ms. Less: smaller flushes, less to lose.
@@ -125,8 +124,9 @@ pub struct Settings {
     /// Bytes kept back from data so that removing, truncating and restarting work on a full disk. Default 128 MiB.
     pub reserve_bytes: u64,
     // # Scrubs
-    /// Bytes a second that `frieze scrub` reads at most, unless it is told another rate. Default 64 MiB. More: it is
-    /// done sooner; less: others notice less of it. While others are served it takes a quarter of its time at most.
+    /// Bytes a second that `frieze scrub` reads at most, unless the command names another rate. Default 64 MiB. More:
+    /// it ends sooner; less: clients notice less of it. While the device serves requests it takes a quarter of its time
+    /// at most.
     pub scrub_bytes_per_s: u64,
     /// How often everything stored is scrubbed without a command: so long after the last scrub ended, at a rate at
     /// which it takes an eighth of this time, 1 MiB/s at least. Default `"7d"`; `"0s"` for never. More: damage is found

@@ -1,4 +1,4 @@
-//! Members that lack too much of the log, or some of it.
+//! Members that lack too much of the log, or a part of it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

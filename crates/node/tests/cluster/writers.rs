@@ -1,4 +1,4 @@
-//! Writers at several heads, and what is decided about their files elsewhere.
+//! Writers at several heads, and decisions of other servers about their files.
 
 use std::sync::Arc;
 
@@ -367,7 +367,7 @@ fn a_session_that_is_ended_loses_nothing_that_a_head_acknowledged() {
     assert_eq!(reader.len("f"), offset(chunk) + written);
 }
 
-/// Its client reaches a server which becomes head and has not heard that the session has ended: the length of its file
+/// Its client reaches a server which becomes head and does not know that the session has ended: the size of its file
 /// was settled without what it would write now.
 #[test]
 fn a_session_that_has_ended_writes_nothing_at_a_head_that_does_not_know_of_it() {
@@ -527,7 +527,8 @@ fn what_servers_remember_of_sessions_ends_with_them() {
     assert_eq!(world.engine(TWO).sessions_remembered(), 0);
 }
 
-/// What node 2 lost the others have: it says so of no instant. What the log knows to be lost every server says.
+/// The other servers have what node 2 lost: node 2 reports the gap at no instant. A loss that the log knows every
+/// server reports.
 #[test]
 fn a_gap_is_the_chains_and_every_server_tells_of_it() {
     let world = three(91);
@@ -577,9 +578,8 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
     assert_eq!(incomplete(before), [false; 3], "up to it nothing is missing");
 }
 
-/// A chain whose only member was declared dead went on from a copy that was behind: what is read of it as it is now
-/// says that it may lack something, through files that share it too, until it is written anew. What was made since
-/// lacks nothing.
+/// A chain whose only member was declared dead continued from a stale copy: a read of it as it is now says that it may
+/// lack something, through files that share it too, until it is written anew. Later writes lack nothing.
 #[test]
 fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
     let world = three(92);
@@ -622,7 +622,7 @@ fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
     assert!(!client.may_lack(TWO, &capability, offset(chunk), 4));
 }
 
-/// The log decides that a chain lost its only member and went on from a copy that had been out of it.
+/// The log decides that a chain lost its only member and continued from a copy that had been removed from it.
 fn go_on_from_a_copy_that_was_behind(world: &World, chain: ChainId) {
     let device = || NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false };
     let newcomer = |node: u32| NodeInfo {

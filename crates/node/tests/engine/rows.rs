@@ -501,7 +501,7 @@ fn the_last_row_counts_without_a_line_break_once_the_file_is_closed() {
         let (text, broken) = (rows(shape, &[5, 7, 9]), rows(shape, &[5, 7]) + "\n");
         let pieces = text.as_bytes().chunks(text.len().div_ceil(cuts));
         let last = pieces.map(|piece| served.write(&file, None, piece).unwrap().0).last().unwrap();
-        // It may go on.
+        // A writer may still continue the row.
         assert_eq!(cut(&mut served, None, 9).unwrap(), broken);
         let settle = Settle { inode: inode(&mut served), ..Settle::default() };
         let closed = served.txn(Op::Settle(settle)).unwrap().stamp;

@@ -1,4 +1,4 @@
-//! What is in memory and what is not: seen by what the device is asked for, and never by what is answered.
+//! Memory tiers: they show in the reads of the device, and never in an answer.
 
 use frieze_base::Rng;
 use frieze_wire::message::MemoryUse;
@@ -201,7 +201,7 @@ fn a_read_that_fails_leaves_nothing_that_is_taken_for_a_copy() {
     let before = machine.disk.fetches();
     assert!(read_part(&mut served, &file, 0, WRITE_BYTES).unwrap()[..] == content[..WRITE_BYTES as usize]);
     assert!(machine.disk.fetches() > before, "it was read again");
-    // A place that is worn out is told each time, and what is beside it is read.
+    // A bad sector is reported each time, and the bytes beside it are read.
     let segment = first_segment(&machine);
     let len = machine.disk.open(&segment).unwrap().len().unwrap();
     machine.disk.wear_out(&segment, 0..len).unwrap();

@@ -92,7 +92,7 @@ impl Records {
         (now, after)
     }
 
-    /// True if anybody but the actor changed an inode, a name of it, or a name in it.
+    /// True if an author other than the actor changed an inode, a name of it, or a name in it.
     fn others_touched(&self, id: u64) -> bool {
         let other = |who: Who| who != ACTOR;
         self.names.iter().any(|((directory, _), versions)| {
@@ -325,7 +325,7 @@ fn history(served: &mut Served, seed: u64) -> bool {
         let (now, other) = (now.flatten(), other.flatten());
         let found = entries.get(key).copied();
         let expected = if by_actor { other } else { now };
-        // What lies in a directory that is gone is not seen.
+        // The entries of a deleted directory are not visible.
         if found != expected && (by_actor || found.is_some()) {
             let unchanged = found == now || found.is_none();
             assert!(
