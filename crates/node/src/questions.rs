@@ -1,9 +1,9 @@
-//! Questions between servers: what was asked here and has no answer yet, and what others have asked and nobody has
-//! looked at.
+//! Requests between servers: requests of this server that have no response yet, and requests of other servers that wait
+//! for a response.
 //!
-//! Guarantees: nothing is kept of a question whose asker has gone on; what others may leave here is bounded. A question
-//! that comes again while it is being answered is answered once. Leaves to others: what is asked and of whom, and the
-//! answers ([`crate::elsewhere`]).
+//! Guarantees: when the asking thread ends a request, its response is dropped; the queue of received requests is
+//! bounded. A request that arrives again while it is being answered is answered once.
+//! Leaves to others: the content and the recipient of a request, and the responses ([`crate::elsewhere`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use std::time::Duration;
 use frieze_base::NodeId;
 use frieze_wire::peer::{PeerRequest, PeerResponse};
 
-/// An answer, and the bytes beside it.
+/// A response and its payload.
 pub(crate) type Answered = (PeerResponse, Vec<u8>);
 
-/// Both sides of it at one server.
+/// Both sides of the exchange at one server.
 pub(crate) struct Questions {
     open: Mutex<Open>,
-    /// Told when an answer has come.
+    /// Notified when a response arrives.
     come: Condvar,
     asked: Mutex<Asked>,
-    /// Told when somebody has asked.
+    /// Notified when another server sends a request.
     wanted: Condvar,
 }
 
@@ -33,13 +33,13 @@ struct Open {
 #[derive(Default)]
 struct Asked {
     waiting: VecDeque<(NodeId, PeerRequest)>,
-    /// Those that wait, and those that are being answered.
+    /// Requests that wait, and requests that are being answered.
     known: BTreeSet<(NodeId, u64)>,
     ended: bool,
 }
 
 impl Questions {
-    /// Nothing is asked. Questions are named from `first` on: another life of this server named others.
+    /// No requests. Request numbers start at `first`: an earlier life of this server used lower ones.
     pub(crate) fn new(first: u64) -> Questions {
         Questions {
             open: Mutex::new(Open { last: first, answers: BTreeMap::new() }),
@@ -49,7 +49,7 @@ impl Questions {
         }
     }
 
-    /// A name for a question that is about to be asked.
+    /// A number for a request that is about to be sent.
     pub(crate) fn begin(&self) -> u64 {
         let mut open = lock(&self.open);
         open.last = open.last.wrapping_add(1);
@@ -58,36 +58,36 @@ impl Questions {
         id
     }
 
-    /// Nobody waits for its answer any more.
+    /// Ends a request: its response is not needed any more.
     pub(crate) fn end(&self, id: u64) {
         lock(&self.open).answers.remove(&id);
     }
 
-    /// The answer, if it has come: then nobody waits for it any more.
+    /// The response, if it has arrived; the request then ends.
     pub(crate) fn take_answer(&self, id: u64) -> Option<Answered> {
         let mut open = lock(&self.open);
         open.answers.get(&id)?.as_ref()?;
         open.answers.remove(&id).flatten()
     }
 
-    /// True if one of these has its answer.
+    /// True if one of these requests has its response.
     pub(crate) fn has_come(&self, ids: &[u64]) -> bool {
         has_come(&lock(&self.open), ids)
     }
 
-    /// Waits until one of these has its answer, `patience` at most.
+    /// Waits until one of these requests has its response, `patience` at most.
     pub(crate) fn wait(&self, ids: &[u64], patience: Duration) {
         let open = lock(&self.open);
-        // Whether one has is looked at by whoever waited.
+        // The caller checks for a response after the wait.
         let _waited = self.come.wait_timeout_while(open, patience, |open| !has_come(open, ids));
     }
 
-    /// Waits so long.
+    /// Waits for `duration`.
     pub(crate) fn rest(&self, duration: Duration) {
         let _waited = self.come.wait_timeout_while(lock(&self.open), duration, |_| true);
     }
 
-    /// An answer has come. What nobody waits for is let go.
+    /// Stores a response that arrived. If its request has ended, the response is dropped.
     pub(crate) fn answered(&self, answer: PeerResponse, payload: &[u8]) {
         if let Some(place) = lock(&self.open).answers.get_mut(&answer.id) {
             *place = Some((answer, payload.to_vec()));
@@ -95,7 +95,8 @@ impl Questions {
         }
     }
 
-    /// Another server asks. What is too much is let go: it is asked again.
+    /// Queues a request of another server. If the queue is full, the request is dropped and the other server sends it
+    /// again.
     pub(crate) fn ask(&self, from: NodeId, question: PeerRequest) {
         let mut asked = lock(&self.asked);
         if asked.waiting.len() < ASKED_MAX && asked.known.insert((from, question.id)) {
@@ -104,7 +105,7 @@ impl Questions {
         }
     }
 
-    /// The next to be answered; `None` when the server stops. [`Questions::done`] is to be called with it.
+    /// The next request to answer; `None` when the server stops. The caller ends it with [`Questions::done`].
     pub(crate) fn next(&self) -> Option<(NodeId, PeerRequest)> {
         let idle = |asked: &mut Asked| asked.waiting.is_empty() && !asked.ended;
         let mut asked = self.wanted.wait_while(lock(&self.asked), idle).unwrap_or_else(PoisonError::into_inner);
@@ -116,12 +117,12 @@ impl Questions {
         lock(&self.asked).waiting.pop_front()
     }
 
-    /// It was answered.
+    /// Marks a request as answered.
     pub(crate) fn done(&self, from: NodeId, id: u64) {
         lock(&self.asked).known.remove(&(from, id));
     }
 
-    /// Nobody answers any more.
+    /// Stops answering: the server stops.
     pub(crate) fn stop(&self) {
         lock(&self.asked).ended = true;
         self.wanted.notify_all();
@@ -136,7 +137,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Questions of others that wait.
+/// Most requests of other servers that wait.
 const ASKED_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Giving back the space of what was forgotten.
+//! Reclaims the space of expired records.
 //!
-//! Guarantees: one idempotent function of what is stored (horizons, snapshots, shared ranges) says which records no
-//! read needs any more; run again, after a crash or a restart, it says the same. Space is given back only when the
-//! horizon is on stable storage and the segment's footer has been read back whole, so a crash at any moment leaves a
-//! log that recovers. Leaves to others: what is refused to readers (`namespace`), the index and the footers
-//! (`multilog`).
+//! Guarantees: one idempotent function of what is stored (horizons, snapshots, shared ranges) selects the records that
+//! no read needs any more; after a crash or a restart it selects the same ones. Space is freed only when the horizon is
+//! on stable storage and the segment's footer has been read back whole, so a crash at any moment leaves a log that
+//! recovers.
+//! Leaves to others: refusing reads below the horizon (`namespace`), the index and the footers (`multilog`).
 //!
 //! # The algorithm
-//! An inode that has forgotten what was before an instant is still read at that instant, at now, at the snapshots of
-//! before, and wherever another file shares a range of an older state of it. Each of these is planned as a read is;
-//! what no plan names is buried. Records are not moved: whole pages between records that stay are given back to the
-//! file system, which needs no room to work in, so it works on a full disk.
+//! An inode whose history before a horizon has expired stays readable at the horizon, now, at the snapshots before it,
+//! and wherever another file shares a range of an older state of it. Each of these states is planned as a read is;
+//! records that no plan names are marked dead. Records are not moved: whole pages between live records are returned to
+//! the file system, which needs no spare room, so reclaiming works on a full disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,28 +26,28 @@ use crate::engine::Engine;
 use crate::seen::{Layer, Look, Seen, parts};
 use frieze_replication::REACH_BYTES_MAX;
 
-/// How often looking at everything is put off while edits are under way: ten seconds, as `reclaim` is called.
+/// Most times a full pass is put off while edits are under way: ten seconds, as `reclaim` is called.
 const PUT_OFF_MAX: u32 = 20;
 
-/// Where a record lies.
+/// Place of a record.
 pub(crate) type Place = (SegmentId, u64);
 
-/// What is buried, and what of it waits to be given back.
+/// The dead records, and the space of them that is not freed yet.
 #[derive(Default)]
 pub(crate) struct Reclaim {
     state: Mutex<State>,
-    /// Everything is to be looked at again: after a start, or when a snapshot went.
+    /// A full pass is due: after a start, or after a snapshot was deleted.
     wanted: AtomicBool,
-    /// Everything was looked at since the start: every grave is known.
+    /// A full pass has finished since the start: every dead record is known.
     known: AtomicBool,
-    /// How often that was put off, since edits were under way.
+    /// Times the full pass was put off because edits were under way.
     put_off: AtomicU32,
     buried_bytes: AtomicU64,
     waiting_bytes: AtomicU64,
     progress: Progress,
 }
 
-/// How far a forgetting has come, for whoever waits for it. There is one at a time.
+/// Progress of a command that expires history, for the thread that waits for it. One such command runs at a time.
 #[derive(Default)]
 pub(crate) struct Progress {
     looked_at: AtomicU64,
@@ -55,22 +55,22 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// One more was looked at.
+    /// Counts one more file as checked.
     pub(crate) fn step(&self) {
         self.looked_at.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many are to be looked at in all.
+    /// Sets how many files there are to check.
     pub(crate) fn expect(&self, count: u64) {
         self.to_look_at.store(count, Ordering::Relaxed);
     }
 
-    /// Looked at, and to be looked at.
+    /// Files checked, and files to check.
     pub(crate) fn now(&self) -> (u64, u64) {
         (self.looked_at.load(Ordering::Relaxed), self.to_look_at.load(Ordering::Relaxed))
     }
 
-    /// Nothing is under way from when the answer is dropped.
+    /// Begins; when the answer is dropped, the progress ends.
     pub(crate) fn begin(&self) -> impl Drop + '_ {
         struct Under<'a>(&'a Progress);
         impl Drop for Under<'_> {
@@ -83,34 +83,34 @@ impl Progress {
     }
 }
 
-/// See [`Reclaim`].
+/// State of [`Reclaim`].
 #[derive(Default)]
 pub(crate) struct State {
-    /// Stretches without a record that stays, by their first byte: they grow together.
+    /// Stretches of a segment without a live record, from first byte to end: neighbours merge.
     graves: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
-    /// Segments in which more was buried than was given back, and how much.
+    /// Segments with more dead bytes than freed ones, and the difference.
     due: BTreeMap<SegmentId, u64>,
-    /// Why space cannot be given back.
+    /// Why space cannot be freed.
     trouble: Option<Fault>,
 }
 
-/// Older states of forgotten inodes that others share: instants, each with ranges.
+/// Older states of inodes with expired history that other files share: instants, each with ranges.
 pub(crate) type Needs = BTreeMap<InodeId, BTreeMap<Hlc, Vec<(u64, u64)>>>;
 
-/// What one inode gives up.
+/// The dead records of one inode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dead {
     pub(crate) graves: Vec<DeadRecord>,
-    /// Records stamped up to it are looked at.
+    /// Upper bound of the stamps that were checked.
     pub(crate) upto: Hlc,
-    /// Bytes that would be given up but for snapshots and shared ranges.
+    /// Bytes that would be dead but for snapshots and shared ranges.
     pub(crate) held_bytes: u64,
-    /// Bytes of them that the snapshots of an instant show, by instant.
+    /// Those of `held_bytes` that the snapshots of an instant show, by instant.
     pub(crate) held_by_pin: BTreeMap<Hlc, u64>,
-    /// With it all of the file is buried: it is gone, and no snapshot and no shared range shows it.
+    /// True if every record of the file is dead: it is deleted, and no snapshot and no shared range shows it.
     pub(crate) is_all: bool,
-    /// The instants up to `upto` that can be asked for, in order. None of a file that is gone: who has it open is told
-    /// what it held.
+    /// Readable instants up to `upto`, ascending. Empty for a deleted file: the index keeps all of its instants, since
+    /// a client that has the file open may still ask for its content.
     pub(crate) kept: Vec<Hlc>,
 }
 
@@ -125,27 +125,27 @@ impl Reclaim {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything is to be looked at again, soon.
+    /// Requests a full pass, soon.
     pub(crate) fn want(&self) {
         self.wanted.store(true, Ordering::Release);
     }
 
-    /// True once everything that was forgotten before this start has been found again.
+    /// True once every record that had expired before this start is known again.
     pub(crate) fn is_known(&self) -> bool {
         self.known.load(Ordering::Acquire)
     }
 
-    /// How far a forgetting has come.
+    /// Progress of the command that expires history.
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Bytes of records that are buried, and of those that are not given back yet.
+    /// Bytes of dead records, and those of them that are not freed yet.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.buried_bytes.load(Ordering::Relaxed), self.waiting_bytes.load(Ordering::Relaxed))
     }
 
-    /// Tells whoever asks for the status.
+    /// Publishes the figures of `state` for the status report.
     pub(crate) fn note(&self, state: &State) {
         let len = |runs: &BTreeMap<u64, u64>| runs.iter().map(|(start, end)| end - start).sum::<u64>();
         self.buried_bytes.store(state.graves.values().map(len).sum(), Ordering::Relaxed);
@@ -172,24 +172,24 @@ impl State {
         }
     }
 
-    /// Stretches of a segment without a record that stays: first byte and end.
+    /// Stretches of a segment without a live record: first byte and end.
     pub(crate) fn graves_in(&self, segment: SegmentId) -> BTreeMap<u64, u64> {
         self.graves.get(&segment).cloned().unwrap_or_default()
     }
 
-    /// Why space cannot be given back, if it cannot.
+    /// Why space cannot be freed, if it cannot.
     pub(crate) fn trouble(&self) -> Option<&Fault> {
         self.trouble.as_ref()
     }
 
-    /// Bytes that wait for their segments to be closed.
+    /// Bytes that wait until their segments are closed.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.due.values().sum()
     }
 }
 
 impl Engine {
-    /// Which older states of forgotten inodes are shared by what can still be read.
+    /// Older states of inodes with expired history that readable states share.
     ///
     /// # Errors
     /// Those of the store.
@@ -232,14 +232,14 @@ impl Engine {
         Ok(needs)
     }
 
-    /// The records of an inode that no read needs any more, given what is forgotten. Nothing for one that forgot
-    /// nothing.
+    /// The records of an inode that no read needs any more, given the horizons. None for an inode without expired
+    /// history.
     ///
     /// # Errors
     /// Those of the store.
     ///
     /// # Cost
-    /// A plan of the whole file for each instant that is kept.
+    /// A plan of the whole file for each readable instant.
     pub(crate) fn dead_of(&self, horizons: &Expiries, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
         let Some(forgotten) = horizons.of(id) else { return Ok(Dead::default()) };
         let gone = horizons.is_gone(id);
@@ -286,7 +286,7 @@ impl Engine {
         Ok(Dead { graves, upto, held_bytes, held_by_pin, is_all, kept: kept.into_iter().collect() })
     }
 
-    /// Adds where the records lie that ranges of a file show at an instant (`None`: now).
+    /// Adds the places of the records that ranges of a file show at an instant (`None`: now).
     fn add_places(
         &self,
         id: InodeId,
@@ -298,7 +298,7 @@ impl Engine {
             Err(fault) if fault.reason == Reason::NotFound => return Ok(()),
             inode => inode?,
         };
-        // What lies elsewhere is given back there, and how long the file is does not matter.
+        // Each server frees its own records. The length of the file does not matter.
         let look = self.look_with(&[&Seen::at(id, inode.clone(), at)], &[], Elsewhere::default())?;
         for &(start, end) in ranges {
             look.own_places(id, &inode, at.unwrap_or(Hlc::MAX), (start, end), places);
@@ -306,7 +306,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Buries what an inode gives up: it is not planned any more, and its space is due. [`Reclaim::note`] tells of it.
+    /// Marks the records of `dead`: no plan names them any more, and their space is due. [`Reclaim::note`] publishes
+    /// it.
     ///
     /// # Errors
     /// Of the device, where the index of the inode has to be fetched.
@@ -318,15 +319,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives back what is due, as far as segments are closed. Returns by how many bytes the device has more.
+    /// Frees what is due in closed segments. Returns the bytes freed on the device.
     ///
     /// # Errors
-    /// The disk's. What is left stays due.
+    /// The disk's. What was not freed stays due.
     pub(crate) fn give_back(&self, state: &mut State) -> Result<u64, Fault> {
         if state.due.is_empty() {
             return Ok(0);
         }
-        // The horizon before the bytes: what is gone must not be asked for again after a crash.
+        // The horizon is durable before the bytes are freed: after a crash no read may ask for them.
         self.flush()?;
         let device = self.data.device();
         let open = device.log().end().segment;
@@ -360,12 +361,12 @@ impl Engine {
         Ok(freed)
     }
 
-    /// Looks after what is forgotten: at the first call after a start and when a snapshot went, everything is looked at
-    /// again; what was due in segments that are closed by now is given back. To be called about twice a second, on a
-    /// thread that may take long.
+    /// Runs the pass over expired records. At the first call after a start and after a snapshot was deleted, it checks
+    /// every inode again; it frees what is due in segments that are closed by now. Call it about twice a second, on a
+    /// thread that may block for long.
     ///
     /// # Errors
-    /// Those of the store and the disk's: the next call goes on.
+    /// Those of the store and the disk's: the next call continues.
     pub fn reclaim(&self) -> Result<(), Fault> {
         if self.durability.failure().is_some() {
             return Ok(());
@@ -384,11 +385,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Shelves the index of sealed segments, or merges shelves, if there is something to do, and gives memory back. To
-    /// be called about twice a second, on a thread that may take long, and again while it says true: there may be more.
+    /// Moves the index of sealed segments to shelves, or merges shelves, if there is work, and returns memory. Call it
+    /// about twice a second, on a thread that may block for long, and again while it returns true: there may be more
+    /// work.
     ///
     /// # Errors
-    /// The disk's: everything is as before, and the next call tries again.
+    /// The disk's: nothing has changed, and the next call tries again.
     pub fn shelve(&self) -> Result<bool, Fault> {
         if self.durability.failure().is_some() {
             return Ok(false);
@@ -398,23 +400,22 @@ impl Engine {
         device.shelve(&|tips| self.data.keep_memory(tips, &lives))
     }
 
-    /// The next write begins a new segment, so that what was written can be shelved or given back after the next
-    /// flushes. What is left of the old one is not used.
+    /// The next write begins a new segment, so that the old one can be shelved or freed after the next flushes. The
+    /// rest of the old segment stays unused.
     pub fn close_segment(&self) {
         let _held = self.data.hold_writes();
         self.data.device().close_open();
     }
 
-    /// What was found damaged in the index on disk and made anew, or in images and given up, since the last call, in
-    /// words.
+    /// In words, what was damaged since the last call: indexes on disk that were rebuilt, and images that were dropped.
     pub fn mended(&self) -> Vec<String> {
         let device = self.data.device();
         [device.take_mended(), device.take_lost_images()].concat()
     }
 
-    /// Keeps edits out. A clone of a snapshot that has gone since it was planned has to be over, so that `needs` sees
-    /// what it shares; one that is planned later is refused what went. While one is under way the work is put off, some
-    /// times; then it is waited for.
+    /// Keeps edits out. A clone of a snapshot that was deleted after the clone was planned has to finish first, so that
+    /// `needs` sees what it shares; a clone planned later is refused the deleted snapshot. While an edit is under way
+    /// the pass is put off a few times; after that it waits for the edit.
     fn without_edits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         let alone = match self.forgetting.try_write() {
             Ok(alone) => alone,
@@ -461,7 +462,7 @@ impl Look<'_> {
         let mut pieces = Vec::new();
         for index in self.log.chunks_in(id, 0..=u32::MAX) {
             let chunk_start = u64::from(index) * chunk_bytes;
-            // Its records may reach over its end.
+            // The records of this chunk may reach over its end.
             let reach = if inode.reaches_over(index) { REACH_BYTES_MAX } else { 0 };
             let (start, end) = (range.0.max(chunk_start), range.1.min(chunk_start + chunk_bytes + reach));
             if start >= end {

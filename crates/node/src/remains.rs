@@ -1,17 +1,18 @@
-//! What this server still has of chains that others have by now, and giving back its room.
+//! Garbage collection of replicas: data of chains that this server is no member of any more.
 //!
-//! Guarantees: a chain is given up only after the metalog's leader was asked, and by what the log had decided then:
-//! this server has no part in it, and those who have one all serve with everything. So who is cut off gives up nothing,
-//! whatever it believes. Once it is given up it is as if this server had never had a part. A crash at any moment leaves
-//! it whole, or given up with its room still to be given back, which goes on at the next start. Leaves to others: what
-//! of the log goes (`data`, `device`), who has a part (`cluster`).
+//! Guarantees: this server drops a replica only after it asked the metalog's leader, and only by what the log had
+//! decided then: this server is no member of the chain, and every member serves with a full copy. So a partitioned
+//! server never drops a replica, whatever it believes. After the drop this server looks as if it had never been a
+//! member. A crash at any moment leaves the replica whole, or dropped with its space still to be freed; the next start
+//! continues.
+//! Leaves to others: which part of the log is dropped (`data`, `device`), the members of a chain (`cluster`).
 //!
 //! # The algorithm
-//! Giving up is one durable note, "every record of this chain that begins before this place is none of it": what
-//! `discard` writes when a member comes back with records that its chain does not have. From then on no index, shelf,
-//! list or recovery says anything of them; a member that comes back is supplied from the first record on, behind that
-//! place. The room is given back segment by segment, as that of forgotten records is ([`crate::reclaim`]): footers say
-//! where discarded records lie, and whole pages of them are freed.
+//! A drop is one durable note, "every record of this chain that begins before this place is none of it": the note that
+//! `discard` writes when a member returns with records that its chain does not have. From then on no index, shelf, list
+//! or recovery names these records; a member that returns is supplied from the first record on, behind that place. The
+//! space is freed segment by segment, as that of expired records is ([`crate::reclaim`]): footers say where discarded
+//! records lie, and their whole pages are freed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,31 +25,31 @@ use tracing::{debug, info};
 use crate::engine::Engine;
 use frieze_replication::Room;
 
-/// What there is to give back, as far as it is known.
+/// Space that is still to be freed, as far as it is known.
 #[derive(Default)]
 pub(crate) struct Remains {
     counted: Mutex<Counted>,
-    /// Chains that were given up since the process began, and how often.
+    /// Chains whose replica was dropped since the process began, and how often.
     given_up: Mutex<BTreeMap<ChainId, u64>>,
     chains: AtomicU64,
     left_bytes: AtomicU64,
     freed_bytes: AtomicU64,
 }
 
-/// What was found by a look at the footers.
+/// Result of a pass over the footers.
 #[derive(Default)]
 struct Counted {
-    /// What it was counted for: how often something had been discarded.
+    /// Number of discards at the time of the count.
     discards: Option<u64>,
-    /// All segments up to this one were looked at.
+    /// Every segment up to this one was read.
     upto: SegmentId,
-    /// Those that hold discarded records, and how many bytes of them.
+    /// Segments with discarded records, and the bytes of these.
     segments: BTreeMap<SegmentId, u64>,
 }
 
 impl Remains {
-    /// Chains that others have and that were not given up yet; bytes of those given up that are still to be given back,
-    /// and that were since the process began.
+    /// Replicas that are to be dropped; bytes of dropped replicas that are still to be freed; bytes freed since the
+    /// process began.
     pub(crate) fn told(&self) -> (u64, u64, u64) {
         let told = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         (told(&self.chains), told(&self.left_bytes), told(&self.freed_bytes))
@@ -68,8 +69,8 @@ impl Remains {
 }
 
 impl Engine {
-    /// Gives up what this server has of chains that others have by now. To be called about twice a second, on a thread
-    /// that may wait.
+    /// Drops the replicas of chains that other servers have in full. Call it about twice a second, on a thread that may
+    /// block.
     ///
     /// # Errors
     /// The disk's: the next call tries again.
@@ -77,8 +78,8 @@ impl Engine {
         self.give_up_remains_if(&ClusterState::is_kept_by_others)
     }
 
-    /// The same, where `is_kept` says whether nobody needs what a node may still have of a chain: for tests of who
-    /// notices if it is wrong.
+    /// As [`Engine::give_up_remains`], with a predicate: `is_kept` is true if a node's replica of a chain is not needed
+    /// any more. For tests that have to detect a wrong predicate.
     ///
     /// # Errors
     /// As [`Engine::give_up_remains`].
@@ -91,8 +92,8 @@ impl Engine {
         if self.kept_of(&held, is_kept).is_empty() {
             return Ok(());
         }
-        // What is known here may be old. As old as the leader's answer it cannot be: whatever was decided later gives
-        // this server a part only by its own hand, from nothing.
+        // The state known here may be old. It cannot be older than the leader's answer: by any later decision this
+        // server becomes a member only by its own hand, with an empty replica.
         if let Err(fault) = self.meta.linearizable() {
             debug!("nobody confirms that others have what this server has of chains: {fault}");
             return Ok(());
@@ -126,11 +127,11 @@ impl Engine {
         found
     }
 
-    /// Gives back room of what was given up or discarded, some at a time. To be called about twice a second, on a
-    /// thread that may take long.
+    /// Frees some of the space of dropped replicas and discarded records. Call it about twice a second, on a thread
+    /// that may block for long.
     ///
     /// # Errors
-    /// The disk's, `Unsupported` if it cannot free parts of files: the next call goes on.
+    /// The disk's, `Unsupported` if it cannot free parts of files: the next call continues.
     pub fn give_back_remains(&self) -> Result<(), Fault> {
         if self.durability.failure().is_some() {
             return Ok(());
@@ -149,7 +150,7 @@ impl Engine {
         done
     }
 
-    /// Looks at some more footers.
+    /// Reads some more footers.
     fn count_remains(&self, counted: &mut Counted, room: Room) -> Result<(), Fault> {
         let device = self.data.device();
         for _ in 0..COUNTED_AT_ONCE {
@@ -168,7 +169,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives back the room of some of what was counted.
+    /// Frees some of the space that was counted.
     fn free_counted(&self, counted: &mut Counted, room: Room) -> Result<(), Fault> {
         let device = self.data.device();
         let (mut bytes, mut is_all) = (0, true);
@@ -177,7 +178,7 @@ impl Engine {
         {
             if device.log().sealed(segment).is_none() {
                 if held >= device.worth_closing() && device.log().end().segment == segment {
-                    // It gets its footer with the next flush.
+                    // The next flush writes its footer.
                     self.close_segment();
                     self.flush()?;
                 }
@@ -193,7 +194,7 @@ impl Engine {
             self.remains.freed_bytes.fetch_add(freed, Ordering::Relaxed);
             bytes += held;
         }
-        // Behind those that are left there may be more.
+        // Behind the segments that are left there may be more.
         let first = counted.segments.keys().next().copied();
         let upto = first.map_or(counted.upto, |first| SegmentId(first.0.saturating_sub(1)));
         let is_end = is_all && upto >= room.end;
@@ -203,26 +204,26 @@ impl Engine {
         Ok(())
     }
 
-    /// The chains that were given up since the process began, and how often: for tests of when they are.
+    /// Chains whose replica was dropped since the process began, and how often: for tests of the moment of the drop.
     pub fn chains_given_up(&self) -> Vec<(ChainId, u64)> {
         self.remains.lock_given_up().iter().map(|(chain, times)| (*chain, *times)).collect()
     }
 
-    /// True if an answer that an instant was read for has to be made again: chains went while it was made.
+    /// True if an answer for an instant has to be computed again: this server left chains while it was computed.
     pub(crate) fn has_lost_chains_since(&self, went: u64) -> bool {
         self.data.went() != went
     }
 }
 
-/// What is answered to whoever read an instant of chains that went meanwhile.
+/// The error of a read at an instant during which this server left one of the chains.
 pub(crate) fn went_meanwhile() -> Fault {
     let words = "other servers have some of what this one had while it looked: try again";
     Fault::new(Reason::Unavailable, words)
 }
 
-/// Footers that are read in one call.
+/// Footers read in one call.
 const COUNTED_AT_ONCE: usize = 256;
-/// Bytes given back in one call: so much in half a second that the disk has time for others.
+/// Bytes freed in one call: so much in half a second that the disk has time for requests.
 const FREED_AT_ONCE_BYTES: u64 = 256 << 20;
-/// It is noted how far it is once in so many segments, and at the end: a restart looks at so many again.
+/// Segments between two notes of the progress, which is noted at the end too: a restart reads so many again.
 const KEPT_EVERY_SEGMENTS: u64 = 64;

@@ -1,12 +1,14 @@
-//! That this server was removed from its cluster: it is kept for the next start, and whoever runs the server is called.
+//! Removal of this server from its cluster: it is recorded for the next start, and the callback of the process runs.
 //!
-//! A server that is none of the cluster any more hears of no leader and of no decision, so it finds out by asking: the
-//! others refuse its connections with the reason, after they have proven that they belong to the cluster. They do so
-//! when the decision is executed there *and* the node is no member of the metalog any more, so that nobody ends on
-//! whose vote something still depends.
+//! A removed server receives nothing from a leader and learns of no decision, so it finds out by connecting: the other
+//! servers prove that they belong to the cluster, and then refuse its connections with the reason. They refuse only
+//! when they have executed the decision *and* the node is no member of the metalog any more, so no server ends while
+//! its vote still counts.
 //!
-//! Guarantees: once it is told so, no later start serves the directory, whoever is reached then.
-//! Leaves to others: who refuses whom (`engine::control`, `serve::links`), and ending the process (whoever runs it).
+//! Guarantees: once the server has received such a refusal, no later start serves the directory, whichever server
+//! answers.
+//! Leaves to others: when a connection is refused (`engine::control`, `serve::links`), and ending the process (its
+//! owner).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +18,7 @@ use tracing::{error, warn};
 use crate::engine::Engine;
 use frieze_storage::Identity;
 
-/// What is called, once, with the reason why this server ends.
+/// Callback that runs once, with the reason why this server ends.
 pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
 
 /// Whether this server ends: it was removed, or its cluster has ended ([`crate::successor`]).
@@ -30,7 +32,7 @@ struct State {
 }
 
 impl Removal {
-    /// `call` is called when this server is to end: at once if it is.
+    /// Registers `call` for the end of this server. If the end has begun, `call` runs at once.
     pub(crate) fn watch(&self, call: OnRemoval) {
         let mut state = self.lock();
         match state.fault.clone() {
@@ -42,7 +44,7 @@ impl Removal {
         }
     }
 
-    /// This server ends for this reason. What is to be called then, the first time.
+    /// Records why this server ends. Returns the callback, the first time.
     pub(crate) fn begin(&self, fault: &Fault) -> Option<OnRemoval> {
         let mut state = self.lock();
         if state.fault.is_some() {
@@ -52,7 +54,7 @@ impl Removal {
         Some(state.call.take().unwrap_or_else(|| Box::new(drop)))
     }
 
-    /// Why it ends, if it was removed, or its cluster has ended.
+    /// Why the server ends, if it was removed or its cluster has ended.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.lock().fault.clone()
     }
@@ -63,7 +65,7 @@ impl Removal {
 }
 
 impl Engine {
-    /// Another server of the cluster, which has proven to be one, says that this one is none any more.
+    /// Handles the refusal of another server, which has proven to be one of the cluster: this server is none any more.
     pub(crate) fn removed(&self, fault: Fault) {
         let Some(call) = self.removal.begin(&fault) else { return };
         if let Err(failed) = self.keeper.update(|identity| identity.is_removed = true) {

@@ -1,8 +1,8 @@
-//! The part of the tree that a question about the past is about, and what may have happened in it.
+//! The part of the tree that a query about the past covers, and the changes that may lie in it.
 //!
-//! Guarantees: a question about a small part costs what happened there, however much happened in other trees; one about
-//! a large part costs what happened anywhere, each once. Leaves to others: what changed (`timeline`), what it means
-//! (`differences`).
+//! Guarantees: a query about a small part costs the changes in it, however many there were in other trees; one about a
+//! large part costs all changes anywhere, each once.
+//! Leaves to others: the changes (`timeline`), their meaning (`differences`).
 
 use frieze_base::{FastMap, Fault, InodeId};
 use frieze_hlc::Hlc;
@@ -13,47 +13,47 @@ use crate::engine::Engine;
 use crate::timeline::Interval;
 use frieze_storage::Device;
 
-/// Records looked at for each event of a page of a story, and at least for a page: most are part of a longer run of
-/// writes, or lie outside the scope.
+/// Records read for each event of a page of activity, and at least for a page: most are part of a longer run of writes,
+/// or lie outside the scope.
 const RECORDS_PER_EVENT: usize = 4;
 const RECORDS_MIN: usize = 4096;
-/// Versions of names and inodes that a small part of the tree has at most: each page of an answer finds them again.
+/// Most versions of names and inodes in a small part of the tree: each page of an answer finds them again.
 const EXTENT_MAX: usize = 1 << 14;
-/// Records of a small part that are known one by one.
+/// Most records of a small part that are listed one by one.
 const EXTENT_RECORDS_MAX: usize = 1 << 16;
 
 /// Which part of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All of it.
+    /// The whole tree.
     Everything,
-    /// What is, at the start or at the end of the interval, this inode or below it.
+    /// Inodes that are, at the start or at the end of the interval, this inode or below it.
     Within(InodeId),
-    /// This directory and the names in it, not what is below them.
+    /// This directory and the names in it, without the tree below them.
     Names(InodeId),
 }
 
 /// A part of the tree during an interval.
 pub(crate) struct Area {
     pub(crate) scope: Scope,
-    /// What was ever in it, if that is little.
+    /// Everything that was ever in the part, if that is little.
     extent: Option<TreeExtent>,
     /// Stamps of the records of its files, in order, if they are few.
     records: Option<Vec<Hlc>>,
 }
 
 impl Area {
-    /// The transactions of an interval that may have changed something in it; `None`: any may.
+    /// The transactions of an interval that may have changed the part; `None`: any may.
     pub(crate) fn stamps(&self, interval: Interval) -> Option<&[Hlc]> {
         self.extent.as_ref().map(|extent| extent.stamps(interval.after, interval.upto))
     }
 
-    /// False if this inode was never in it.
+    /// False if this inode was never in the part.
     pub(crate) fn may_hold(&self, inode: InodeId) -> bool {
         self.extent.as_ref().is_none_or(|extent| extent.holds(inode))
     }
 
-    /// True if the transactions that are looked at for it are all that there were.
+    /// True if the transactions read for the part are all there were.
     pub(crate) fn is_everything_that_changed(&self) -> bool {
         self.extent.is_none() && !matches!(self.scope, Scope::Names(_))
     }
@@ -76,7 +76,7 @@ impl Area {
 }
 
 impl Engine {
-    /// A part of the tree, and what was ever in it if that is less than what changed anywhere in `interval`.
+    /// A part of the tree, with everything that was ever in it if that is less than the changes anywhere in `interval`.
     ///
     /// # Errors
     /// Those of the store and of the device.
@@ -97,8 +97,7 @@ impl Engine {
         Ok(Area { extent: Some(extent), records, ..nothing })
     }
 
-    /// When something was written to the files of an extent; `None` if that is too much, or parts of it are at other
-    /// servers.
+    /// Stamps of the writes to the files of an extent; `None` if they are too many, or other servers have some of them.
     fn records_within(&self, extent: &TreeExtent, interval: Interval) -> Result<Option<Vec<Hlc>>, Fault> {
         let (Interval { after, upto }, device) = (interval, self.data.device());
         if !self.chains_elsewhere(Some(upto)).is_empty() {
@@ -119,7 +118,7 @@ impl Engine {
     }
 }
 
-/// Records looked at for a page of about `max` events.
+/// Records read for a page of about `max` events.
 pub(crate) fn records_max(max: usize) -> usize {
     (RECORDS_PER_EVENT * max).max(RECORDS_MIN)
 }
@@ -143,7 +142,7 @@ impl Scope {
     }
 }
 
-/// What lies within a scope at either end of an interval.
+/// Membership in a scope at either end of an interval.
 pub(crate) struct Within {
     scope: Scope,
     known: FastMap<InodeId, bool>,
@@ -154,7 +153,7 @@ impl Within {
         Within { scope, known: FastMap::default() }
     }
 
-    /// True if what changed of this inode (of a directory: its names, too) belongs to the scope.
+    /// True if changes of this inode (of a directory: of its names, too) belong to the scope.
     pub(crate) fn holds(&mut self, cuts: &mut CutPair<'_>, id: InodeId) -> Result<bool, Fault> {
         match self.scope {
             Scope::Everything => Ok(true),

@@ -1,14 +1,15 @@
-//! Scrubbing: everything on the device is read in the background, and what is damaged is named.
+//! Scrubbing: a background read of everything on the device, which reports damage.
 //!
-//! Guarantees: every record is compared with its checksums as they lie on the medium; what was forgotten is passed
-//! over; reading keeps to a rate and gives way to requests; a finding stays known, over restarts too, until a later
-//! scrub has finished and did not find it again, or it was mended: in a cluster other servers are asked for damaged
-//! records (`mending`). Alone nothing is repaired: there is one copy. Memory does not grow with the device. Leaves to
-//! others: what lies where (`multilog`), refusing damaged bytes to readers (`device`), its thread (`serve`).
+//! Guarantees: every record is compared with its checksums on the medium; expired records are skipped; reading keeps to
+//! a rate and yields to requests; a finding is kept, over restarts too, until a later scrub has finished without it, or
+//! it was repaired: in a cluster other servers are asked for damaged records (`mending`). A single server repairs
+//! nothing: there is one copy. Memory does not grow with the device.
+//! Leaves to others: the places of records (`multilog`), refusing damaged bytes to readers (`device`), its thread
+//! (`serve`).
 //!
 //! # The algorithm
-//! Segments are checked in the order of the log, each as the log said it was when its turn came; what is appended
-//! meanwhile is met at the end. Before damage is believed, the graves are asked again: what was forgotten since is no
+//! Segments are checked in the order of the log, each in its state when its turn comes; records appended meanwhile are
+//! checked at the end. Before damage is reported, dead records are looked up again: a record that expired since is no
 //! loss.
 //!
 //! # Source
@@ -40,32 +41,32 @@ use self::mending::Mends;
 use crate::engine::Engine;
 use frieze_storage::IMAGE_SLOT_BYTES;
 
-/// How often progress is put on disk, at most: a restart repeats what was read since.
+/// Interval between two writes of the progress, at least: a restart repeats the reads since.
 const KEEP_EVERY_NS: u64 = 10_000_000_000;
 
-/// What is known to be damaged, and the scrub under way.
+/// Known damage, and the scrub under way.
 pub(crate) struct Scrub {
     disk: Arc<dyn Disk>,
     state: Mutex<State>,
-    /// Bytes of the segment that is looked at.
+    /// Bytes checked of the current segment.
     within: AtomicU64,
-    /// What others may have whole.
+    /// Records that other servers may have undamaged.
     mends: Mends,
 }
 
 struct State {
     kept: Kept,
-    /// Made when there is something to keep.
+    /// Created when there is something to store.
     file: Option<StateFile>,
-    /// When it was written.
+    /// Time of the last write.
     written: MonoTime,
-    /// Why it could not be.
+    /// Error of the last write.
     trouble: Option<Fault>,
 }
 
 impl Scrub {
-    /// What a data directory knows. A file that cannot be read counts as none, and says so: it holds nothing that a
-    /// scrub would not find again.
+    /// Loads the findings of a data directory. A file that cannot be read counts as none, and `notes` says so: a scrub
+    /// would find its content again.
     pub(crate) fn open(disk: Arc<dyn Disk>, notes: &mut Vec<String>) -> Scrub {
         let mut state = State { kept: Kept::default(), file: None, written: MonoTime(0), trouble: None };
         match read_kept(&*disk) {
@@ -80,7 +81,7 @@ impl Scrub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the scrub that is under way, and how many bytes a second it may read.
+    /// Number of the scrub under way, and its rate in bytes a second.
     fn under_way(&self) -> Option<(u64, u64)> {
         let state = self.lock();
         (state.kept.state() == ScrubState::Running).then(|| (state.kept.run, state.kept.bytes_per_s.max(1)))
@@ -90,7 +91,7 @@ impl Scrub {
     fn start(&self, now: Hlc, bytes_per_s: u64) {
         let mut state = self.lock();
         if state.kept.state() == ScrubState::Running {
-            // At another rate from now on.
+            // The new rate holds from now on.
             state.kept.bytes_per_s = bytes_per_s;
             return;
         }
@@ -109,7 +110,7 @@ impl Scrub {
         self.keep(&mut state);
     }
 
-    /// Ends the one that is under way.
+    /// Ends the scrub under way.
     fn stop(&self, now: Hlc) {
         let mut state = self.lock();
         if state.kept.state() == ScrubState::Running {
@@ -120,7 +121,7 @@ impl Scrub {
         }
     }
 
-    /// What was found of a record counts no more.
+    /// Drops the findings of a record.
     fn forget(&self, segment: SegmentId, record: &RecordMeta) {
         let mut state = self.lock();
         let before = state.kept.found.len();
@@ -130,7 +131,7 @@ impl Scrub {
         }
     }
 
-    /// Puts what is known on disk. Where that fails, it is known while the server lives.
+    /// Writes the state to disk. If that fails, the state is kept in memory.
     fn keep(&self, state: &mut State) {
         let done = (|| {
             if state.file.is_none() {
@@ -141,7 +142,7 @@ impl Scrub {
         state.trouble = done.err().map(Fault::from);
     }
 
-    /// What is told of it to everybody.
+    /// The summary that every user may see.
     pub(crate) fn summary(&self) -> Summary {
         let state = self.lock();
         let kept = &state.kept;
@@ -154,24 +155,24 @@ impl Scrub {
     }
 }
 
-/// What is known of damage, in numbers.
+/// Known damage, in numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {
     /// Damaged places known.
     pub(crate) damaged: u64,
-    /// When everything was last looked at; zero for never.
+    /// Stamp of the last finished scrub; zero for never.
     pub(crate) finished: Hlc,
-    /// Of a scrub under way, bytes looked at.
+    /// Of a scrub under way, bytes checked.
     pub(crate) done_bytes: Option<u64>,
 }
 
 impl Engine {
-    /// Goes on with the scrub that is under way, if there is one, to its end. To be called now and then, on a thread of
-    /// its own. `pause` waits as long as it is told and says whether to go on; when it says no, the next call, or the
-    /// next start of the server, goes on.
+    /// Continues the scrub under way, if there is one, to its end. Call it now and then, on a thread of its own.
+    /// `pause` waits as long as it is told and returns whether to continue; if it returns false, the next call, or the
+    /// next start of the server, continues.
     ///
     /// # Errors
-    /// Those of the store, while it is found out what was forgotten: the next call tries again.
+    /// Those of the store, while expired records are looked up: the next call tries again.
     pub fn scrub(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), Fault> {
         self.start_scrub_if_due();
         let now = self.clock.reading().mono;
@@ -179,7 +180,7 @@ impl Engine {
         if self.scrub.under_way().is_none() && !met && !self.scrub.mends.is_due(now) {
             return Ok(());
         }
-        // What was forgotten before this start is zeros in places: that has to be known first.
+        // Load the expired records first: their bytes may already be zeros.
         if !self.reclaim.is_known() {
             self.reclaim()?;
         }
@@ -205,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Scrubs everything, now and to the end, and tells what is damaged.
+    /// Scrubs everything, now and to the end, and reports the damage.
     ///
     /// # Errors
     /// As [`Engine::scrub`].
@@ -214,7 +215,7 @@ impl Engine {
         bytes_per_s: u64,
         pause: &dyn Fn(Duration) -> bool,
     ) -> Result<ScrubReply, Fault> {
-        // One that a server had begun is not this one.
+        // An earlier scrub of a server does not count.
         self.scrub.stop(self.clock.now());
         self.scrub.start(self.clock.now(), bytes_per_s);
         self.scrub(pause)?;
@@ -246,7 +247,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What is damaged in a segment, looked at twice where it may only have seemed so.
+    /// Damage in a segment, checked twice where the first look may be wrong.
     fn look_at(
         &self,
         run: Option<u64>,
@@ -255,11 +256,11 @@ impl Engine {
     ) -> Result<Hit, CheckStop> {
         let mut hit = self.check_segment(run, segment, pause)?;
         if hit.has_footer() && self.flush().is_ok() {
-            // It may have been handed out a moment ago and not be written yet.
+            // A record may have been placed a moment ago and not be written yet.
             hit = self.check_segment(run, segment, pause)?;
         }
         if !hit.places.is_empty() {
-            // Forgotten meanwhile, and given back: no loss.
+            // Expired meanwhile, and freed: no loss.
             let graves = self.reclaim.lock().graves_in(segment);
             hit.places.retain(|damage| !lies_in(&graves, damage));
             // Or discarded.
@@ -282,7 +283,7 @@ impl Engine {
         pause: &dyn Fn(Duration) -> bool,
     ) -> Result<Hit, CheckStop> {
         let device = self.data.device();
-        // Before the records are looked at: what is forgotten later is asked for again.
+        // Before the records are read: the caller asks again for those that expire later.
         let graves = self.reclaim.lock().graves_in(segment);
         let mut hit = Hit::default();
         let Some(content) = device.log().content(segment) else { return Ok(hit) };
@@ -300,10 +301,10 @@ impl Engine {
         Ok(hit)
     }
 
-    /// Reads the shelves; one that is damaged is made anew. False if it was told to stop.
+    /// Reads the shelves; a damaged one is rebuilt. False if `pause` stopped it.
     ///
     /// # Errors
-    /// Those of the disk while one is made anew: the next call tries again.
+    /// Those of the disk during a rebuild: the next call tries again.
     fn scrub_shelves(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<bool, Fault> {
         let mut pace = Pace::new(self, Some(run), pause);
         let mut goes_on = true;
@@ -325,7 +326,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Compares images with their checksums. One that is damaged is given up, which loses nothing: it is no finding.
+    /// Compares images with their checksums. A damaged one is dropped, which loses nothing: it is no finding.
     fn scrub_images(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
         let device = self.data.device();
         for (number, file) in device.image_files() {
@@ -348,7 +349,7 @@ impl Engine {
         if kept.run != run || kept.state() != ScrubState::Running {
             return;
         }
-        // What it did not find is whole again, or gone.
+        // Damage that this scrub did not find is repaired or deleted.
         kept.found.retain(|known| known.run == run);
         kept.more_before = 0;
         kept.set_state(ScrubState::Finished);
@@ -357,7 +358,7 @@ impl Engine {
     }
 }
 
-/// What was seen of one segment.
+/// Result of checking one segment.
 #[derive(Default)]
 struct Hit {
     places: Vec<Damage>,

@@ -1,8 +1,9 @@
-//! A file's bytes as one version of its inode shows them: what it wrote itself, and what it shares.
+//! The bytes of a file as one version of its inode shows them: its own records, and the ranges it shares.
 //!
-//! Guarantees: an answer made in one look is one state; a byte under a patch is the file's own if it was written after
-//! the patch (at its very stamp: before it), else what the patch says, through as many files as share it.
-//! Leaves to others: who may read, and at which instant (`views`).
+//! Guarantees: an answer computed under one `Look` is one state; a byte under a patch is the file's own if it was
+//! written after the patch (at the same stamp: before it), else it is what the patch says, through as many files as
+//! share it.
+//! Leaves to others: access rights, and the choice of the instant (`views`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -19,15 +20,15 @@ use frieze_metadata::ChunkLayout;
 use frieze_replication::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use frieze_storage::Reading;
 
-/// How many states may lie behind each other under one byte. An edit that would pile up more shares what lies below.
+/// Most states behind each other under one byte. An edit that would exceed it shares the state below instead.
 pub(crate) const DEPTH_MAX: u32 = 16;
 
-/// An inode as it is to be read.
+/// An inode in the version that a read uses.
 pub(crate) struct Seen {
     pub(crate) id: InodeId,
     /// Version whose size, patches and grants hold for the bytes.
     pub(crate) inode: Inode,
-    /// Records stamped later are not seen; `None`: now.
+    /// Records stamped later are hidden; `None`: now.
     pub(crate) upto: Option<Hlc>,
     /// The file holds no record at that user time yet.
     pub(crate) empty: bool,
@@ -43,39 +44,39 @@ impl Seen {
     }
 }
 
-/// The states that a range of a file shares, by file and instant. They are fetched before the look: the namespace must
-/// not be asked while the index of the device is held.
+/// The states that a range of a file shares, by file and instant. They are fetched before the `Look`: the namespace
+/// must not be queried while the index of the device is locked.
 pub(crate) type Sources = BTreeMap<(InodeId, Hlc), Inode>;
 
-/// The data plane as one answer sees it: nothing is published while it is held.
+/// A consistent view of the data plane for one answer: it blocks publishing of records.
 pub(crate) struct Look<'a> {
     pub(crate) log: Reading<'a, MultiLog>,
     pub(crate) cuts: Cuts<'a>,
     data: &'a DataPlane,
-    /// Of this chain what is not committed counts as well.
+    /// On this chain uncommitted records count too.
     dirty_of: Option<ChainId>,
-    /// What others have said of the chains that are not here.
+    /// Answers of other servers about chains that are not here.
     elsewhere: Elsewhere,
 }
 
-/// What a plan that is to be read makes use of.
+/// What a plan for a read uses.
 pub(crate) struct ThroughImages<'a> {
     pub(crate) images: &'a Images,
     /// Pages that consist of too many pieces.
     pub(crate) crowded: &'a mut Vec<FragmentedPage>,
-    /// What of it is elsewhere; `None`: then there is no plan.
+    /// Ranges to fetch from other servers; `None`: a plan that needs one fails.
     pub(crate) fetch: Option<&'a mut Fetch>,
 }
 
-/// For what records that reach into a chunk are looked up.
+/// Purpose of the search for records that reach into a chunk.
 enum Whence<'t, 'i> {
-    /// What is here, whether that is all or not.
+    /// The records stored here, complete or not.
     Stored,
-    /// To be read, or planned.
+    /// A read, or its plan.
     Read(&'t mut Option<ThroughImages<'i>>),
 }
 
-/// How far a file's bytes reach.
+/// The end of a file.
 pub(crate) struct Extent {
     pub(crate) size: u64,
     pub(crate) mtime_ns: i64,
@@ -83,7 +84,7 @@ pub(crate) struct Extent {
     pub(crate) data: Option<Hlc>,
 }
 
-/// One file at one instant, as a plan goes through it.
+/// One file at one instant within a plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Layer<'a> {
     pub(crate) id: InodeId,
@@ -96,12 +97,12 @@ pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
     spread_of(id, ChunkLayout::of(inode))
 }
 
-/// Where the chunks of a file are.
+/// The layout of a file's chunks over chains.
 pub(crate) fn spread_of(id: InodeId, ChunkLayout { chunk_bytes, chain_count }: ChunkLayout) -> Layout {
     Layout { chunk_bytes, chain_count, inode: id }
 }
 
-/// The parts of `start..end` that one patch, or none, decides.
+/// Splits `start..end` where another patch, or none, decides.
 pub(crate) fn parts(inode: &Inode, start: u64, end: u64) -> Vec<(u64, u64, Option<frieze_namespace::Patch>)> {
     let mut parts = Vec::new();
     let mut at = start;
@@ -125,7 +126,7 @@ impl Seen {
 }
 
 impl Look<'_> {
-    /// Up to where records of a chain count for a length of now.
+    /// Up to which stamp records of a chain count for a length of now.
     fn counted_upto(&self, chain: ChainId) -> Hlc {
         if self.dirty_of == Some(chain) { Hlc::MAX } else { self.cuts.of(chain) }
     }
@@ -156,7 +157,7 @@ impl Look<'_> {
         tail
     }
 
-    /// A tail of these chunks, with records that reach over the ends of their own in mind: the farthest may be of a
+    /// A tail of these chunks, including records that reach over the end of their own chunk: the farthest may be of a
     /// chunk below.
     fn reach_over(
         &self,
@@ -173,7 +174,8 @@ impl Look<'_> {
         frieze_multilog::Tail { highest: ends.map(|end| layout.end_in_chunk(end)).max(), ..tail }
     }
 
-    /// The same of those chunks that are here. Of the others there may be records all the same, and not all.
+    /// As `reach_over`, for the chunks that are here. The other chunks may have records here too, but not all of
+    /// theirs.
     fn reach_here(
         &self,
         seen: &Seen,
@@ -241,8 +243,8 @@ impl Look<'_> {
         self.plan_layer(seen.layer(), sources, range, range.start(), &mut None, pieces)
     }
 
-    /// The same to be read: pages that consist of many pieces are taken from images, those that consist of too many all
-    /// the same are told.
+    /// Plans a read: pages that consist of many pieces come from images; pages that still consist of too many are
+    /// reported.
     ///
     /// # Errors
     /// As [`Look::plan`].
@@ -328,8 +330,8 @@ impl Look<'_> {
         Ok(bytes)
     }
 
-    /// The first byte from `from` on that may hold data, or `end`: before it nothing was ever written, by this file or
-    /// one whose bytes it shares.
+    /// The first byte from `from` on that may hold data, or `end`: before it, neither this file nor a file whose bytes
+    /// it shares was ever written.
     ///
     /// # Errors
     /// As [`Look::plan`].
@@ -343,11 +345,11 @@ impl Look<'_> {
         }
         let chunk_bytes = layer.inode.chunk_bytes();
         let chunks = (from / chunk_bytes) as u32..=((end - 1) / chunk_bytes) as u32;
-        // Of a chunk that is not here nobody knows: it is where the answer ends. Chunks that follow each other are on
-        // chains that do.
+        // This server knows nothing of a chunk whose chain is not here: the answer ends there. Consecutive chunks lie
+        // on consecutive chains.
         let every = layer.inode.layout.chain_count as usize;
         let away = chunks.clone().take(every).find(|index| self.check_here(layer, *index).is_err());
-        // Nor of one that a record reaches into from such a chunk.
+        // The answer also ends at a chunk that a record of such a chunk reaches into.
         let is_evicted = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
         let first =
             layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_evicted).map(|_| *chunks.start());
@@ -376,12 +378,12 @@ impl Look<'_> {
     }
 
     pub(crate) fn shown_upto_of(&self, layer: Layer<'_>, index: u32) -> Hlc {
-        // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
+        // A settled size is shown whether its records are committed or not: a reader must not find zeros within it.
         let chain = layout_of(layer.id, layer.inode).chain(index);
         layer.upto.unwrap_or_else(|| self.cuts.of(chain).max(layer.inode.size_as_of))
     }
 
-    /// What the file's own records stamped above `after` say of `start..end`.
+    /// Plans `start..end` from the file's own records stamped above `after`.
     ///
     /// # Errors
     /// `Unsupported` if a chunk of it is not here.
@@ -396,12 +398,12 @@ impl Look<'_> {
         self.plan_own_through(layer, (start, end), after, &mut None, pieces)
     }
 
-    /// What the records that are here say of it, whether they are all there are or not.
+    /// Plans a range from the records stored here, complete or not.
     pub(crate) fn plan_stored(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
         for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
             let first = pieces.len();
             self.log.plan(chunk, range, at, after, pieces);
-            // No record that is not here is missed: it is not asked for.
+            // No record of another server is missed: none is asked for.
             let planned = self.plan_reached(layer, chunk, after, Whence::Stored, pieces, first);
             debug_assert!(planned.is_ok(), "what is stored is here");
             pieces[first..].iter_mut().for_each(|piece| piece.at += chunk_start);
@@ -455,12 +457,12 @@ impl Look<'_> {
         }
     }
 
-    /// Where the records of a chunk say nothing, those may that reach into it from the chunks before: fills in the
-    /// pieces from number `first` on, which are those of the chunk, with offsets in it.
+    /// Fills the parts of a chunk without a record from the records that reach into it from the chunks before: updates
+    /// the pieces from number `first` on, which are those of the chunk, with offsets in it.
     ///
-    /// A chunk's own bytes lie over what reaches into it: that was placed where the file ended, so what the chunk shows
-    /// beyond was written later, or at the same time ([ADR 38](../../../docs/adr/0038-appends-over-chunks.md)). A hole
-    /// is younger or older than it.
+    /// A chunk's own bytes lie over a record that reaches into it: that record was placed at the end of the file, so a
+    /// byte of the chunk beyond it was written later, or at the same time ([ADR
+    /// 38](../../../docs/adr/0038-appends-over-chunks.md)). A hole is younger or older than the record.
     fn plan_reached(
         &self,
         layer: Layer<'_>,
@@ -496,7 +498,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// The same of one piece, of which nothing is known of chunks less than `back` before.
+    /// As `plan_reached`, for one piece. No record of a chunk less than `back` before covers it.
     fn plan_before(
         &self,
         layer: Layer<'_>,
@@ -525,7 +527,7 @@ impl Look<'_> {
                     && let Some(fetch) = through.as_mut().and_then(|through| through.fetch.as_mut())
                     && self.log.newest_in(layer.id, index..=index, at, Hlc::MAX).highest.is_some_and(is_over)
                 {
-                    // It may be committed by now, and this chunk may show what was written behind it.
+                    // The record may be committed by now, and this chunk may show a write behind it.
                     fetch.look(Wanted { chunk: before, chain_count: layout.chain_count, range, at: Hlc::MAX, after });
                 }
                 self.plan_here((before, range), (at, after), through, &mut found);
@@ -588,7 +590,7 @@ impl Look<'_> {
         found
     }
 
-    /// What other servers say of a part of a chunk; `None` if they are not asked here.
+    /// The answers of other servers for a part of a chunk; `None` if this plan does not ask them.
     fn plan_away(
         &self,
         layer: Layer<'_>,
@@ -598,7 +600,7 @@ impl Look<'_> {
         pieces: &mut Vec<Piece>,
     ) -> Option<()> {
         let fetch = through.as_mut()?.fetch.as_mut()?;
-        // Bytes of now, and of files that are written while they are read, clients ask for where they are.
+        // For bytes of now, and of files that are written while they are read, clients ask the servers that have them.
         let at = layer.upto.filter(|at| *at != Hlc::MAX)?;
         let chain_count = layout_of(layer.id, layer.inode).chain_count;
         fetch.plan(Wanted { chunk, chain_count, range, at, after }, pieces);
@@ -638,7 +640,7 @@ pub(crate) fn not_fetched() -> Fault {
 }
 
 impl Engine {
-    /// A look at these files. Held for questions only, and for as long as they belong together: it keeps writers from
+    /// Opens a consistent view of these files. Hold it only for queries that belong together: it keeps writers from
     /// publishing.
     ///
     /// # Errors
@@ -647,7 +649,7 @@ impl Engine {
         self.look_through(seen, &[])
     }
 
-    /// The same, and at what they share.
+    /// As [`Engine::look`], with the files whose bytes they share.
     ///
     /// # Errors
     /// As [`Engine::look`].
@@ -655,7 +657,7 @@ impl Engine {
         self.look_with(seen, sources, self.reach_elsewhere(seen)?)
     }
 
-    /// The same, with what others have said.
+    /// As [`Engine::look_through`], with the answers of other servers.
     ///
     /// # Errors
     /// As [`Engine::look`].
@@ -667,7 +669,7 @@ impl Engine {
     ) -> Result<Look<'_>, Fault> {
         let files = seen.iter().filter(|seen| seen.inode.kind() == FileKind::File).map(|seen| seen.id);
         let shared = sources.iter().flat_map(|sources| sources.keys()).map(|(inode, _)| *inode);
-        // In this order: what is published is hidden before, if it has to be.
+        // In this order: a record that has to be hidden is hidden before it is published.
         let log = self.data.device().log_of(files.chain(shared))?;
         Ok(Look { log, cuts: self.data.cuts(), data: &self.data, dirty_of: None, elsewhere })
     }
@@ -708,9 +710,9 @@ impl Engine {
         Ok(sources)
     }
 
-    /// Length and modification time of a file with all that was written to it, and its newest record that is not
-    /// settled: where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts
-    /// here, though readers do not see it yet: an append must not cover it, and a settled size must not forget it.
+    /// Length and modification time of a file with every write, and its newest record that is not settled: the place of
+    /// an append, and the source of a settled size. A `sync` write on its way to the disk counts here, though readers
+    /// do not see it yet: an append must not cover it, and a settled size must not omit it.
     ///
     /// # Errors
     /// As [`Engine::look`].
@@ -718,7 +720,8 @@ impl Engine {
         self.current_extent_with(id, inode, self.written_elsewhere(id, inode)?)
     }
 
-    /// What others have to say of that, for who cannot ask them when it needs it.
+    /// The answers of other servers for [`Engine::current_extent_with`], fetched before, for callers that cannot wait
+    /// then.
     ///
     /// # Errors
     /// As [`Engine::reach_elsewhere`].
@@ -729,13 +732,13 @@ impl Engine {
         self.reach_elsewhere(&[&Seen::at(id, inode.clone(), Some(Hlc::MAX))])
     }
 
-    /// Where an append to a chunk of `chain`, whose head is here, is to go, and the newest record that it goes behind.
+    /// Offset of an append to a chunk of `chain`, whose head is here, and the newest record before that offset.
     ///
-    /// What it goes behind is of this chain, or committed: else it might be lost, and what is appended would begin
-    /// behind a hole.
+    /// That record is of this chain, or committed: else it might be lost, and the appended bytes would begin behind a
+    /// hole.
     ///
     /// # Errors
-    /// `Unavailable` if it is not, yet. As [`Engine::look`].
+    /// `Unavailable` if it is not committed yet. As [`Engine::look`].
     pub(crate) fn append_end(
         &self,
         seen: &mut Seen,
@@ -760,7 +763,7 @@ impl Engine {
         Ok((end, newest.unwrap_or_default().max(seen.inode.size_as_of)))
     }
 
-    /// As [`Engine::current_extent`], and nobody is asked.
+    /// As [`Engine::current_extent`], without requests to other servers.
     ///
     /// # Errors
     /// As [`Engine::look`].

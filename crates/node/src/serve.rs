@@ -1,9 +1,9 @@
 //! The running server: listeners, one thread a connection, one that flushes.
 //!
-//! Guarantees: no more than `connections_max` connections, shared out among users; a peer that sends garbage, half a
-//! frame or does not read is told why and closed, and costs nobody else anything; one that does not prove who it is has
-//! a few KiB and 10 s; stopping flushes everything. Leaves to others: what a request means (`engine`), bytes on sockets
-//! (`net`).
+//! Guarantees: there are at most `connections_max` connections, shared out among users. A peer that sends garbage or
+//! half a frame, or does not read, receives the reason and is disconnected; other peers lose nothing. A peer that does
+//! not prove its identity has a few KiB and 10 s. Stopping flushes everything.
+//! Leaves to others: the meaning of a request (`engine`), bytes on sockets (`net`).
 //!
 //! Threads block on sockets instead of sharing a reactor: one context switch less for each small request, and payload
 //! goes from the socket to the page cache through one cache-hot buffer (ADR 0003 has the measurements).
@@ -61,28 +61,30 @@ use frieze_storage::{Identity, NodeClock, Wake};
 
 /// Stack of a connection's thread: the deepest request (a listing of the past) uses a quarter of it.
 const STACK_BYTES: usize = 512 << 10;
-/// How often clocks and sessions are looked after.
+/// Interval of the upkeep of clocks and sessions.
 const TEND_EVERY_NS: u64 = 500_000_000;
-/// How often chains of several members are looked after: so long a promise may be late for who reads what is young.
+/// Interval of the upkeep of chains with several members: a closed timestamp may be so late for a reader of recent
+/// bytes.
 const PULSE_EVERY: Duration = Duration::from_millis(20);
 /// Socket within the data directory.
 const SOCKET: &str = "socket";
-/// Payload buffer that a connection keeps which sends none.
+/// Payload buffer of a connection that sends no payload.
 const IDLE_BUFFER_BYTES: usize = 64 << 10;
-/// From here on a payload that may be sent on is received into a buffer of its own; smaller ones are better copied.
+/// From this size on, a payload that may be forwarded is received into a buffer of its own; smaller ones are copied.
 const SHARED_BYTES_MIN: usize = 64 << 10;
-/// After so many requests without a payload it sends none: one file after the other takes a few between two writes, and
-/// a large buffer that is made anew takes a fault for each of its pages.
+/// After so many requests without a payload a connection counts as sending none: a client that writes one file after
+/// the other sends a few between two writes, and a large buffer that is allocated again costs a fault for each of its
+/// pages.
 const IDLE_REQUESTS: u64 = 16;
 
-/// Of a connection on which another server tells: it is never silent for long.
+/// Limits of a connection on which another server sends: it is never silent for long.
 const LISTENING: Limits = Limits { idle: Some(links::SILENT_MAX), frame: Duration::from_secs(10) };
 
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Arc<Listener>>,
-    /// How many of them are those of the settings; the others are found by whoever has found these.
+    /// Listeners of the settings; a client learns of the others over a connection to one of these.
     offered: usize,
     threads: Vec<JoinHandle<()>>,
 }
@@ -90,39 +92,39 @@ pub struct Server {
 struct Shared {
     engine: Engine,
     wake: Arc<Wake>,
-    /// What the thread that gives back waits on between two looks.
+    /// Wakes the thread that reclaims space.
     rest: Arc<Wake>,
-    /// What the thread that scrubs waits on between two reads.
+    /// Wakes the thread that scrubs.
     breath: Arc<Wake>,
-    /// What the thread that makes images waits on.
+    /// Wakes the thread that makes images.
     leisure: Arc<Wake>,
-    /// What the thread that looks after chains waits on.
+    /// Wakes the thread that looks after chains.
     pulse: Arc<Wake>,
-    /// What the thread waits on that counts time for the metalog.
+    /// Wakes the thread that counts time for the metalog.
     beat: Arc<Wake>,
-    /// What the thread that keeps the lease waits on.
+    /// Wakes the thread that renews the lease.
     tenancy: Arc<Wake>,
-    /// What the thread waits on that has decisions made, while there are none to make.
+    /// Wakes the thread that requests decisions, while there are none to request.
     patience: Arc<Wake>,
-    /// To the other servers.
+    /// Connections to the other servers.
     links: OnceLock<Arc<Links>>,
-    /// What was told on those and on theirs.
+    /// Messages on these connections and on those of the other servers.
     traffic: Arc<Traffic>,
-    /// Buffers of payloads that are sent on.
+    /// Buffers of payloads that are forwarded.
     pool: Arc<BufferPool>,
-    /// Large answers wait in line for each other.
+    /// Admission of large replies.
     turns: Arc<Turns>,
-    /// Where operators read figures.
+    /// Address of the metrics page.
     door: Option<Arc<Door>>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
-    /// Places of connections, of this door and of those beside it.
+    /// Seats for connections, of this gateway and of the others of the process.
     admission: Admission,
-    /// Connections that cannot be taken.
+    /// Connections that could not be accepted.
     missed: LogThrottle,
     open: Mutex<BTreeMap<u64, Open>>,
     next_connection: AtomicU64,
-    /// Requests of this process that are being answered.
+    /// Requests from this process that are being answered.
     asking: AtomicU64,
 }
 
@@ -172,7 +174,7 @@ impl Server {
             owner: user_of(rustix::process::getuid().as_raw())?,
         };
         let admission = Admission::new(settings.connections_max as usize);
-        // Others are told where a new node is before it is one.
+        // A new node sends its address to the other servers before it is one of them.
         let early = !settings.join.is_empty() && Identity::load(&*disk)?.is_none();
         let mut listeners = if early { listen(&addresses)? } else { Vec::new() };
         let engine = together::open(settings, seams, listeners.first().map(|first| &**first))?;
@@ -277,51 +279,51 @@ impl Server {
         Ok(Server { shared, listeners, offered, threads })
     }
 
-    /// Where it listens, with the ports that were chosen.
+    /// Addresses of the listeners, with the ports that were chosen.
     pub fn addresses(&self) -> Vec<String> {
         self.listeners[..self.offered].iter().map(|listener| listener.addr().to_string()).collect()
     }
 
-    /// Where clients in this process reach it: by its own socket, else by the first address.
+    /// Address for clients in this process: the server's own socket, else the first address.
     pub fn nearby(&self) -> ServerAddr {
         self.listeners.get(self.offered).unwrap_or(&self.listeners[0]).addr().clone()
     }
 
-    /// By which address other servers and clients know it.
+    /// Address at which other servers and clients reach it.
     pub fn home(&self) -> ServerAddr {
         let engine = &self.shared.engine;
         let known = engine.settings.reached_at(engine.listens_at.get().map(String::as_str)).ok();
         known.and_then(|text| text.parse().ok()).unwrap_or_else(|| self.nearby())
     }
 
-    /// The server for a door in this process: asked without a socket, on the thread that asks.
+    /// The server for a gateway in this process: requests without a socket, answered on the calling thread.
     pub fn in_process(&self) -> Arc<dyn InProcess> {
         Arc::new(within::Here::new(&self.shared))
     }
 
-    /// The places of connections, for a door in this process: whoever has many at one door has few at the others.
+    /// Seats for connections, for a gateway in this process: a user with many at one gateway has few at the others.
     pub fn admission(&self) -> Admission {
         self.shared.admission.clone()
     }
 
-    /// Which server of the cluster this is.
+    /// Number of this server in the cluster.
     pub fn node(&self) -> NodeId {
         self.shared.engine.keeper.with(|identity| identity.node_id())
     }
 
-    /// A secret that every server of the cluster has, and nobody else: for what a door of one signs and that of another
-    /// has to believe. `purpose` tells one such secret from others.
+    /// A secret that the servers of the cluster have and no other program: for data that a gateway of one server signs
+    /// and a gateway of another verifies. `purpose` separates such secrets from each other.
     pub fn secret_for(&self, purpose: &str) -> [u8; 32] {
         self.shared.engine.keeper.with(|identity| blake3::derive_key(purpose, &identity.key()))
     }
 
-    /// Where it tells figures, if it does, with the port that was chosen.
+    /// Address of the metrics page, if there is one, with the port that was chosen.
     pub fn metrics_address(&self) -> Option<String> {
         self.shared.door.as_ref().map(|door| door.address().to_string())
     }
 
-    /// `call` is called, once, if this server was removed from its cluster: it serves nobody from then on and is to be
-    /// stopped, and no other is started on its directory.
+    /// Registers a callback that runs once if this server is removed from its cluster: from then on it answers no
+    /// client and is to be stopped, and no other server may start on its directory.
     pub fn on_removal(&self, call: impl FnOnce(Fault) + Send + 'static) {
         self.shared.engine.removal.watch(Box::new(call));
     }
@@ -331,7 +333,7 @@ impl Server {
         &self.shared.engine
     }
 
-    /// Takes no more requests, flushes everything, and ends.
+    /// Accepts no more requests, flushes everything, and ends.
     ///
     /// # Errors
     /// The disk's: what was not synced may be lost, and the next start recovers.
@@ -341,7 +343,7 @@ impl Server {
     }
 
     fn stop_threads(&mut self) {
-        // Told while the way to the others is there.
+        // Sent while there are connections to the other servers.
         self.shared.engine.resign();
         self.shared.stopping.store(true, Ordering::Release);
         for listener in &self.listeners {
@@ -373,7 +375,7 @@ impl Server {
         if let Some(links) = self.shared.links.get() {
             links.stop();
         }
-        // Who leads and hears nobody any more would wait for ever.
+        // A leader without any messages from other servers would wait for ever.
         self.shared.engine.end_waits();
         // Connection threads end by themselves now; they hold no lock across a request.
         let is_answering = || self.shared.door.as_ref().is_some_and(|door| door.is_answering());
@@ -392,7 +394,7 @@ impl Drop for Server {
     }
 }
 
-/// Every thread of the server is made here.
+/// Every thread of the server is spawned here.
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Fault> {
     std::thread::Builder::new()
         .name(format!("frieze-{name}"))
@@ -410,7 +412,7 @@ fn accept_loop(shared: &Arc<Shared>, listener: &Listener) {
                 if let Some(count) = shared.missed.happened() {
                     warn!(count, "cannot take a connection: {fault}");
                 }
-                // Out of descriptors: some come back when connections end, which costs at least this long.
+                // Out of descriptors: some are closed when connections end, which takes at least this long.
                 shared.wake.wait(Duration::from_millis(10));
             }
         }
@@ -450,13 +452,13 @@ fn admit(shared: &Arc<Shared>, stream: Stream) {
     }
 }
 
-/// A connection that is open, and what is known of who is at its other end.
+/// An open connection, and the identity of its peer as far as it is known.
 struct Open {
     stream: Stream,
     conn: Arc<Conn>,
 }
 
-/// Takes a connection off the books, however its thread ends.
+/// Unregisters a connection, however its thread ends.
 struct Gone {
     shared: Arc<Shared>,
     id: u64,
@@ -469,7 +471,7 @@ impl Drop for Gone {
     }
 }
 
-/// Tells the peer why its connection ends, if it still listens, and ends it.
+/// Sends the peer the reason why its connection ends, if it still reads, and closes the connection.
 fn refuse(stream: &Stream, fault: Fault) {
     let body = Refusal::from(fault).encode_to_vec();
     let writer = FrameWriter::new(stream.clone(), Limits::HANDSHAKE);
@@ -479,7 +481,7 @@ fn refuse(stream: &Stream, fault: Fault) {
     stream.shutdown();
 }
 
-/// Answers of one connection.
+/// Replies of one connection.
 struct Answers {
     writer: FrameWriter,
     clock: Arc<NodeClock>,
@@ -498,7 +500,7 @@ impl Answers {
     }
 }
 
-/// How the answer to `request` begins.
+/// Header of the reply to `request`.
 fn header_of_answer(request: &FrameHeader, kind: FrameKind, epoch: ChainEpoch, clock: &NodeClock) -> FrameHeader {
     FrameHeader {
         request_id: request.request_id,
@@ -506,7 +508,7 @@ fn header_of_answer(request: &FrameHeader, kind: FrameKind, epoch: ChainEpoch, c
         seq: request.seq,
         epoch,
         hlc: clock.newest(),
-        // What the engine put in place of the question.
+        // Duration of the cache lease, which the engine put in place of the request for one.
         holds: request.holds,
         ..FrameHeader::of(kind)
     }
@@ -522,7 +524,7 @@ impl Responder for Answers {
         let sent = if payload.is_empty() {
             self.writer.post(header, &body)
         } else {
-            // It may have to wait for its reader. Whoever is in the midst of a large answer is another thread.
+            // The send may block until the reader reads. A large reply that is under way belongs to another thread.
             if let Ok(mut place) = self.place.try_lock() {
                 place.let_go();
             }
@@ -576,7 +578,7 @@ fn serve(shared: &Shared, stream: &Stream, conn: &Conn, seat: Seat) {
     }
 }
 
-/// However a conversation ends, the answers that were held go out, and others have its turn.
+/// When a conversation ends, held replies are flushed, and its turn goes to the next reader.
 struct Held {
     writer: FrameWriter,
     answers: Arc<Answers>,
@@ -645,7 +647,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
             if shared.stopping.load(Ordering::Acquire) {
                 return Ok(());
             }
-            // One that was removed meanwhile connects again, and hears why it is not listened to any more.
+            // A removed server connects again, and receives the reason why its messages are refused.
             if frieze_net::mono().since_ns(looked) > TEND_EVERY_NS {
                 looked = frieze_net::mono();
                 if let Err(fault) = shared.engine.check_is_node(node) {
@@ -660,7 +662,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
         let len = header.payload_len as usize;
         let whole;
         let brought: ReceivedPayload<'_> = if len >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
-            // It may be sent on, or again, when the next is received.
+            // The payload may be forwarded, or sent again, when the next is received.
             let asked = request.as_ref().ok().and_then(|body| body.request.as_ref());
             let goes_to = pieces::goes_to(shared, &header, asked, len);
             whole = pieces::receive(shared, &mut reader, len, goes_to)?;
@@ -673,7 +675,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
             responder.respond(&header, Err(fault), &[], 0);
             return Ok(());
         }
-        // The answers to requests that came together go out together.
+        // Replies to requests that arrived together are sent together.
         if reader.has_frame() {
             held.writer.hold();
         }
@@ -720,7 +722,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Re
     }
 }
 
-/// A payload that is gone when the next frame is read.
+/// A payload in a buffer that the next frame overwrites.
 fn receive_small<'a>(
     reader: &mut FrameReader,
     len: usize,
@@ -729,7 +731,8 @@ fn receive_small<'a>(
     Ok(if len > 0 { (&*reader.read_payload_unchecked(payload)?).into() } else { [][..].into() })
 }
 
-/// Takes in what a node tells. What cannot be taken now is lost, and told again; what is malformed ends the connection.
+/// Handles one message of a server. If it cannot be processed now it is dropped (the server sends it again); a
+/// malformed message closes the connection.
 fn take_told(
     shared: &Shared,
     node: NodeId,
@@ -742,7 +745,7 @@ fn take_told(
     let malformed = |what: String| Fault::new(Reason::BadFrame, format!("malformed frame: {what}"));
     let decoded = PeerBody::decode(body);
     let decoded = decoded.map_err(|error| Trouble::Malformed(malformed(format!("the body is no message: {error}"))))?;
-    // What a newer server tells and this one does not know it can do without.
+    // A message that only a newer server knows is optional: it is ignored.
     let Some(told) = decoded.message else { return Ok(()) };
     let len = header.payload_len as usize;
     shared.traffic.received(&told, len + body.len());
@@ -788,8 +791,8 @@ fn hand_on(
     }
 }
 
-/// A socket in the data directory, for clients on this machine that came by TCP. Without it they stay there: a
-/// directory with a long name, or on a file system without sockets, is no reason not to serve.
+/// A socket in the data directory, for clients on this machine that connected over TCP. If it cannot be made (a
+/// directory with a long name, a file system without sockets), clients stay on TCP and the server serves.
 fn listen_nearby(engine: &Engine, directory: &Path) -> Option<Arc<Listener>> {
     let path = std::path::absolute(directory).ok()?.join(SOCKET);
     match Listener::bind(&ServerAddr::Unix(path.clone())) {
@@ -845,7 +848,7 @@ fn entropy() -> Result<[u8; 64], Fault> {
     Ok(bytes)
 }
 
-/// What the kernel says this process uses.
+/// Resource usage of this process as the kernel reports it.
 fn process_stats(connections: u64) -> ProcessStats {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = |field: &str| {

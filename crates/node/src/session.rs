@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, and which sessions are alive.
+//! The peer of a connection: its identity and rights; and which sessions are alive.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,14 +10,14 @@ use frieze_wire::txn::Caller;
 
 use crate::node_keys::NodeKeys;
 
-/// A key and what its bearer may do.
+/// A key and the rights of its bearer.
 #[derive(Clone, Debug)]
 pub struct KeyRight {
     /// The key.
     pub key: Key,
-    /// On whose behalf the bearer speaks.
+    /// User of the bearer.
     pub caller: Caller,
-    /// True: also on behalf of others.
+    /// True: the bearer may also send requests for other users.
     pub may_impersonate: bool,
 }
 
@@ -34,22 +34,22 @@ struct ConnState {
     may_impersonate: bool,
     hello: Option<Hello>,
     session: Option<SessionId>,
-    /// The other end is this node of the cluster.
+    /// Node of the cluster at the other end.
     node: Option<NodeId>,
 }
 
-/// Who a request speaks for.
+/// The users of a request.
 pub(crate) struct Principal {
     /// The proven user.
     pub(crate) uid: u32,
-    /// On whose behalf this request is made.
+    /// The user on whose behalf the request is made.
     pub(crate) caller: Caller,
-    /// True: may name inodes directly and speak for others.
+    /// True: may name inodes directly and send requests for other users.
     pub(crate) privileged: bool,
 }
 
 impl Conn {
-    /// A connection whose other end the kernel has proven to be `caller`, or not. `challenge` is fresh randomness.
+    /// A connection whose peer the kernel has proven to be `caller`, or not. `challenge` is fresh randomness.
     pub fn new(caller: Option<Caller>, challenge: [u8; 32]) -> Conn {
         let nobody = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
         let state = ConnState {
@@ -64,10 +64,10 @@ impl Conn {
         Conn { challenge, state: Mutex::new(state) }
     }
 
-    /// Greets: answers who the server takes the caller for.
+    /// Handles the greeting. The reply names the user whose rights the peer has.
     ///
     /// # Errors
-    /// `WrongCluster` if the client expects another one.
+    /// `WrongCluster` if the client expects another cluster.
     pub(crate) fn hello(&self, hello: Hello, nodes: &NodeKeys, server: HelloReply) -> Result<HelloReply, Fault> {
         if !hello.cluster.is_empty() && hello.cluster != server.cluster {
             return Err(Fault::new(
@@ -81,7 +81,7 @@ impl Conn {
         let wants_key = is_node || !hello.key_name.is_empty();
         let proof = if is_node { nodes.prove_told(&self.challenge, &hello.nonce) } else { Vec::new() };
         state.hello = Some(hello);
-        // Who is not on this machine has no use for a path of it, and need not know it.
+        // A peer on another machine cannot use a path of this one, and need not know it.
         let socket = if state.proven { server.socket } else { String::new() };
         let former = if is_node { server.former } else { Vec::new() };
         Ok(HelloReply {
@@ -95,7 +95,7 @@ impl Conn {
         })
     }
 
-    /// Proves the caller by a key. Answers who the server takes it for now.
+    /// Verifies the peer's proof of a key. The reply names the user whose rights the peer has now.
     ///
     /// # Errors
     /// `Unproven` for an unknown key or a wrong answer, in the same words.
@@ -131,11 +131,11 @@ impl Conn {
         Ok(HelloReply { uid, may_impersonate, socket: String::new(), former: Vec::new(), ..server })
     }
 
-    /// Who a request speaks for, given the caller it names.
+    /// The users of a request, given the caller that it names.
     ///
     /// # Errors
-    /// `BadFrame` before the greeting; `Unproven` if nothing proves the other end; `NotPermitted` if it names somebody
-    /// it may not speak for.
+    /// `BadFrame` before the greeting; `Unproven` if nothing proves the peer's identity; `NotPermitted` if the request
+    /// names a user that the peer may not act for.
     pub(crate) fn principal(&self, named: Option<Caller>) -> Result<Principal, Fault> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.greeted {
@@ -168,12 +168,12 @@ impl Conn {
         Ok(Principal { uid: state.caller.uid, caller, privileged: state.may_impersonate })
     }
 
-    /// What the other end has proven counts for nothing.
+    /// Revokes the peer's proof that it is a node.
     pub(crate) fn disown(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).node = None;
     }
 
-    /// Whose the connection is, once it has greeted and that is proven.
+    /// Owner of the connection, once the peer has greeted and proven its identity.
     pub(crate) fn origin(&self) -> Option<Origin> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.node {
@@ -182,7 +182,7 @@ impl Conn {
         }
     }
 
-    /// The node at the other end, if it has proven to be one.
+    /// The peer's node, if it has proven to be one.
     pub(crate) fn node(&self) -> Option<NodeId> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).node
     }
@@ -203,7 +203,7 @@ fn within(asked: &Caller, proven: &Caller) -> bool {
     std::iter::once(&asked.gid).chain(&asked.groups).all(|group| proven.in_group(*group))
 }
 
-/// The sessions that have connections, and since when the others have none.
+/// Sessions with connections, and since when the other sessions have none.
 #[derive(Default)]
 pub(crate) struct Sessions {
     alive: Mutex<BTreeMap<SessionId, Alive>>,
@@ -221,7 +221,7 @@ impl Alive {
 }
 
 impl Sessions {
-    /// A connection shows that it uses `session`, whose owner has been checked.
+    /// Counts a connection that uses `session`, whose owner has been checked.
     pub(crate) fn attach(&self, conn: &Conn, session: SessionId, now: MonoTime) {
         let before = conn.adopt(session);
         if before == Some(session) {
@@ -234,20 +234,20 @@ impl Sessions {
         }
     }
 
-    /// The connection is gone.
+    /// Uncounts a closed connection.
     pub(crate) fn detach(&self, conn: &Conn, now: MonoTime) {
         if let Some(session) = conn.session() {
             leave(&mut self.alive.lock().unwrap_or_else(PoisonError::into_inner), session, now);
         }
     }
 
-    /// A session that recovery found: it has no connection yet.
+    /// Adds a session that recovery found: it has no connection yet.
     pub(crate) fn found(&self, session: SessionId, now: MonoTime) {
         let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         alive.entry(session).or_insert(Alive { connections: 0, idle_since: now });
     }
 
-    /// Another server has a connection of these.
+    /// Another server has connections of these sessions.
     pub(crate) fn seen(&self, sessions: impl Iterator<Item = SessionId>, now: MonoTime) {
         let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         for session in sessions {
@@ -257,13 +257,13 @@ impl Sessions {
         }
     }
 
-    /// All of which something is known have their whole time: where they were connected meanwhile others knew.
+    /// Restarts the timeout of every known session: other servers know which of them were connected there meanwhile.
     pub(crate) fn renew(&self, now: MonoTime) {
         let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         alive.values_mut().for_each(|state| state.idle_since = now);
     }
 
-    /// Those that have a connection here.
+    /// Sessions with a connection here.
     pub(crate) fn connected(&self) -> Vec<SessionId> {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         alive.iter().filter(|(_, state)| state.connections > 0).map(|(id, _)| *id).collect()
@@ -274,7 +274,7 @@ impl Sessions {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
     }
 
-    /// All of which something is known.
+    /// Every known session.
     pub(crate) fn known(&self) -> Vec<SessionId> {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
@@ -285,7 +285,7 @@ impl Sessions {
         alive.iter().filter(|(_, state)| state.is_gone(now, timeout_ns)).map(|(id, _)| *id).collect()
     }
 
-    /// The same of one.
+    /// True if this session has had no connection for longer than `timeout_ns`.
     pub(crate) fn has_expired(&self, session: SessionId, now: MonoTime, timeout_ns: u64) -> bool {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         alive.get(&session).is_some_and(|state| state.is_gone(now, timeout_ns))
@@ -345,7 +345,7 @@ mod tests {
     fn a_node_proves_itself_by_the_secret_of_the_cluster_and_is_proven_to() {
         let (ours, others) = (nodes(), NodeKeys::of([6; 32]));
         let (hello, challenge) = (Hello { node: 3, nonce: vec![1; 32], ..Hello::default() }, [7; 32]);
-        // Root on this machine is no node by that.
+        // Root on this machine is no node by that alone.
         let conn = Conn::new(Some(Caller::root()), challenge);
         let reply = conn.hello(hello.clone(), &ours, HelloReply::default()).expect("greets");
         assert!(ours.is_told(&reply.challenge, &hello.nonce, &reply.proof));
@@ -356,7 +356,7 @@ mod tests {
 
         let conn = Conn::new(None, challenge);
         let reply = conn.hello(hello.clone(), &ours, HelloReply::default()).expect("greets");
-        // What the server has sent proves nobody to it.
+        // The server's own proof, reflected, proves no peer to it.
         let reflected = conn.prove(&Prove { mac: reply.proof }, &BTreeMap::new(), &ours, HelloReply::default());
         assert_eq!((reflected.is_err(), conn.node()), (true, None));
         let conn = Conn::new(None, challenge);
@@ -379,7 +379,7 @@ mod tests {
         assert!(sessions.expired(MonoTime(120), 100).is_empty());
         assert_eq!(sessions.expired(MonoTime(121), 100), [SessionId(1)]);
         assert!(sessions.has_expired(SessionId(1), MonoTime(121), 100));
-        // It is back while others are being ended.
+        // The session is connected again while others are being ended.
         sessions.attach(&greeted(Some(user(5))), SessionId(1), MonoTime(130));
         assert!(!sessions.has_expired(SessionId(1), MonoTime(300), 100));
     }

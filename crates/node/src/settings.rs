@@ -41,51 +41,50 @@ pub struct Settings {
     /// Addresses to listen on: `host:port` or `unix:/path`. Default `127.0.0.1:7470`. Anything beyond loopback needs a
     /// key in `keys`.
     pub listen: Vec<String>,
-    /// Where figures are told to Prometheus, as `HOST:PORT`; a port alone is one of this machine. Default: none,
-    /// nowhere. Whoever reaches it may read them: they tell how the server is, and nothing of what it holds.
+    /// Address at which Prometheus reads metrics, as `HOST:PORT`; a port alone is one of this machine. Default: none,
+    /// nowhere. The page is not authenticated: its metrics describe the server, and nothing of the stored data.
     pub metrics: String,
-    /// Where Hadoop clients find their name service, as `HOST:PORT`: what `fs.defaultFS` names. Default: none, nowhere.
-    /// Read by `frieze serve`, which opens that door.
+    /// Address of the name service for Hadoop clients, as `HOST:PORT`: what `fs.defaultFS` names. Default: none,
+    /// nowhere. Read by `frieze serve`, which opens that gateway.
     pub hdfs: String,
-    /// Where they read and write, as `HOST:PORT`. Default: port 9866 of the same host.
+    /// Address at which Hadoop clients read and write, as `HOST:PORT`. Default: port 9866 of the same host.
     pub hdfs_data: String,
-    /// Where clients of Hadoop's WebHDFS find it, as `HOST:PORT`. Default: none, nowhere. Read by `frieze serve`, which
-    /// opens that door.
+    /// Address for clients of Hadoop's WebHDFS, as `HOST:PORT`. Default: none, nowhere. Read by `frieze serve`, which
+    /// opens that gateway.
     pub webhdfs: String,
-    /// True: a Hadoop client on another machine is taken for whom it says it is, root left out. Default false: there
-    /// are none, the door listens on loopback only, where the kernel says who a caller is.
+    /// True: a Hadoop client on another machine gets the rights of the user that it names, except root's. Default
+    /// false: the gateway listens on loopback only, where the kernel proves the user.
     pub hdfs_trust_names: bool,
     // # Keys
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
     // # Cluster
-    /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty; several,
-    /// separated by commas, are asked in turn. Default: none; the server is alone, and becomes the first of a cluster
-    /// when another joins it.
+    /// A server of the cluster to join, as `host:port`, if the data directory is empty; several, separated by commas,
+    /// are asked in turn. Default: none; the server is alone, and becomes the first of a cluster when another joins it.
     pub join: String,
     /// Key that proves this server to that one, where the kernel cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join_key: Option<KeySettings>,
-    /// What the server is called in its cluster; empty, the default, is the name of the machine. Fixed when it joins.
+    /// Name of the server in its cluster; empty, the default, is the name of the machine. Fixed when it joins.
     pub name: String,
-    /// The site it stands at: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when
-    /// it joins.
+    /// Site of the server: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when it
+    /// joins.
     pub site: String,
-    /// The machine it runs on: no two copies of the same bytes are on one machine as long as there are others. Default:
-    /// what the system calls it. Servers of one machine, a server for each disk, say the same. Fixed when it joins.
+    /// Machine of the server: two copies of the same bytes are on one machine only if there is no other. Default: the
+    /// system's name for it. Servers of one machine, a server for each disk, set the same. Fixed when it joins.
     pub machine: String,
-    /// Where the other servers and the clients reach it; empty, the default, is the first address of `listen`.
+    /// Address for the other servers and the clients; empty, the default, is the first address of `listen`.
     pub advertise: String,
     /// Replicas of each chain once there are as many servers, and servers of the cluster at most: every one has a copy
     /// of everything. Default 5. Used by the server that founds a cluster.
     pub replicas: u32,
-    /// How long a server of a cluster may answer without hearing from its leader. Default 2 s. More: one that is lost
-    /// is missed for longer; less: a short pause costs a server its chains.
+    /// How long a server of a cluster may answer without a message from its leader. Default 2 s. More: a lost server is
+    /// missed for longer; less: a short pause costs a server its chains.
     #[serde(with = "duration_text")]
     pub lease: Duration,
-    /// Bytes a second that this server gives at most to servers that are brought up to date, all together. 0, the
+    /// Bytes a second that this server sends at most to servers that are brought up to date, all together. 0, the
     /// default: as many as it can. More: copies are missing for a shorter time; less: clients notice less of it. Below
-    /// the rate of what is written, nobody is ever brought up to date.
+    /// the rate of writes, no server is ever brought up to date.
     pub sync_bytes_per_s: u64,
     // # Log and chunks
     /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less: a crash
@@ -100,16 +99,16 @@ pub struct Settings {
     /// default, is half of what the machine (or the control group) has, or as much as the settings below need. More:
     /// more of what is read is in memory. What of it is for what, `frieze status` shows.
     pub memory_bytes_max: u64,
-    /// How much of it for the youngest records, which stay until as many were written after them. 0, the default, is
-    /// half of what the rest leaves. More: readers of what was just written never wait for the disk; less: more of
+    /// Part of `memory_bytes_max` for the youngest records, which stay until as many were written after them. 0, the
+    /// default, is half of what the rest leaves. More: readers of recent bytes never wait for the disk; less: more of
     /// older history is in memory.
     pub young_bytes_max: u64,
-    /// How much of it for older records that are in use. 0, the default, is the other half.
+    /// Part of `memory_bytes_max` for older records that are in use. 0, the default, is the other half.
     pub old_bytes_max: u64,
-    /// How much of it for what is acknowledged and not yet on stable storage. 0, the default, is an eighth, 1 GiB at
-    /// most. More: longer bursts at memory speed; less: less to lose with the power.
+    /// Part of `memory_bytes_max` for records that are acknowledged and not yet on stable storage. 0, the default, is
+    /// an eighth, 1 GiB at most. More: longer bursts at memory speed; less: less to lose in a power loss.
     pub dirty_bytes_max: u64,
-    /// Oldest that such bytes may become before writers wait. Default 5 s.
+    /// Greatest age of such records; older ones make writers wait. Default 5 s.
     #[serde(with = "duration_text")]
     pub dirty_age_max: Duration,
     /// How long after a write its flush begins. Default 50 ms. Less: smaller flushes, less to lose.
@@ -118,18 +117,20 @@ pub struct Settings {
     // # Disk
     /// Most bytes of the device that frieze uses; 0 is all of it. Default 0.
     pub capacity_bytes_max: u64,
-    /// True: serve a data directory whose logs are not whole any more, as the server then says at its start: what is
-    /// gone reads as zeros or as older bytes. Default false: refuse, so that nobody reads what nobody wrote.
+    /// True: serve a data directory whose logs are not whole any more, as the server then reports at its start: lost
+    /// bytes read as zeros or as older bytes. Default false: refuse, so that no read returns bytes that were never
+    /// written.
     pub serve_damaged: bool,
     /// Bytes kept back from data so that removing, truncating and restarting work on a full disk. Default 128 MiB.
     pub reserve_bytes: u64,
     // # Scrubs
-    /// Bytes a second that `frieze scrub` reads at most, unless it is told another rate. Default 64 MiB. More: it is
-    /// done sooner; less: others notice less of it. While others are served it takes a quarter of its time at most.
+    /// Bytes a second that `frieze scrub` reads at most, unless the command names another rate. Default 64 MiB. More:
+    /// it ends sooner; less: clients notice less of it. While the device serves requests it takes a quarter of its time
+    /// at most.
     pub scrub_bytes_per_s: u64,
-    /// How often everything stored is scrubbed where nobody asks for it: so long after the last scrub ended, at a rate
-    /// at which it takes an eighth of this time, 1 MiB/s at least. Default `"7d"`; `"0s"` for never. More: damage is
-    /// found later; less: the disk reads more.
+    /// How often everything stored is scrubbed without a command: so long after the last scrub ended, at a rate at
+    /// which it takes an eighth of this time, 1 MiB/s at least. Default `"7d"`; `"0s"` for never. More: damage is found
+    /// later; less: the disk reads more.
     #[serde(with = "duration_text")]
     pub scrub_every: Duration,
     // # Index and images
@@ -153,37 +154,37 @@ pub struct Settings {
     #[serde(with = "duration_text")]
     pub image_delay: Duration,
     // # Connections, sessions, users
-    /// Most open connections, of all doors together; one more is refused. A user who is not root has no more than are
-    /// left for all others, and a sixteenth is for root and other servers alone. 0, the default, is as many as a
+    /// Most open connections, of all gateways together; one more is refused. A user other than root has at most as many
+    /// as are left for all others, and a sixteenth is for root and other servers alone. 0, the default, is as many as a
     /// sixteenth of the memory is for, 4,096 at most. More: more of `memory_bytes_max`, 40 KiB for each.
     pub connections_max: u32,
     /// How long a session lives without a connection. Default 60 s.
     #[serde(with = "duration_text")]
     pub session_timeout: Duration,
-    /// How long a session that changed nothing is listed after its end, at least 1 s. Default 1 d. More: who read what
-    /// is known longer, with command lines, which may hold secrets; 16,384 such sessions at most. Less: `frieze
-    /// sessions` shows less. In a cluster that of the server that leads counts. A session that changed something is
-    /// listed as long as the cluster lives.
+    /// How long a session that changed nothing is listed after its end, at least 1 s. Default 1 d. More: readers are
+    /// listed for longer, with command lines, which may hold secrets; 16,384 such sessions at most. Less: `frieze
+    /// sessions` shows less. In a cluster the leader's setting counts. A session that changed something is listed as
+    /// long as the cluster lives.
     #[serde(with = "duration_text")]
     pub ended_sessions_kept: Duration,
-    /// Most snapshots of one user, the superuser apart, who may have as many as there may be at all. Default 1,000; 0
-    /// for no bound of its own. More: a user can hold back more of the space that what he overwrites and removes takes;
-    /// less: he has to delete sooner. In a cluster that of the server that leads counts.
+    /// Most snapshots of one user other than the superuser, whose only bound is the one of the whole file system.
+    /// Default 1,000; 0 for no bound of its own. More: a user's snapshots can keep more of the space that the user
+    /// overwrites and removes; less: the user has to delete snapshots sooner. In a cluster the leader's setting counts.
     pub snapshots_per_user_max: u32,
     /// Largest difference of a remote stamp from the local clock, and largest error bound of the clock before the node
     /// fences itself. Default 500 ms.
     #[serde(with = "duration_text")]
     pub max_clock_offset: Duration,
     /// Permission bits of the root directory when the data directory is made. Default 0755, as of any new file system:
-    /// its owner, the user who runs the server, gives others directories of their own.
+    /// its owner, the user of the server process, makes directories for other users.
     pub root_mode: Option<u32>,
-    /// Changes in the whole tree up to which a question about a part of it looks at all of them. Not for operators:
-    /// tests ask with 0, and have the same answers.
+    /// Changes in the whole tree up to which a query about a part of it reads all of them. Not for operators: tests set
+    /// 0, and get the same answers.
     #[serde(skip, default = "few_changes")]
     pub few_changes: usize,
 }
 
-/// About what it costs to find that a part of the tree is not small.
+/// About the cost of finding that a part of the tree is not small.
 fn few_changes() -> usize {
     1 << 10
 }
@@ -249,9 +250,9 @@ const CHUNK_BYTES_MAX: u64 = 2 << 30;
 /// Smallest segment: holds the largest group of records with its headers.
 const SEGMENT_BYTES_MIN: u64 = 8 << 20;
 const SEGMENT_BYTES_MAX: u64 = 2 << 30;
-/// What a connection is counted with: its thread, and the buffers of one that asks for little.
+/// Memory that a connection counts: its thread, and the buffers of one with small requests.
 const CONNECTION_BYTES: u64 = 40 << 10;
-/// Most connections unless more are wished for.
+/// Most connections by default.
 const CONNECTIONS_MAX: u64 = 4096;
 const SECRET_CHARS_MIN: usize = 16;
 
@@ -304,7 +305,7 @@ impl Settings {
         if self.machine.is_empty() { frieze_net::host_name() } else { self.machine.clone() }
     }
 
-    /// The memory of the server, divided. `machine_bytes`: what the machine has, 0 if nobody knows.
+    /// Divides the memory of the server. `machine_bytes`: memory of the machine, 0 if unknown.
     ///
     /// # Errors
     /// `InvalidArgument` if it is not enough, with the least that would do.
@@ -443,7 +444,7 @@ mod duration_text {
     }
 }
 
-/// What is wrong with a text of settings. Of what stands among keys no value is repeated: words like these end in logs.
+/// The error in a text of settings. Values beside keys are left out: such messages end in logs.
 fn words_of(text: &str, error: &toml::de::Error) -> String {
     let Some(span) = error.span() else { return error.to_string() };
     let before = text.get(..span.start).unwrap_or(text);

@@ -1,15 +1,15 @@
-//! Lengths of files as the data plane knows them, on their way into the namespace; and the changes of metadata that
-//! decide what bytes are.
+//! File sizes on their way from the data plane into the namespace, and the changes of metadata that decide what the
+//! bytes of a file are.
 //!
-//! Guarantees: a settled length forgets no write that was acknowledged; a truncate, once it is answered, hides every
-//! write acknowledged before it and none begun after it, whatever the clocks; a session is over only when nothing of it
-//! can be acknowledged any more. Leaves to others: what a transaction does (`namespace`), how a chain is made to close
-//! an instant (`data::ordered`).
+//! Guarantees: a settled size omits no acknowledged write. A truncate, once it is answered, hides every write
+//! acknowledged before it and none begun after it, whatever the clocks. A session ends only when none of its writes can
+//! be acknowledged any more.
+//! Leaves to others: the effect of a transaction (`namespace`), closing an instant on a chain (`data::ordered`).
 //!
-//! A machine that is alone keeps writers out while it measures a file and runs the transaction. A member of a cluster
-//! cannot: they write at other heads. It measures what is committed, and says up to which instant it has counted
-//! everything; whatever is newer counts beside the settled length as long as its writer holds a grant. Was the length
-//! settled by another transaction meanwhile, this one changes nothing and is measured again.
+//! A single server keeps writers out while it measures a file and runs the transaction. A member of a cluster cannot:
+//! clients write at other heads. It measures the committed records, and states up to which instant it has counted all
+//! of them; newer records count beside the settled size as long as their writer holds a grant. If another transaction
+//! settled the size meanwhile, this one changes nothing, and the file is measured again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -29,29 +29,29 @@ use crate::session::Principal;
 use frieze_metadata::FileChunks;
 use frieze_replication::{Appender, Layout, file_bytes_max};
 
-/// Files settled in one transaction.
+/// Most files settled in one transaction.
 const SETTLED_MAX: usize = 256;
-/// Times a file is measured again because its length was settled meanwhile.
+/// Most measurements of a file whose size other transactions settle meanwhile.
 const MEASURED_MAX: u32 = 16;
 
-/// Whether writers go on while a file is measured.
+/// Whether clients write while a file is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writers {
-    /// They are kept out until the transaction has run.
+    /// Writers are kept out until the transaction has run.
     Out,
-    /// They write, here and at other heads.
+    /// Clients write, here and at other heads.
     Racing,
 }
 
-/// Sessions that have had no connection for too long and were stopped from writing: whether all heads know that, then
-/// nothing more of them is acknowledged. Nothing while they are being told.
+/// Sessions without a connection for too long, which were stopped from writing. True once all heads know of it: then no
+/// more of their writes are acknowledged. Empty while the heads are being informed.
 #[derive(Default)]
 pub(crate) struct Ending(Mutex<Stopped>);
 
 type Stopped = BTreeMap<SessionId, Arc<OnceLock<bool>>>;
 
-/// Of each chain the configuration under which this server has looked at everything that was decided before: a file may
-/// have been cut while another was head.
+/// For each chain the configuration under which this server has executed every earlier decision: a file may have been
+/// truncated under an earlier head.
 #[derive(Default)]
 pub(crate) struct CaughtUp(Mutex<BTreeMap<ChainId, ChainEpoch>>);
 
@@ -62,20 +62,21 @@ impl CaughtUp {
 }
 
 impl Engine {
-    /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may
-    /// not: what it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and
-    /// heads on other servers would go on all the same.
+    /// Keeps every write out, if this server alone orders writes and transactions. A member of a cluster may not: an
+    /// entry that it orders has to be received and flushed by other servers and by this one first, and the writes kept
+    /// out would delay that; besides, heads on other servers would still write.
     pub(crate) fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
         let held = self.data.hold_writes();
-        // Founding waits for whoever holds it.
+        // Founding a cluster waits for this lock.
         (!self.meta.is_member()).then_some(held)
     }
 
-    /// Runs a transaction that settles lengths, or sets one.
+    /// Runs a transaction that settles sizes, or sets one.
     ///
     /// # Errors
-    /// Those of the transaction; `Busy` if the file is settled by others again and again; `Unavailable` if the heads of
-    /// its chains do not answer: it has run, and under the same number it is not run again.
+    /// Those of the transaction; `Busy` if other transactions settle the file again and again; `Unavailable` if the
+    /// heads of its chains do not answer: the transaction has run, and a retry under the same number does not run it
+    /// again.
     pub(crate) fn execute_settling(
         &self,
         principal: &Principal,
@@ -105,7 +106,7 @@ impl Engine {
         ))
     }
 
-    /// What the data plane knows goes into the operation.
+    /// Fills the operation with the sizes that the data plane measures.
     fn fill_in(
         &self,
         principal: &Principal,
@@ -126,11 +127,11 @@ impl Engine {
                 for settle in &all.files {
                     match self.measure(InodeId(settle.inode), settle.keep_grant, writers) {
                         Ok(settle) => files.push(settle),
-                        // Others have to be asked: what is left out here would be forgotten.
+                        // Other servers have to be asked again: a file left out here would lose its size.
                         Err(fault) if self.meta.is_member() && fault.kind() == frieze_base::ErrorKind::Unavailable => {
                             return Err(fault);
                         }
-                        // What is gone needs no settling.
+                        // A deleted file needs no size.
                         Err(_) => {}
                     }
                 }
@@ -138,7 +139,8 @@ impl Engine {
             }
             Some(Op::SetAttr(set)) if set.size.is_some() => {
                 set.times_anew = set.size == Some(0);
-                // What cannot be found may be a retry of what has run, and was renamed since: the transaction knows.
+                // A file that is not found may have been renamed since, and this may be a retry: the transaction
+                // decides.
                 if let Ok(at) = self.resolve(principal, &set.target, None, asking.reads()) {
                     let limit = file_bytes_max(at.inode.chunk_bytes());
                     if set.size.is_some_and(|size| size > limit) {
@@ -154,9 +156,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The length and modification time of a file as the data plane knows them now.
+    /// The current size and modification time of a file in the data plane.
     fn measure(&self, id: InodeId, keep_grant: bool, writers: Writers) -> Result<Settle, Fault> {
-        // Whoever gets a grant that is not looked at here gets it, and writes, above this.
+        // A client whose grant is missing in this inode gets it, and writes, above this stamp.
         let executed = self.meta.executed();
         let inode = self.current(id)?;
         let (extent, complete) = match writers {
@@ -167,15 +169,15 @@ impl Engine {
                 let elsewhere = self.reach_elsewhere(&[&seen])?;
                 let mut chains = granted_chains(id, &inode);
                 chains.retain(|chain| !elsewhere.has(&seen, *chain));
-                // What was acknowledged counts, whether this member has heard that it was or not: the grant by which it
-                // would count later may go with this.
+                // Every acknowledged write counts, even if this member has not received its acknowledgement: this
+                // transaction may end the grant by which the write would count later.
                 self.data.look_and_wait(chains.iter().copied())?;
                 let complete = self.data.complete_upto(&chains)?.min(executed);
                 let complete = complete.min(elsewhere.complete.unwrap_or(complete));
-                // What is not committed is not settled: it would be shown, and may be lost.
+                // Uncommitted records are not settled: they would be visible, and may be lost.
                 let extent = self.look_with(&[&seen], &[], elsewhere)?.extent(&seen);
-                // Of a chain that has gone meanwhile nobody was asked. One that is still here without a lease may go on
-                // elsewhere, with writes that this would forget.
+                // If this server left a chain meanwhile, that chain was not asked. A chain still here without a lease
+                // may continue on other servers, with writes that this size would omit.
                 match chains.is_empty() {
                     true => self.data.check_turns(turns)?,
                     false => self.data.check_still(turns)?,
@@ -196,12 +198,12 @@ impl Engine {
         })
     }
 
-    /// A change stamped `at` decides what bytes of these files are: orders it among the writes of their writers, at
-    /// whatever heads they write. Where the server is alone it was so when the change had run.
+    /// Orders a change stamped `at`, which decides what the bytes of these files are, among the writes of their
+    /// writers, at every head where they write. On a single server the change was ordered when it ran.
     ///
     /// # Errors
-    /// `Unavailable` if the head of one of their chains does not answer: the change has happened, and is to be ordered
-    /// before anybody is told so.
+    /// `Unavailable` if the head of one of their chains does not answer: the change has run, and has to be ordered
+    /// before a client learns of it.
     pub(crate) fn order_writers(&self, at: Hlc, files: &[InodeId]) -> Result<(), Fault> {
         if !self.meta.is_member() {
             return Ok(());
@@ -213,8 +215,8 @@ impl Engine {
         self.order(at, self.meta.appended(), &chains)
     }
 
-    /// The same of a change that has run before, of which nobody knows whether it was ordered, nor which files it was
-    /// about.
+    /// As [`Engine::order_writers`], for a change that has run before. Whether it was ordered is unknown, and so are
+    /// its files.
     ///
     /// # Errors
     /// As [`Engine::order_writers`].
@@ -229,8 +231,8 @@ impl Engine {
         self.order(at, self.meta.appended(), &chains)
     }
 
-    /// Sees to it, once under each configuration of a chain, that this server has executed all that anybody was told
-    /// before: the head before it may have ordered a change that is not known here.
+    /// Once under each configuration of a chain, waits until this server has executed every entry answered before: the
+    /// earlier head may have ordered a change that is not known here.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: no majority answers.
@@ -248,11 +250,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the configurations in force are those that [`Engine::catch_up_once`] has looked under. While no other
-    /// write can run, none comes: what is written now is written under them.
+    /// Checks that [`Engine::catch_up_once`] ran under the configurations in force. While no other write can run, no
+    /// configuration changes: this write runs under them.
     ///
     /// # Errors
-    /// `Unavailable` if there are others by now: look again.
+    /// `Unavailable` if there are later configurations: try again.
     pub(crate) fn check_caught_up(&self, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
         let known = self.caught_up.held();
         match chains.iter().find(|chain| known.get(chain) != Some(&self.data.epoch_of(**chain))) {
@@ -264,8 +266,8 @@ impl Engine {
         }
     }
 
-    /// A file that was cut is about to be told of: the change may have had nobody who ordered it. A write that begins
-    /// after this answer must not lie before it.
+    /// Orders the truncate of a file that an answer is about to show: the server that ran it may have failed before it
+    /// ordered it. A write that begins after this answer must not lie before the truncate.
     ///
     /// # Errors
     /// As [`Engine::order_writers`].
@@ -281,7 +283,7 @@ impl Engine {
         self.order(at, self.meta.appended(), &chains)
     }
 
-    /// Ends a session: settles what it wrote, takes its grants back, forgets its numbers.
+    /// Ends a session: settles the files it wrote, revokes its grants, removes its request numbers.
     pub(crate) fn close_session(
         &self,
         session: SessionId,
@@ -292,7 +294,7 @@ impl Engine {
         self.close_session_of((session, seq, acked), caller, false)
     }
 
-    /// The same; `only_stopped`: unless it writes again.
+    /// As `close_session`; `only_stopped`: unless the session may write again.
     fn close_session_of(
         &self,
         (session, seq, acked): (SessionId, Seq, Seq),
@@ -323,7 +325,7 @@ impl Engine {
             drop(held);
             if writers == Writers::Racing && [Reason::Superseded as u32, Reason::Busy as u32].contains(&outcome.reason)
             {
-                // A file was settled, or granted, since they were measured.
+                // A file was settled, or granted, since the measurement.
                 continue;
             }
             let outcome = outcome.into_result()?;
@@ -337,19 +339,19 @@ impl Engine {
     }
 
     /// Ends a session that has had no connection for too long. In a cluster its client may still reach heads and write
-    /// there: first it is stopped from writing, and its session ends when all heads know of that. Until then it is
-    /// called again and again.
+    /// there: first the session is stopped from writing, and it ends when all heads know of that. Call it again and
+    /// again until then.
     ///
-    /// What a head that does not know yet acknowledges counts all the same: the grants are settled only at the end. So
-    /// the client may be back meanwhile, and finds what it has written; it asks for the right to write again, and the
-    /// session goes on.
+    /// A write that a head acknowledges before it knows of the stop counts all the same: the grants are settled only at
+    /// the end. So the client may connect again meanwhile, and finds its writes; it asks for the right to write again,
+    /// and the session continues.
     ///
     /// # Errors
     /// Those of the transactions.
     pub(crate) fn end_expired(&self, session: SessionId) -> Result<(), Fault> {
         let is_member = self.meta.is_member();
         let close = || {
-            // Its own number of the request: above any that a client counted up to.
+            // The server's own request number: above any that a client counted up to.
             self.close_session_of((session, Seq(u64::MAX), Seq(u64::MAX)), &Caller::root(), is_member).map(drop)
         };
         if !is_member {
@@ -361,18 +363,18 @@ impl Engine {
             Some(None) => Ok(()),
             Some(Some(true)) if !grants.may_write => close(),
             _ if grants.files.is_empty() => close(),
-            // Not begun, or a head did not answer, or the client was back and has asked for the right again.
+            // Not begun; or a head did not answer; or the client connected again and has asked for the right again.
             None | Some(Some(_)) => self.stop_writing(session),
         }
     }
 
-    /// Forgets what is kept of sessions that have ended, whichever server ended them. What their client sends from now
-    /// on is refused by the namespace here, which knows that they have.
+    /// Removes the state of sessions that have ended, on whichever server. The namespace here knows that they have
+    /// ended, and refuses later requests of their clients.
     pub(crate) fn sweep_sessions(&self) {
         if !self.meta.is_member() {
             return;
         }
-        // A session is named after the stamp of its first transaction: one that is not known here may still come.
+        // The id of a session is the stamp of its first transaction: a session unknown here may not be executed yet.
         let executed = self.meta.executed();
         let mut known = self.data.sessions();
         known.extend(self.sessions.known());
@@ -389,7 +391,7 @@ impl Engine {
         self.ending.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops a session from writing, and has all heads told.
+    /// Stops a session from writing, and informs all heads.
     fn stop_writing(&self, session: SessionId) -> Result<(), Fault> {
         let granted = self.meta.session_grants(session).files;
         let mut at = Hlc::ZERO;
@@ -399,7 +401,7 @@ impl Engine {
         }
         let known = Arc::new(OnceLock::new());
         self.ending().insert(session, known.clone());
-        // With what was granted until they were stopped.
+        // Including the chunks granted until the stop.
         let chains: BTreeSet<ChainId> = {
             let chains = |(id, chunks): &(InodeId, FileChunks)| chains_of_grants(*id, chunks);
             self.meta.chunks_of_files(&granted).iter().flat_map(chains).collect()
@@ -409,7 +411,7 @@ impl Engine {
             Ok(away) => {
                 let here = chains.difference(&away).copied().collect();
                 let done = move |result: Result<(), Fault>| {
-                    // It is told once.
+                    // Set once.
                     let _ = known.set(result.is_ok());
                 };
                 self.data.order_then(at, entry, &here, Box::new(done));
@@ -422,7 +424,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What other leaders have done since is not known: sessions that were about to end begin to end anew.
+    /// Other leaders may have acted since: sessions that were about to end begin to end anew.
     pub(crate) fn forget_ending(&self) {
         self.ending().clear();
     }

@@ -1,4 +1,4 @@
-//! How the server is, in numbers and words.
+//! Status of the server, in numbers and words.
 
 use frieze_base::Reason;
 use frieze_cluster::ClusterTrouble;
@@ -7,15 +7,15 @@ use frieze_wire::message::{Gap, MemoryUse, StatusReply};
 use crate::engine::{Engine, SOFTWARE, troubles_out};
 use crate::scrub::Summary;
 
-/// What is said of a server of which nothing is wrong that it knows.
+/// Health of a server that knows of no trouble.
 pub(crate) const HEALTHY: &str = "healthy";
 
 impl Engine {
-    /// Before the health of the cluster is said: a majority that was lost a moment ago is missed by asking it, not only
-    /// when the leader's time is up.
+    /// Asks a majority before the health of the cluster is reported: a request detects a majority that was just lost,
+    /// not only the leader's timeout.
     pub(crate) fn ask_majority(&self) {
         if self.meta.is_member() && self.meta.leader().is_some() {
-            // Without an answer nobody leads by now, and that is said.
+            // Without an answer no server leads by now, and the status says so.
             let _unconfirmed = self.meta.linearizable();
         }
     }
@@ -88,12 +88,12 @@ impl Engine {
         }
     }
 
-    /// What is wrong with this server, and with its cluster as far as it knows; empty: nothing.
+    /// Troubles of this server, and those of its cluster as far as it knows; empty: none.
     fn troubles(&self) -> Vec<ClusterTrouble> {
         let mut troubles = self.own_troubles();
         if let Some(mut status) = self.cluster_status() {
             let me = self.node();
-            // Its own are there already.
+            // Its own troubles are in the list already.
             status.nodes.iter_mut().filter(|node| node.node.id == me).for_each(|node| node.trouble = None);
             troubles.extend(self.troubles_of_cluster(&status));
         } else if self.has_cluster() {
@@ -106,7 +106,7 @@ impl Engine {
         troubles
     }
 
-    /// What is wrong with this server by itself.
+    /// Troubles of this server alone.
     pub(crate) fn own_troubles(&self) -> Vec<ClusterTrouble> {
         let mut troubles = Vec::new();
         let mut add = |what: String, remedy: &str| troubles.push(ClusterTrouble::new(what, remedy));
@@ -172,7 +172,7 @@ impl Engine {
         troubles
     }
 
-    /// Who may use how much memory, and does.
+    /// Limits and use of memory, by purpose.
     fn memory_use(&self) -> MemoryUse {
         let device = self.data.device();
         let (shares, tiers) = (device.shares(), device.tiers().stats());

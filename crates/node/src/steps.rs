@@ -1,17 +1,17 @@
-//! Large answers that go out while they are read.
+//! Large replies that are sent while they are read.
 //!
 //! A payload that is read, verified and sent a piece at a time stays in the cache of the core that does it, and the
-//! client takes the first bytes while the last are still on disk. Its checksum goes behind it, and makes that of the
-//! whole payload one that the header can say before a byte is read ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
+//! client receives the first bytes while the last are still on disk. The checksum is sent behind the payload, chosen so
+//! that the whole payload has a checksum that the header can state before a byte is read
+//! ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
 //!
-//! Whole blocks of a record that a file of the system holds need not come here at all: the system hands them on, and
-//! their checksums, which lie beside them, make the one of the payload. Nobody here looks at them, so it is the client
-//! who finds what is damaged. A door in this process is told where they lie, and hands them on itself, beside checksums
-//! of its own.
+//! Whole blocks of a record in a file of the system need not be copied: the system sends them, and their stored
+//! checksums combine into the checksum of the payload. This server does not verify them, so the client detects damage.
+//! A gateway in this process receives their places, and sends them itself, beside checksums of its own.
 //!
-//! Guarantees: a client never takes damaged bytes for data. A block is verified here before it is sent, and where one
-//! fails the payload ends early, which ends the connection; or by the client, against the checksum that was stored with
-//! it. Both ask again for what is read and verified here as a whole.
+//! Guarantees: a client never uses damaged bytes. Either the server verifies a block before it is sent, and if one
+//! fails the payload ends early and the connection is closed; or the client verifies it against the checksum that was
+//! stored with it. In both cases the client asks again, and that reply is read and verified as a whole.
 
 use frieze_base::{Fault, crc32c_combine};
 use frieze_multilog::{Piece, PieceSource, StoredSpan};
@@ -24,7 +24,7 @@ use frieze_storage::{Device, HANDED_BYTES_MIN, Held, Lease};
 /// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones
 /// are more calls, and more moments in which the other side is woken (ADR 0016).
 const STEP_BYTES: usize = 512 << 10;
-/// From so many bytes on a payload goes out in steps.
+/// Least bytes of a payload that is sent in steps.
 const LEAST_BYTES: usize = 256 << 10;
 
 /// A payload that is planned and not read yet.
@@ -33,27 +33,27 @@ pub(crate) struct Unread {
     pub(crate) start: u64,
     /// Bytes.
     pub(crate) len: usize,
-    /// What has been made ready of it.
+    /// Prefetch of its pieces.
     pub(crate) lease: Lease,
 }
 
-/// Takes bytes, and with the last ones the CRC32C of all.
+/// Receives bytes, and with the last ones the CRC32C of all.
 type ByteSink<'a> = dyn FnMut(&[u8], Option<u32>) -> Result<(), Fault> + 'a;
-/// Takes parts, and with the last one the CRC32C of all.
+/// Receives parts, and with the last one the CRC32C of all.
 type Sink<'a> = dyn FnMut(FramePart<'_>, Option<u32>) -> Result<(), Fault> + 'a;
 
-/// Takes portions, and with the last one the CRC32C of all.
+/// Receives portions, and with the last one the CRC32C of all.
 type PortionSink<'a> = dyn FnMut(Portion<'_>, Option<u32>) -> Result<(), Fault> + 'a;
 
-/// Some of a payload.
+/// Part of a payload.
 pub(crate) enum Portion<'a> {
     /// Bytes that were read and verified.
     Read(&'a [u8]),
-    /// So many bytes of a record, which were not.
+    /// Bytes of a record in a file, not verified.
     Held { held: &'a Held, stored: &'a StoredSpan, len: usize },
 }
 
-/// Brings a payload piece by piece.
+/// Produces a payload piece by piece.
 pub struct Steps<'a> {
     /// Bytes, without the checksum.
     pub(crate) len: usize,
@@ -72,15 +72,15 @@ impl<'a> Steps<'a> {
         Steps { len, start, device, pieces, buffer, block, lease, failed: false }
     }
 
-    /// Everything goes through this buffer from now on; the one before is left in its place.
+    /// Uses this buffer from now on, and returns the one before in its place.
     pub(crate) fn exchange_buffer(&mut self, buffer: &mut Vec<u8>) {
         std::mem::swap(self.buffer, buffer);
     }
 
-    /// Hands every byte to `sink`, in order, and with the last ones the CRC32C of all.
+    /// Passes every byte to `sink`, in order, and with the last ones the CRC32C of all.
     ///
     /// # Errors
-    /// `Corrupt` if stored bytes fail their checksum, before they are handed over; the disk's; what `sink` fails with.
+    /// `Corrupt` if stored bytes fail their checksum, before they are passed on; the disk's; those of `sink`.
     pub(crate) fn bring(&mut self, sink: &mut ByteSink<'_>) -> Result<(), Fault> {
         self.bring_portions(false, &mut |portion, crc| match portion {
             Portion::Read(bytes) => sink(bytes, crc),
@@ -88,10 +88,10 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// As [`Steps::bring`], but what files hold as it is wanted is named instead of read.
+    /// As [`Steps::bring`], but whole blocks in files are named instead of read.
     ///
     /// # Errors
-    /// As [`Steps::bring`], of what is read.
+    /// As [`Steps::bring`], for the bytes that are read.
     pub(crate) fn hand_on(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         self.bring_portions(true, &mut |portion, crc| match portion {
             Portion::Read(bytes) => sink(FramePart::Bytes(bytes), crc),
@@ -102,16 +102,16 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// As [`Steps::hand_on`], for who hands on himself.
+    /// As [`Steps::hand_on`], for a gateway that sends the blocks itself.
     ///
     /// # Errors
-    /// As [`Steps::bring`], of what is read.
+    /// As [`Steps::bring`], for the bytes that are read.
     pub(crate) fn portions(&mut self, sink: &mut PortionSink<'_>) -> Result<(), Fault> {
         self.bring_portions(true, sink)
     }
 
-    /// Leaves out the record that the payload ends in the midst of, unless that would be most of it: whoever goes on
-    /// there asks for it as a whole. True if something was left out.
+    /// Drops the record that the payload ends inside of, unless that is most of the payload: a client that continues
+    /// there then asks for the whole record. True if bytes were dropped.
     pub(crate) fn end_with_a_record(&mut self) -> bool {
         let end = self.start + self.len as u64;
         let cut = self.pieces.iter().find(|piece| piece.at < end && piece.end() >= end);
@@ -166,14 +166,14 @@ impl Drop for Steps<'_> {
     }
 }
 
-/// True if a payload of `len` bytes that consists of `pieces` is worth several steps. An image may turn out to be of no
-/// use, and is read before anything is said.
+/// True if a payload of `len` bytes that consists of `pieces` is worth several steps. Payloads with images are not: an
+/// image may turn out to be unusable, so it is read before the header is sent.
 pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
     let fits = (LEAST_BYTES..=PAYLOAD_BYTES_MAX as usize - CRC_BYTES).contains(&len);
     fits && !pieces.iter().any(|piece| matches!(piece.source, PieceSource::Image(_) | PieceSource::External(_)))
 }
 
-/// The whole blocks of a record that `at..end` begins with, if they are many, and how many bytes they are.
+/// The whole blocks of a record at the beginning of `at..end`, if they are many, and how many bytes they are.
 fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(StoredSpan, u64)> {
     let piece = pieces.get(pieces.partition_point(|piece| piece.end() <= at)).filter(|piece| piece.at <= at)?;
     let PieceSource::Data(stored) = piece.part(at, piece.end().min(end)).source else { return None };

@@ -1,9 +1,9 @@
-//! Questions about time itself: differences of two instants, what happened in a directory, who was connected.
+//! Queries about time itself: differences between two instants, activity in a directory, past sessions.
 //!
-//! Guarantees: an interval is closed before it is read, so an answer asked for page by page is one answer; what of the
-//! past may be seen follows the rights of then and of now. A page costs what it shows and what else happened meanwhile,
-//! each directory on the way up once; the next page begins where it ended.
-//! Leaves to others: what changed (`timeline`), what a change means (`differences`), names that went (`gone`).
+//! Guarantees: an interval is closed before it is read, so the pages of an answer are one answer; the rights of then
+//! and of now both decide what of the past is visible. A page costs its own events and the others of its time, each
+//! directory on the way up once; the next page begins where it ended.
+//! Leaves to others: the changes (`timeline`), the meaning of a change (`differences`), deleted names (`gone`).
 
 use std::collections::BTreeSet;
 
@@ -26,12 +26,13 @@ use crate::timeline::{FileChange, Interval, Written};
 use crate::unshown::{Asked, Page};
 use crate::views::page;
 
-/// Bytes of paths and spans in one answer: far below the largest body of a frame.
+/// Most bytes of paths and spans in one answer: far below the largest body of a frame.
 const ANSWER_BYTES_MAX: usize = 3 << 20;
-/// Transactions looked at for one page of a story, whoever may see them, and names, inodes and attributes in them.
+/// Most transactions read for one page of activity, visible to the caller or not, and most subjects (names, inodes and
+/// attributes) in them.
 const STAMPS_MAX: usize = 20_000;
 const SUBJECTS_MAX: usize = 1 << 16;
-/// Transactions looked at for a page of the newest events, at least.
+/// Least transactions read for a page of the newest events.
 const NEWEST_MIN: usize = 256;
 
 impl Engine {
@@ -41,7 +42,7 @@ impl Engine {
             return Err(Fault::new(Reason::InvalidArgument, "the interval ends before it begins: swap its ends"));
         }
         let ends = [self.answer_start(interval.after)?, self.answer(exact(interval.upto))?];
-        // Older instants show what this one does: nothing.
+        // Older instants show the same as this one: nothing.
         interval.after = interval.after.max(self.earliest().previous());
         let found = match self.resolve_at(principal, &ask.target, interval.upto) {
             Err(fault) if fault.reason == Reason::NotFound && interval.after >= self.earliest() => {
@@ -80,14 +81,14 @@ impl Engine {
         reply(Page { differences: rest, more, hidden: told.hidden }, changes.entries_read)
     }
 
-    /// How often something was forgotten, and when last: what an answer about the past depends on beside the past.
+    /// Number of expiries of history, and the last one: an answer about the past depends on them too.
     fn times_forgotten(&self) -> (usize, Hlc) {
         let forgettings = self.meta.forgetting_count();
         (forgettings.count, forgettings.last)
     }
 
-    /// True if the caller may learn all of these differences, which were found for him before: a right may have been
-    /// taken since.
+    /// True if the caller may see all of these differences, which an earlier page found for the same caller: a right
+    /// may have been revoked since.
     fn shows_all(&self, cuts: &mut CutPair<'_>, caller: &Caller, found: &[Difference]) -> Result<bool, Fault> {
         if caller.uid == 0 {
             return Ok(true);
@@ -114,7 +115,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Closes the start of an interval. There is nothing to close before the file system was made: it did not exist.
+    /// Closes the start of an interval. Before the file system was made there is nothing to close.
     pub(crate) fn answer_start(&self, after: Hlc) -> Result<InstantInfo, Fault> {
         match after < self.earliest() {
             true => Ok(InstantInfo::default()),
@@ -145,8 +146,8 @@ impl Engine {
         Ok(StoryReply { events, upto: upto.0, hidden, sessions, forgotten, left_out, after: whole.after.0 })
     }
 
-    /// The newest of what happened in an interval within a scope, newest first: a page of about `max` events. `whole`
-    /// begins where the page ends.
+    /// The newest events in an interval within a scope, newest first: a page of about `max`. On return `whole` begins
+    /// where the page ends.
     fn newest_story_of(
         &self,
         caller: &Caller,
@@ -154,7 +155,7 @@ impl Engine {
         whole: &mut Interval,
         max: usize,
     ) -> Result<(Told, Untold), Fault> {
-        // Whoever wants one event would not get it sooner by a look at one transaction after the other.
+        // A small page costs the same: reading fewer transactions at a time finds one event no sooner.
         let looked_at = max.max(NEWEST_MIN);
         whole.after = self.newest_since(area, *whole, looked_at)?;
         let (mut told, untold) = loop {
@@ -162,7 +163,7 @@ impl Engine {
             if told.upto >= whole.upto {
                 break (told, untold);
             }
-            // More than a page happened in so short a time: the later part of it comes first.
+            // If so short a time holds more than a page, its later part comes first.
             whole.after = told.upto;
         };
         told.events.reverse();
@@ -173,8 +174,8 @@ impl Engine {
         Ok((told, untold))
     }
 
-    /// Where a page begins that ends with the interval, if what happened in it is spread as usual; the start of the
-    /// interval if all of it may be a page.
+    /// Estimated start of a page that ends with the interval, for events spread as usual; the start of the interval if
+    /// all of it may be a page.
     fn newest_since(&self, area: &Area, whole: Interval, max: usize) -> Result<Hlc, Fault> {
         let Interval { upto, .. } = whole;
         let after = area.reach_back(self.data.device(), whole, records_max(max));
@@ -188,23 +189,23 @@ impl Engine {
         }
     }
 
-    /// What happened in an interval within a scope, oldest first: a page of about `max` events.
+    /// The events in an interval within a scope, oldest first: a page of about `max`.
     fn story_of(&self, caller: &Caller, area: &Area, mut whole: Interval, max: usize) -> Result<(Told, Untold), Fault> {
         whole.upto = area.reach(self.data.device(), whole, records_max(max));
         let transactions = self.transactions(area, &mut whole)?;
         let (mut events, upto, mut untold) = self.steps(caller, area, whole, &transactions, max)?;
-        // Writes of the same stretch of time; a page that they make too long ends earlier.
+        // Writes of the same stretch of time; if they make the page too long, it ends earlier.
         let mut interval = Interval { upto, ..whole };
         let mut passing = Passing::of(&events);
-        // What is left out may have brought a file here, and taken it away again.
+        // A hidden change may have moved a file into the scope, and out of it again.
         passing.any |= untold.left_out;
         let writes = loop {
             let (writes, some_untold) = self.runs(caller, area, interval, &transactions, &passing)?;
             let mut stamps: Vec<(u64, usize)> =
                 events.iter().chain(&writes).map(|event| (event.stamp, bytes_of(event))).collect();
             stamps.sort_unstable();
-            // A run that goes on beyond the end of the page is told with what it had written by then: an end a little
-            // earlier would have as many events. So it is half as long.
+            // A run that continues beyond the end of the page is reported with its writes until then: an end a little
+            // earlier would have as many events. So the page gets half as long.
             let bytes: usize = stamps.iter().map(|(_, size)| size).sum();
             let is_over = stamps.len() > 2 * max || bytes > ANSWER_BYTES_MAX;
             let mut sum = 0;
@@ -219,7 +220,7 @@ impl Engine {
                 break writes;
             };
             interval.upto = earlier;
-            // What one transaction did may be more than a page by itself: it begins the next one.
+            // One transaction may be more than a page by itself: it begins the next page.
             events.retain(|event| event.stamp <= earlier.0);
         };
         events.extend(writes);
@@ -227,7 +228,7 @@ impl Engine {
         Ok((Told { events, upto: interval.upto }, untold))
     }
 
-    /// The transactions of an interval that may have changed something within `scope`, oldest first. Where they are too
+    /// The transactions of an interval that may have changed something within `scope`, oldest first. If they are too
     /// many for a page, the interval ends with the last of them.
     fn transactions(&self, area: &Area, interval: &mut Interval) -> Result<Vec<TxnChanges>, Fault> {
         let (history, Interval { after, upto }) = (self.meta.history(), *interval);
@@ -250,7 +251,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// The first `max` or more differences that single transactions made, oldest first, and up to when these are all.
+    /// The first `max` or more differences of single transactions, oldest first, and the stamp up to which they are
+    /// complete.
     fn steps(
         &self,
         caller: &Caller,
@@ -275,8 +277,9 @@ impl Engine {
         Ok((events, whole.upto, untold))
     }
 
-    /// What sessions wrote, each as one event with the bytes of its run, in order of nothing.
+    /// The writes of sessions, each run as one event with its bytes, in no order.
     ///
+    /// `passing`: inodes that were within the scope at some instant between its ends.
     /// `passing` was within the scope at some instant between its ends.
     fn runs(
         &self,
@@ -293,8 +296,8 @@ impl Engine {
         let runs: Vec<Run> = files.iter().flat_map(runs_of).collect();
         let mut last: Vec<(usize, usize)> = runs.iter().map(|run| run.writes.len() - 1).enumerate().collect();
         let found = self.tell_runs(caller, area, interval, transactions, &runs, &mut last)?;
-        // The file had lost its name by then, or had been moved away, while the session went on writing; or a snapshot
-        // alone keeps what it was in the middle of the run: an earlier write is told.
+        // The file had lost its name by then, or had been moved out, while the session still wrote; or only a snapshot
+        // keeps the state in the middle of the run: an earlier write represents the run.
         let rest = found.iter().zip(&runs).enumerate().filter(|(_, (told, _))| !told.is_inside());
         let mut earlier: Vec<(usize, usize)> =
             rest.flat_map(|(number, (_, run))| (0..run.writes.len() - 1).map(move |write| (number, write))).collect();
@@ -310,8 +313,8 @@ impl Engine {
         Ok((events, untold))
     }
 
-    /// Tells runs with some of their writes, those of each run in order: with the newest of them at which the file had
-    /// a name in the scope that is not forgotten. `writes`: numbers of the run and of the write.
+    /// Reports runs by one of their writes, given in order for each run: the newest at which the file had a name in the
+    /// scope that has not expired. `writes`: numbers of the run and of the write.
     fn tell_runs(
         &self,
         caller: &Caller,
@@ -341,7 +344,7 @@ impl Engine {
         Ok(told)
     }
 
-    /// Tells a run up to one of its writes, as of that.
+    /// Reports a run up to one of its writes, at the instant of that write.
     fn tell_run(&self, cut: &mut TreeAt<'_>, scope: Scope, run: &Run, write: usize) -> Result<ToldRun, Fault> {
         let (mut told, inode, last) = (ToldRun::default(), run.inode, cut.at());
         let mut inside = Vec::new();
@@ -392,7 +395,7 @@ impl Engine {
         Ok(SessionsReply { sessions: found.into_iter().map(|session| self.info(principal, session)).collect(), more })
     }
 
-    /// What is known of the sessions with these numbers; 0, the server itself, is left out.
+    /// Information about the sessions with these numbers; 0, the server itself, is left out.
     ///
     /// # Errors
     /// Those of the store.
@@ -410,8 +413,7 @@ impl Engine {
         Ok(infos)
     }
 
-    /// True if the caller may know what a session of this user calls itself: a command line may hold what is nobody
-    /// else's to know.
+    /// True if the caller may see the command line of this user's sessions: it may hold secrets of the user.
     pub(crate) fn may_know_command(&self, principal: &Principal, uid: u32) -> bool {
         principal.caller.uid == uid || self.is_administrator(principal)
     }
@@ -427,27 +429,27 @@ impl Engine {
     }
 }
 
-/// A page of a story.
+/// A page of activity.
 struct Told {
     events: Vec<Difference>,
-    /// Everything up to it has been told.
+    /// The page is complete up to this stamp.
     upto: Hlc,
 }
 
-/// What is not told, and of which kind it is.
+/// Reasons for events missing from a page.
 #[derive(Clone, Copy, Debug, Default)]
 struct Untold {
-    /// Something happened where the caller may not look.
+    /// Something happened where the caller has no access.
     hidden: bool,
-    /// Something happened that was forgotten since.
+    /// Something happened whose history has expired since.
     left_out: bool,
 }
 
-/// What was within a scope for a part of an interval, perhaps at neither of its ends.
+/// Inodes that were within a scope for a part of an interval, perhaps at neither of its ends.
 #[derive(Debug, Default)]
 struct Passing {
     inodes: BTreeSet<u64>,
-    /// Directories came or went with all that is below them: each file is looked at.
+    /// Directories came or went with everything below them: each file has to be checked.
     any: bool,
 }
 
@@ -472,7 +474,7 @@ impl Passing {
 struct Sweep<'a> {
     engine: &'a Engine,
     caller: &'a Caller,
-    /// Every transaction comes by: what one of them did not change is as it was.
+    /// Every transaction passes by: if it did not change an entry, the entry is as before.
     knows_all: bool,
     cuts: CutPair<'a>,
 }
@@ -500,12 +502,12 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// What is told of a run.
+/// Report of a run.
 #[derive(Debug, Default)]
 struct ToldRun {
-    /// One for each name that may be shown.
+    /// One event for each visible name.
     events: Vec<Difference>,
-    /// Names in the scope that are not forgotten.
+    /// Names in the scope that have not expired.
     names: usize,
     /// The write up to which the bytes of the run are shown; `None` if the caller may not read them.
     spans_upto: Option<usize>,
@@ -517,7 +519,7 @@ impl ToldRun {
         self.names > 0
     }
 
-    /// Adds the bytes that were written, which an event that another one takes the place of does not pay for.
+    /// Adds the written bytes, which do not count for an event that another one replaces.
     fn show_spans(&mut self, run: &Run) {
         let Some(upto) = self.spans_upto.filter(|_| !self.events.is_empty()) else { return };
         let spans = apart(run.writes[..=upto].iter().map(|(_, span)| *span).collect());
@@ -528,12 +530,12 @@ impl ToldRun {
     }
 }
 
-/// What one session wrote to a file before another did.
+/// The writes of one session to a file before another session writes it.
 struct Run {
     inode: InodeId,
     session: SessionId,
     uid: u32,
-    /// When, and which bytes, oldest first.
+    /// Stamp and bytes of each write, oldest first.
     writes: Vec<(Hlc, ChangedSpan)>,
 }
 
@@ -570,7 +572,7 @@ pub(crate) fn exact(at: Hlc) -> View {
     View { at: Some(at.0), user_at: None }
 }
 
-/// About what it takes in an answer.
+/// Approximate size in an answer.
 fn bytes_of(difference: &Difference) -> usize {
     let side = |side: &Option<frieze_wire::timeline::Side>| side.as_ref().map_or(0, |side| side.path.len() + 48);
     side(&difference.before) + side(&difference.after) + difference.spans.len() * 12 + 32

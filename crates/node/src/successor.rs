@@ -1,14 +1,15 @@
-//! The cluster of this server went on from one server under another identity, and this one is of the identity before.
+//! A later identity of the cluster: one server recovered it alone, and this server belongs to the identity before.
 //!
 //! A server of the new identity refuses this one's connection and then proves it: the secret of the new identity is a
 //! keyed hash of the old one ([`frieze_storage::secret_after`]), so a server with the old secret verifies a proof by
 //! the new one, and a stranger at that address cannot give it.
 //!
 //! Guarantees: this server ends only if that was proven within [`PROVEN_FOR_NS`], if its own metalog has no entry
-//! stamped above the decision to go on (a majority of the identity before was there afterwards and is not ended by one
-//! server that left it), and if for [`LEADERLESS_NS`] it had no leader and heard from less than a majority. Otherwise
-//! it stays up, and says that there are two clusters. Leaves to others: ending the process (whoever runs it). Nothing
-//! is noted in the directory: an operator may start it again. ADR 0056 has the reasons.
+//! stamped above the recovery (a majority of the identity before was there afterwards, and one server that left it does
+//! not end it), and if for [`LEADERLESS_NS`] it had no leader and received messages from less than a majority.
+//! Otherwise it stays up, and reports that there are two clusters. Nothing is recorded in the directory: an operator
+//! may start the server again. ADR 0056 has the reasons.
+//! Leaves to others: ending the process (its owner).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,35 +23,35 @@ use tracing::{error, warn};
 use crate::engine::Engine;
 use crate::node_keys::NodeKeys;
 
-/// The identity under which the cluster of this server went on, as a server of it has proven.
+/// The later identity of the cluster, as a server of it has proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Successor {
     /// The identity that the server at `address` has now.
     pub(crate) cluster: ClusterId,
-    /// Server that the cluster went on from.
+    /// Server that recovered the cluster.
     pub(crate) from: NodeId,
-    /// Stamp of the decision to go on.
+    /// Stamp of the recovery.
     pub(crate) at: Hlc,
-    /// Where the server is that has proven it.
+    /// Address of the server that has proven it.
     pub(crate) address: String,
 }
 
-/// What is known of a later identity.
+/// The proofs of a later identity.
 #[derive(Default)]
 pub(crate) struct Successors(Mutex<Option<Proven>>);
 
 #[derive(Clone)]
 struct Proven {
     successor: Successor,
-    /// Since when, and when it was proven last.
+    /// First and last proof.
     since: MonoTime,
     last: MonoTime,
 }
 
-/// What a server knows when it decides whether it ends.
+/// Facts by which a server decides whether it ends.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
-    /// Stamp of the decision to go on.
+    /// Stamp of the recovery.
     at: Hlc,
     /// Stamp of the newest entry of its own metalog.
     newest: Hlc,
@@ -58,13 +59,13 @@ struct Standing {
     leaderless_ns: Option<u64>,
     /// Nanoseconds since the first proof, and since the last.
     proven_ns: (u64, u64),
-    /// Servers that vote, and those of them that were heard from lately.
+    /// Voters, and those of them that sent a message lately.
     voters: usize,
     heard: usize,
 }
 
 impl Standing {
-    /// A majority of the identity before was there after the decision to go on.
+    /// True if a majority of the identity before was there after the recovery.
     fn is_contested(&self) -> bool {
         self.newest > self.at || self.leaderless_ns.is_none() || self.heard > self.voters / 2
     }
@@ -77,8 +78,8 @@ impl Standing {
 }
 
 impl Successor {
-    /// What the greeting of the server at `address`, which answers `nonce`, proves to a server of `cluster` with
-    /// `keys`. `None`: its cluster did not follow from `cluster`.
+    /// Verifies the greeting of the server at `address`, which answers `nonce`, for a server of `cluster` with `keys`.
+    /// `None`: its cluster did not follow from `cluster`.
     ///
     /// # Errors
     /// `Unproven` if it claims to follow from `cluster` and does not hold the secret of that.
@@ -106,7 +107,7 @@ impl Successor {
         Ok(Some(Successor { cluster: now, from: NodeId(node), at: Hlc(at), address: address.to_string() }))
     }
 
-    /// What happened, in words.
+    /// Description for people.
     fn words(&self, cluster: ClusterId) -> String {
         let Successor { cluster: now, from, at, address } = self;
         let at = format_instant(*at);
@@ -138,7 +139,7 @@ impl Engine {
         formers
     }
 
-    /// A server has proven that the cluster went on without this one.
+    /// Records the proof of a server that the cluster has a later identity.
     pub(crate) fn went_on(&self, successor: Successor) {
         let now = self.clock.reading().mono;
         let is_new = {
@@ -178,10 +179,10 @@ impl Engine {
         }
     }
 
-    /// What is wrong with the cluster as this server knows it.
+    /// Troubles of the cluster as this server knows it.
     pub(crate) fn troubles_of_cluster(&self, status: &ClusterStatus) -> Vec<ClusterTrouble> {
         match self.trouble_of_successor() {
-            // Nothing else is to be mended of a cluster that has ended.
+            // An ended cluster has no other trouble worth a repair.
             Some((trouble, false)) => vec![trouble],
             Some((trouble, true)) => std::iter::once(trouble).chain(self.troubles_without_successor(status)).collect(),
             None => self.troubles_without_successor(status),
@@ -194,7 +195,7 @@ impl Engine {
         troubles
     }
 
-    /// That the cluster went on under another identity, and whether a majority of this one was there afterwards.
+    /// The trouble of a later identity, and whether a majority of this one was there after the recovery.
     pub(crate) fn trouble_of_successor(&self) -> Option<(ClusterTrouble, bool)> {
         let (successor, standing) = self.successor()?;
         let words = successor.words(self.cluster());
@@ -237,10 +238,10 @@ impl Successors {
     }
 }
 
-/// For so long a proof counts. A link to a server that refuses this one asks again each second.
+/// A proof counts for so long. A link to a server that refuses this one asks again each second.
 const PROVEN_FOR_NS: u64 = 10_000_000_000;
-/// For so long there is no majority before a server ends: many elections long, and long enough for servers that are
-/// started together.
+/// A server ends after so long without a majority: many elections long, and long enough for servers that are started
+/// together.
 const LEADERLESS_NS: u64 = 15_000_000_000;
 
 #[cfg(test)]
@@ -277,11 +278,11 @@ mod tests {
         let (once, twice) = (ClusterId(8), ClusterId(9));
         let keys = old.after([once].into_iter());
         assert_eq!(read(&answer(&keys, &[OLD], once)), Ok(Some(once)));
-        // It went on twice, and another time before this cluster was called what it is.
+        // Recovered twice, and another time before this cluster got its identity.
         let keys = old.after([once, twice].into_iter());
         assert_eq!(read(&answer(&keys, &[ClusterId(1), OLD, once], twice)), Ok(Some(twice)));
         assert_eq!(read(&answer(&keys, &[ClusterId(1)], twice)), Ok(None), "another cluster");
-        // A stranger, and one that knows of the right history only.
+        // A stranger, and one that knows only the right history.
         let stranger = NodeKeys::of([9; 32]);
         assert_eq!(read(&answer(&stranger, &[OLD], once)), Err(Reason::Unproven));
         assert_eq!(read(&answer(&keys, &[OLD], twice)), Err(Reason::Unproven));

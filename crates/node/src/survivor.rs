@@ -1,10 +1,11 @@
-//! Going on from one server of a cluster whose majority is lost for good.
+//! Recovery of a cluster from one server, if the majority is lost for good.
 //!
-//! Guarantees: a look changes nothing. What this server holds is kept, entries that are not known to be committed
-//! included; whatever a majority may have acknowledged beyond is a gap of every chain and of the names, up to a stamp
-//! above all that is known of the lost ones; the cluster has another identity, so that nothing of the old members is
-//! taken. One durable write makes it so. Leaves to others: whether the others are really gone (an operator), and what a
-//! start then does (as after a restart of a cluster of one). ADR 0056 has the reasons.
+//! Guarantees: a survey changes nothing. The recovery keeps everything that this server has, including entries that are
+//! not known to be committed. Writes that a majority may have acknowledged beyond become a gap of every chain and of
+//! the names, up to a stamp above all that is known of the lost servers. The cluster gets another identity, so messages
+//! of the old members are refused. One durable write makes the recovery effective. ADR 0056 has the reasons.
+//! Leaves to others: whether the other servers are really lost (an operator), and the start afterwards (as after a
+//! restart of a cluster of one).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,27 +25,27 @@ use frieze_storage::{Identity, Standing};
 /// cluster may differ.
 const AHEAD_US: u64 = 500_000;
 
-/// What is left of a cluster at one server.
+/// The state of a cluster at one server.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// The cluster.
     pub cluster: ClusterId,
     /// This server's number.
     pub node: NodeId,
-    /// What it is called; empty if it is not one of the cluster any more.
+    /// Its name; empty if it is not a server of the cluster any more.
     pub name: String,
     /// The other servers, as far as this one knows.
     pub others: Vec<Other>,
-    /// Those whose say counts in the metalog.
+    /// Voters of the metalog.
     pub voters: Vec<NodeId>,
-    /// Last entry of the metalog that is known to be committed, and its stamp: of what is stamped later this server
-    /// cannot vouch.
+    /// Last entry of the metalog that is known to be committed, and its stamp: later entries of other servers are
+    /// unknown here.
     pub known: (LogIndex, Hlc),
-    /// Last entry that it has, and the newest stamp: those beyond the known ones are kept.
+    /// Last entry that it has, and the newest stamp: entries beyond the known ones are kept.
     pub last: (LogIndex, Hlc),
     /// Every chain.
     pub chains: Vec<LeftChain>,
-    /// The cluster that this one went on from, and when, if it went on from one survivor.
+    /// The cluster that this one was recovered from, and when, if it was.
     pub went_on_from: Option<(ClusterId, Hlc)>,
     /// No stamp that this server gave or adopted lies above it.
     pub bound: Hlc,
@@ -58,42 +59,42 @@ pub struct Left {
 pub struct Other {
     /// Its number.
     pub node: NodeId,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Where it was reached.
+    /// Its last address.
     pub address: String,
-    /// What the metalog says of it: up, draining, offline.
+    /// Its state in the metalog: up, draining, offline.
     pub state: &'static str,
 }
 
-/// What is left of a chain.
+/// The state of a chain at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftChain {
     /// The chain.
     pub chain: ChainId,
-    /// What this server has of it.
+    /// The replica of this server.
     pub copy: Copy,
     /// Number of the last record here.
     pub last: u64,
     /// Its stamp; ZERO without one.
     pub newest: Hlc,
-    /// Everything acknowledged that is stamped up to this is here. What is lost was stamped later.
+    /// Every acknowledged record stamped up to this is here. Lost records were stamped later.
     pub whole: Hlc,
 }
 
-/// What a server has of a chain.
+/// A server's replica of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copy {
     /// It was a full member, as far as it knows.
     Full,
-    /// It was being brought up to date, or had been taken out.
+    /// It was being brought up to date, or had been removed from the chain.
     Stale,
     /// Nothing.
     None,
 }
 
 impl Copy {
-    /// In one word.
+    /// The state in one word.
     pub fn word(self) -> &'static str {
         match self {
             Copy::Full => "full",
@@ -103,22 +104,22 @@ impl Copy {
     }
 }
 
-/// A cluster that goes on from one server.
+/// A cluster recovered from one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WentOn {
     /// Its identity from now on.
     pub cluster: ClusterId,
-    /// The gap: everything up to this instant is whole where there was a full copy.
+    /// Start of the gap: up to this instant nothing is missing, provided there was a full replica.
     pub from: Hlc,
     /// Every stamp from now on lies above this.
     pub to: Hlc,
 }
 
-/// Looks at what is left in the data directory of a server that does not run. Nothing is changed.
+/// Reads the state in the data directory of a server that does not run. Nothing is changed.
 ///
 /// # Errors
-/// `InvalidArgument` if the server is alone: nothing is lost with others. `Busy` if a server runs on it. `NotFound` if
-/// it is no data directory. `Corrupt` if it cannot be served.
+/// `InvalidArgument` if the server is the only one: nothing is lost with others. `Busy` if a server runs on it.
+/// `NotFound` if it is no data directory. `Corrupt` if it cannot be served.
 pub fn survey(dir: &Path) -> Result<Left, Fault> {
     let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
     let copy = offline::copy_of_store(dir)?;
@@ -131,12 +132,12 @@ pub fn survey(dir: &Path) -> Result<Left, Fault> {
     })
 }
 
-/// Goes on from the server of this data directory, which was looked at before: makes it the only member of the metalog
-/// and of every chain, under another identity. Durable on return.
+/// Recovers the cluster from the server of this data directory, which was surveyed before: makes it the only member of
+/// the metalog and of every chain, under another identity. Durable on return.
 ///
 /// # Errors
 /// As [`survey`]; `InvalidArgument` if it is the only server of its cluster already; `Superseded` if the directory has
-/// changed since it was looked at; the disk's: it is as before, or has gone on already.
+/// changed since the survey; the disk's: the directory is as before, or recovered already.
 pub fn recover(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
     if left.is_sole() {
         let words = "this server is the only one of its cluster, so that no majority is lost: start it with 'frieze \
@@ -154,13 +155,12 @@ fn go_on(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
     Ok(went_on)
 }
 
-/// Makes a copy of the directory of a server that is alone, or the only one of its cluster, another cluster: it has
-/// another identity and another secret, and goes on by itself; nothing is lost. Durable on return. Returns the
-/// identity.
+/// Makes another cluster of a copied directory of a single server, or of the only one of its cluster: the copy gets
+/// another identity and another secret; nothing is lost. Durable on return. Returns the identity.
 ///
 /// # Errors
-/// `InvalidArgument` for one of several members of a cluster, whose copy goes on by [`recover`]; `NotFound`, `Busy`;
-/// the disk's.
+/// `InvalidArgument` for one of several members of a cluster, whose copy is recovered by [`recover`]; `NotFound`,
+/// `Busy`; the disk's.
 pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
     let cluster = offline::new_cluster()?;
     if is_member(dir)? {
@@ -205,8 +205,8 @@ fn change(dir: &Path, change: impl FnOnce(Identity) -> Result<Identity, Fault>) 
 }
 
 impl Left {
-    /// The same of any disk and store, both of which are only looked at, or copies: what a start does with them it
-    /// does. `serve_damaged`: what is left of them, if something is damaged.
+    /// As [`survey`], for any disk and store, both read-only or copies: it does with them what a start does.
+    /// `serve_damaged`: survey what is left of them, if something is damaged.
     ///
     /// # Errors
     /// As [`survey`].
@@ -259,7 +259,7 @@ impl Left {
             let target = state.chain(end.chain).and_then(|chain| chain.target(me));
             let (copy, whole) = match target {
                 None => (Copy::None, Hlc::ZERO),
-                // A configuration without it was decided by a later entry than those it knows of.
+                // A later entry than those it knows decided a configuration without it.
                 Some(target) if target.role == TargetRole::Serving => (Copy::Full, known.1),
                 Some(target) if target.left > 0 => (Copy::Stale, known.1.min(end.newest).min(Hlc(target.left))),
                 Some(_) => (Copy::Stale, known.1.min(end.newest)),
@@ -302,7 +302,7 @@ impl Left {
         })
     }
 
-    /// True if nobody else has a say in the metalog, or a part in any chain: no majority can be lost.
+    /// True if there is no other voter and no other member of any chain: no majority can be lost.
     pub fn is_sole(&self) -> bool {
         self.voters == [self.node] && self.others.is_empty()
     }
@@ -312,7 +312,7 @@ impl Left {
         self.last.0.0 - self.known.0.0
     }
 
-    /// Goes on, under this identity. `now_us`: the wall clock.
+    /// Recovers, under this identity. `now_us`: the wall clock.
     ///
     /// # Errors
     /// As [`recover`].
@@ -325,18 +325,18 @@ impl Left {
             let words = "the data directory has changed since it was looked at: run the command again";
             return Err(Fault::new(Reason::Superseded, words));
         }
-        // Above all that is known of, and above what the clocks of the others can have been.
+        // Above every known stamp, and above what the clocks of the other servers can have been.
         let to = Hlc::last_of_micros(now_us.saturating_add(AHEAD_US).max(self.bound.micros() + 1));
         let decision = Decision::Recover(ClusterRecovery {
             cluster,
             node: self.node,
             info: self.told.clone(),
             epoch: self.epoch,
-            // Nobody else can have acknowledged anything that a sole member lacks.
+            // No other server can have acknowledged a record that a sole member lacks.
             whole: self.chains.iter().map(|chain| if self.is_sole() { to.0 } else { chain.whole.0 }).collect(),
         });
         journal.go_on(to, &decision)?;
-        // A crash before this is made up for by the next start: the log says what the cluster is called.
+        // If a crash comes before this, the next start repairs it: the log holds the new identity.
         let changed = Identity { clock_bound: identity.clock_bound.max(to.0), ..identity };
         file.write(&changed.renamed(cluster).encode_to_vec())?;
         let full = self.chains.iter().filter(|chain| chain.copy == Copy::Full);
@@ -345,7 +345,7 @@ impl Left {
     }
 }
 
-/// What the server told of itself; of one that is none of the cluster any more, what can be said of it.
+/// The node info that the server last reported; for a server that is none of the cluster any more, what is known of it.
 fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, engine: &Engine) -> NodeInfo {
     let incarnation = identity.incarnation;
     match node {
@@ -354,7 +354,7 @@ fn told_last(node: Option<&frieze_cluster::ClusterNode>, identity: &Identity, en
             name: format!("node{}", identity.node),
             site: String::new(),
             machine: String::new(),
-            // Until it is started.
+            // Until the server is started.
             address: "localhost:0".to_owned(),
             token: identity.cluster_id().0 ^ u128::from(identity.node),
             incarnation,

@@ -1,5 +1,5 @@
-//! User time in files (protocols §8): the state that answers for one; of rows, what a write of them tells, and where a
-//! read ends.
+//! User time in files (protocols §8): the state that answers for a user time; for rows, the user time of a write, and
+//! the end of a read.
 //!
 //! Guarantees: the same file at the same instant ends at the same byte for the same user time, whatever writes its rows
 //! came in and however it was restarted; no row runs backwards in a file that only grows. A clone answers as its origin
@@ -9,7 +9,7 @@
 //! which record a user time lies in (`multilog`).
 //!
 //! The log keeps one mark for each record, the time of the last row that ends in it. The rows of the one record in
-//! which a user time lies are read again at each question: at most one write, so marks for rows take no memory.
+//! which a user time lies are read again at each query: at most one write, so marks for rows take no memory.
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, UserTime};
@@ -26,10 +26,10 @@ use frieze_service::time_plugin::rows::{ROW_BYTES_MAX, Rows, ends_lines_by_retur
 const PARTS_MAX: usize = 256;
 
 impl Engine {
-    /// The file as it is to be read at a user time, of what was known at `at` (`None`: now).
+    /// The file in the version to read at a user time, as known at `at` (`None`: now).
     ///
     /// # Errors
-    /// `NoUserTime` for a file without; `HistoryExpired` where the state that answers was forgotten.
+    /// `NoUserTime` for a file without; `HistoryExpired` if the state that answers has expired.
     pub(crate) fn seen_by_user_time(
         &self,
         id: InodeId,
@@ -50,7 +50,7 @@ impl Engine {
             if let Some(cut) = cut {
                 self.close_here(id, cut.next.unwrap_or(cut.stamp))?;
             }
-            // Before its own first user time a clone is what it was cloned from, and a restored file what it was.
+            // Before its own first user time a clone shows its origin, and a restored file its former state.
             let is_before = cut.is_none_or(|cut| cut.stamp == Hlc::ZERO);
             let below = match inode.origin().filter(|_| is_before) {
                 None => None,
@@ -69,13 +69,13 @@ impl Engine {
                     (_, Some(cut), None) => self.seen_record(id, inode, at, cut)?,
                 };
                 let seen = match asked.filter(|_| seen.empty) {
-                    // As old as it is itself, not as its origin.
+                    // As old as the file itself, not as its origin.
                     Some((id, inode, at)) => Seen { empty: true, ..Seen::at(id, inode, at) },
                     None => seen,
                 };
                 return Ok(Seen { user_time_open: open.unwrap_or(seen.user_time_open), ..seen });
             };
-            // What the file asked for has counts, whatever came to its origin since.
+            // The file asked for decides, whatever was written to its origin since.
             let open = match open {
                 Some(open) => open,
                 None => {
@@ -95,8 +95,9 @@ impl Engine {
         }
     }
 
-    /// What answers for a user time is the state at a stamp that nobody has named: the chains of the file that are here
-    /// are closed up to it first, as they are for a view of the past. Of those that are not another server is asked.
+    /// Closes the chains of the file that are here up to a stamp: the stamp of the state that answers for a user time
+    /// is not named by the client, so nothing has closed it yet. Other servers are asked for the chains that are not
+    /// here.
     fn close_here(&self, id: InodeId, at: Hlc) -> Result<(), Fault> {
         if !self.data.is_shared() {
             return Ok(());
@@ -123,7 +124,7 @@ impl Engine {
         self.newest_of_origin(origin)
     }
 
-    /// The newest user time that a file had at an instant. It counts, whether the file may still be read there or not.
+    /// The newest user time that a file had at an instant. It counts, whether that instant is still readable or not.
     fn newest_of_origin(&self, (from, then): (InodeId, Hlc)) -> Result<Option<UserTime>, Fault> {
         let after = self.meta.inode(from, Some(then))?.times_after();
         self.with_log_of(from, |log| log.newest_user_time(from, after, then))
@@ -137,7 +138,7 @@ impl Engine {
     pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Result<Option<(InodeId, Hlc)>, Fault> {
         Ok(match self.with_log_of(seen.id, |log| log.newest_user_time(seen.id, seen.inode.times_after(), at))? {
             Some(_) => Some((seen.id, at)),
-            // It may end with the only row that it has, and be written to.
+            // It may end with its only row, and be written to.
             None => seen.inode.origin().or((!seen.inode.plugin().is_empty()).then_some((seen.id, at))),
         })
     }
@@ -158,7 +159,7 @@ impl Engine {
     ) -> Result<Option<UserTime>, Fault> {
         let own = self.data.device().log_of([id])?.newest_user_time(id, inode.times_after(), Hlc::MAX);
         let newest = own.or(inherited);
-        // With what is on its way to the disk: the row may have begun there.
+        // Including writes on their way to the disk: the row may have begun there.
         let seen = Seen::at(id, inode, Some(Hlc::MAX));
         let size = self.look(&[&seen])?.extent(&seen).size;
         if offset > size {
@@ -193,7 +194,7 @@ impl Engine {
         if stamp == Hlc::ZERO {
             return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, at) });
         }
-        // Reading at a user time is reading at the stamp of the last record it needs.
+        // A read at a user time is a read at the stamp of the last record that it needs.
         Ok(Seen { user_time_open: open, ..Seen::at(id, self.inode_at(id, Some(stamp))?, Some(stamp)) })
     }
 
@@ -218,14 +219,14 @@ impl Engine {
         }
         let seen = Seen::at(id, self.inode_at(id, Some(stamp))?, Some(stamp));
         let size = self.look(&[&seen])?.extent(&seen).size;
-        // A row that is not whole yet belongs to the write that ends it.
+        // An unfinished row belongs to the write that ends it.
         let begun = self.row_begun(plugin, &seen, size, scratch)?.len() as u64;
         Ok(Seen { size_max: Some(size - begun), user_time_open: open, ..seen })
     }
 
-    /// The whole file, if it ends with a row without a line break that counts at `user`: while nobody may write to the
-    /// file nothing goes on with the row. `None`: the file ends otherwise, somebody may write, or the row is later or
-    /// cannot be read; of a file with no other row a later one leaves nothing.
+    /// The whole file, if its last row has no line break and counts at `user`: without a writer the row is complete.
+    /// `None`: the file ends otherwise, a session may write, the row is later, or it cannot be read. If such a later
+    /// row is the only one, nothing of the file is shown.
     fn last_row(
         &self,
         plugin: &TimePlugin,
@@ -234,8 +235,8 @@ impl Engine {
         user: UserTime,
         scratch: &mut Scratch,
     ) -> Result<Option<Seen>, Fault> {
-        // A clone that nothing was written to ends as its origin did at its instant, where somebody may have been
-        // writing.
+        // A clone without writes of its own ends as its origin did at its instant: a session may have been writing
+        // then.
         let mut writer = (id, inode.clone());
         while let (id, Some((from, then)), true) = (writer.0, writer.1.origin(), writer.1.grants().is_empty()) {
             let (after, upto) = (writer.1.times_after(), writer.1.from);
@@ -247,7 +248,7 @@ impl Engine {
         if !writer.1.grants().is_empty() {
             return Ok(None);
         }
-        // Nothing was written to it since this state of it began.
+        // The file has no record since this state of it began.
         let at = inode.from;
         self.close_here(id, at)?;
         let seen = Seen::at(id, inode.clone(), Some(at));
@@ -267,7 +268,7 @@ impl Engine {
     }
 
     /// The file at the record of `next`, up to the last of its rows that belongs to the answer. `None` if none does, or
-    /// if the record was not appended: what was written over is whole or not there.
+    /// if the record was not appended: an overwrite shows wholly or not at all.
     fn seen_within(
         &self,
         plugin: &TimePlugin,
@@ -305,7 +306,7 @@ impl Engine {
         Ok(Some(Seen { size_max: Some(begin + len as u64), ..seen }))
     }
 
-    /// Asks the rows of a file, whose columns are named in its first line: in `bytes`, if they begin at offset 0.
+    /// Parses rows of a file, whose columns are named in its first line: in `bytes`, if they begin at offset 0.
     fn rows_of<T>(
         &self,
         plugin: &TimePlugin,
@@ -373,7 +374,7 @@ impl Engine {
         ))
     }
 
-    /// Adds the bytes `start..end` of a file, as far as it reaches, to `out`.
+    /// Appends the bytes `start..end` of a file, up to its end, to `out`.
     fn read_range(
         &self,
         seen: &Seen,

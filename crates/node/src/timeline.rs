@@ -1,9 +1,9 @@
 //! The change feed of an interval: every version of names, inodes and attributes, and every range of bytes written,
 //! read from the indexes of time of both planes.
 //!
-//! Guarantees: complete for a closed interval, and the same whenever it is asked again; what it reads grows with the
-//! changes of the interval and not with the tree.
-//! Leaves to others: what a caller may see of it (`differences`), taking changes back.
+//! Guarantees: complete for a closed interval, and the same at every query; the work grows with the changes of the
+//! interval and not with the tree.
+//! Leaves to others: what a caller may see of it (`differences`), undoing changes.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ use crate::engine::Engine;
 use crate::scope::{Area, Scope, Within, is_name};
 use crate::story::exact;
 
-/// Changes of one feed: beyond, the caller asks for a shorter interval. About 200 bytes each: 200 MiB.
+/// Most changes of one feed: beyond, the caller asks for a shorter interval. About 200 bytes each: 200 MiB.
 pub(crate) const CHANGES_MAX: usize = 1 << 20;
-/// Records of one file in a feed.
+/// Most records of one file in a feed.
 const RECORDS_MAX: usize = 1 << 20;
 
 /// (after, upto]: what was stamped later than the one and not later than the other.
@@ -31,12 +31,12 @@ pub(crate) struct Interval {
     pub(crate) upto: Hlc,
 }
 
-/// How the writes of a file are told.
+/// Granularity of a file's writes in a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// What a session appended to its own last write belongs to it.
+    /// Appends of a session to its own last write are one entry.
     Runs,
-    /// One by one: who looks at the file's names between them needs each stamp.
+    /// One entry for each record: a caller that looks up the file's names between them needs each stamp.
     Records,
 }
 
@@ -58,14 +58,14 @@ pub(crate) struct FileChange {
     pub(crate) inode: InodeId,
     /// In order of stamp; with [`Detail::Runs`], what one session appended to its own last write is one.
     pub(crate) writes: Vec<Written>,
-    /// There may be more, of which only that is known any more: the file has forgotten what it was then.
+    /// There may be more, known only as such: the history of the file at the time has expired.
     pub(crate) lost: bool,
 }
 
 /// Bytes that one session wrote one after the other, or punched out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// In bytes of the file.
+    /// Bytes of the file.
     pub(crate) range: ByteRange,
     /// Punched out.
     pub(crate) punch: bool,
@@ -73,16 +73,16 @@ pub(crate) struct Written {
     pub(crate) first: Hlc,
     /// Stamp of the last.
     pub(crate) last: Hlc,
-    /// By which session.
+    /// Session of the writer.
     pub(crate) session: SessionId,
-    /// On whose behalf.
+    /// User on whose behalf the session wrote.
     pub(crate) uid: u32,
 }
 
 impl Engine {
-    /// Everything that changed in `interval`, whose ends are `cuts`, within `scope`. No rights are asked.
+    /// Everything that changed in `interval`, whose ends are `cuts`, within `scope`. Rights are not checked.
     ///
-    /// Whether something lies within the scope is a question about the two ends of the interval, where names lead then.
+    /// Whether a change lies within the scope depends on the names at the two ends of the interval.
     ///
     /// # Errors
     /// As [`Engine::answer`] for the end of the interval, which is closed by this; `Overloaded` for more than
@@ -130,7 +130,7 @@ impl Engine {
         if let Scope::Within(root) | Scope::Names(root) = scope
             && transaction.inodes().any(|id| id == root)
         {
-            // Whatever changes a name of an inode makes a version of it.
+            // Any change of an inode's name makes a version of the inode.
             own_names = [cuts.before.names(root)?, cuts.after.names(root)?].concat();
         }
         let mut within = Within::new(scope);
@@ -184,7 +184,7 @@ impl Engine {
         Ok((files, looked_at))
     }
 
-    /// What was written to a file in `interval`, whatever a truncate hides of it now, and how many records that are.
+    /// The writes to a file in `interval`, including those that a truncate hides now, and the number of their records.
     ///
     /// # Errors
     /// `Overloaded` for more than 1,048,576 records: ask for a shorter interval.

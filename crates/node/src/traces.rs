@@ -1,9 +1,9 @@
-//! Which sessions have left nothing that can still be read, so that what they called themselves may go; and the end of
-//! those that changed nothing.
+//! Sessions that left nothing readable, so that their host names and command lines may be erased; and the erasure of
+//! sessions that changed nothing.
 //!
-//! Guarantees: a session that is named here has ended, and every change of it lies before the horizon of what it
-//! changed, at every instant that is kept, those of snapshots included. Leaves to others: giving the words up
-//! (`namespace`).
+//! Guarantees: a session that is named here has ended, and every change of it lies before the horizon of the changed
+//! inode, at every readable instant, those of snapshots included.
+//! Leaves to others: erasing the words (`namespace`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,29 +18,28 @@ use crate::engine::Engine;
 use crate::session::Principal;
 use frieze_metadata::InodeHome;
 
-/// Sessions whose words one forgetting gives up; the next one gives up more.
+/// Most sessions whose words one command erases; the next command erases more.
 const SESSIONS_FORGOTTEN_MAX: usize = 65_536;
-/// Transactions that erase sessions, one after the other: all that there can be.
+/// Most transactions that erase sessions, one after the other: there cannot be more.
 const ERASURES_MAX: usize = 16;
 /// Sessions read at once.
 const PAGE: usize = 4096;
 
-/// True of an inode that a forgetting is about.
+/// True for an inode that the command is about.
 type IsAbout<'a> = dyn Fn(InodeId, InodeHome) -> bool + 'a;
 
-/// A session that has ended, by its number: when, and its user.
+/// Sessions that have ended, by number: end and user.
 type Ended = BTreeMap<SessionId, (Hlc, u32)>;
 
 impl Engine {
-    /// Sessions that ended before `before` and changed nothing that `horizons` leave readable: those that changed
-    /// something that `is_about` is true of; without it all. A user forgets the user's own.
+    /// Sessions that ended before `before` without a change that `horizons` leave readable: those that changed an inode
+    /// for which `is_about` is true; without `is_about` all. A user erases only the user's own sessions.
     ///
     /// # Errors
     /// Those of the store.
     ///
     /// # Cost
-    /// A pass over the sessions there ever were; if one has ended and still has its words, over the versions of all
-    /// inodes.
+    /// A pass over all sessions ever; if one has ended and still has its words, over the versions of all inodes.
     pub(crate) fn without_trace(
         &self,
         horizons: &Expiries,
@@ -70,7 +69,7 @@ impl Engine {
         Ok(forgotten.take(SESSIONS_FORGOTTEN_MAX).collect())
     }
 
-    /// Erases sessions that changed nothing and ended so long ago that they are listed no more. For who orders changes.
+    /// Erases sessions that changed nothing and whose time in the list is over. Only the leader does it.
     ///
     /// # Errors
     /// The disk's.
@@ -88,7 +87,7 @@ impl Engine {
             match self.meta.execute(self.own(SessionId(0), op), None).and_then(Outcome::into_result) {
                 Ok(_) => {}
                 Err(fault) if fault.reason == Reason::InputOutput => return Err(fault),
-                // Another leads, a clock is not trusted, or the device is full: it is tried again.
+                // Another server leads, a clock is not trusted, or the device is full: a later call tries again.
                 Err(fault) => {
                     debug!("sessions that changed nothing stay for now: {fault}");
                     break;
@@ -98,7 +97,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sessions that the caller may forget, of which it is still known what they called themselves.
+    /// Ended sessions that the caller may erase and whose words are still stored.
     fn ended_with_words(&self, before: Hlc, principal: &Principal) -> Result<Ended, Fault> {
         let mut ended = Ended::new();
         let mut after = SessionId(0);
@@ -120,9 +119,9 @@ impl Engine {
     }
 }
 
-/// True if what a session changed of an inode can be told: an instant before its last change can still be read, so that
-/// a difference from there on may name it. What a file was is not told where its directory has forgotten it, whether
-/// the file had something to lose or not.
+/// True if a session's change of an inode can be shown: an instant before its last change is still readable, so a
+/// difference from there on may name it. If the history of its directory has expired, a file's former state is not
+/// shown, whether the file itself had expired history or not.
 fn is_shown(horizons: &Expiries, (id, home): (InodeId, InodeHome), until: Hlc) -> bool {
     let forgot =
         |id: InodeId| horizons.is_gone(id) || horizons.of(id).is_some_and(|forgotten| Hlc(forgotten.before) > until);

@@ -1,8 +1,9 @@
-//! The rest of long answers: differences that were found for one page and belong to those that follow.
+//! The rest of long answers: differences that one page computed and that belong to later pages.
 //!
-//! Guarantees: a page that follows is read from here and not found again, as long as there is room; whatever has no
-//! room is found again, so nothing but time depends on it. Never more than `bytes_max`, the rest that was asked for
-//! last stays. Leaves to others: whether the rights of now still show it (`story`).
+//! Guarantees: as long as there is room, a later page is read from here and not computed again; without room it is
+//! computed again, so only time depends on this cache. It never exceeds `bytes_max`; the rest that was used last is
+//! evicted last.
+//! Leaves to others: whether the rights of now still show a difference (`story`).
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -15,13 +16,13 @@ use prost::Message;
 use crate::scope::Scope;
 use crate::timeline::Interval;
 
-/// What was asked, and what its answer depends on beside the past.
+/// The request, and what its answer depends on beside the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) caller: Caller,
     pub(crate) scope: Scope,
     pub(crate) interval: Interval,
-    /// How much had been forgotten: how many times, and when last.
+    /// Expiries of history: how many, and the last one.
     pub(crate) forgotten: (usize, Hlc),
 }
 
@@ -31,11 +32,11 @@ struct Rest {
     asked: Asked,
     /// Number of the first difference.
     first: u64,
-    /// How many there are here, and whether more follow that have no room.
+    /// Differences stored here, and whether more follow that had no room.
     count: u64,
     more: bool,
     hidden: bool,
-    /// Each after its length; those up to `at` were shown, and are not asked for any more.
+    /// Each difference after its length; those before `at` were sent, and are not needed any more.
     bytes: Vec<u8>,
     at: usize,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Page {
     pub(crate) hidden: bool,
 }
 
-/// Rests of answers, the one that was used last at the end.
+/// Rests of answers, the one used last at the end.
 #[derive(Debug)]
 pub(crate) struct Unshown {
     rests: Mutex<VecDeque<Rest>>,
@@ -62,7 +63,7 @@ const BYTES_MIN: u64 = 4 << 20;
 const BYTES_MAX: u64 = 128 << 20;
 
 impl Unshown {
-    /// What a server with so many bytes of memory has room for.
+    /// Room for a server with so much memory.
     pub(crate) fn of_memory(bytes: u64) -> Unshown {
         Unshown::new((bytes / SHARE).clamp(BYTES_MIN, BYTES_MAX) as usize)
     }
@@ -72,8 +73,7 @@ impl Unshown {
         Unshown { rests: Mutex::default(), bytes_max }
     }
 
-    /// Keeps what follows the first page of an answer: the differences from number `first` on, as many as there is room
-    /// for.
+    /// Stores the differences after the first page of an answer: from number `first` on, as many as there is room for.
     pub(crate) fn keep(&self, asked: Asked, first: u64, differences: &[Difference], hidden: bool) {
         let mut rest = Rest { asked, first, count: 0, more: false, hidden, bytes: Vec::new(), at: 0 };
         for difference in differences {
@@ -105,7 +105,7 @@ impl Unshown {
         drop(rests);
         rest.skip(skip)?;
         let page = rest.page(max, bytes_max)?;
-        // What was shown may be asked for again by a client that has not received it.
+        // A client that has not received a page may ask for it again.
         if page.more {
             self.rests.lock().unwrap_or_else(PoisonError::into_inner).push_back(rest);
         }
@@ -114,7 +114,7 @@ impl Unshown {
 }
 
 impl Rest {
-    /// Goes on to number `skip`.
+    /// Skips to number `skip`.
     fn skip(&mut self, skip: u64) -> Option<()> {
         let mut left = &self.bytes[self.at..];
         while self.first < skip {

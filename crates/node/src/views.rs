@@ -1,6 +1,7 @@
-//! What readers see: attributes, names, bytes and versions, now and at any instant.
+//! Queries: attributes, names, bytes and versions, now and at any instant.
 //!
-//! Guarantees: an answer at an exact instant is the same for ever, outside gaps; rights of then and of now are both
+//! Guarantees: an answer at an exact instant is the same for ever, outside gaps; the rights of then and the rights of
+//! now are both checked; an answer of now is one state, not a mixture of two.
 //! asked; an answer of now is one state, not a mixture of two.
 
 mod holes;
@@ -27,14 +28,14 @@ use frieze_coherence::CacheKey;
 
 /// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
 const PAGE: usize = 1000;
-/// Most that it can ask for.
+/// Most entries that a client may ask for.
 const PAGE_MAX: usize = 10_000;
 
 pub(crate) fn page(count_max: u32) -> usize {
     if count_max == 0 { PAGE } else { (count_max as usize).min(PAGE_MAX) }
 }
 
-/// Snapshots in one answer that says what each holds back: that is a look at what changed since, for each.
+/// Snapshots in one answer that says how much space each pins: each needs a search for later changes.
 const SNAPSHOTS_WEIGHED_MAX: usize = 64;
 
 impl Engine {
@@ -43,7 +44,7 @@ impl Engine {
         self.answer_about(view, None)
     }
 
-    /// The same, of these chains; of all if none are named.
+    /// As `answer`, for these chains; for all if none are named.
     pub(crate) fn answer_about(&self, view: View, chains: Option<&BTreeSet<ChainId>>) -> Result<InstantInfo, Fault> {
         let Some(at) = view.instant() else { return Ok(InstantInfo::default()) };
         if at < self.earliest() {
@@ -60,7 +61,7 @@ impl Engine {
         let meta = self.meta.close(at)?;
         let data = match self.data.close_of(at, chains) {
             Err(fault) if fault.reason == Reason::NotYetClosed => {
-                // Writes with `sync` up to the instant are on their way to disk: see them through.
+                // Writes with `sync` up to the instant are on their way to disk: flush them.
                 self.durability.flush(&self.clock, &self.data, &self.meta)?;
                 self.data.close(at)?;
                 false
@@ -73,18 +74,18 @@ impl Engine {
             was_stable: meta && data,
             incomplete: self.in_gap(at, chains),
             user_time_open: false,
-            // Without a lease this server does not know what was declared since.
+            // Without a lease this server does not know the gaps declared since.
             without_lease: self.data.check_lease().is_err(),
             executed: self.meta.closed().max(self.meta.executed()).0,
         })
     }
 
-    /// Where a target led at an instant.
+    /// Inode that a target led to at an instant.
     pub(crate) fn resolve_at(&self, principal: &Principal, target: &Target, at: Hlc) -> Result<Resolved, Fault> {
         self.resolve(principal, target, Some(at), &NoReadSet)
     }
 
-    /// Where a target leads; `reads` hears what the answer tells of.
+    /// Inode that a target leads to; `reads` records the entries that the answer depends on.
     pub(crate) fn resolve(
         &self,
         principal: &Principal,
@@ -101,20 +102,20 @@ impl Engine {
         self.meta.resolve(target, at, &principal.caller, reads)
     }
 
-    /// Lets the session of `asking` cache an inode as it is from now on, if that can be taken back in time.
+    /// Grants the session of `asking` a cache lease on an inode, if the lease can be recalled in time.
     pub(crate) fn give_inode(&self, asking: &mut Asking, id: InodeId) {
         if !self.is_written_elsewhere(id) {
             self.caching.give_inode(asking, id);
         }
     }
 
-    /// True if heads on other servers may answer writes to it: they hear nothing of who caches what here. So nothing of
-    /// a file is cached in a cluster; names and directories, which only the leader changes, are.
+    /// True if heads on other servers may answer writes to the inode: they do not know the cache leases of this server.
+    /// So files are not cached in a cluster; names and directories, which only the leader changes, are.
     fn is_written_elsewhere(&self, id: InodeId) -> bool {
         self.meta.is_member() && self.meta.kind(id).is_none_or(|kind| kind == FileKind::File)
     }
 
-    /// Resolves and lets the session cache what it finds, or does not find, if it asked.
+    /// Resolves, and grants the session a cache lease on the entry, or on its absence, if it asked.
     fn resolve_granted(
         &self,
         principal: &Principal,
@@ -125,7 +126,7 @@ impl Engine {
         if asking.session.is_none() || view.is_past() {
             return self.resolve(principal, target, view.instant(), asking.reads());
         }
-        // Names first and then the answer: what changes in between is recalled.
+        // The lease before the answer: a change in between recalls it.
         if !target.path.is_empty() && !target.path.contains(&b'/') {
             self.caching.give_names(asking, InodeId(target.base));
         }
@@ -135,7 +136,7 @@ impl Engine {
         Ok(Resolved { inode: inode.unwrap_or(found.inode), ..found })
     }
 
-    /// The inode as its bytes are to be read under `view`.
+    /// The inode in the version whose bytes `view` reads.
     fn seen(&self, id: InodeId, inode: Inode, view: View) -> Result<Seen, Fault> {
         let at = view.instant();
         let Some(user) = view.user_time().filter(|_| inode.kind() == FileKind::File) else {
@@ -156,7 +157,7 @@ impl Engine {
                 let bytes_live = look.bytes_live(&seen, &sources, extent.size)?;
                 (extent, bytes_live)
             }
-            // A listing shows a file without user time, or whose rows of then were forgotten; only opening it is
+            // A listing also shows a file without user time, or whose rows of then have expired; only opening it is
             // refused.
             Err(fault)
                 if view.user_time().is_some()
@@ -194,7 +195,7 @@ impl Engine {
         let mut answered = self.answer(ask.view)?;
         let found = self.resolve_granted(principal, &ask.target, ask.view, asking)?;
         if ask.recent && !found.inode.is_directory() {
-            // How long a file is now only those know who hold its chains.
+            // Only the servers with its chains know the current length of a file.
             let words =
                 "only a directory can be shown as it was last known: ask for a file as it is now, or at an instant";
             return Err(Fault::new(Reason::NotDirectory, words));
@@ -215,7 +216,7 @@ impl Engine {
         if !(ask.by_handle && principal.privileged) {
             self.check(principal, found.id, at, frieze_namespace::MAY_READ)?;
         }
-        // A page with attributes is as many lookups: all may be cached, or none of it.
+        // A page with attributes is as many lookups: every entry may be cached, or none.
         let mut grants = asking.session.filter(|_| ask.with_attrs && !ask.view.is_past());
         if grants.is_some() {
             self.caching.give_names(asking, found.id);
@@ -239,7 +240,7 @@ impl Engine {
             let attr = match ask.with_attrs {
                 true => match self.inode_at(entry.inode, at) {
                     Ok(inode) => Some(self.attr(entry.inode, &inode, ask.view)?.0),
-                    // Removed since it was listed, or forgotten: its name is known, what it was is not.
+                    // Removed since it was listed, or expired: the name is known, the attributes are not.
                     Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::HistoryExpired) => None,
                     Err(fault) => return Err(fault),
                 },
@@ -247,7 +248,7 @@ impl Engine {
             };
             entries.push(DirEntry { name: entry.name, inode: entry.inode.0, kind: entry.kind as i32, attr });
         }
-        // Forgotten meanwhile: a page whose attributes went under it would be neither of before that nor of after it.
+        // If history expired meanwhile, the page would mix attributes of before and after: check again.
         self.check_kept(found.id, at)?;
         Ok(ListReply { entries, more, answered, inode: found.id.0, parent: found.inode.parent.0 })
     }
@@ -337,10 +338,11 @@ impl Engine {
         Err(Fault::new(Reason::NoAttribute, words))
     }
 
-    /// Who may write a regular file now.
+    /// Sessions with write access to a regular file now.
     ///
     /// # Errors
-    /// `NoAttribute` of the past, and of what is no regular file; `AccessDenied` to who may neither read nor write it.
+    /// `NoAttribute` at a past instant, and for an inode that is no regular file; `AccessDenied` if the caller may
+    /// neither read nor write it.
     fn writers_told(&self, principal: &Principal, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
         let none = |words: &str| Err(Fault::new(Reason::NoAttribute, words));
         if at.is_some() {
@@ -365,7 +367,7 @@ impl Engine {
         ask: &Open,
         asking: &mut Asking,
     ) -> Result<OpenReply, Fault> {
-        // What is open now belongs to a session, which sees to it that it stays; what was does not change.
+        // An open file of now belongs to a session, which keeps it alive; a past state does not change.
         let bearer = match ask.view.at {
             Some(_) => Bearer::User(principal.uid),
             None if session == SessionId(0) => return Err(unknown_session(session)),
@@ -410,7 +412,7 @@ impl Engine {
             "" => self.clock.now(),
             "last-whole" => {
                 match self.last_whole() {
-                    // Nothing is known to have been lost: everything is whole up to now, or as far as can be read.
+                    // No loss is known: every byte is there up to now, or up to the newest instant that can be read.
                     Hlc::ZERO if without_lease => self.stable(),
                     Hlc::ZERO => self.clock.now(),
                     whole => whole,
@@ -437,8 +439,7 @@ impl Engine {
         })
     }
 
-    /// The newest instant that is closed here: of names, and of the chains that this server has a part in, if it has
-    /// any.
+    /// The newest instant that is closed here, for names and for the chains that this server is a member of, if any.
     pub(crate) fn stable(&self) -> Hlc {
         let chains = (0..self.data.chain_count()).map(ChainId);
         match chains.into_iter().any(|chain| self.data.is_read_here(chain)) {

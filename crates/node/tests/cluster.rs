@@ -1,4 +1,4 @@
-//! Several servers that keep one metalog: what a client was told stays so, whoever leads, whatever is lost on the way.
+//! Several servers with one metalog: an answered request stays in effect, whichever server leads and whatever is lost.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where something is not as it says")]
 
@@ -60,7 +60,7 @@ fn what_one_server_orders_all_execute_alike() {
     }
 }
 
-/// The file is made once: made twice, it would be there already, and that would be the answer.
+/// The file is created once: a second creation would answer that it exists.
 #[test]
 fn a_request_that_is_sent_again_to_the_next_leader_runs_once() {
     let (mut again, mut all) = (0, 0);
@@ -73,7 +73,7 @@ fn a_request_that_is_sent_again_to_the_next_leader_runs_once() {
         let mut lost = BTreeSet::new();
         for (number, name) in names(40).iter().enumerate() {
             if number % 8 == 3 {
-                // Nobody hears the leader any more from some moment on while it orders this.
+                // From some moment on the leader is cut off while it orders this.
                 let leader = world.leader().unwrap_or(ONE);
                 world.heal();
                 let weak = std::sync::Arc::downgrade(&world);
@@ -151,7 +151,7 @@ fn a_server_that_does_not_lead_says_who_does() {
         let fault = answer.unwrap_err();
         assert_eq!(fault.reason, Reason::Elsewhere, "{fault:?}");
         assert!(fault.message.contains(&format!("node {leader} does")), "{}", fault.message);
-        // What is now, too: it gives out nothing that may be cached.
+        // Nor about now: it hands out nothing that may be cached.
         assert_eq!(client.stat_at(node, "f", View::NOW).unwrap_err().reason, Reason::Elsewhere);
     }
     assert_eq!(client.names(), ["f"]);
@@ -182,7 +182,7 @@ fn a_server_that_nobody_hears_answers_nothing_about_now() {
     client.make("f").unwrap();
     let leader = world.leader().unwrap();
     world.cut_off(leader);
-    // It does not know yet that it leads nobody.
+    // It does not know yet that no server follows it.
     assert!(world.status(leader).leads);
     let answer = client.stat_at(leader, "f", View::NOW);
     assert!(matches!(&answer, Err(fault) if fault.kind() == frieze_base::ErrorKind::Unavailable), "{answer:?}");
@@ -196,7 +196,7 @@ fn a_session_that_nobody_knows_of_ends_by_itself() {
     let world = World::of(8, 3);
     let mut client = Client::new(&world);
     client.open_session();
-    // Opened, and the answer is lost.
+    // The session is opened, and the answer is lost.
     let open = Op::OpenSession(frieze_wire::txn::OpenSession {
         command: "lost".into(),
         host: "h".into(),
@@ -209,7 +209,7 @@ fn a_session_that_nobody_knows_of_ends_by_itself() {
     world.crash(leader, CrashKind::Power);
     world.start(leader).unwrap();
     client.make("g").unwrap();
-    // Nobody speaks for either of them from now on: after the timeout there is none.
+    // From now on neither session has a connection: after the timeout both are closed.
     let before = world.settle();
     world.run(45_000);
     assert!(world.settle().0.0 >= before.0.0 + 2, "both were closed");
@@ -217,8 +217,9 @@ fn a_session_that_nobody_knows_of_ends_by_itself() {
     assert_eq!(answer.unwrap_err().reason, Reason::UnknownSession);
 }
 
-/// A leader that kept writers out while it waits for others would wait for what its own writers hold up: its flushes,
-/// the answers of the others behind records of a chain. It lost the lead for it, at each file that was closed.
+/// If a leader kept writers out while it waits for other servers, it would wait for what its own writers hold up: its
+/// flushes, the answers of the others behind records of a chain. It once lost the lead for it, at each file that was
+/// closed.
 #[test]
 fn whoever_waits_for_other_servers_keeps_no_writer_out() {
     let world = World::of(12, 3);
@@ -231,10 +232,10 @@ fn whoever_waits_for_other_servers_keeps_no_writer_out() {
         let Some(leader) = weak.upgrade().and_then(|world| Some(world.engine(world.leader()?))) else { return };
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (done, is_done) = std::sync::mpsc::channel();
-        // It needs what a write needs.
+        // It needs the same lock as a write.
         let writer = std::thread::spawn(move || {
             leader.close_segment();
-            // Who has given up does not listen.
+            // After the timeout the receiver is dropped.
             let _ = done.send(());
         });
         is_done.recv_timeout(std::time::Duration::from_secs(10)).expect("writers are kept out meanwhile");
@@ -263,7 +264,7 @@ fn a_leader_that_stops_tells_whoever_waits_for_the_others() {
     world.set_hook(None);
 }
 
-/// Heads on other servers answer writes, and hear nothing of who caches what at the leader.
+/// Heads on other servers answer writes, and do not know the cache leases of the leader.
 #[test]
 fn nothing_of_a_file_is_cached_where_other_servers_may_answer_writes() {
     for nodes in [1, 3] {
@@ -304,7 +305,7 @@ fn a_leader_whose_clock_is_not_trusted_steps_aside() {
     world.time(leader).jump_wall_us(-20_000_000);
     client.make("g").unwrap();
     assert!(world.leader().is_some_and(|other| other != leader));
-    // It goes on executing what others order.
+    // It still executes what other servers order.
     world.until("it has executed that", || {
         world.status(leader).applied == world.status(world.leader().unwrap()).applied
     });
@@ -358,7 +359,7 @@ fn a_name_is_never_there_without_the_bytes_written_before_it() {
 /// More than `session_timeout` of the world's settings, in steps.
 const LONG: u64 = 30_000;
 
-/// Who only writes to a chain asks the leader for nothing, and has no connection to it.
+/// A client that only writes to a chain sends the leader nothing, and has no connection to it.
 #[test]
 fn a_connection_to_any_server_keeps_a_session() {
     let world = World::of(41, 3);
@@ -374,7 +375,7 @@ fn a_connection_to_any_server_keeps_a_session() {
     assert_eq!(client.make("three").unwrap_err().reason, Reason::UnknownSession);
 }
 
-/// When it was connected to who leads now, a long time ago, says nothing: it was elsewhere since.
+/// Its last connection to the new leader, long ago, does not count: it was connected to another server since.
 #[test]
 fn who_leads_again_ends_nobody_for_what_it_missed() {
     let world = World::of(42, 3);

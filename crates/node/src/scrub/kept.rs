@@ -1,6 +1,6 @@
-//! What a scrub has found, as it is kept on disk.
+//! The findings of a scrub in their form on disk.
 //!
-//! Guarantees: at most [`FINDINGS_MAX`] places are kept one by one, the rest is counted.
+//! Guarantees: at most [`FINDINGS_MAX`] places are stored one by one, the rest is counted.
 //! Leaves to others: finding them (`scrub`), names and instants (`told`).
 
 use frieze_base::{Fault, Reason, SegmentId};
@@ -10,16 +10,16 @@ use frieze_multilog::{Damage, DamageKind, RecordMeta};
 use frieze_wire::scrub::{FindingKind, ScrubState};
 use prost::Message;
 
-/// File that holds it.
+/// Name of the file.
 pub(super) const FILE: &str = "scrub";
-/// Damaged places that are remembered; of more it is known how many.
+/// Most damaged places that are stored; the others are counted.
 pub(super) const FINDINGS_MAX: usize = 500;
-/// Holds as many findings, each with the longest words of a device.
+/// Room for as many findings, each with the longest error text of a device.
 pub(super) const SLOT_BYTES: usize = 128 << 10;
-/// Longest words of a device that are kept.
+/// Longest error text of a device that is stored.
 const WORDS_MAX: usize = 120;
 
-/// As it is stored.
+/// The stored state.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(super) struct Kept {
     #[prost(enumeration = "ScrubState", tag = "1")]
@@ -31,7 +31,7 @@ pub(super) struct Kept {
     pub(super) started: u64,
     #[prost(uint64, tag = "4")]
     pub(super) ended: u64,
-    /// The last segment that was looked at.
+    /// The last segment that was checked.
     #[prost(uint64, tag = "5")]
     pub(super) segment: u64,
     #[prost(uint64, tag = "6")]
@@ -45,17 +45,17 @@ pub(super) struct Kept {
     /// Places found by the newest scrub that are not in `found`.
     #[prost(uint64, tag = "10")]
     pub(super) more: u64,
-    /// The same of the one before, until the newest has finished.
+    /// Of the scrub before, the same, until the newest has finished.
     #[prost(uint64, tag = "11")]
     pub(super) more_before: u64,
     #[prost(uint64, tag = "12")]
     pub(super) finished: u64,
-    /// Shelves that the newest scrub found damaged and made anew.
+    /// Shelves that the newest scrub found damaged and rebuilt.
     #[prost(uint64, tag = "13")]
     pub(super) mended: u64,
 }
 
-/// A damaged place as it is stored. Names and instants are looked up when it is told.
+/// A damaged place as it is stored. Names and instants are looked up for the report.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(super) struct Found {
     #[prost(uint32, tag = "1")]
@@ -78,7 +78,7 @@ pub(super) struct Found {
     pub(super) bytes: u64,
     #[prost(uint64, tag = "9")]
     pub(super) stamp: u64,
-    /// The scrub that found it last.
+    /// The last scrub that found it.
     #[prost(uint64, tag = "10")]
     pub(super) run: u64,
     #[prost(uint64, tag = "11")]
@@ -101,7 +101,7 @@ impl Kept {
         self.found.len() as u64 + self.more.max(self.more_before)
     }
 
-    /// Takes in a place, known or new. Where there is no room left, it is counted; one of the scrub before goes first.
+    /// Adds a place, known or new. If there is no room, it replaces one of the scrub before, or it is only counted.
     pub(super) fn add(&mut self, found: Found) {
         let place = |found: &Found| (found.segment, found.at, found.kind);
         if let Some(known) = self.found.iter_mut().find(|known| place(known) == place(&found)) {

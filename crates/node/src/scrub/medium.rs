@@ -1,7 +1,7 @@
-//! What lies on the medium, read no faster than it may be.
+//! Reads of the medium, at a limited rate.
 //!
-//! Guarantees: reads pass by the page cache, keep to a rate, and give way to requests.
-//! Leaves to others: what the bytes should be (`multilog`).
+//! Guarantees: reads bypass the page cache, keep to a rate, and yield to requests.
+//! Leaves to others: the expected bytes (`multilog`).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use frieze_multilog::{CheckStop, SegmentBytes};
 
 use crate::engine::Engine;
 
-/// Read at once.
+/// Bytes of one read.
 const WINDOW_BYTES: usize = 1 << 20;
-/// While others are served, a scrub takes one part in this many of the time.
+/// While the device serves requests, a scrub takes one part in this many of the time.
 const PART_WHEN_BUSY: u32 = 4;
 
 /// Waits between reads.
 pub(super) struct Pace<'a> {
     engine: &'a Engine,
-    /// The scrub that reads; none for a look at what a reader met.
+    /// The scrub that reads; none for the check of a segment where a reader met damage.
     run: Option<u64>,
     pause: &'a dyn Fn(Duration) -> bool,
-    /// Requests that the device had served when it was last looked.
+    /// Requests that the device had served at the last pause.
     served: u64,
-    /// When it went on after the last pause.
+    /// End of the last pause.
     resumed: MonoTime,
 }
 
@@ -36,9 +36,9 @@ impl<'a> Pace<'a> {
         Pace { engine, run, pause, served, resumed }
     }
 
-    /// Waits for as long as reading `bytes` may take, or longer while others are served.
+    /// Waits for as long as reading `bytes` may take, or longer while the device serves requests.
     pub(super) fn wait(&mut self, bytes: u64) -> Result<(), CheckStop> {
-        // Reading it, and looking at what was read before.
+        // Reading these bytes, and checking those before.
         let took = Duration::from_nanos(self.engine.clock.reading().mono.since_ns(self.resumed));
         let rate = match (self.run, self.engine.scrub.under_way()) {
             (None, _) => self.engine.settings.scrub_bytes_per_s,
@@ -60,9 +60,9 @@ impl<'a> Pace<'a> {
 pub(super) struct Medium<'a> {
     pace: Pace<'a>,
     file: &'a dyn DiskFile,
-    /// End of the records: what lies behind is the footer, which is read beside them.
+    /// End of the records: the footer behind them is read beside them.
     end: u64,
-    /// Of the records, and of the footer.
+    /// One for the records, and one for the footer.
     windows: [Window; 2],
 }
 
@@ -78,7 +78,7 @@ impl Window {
         self.start <= offset && end <= self.start + self.bytes.len() as u64
     }
 
-    /// Reads what lies in the pages of these bytes.
+    /// Reads the pages of these bytes.
     fn fill(&mut self, file: &dyn DiskFile, offset: u64, end: u64) -> Result<(), Fault> {
         self.start = offset / PAGE_BYTES * PAGE_BYTES;
         self.bytes.resize((end.next_multiple_of(PAGE_BYTES) - self.start) as usize, 0);
@@ -102,7 +102,7 @@ impl SegmentBytes for Medium<'_> {
             let (file, window) = (self.file, &mut self.windows[which]);
             let region_end = if which == 0 { self.end } else { u64::MAX };
             let upto = (offset + WINDOW_BYTES as u64).min(region_end).max(end);
-            // Of a window with a bad sector in it, only what is asked for is read again.
+            // If a window has a bad sector, only the requested bytes are read again.
             let filled = window.fill(file, offset, upto).or_else(|_| window.fill(file, offset, end));
             let bytes = window.bytes.len() as u64;
             if which == 0 && self.pace.run.is_some() {

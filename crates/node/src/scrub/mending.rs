@@ -1,10 +1,10 @@
-//! Mending what is damaged here with what other servers have.
+//! Repair of damaged records from other servers.
 //!
-//! Guarantees: a record whose bytes no longer fit their checksums is written whole again as soon as a server answers
-//! that has it whole, be it a member of its chain or not any more; so a chain whose only member that serves has a
-//! damaged record can bring others up to date again. Nobody is asked about one record more often than once a second,
-//! and less and less often while nobody has it. Leaves to others: finding damage (`scrub`), what may be written over
-//! (`device`).
+//! Guarantees: a record whose bytes do not match their checksums is rewritten as soon as a server with an undamaged
+//! copy answers, whether that server is still a member of the chain or not. So a chain whose only serving member has a
+//! damaged record can bring others up to date again. Servers are asked for one record at most once a second, and less
+//! and less often while none of them has it.
+//! Leaves to others: finding damage (`scrub`), what may be overwritten (`device`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,15 +17,15 @@ use tracing::{debug, info};
 use crate::elsewhere::record_in;
 use crate::engine::Engine;
 
-/// Records that wait to be mended, at most: of more, the next scrub tells again.
+/// Most records that wait for repair: the next scrub reports the others again.
 const WAITING_MAX: usize = 1024;
-/// Between two tries of one record, first and at most.
+/// Wait between two attempts at one record, first and at most.
 const WAIT_NS: u64 = 1_000_000_000;
 const WAIT_NS_MAX: u64 = 60_000_000_000;
-/// Servers that have no part in the chain and are asked for a record of it.
+/// Most servers outside the chain that are asked for a record of it.
 const OTHERS_MAX: usize = 16;
 
-/// What waits to be mended.
+/// Records that wait for repair.
 #[derive(Default)]
 pub(super) struct Mends(Mutex<BTreeMap<(ChainId, u64), Waiting>>);
 
@@ -33,7 +33,7 @@ pub(super) struct Mends(Mutex<BTreeMap<(ChainId, u64), Waiting>>);
 struct Waiting {
     record: RecordMeta,
     segment: SegmentId,
-    /// Not before.
+    /// Earliest time of the next attempt.
     due: MonoTime,
     wait_ns: u64,
 }
@@ -50,7 +50,7 @@ impl Mends {
         }
     }
 
-    /// True if something is to be tried now.
+    /// True if an attempt is due.
     pub(super) fn is_due(&self, now: MonoTime) -> bool {
         self.lock().values().any(|waiting| waiting.due <= now)
     }
@@ -59,7 +59,7 @@ impl Mends {
         self.lock().values().find(|waiting| waiting.due <= now).cloned()
     }
 
-    /// It was tried: it is done, or waits longer than before.
+    /// Ends an attempt: the record is repaired, or waits longer than before.
     fn tried(&self, tried: &Waiting, now: MonoTime, is_done: bool) {
         let (mut waiting, key) = (self.lock(), (tried.record.chain, tried.record.n));
         if is_done {
@@ -75,7 +75,7 @@ impl Mends {
 }
 
 impl Engine {
-    /// Tries to mend what is due.
+    /// Tries to repair the records that are due.
     pub(super) fn mend(&self) {
         let began = self.clock.reading().mono;
         while let Some(waiting) = self.scrub.mends.due(began) {
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// True if nothing is left to be mended of this record.
+    /// True if this record needs no more repair.
     fn mend_one(&self, record: &RecordMeta) -> Result<bool, Fault> {
         let device = self.data.device();
         let found = device.records_of(record.chain, record.n.saturating_sub(1), 1)?;
@@ -112,7 +112,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Servers that are there: first those that have a part in the chain, or had one lately.
+    /// Reachable servers: first those that are or were lately members of the chain.
     fn who_may_have(&self, chain: ChainId) -> Vec<NodeId> {
         let (me, mut nodes) = (self.node(), Vec::new());
         self.meta.look_at_control(&mut |state| {
@@ -125,7 +125,7 @@ impl Engine {
     }
 }
 
-/// True if another server means the same record; how many of its group lie beside it is each log's own.
+/// True if another server means the same record; the number of records in its group is each log's own.
 fn is_same(told: &RecordMeta, found: &NumberedRecord) -> bool {
     *told == RecordMeta { parts: told.parts, ..found.meta.clone() }
 }

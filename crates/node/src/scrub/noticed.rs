@@ -1,8 +1,9 @@
 //! Damage that readers meet.
 //!
-//! Guarantees: where a read fails for damage, its segment is looked at soon, whether a scrub is under way or not, and
-//! what is found there is told like the findings of a scrub. However often readers come back, a segment is looked at
-//! once in a while. Leaves to others: refusing the bytes (`device`).
+//! Guarantees: if a read fails because of damage, its segment is checked soon, whether a scrub is under way or not, and
+//! the findings are reported like those of a scrub. However often readers come back, the interval between two checks of
+//! a segment is bounded below.
+//! Leaves to others: refusing the bytes (`device`).
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::kept::found;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Looks at the segments in which readers met damage.
+    /// Checks the segments in which readers met damage.
     ///
     /// # Errors
     /// `Stop` if `pause` said so.
@@ -25,7 +26,7 @@ impl Engine {
             let mut state = self.scrub.lock();
             let before = state.kept.damaged();
             for damage in hit.places {
-                // Known until a later scrub has finished and not found it.
+                // Kept until a later scrub has finished without it.
                 let run = state.kept.run;
                 state.kept.add(found(damage, run, now));
             }

@@ -1,6 +1,6 @@
 //! A scrub that begins by itself.
 //!
-//! Guarantees: where nobody asks for one, everything stored is looked at once in `scrub_every`, slowly.
+//! Guarantees: without a command, everything stored is read once in `scrub_every`, slowly.
 
 use frieze_hlc::Hlc;
 use frieze_wire::scrub::ScrubState;
@@ -9,7 +9,7 @@ use crate::engine::Engine;
 
 /// A scrub that begins by itself takes about one part in this many of the time until the next.
 const PART: u64 = 8;
-/// And reads at least so many bytes a second, so that it ends: 1 MiB.
+/// Lowest rate in bytes a second, so that the scrub ends: 1 MiB.
 const RATE_MIN: u64 = 1 << 20;
 
 impl Engine {

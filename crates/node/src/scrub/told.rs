@@ -1,6 +1,6 @@
-//! What is damaged, in terms of files and instants.
+//! Damage, in terms of files and instants.
 //!
-//! Guarantees: only administrators are told: a finding names files of everybody.
+//! Guarantees: only administrators see a finding: it may name the files of any user.
 //! Leaves to others: finding it (`scrub`).
 
 use frieze_base::{Fault, InodeId, Reason};
@@ -36,7 +36,7 @@ impl Engine {
         self.scrub_reply(ask.with_findings)
     }
 
-    /// True for those who may read every file without the server: they may know what of it is damaged.
+    /// True for a user that may read every file without the server: such a user may see every finding.
     pub(crate) fn is_administrator(&self, principal: &Principal) -> bool {
         principal.caller.uid == 0 || principal.caller.uid == self.owner_uid
     }
@@ -112,7 +112,8 @@ impl Engine {
             }
         };
         if found.bytes > 0 && !shows(now)? {
-            // What a file's own records hide stays hidden: the first instant that hides it is found by halving.
+            // A byte that a file's own records hide stays hidden: a binary search finds the first instant that hides
+            // it.
             let (mut shown, mut hidden) = (found.stamp, now.0);
             while hidden - shown > 1 {
                 let middle = shown + (hidden - shown) / 2;
@@ -125,7 +126,7 @@ impl Engine {
 
     /// True if the file shows at `at` any byte of `range` as the record of this stamp left it.
     fn shows(&self, id: InodeId, inode: &Inode, at: Hlc, range: (u64, u64), found: &Found) -> Result<bool, Fault> {
-        // How long the file was does not matter.
+        // The length of the file does not matter.
         let look = self.look_with(&[&Seen::at(id, inode.clone(), Some(at))], &[], Elsewhere::default())?;
         let layer = Layer { id, inode, upto: Some(at) };
         let mut pieces = Vec::new();

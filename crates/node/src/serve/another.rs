@@ -1,9 +1,9 @@
 //! `--join` names servers of another cluster than the one that the data directory belongs to.
 //!
-//! Guarantees: a start is refused only if every server that `--join` names answers and is of another cluster; one of
-//! this cluster, or one that does not answer, lets it go on, with a warning that names those of another. So a stale
-//! name in a service unit stops no cluster. Leaves to others: a later identity of this cluster ([`crate::successor`]),
-//! which is found out by the links.
+//! Guarantees: a start is refused only if every server that `--join` names answers and belongs to another cluster. If
+//! one belongs to this cluster or does not answer, the start continues, with a warning that names the servers of
+//! another cluster. So a stale name in a service unit stops no cluster.
+//! Leaves to others: a later identity of this cluster ([`crate::successor`]), which the links detect.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use super::spawn;
 use crate::settings::Settings;
 use frieze_storage::{Identity, Standing};
 
-/// To connect and to answer: a start does not wait longer for all of them together.
+/// Time to connect and to answer: a start waits no longer for all of them together.
 const ANSWERING: Duration = Duration::from_secs(1);
 const ASKING: Limits = Limits { idle: Some(ANSWERING), frame: ANSWERING };
 
-/// What a server that `--join` names is to the cluster of the directory.
+/// Relation of a server that `--join` names to the cluster of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
-    /// Of it, or of what it went on as.
+    /// A member of it, or of its later identity.
     Same,
-    /// Of this other cluster.
+    /// A member of this other cluster.
     Another(String),
-    /// It did not answer in time.
+    /// No answer in time.
     Silent,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn check(settings: &Settings, identity: &Identity) -> Result<(), Faul
     let (send, answers) = mpsc::channel();
     for (place, address) in named.iter().cloned().enumerate() {
         let (send, me, cluster) = (send.clone(), identity.node_id(), identity.cluster_id());
-        // It ends by itself within the limits, whether the start still waits or not.
+        // The thread ends within the limits, whether the start still waits or not.
         spawn("join-check", move || {
             let asked = Asker::connect(&address, ASKING, ASKING).and_then(|mut asker| asker.identify(me));
             let found = asked.map_or(Found::Silent, |(reply, _)| found(&reply, cluster));

@@ -1,4 +1,4 @@
-//! One server asks another, as a client does: to greet it, or to be taken into its cluster.
+//! Requests of one server to another, as a client would send them: to greet it, or to join its cluster.
 
 use frieze_base::{Fault, NodeId, Reason};
 use frieze_net::{FramePayload, FrameReader, FrameWriter, Key, Limits, ServerAddr, Stream, random_nonce};
@@ -8,7 +8,7 @@ use prost::Message;
 
 use crate::engine::SOFTWARE;
 
-/// A connection to another server, on which one thing after the other is asked.
+/// A connection to another server, with one request at a time.
 pub(super) struct Asker {
     reader: FrameReader,
     writer: FrameWriter,
@@ -16,7 +16,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Connects, within `limits`; writes are to be taken within those of `writing`.
+    /// Connects, within `limits`; `writing` limits the writes.
     ///
     /// # Errors
     /// `Unavailable` and what the system says.
@@ -26,10 +26,10 @@ impl Asker {
         Ok(Asker { reader, writer: FrameWriter::new(stream, writing), limits })
     }
 
-    /// Greets as a program would, and proves itself by `key` where the kernel cannot.
+    /// Sends a client's greeting, and proves a key where the kernel cannot prove the user.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server's refusal.
     pub(super) fn greet(&mut self, key: Option<&Key>) -> Result<HelloReply, Fault> {
         let nonce = random_nonce()?;
         let key_name = key.map_or(String::new(), |key| key.name().to_owned());
@@ -41,10 +41,11 @@ impl Asker {
         }
     }
 
-    /// Asks, as a server of any cluster, whose this one is; with what the proof in the answer answers.
+    /// Asks for the cluster of the server and a proof of it, as a server of any cluster. Returns the reply, with the
+    /// nonce that its proof answers.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server's refusal.
     pub(super) fn identify(&mut self, me: NodeId) -> Result<(HelloReply, Vec<u8>), Fault> {
         let nonce = random_nonce()?.to_vec();
         let hello = Hello { software: SOFTWARE.to_owned(), nonce: nonce.clone(), node: me.0, ..Hello::default() };
@@ -65,10 +66,10 @@ impl Asker {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the response.
     ///
     /// # Errors
-    /// What the server refuses; `BadFrame`; `Unavailable` if it ends the connection.
+    /// The server's refusal; `BadFrame`; `Unavailable` if the server closes the connection.
     pub(super) fn ask(&mut self, request: Request) -> Result<Reply, Fault> {
         let body = RequestBody { caller: None, request: Some(request) }.encode_to_vec();
         self.writer.send(FrameHeader::of(FrameKind::Request), &body, FramePayload::None)?;
@@ -88,7 +89,7 @@ impl Asker {
         }
     }
 
-    /// What is sent from now on nobody answers.
+    /// The rest of the connection has messages without responses.
     pub(super) fn into_writer(self) -> FrameWriter {
         self.writer
     }

@@ -1,9 +1,9 @@
 //! A copy of the directory of a member of a cluster does not pass for the member.
 //!
-//! Two servers with one identity would each take the other for a process of before, and a copy that is older than its
-//! original has forgotten what it promised. So a member's directory remembers the file that its identity is in, and a
-//! server does not start on another one. A snapshot of the whole device cannot be told apart so: docs/backup.md says
-//! what to do with one.
+//! Each of two servers with one identity would treat the other as an earlier process of itself, and a copy that is
+//! older than its original lacks its latest promises. So a member's directory records the file that holds its identity,
+//! and a server does not start on another one. A snapshot of the whole device cannot be detected this way:
+//! docs/backup.md describes how to treat one.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(super) fn check(disk: &FileDisk, dir: &Path) -> Result<(), Fault> {
     Err(Fault::new(Reason::WrongCluster, words))
 }
 
-/// Notes where the directory is.
+/// Records the place of the directory.
 ///
 /// # Errors
 /// The disk's.
@@ -45,7 +45,7 @@ pub(super) fn note(disk: &FileDisk, engine: &Engine) -> Result<(), Fault> {
     engine.keeper.update(|identity| identity.place = place)
 }
 
-/// True if both say the same, or one of them nothing; the time may be missing where the system cannot tell it.
+/// True if both are the same, or one is empty; the time may be missing where the system does not report it.
 fn is_same(before: &str, now: &str) -> bool {
     let (Some((number, born)), Some((number_now, born_now))) = (before.split_once('@'), now.split_once('@')) else {
         return true;

@@ -1,8 +1,8 @@
-//! How a server with an empty directory becomes one of a cluster: it asks a server of it.
+//! Joining: a server with an empty directory asks a server of a cluster to become a node of it.
 //!
-//! Guarantees: asked again, after whatever went wrong, it is the same node: what names it is on disk before it asks.
-//! Nothing else is in the directory before it has been taken in. Leaves to others: whether it may, and which node it is
-//! (the cluster's leader); everything after that (`engine`).
+//! Guarantees: a retry after any failure joins as the same node, because the token that names it is on disk before the
+//! first request. Nothing else is in the directory before the cluster has accepted it.
+//! Leaves to others: whether it may join, and its number (the cluster's leader); everything after that (`engine`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,16 +24,16 @@ use super::asker::Asker;
 use crate::engine::Joining;
 use frieze_storage::Wake;
 
-/// File that names the server until it is a node.
+/// File with the token that names the server until it is a node.
 const TOKEN_FILE: &str = "joining";
 const TOKEN_BYTES: usize = 16;
-/// Questions before it is given up, to all servers together, and how long after one the next.
+/// Most requests, to all servers together, and the wait after each.
 const ASKED_MAX: usize = 60;
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// The leader may have to found the cluster first.
 const ASKING: Limits = Limits { idle: Some(Duration::from_secs(30)), frame: Duration::from_secs(10) };
 
-/// What a server that joins tells of itself.
+/// A joining server's description of itself.
 pub(super) struct Applicant<'a> {
     pub(super) directory: &'a Path,
     pub(super) name: &'a str,
@@ -45,10 +45,10 @@ pub(super) struct Applicant<'a> {
     pub(super) key: Option<&'a Key>,
 }
 
-/// Asks the servers at `addresses`, one after the other, to be taken in; each may send on to the leader.
+/// Asks the servers at `addresses`, one after the other, to join their cluster; each may redirect to the leader.
 ///
 /// # Errors
-/// What the leader refuses, with what to do; `Unavailable` if nobody answers, with what each said last.
+/// The leader's refusal, with what to do; `Unavailable` if no server answers, with the last error of each.
 pub(super) fn ask_to_join(addresses: &[ServerAddr], applicant: &Applicant<'_>) -> Result<Joining, Fault> {
     let token = token(applicant.directory)?;
     let newcomer = NodeInfoProto {
@@ -86,13 +86,13 @@ pub(super) fn ask_to_join(addresses: &[ServerAddr], applicant: &Applicant<'_>) -
             let words = format!("no server of the cluster takes this one in: {}", said.join("; "));
             return Err(Fault::new(Reason::Unavailable, words));
         }
-        // Nobody wakes it: there is nothing else to do.
+        // A plain wait: no other thread wakes it.
         Arc::new(Wake::default()).wait(ASK_AGAIN);
         at = next()?;
     }
 }
 
-/// What became of a question.
+/// Result of a request to join.
 enum Asked {
     Joined(Joining),
     GoTo(ServerAddr),
@@ -128,13 +128,13 @@ fn joining(reply: JoinReply) -> Result<Joining, Fault> {
     })
 }
 
-/// What names this server until it is a node, drawn once.
+/// Token that names this server until it is a node, drawn once.
 fn token(directory: &Path) -> Result<Vec<u8>, Fault> {
     let failed = |doing: &str, error: &std::io::Error| {
         Fault::new(Reason::InputOutput, format!("cannot {doing} {}: {error}", directory.join(TOKEN_FILE).display()))
     };
     match fs::read(directory.join(TOKEN_FILE)) {
-        // One that was being written when the power went was told to nobody.
+        // If power failed while a token was being written, no server has received it.
         Ok(token) if token.len() == TOKEN_BYTES => return Ok(token),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

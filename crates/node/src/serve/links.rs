@@ -1,13 +1,13 @@
-//! The connections on which this server tells the others: two to each, a thread each.
+//! The connections on which this server sends to the others: two to each, a thread each.
 //!
-//! What is told goes out by whoever tells it, as far as the socket takes it at once; the thread sends what is left, and
-//! what comes while it does so. So an idle chain costs no thread to be woken, and a busy one keeps nobody.
+//! The sending thread writes as much of a message as the socket accepts at once; the link's own thread sends the rest,
+//! and messages that arrive meanwhile. So an idle chain wakes no thread, and a busy one delays no sender.
 //!
-//! Guarantees: telling never waits; what waits for one node is bounded in bytes and number; a node that is away costs
-//! attempts to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that
-//! they belong to the cluster before anything is told; what keeps a leader and leases does not wait behind bytes of
-//! files, neither on the way nor for whoever takes them in. Leaves to others: what is told, and to say again what was
-//! lost.
+//! Guarantees: sending never blocks; the queue for one node is bounded in bytes and number; a node that is away costs
+//! attempts to connect at intervals, and its messages are dropped meanwhile; both ends have proven that they belong to
+//! the cluster before the first message; heartbeats and leases do not wait behind bytes of files, neither on the
+//! connection nor at the receiver.
+//! Leaves to others: the messages, and sending again those that were lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,44 +34,44 @@ use crate::node_keys::NodeKeys;
 use crate::successor::Successor;
 use frieze_storage::NodeClock;
 
-/// Bytes that wait to be sent to one node; beyond it what is told is lost.
+/// Most bytes in the queue to one node; beyond it a message is lost.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// Messages that wait.
+/// Most messages in the queue.
 const WAITING_MAX: usize = 1 << 16;
-/// Bytes that somebody sends who has told something, before the link's own thread goes on: its next request may be
-/// there.
+/// Bytes that a thread sends after its own message, before the link's own thread continues: the next request of that
+/// thread may be waiting.
 const OWN_BYTES_MAX: usize = 4 << 20;
-/// What a message counts for beside its payload.
+/// Bytes that a message counts beside its payload.
 const MESSAGE_BYTES: usize = 256;
-/// Names connections of all links.
+/// Numbers the connections of all links.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
-/// Payloads that go ahead of their records at once: the other end has a buffer for each.
+/// Most payloads on one connection whose beginnings were sent before their records: the receiver has a buffer for each.
 pub(super) const AHEAD_MAX: usize = 8;
-/// What is worth a message of its own.
+/// Least bytes of a payload worth a message of their own.
 const PIECE_BYTES_MIN: usize = 192 << 10;
-/// Silence after which a sign of life is sent.
+/// Silence after which a keep-alive is sent.
 const ALIVE_EVERY: Duration = Duration::from_millis(500);
-/// A node that hears nothing for so long ends the connection.
+/// A node that receives nothing for so long closes the connection.
 pub(super) const SILENT_MAX: Duration = Duration::from_secs(5);
-/// Until a node that is away is tried again: twice as long each time, between these.
+/// Time until the next attempt to reach a node: twice as long each time, between these.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// To connect, and for each step of the greeting.
 const GREETING: Limits = Limits { idle: Some(Duration::from_secs(2)), frame: Duration::from_secs(2) };
-/// For a message to be taken.
+/// Time for the socket to accept a message.
 const TELLING: Limits = Limits { idle: None, frame: Duration::from_secs(5) };
 
-/// Called by links with what they find out.
+/// Callbacks of the links.
 pub(super) struct Notices {
-    /// True when a connection for the chains of a node stands, false when it is lost.
+    /// True when a connection for the chains of a node is open, false when it is lost.
     pub(super) link: Box<dyn Fn(NodeId, bool) + Send + Sync>,
-    /// A server that has proven to be of the cluster says that this one is none of it any more.
+    /// A server that has proven to be of the cluster refuses this one: it was removed.
     pub(super) removed: Box<dyn Fn(Fault) + Send + Sync>,
-    /// A server proves that the cluster went on from one server under another identity.
+    /// A server proves that the cluster was recovered from one server under another identity.
     pub(super) went_on: Box<dyn Fn(Successor) + Send + Sync>,
 }
 
-/// All the connections of this server on which it tells.
+/// All connections on which this server sends.
 pub(crate) struct Links {
     me: NodeId,
     cluster: ClusterId,
@@ -80,7 +80,7 @@ pub(crate) struct Links {
     notices: Notices,
     traffic: Arc<Traffic>,
     links: Mutex<BTreeMap<(NodeId, Lane), Open>>,
-    /// Those for bytes, for who looks whether there is something to send.
+    /// Links of lane [`Lane::Bytes`], searched for messages to send.
     going: RwLock<Vec<Arc<Link>>>,
 }
 
@@ -89,12 +89,13 @@ struct Open {
     thread: JoinHandle<()>,
 }
 
-/// Each has a connection of its own, and keeps its order; between them there is none.
+/// Each lane has a connection of its own and keeps its order; there is no order between lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Lane {
-    /// What a leader and leases live by: small, and late it is worth nothing.
+    /// Heartbeats, leases and the metalog: small, and worthless when late.
     Orders,
-    /// What chains say, and states of the metalog: as much as a connection can carry, taken in as fast as a disk can.
+    /// Messages of chains, and snapshots of the metalog: as much as a connection can carry, received as fast as a disk
+    /// writes.
     Bytes,
 }
 
@@ -113,14 +114,14 @@ impl Lane {
     }
 }
 
-/// One lane of the way to one node.
+/// One lane to one node.
 struct Link {
     to: NodeId,
     lane: Lane,
     address: ServerAddr,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// Lines about messages that were lost: while a node is away there are some each heartbeat.
+    /// Log lines about lost messages: while a node is away some are lost at each heartbeat.
     losses: LogThrottle,
 }
 
@@ -128,27 +129,27 @@ struct Link {
 struct Waiting {
     messages: VecDeque<(ServerMessage, PeerPayload)>,
     bytes: usize,
-    /// By which they go, while there is a connection.
+    /// Writer of the connection, while there is one.
     writer: Option<FrameWriter>,
-    /// A thread is sending: what comes meanwhile it sends, too.
+    /// A thread is sending: it also sends messages that arrive meanwhile.
     is_sending: bool,
-    /// What is left of a message that the socket did not take at once: the link's own thread sends it.
+    /// Rest of a message that the socket did not accept at once: the link's own thread sends it.
     begun: Option<PartialFrame<Bytes>>,
     /// Sending has failed.
     failed: Option<Fault>,
-    /// Which connection it is, of all that there have been; 0 while there is none.
+    /// Number of the connection among all of this process; 0 without one.
     connection: u64,
-    /// Payloads some of which went ahead, and whose records did not go yet.
+    /// Payloads whose beginning was sent and whose record was not yet.
     ahead: usize,
     aheads: u64,
-    /// There is a connection, or a first attempt at one.
+    /// There is a connection, or the first attempt at one.
     is_taking: bool,
     ends: bool,
-    /// The node has been heard: it is there.
+    /// The node has connected to this one, so it is up.
     is_heard: bool,
-    /// Messages that were lost because too much waited.
+    /// Messages that were dropped because the queue was full.
     lost: u64,
-    /// Of those that were lost: so many no line of the log tells of yet.
+    /// Lost messages that no line of the log counts yet.
     unsaid: u64,
 }
 
@@ -166,13 +167,13 @@ impl Links {
         Arc::new(Links { me, cluster, keys, clock, notices, traffic, links, going })
     }
 
-    /// From now on the others are `nodes`, at these addresses.
+    /// Sets the other servers to `nodes`, at these addresses.
     ///
     /// # Errors
-    /// `Overloaded` if the system has no more threads to give; the others are as they should be then.
+    /// `Overloaded` if the system refuses another thread; all links that need none are set then.
     pub(crate) fn set(self: &Arc<Links>, nodes: &BTreeMap<NodeId, ServerAddr>) -> Result<(), Fault> {
         let mut links = lock(&self.links);
-        // The thread of one that goes ends by itself; nothing depends on when.
+        // The thread of a link that ends stops by itself; nothing depends on when.
         let goes = |(node, _): &(NodeId, Lane), open: &mut Open| nodes.get(node) != Some(&open.link.address);
         links.extract_if(.., goes).for_each(|(_, open)| open.link.end());
         let mut failed = Ok(());
@@ -193,25 +194,25 @@ impl Links {
         failed
     }
 
-    /// The node has connected to this one: where it could not be reached it is tried again at once.
+    /// The node has connected to this one: the link to it tries again at once.
     pub(super) fn heard(&self, node: NodeId) {
         let links = lock(&self.links);
         Lane::ALL.iter().filter_map(|lane| links.get(&(node, *lane))).for_each(|open| open.link.heard());
     }
 
-    /// Ends all connections and waits for their threads.
+    /// Closes all connections and waits for their threads.
     pub(super) fn stop(&self) {
         let links = std::mem::take(&mut *lock(&self.links));
         for open in links.values() {
             open.link.end();
         }
         for open in links.into_values() {
-            // A thread that panicked has said so.
+            // A panic of the thread is in the log already.
             let _ = open.thread.join();
         }
     }
 
-    /// The life of the thread of one connection.
+    /// Body of the thread of one link.
     fn run(&self, link: &Link) {
         let mut retry = RETRY_MIN;
         let mut said = None;
@@ -286,8 +287,8 @@ impl Links {
         Ok(asker.into_writer())
     }
 
-    /// The server refuses this one as one of another cluster: whether that is this cluster under a later identity it
-    /// proves, or not.
+    /// The server refuses this one as one of another cluster: asks it to prove whether that is this cluster under a
+    /// later identity.
     fn ask_for_successor(&self, link: &Link, asker: &mut Asker) {
         let identified = asker.identify(self.me);
         let of = |(reply, nonce): (HelloReply, Vec<u8>)| {
@@ -300,7 +301,7 @@ impl Links {
         }
     }
 
-    /// Sends what nobody else does until the connection fails or the link ends.
+    /// Sends what other threads leave, until the connection fails or the link ends.
     fn tell_all(&self, link: &Link, writer: &FrameWriter) -> Result<(), Fault> {
         while let Some(next) = link.next()? {
             let begun = match next {
@@ -336,8 +337,8 @@ impl Links {
         Ok(writer.begin(header, &body.encode_to_vec(), bytes, crc)?)
     }
 
-    /// A payload of `len` bytes that begins to arrive here will go to `to` with a record of the chain: from now on what
-    /// there is of it may go ahead. `None` where that is of no use just now.
+    /// Prepares to send the beginning of a payload of `len` bytes, which begins to arrive here and goes to `to` with a
+    /// record of the chain. `None` if that is of no use now.
     pub(super) fn set_off(self: &Arc<Links>, to: NodeId, chain: ChainId, len: usize) -> Option<Arc<Going>> {
         let link = self.going.read().unwrap_or_else(PoisonError::into_inner).iter().find(|link| link.to == to)?.clone();
         let (name, connection) = link.name_ahead()?;
@@ -345,7 +346,7 @@ impl Links {
         Some(Arc::new(Going { links, link, connection, chain, name, len, sent }))
     }
 
-    /// Sends what waits, as far as that goes without waiting. What is left is for the link's own thread.
+    /// Sends queued messages without blocking. The rest is for the link's own thread.
     fn send_some(&self, link: &Link) {
         if let Some(writer) = link.take_turn() {
             self.send_in_turn(link, &writer);
@@ -407,7 +408,7 @@ impl std::fmt::Display for Lane {
     }
 }
 
-/// A payload that goes ahead of its record.
+/// A payload whose beginning is sent before its record.
 pub(super) struct Going {
     links: Arc<Links>,
     link: Arc<Link>,
@@ -415,13 +416,13 @@ pub(super) struct Going {
     chain: ChainId,
     name: u64,
     len: usize,
-    /// Bytes that went; `None` when the record has gone.
+    /// Bytes sent; `None` once the record was sent.
     sent: Mutex<Option<usize>>,
 }
 
 impl Going {
-    /// So much of it is here now. Goes on with it if that is worth a message and nobody has to be waited for; the last
-    /// piece goes with the record.
+    /// Sends what arrived since the last piece, if that is worth a message and the connection is free; the last piece
+    /// goes with the record. `so_far`: everything that has arrived.
     pub(super) fn go_on(&self, so_far: &[u8]) {
         let mut sent = lock(&self.sent);
         let Some(from) = sent.filter(|from| so_far.len() - from >= PIECE_BYTES_MIN && so_far.len() < self.len) else {
@@ -434,7 +435,7 @@ impl Going {
         self.links.traffic.sent(&told, piece.len());
         let body = PeerBody { message: Some(told) }.encode_to_vec();
         let header = FrameHeader { hlc: self.links.clock.newest(), ..FrameHeader::of(FrameKind::Peer) };
-        // Its bytes have their checksum with the record.
+        // The record carries the checksum of these bytes.
         match writer.begin(header, &body, piece, Some(0)) {
             Ok(begun) => {
                 *sent = Some(so_far.len());
@@ -470,28 +471,28 @@ impl Drop for Going {
     }
 }
 
-/// What a link's own thread is to send.
+/// Next work of a link's own thread.
 #[expect(clippy::large_enum_variant, reason = "taken apart where it is made")]
 enum Next {
-    /// What is left of a message.
+    /// Rest of a message.
     Left(PartialFrame<Bytes>),
     Message(ServerMessage, PeerPayload),
 }
 
 impl Link {
-    /// What is told before the first attempt to connect has ended waits for it.
+    /// A message that is queued before the first attempt to connect has ended waits for it.
     fn new(to: NodeId, lane: Lane, address: ServerAddr) -> Link {
         let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
         Link { to, lane, address, waiting, changed: Condvar::new(), losses: LogThrottle::default() }
     }
 
-    /// What is told waits for the link's own thread.
+    /// Queues a message and wakes the link's own thread.
     fn tell(&self, told: ServerMessage, payload: PeerPayload) {
         self.put(told, payload);
         self.changed.notify_one();
     }
 
-    /// What is told waits for whoever comes to send it.
+    /// Queues a message for the next thread that sends.
     fn put(&self, told: ServerMessage, payload: PeerPayload) {
         let mut waiting = lock(&self.waiting);
         let bytes = payload.bytes.len() + MESSAGE_BYTES;
@@ -503,7 +504,7 @@ impl Link {
         waiting.messages.push_back((told, payload));
     }
 
-    /// There is a connection.
+    /// Opens the link on a connection.
     fn open(&self, writer: &FrameWriter) {
         let mut waiting = lock(&self.waiting);
         waiting.connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
@@ -511,12 +512,12 @@ impl Link {
         waiting.writer = Some(writer.clone());
     }
 
-    /// Which connection there is; 0 for none.
+    /// Number of the connection; 0 for none.
     fn connection(&self) -> u64 {
         lock(&self.waiting).connection
     }
 
-    /// A name for a payload that is to go ahead, and the connection on which it has it.
+    /// A name for a payload whose beginning is to be sent, and the connection on which the name is valid.
     fn name_ahead(&self) -> Option<(u64, u64)> {
         let mut waiting = lock(&self.waiting);
         let takes = waiting.connection != 0 && waiting.ahead < AHEAD_MAX;
@@ -530,7 +531,7 @@ impl Link {
         waiting.ahead -= usize::from(waiting.connection == connection);
     }
 
-    /// The turn to send on this connection, if nobody has it.
+    /// Takes the turn to send on this connection, if it is free.
     fn take_turn_on(&self, connection: u64) -> Option<FrameWriter> {
         let mut waiting = lock(&self.waiting);
         let is_free = !waiting.is_sending && waiting.begun.is_none() && waiting.failed.is_none();
@@ -539,7 +540,7 @@ impl Link {
         writer
     }
 
-    /// There is none any more, and nobody sends on the one that there was.
+    /// Closes the link once no thread sends on its connection.
     fn close(&self) {
         let mut waiting = lock(&self.waiting);
         (waiting.writer, waiting.connection) = (None, 0);
@@ -548,7 +549,7 @@ impl Link {
         (waiting.begun, waiting.failed) = (None, None);
     }
 
-    /// The turn to send, if there is something to send and nobody has it.
+    /// Takes the turn to send, if the queue has a message and the turn is free.
     fn take_turn(&self) -> Option<FrameWriter> {
         let mut waiting = lock(&self.waiting);
         let is_free = !waiting.is_sending && waiting.begun.is_none() && waiting.failed.is_none();
@@ -557,7 +558,7 @@ impl Link {
         writer
     }
 
-    /// The next message for who has the turn. Without one the turn is over.
+    /// The next message for the thread with the turn. Without one the turn ends.
     fn next_in_turn(&self) -> Option<(ServerMessage, PeerPayload)> {
         let mut waiting = lock(&self.waiting);
         let next = waiting.pop();
@@ -568,7 +569,7 @@ impl Link {
         next
     }
 
-    /// The turn is over before everything is sent.
+    /// Ends the turn before everything is sent.
     fn leave(&self, rest: Result<PartialFrame<Bytes>, Fault>) {
         let mut waiting = lock(&self.waiting);
         waiting.is_sending = false;
@@ -579,11 +580,11 @@ impl Link {
         self.changed.notify_all();
     }
 
-    /// What the link's own thread is to send next, which has the turn then; a sign of life where nothing was sent for
-    /// long. `None` when the link ends.
+    /// Takes the turn for the link's own thread, and returns what to send next; after a long silence a keep-alive.
+    /// `None` when the link ends.
     ///
     /// # Errors
-    /// What somebody else failed with who sent here.
+    /// The failure of another thread that was sending on this link.
     fn next(&self) -> Result<Option<Next>, Fault> {
         let mut waiting = lock(&self.waiting);
         let idle = |waiting: &mut Waiting| {
@@ -593,7 +594,7 @@ impl Link {
         loop {
             let waited = self.changed.wait_timeout_while(waiting, ALIVE_EVERY, idle);
             waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
-            // Somebody is sending just now: that is a sign of life.
+            // If another thread is sending just now, no keep-alive is needed.
             if !waiting.is_sending || waiting.ends || waiting.failed.is_some() {
                 break;
             }
@@ -612,13 +613,13 @@ impl Link {
         Ok(Some(Next::Message(told, payload)))
     }
 
-    /// The link's own thread has sent what it was to send.
+    /// Ends the turn of the link's own thread.
     fn sent(&self) {
         lock(&self.waiting).is_sending = false;
     }
 
-    /// Whether messages are kept from now on. What is under way when a connection breaks is lost. Returns how many
-    /// messages were lost since it was called last.
+    /// Sets whether messages are queued. Messages under way are lost when a connection breaks. Returns the messages
+    /// lost since the last call.
     fn take(&self, is_taking: bool) -> u64 {
         let mut waiting = lock(&self.waiting);
         let lost = std::mem::take(&mut waiting.lost);
@@ -634,17 +635,17 @@ impl Link {
             waiting.bytes = 0;
         }
         drop(waiting);
-        // Whose beginnings went ahead looks at the link when it goes.
+        // Dropping a payload whose beginning was sent locks the link.
         drop(gone);
         lost
     }
 
-    /// Waits until it is time to try again. True if the node was heard meanwhile.
+    /// Waits until it is time to try again. True if the node connected meanwhile.
     fn rest(&self, time: Duration) -> bool {
         let mut waiting = lock(&self.waiting);
-        // What was heard while there was a connection says nothing.
+        // A connection of the node from before this wait does not count.
         waiting.is_heard = false;
-        // Woken by a message it would only look at what it does not keep.
+        // Messages do not wake it: they are dropped now.
         let idle = |waiting: &mut Waiting| !waiting.ends && !waiting.is_heard;
         let waited = self.changed.wait_timeout_while(waiting, time, idle);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_heard

@@ -1,8 +1,8 @@
-//! The threads that work beside the connections: flushing, tending, reclaiming, scrubbing, making images.
+//! The threads that work beside the connections: flushing, upkeep, reclaiming, scrubbing, making images.
 //!
-//! Guarantees: each ends soon after the server is told to stop; one that fails says so once for each reason, and goes
-//! on. Leaves to others: what the work is (the engine); connections, and the threads of a cluster
-//! ([`super::together`]).
+//! Guarantees: each thread ends soon after the server is told to stop; one that fails logs each reason once, and
+//! continues.
+//! Leaves to others: the work itself (the engine); connections, and the threads of a cluster ([`super::together`]).
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -13,14 +13,14 @@ use tracing::{debug, error, warn};
 
 use super::{Shared, TEND_EVERY_NS};
 
-/// Buffers that nobody uses are given back so often.
+/// Interval at which unused buffers are freed.
 const TRIM_EVERY_NS: u64 = 10_000_000_000;
-/// Whoever serves goes first where there are not enough processors.
+/// Threads that serve requests run first if there are not enough processors.
 const SCRUB_NICE: i32 = 15;
-/// How soon a scrub that is asked for begins.
+/// A requested scrub begins within this time.
 const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Flushes what is to be durable, and looks after clock, sessions and the clients' knowledge of the cluster.
+/// Flushes records, and looks after clock, sessions and the clients' map of the cluster.
 pub(super) fn flush(shared: &Shared) {
     let mut tended = frieze_net::mono();
     let mut failed = false;
@@ -49,8 +49,8 @@ pub(super) fn flush(shared: &Shared) {
     }
 }
 
-/// Ends the connections of clients, each after the requests that it has brought: who greets again hears that the
-/// servers are others than before, and whom to ask when this one is lost. One that is idle would never hear.
+/// Closes the connections of clients, each after the requests that have arrived: a client that greets again receives
+/// the new list of servers, and which server to ask when this one is lost. An idle client would never learn of it.
 fn end_conversations_with_clients(shared: &Shared) {
     let open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
     let of_clients = open.values().filter(|open| open.conn.node().is_none());
@@ -58,7 +58,7 @@ fn end_conversations_with_clients(shared: &Shared) {
     debug!(count, "the servers of the cluster are others than before: clients greet again");
 }
 
-/// Flushes the journal of a member of the metalog as soon as there is something to flush: what comes meanwhile is the
+/// Flushes the journal of a member of the metalog as soon as it has entries: entries that arrive meanwhile are in the
 /// next flush.
 pub(super) fn journal(shared: &Shared) {
     let mut failed = false;
@@ -73,8 +73,8 @@ pub(super) fn journal(shared: &Shared) {
     }
 }
 
-/// Gives back what was forgotten, and what others have by now, and shelves the index of what is old, beside everything
-/// else: both may look at all of the history.
+/// Frees expired records and dropped replicas, and moves the index of old records to shelves, in a thread of its own:
+/// both may read all of the history.
 pub(super) fn reclaim(shared: &Shared) {
     let (mut said, mut left, mut trouble, mut untidy) = (None, None, None, None);
     let mut trimmed = frieze_net::mono();
@@ -103,9 +103,9 @@ pub(super) fn reclaim(shared: &Shared) {
     }
 }
 
-/// Looks at everything stored, when somebody asks for it.
+/// Scrubs everything stored, on request.
 pub(super) fn scrub(shared: &Shared) {
-    // Of this thread alone. Without it, it only yields by waiting.
+    // For this thread alone. If it fails, the scrub yields only by its pauses.
     let _ = rustix::process::nice(SCRUB_NICE);
     let goes_on = |wait: Duration| {
         if !wait.is_zero() {
@@ -123,9 +123,9 @@ pub(super) fn scrub(shared: &Shared) {
     }
 }
 
-/// Makes images of pages that consist of many pieces, beside everything else.
+/// Makes images of pages that consist of many pieces, in a thread of its own.
 pub(super) fn image(shared: &Shared) {
-    // As scrubbing: of this thread alone.
+    // For this thread alone, as for scrubbing.
     let _ = rustix::process::nice(SCRUB_NICE);
     let goes_on = |wait: Duration| {
         if !wait.is_zero() {
@@ -149,7 +149,7 @@ pub(super) fn image(shared: &Shared) {
     }
 }
 
-/// Moves the index of old records to the disk, as far as there is something to do.
+/// Moves the index of old records to the disk, as long as there is work.
 fn shelve(shared: &Shared, said: &mut Option<Fault>) {
     loop {
         let found = shared.engine.shelve();

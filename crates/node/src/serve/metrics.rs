@@ -1,8 +1,8 @@
-//! The door for Prometheus: `GET /metrics` on an address of its own.
+//! The gateway for Prometheus: `GET /metrics` on an address of its own.
 //!
-//! Guarantees: a scrape costs no client of the file system anything; at most [`DOORS_MAX`] connections are answered at
-//! a time, of which a user has no more than are left for others. Leaves to others: the figures (`crate::metrics`), HTTP
-//! (`frieze_httpd`), the format of the text (`prometheus`).
+//! Guarantees: a scrape costs clients of the file system nothing; at most [`DOORS_MAX`] connections are answered at a
+//! time, and one user has at most as many of them as it leaves to others.
+//! Leaves to others: the metrics (`crate::metrics`), HTTP (`frieze_httpd`), the format of the text (`prometheus`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::engine::requests::class_of;
 use crate::metrics::{FIGURES, Figure, Kind, REQUEST_SECONDS, Values};
 use crate::steps::Steps;
 
-/// The page.
+/// Path of the page.
 const PATH: &str = "/metrics";
-/// Of its text (the format is of 2014, and everything reads it).
+/// Media type of the page (the format is of 2014, and every reader knows it).
 const TEXT_KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Connections at a time.
 const DOORS_MAX: usize = 8;
@@ -37,7 +37,7 @@ const BUCKETS: &[f64] = &[
     20e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// The door, and what is counted because it is there.
+/// The gateway, and the metrics that exist only with it.
 pub(super) struct Door {
     listener: PageListener,
     answering: AtomicUsize,
@@ -47,10 +47,10 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Opens it where the setting says: `HOST:PORT`; a port alone is one of this machine. `None` without one.
+    /// Listens at the address of the setting: `HOST:PORT`; a port alone is one of this machine. `None` without one.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no such address; what the system says if nobody can listen there.
+    /// `InvalidArgument` for a malformed address; the system's error if listening there fails.
     pub(super) fn open(setting: &str) -> Result<Option<Door>, Fault> {
         if setting.is_empty() {
             return Ok(None);
@@ -67,22 +67,22 @@ impl Door {
         }))
     }
 
-    /// Where it is.
+    /// Address of the listener.
     pub(super) fn address(&self) -> SocketAddr {
         self.listener.address()
     }
 
-    /// Takes no more connections.
+    /// Accepts no more connections.
     pub(super) fn stop(&self) {
         self.listener.stop();
     }
 
-    /// True while somebody is answered.
+    /// True while a scrape is being answered.
     pub(super) fn is_answering(&self) -> bool {
         self.answering.load(Ordering::Acquire) > 0
     }
 
-    /// The same responder, which notes how long the request takes from now on and whether it is refused.
+    /// Wraps the responder: it records the duration of the request from now on, and whether it is refused.
     pub(super) fn timed(
         self: &Arc<Door>,
         request: Option<&Request>,
@@ -92,13 +92,13 @@ impl Door {
         Arc::new(Timed { door: self.clone(), responder: responder.clone(), kind, since: frieze_net::mono() })
     }
 
-    /// A request of this kind was answered that began at `since`.
+    /// Records a request of this kind that began at `since` and was answered now.
     pub(super) fn took(&self, kind: &'static str, since: MonoTime) {
         let seconds = frieze_net::mono().since_ns(since) as f64 / 1e9;
         self.durations.with_label_values(&[kind]).observe(seconds);
     }
 
-    /// Everything as Prometheus reads it.
+    /// All metrics as Prometheus reads them.
     fn text(&self, values: Values) -> Result<String, prometheus::Error> {
         let registry = Registry::new();
         registry.register(Box::new(self.durations.clone()))?;
@@ -139,7 +139,8 @@ fn internal(error: prometheus::Error) -> Fault {
     Fault::new(Reason::Internal, format!("figures cannot be counted: {error}"))
 }
 
-/// `HOST:PORT`, `:PORT` or `PORT`: without a host that of this machine, as it takes more to tell the rest of the world.
+/// Parses `HOST:PORT`, `:PORT` or `PORT`. Without a host the address is one of this machine: serving the whole world
+/// has to be asked for.
 fn address_of(setting: &str) -> Result<ServerAddr, Fault> {
     let port = setting.strip_prefix(':').unwrap_or(setting);
     if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -148,7 +149,7 @@ fn address_of(setting: &str) -> Result<ServerAddr, Fault> {
     Ok(setting.parse::<ServerAddr>()?)
 }
 
-/// Takes connections until the server stops.
+/// Accepts connections until the server stops.
 pub(super) fn open_loop(shared: &Arc<Shared>, door: &Arc<Door>) {
     loop {
         match door.listener.accept() {
@@ -173,7 +174,7 @@ fn admit(shared: &Arc<Shared>, door: &Arc<Door>, connection: PageConnection) {
         return turned_away.unwrap_or_else(|error| debug!("a connection that is refused ended early: {error}"));
     };
     let shared = shared.clone();
-    // Without a thread for it the connection ends, and comes again.
+    // If no thread can be spawned the connection is closed; the scraper connects again.
     let spawned = spawn("figures", move || {
         let text = || {
             let mut values = shared.engine.figures();
@@ -190,7 +191,7 @@ fn admit(shared: &Arc<Shared>, door: &Arc<Door>, connection: PageConnection) {
     }
 }
 
-/// Counts who is answered, however that ends.
+/// Counts a connection that is answered, however it ends.
 struct Place(Arc<Door>);
 
 impl Drop for Place {
@@ -199,7 +200,7 @@ impl Drop for Place {
     }
 }
 
-/// A responder that notes how long it took.
+/// A responder that records the duration.
 struct Timed {
     door: Arc<Door>,
     responder: Arc<dyn Responder>,

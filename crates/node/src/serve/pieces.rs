@@ -1,8 +1,8 @@
-//! Payloads of records that come in pieces ahead of them, and go on while they come.
+//! Payloads that arrive in pieces ahead of their record, and are forwarded while they arrive.
 //!
-//! Guarantees: a piece counts for nothing until its record comes, which has the checksum of all of them; what is kept
-//! of such is bounded for each connection; a record whose pieces are not all here is lost, like any message may be.
-//! Leaves to others: what the record is (`data`), which pieces go on to the next member (`links`).
+//! Guarantees: a piece has no effect until its record arrives, with the checksum of all pieces; the pieces kept are
+//! bounded for each connection; if a piece is missing, the record is lost, as any message may be.
+//! Leaves to others: the record (`data`), the choice of pieces to forward to the next member (`links`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use frieze_wire::peer::{ChainPiece, ChainRecord};
 use super::Shared;
 use super::links::{AHEAD_MAX, Going};
 
-/// What has come of the payloads of one connection, by the names they have there.
+/// Received pieces of one connection, by the name of their payload there.
 #[derive(Default)]
 pub(super) struct Pieces(BTreeMap<u64, Arriving>);
 
@@ -28,7 +28,7 @@ struct Arriving {
     going: Option<Arc<Going>>,
 }
 
-/// A payload that has come as a whole, in a buffer of its own.
+/// A complete payload, in a buffer of its own.
 pub(super) struct Whole {
     bytes: Bytes,
     ahead: Option<SentPrefix>,
@@ -40,7 +40,7 @@ impl Whole {
     }
 }
 
-/// Why a payload did not come as it should.
+/// Why a payload did not arrive as it should.
 pub(super) enum Trouble {
     Connection(frieze_net::Error),
     Malformed(Fault),
@@ -53,8 +53,8 @@ impl From<frieze_net::Error> for Trouble {
 }
 
 impl Pieces {
-    /// Takes in a piece of `len` bytes that comes beside `piece`, and sends it on, if `goes` says where the first of
-    /// them goes.
+    /// Receives a piece of `len` bytes that follows `piece`, and forwards it to the node that `goes` returned for the
+    /// first piece of the payload.
     pub(super) fn take(
         &mut self,
         pool: &BufferPool,
@@ -72,7 +72,9 @@ impl Pieces {
             return Err(malformed("more comes ahead of its record than may"));
         }
         if !self.0.contains_key(&piece.ahead) && self.0.len() > AHEAD_MAX {
-            // What is to be forgotten may be told behind it. Its record is lost then, and comes again.
+            // The message that drops an earlier payload may arrive behind this piece. The record of this payload is
+            // then lost, and the sender repeats it.
+            // it.
             return Ok(());
         }
         let arriving = self.0.entry(piece.ahead).or_insert_with(|| {
@@ -85,8 +87,8 @@ impl Pieces {
         Ok(arriving.receive(reader, len)?)
     }
 
-    /// The payload of a record that has come behind its pieces, with `rest` bytes beside it; `None` if they are not
-    /// here.
+    /// The payload of a record that arrived behind its pieces, with `rest` bytes beside it; `None` if the pieces are
+    /// missing.
     pub(super) fn finish(
         &mut self,
         pool: &Arc<BufferPool>,
@@ -104,7 +106,7 @@ impl Pieces {
 }
 
 impl Arriving {
-    /// Receives `len` bytes more, and sends on what there is of them meanwhile.
+    /// Receives `len` bytes more, and forwards them as they arrive.
     fn receive(&mut self, reader: &mut FrameReader, len: usize) -> Result<(), frieze_net::Error> {
         let Arriving { room, filled, going, .. } = self;
         reader.read_payload_behind(room, *filled, |so_far| {
@@ -121,7 +123,7 @@ impl Arriving {
     }
 }
 
-/// Receives a payload of `len` bytes into a buffer of its own; one that will be a record goes on meanwhile.
+/// Receives a payload of `len` bytes into a buffer of its own; if it will be a record, it is forwarded meanwhile.
 pub(super) fn receive(
     shared: &Shared,
     reader: &mut FrameReader,
@@ -134,12 +136,12 @@ pub(super) fn receive(
     Ok(arriving.whole(&shared.pool))
 }
 
-/// Sends on what comes in pieces, to the next member of its chain.
+/// Forwards pieces to the next member of their chain.
 pub(super) fn next_of(shared: &Shared, chain: ChainId, len: usize) -> Option<Arc<Going>> {
     shared.engine.next_of(chain).and_then(|to| shared.links.get()?.set_off(to, chain, len))
 }
 
-/// Where the payload of a request goes, if it is one that is worth sending ahead.
+/// Destination of the payload of a request, if it is worth forwarding ahead.
 pub(super) fn goes_to(
     shared: &Shared,
     header: &FrameHeader,
@@ -153,7 +155,7 @@ fn malformed(what: &str) -> Trouble {
     Trouble::Malformed(Fault::new(Reason::BadFrame, format!("malformed frame: {what}")))
 }
 
-/// From here on a payload goes ahead of its record.
+/// Least bytes of a payload that is sent ahead of its record.
 const AHEAD_BYTES_MIN: usize = 384 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How long a connection may go on that does not prove whose it is.
+//! How long a connection without a proof of its peer's identity may last.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use frieze_net::Limits;
 
 /// From its beginning on, however slowly it sends.
 const PROOF_MAX: Duration = Limits::HANDSHAKE.frame;
-/// A greeting, a proof, and some mistakes: each has an answer that waits to be taken.
+/// A greeting, a proof, and some mistakes: each has a response that the peer has to read.
 const UNPROVEN_REQUESTS_MAX: u32 = 16;
 
-/// How far a connection is that has not proven yet whose it is.
+/// Progress of a connection whose peer has not proven its identity yet.
 pub(super) struct Proving {
     since: MonoTime,
     requests: u32,
 }
 
 impl Proving {
-    /// It begins now.
+    /// Begins now.
     pub(super) fn new() -> Proving {
         Proving { since: frieze_net::mono(), requests: 0 }
     }
 
-    /// It has made a request, and proven nothing by it.
+    /// Counts a request that proved nothing.
     pub(super) fn asked(&mut self) {
         self.requests += 1;
     }
 
-    /// What of its time is left; nothing if it is over, or it has asked too often.
+    /// Limits for the rest of its time; `None` if that is over, or it has sent too many requests.
     pub(super) fn limits(&self) -> Option<Limits> {
         let left = PROOF_MAX.saturating_sub(Duration::from_nanos(frieze_net::mono().since_ns(self.since)));
         let goes_on = !left.is_zero() && self.requests < UNPROVEN_REQUESTS_MAX;

@@ -1,4 +1,4 @@
-//! A server among others: taken in, connected to them, its lease kept.
+//! A server in a cluster: joining, connections to the other servers, its lease.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -19,10 +19,10 @@ use crate::settings::{KeySettings, Settings};
 use frieze_storage::Identity;
 
 /// Opens the data directory; an empty one as that of a new node of the cluster that the settings name. `listening`:
-/// where this server will be reached, if it has to say so before it has opened anything.
+/// address of this server, which a joining server sends before it has opened anything.
 ///
 /// # Errors
-/// Those of [`Engine::open`], and what the cluster refuses.
+/// Those of [`Engine::open`], and the cluster's refusal.
 pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener>) -> Result<Engine, Fault> {
     let known = Identity::load(&*seams.disk)?;
     if let Some((identity, _)) = &known {
@@ -59,10 +59,10 @@ fn key_of(settings: &KeySettings) -> Result<Key, Fault> {
     Ok(Key::new(settings.name.clone(), settings.secret.clone().into_bytes())?)
 }
 
-/// Makes the way to the other servers, and the threads that go it.
+/// Makes the connections to the other servers, and their threads.
 ///
 /// # Errors
-/// If the system has no more threads to give.
+/// If the system refuses another thread.
 pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> {
     let engine = &shared.engine;
     let noticing: Weak<Shared> = Arc::downgrade(shared);
@@ -103,7 +103,7 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
         let shared = shared.clone();
         move || {
             while !shared.stopping.load(Ordering::Acquire) {
-                // Comes back at once while the server is alone.
+                // Returns at once on a single server.
                 shared.engine.control_jobs();
                 shared.patience.wait(Duration::from_nanos(TEND_EVERY_NS));
             }
@@ -117,10 +117,10 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
     Ok(threads)
 }
 
-/// Threads that answer what other servers ask: some wait for a flush, or for the head of a chain.
+/// Threads that answer requests of other servers: some wait for a flush, or for the head of a chain.
 const ANSWERING: usize = 4;
 
-/// Keeps this server's lease and, where it leads, looks after the others; keeps a connection to each of them.
+/// Renews this server's lease and, on the leader, looks after the other servers; keeps a connection to each of them.
 fn lease_loop(shared: &Shared) {
     let mut connected = None;
     let mut said = None;

@@ -1,4 +1,4 @@
-//! What servers of a cluster tell each other, counted by kind.
+//! Messages between servers of a cluster, counted by kind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use frieze_wire::peer::ServerMessage;
 
 use crate::metrics::Values;
 
-/// What messages are called, in the order of [`kind_of`].
+/// Names of the messages, in the order of [`kind_of`].
 const KINDS: [&str; 20] = [
     "alive",
     "heartbeat",
@@ -77,22 +77,22 @@ impl Count {
 }
 
 impl Traffic {
-    /// A message goes out, with so many bytes.
+    /// Counts a message that is sent, with so many bytes.
     pub(super) fn sent(&self, told: &ServerMessage, bytes: usize) {
         self.sent[kind_of(told)].add(bytes);
     }
 
-    /// A message has come.
+    /// Counts a received message.
     pub(super) fn received(&self, told: &ServerMessage, bytes: usize) {
         self.received[kind_of(told)].add(bytes);
     }
 
-    /// Messages were let go.
+    /// Counts dropped messages.
     pub(super) fn lost(&self, messages: u64) {
         self.lost.fetch_add(messages, Ordering::Relaxed);
     }
 
-    /// Tells what there was: kinds that never came are left out.
+    /// Reports the counts; kinds that never occurred are left out.
     pub(super) fn tell(&self, values: &mut Values) {
         for (counts, messages, bytes) in [
             (&self.sent, "frieze_peer_sent_messages_total", "frieze_peer_sent_bytes_total"),

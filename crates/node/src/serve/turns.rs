@@ -1,14 +1,13 @@
-//! Turns: how many large answers are on their way at once.
+//! Turns: the number of large replies under way at once.
 //!
-//! A large answer is fast while what it goes through is in the caches of a core: the buffer it is read into, the pages
-//! that the kernel copies it to, and the memory of who takes it. A thousand that take turns by the scheduler's will
-//! evict each other at each step. So a few are brought and sent at a time, the others wait in line, and whoever asks
-//! for more within a moment keeps its turn for a while: then a thousand readers end one after the other, not all at the
-//! end.
+//! A large reply is fast while its memory is in the caches of a core: the buffer it is read into, the pages that the
+//! kernel copies it to, and the reader's memory. If the scheduler interleaves a thousand replies, they evict each other
+//! at each step. So a few are read and sent at a time, and the others wait in line. A reader that asks for more within
+//! a moment keeps its turn for a while: then a thousand readers end one after the other, not all at the end.
 //!
-//! Guarantees: who waits gets its turn; who does not take what is sent loses it soon, and with it holds up nobody; the
-//! buffers in use are as many as turns and peers that are slow.
-//! Leaves to others: what is small, which waits for nobody.
+//! Guarantees: every waiting reader gets its turn; a reader that stops reading loses its turn soon, so it blocks no
+//! other reader; the number of buffers in use is the number of turns and slow peers.
+//! Leaves to others: small replies, which do not wait.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +15,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// So many answers are on their way at once for each processor: while some wait for their readers others go on. On two
-/// processors that others used too one run each of `bench get-storm` took 0.79, 0.70, 0.70 and 0.78 s of processor a
-/// GiB with 1, 2, 4 and 8, and was fastest with 4: little evidence, but the bounds are far apart.
+/// Large replies under way for each processor: while some wait for their readers others run. On two processors that
+/// others used too one run each of `bench get-storm` took 0.79, 0.70, 0.70 and 0.78 s of processor a GiB with 1, 2, 4
+/// and 8, and was fastest with 4: little evidence, but the bounds are far apart.
 const EACH: usize = 4;
-/// Who has a turn keeps it until it has had so many bytes, if others wait.
+/// Bytes after which a reader passes its turn on, if others wait.
 const BURST_BYTES: u64 = 32 << 20;
-/// Who is done with an answer keeps its turn for so long, if it has not asked for more by then.
+/// Time that a reader keeps its turn after a reply, waiting for its next request.
 pub(super) const LINGER: Duration = Duration::from_micros(500);
 
-/// See the module.
+/// Limits the large replies under way; the module says why.
 pub(super) struct Turns {
     line: Mutex<Line>,
     max: usize,
@@ -33,12 +32,12 @@ pub(super) struct Turns {
 
 #[derive(Default)]
 struct Line {
-    /// Turns that are taken.
+    /// Turns in use.
     taken: usize,
-    /// Who goes on after it was slow, and who begins.
+    /// Readers that continue after a stall, and readers that begin.
     going_on: VecDeque<Arc<Waiter>>,
     beginning: VecDeque<Arc<Waiter>>,
-    /// Buffers of turns that are over.
+    /// Buffers of turns that ended.
     buffers: Vec<Vec<u8>>,
 }
 
@@ -47,12 +46,12 @@ struct Waiter {
     is_called: AtomicBool,
 }
 
-/// What one reader has of its turn.
+/// One reader's share of the turns.
 #[derive(Default)]
 pub(super) struct Place {
-    /// Bytes since it began.
+    /// Bytes since its turn began.
     burst_bytes: u64,
-    /// It had one, and may go on.
+    /// Turn of its last reply, which it may use again.
     turn: Option<Turn>,
 }
 
@@ -60,12 +59,12 @@ pub(super) struct Place {
 pub(super) struct Turn {
     turns: Arc<Turns>,
     is_mine: bool,
-    /// What is brought goes through it.
+    /// Buffer that the reply is read into.
     pub(super) buffer: Vec<u8>,
 }
 
 impl Turns {
-    /// As many as this machine has processors for.
+    /// As many turns as this machine has processors for.
     pub(super) fn new() -> Turns {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         Turns::of(processors * EACH)
@@ -75,7 +74,7 @@ impl Turns {
         Turns { line: Mutex::default(), max }
     }
 
-    /// Waits for a turn to send `len` bytes, unless it has one and may go on.
+    /// Waits for a turn to send `len` bytes, unless the reader has one and may use it again.
     pub(super) fn take(self: &Arc<Turns>, place: &mut Place, len: usize) -> Turn {
         place.burst_bytes += len as u64;
         if let Some(turn) = place.turn.take().filter(|_| place.burst_bytes <= BURST_BYTES || !self.is_awaited()) {
@@ -89,7 +88,7 @@ impl Turns {
 
     fn wait(&self, queue: impl Fn(&mut Line) -> &mut VecDeque<Arc<Waiter>>) {
         let mut line = self.line();
-        // Nobody waits while there is one to be had.
+        // A free turn is taken without waiting.
         if line.taken < self.max {
             line.taken += 1;
             return;
@@ -107,7 +106,7 @@ impl Turns {
         !line.going_on.is_empty() || !line.beginning.is_empty()
     }
 
-    /// The turn goes to whoever is next.
+    /// Passes the turn to the next reader in line.
     fn pass_on(&self) {
         let mut line = self.line();
         match line.going_on.pop_front().or_else(|| line.beginning.pop_front()) {
@@ -126,31 +125,31 @@ impl Turns {
 }
 
 impl Place {
-    /// The answer is sent. True if the turn stays for the next.
+    /// Ends a reply. The turn stays for the next one unless it was passed on.
     pub(super) fn keep(&mut self, turn: Turn) {
         self.turn = Some(turn).filter(|turn| turn.is_mine);
     }
 
-    /// True if it has one.
+    /// True if the reader has a turn.
     pub(super) fn has_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Nothing more is asked for now.
+    /// Releases the turn: no reply is needed now.
     pub(super) fn let_go(&mut self) {
         self.turn = None;
     }
 }
 
 impl Turn {
-    /// Whoever takes this answer is slow: others go on meanwhile.
+    /// Passes the turn on while this reader is slow.
     pub(super) fn give_up(&mut self) {
         if std::mem::take(&mut self.is_mine) {
             self.turns.pass_on();
         }
     }
 
-    /// Waits for it again, if it was given up.
+    /// Waits for the turn again, if it was passed on.
     pub(super) fn retake(&mut self) {
         if !std::mem::replace(&mut self.is_mine, true) {
             self.turns.wait(|line| &mut line.going_on);

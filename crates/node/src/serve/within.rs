@@ -1,4 +1,4 @@
-//! Connections of doors in this process: who asks runs the engine, and its answers go into an inbox.
+//! Connections of gateways in this process: the calling thread runs the engine, and replies go into an inbox.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ use crate::session::Conn;
 use crate::steps::{Portion, Steps};
 use frieze_storage::NodeClock;
 
-/// The server, for whoever is in its process. It may end before them.
+/// The server, for callers in its process. It may end before they do.
 pub(super) struct Here(Weak<Shared>);
 
 impl Here {
@@ -31,7 +31,7 @@ impl Here {
 impl InProcess for Here {
     fn connect(&self, inbox: Arc<Inbox>) -> Result<Box<dyn InProcessConn>, Fault> {
         let shared = self.0.upgrade().filter(|shared| !shared.stopping.load(Ordering::Acquire)).ok_or_else(stopping)?;
-        // As the kernel would say of its own socket.
+        // As the kernel would prove for a socket of this process.
         let caller = user_of(rustix::process::getuid().as_raw())?;
         let answers =
             Arc::new(Answers { inbox, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
@@ -66,7 +66,7 @@ impl InProcessConn for Line {
         let responder = timed.as_ref().unwrap_or(&responder);
         let kept;
         let brought: ReceivedPayload<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
-            // It may be sent on, or again, when whoever asked has long used its buffer for the next.
+            // The payload may be forwarded, or sent again, after the caller has reused its buffer.
             let mut room = shared.pool.take(payload.len());
             room.clear();
             room.extend_from_slice(payload);
@@ -98,12 +98,12 @@ impl fmt::Debug for Line {
     }
 }
 
-/// The server does not stop before this is gone.
+/// Keeps the server from stopping until it is dropped.
 struct Asking<'a>(&'a Shared);
 
 impl Asking<'_> {
     fn begin(shared: &Shared) -> Asking<'_> {
-        // Before it is looked whether the server is stopping, which looks at this after it has said so.
+        // Counted before `stopping` is read: the server sets `stopping` before it reads this count.
         shared.asking.fetch_add(1, Ordering::SeqCst);
         Asking(shared)
     }
@@ -115,7 +115,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Answers of one connection.
+/// Replies of one connection.
 struct Answers {
     inbox: Arc<Inbox>,
     clock: Arc<NodeClock>,
@@ -149,7 +149,7 @@ impl Responder for Answers {
         self.put(request, result, std::mem::replace(payload, room), Vec::new());
     }
 
-    /// What files of the system hold is not read, but told where it lies.
+    /// Ranges that files of the system hold are not read: the reply names them.
     fn respond_in_steps(&self, request: &FrameHeader, mut reply: Reply, steps: &mut Steps<'_>) {
         if steps.end_with_a_record()
             && let Reply::Read(read) = &mut reply
@@ -183,7 +183,7 @@ impl Responder for Answers {
     }
 }
 
-/// A file that has a handle of the system.
+/// An open file of the system.
 struct Kept(Arc<dyn DiskFile>);
 
 impl AsFd for Kept {

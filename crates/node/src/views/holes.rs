@@ -1,8 +1,8 @@
-//! Where a file holds data and where it does not: `SEEK_DATA`, `SEEK_HOLE` and `st_blocks`, now and at any instant.
+//! Data and holes of a file: `SEEK_DATA`, `SEEK_HOLE` and `st_blocks`, now and at any instant.
 //!
-//! A hole was never written, was punched, or was cut off and grown over again. Answers are exact to the byte. What was
-//! never written is stepped over a chunk's record at a time, so that a file that is nothing but a hole of 256 PiB costs
-//! nothing.
+//! A hole is a range that was never written, was punched, or was cut off and grown over again. Answers are exact to the
+//! byte. A range without records is skipped a chunk's record at a time, so that a file that is nothing but a hole of
+//! 256 PiB costs nothing.
 
 use frieze_base::{ByteRange, ChunkId, Fault, Reason};
 use frieze_hlc::Hlc;
@@ -39,7 +39,7 @@ impl Engine {
             let upto = end_of_chunk(&seen, at, size);
             scratch.pieces.clear();
             match look.plan(&seen, &sources, ByteRange::new(at, upto), &mut scratch.pieces) {
-                // Others know where its holes are: who asks reads zeros where they may be.
+                // Other servers know the holes of this chunk: it counts as data, and reads of its holes return zeros.
                 Err(fault) if fault.reason == Reason::Unsupported => {
                     if ask.data {
                         return Ok(at);
@@ -79,7 +79,7 @@ impl Look<'_> {
             }
             let upto = end_of_chunk(seen, at, size);
             if self.check_here(seen.layer(), (at / seen.inode.chunk_bytes()) as u32).is_err() {
-                // How much of it is a hole others know, and are not asked for this.
+                // Other servers know how much of it is a hole; they are not asked for this.
                 live += upto - at;
                 at = upto;
                 continue;
@@ -97,7 +97,7 @@ impl Look<'_> {
         Ok(live)
     }
 
-    /// Live bytes of a chunk by a plan; all of them if what it shares is not here.
+    /// Live bytes of a chunk by a plan; all of them if the shared bytes are not here.
     fn shared_in(&self, seen: &Seen, sources: &Sources, at: u64, upto: u64) -> Result<u64, Fault> {
         match self.data_in(seen.layer(), sources, at, upto) {
             Err(fault) if fault.reason == Reason::Unsupported => Ok(upto - at),

@@ -1,4 +1,4 @@
-//! Reading bytes: one state of the file, its pieces from memory or the disk, and what is read next on its way.
+//! Reading bytes: one state of the file, its pieces from memory or the disk, and prefetch for the next read.
 
 use frieze_base::{ByteRange, Fault, Reason};
 use frieze_multilog::{FragmentedPage, Piece};
@@ -33,7 +33,7 @@ impl Engine {
         if let Bearer::Session(session) = capability.bearer
             && ask.len == 0
         {
-            // So a session says that it still has the file open after a restart of the server, or to the next leader.
+            // So a session renews its claim that the file is open, after a restart of the server or at the next leader.
             self.opened.add(session, id);
         }
         if is_claim(ask) {
@@ -47,11 +47,11 @@ impl Engine {
             self.check_read_here(id, &before, capability.view, ask)?;
             let seen = self.seen(id, before, capability.view)?;
             answered.user_time_open = seen.user_time_open;
-            // A reader that truncates keep overtaking reads with writers kept out.
+            // If truncates overtake a reader again and again, it reads with writers kept out.
             let held = (attempt >= MIXED_MAX).then(|| self.hold_alone()).flatten();
             let is_alone = held.is_some();
             let view = capability.view;
-            // Before anything is read: what is written meanwhile covers no more than what is shown.
+            // Before the read: a write that begins later cannot hide a loss that this answer shows.
             let losses = self.losses();
             if let Some(losses) = &losses {
                 answered.incomplete |= self.may_lack(losses, &seen, ask)?;
@@ -64,13 +64,13 @@ impl Engine {
             let read = self.read_seen(&seen, ask, Some(who), scratch);
             drop(held);
             if read.is_err() {
-                // It may have gone to other servers.
+                // The chunk may have moved to other servers.
                 self.check_read_here(id, &seen.inode, capability.view, ask)?;
-                // It may have been forgotten since the question was asked, and the bytes given back.
+                // The range may have expired since the request began, and its bytes may be freed.
                 self.check_kept(id, capability.at())?;
             }
             let (end_of_file, crc) = read?;
-            // The plan and the version it was made under belong together only if no truncate came between.
+            // The plan and the version that it was made for belong together only if no truncate came between.
             let unchanged = capability.view.is_past()
                 || (attempt > MIXED_MAX && is_alone)
                 || self.meta.version_stamp(id) == Some(version);
@@ -84,8 +84,8 @@ impl Engine {
         ))
     }
 
-    /// Reads into `scratch.payload`; returns whether the file ends there, and the CRC32C of the bytes. `who` is known
-    /// by what he reads, so that what he reads next is on its way.
+    /// Reads into `scratch.payload`; returns whether the file ends there, and the CRC32C of the bytes. Under the reader
+    /// key the prefetcher tracks the reader's sequence of ranges.
     pub(crate) fn read_seen(
         &self,
         seen: &Seen,
@@ -95,7 +95,7 @@ impl Engine {
     ) -> Result<(bool, u32), Fault> {
         let device = self.data.device();
         if let Some(before) = scratch.unread.take() {
-            // Of a plan that was overtaken.
+            // Of a plan that a truncate overtook.
             device.done(before.lease, false);
         }
         let asked_end = ask.offset.saturating_add(ask.len.into());
@@ -107,7 +107,7 @@ impl Engine {
             let (range, size) = self.plan_seen(seen, ask.offset, asked_end, pieces, crowded, Some(fetch))?;
             let len = range.len() as usize;
             if scratch.may_step && can_step(&scratch.pieces, len) {
-                // Each step has room enough in a buffer of its own.
+                // Each step has a buffer of its own, which is large enough.
                 break (range, size);
             }
             if scratch.payload.len() < len {
@@ -133,11 +133,12 @@ impl Engine {
         Ok((asked_end >= size, read?))
     }
 
-    /// What of `pieces`, which are `range` of a file, is not in memory is asked for, and what `who` reads next, if he
-    /// reads on and on. The answer is for [`Device::done`](frieze_storage::Device::done), when they are read.
+    /// Requests the parts of `pieces`, which are `range` of a file, that are not in memory, and the next range of the
+    /// reader if it reads sequentially. The caller passes the result to [`Device::done`](frieze_storage::Device::done)
+    /// after reading.
     fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> Lease {
         let device = self.data.device();
-        // What is young needs nobody to look ahead.
+        // Young records are in memory: no prefetch is needed.
         if !device.concerns_tiers(pieces) {
             return Lease::default();
         }
@@ -149,9 +150,10 @@ impl Engine {
         lease
     }
 
-    /// Appends to `out` what a read of `start..end` has to fetch, as far as the file reaches. Returns the range that it
-    /// covers, and the size of the file. Pages of many pieces come from images, and those that have too many all the
-    /// same are added to `crowded`. What of it other servers have is brought to `fetch`; without that there is no plan.
+    /// Appends to `out` what a read of `start..end` has to fetch, up to the end of the file. Returns the range that it
+    /// covers, and the size of the file. Pages of many pieces come from images; pages that still have too many are
+    /// added to `crowded`. Ranges of other servers are fetched into `fetch`; without `fetch` a plan that needs them
+    /// fails.
     fn plan_seen(
         &self,
         seen: &Seen,
@@ -166,7 +168,7 @@ impl Engine {
         let first = (out.len(), crowded.len());
         for _ in 0..=FETCHES_MAX {
             let (range, size) = {
-                // Length and places in one look, over however many chunks: the answer is one state.
+                // Length and places in one `Look`, over however many chunks: the answer is one state.
                 let look = self.look_with(&[seen], &[&sources], elsewhere.clone())?;
                 let size = look.extent(seen).size;
                 let range = ByteRange::new(start.min(size), end.min(size));
@@ -185,8 +187,7 @@ impl Engine {
         Err(Fault::new(Reason::Unavailable, "what the range shares moves from server to server: try again in a moment"))
     }
 
-    /// Sees to it that what somebody is about to ask for is on its way into memory. What fails here fails when it is
-    /// asked for.
+    /// Prefetches a range that the reader is about to ask for. Errors are ignored: the read itself will report them.
     fn read_ahead(&self, seen: &Seen, ahead: ByteRange) {
         let mut pieces = Vec::new();
         let planned = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces, &mut Vec::new(), None);
@@ -200,8 +201,7 @@ impl Engine {
 
 /// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
 const MIXED_MAX: u32 = 8;
-/// Times that something of a range is brought from other servers: once for each state behind another, and now and then
-/// once more.
+/// Most fetches from other servers for a range: once for each state behind another, and now and then once more.
 const FETCHES_MAX: u32 = 4 * DEPTH_MAX;
-/// Times in all: one of several servers keeps nobody out.
+/// Most attempts in all: one of several servers cannot keep writers out.
 const PLANS_MAX: u32 = 64;

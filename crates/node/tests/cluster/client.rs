@@ -1,4 +1,4 @@
-//! A client that asks one server after the other, under one session and number, until it is answered.
+//! A client that asks one server after the other, under one session and number, until one answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -128,7 +128,7 @@ impl Client {
         conn
     }
 
-    /// Asks whoever answers, until somebody does.
+    /// Asks one server after the other, until one answers.
     pub(crate) fn ask(&mut self, request: &Request, seq: u64) -> Answer {
         let mut last = None;
         for _ in 0..2000 {
@@ -168,7 +168,7 @@ impl Client {
         assert!(matches!(self.ask(&recalls, 0).0, Ok(Reply::Recalls(_))));
     }
 
-    /// For how long the leader lets the session cache the attributes of a name.
+    /// How long the leader lets the session cache the attributes of a name.
     pub(crate) fn may_keep_ms(&mut self, path: &str) -> u16 {
         let stat = Stat { target: Target::path(path), view: View::NOW, ..Stat::default() };
         self.ask(&Request::Stat(stat), 0).0.unwrap();
@@ -194,7 +194,7 @@ impl Client {
         }
     }
 
-    /// The last change, under its number, of whoever answers.
+    /// Repeats the last change, under its number, at any server that answers.
     pub(crate) fn txn_again(&mut self, op: Op) -> Result<TxnReply, Fault> {
         match self.ask(&Request::Txn(Txn { durability: 0, op: Some(op) }), self.seq).0? {
             Reply::Txn(reply) => Ok(reply),
@@ -202,7 +202,7 @@ impl Client {
         }
     }
 
-    /// A change of whoever answers, until somebody does.
+    /// A change at any server that answers; it is repeated until one does.
     pub(crate) fn change(&mut self, request: &Request) -> Result<Reply, Fault> {
         self.seq += 1;
         self.change_again(request)

@@ -1,5 +1,5 @@
-//! A chain that the leader has no part in: what it says of files there, and what it promises about them, is what
-//! members would say.
+//! A chain that the leader is no member of: its answers about files there, and its promises about them, are those of
+//! the members.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,13 +16,13 @@ use crate::world::World;
 use crate::writers::{file, head, offset};
 use crate::{ONE, THREE, TWO};
 
-/// Three servers, of which the first leads, and three chains; of the second of them only the others are members. All
-/// know, of each chain, that they may ask any of the three: who is none of its members has to say so.
+/// Three servers, of which the first leads, and three chains; of the second of them only the others are members. Every
+/// server may ask any of the three about each chain: a server that is no member has to say so.
 pub(crate) fn spread(seed: u64) -> Arc<World> {
     spread_over(seed, &[&[1, 2, 3], &[2, 3], &[3, 1, 2]])
 }
 
-/// The same, with these members.
+/// As `spread`, with these members.
 pub(crate) fn spread_over(seed: u64, members: &[&[u32]]) -> Arc<World> {
     let world = World::of(seed, 3);
     world.share_chains(members);
@@ -55,10 +55,10 @@ pub(crate) fn spread_over(seed: u64, members: &[&[u32]]) -> Arc<World> {
     world
 }
 
-/// A file, and a chunk of it on the chain that is elsewhere: the only one that anybody may write.
+/// A file, and a chunk of it on the chain of the other servers: the only one that a session may write.
 fn file_elsewhere(client: &mut Client) -> (InodeId, Vec<u8>, u32) {
     let (inode, capability) = file(client, "f");
-    // Who makes a file may write its first chunk.
+    // The creator of a file may write its first chunk.
     settle(client, inode);
     let chunk = chunk_headed_by(inode, TWO, 1);
     client.grant(inode, chunk, 1);
@@ -105,15 +105,15 @@ fn what_was_synced_is_on_stable_storage_at_members_of_chains_that_are_elsewhere(
     }
 }
 
-/// The clock of the leader is ahead of that of a head which does not hear it: members that do cannot have it ordered
-/// there.
+/// The clock of the leader is ahead of that of a head which receives nothing from it: members that do receive from the
+/// leader cannot have it ordered there.
 #[test]
 fn a_truncate_is_answered_only_when_heads_elsewhere_write_above_it() {
     let world = spread(102);
     let mut client = Client::new(&world);
     let (_, capability, chunk) = file_elsewhere(&mut client);
     client.write_at(TWO, &capability, offset(chunk), b"before").unwrap();
-    // The head has been taken out and does not know yet: the other member is asked, and answers at once.
+    // The head has been removed and does not know yet: the other member is asked, and answers at once.
     let step = ChainStep::TakeOut(TWO);
     let taken_out = Decision::Chain { chain: ChainId(1), revision: 9, step };
     world.engine(ONE).decide(world.status(ONE).term, &[taken_out]);
@@ -149,7 +149,7 @@ fn what_was_acknowledged_elsewhere_before_a_truncate_is_hidden_by_it() {
     }
 }
 
-/// The grant by which it would count goes with the settling.
+/// The grant by which the bytes would count ends with the settling.
 #[test]
 fn a_settled_length_counts_what_is_elsewhere() {
     let world = spread(104);
@@ -160,7 +160,7 @@ fn a_settled_length_counts_what_is_elsewhere() {
     assert_eq!(client.len("f"), offset(chunk) + 4);
 }
 
-/// The head is asked first. It has not heard that the tail has what a reader was shown there.
+/// The head is asked first. It does not know that the tail has committed what a reader was shown there.
 #[test]
 fn who_is_asked_about_now_looks_at_the_tail_first() {
     let world = spread(105);
@@ -187,7 +187,7 @@ fn who_is_asked_about_now_looks_at_the_tail_first() {
     assert_eq!((shown, len), (Ok(b"on its way".to_vec()), offset(chunk) + 10));
 }
 
-/// What it holds is not what the chain holds by now, and it may not know that.
+/// Its replica is not what the chain holds by now, and it may not know that.
 #[test]
 fn a_server_without_its_part_or_its_lease_answers_nothing_about_now() {
     let of_three: &[&[u32]] = &[&[1, 2, 3], &[3], &[3, 1, 2]];
@@ -210,7 +210,7 @@ fn a_server_without_its_part_or_its_lease_answers_nothing_about_now() {
     }
 }
 
-/// The chain goes on without a record that this server has of it from when it was a member.
+/// The chain continues without a record that this server has of it from when it was a member.
 #[test]
 fn records_of_a_chain_that_has_left_this_server_count_for_no_length() {
     let world = spread(107);
@@ -247,7 +247,7 @@ fn records_of_a_chain_that_has_left_this_server_count_for_no_length() {
     assert_eq!(client.len("f"), end + 4, "settled");
 }
 
-/// Who was asked first knows that it has left, and has of then what it had.
+/// The server that is asked first knows that it left, and has the bytes of then.
 #[test]
 fn who_has_left_tells_nothing_of_an_instant_after_that() {
     let world = spread(111);
@@ -262,7 +262,7 @@ fn who_has_left_tells_nothing_of_an_instant_after_that() {
     assert_eq!(len_at(&mut client, ONE, then), offset(chunk) + 5);
 }
 
-/// What is told of an instant is what was then, and stays so: nothing is stamped below it any more, however slow a
+/// An answer about an instant is what was then, and stays so: nothing is stamped below it any more, however slow a
 /// clock.
 #[test]
 fn what_is_asked_about_an_instant_is_told_of_it_and_closed() {
@@ -285,7 +285,7 @@ fn what_is_asked_about_an_instant_is_told_of_it_and_closed() {
     assert_eq!(client.len("f"), offset(chunk) + 12);
 }
 
-/// It was taken out and does not know: what it flushes is not what was acknowledged.
+/// It was removed and does not know: its flush covers none of the acknowledged records.
 #[test]
 fn who_has_no_lease_flushes_for_nobody() {
     for late in [0, 17, 34] {
@@ -309,7 +309,7 @@ fn who_has_no_lease_flushes_for_nobody() {
     }
 }
 
-/// The leader's clock is ahead. Who knows that it has left cannot see to it that the head stamps above.
+/// The leader's clock is ahead. A server that knows that it left cannot ensure that the head stamps above.
 #[test]
 fn who_has_left_orders_nothing() {
     let world = spread(114);
@@ -326,10 +326,10 @@ fn who_has_left_orders_nothing() {
     assert_eq!(client.read_from(THREE, &capability, offset(chunk), 10).unwrap(), b"after");
 }
 
-/// Every chain goes on without the first server.
+/// Every chain continues without the first server.
 const WITHOUT_ONE: &[&[u32]] = &[&[2, 3], &[2, 3], &[3, 2]];
 
-/// The first server gets a lease, with configurations that it is no part of, as soon as it asks others about lengths.
+/// The first server gets a lease, with configurations without it, as soon as it asks others about lengths.
 fn leaves_while_it_asks(world: &Arc<World>) {
     let asked = Arc::new(AtomicBool::new(false));
     let asks = asked.clone();
@@ -349,8 +349,8 @@ fn leaves_while_it_asks(world: &Arc<World>) {
     })));
 }
 
-/// Its lease had ended, and it gets another while it asks somebody about the rest: with a configuration that it is no
-/// part of.
+/// Its lease had ended, and it gets another while it asks another server about the rest: with a configuration without
+/// it.
 #[test]
 fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
     let (world, mut client, _, capability, start) = longer_than_the_leader_knows(116);
@@ -362,8 +362,8 @@ fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
     assert_eq!(client.read_from(TWO, &capability, start + 4, 5), Ok(b" more".to_vec()));
 }
 
-/// A file with something at the first server, which leads, and where that lies. The chain has gone on without it since,
-/// and the file ends later than it knows.
+/// A file with bytes at the first server, which leads, and their place. The chain has continued without it since, and
+/// the file ends later than it knows.
 fn longer_than_the_leader_knows(seed: u64) -> (Arc<World>, Client, InodeId, Vec<u8>, u64) {
     let world = spread(seed);
     let mut client = Client::new(&world);
@@ -380,7 +380,7 @@ fn longer_than_the_leader_knows(seed: u64) -> (Arc<World>, Client, InodeId, Vec<
     (world, client, inode, capability, offset(near))
 }
 
-/// What it would settle forgets what was acknowledged since, for ever: the grant by which that counts goes with it.
+/// The size it would settle omits later acknowledged writes, for ever: the grant by which they count ends with it.
 #[test]
 fn a_leader_without_its_lease_settles_no_length_of_what_it_has() {
     let (world, mut client, inode, _, start) = longer_than_the_leader_knows(118);
@@ -407,8 +407,7 @@ fn who_hears_that_it_has_left_while_it_measures_settles_nothing_of_what_it_saw()
     assert_eq!(client.len("f"), start + 9);
 }
 
-/// Its head has it, and the tail, which is asked, has never heard of it: the length that is settled meanwhile is not of
-/// so late.
+/// Its head has the record; the tail, which is asked, does not: the size settled meanwhile covers only earlier stamps.
 #[test]
 fn a_settled_length_forgets_no_record_on_its_way_elsewhere() {
     let world = spread(115);

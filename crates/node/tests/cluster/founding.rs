@@ -1,4 +1,4 @@
-//! A directory of one machine becomes one of several, and what a crash leaves of that.
+//! A directory of a single machine becomes a member of several, and a crash in between leaves one or the other.
 
 use frieze_base::{NodeId, Reason};
 use frieze_disk::{CrashKind, Disk};
@@ -18,7 +18,7 @@ fn a_lone_directory_grows_to_three_and_back_to_one() {
     client.write_at(ONE, &made.capability, 0, b"bytes").unwrap();
     world.engine(ONE).found_metalog().unwrap();
     assert_eq!(world.engine(ONE).found_metalog().unwrap_err().reason, Reason::InvalidArgument);
-    // The session, its number and its file go on.
+    // The session, its number and its file continue.
     client.make("founded").unwrap();
     assert_eq!(client.read_at(ONE, &made.capability, 100).unwrap(), b"bytes");
     for node in [2, 3] {
@@ -29,7 +29,7 @@ fn a_lone_directory_grows_to_three_and_back_to_one() {
     assert_eq!(world.status(ONE).members.voters, [ONE, NodeId(2), NodeId(3)]);
     for node in [ONE, NodeId(2)] {
         world.as_leader(|engine| match engine.remove_member(node) {
-            // It hands over first, and the next one takes it out.
+            // The leader hands over first, and the next leader removes it.
             Err(fault) if fault.reason == Reason::InvalidArgument => Ok(()),
             other => other,
         });
@@ -88,7 +88,7 @@ fn inode_numbers_go_on_where_a_founder_left_some_out() {
     let mut client = Client::new(&world);
     client.make("before").unwrap();
     world.engine(ONE).flush().unwrap();
-    // What it loses may have been given: it leaves numbers out.
+    // The numbers that it loses may have been assigned: it skips them.
     let lost = client.make("lost").unwrap().id;
     world.crash(ONE, CrashKind::Power);
     world.start(ONE).unwrap();
@@ -133,7 +133,7 @@ fn a_journal_that_is_damaged_or_gone_is_refused() {
         }
         let refused = world.start(node).unwrap_err();
         assert_eq!(refused.reason, Reason::Corrupt, "damage {damage}: {refused}");
-        // The others go on, and another takes its place.
+        // The other servers continue, and another takes its place.
         client.make("more").unwrap();
         world.as_leader(|engine| engine.remove_member(node));
         world.grow(NodeId(4));

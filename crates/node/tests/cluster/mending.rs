@@ -1,4 +1,4 @@
-//! Records that rot at one server are mended with what others have.
+//! Records that rot at one server are repaired from other servers.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::{ONE, THREE, TWO};
 const BYTES: &[u8] = b"what was written here once";
 const LEN: u32 = BYTES.len() as u32;
 
-/// A world in which a chunk of the chain of nodes 2 and 3 holds [`BYTES`], on stable storage of both, who may read it,
-/// and where.
+/// A world in which a chunk of the chain of nodes 2 and 3 holds [`BYTES`], on stable storage of both; a client that may
+/// read it, and where.
 fn written(seed: u64) -> (Arc<World>, Client, Vec<u8>, u64) {
     let world = spread(seed);
     let mut client = Client::new(&world);

@@ -15,14 +15,14 @@ use crate::world::World;
 use crate::writers::{CHUNK, file, head, offset, three};
 use crate::{ONE, THREE, TWO};
 
-/// Three chains with two of three servers each: whoever has a chunk lacks the one before it, or the one behind.
+/// Three chains with two of three servers each: a server with a chunk lacks the one before it, or the one behind.
 const PAIRS: [[u32; 2]; 3] = [[1, 2], [2, 3], [3, 1]];
 
 fn pairs(seed: u64) -> Arc<World> {
     spread_over(seed, &[&PAIRS[0], &PAIRS[1], &PAIRS[2]])
 }
 
-/// Who has a chunk.
+/// Members of a chunk's chain.
 fn members(inode: InodeId, index: u32) -> [NodeId; 2] {
     PAIRS[head(inode, index).0 as usize - 1].map(NodeId)
 }
@@ -72,9 +72,9 @@ fn an_append_over_the_end_of_a_chunk_is_one_record_at_every_server() {
             let appended = bytes(1000, 1);
             let first = client.append_at(head(inode, chunk), &capability, end, &appended).unwrap();
             assert_eq!(first.offset, end);
-            // Its answer was lost: the number is the same, and so is what was done.
+            // The answer was lost: the number is the same, and so is the result.
             assert_eq!(client.append_again(head(inode, chunk), &capability, end, &appended).unwrap(), first);
-            // Who believes that it ends where it did is told, and nothing is written.
+            // An append that expects the old end is refused, and nothing is written.
             let fault = client.append_at(head(inode, chunk), &capability, end, b"rest").unwrap_err();
             assert_eq!(fault.reason, Reason::Busy, "{fault}");
             assert_eq!(client.len("f"), end + 1000);
@@ -157,7 +157,7 @@ fn what_is_written_over_the_end_of_an_append_shows_and_what_was_cut_off_does_not
     }
 }
 
-/// Appends until it is there: to whoever heads the chunk in which the file ends, under one number until it is refused.
+/// Appends until it succeeds: at the head of the chunk in which the file ends, under one number until it is refused.
 fn append(
     world: &Arc<World>,
     client: &mut Client,
@@ -368,7 +368,7 @@ fn what_reaches_over_the_end_of_a_chunk_is_shared_restored_and_undone_with_it() 
         assert_eq!(client.len("f"), end + 1000);
         assert_eq!(shown_by(&world, &mut client, ("f", View::NOW), over.0, over.1), first[10..]);
         assert_eq!(shown_by(&world, &mut client, ("f", view(held)), over.0, over.1), [0; 50]);
-        // What somebody else appends over the end of the next chunk is undone.
+        // The append of another client over the end of the next chunk is undone.
         let (_, theirs) = other.open("f");
         other.grant_append(inode, 1, 2);
         (other.end, client.end) = (end + 1000, end + 1000);
@@ -444,7 +444,7 @@ fn a_record_with_a_time_reaches_over_the_end_of_a_chunk() {
     }
 }
 
-/// It is on its way through its chain, by the head of the next chunk, and may be lost with those who have it.
+/// A record on its way through its chain, from the head of the next chunk, may be lost with the servers that have it.
 #[test]
 fn nothing_is_appended_behind_what_is_not_committed() {
     let world = three(431);

@@ -1,5 +1,5 @@
-//! What a server has of a chain that others have by now: given up when the log says that nobody needs it, and given
-//! back.
+//! Replica garbage: a server's data of a chain that it left is dropped when the log shows that no server needs it, and
+//! its space is freed.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{ONE, THREE, TWO};
 
 /// Bytes of each write.
 const BYTES: usize = 48 << 10;
-/// The chain that goes from the third server.
+/// The chain that the third server leaves.
 const GONE: ChainId = ChainId(1);
 
 /// A file with bytes on all three chains, each of three servers, at the instants after each round of writes.
@@ -26,7 +26,7 @@ struct Told {
     client: Client,
     inode: InodeId,
     capability: Vec<u8>,
-    /// A chunk of the chain that goes, and one that stays.
+    /// A chunk of the chain that it leaves, and one of a chain that it keeps.
     chunks: [u32; 2],
     rounds: Vec<Hlc>,
 }
@@ -87,7 +87,7 @@ impl Told {
         });
     }
 
-    /// The third server loses its part in a chain, here and in what the log says.
+    /// The third server leaves a chain, here and in the log.
     fn leave(&mut self) {
         self.world.share_chains(&[&[1, 2, 3], &[2, 1], &[3, 1, 2]]);
         for step in [ChainStep::TakeOut(THREE), ChainStep::Left(THREE), ChainStep::Drop(THREE)] {
@@ -105,7 +105,7 @@ impl Told {
         self.world.disk(THREE).space().unwrap().free_bytes
     }
 
-    /// Gives everything back that is to be.
+    /// Frees everything that is due.
     fn give_back(&self) {
         for _ in 0..10 {
             self.world.engine(THREE).give_back_remains().unwrap();
@@ -113,7 +113,7 @@ impl Told {
         }
     }
 
-    /// What was read in each round is read again, by whom it may be.
+    /// What was read in each round is read again, at each server that may answer.
     fn check(&mut self, has_gone: bool) {
         for (round, at) in self.rounds.clone().into_iter().enumerate() {
             let [gone, stays] = self.chunks;
@@ -131,7 +131,7 @@ impl Told {
         }
     }
 
-    /// The third server has its part in all chains again.
+    /// The third server is a member of all chains again.
     fn come_back(&self) {
         let of = |members: &[u32], syncing: Option<u32>, joining| Configuration {
             members: members.iter().copied().map(NodeId).collect(),
@@ -139,7 +139,7 @@ impl Told {
             joining,
             ..Configuration::default()
         };
-        // Of the others, too: it may have been restarted.
+        // Of the other servers, too: this one may have been restarted.
         let two: [&[u32]; 3] = [&[1, 2], &[2, 1], &[1, 2]];
         let three: [&[u32]; 3] = [&[1, 2, 3], &[2, 1, 3], &[1, 2, 3]];
         self.world.share(&two.map(|members| of(members, Some(3), false)));
@@ -168,7 +168,7 @@ fn what_others_have_is_given_up_when_the_log_says_so_and_a_majority_that_it_is_s
         assert_eq!(told.last(), last, "two have it where three are wanted: {step:?}");
     }
     told.drain();
-    // It knows all of that, and cannot know that it still is so.
+    // It knows all of that, and cannot know that it still holds.
     told.world.cut_off(THREE);
     give_up(&told);
     assert_eq!(told.last(), last, "nobody has said that it is so now");
@@ -206,7 +206,7 @@ fn what_is_given_up_is_given_back_to_the_disk_and_comes_again() {
     told.check(false);
 }
 
-/// Wherever it stops, the rest is given back after the restart, and nothing else.
+/// Wherever it stops, the rest is freed after the restart, and nothing else.
 #[test]
 fn a_crash_while_it_is_given_back_leaves_what_a_restart_goes_on_with() {
     for (kind, step) in [(CrashKind::Process, 2), (CrashKind::Power, 1)] {
@@ -217,7 +217,7 @@ fn a_crash_while_it_is_given_back_leaves_what_a_restart_goes_on_with() {
             let before = told.free();
             told.world.disk(THREE).fail_after(change);
             for _ in 0..6 {
-                // Its thread says so and goes on; the disk takes nothing more.
+                // Its thread logs the error and continues; the disk accepts nothing more.
                 drop(told.world.engine(THREE).give_up_remains());
                 drop(told.world.engine(THREE).give_back_remains());
                 told.world.run(60);

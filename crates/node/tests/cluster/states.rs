@@ -1,4 +1,4 @@
-//! Members that lack too much of the log, or some of it.
+//! Members that lack too much of the log, or a part of it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ fn one_that_was_away_catches_up() {
     }
     world.start(away).unwrap();
     world.settle();
-    // And one that was only not heard.
+    // And one that was only cut off.
     world.cut_off(away);
     for name in names(100) {
         client.rename(&name, &format!("{name}x")).unwrap();
@@ -79,7 +79,7 @@ fn one_that_was_away_catches_up() {
     world.settle();
 }
 
-/// It was away for so long that nobody holds any more what it lacks: it gets the state.
+/// It was away for so long that no server has the missing entries any more: it gets the state.
 #[test]
 fn one_that_was_away_for_too_long_gets_the_state() {
     let world = World::of(52, 3);
@@ -102,7 +102,7 @@ fn one_that_was_away_for_too_long_gets_the_state() {
     world.settle();
 }
 
-/// What became of the pieces of states.
+/// Fate of the pieces of states.
 #[derive(Default)]
 struct Pieces {
     transfers: BTreeSet<u64>,
@@ -153,8 +153,8 @@ fn a_state_holds_all_that_its_name_says() {
     assert_eq!(client.names().len(), 41);
 }
 
-/// The last change was answered, and nobody has told the others that it is committed when the leader dies: whoever is
-/// elected has it, and has executed it only with the first entry of its own term.
+/// The last change was answered, and no other server knows that it is committed when the leader dies: the next leader
+/// has it, and has executed it only with the first entry of its own term.
 #[test]
 fn who_leads_has_executed_all_that_was_answered_before() {
     let (mut elected, mut behind) = (0, 0);

@@ -1,4 +1,4 @@
-//! Bytes written to several places at one stamp, whose servers are others each.
+//! Bytes written to several places at one stamp, each at other servers.
 
 use std::sync::{Arc, Mutex};
 
@@ -113,7 +113,8 @@ fn what_was_written_together_is_undone_together_and_its_length_too() {
     assert_eq!((client.len("f"), client.read_at(TWO, &a, 20).unwrap()), (5, b"begin".to_vec()), "{undone:?}");
 }
 
-/// Whoever is asked, and whoever has a chunk of what waits or of where it goes, is lost after any number of steps.
+/// The server that is asked, or one with a chunk of the waiting bytes or of their destination, is lost after any number
+/// of steps.
 #[test]
 fn whoever_is_lost_on_the_way_all_of_it_is_shown_or_nothing() {
     let (mut shown_late, mut never) = (0, 0);
@@ -138,7 +139,7 @@ fn whoever_is_lost_on_the_way_all_of_it_is_shown_or_nothing() {
             world.crash(lost, CrashKind::Power);
             world.until("somebody leads", || world.leader().is_some());
             world.run(300);
-            // Before it is asked again: of those who are left all show the same.
+            // Before the retry: all remaining servers show the same state.
             let left = world.alive().into_iter().map(|(node, _)| node);
             let states: Vec<u8> = left.map(|node| shown(&mut client, node, &files).unwrap()).collect();
             assert_eq!(states[0], states[1], "{lost} lost after {after}");
@@ -148,7 +149,7 @@ fn whoever_is_lost_on_the_way_all_of_it_is_shown_or_nothing() {
                 (Err(_), 1) => never += 1,
                 (answer, state) => panic!("{lost} lost after {after}: {answer:?}, and state {state} is shown"),
             }
-            // The same request, of whoever leads now: it is shown, once.
+            // The same request, at the new leader: it is shown, once.
             let Ok(Reply::Edited(again)) = client.change_again(&ask) else { panic!("refused") };
             if let Ok(Reply::Edited(first)) = &answer {
                 assert_eq!((again.stamp, again.repeated), (first.stamp, true));
@@ -166,8 +167,8 @@ fn whoever_is_lost_on_the_way_all_of_it_is_shown_or_nothing() {
     assert!(shown_late + never > 0, "nobody was lost before the answer: {shown_late}, {never}");
 }
 
-/// The file grows by it while somebody writes beyond, at a head whose clock is behind and which, after any number of
-/// steps, does not hear of it. And whoever asks again is answered only when that head does.
+/// The edit extends the file while another client writes beyond, at a head whose clock is behind and which, after any
+/// number of steps, receives nothing of the edit. And a retry is answered only when that head knows of it.
 #[test]
 fn what_others_write_beyond_meanwhile_is_neither_hidden_nor_forgotten() {
     let (mut decided, mut asked_again) = (0, 0);
@@ -197,7 +198,7 @@ fn what_others_write_beyond_meanwhile_is_neither_hidden_nor_forgotten() {
             if steps == after + 2
                 && let Some((mut other, mut twin)) = hands.take()
             {
-                // Acknowledged, perhaps below the stamp of the change, and not known to who made it.
+                // Acknowledged, perhaps below the stamp of the change, and not known to the server that ran it.
                 other.write_at(TWO, &b, offset(far) + 60, b"beyond").unwrap();
                 world.deafen(THREE, TWO);
                 let answer = twin.change_again_at(ONE, &again);

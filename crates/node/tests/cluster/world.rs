@@ -1,5 +1,5 @@
 //! A few servers in one process and one thread: simulated disks, a clock moved by hand, and a network that loses,
-//! delays, doubles and reorders under a seed. Whoever waits runs the others meanwhile.
+//! delays, doubles and reorders under a seed. A server that waits runs the other servers meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use frieze_wire::txn::Caller;
 
 /// Virtual microseconds of one step.
 const STEP_US: u64 = 1_000;
-/// Steps that anything may take: what waits longer waits for ever.
+/// Most steps that anything may take: a longer wait would last for ever.
 const STEPS_MAX: u64 = 120_000;
 
 /// A message on its way.
@@ -47,17 +47,17 @@ struct Net {
     weather: Weather,
     now_us: u64,
     letters: Vec<Letter>,
-    /// Nodes that nobody hears and that hear nobody.
+    /// Nodes that neither send nor receive.
     cut_off: BTreeSet<NodeId>,
-    /// What the one says the other does not hear.
+    /// Pairs of sender and receiver without any messages.
     deaf: BTreeSet<(NodeId, NodeId)>,
-    /// And of these it hears nothing of the log.
+    /// Pairs of sender and receiver without messages of the log.
     behind: BTreeSet<(NodeId, NodeId)>,
-    /// What is lost beside, by what it says.
+    /// Decides which other messages are lost, by their content.
     thief: Option<Thief>,
 }
 
-/// Looks at what is told to a node: true if it is lost.
+/// Inspects a message to a node: true if it is lost.
 type Thief = Box<dyn FnMut(NodeId, &ServerMessage) -> bool + Send>;
 
 /// What outlives a server.
@@ -79,15 +79,15 @@ pub(crate) struct World {
     machines: Mutex<BTreeMap<NodeId, Machine>>,
     steps: AtomicU64,
     tending: AtomicBool,
-    /// Nobody writes down what is in memory only, but for what journals need.
+    /// Nothing is flushed but what journals need.
     flushes_held: AtomicBool,
-    /// Called in every step, to make things happen while somebody waits.
+    /// Called in every step, to make things happen while a server waits.
     hook: Mutex<Option<Hook>>,
-    /// Of the chains that were given to all.
+    /// Epoch of the chains that were given to all.
     epoch: Mutex<u64>,
 }
 
-/// Takes the number of the step.
+/// Receives the number of the step.
 type Hook = Box<dyn FnMut(u64) + Send>;
 
 struct Way {
@@ -99,7 +99,7 @@ struct Way {
 impl Peers for Way {
     fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
         let Some(world) = self.world.upgrade() else { return };
-        // The engine is asked for its clock by whoever sends the frame; here the machine's wall clock will do.
+        // A real link stamps a frame with its engine's clock when it is sent; here the machine's wall clock will do.
         let hlc = world.machines().get(&self.from).map_or(frieze_hlc::Hlc::ZERO, |machine| machine.time.wall());
         let mut net = self.net.lock().unwrap();
         let of_log = matches!(told, ServerMessage::Metalog(_) | ServerMessage::MetalogClose(_));
@@ -179,17 +179,17 @@ impl World {
         self.net.lock().unwrap().cut_off.insert(node);
     }
 
-    /// `to` hears nothing of what `from` says any more.
+    /// `to` receives no messages of `from` any more.
     pub(crate) fn deafen(&self, from: NodeId, to: NodeId) {
         self.net.lock().unwrap().deaf.insert((from, to));
     }
 
-    /// `to` hears nothing of what `from` says of the log any more.
+    /// `to` receives no messages of the log from `from` any more.
     pub(crate) fn leave_behind(&self, from: NodeId, to: NodeId) {
         self.net.lock().unwrap().behind.insert((from, to));
     }
 
-    /// What `steals` says so of is lost from now on.
+    /// Messages for which `steals` returns true are lost from now on.
     pub(crate) fn steal(&self, steals: impl FnMut(NodeId, &ServerMessage) -> bool + Send + 'static) {
         self.net.lock().unwrap().thief = Some(Box::new(steals));
     }
@@ -211,7 +211,7 @@ impl World {
         self.share_chains_at(&all, members);
     }
 
-    /// The same where only these servers hear of it.
+    /// As `share_chains`, at these servers only.
     pub(crate) fn share_chains_at(&self, nodes: &[NodeId], members: &[&[u32]]) {
         let epoch = {
             let mut epoch = self.epoch.lock().unwrap();
@@ -301,7 +301,7 @@ impl World {
         self.until(&format!("node {id} votes"), || self.status(id).members.voters.contains(&id));
     }
 
-    /// Does something at the leader, whoever it is, until it works.
+    /// Runs something at the current leader, until it works.
     pub(crate) fn as_leader(&self, ask: impl Fn(&Engine) -> Result<(), Fault>) {
         for _ in 0..1000 {
             if let Some(leader) = self.leader()
@@ -346,7 +346,7 @@ impl World {
         };
         let engine = Arc::new(engine);
         if id != NodeId(1) && self.machines()[&id].has_chains {
-            // Bytes are not what this is about: each has chains of its own, and nobody to ask for a lease.
+            // Bytes do not matter here: each machine has chains of its own, and needs no lease from a leader.
             let epoch = ChainEpoch(self.machines()[&id].lives.into());
             let alone = Configuration { epoch, members: vec![id], ..Configuration::default() };
             let chains: Vec<_> = (0..3).map(|chain| (ChainId(chain), alone.clone())).collect();
@@ -413,7 +413,7 @@ impl World {
         self.alive().into_iter().map(|(id, engine)| (id, engine.metalog())).collect()
     }
 
-    /// Who leads and is heard.
+    /// The leader, if it is not cut off.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         let leads = |(id, engine): &(NodeId, Arc<Engine>)| {
             let heard = !self.net.lock().unwrap().cut_off.contains(id);
@@ -422,14 +422,14 @@ impl World {
         self.alive().iter().find(|one| leads(one)).map(|(id, _)| *id)
     }
 
-    /// Lets so many steps go by.
+    /// Runs so many steps.
     pub(crate) fn run(&self, steps: u64) {
         for _ in 0..steps {
             self.step();
         }
     }
 
-    /// Lets time go by until something is so.
+    /// Runs steps until a condition holds.
     pub(crate) fn until(&self, what: &str, is: impl Fn() -> bool) {
         let from = self.steps.load(Ordering::Relaxed);
         while !is() {
@@ -464,7 +464,7 @@ impl World {
             let engine = self.machines().get(&letter.to).and_then(|machine| machine.engine.clone());
             let cut_off = self.net.lock().unwrap().cut_off.contains(&letter.to);
             if let Some(engine) = engine.filter(|_| !cut_off) {
-                // A store or a clock may refuse: the sender says it again.
+                // A store or a clock may refuse: the sender repeats the message.
                 let _ = engine.told(letter.from, &letter.header, letter.told, (&letter.payload.bytes).into());
             }
         }

@@ -1,4 +1,4 @@
-//! Writers at several heads, and what is decided about their files elsewhere.
+//! Writers at several heads, and decisions of other servers about their files.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) fn three(seed: u64) -> Arc<World> {
     world
 }
 
-/// Who heads a chunk.
+/// Head of a chunk.
 pub(crate) fn head(inode: InodeId, index: u32) -> NodeId {
     NodeId(ChunkId { inode, index }.chain(3).0 + 1)
 }
@@ -48,7 +48,7 @@ pub(crate) fn offset(chunk: u32) -> u64 {
     u64::from(chunk) * CHUNK
 }
 
-/// The clock of the leader is ahead of that of a head which does not hear the leader.
+/// The clock of the leader is ahead of that of a head which receives nothing from the leader.
 #[test]
 fn a_truncate_is_answered_only_when_every_head_writes_above_it() {
     let world = three(11);
@@ -60,7 +60,7 @@ fn a_truncate_is_answered_only_when_every_head_writes_above_it() {
     world.time(ONE).jump_wall_us(300_000);
     world.run(50);
     world.deafen(ONE, TWO);
-    // A writer of its own, who hears nothing of the truncate but that it was answered.
+    // A writer of its own, which knows nothing of the truncate but that it was answered.
     let answered = client.txn_once(ONE, truncate("f", 0));
     if let Err(fault) = &answered {
         assert_eq!(fault.reason, Reason::Unavailable, "{fault}");
@@ -97,12 +97,12 @@ fn what_was_acknowledged_before_a_truncate_is_hidden_by_it() {
     }
 }
 
-/// The head of the chunk where the file ends hears everything but what was ordered.
+/// The head of the chunk where the file ends receives everything but what was ordered.
 #[test]
 fn an_append_after_a_truncate_goes_to_the_end_that_it_left() {
     let world = three(31);
     let mut client = Client::new(&world);
-    // Who makes a file may write its first chunk.
+    // The creator of a file may write its first chunk.
     let made = (0..64).map(|number| format!("f{number}"));
     let mut made = made.map(|path| (file(&mut client, &path), path));
     let ((_, capability), path) = made.find(|((inode, _), _)| head(*inode, 0) == TWO).unwrap();
@@ -122,7 +122,7 @@ fn an_append_after_a_truncate_goes_to_the_end_that_it_left() {
     assert_eq!(reply.offset, 4);
     world.heal();
     assert_eq!(client.read_from(THREE, &capability, 0, 100).unwrap(), b"0123xyz");
-    // A new head was not told anything.
+    // A new head has received nothing.
     world.leave_behind(ONE, THREE);
     let answered = client.txn_once(ONE, truncate(path, 2));
     assert_eq!(answered.map(drop), Ok(()), "it heads no chunk of the file");
@@ -143,7 +143,7 @@ fn an_append_after_a_truncate_goes_to_the_end_that_it_left() {
 fn a_settled_length_forgets_no_write_on_its_way_from_another_head() {
     for seed in [41, 42] {
         let world = three(seed);
-        // What node 2 heads node 3 does not hear of.
+        // Node 3 receives nothing of what node 2 heads.
         world.share_chains(&[&[1, 2, 3], &[2, 1], &[3, 1, 2]]);
         let (mut one, mut other) = (Client::new(&world), Client::new(&world));
         let (inode, capability) = file(&mut one, "f");
@@ -181,7 +181,7 @@ fn a_settled_length_forgets_no_write_on_its_way_from_another_head() {
     }
 }
 
-/// The tail of one chain is not heard, and something is being written there.
+/// The tail of one chain is cut off, and a write is under way there.
 #[test]
 fn who_opens_a_file_waits_only_for_the_chains_of_those_who_write_to_it() {
     let world = three(55);
@@ -190,7 +190,7 @@ fn who_opens_a_file_waits_only_for_the_chains_of_those_who_write_to_it() {
     let (busy, capability) = file(&mut writer, "busy");
     let chunk = headed_by(busy, TWO);
     writer.grant(busy, chunk, 1);
-    // Who makes a file may write its first chunk.
+    // The creator of a file may write its first chunk.
     let made = (0..64).map(|number| format!("f{number}"));
     let mut made = made.map(|path| (file(&mut writer, &path), path));
     let ((_, other), path) = made.find(|((inode, _), _)| head(*inode, 0) != TWO).unwrap();
@@ -266,7 +266,7 @@ fn a_double_of_an_append_that_was_refused_comes_to_nothing() {
     let bytes = vec![7; CHUNK as usize + 1000];
     let fault = client.append_at(head, &capability, 0, &bytes).unwrap_err();
     assert_eq!(fault.reason, Reason::Busy, "{fault}");
-    // Who does not lead the chain cannot know whether it was written.
+    // A server that is not the head of the chain cannot know whether it was written.
     let fault = client.append_again(other, &capability, 0, &bytes).unwrap_err();
     assert_eq!(fault.reason, Reason::Elsewhere, "{fault}");
     let mut double = client.twin(client.seq());
@@ -293,7 +293,7 @@ fn a_session_whose_appends_are_refused_again_and_again_is_told_so_every_time() {
     assert_eq!(client.append_at(head(inode, 0), &capability, 0, b"mine").unwrap().offset, 0);
 }
 
-/// The tail has it, the head does not hear so and is gone: what is asked again of the next head is the same append.
+/// The tail has it; the head does not know so and is lost: a retry at the next head is the same append.
 #[test]
 fn an_append_that_is_sent_again_to_the_next_head_is_one() {
     let world = three(61);
@@ -338,7 +338,7 @@ fn an_append_that_is_sent_again_to_the_next_head_is_one() {
     assert_eq!(client.len("f"), CHUNK);
 }
 
-/// Its client reaches the head, but not the leader, which takes it for gone.
+/// Its client reaches the head, but not the leader, for which it counts as lost.
 #[test]
 fn a_session_that_is_ended_loses_nothing_that_a_head_acknowledged() {
     let world = three(71);
@@ -367,7 +367,7 @@ fn a_session_that_is_ended_loses_nothing_that_a_head_acknowledged() {
     assert_eq!(reader.len("f"), offset(chunk) + written);
 }
 
-/// Its client reaches a server which becomes head and has not heard that the session has ended: the length of its file
+/// Its client reaches a server which becomes head and does not know that the session has ended: the size of its file
 /// was settled without what it would write now.
 #[test]
 fn a_session_that_has_ended_writes_nothing_at_a_head_that_does_not_know_of_it() {
@@ -401,8 +401,8 @@ fn a_session_that_has_ended_writes_nothing_at_a_head_that_does_not_know_of_it() 
     assert_eq!(reader.read_from(THREE, &capability, offset(chunk), 10).unwrap(), b"12");
 }
 
-/// It was head already when the write came, or becomes head while it looks: what was ordered in between it has not
-/// heard of.
+/// It was head already when the write arrived, or becomes head while it looks: it does not know what was ordered in
+/// between.
 #[test]
 fn what_a_server_looked_at_under_another_configuration_does_not_count() {
     let world = three(75);
@@ -426,7 +426,7 @@ fn what_a_server_looked_at_under_another_configuration_does_not_count() {
     client.write_at(THREE, &capability, offset(chunk), b"1").unwrap();
 }
 
-/// Its client reaches the head, and the head does not hear that the session may write no more.
+/// Its client reaches the head, and the head does not know that the session may write no more.
 #[test]
 fn what_a_head_acknowledges_to_a_session_that_is_being_ended_counts_at_once() {
     let world = three(72);
@@ -527,7 +527,8 @@ fn what_servers_remember_of_sessions_ends_with_them() {
     assert_eq!(world.engine(TWO).sessions_remembered(), 0);
 }
 
-/// What node 2 lost the others have: it says so of no instant. What the log knows to be lost every server says.
+/// The other servers have what node 2 lost: node 2 reports the gap at no instant. A loss that the log knows every
+/// server reports.
 #[test]
 fn a_gap_is_the_chains_and_every_server_tells_of_it() {
     let world = three(91);
@@ -577,9 +578,8 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
     assert_eq!(incomplete(before), [false; 3], "up to it nothing is missing");
 }
 
-/// A chain whose only member was declared dead went on from a copy that was behind: what is read of it as it is now
-/// says that it may lack something, through files that share it too, until it is written anew. What was made since
-/// lacks nothing.
+/// A chain whose only member was declared dead continued from a stale copy: a read of it as it is now says that it may
+/// lack something, through files that share it too, until it is written anew. Later writes lack nothing.
 #[test]
 fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
     let world = three(92);
@@ -622,7 +622,7 @@ fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
     assert!(!client.may_lack(TWO, &capability, offset(chunk), 4));
 }
 
-/// The log decides that a chain lost its only member and went on from a copy that had been out of it.
+/// The log decides that a chain lost its only member and continued from a copy that had been removed from it.
 fn go_on_from_a_copy_that_was_behind(world: &World, chain: ChainId) {
     let device = || NodeDevice { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false };
     let newcomer = |node: u32| NodeInfo {

@@ -1,4 +1,4 @@
-//! Where the order of a file's user times begins anew: a cut to nothing, a restore, an undo.
+//! The order of a file's user times begins anew after a truncate to nothing, a restore, an undo.
 
 use frieze_base::{Reason, Rng};
 use frieze_wire::message::View;
@@ -6,7 +6,7 @@ use frieze_wire::txn::{Op, SetXattr, Settle, Target};
 
 use super::{Machine, Served};
 
-/// A table: its text, and what it was after each change.
+/// A table: its text, and its content after each change.
 #[derive(Clone)]
 struct Sheet {
     path: String,
@@ -187,7 +187,7 @@ fn a_table_goes_on_from_what_was_restored_or_undone() {
     assert_eq!(cut(&mut served, "/s/f", Some(bad), 90).unwrap(), "10\n20\n90\n");
     let refused = served.write(&file, None, b"29\n").unwrap_err();
     assert_eq!(refused.reason, Reason::BackwardUserTime);
-    // Another session writes it over, and that is taken back.
+    // Another session overwrites it, and that is undone.
     let inode = served.inode("/s/f", View::NOW).unwrap();
     served.txn(Op::Settle(Settle { inode, ..Settle::default() })).unwrap();
     let first = (served.session, served.seq);
@@ -209,7 +209,7 @@ fn a_table_goes_on_from_what_was_restored_or_undone() {
     assert_eq!(cut(&mut served, "/s/f", None, 31).unwrap(), "10\n20\n30\n31\n");
 }
 
-/// Of a table cut in the middle nothing says which rows are left: it goes on behind all that it had.
+/// After a truncate in the middle of a table, nothing says which rows are left: new rows continue behind all it had.
 #[test]
 fn a_table_that_is_cut_shorter_goes_on_behind_the_rows_that_it_lost() {
     let mut served = Machine::new().serve();

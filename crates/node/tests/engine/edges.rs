@@ -1,4 +1,4 @@
-//! The edges of what intervals can tell: what was forgotten, and what was before there was anything.
+//! The edges of interval queries: expired history, and the time before the first change.
 
 use super::*;
 use frieze_wire::timeline::{Diff, DiffReply, Difference};
@@ -56,7 +56,7 @@ fn a_log_tells_of_a_write_to_a_file_that_was_there_between_two_renames_that_are_
     let file = served.open("/a/g").unwrap();
     let (written, _) = served.write(&file, Some(0), b"bytes").unwrap();
     let ended = served.rename("/a/g", "/b/f").unwrap();
-    // Out of the way of what is forgotten.
+    // Moved out of the part whose history expires.
     served.rename("/b/f", "/f").unwrap();
     let told = |served: &mut Served| {
         let story = served.story("/a", began, ended, 0);
@@ -93,7 +93,7 @@ fn a_refusal_names_what_has_forgotten_to_whoever_may_know_it() {
         assert_eq!(refusal.reason, Reason::HistoryExpired);
         assert!(refusal.message.starts_with("history of /b/inner"), "{}", refusal.message);
     }
-    // Who may not list `/b` gets the same words without the name.
+    // A user that may not list `/b` gets the same words without the name.
     served.chmod("/b", 0o711).unwrap();
     let someone = Caller { uid: 1000, gid: 1000, groups: Vec::new() };
     let mut other = machine.connect(served.engine.clone(), someone);

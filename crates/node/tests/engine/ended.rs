@@ -1,4 +1,4 @@
-//! Sessions that changed nothing go a while after their end; others stay.
+//! Sessions that changed nothing are erased a while after their end; others stay.
 
 use super::*;
 use frieze_wire::timeline::Sessions;
@@ -31,7 +31,7 @@ impl Served {
         }
     }
 
-    /// Lets so much time pass, and the server look after its sessions.
+    /// Advances the time, and runs the upkeep of sessions.
     fn waits(&self, machine: &Machine, us: u64) {
         machine.time.advance_us(us);
         for _ in 0..16 {

@@ -23,7 +23,7 @@ fn is_of_the_device(fault: &Fault) -> bool {
 }
 
 impl Model {
-    /// One thing that a client does; what fails has no effect.
+    /// One operation of a client; a failed one has no effect.
     fn step(&mut self, served: &mut Served, capabilities: &BTreeMap<&str, Vec<u8>>, rng: &mut Rng) {
         let path = *rng.choose(&FILES);
         match rng.below(8) {

@@ -1,4 +1,4 @@
-//! Forgetting through the engine: what is kept reads as before, what is not is refused, and space comes back.
+//! Expiry of history through the engine: retained states read as before, expired ones are refused, and space is freed.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl Served {
         self.forget_as_asked(path, before, false).unwrap()
     }
 
-    /// Ends the session, so that nobody has a file open for writing.
+    /// Ends the session, so that no session has a file open for writing.
     pub(crate) fn close(&mut self) {
         if self.session != SessionId(0) {
             self.txn(Op::CloseSession(CloseSession::default())).unwrap();
@@ -107,7 +107,7 @@ fn what_was_before_is_refused_and_its_space_comes_back() {
     assert_eq!(served.forget("/d", before).stamp, 0);
     assert_eq!(served.forget("/d", then).stamp, 0);
     check(&mut served);
-    // What a tree is made of is refused where it was forgotten, and only there.
+    // An edit that needs the tree of an expired instant is refused, and only there.
     for refused in [
         served.restore("/d", then, false).unwrap_err(),
         served.restore("/", then, false).unwrap_err(),
@@ -172,7 +172,7 @@ fn what_changed_before_the_horizon_is_refused_though_the_index_says_no_more_what
         let story = served.story("/d", 0, other, 0);
         assert!(story.left_out, "some writes are not told, and that is said");
         assert!(story.events.iter().any(|event| event.stamp > horizon), "{story:?}");
-        // Who wrote then cannot be undone, who wrote later can.
+        // A session that wrote then cannot be undone, one that wrote later can.
         assert!(refused(served.undo(&[written[5].0]).map(drop)));
         assert!(refused(served.undo(&[written[34].0]).map(drop)));
         assert_eq!(served.at("/d/f", horizon).unwrap(), pattern(1000, 36));
@@ -247,7 +247,7 @@ fn a_snapshot_and_what_shares_bytes_keep_theirs() {
     let held = served.status().forgotten_bytes;
     served.engine.reclaim().unwrap();
     assert!(served.status().forgotten_bytes >= held + 100_000, "a snapshot that goes lets go of its bytes");
-    // A snapshot of an instant that was forgotten brings nothing back.
+    // A snapshot of an expired instant restores nothing.
     served.txn(Op::MakeSnapshot(MakeSnapshot { name: "late".into(), at: stamps[1], count_max: 0 })).unwrap();
     expect(&mut served, [false, false, false, false, true]);
     served.fsync();
@@ -283,12 +283,12 @@ fn the_tree_of_the_instant_decides_what_belongs_to_a_path() {
     served.close();
     let reply = served.forget("/d", before);
     assert_eq!((reply.files, reply.bytes, reply.left), (3, 150_000, 1), "{reply:?}");
-    // What was moved out by then keeps its history where it lay outside, and lost it as part of the directory.
+    // A file moved out by then keeps its history where it lay outside, and lost it as part of the directory.
     assert_eq!(served.at("/out/linked", before).unwrap(), new);
     let versions = served.at("/out/left", before).unwrap();
     assert_eq!(versions, new);
     assert_eq!(served.reason_at("/d/left", then), Reason::HistoryExpired);
-    // What was moved in by then belongs to it with all of its history, wherever it was.
+    // A file moved in by then belongs to it with all of its history, wherever it lay.
     assert_eq!(served.reason_at("/out/came", then), Reason::HistoryExpired);
     assert_eq!(served.read("/out/later", View::NOW).unwrap(), new, "moved out after: its present stays");
     assert_eq!(served.read("/d/young", View::NOW).unwrap(), old);
@@ -369,7 +369,7 @@ fn any_history_reads_as_before_where_it_is_kept_and_never_wrongly() {
                 machine.disk.restart();
                 served = machine.serve();
                 served.engine.reclaim().unwrap();
-                // A crash may have come before the forgetting was ordered.
+                // A crash may have come before the expiry was ordered.
                 if let Ok(reply) = served.forget_as_asked(&scope, before, false) {
                     freed += reply.freed_bytes;
                 }
@@ -441,7 +441,7 @@ fn a_deleted_file_that_somebody_reads_stays_until_he_has_closed_it() {
     assert_eq!((reply.open, reply.files, reply.deleted_files), (1, 1, 0), "{reply:?}");
     assert_eq!(read_open(&mut reader, &capability, 1 << 20).unwrap(), pattern(60_000, 2));
 
-    // What it has open is not known to the next life of the server until it has said so.
+    // The next life of the server does not know its open file until the session has listed it.
     served.close();
     let session = reader.session;
     drop(reader);

@@ -1,4 +1,4 @@
-//! Images, seen from outside: nothing reads otherwise, they are there after a restart, give way, and forget.
+//! Images, from outside: they change no read, survive a restart, make room for data, and expire.
 
 use frieze_base::Rng;
 use frieze_wire::message::ImageStatus;
@@ -178,7 +178,7 @@ fn damaged_images_are_given_up_said_and_never_believed() {
     assert!(words[0].contains("given up") && words[0].contains("page 0 of chunk"), "{words:?}");
     make_images(&mut served);
     check(&mut served, &states);
-    // A scrub finds those that nobody reads: nothing is lost.
+    // A scrub finds images that no reader uses: nothing is lost.
     let found = served.engine.check_up();
     assert!(found.scrub.findings.is_empty(), "{found:?}");
     drop(served);
@@ -349,7 +349,7 @@ fn images_give_way_to_data_and_keep_to_their_space() {
     while served.engine.image(&|_| true).unwrap() {}
     assert!(image_files(&machine).is_empty(), "there is no room");
     drop(served);
-    // Little space: the most useful stay, and the worst case is told.
+    // Little space: the most useful stay, and the worst case is reported.
     machine.disk.set_capacity(u64::MAX / 2);
     machine.settings.image_percent = 8;
     let mut served = machine.serve();

@@ -1,9 +1,9 @@
-//! No answer depends on how the server keeps what it knows: the same calls have the same answers with much memory and
-//! with little, with shelves and without, and every answer is the same after a restart, a crash, a shelving, a loss of
+//! No answer depends on how the server stores its state: the same calls have the same answers with much memory and with
+//! little, with shelves and without, and every answer is the same after a restart, a crash, a shelving, a loss of
 //! shelves.
 //!
-//! What the right answer is, other tests know (`sharing`, `forget`, the simulator); here every question is asked twice.
-//! A new way to keep things is a line in [`WAYS`], and what may happen between two questions one in [`EVENTS`].
+//! Other tests know the right answers (`sharing`, `forget`, the simulator); here every query runs twice. A new way to
+//! store state is a line in [`WAYS`], and an event between two queries one in [`EVENTS`].
 
 use frieze_base::Rng;
 use frieze_wire::edit::{CloneTree, CopyRange, Restore, Undo};
@@ -17,7 +17,7 @@ use super::*;
 type Way = fn(&mut Settings);
 type Event = fn(&mut Machine, Served) -> Served;
 
-/// How a server keeps things. All of them have the same answers.
+/// How a server stores its state. All of them have the same answers.
 const WAYS: &[(&str, Way)] = &[
     ("all of the index in memory, no shelf", |settings| settings.shelve_segments = 1000),
     ("little memory, a shelf for each segment", |settings| {
@@ -78,7 +78,7 @@ const EVENTS: &[(&str, Event)] = &[
     }),
 ];
 
-/// Ends the segment, makes everything durable, and does what the server does beside its work.
+/// Ends the segment, makes everything durable, and runs the background work of the server.
 fn tidy_up(served: &mut Served) {
     served.engine.close_segment();
     served.fsync();
@@ -86,13 +86,13 @@ fn tidy_up(served: &mut Served) {
     while served.engine.shelve().unwrap() {}
 }
 
-/// A random history of calls. Many are refused: what they name is not there.
+/// A random history of calls. Many are refused: they name a file that does not exist.
 pub(crate) struct History {
     rng: Rng,
     /// Instants in it.
     stamps: Vec<u64>,
     sessions: Vec<u64>,
-    /// False: nothing is forgotten in it.
+    /// False: no history expires.
     forgets: bool,
     done: u64,
 }
@@ -182,7 +182,7 @@ impl History {
                 );
             }
             18 => {
-                // What somebody has open for writing is not forgotten whole.
+                // A file that a session has open for writing does not expire whole.
                 served.close();
                 return;
             }
@@ -246,7 +246,7 @@ impl History {
 
 /// Every question about some instants, with its answer.
 pub(crate) fn answers(served: &mut Served, instants: &[u64]) -> Vec<(String, String)> {
-    // What is given back in the background after a start is not held: how much that is, is an answer too.
+    // Free the expired space before the queries: how much is pinned is an answer too.
     served.engine.reclaim().unwrap();
     let mut told = Vec::new();
     for (number, &at) in instants.iter().enumerate() {
@@ -292,7 +292,7 @@ pub(crate) fn answers(served: &mut Served, instants: &[u64]) -> Vec<(String, Str
     told
 }
 
-/// What the tree was at an instant: names, attributes and bytes.
+/// The tree at an instant: names, attributes and bytes.
 fn about(served: &mut Served, at: u64, told: &mut Vec<(String, String)>) {
     let view = View { at: Some(at), user_at: None };
     let mut left = vec![String::new()];
@@ -321,7 +321,7 @@ fn names_of(reply: &Reply) -> Vec<(String, u64)> {
     reply.entries.iter().map(|entry| (String::from_utf8_lossy(&entry.name).into_owned(), entry.inode)).collect()
 }
 
-/// Asks, and notes the answer without what it cost.
+/// Sends a query, and records the answer without its cost.
 fn tell(served: &mut Served, request: Request, told: &mut Vec<(String, String)>) {
     let question = format!("{request:?}");
     let mut answer = served.ask(request);
@@ -407,7 +407,7 @@ fn what_was_answered_once_stays_so_while_history_goes_on() {
             let forgotten = told.iter().any(|(_, is)| is.contains("HistoryExpired"));
             let mut told: BTreeMap<String, String> = told.into_iter().collect();
             for (question, was) in expected {
-                // Where something was forgotten since, there is that answer and no other.
+                // If history has expired since, the answer says so, and nothing else differs.
                 match told.remove(&question) {
                     Some(is) if is == was || is.contains("HistoryExpired") => {}
                     // Attributes are left out of a list then.

@@ -1,4 +1,4 @@
-//! What questions about the past cost: what the store is asked grows with what changed, not with its square.
+//! Cost of queries about the past: reads of the store grow with the number of changes, not with its square.
 
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use frieze_base::LogIndex;
 use frieze_wire::timeline::{Diff, Story};
 
-/// A store that counts what it is asked: one for each look-up, and one for each item shown.
+/// A store that counts reads: one for each look-up, and one for each item shown.
 struct Counting {
     store: MemoryStore,
     reads: Arc<AtomicU64>,
@@ -55,7 +55,7 @@ impl Counted {
         Counted { served: machine.connect(engine, Caller::root()), reads }
     }
 
-    /// Reads of the store for a question.
+    /// Reads of the store for a query.
     fn reads_of<T>(&mut self, ask: impl FnOnce(&mut Served) -> T) -> (T, u64) {
         let before = self.reads.load(Ordering::Relaxed);
         let answer = ask(&mut self.served);

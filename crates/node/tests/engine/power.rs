@@ -1,5 +1,5 @@
-//! What applications count on when the power goes: write-then-rename, append-and-sync, a write-ahead log. And
-//! `last-whole`: the instant before the gap, at which everything is as it was.
+//! What applications rely on in a power loss: write-then-rename, append-and-sync, a write-ahead log. And `last-whole`:
+//! the instant before the gap, at which nothing is missing.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -77,7 +77,7 @@ fn until_the_power_goes(
     machine.disk.fail_after(rng.between(1, 60));
     while !machine.disk.is_crashed() {
         machine.time.advance_us(1000);
-        // An error says that the device is gone, or is about to be.
+        // An error means that the device has failed, or is about to.
         let _ = work(&mut served, &mut rng);
         if rng.chance(4) {
             let _ = served.engine.flush();

@@ -1,5 +1,5 @@
-//! What happens between two steps of an edit: a hook in the store runs something else there, on the same thread, so
-//! that the order is the same in every run.
+//! Events between two steps of an edit: a hook in the store runs something else there, on the same thread, so that the
+//! order is the same in every run.
 
 use std::sync::OnceLock;
 
@@ -60,7 +60,7 @@ impl VersionStore for HookedStore {
     }
 }
 
-/// Whoever waits for a forgetting is told how far it has come: files found, then so many of so many, then nothing.
+/// A thread that waits for history to expire reads the progress: files found, then so many of so many, then nothing.
 #[test]
 fn a_forgetting_tells_how_far_it_has_come() {
     let machine = Machine::new();
@@ -92,15 +92,15 @@ fn a_forgetting_tells_how_far_it_has_come() {
     let id = served.send(Request::Forget(forget), &[], served.seq);
     let Reply::Forgot(reply) = served.answer(id).unwrap().0.unwrap() else { panic!() };
     assert_eq!((reply.files, reply.biggest.len()), (20, 10));
-    // The files that give up most are named when all were looked at: found, asked what they lose, and what they give
-    // up.
+    // The files with the most dead bytes are named after three passes over all files: find them, compute what they
+    // lose, and what they free.
     let told = told.lock().unwrap();
     assert!(told.iter().any(|(done, all)| *all == 3 * 21 && *done >= 3 * 20), "{told:?}");
     let Ok(Reply::Status(status)) = served.ask(Request::Status(Status {})) else { panic!() };
     assert_eq!((status.forgetting_looked_at, status.forgetting_to_look_at), (0, 0));
 }
 
-/// What others make in a tree while its removal is planned goes with it.
+/// Files that other sessions create in a tree while its removal is planned are removed with it.
 #[test]
 fn a_tree_that_grows_while_its_removal_is_planned_goes_whole() {
     let machine = Machine::new();
@@ -123,7 +123,7 @@ fn a_tree_that_grows_while_its_removal_is_planned_goes_whole() {
     assert!(served.stat("/a/b/c/late", before).is_ok());
 }
 
-/// What is written to a file while it is planned to join it to another is joined with it.
+/// Bytes written to a file while its join to another is planned are joined with it.
 #[test]
 fn what_is_written_to_a_file_that_is_joined_is_not_lost() {
     let machine = Machine::new();
@@ -150,8 +150,8 @@ fn what_is_written_to_a_file_that_is_joined_is_not_lost() {
     assert_eq!(served.read("/a/b/all", View::NOW).unwrap(), b"firstfirst second");
 }
 
-/// A restore takes bytes from a snapshot; wherever in its plan the snapshot is deleted and the space of what only it
-/// showed given back, the restore shows these bytes, or is refused.
+/// A restore takes bytes from a snapshot. Wherever in its plan the snapshot is deleted and the space of the bytes that
+/// only it showed is freed, the restore shows these bytes, or is refused.
 #[test]
 fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() {
     let (mut hooked, mut taken) = (0, 0);
@@ -201,7 +201,7 @@ fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() 
         let now = served.read("/f", View::NOW);
         assert!(now.as_ref() == Ok(expect), "hooked before look {after}: {:?}", now.map(|bytes| bytes.len()));
         served.engine.stop().unwrap();
-        // A snapshot that went is looked after by the next life of the server at the latest.
+        // The next life of the server frees the space of a deleted snapshot at the latest.
         let mut served = machine.serve();
         served.engine.reclaim().unwrap();
         assert!(served.read("/f", View::NOW).as_ref() == Ok(expect), "after a restart, hooked before look {after}");

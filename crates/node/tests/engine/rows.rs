@@ -244,7 +244,7 @@ fn what_is_copied_into_a_file_with_user_time_passes_its_plug_in() {
         let (source, target) = (source.to_vec(), target.to_vec());
         Request::CopyRange(CopyRange { source, target, len: 4, ..CopyRange::default() })
     };
-    // Not shared: whoever asked writes the bytes, and their times are found as they come.
+    // Not shared: the client writes the bytes, and their times are found as they arrive.
     assert_eq!(served.edit(copy(&file, &into)).unwrap_err().reason, Reason::Unsupported);
     assert_eq!(served.edit(copy(&file, &plain)).unwrap().len, 4);
     assert_eq!(cut_of(&mut served, "/plain", None, 2), Err(Reason::NoUserTime));
@@ -501,7 +501,7 @@ fn the_last_row_counts_without_a_line_break_once_the_file_is_closed() {
         let (text, broken) = (rows(shape, &[5, 7, 9]), rows(shape, &[5, 7]) + "\n");
         let pieces = text.as_bytes().chunks(text.len().div_ceil(cuts));
         let last = pieces.map(|piece| served.write(&file, None, piece).unwrap().0).last().unwrap();
-        // It may go on.
+        // A writer may still continue the row.
         assert_eq!(cut(&mut served, None, 9).unwrap(), broken);
         let settle = Settle { inode: inode(&mut served), ..Settle::default() };
         let closed = served.txn(Op::Settle(settle)).unwrap().stamp;

@@ -1,4 +1,4 @@
-//! Scrubbing through the engine: damage is named by file, range and instant, and forgotten only when it is gone.
+//! Scrubbing through the engine: damage is named by file, range and instant, and stays a finding until it is repaired.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -111,7 +111,7 @@ fn a_flipped_bit_is_named_by_file_range_and_instants_and_never_read() {
     assert_eq!(fault.reason, Reason::Corrupt);
     assert!(fault.message.contains("is not returned"), "{}", fault.message);
 
-    // Written over, it shows at the instants in between only; deleted, it is called what it was.
+    // Overwritten, it shows only at the instants in between; deleted, it keeps its former name.
     let file = served.open("/d/g").unwrap();
     let (over, _) = served.write(&file, Some(100), &two).unwrap();
     let reply = served.scrub();
@@ -153,7 +153,7 @@ fn findings_outlive_a_restart_and_go_when_a_later_scrub_finds_none() {
     let mut served = machine.serve();
     assert_eq!(served.scrub_state(), before);
     assert_eq!(served.health().1, 1);
-    // Somebody mends it by hand: it is known until a scrub has come by.
+    // An operator repairs it by hand: it stays a finding until the next scrub.
     let (name, at) = machine.find(&one[64..128]);
     machine.disk.flip_bit(&name, at - 64 + 5, 3).unwrap();
     assert_eq!(served.scrub_state().damaged, 1);
@@ -403,8 +403,8 @@ fn a_scrub_reads_the_index_on_disk_and_makes_anew_what_is_damaged_of_it() {
     let reply = served.scrub();
     assert_eq!((reply.mended, reply.damaged), (0, 0), "{reply:?}");
     assert!(before == [served.read("/a", View::NOW).unwrap(), served.read("/b", View::NOW).unwrap()]);
-    // With the footer of its segment gone too there is nothing to make it of: said, and it does not keep a scrub from
-    // ending.
+    // If the footer of its segment is lost too, a shelf cannot be rebuilt: that is reported, and does not keep a scrub
+    // from ending.
     let names: Vec<String> =
         machine.disk.list().unwrap().into_iter().filter(|name| name.starts_with("shelf-")).collect();
     machine.disk.flip_bit(&names[0], 300, 2).unwrap();
@@ -434,7 +434,7 @@ fn what_a_reader_meets_is_looked_at_and_told_without_a_scrub() {
         assert_eq!(served.read("/f", View::NOW).unwrap_err().reason, Reason::Corrupt);
         assert_eq!(reads(&mut served), (count, 0), "nobody has looked yet");
     }
-    // As the thread that scrubs does it, told to stop at first.
+    // As the scrub thread does it, stopped at first.
     served.engine.scrub(&|_| false).unwrap();
     assert_eq!(reads(&mut served).1, 0);
     let looks = Cell::new(0);
@@ -485,7 +485,7 @@ fn a_scrub_begins_by_itself_once_in_a_while_and_reads_slowly() {
     served.engine.scrub(&|_| true).unwrap();
     assert_eq!(served.scrub_state().state(), ScrubState::Never);
     machine.time.advance_us(3_601_000_000);
-    // It is told to stop after a while, and goes on with the next call.
+    // It is stopped after a while, and the next call continues.
     served.engine.scrub(&|_| false).unwrap();
     let reply = served.scrub_state();
     assert_eq!((reply.state(), reply.bytes_per_s), (ScrubState::Running, 1 << 20), "{reply:?}");
@@ -501,7 +501,7 @@ fn a_scrub_begins_by_itself_once_in_a_while_and_reads_slowly() {
     assert!(waited.get() > Duration::from_secs(2), "{:?}", waited.get());
     let next = due(&mut served);
     assert!(next > first + 3_600_000_000, "{next}");
-    // Ended by somebody: the next is due as late as after one that finished.
+    // An operator ended the scrub: the next is due as late as after one that finished.
     machine.time.advance_us(3_700_000_000);
     served.engine.scrub(&|_| false).unwrap();
     served.scrub_asked(ScrubAction::Stop).unwrap();

@@ -396,13 +396,13 @@ fn who_undoes_may_do_what_undoes_it_and_learns_no_names_that_he_may_not_list() {
     let by = |uid: u32, dry_run: bool| {
         Request::Undo(Undo { target: Target::path("/"), uid: Some(uid), dry_run, ..Undo::default() })
     };
-    // She may not take a name from a directory that is not hers, and is not told what lies in a closed one.
+    // The user may not remove a name from another user's directory, and learns nothing of the names in a closed one.
     let planned = served.edit(by(0, true)).unwrap();
     assert!(planned.actions.iter().all(|action| !action.path.starts_with(b"/shut/")), "{planned:?}");
     assert!(told(&planned, ActionKind::Left).iter().any(|action| action.words.contains("may not list")));
     assert_eq!(served.edit(by(0, false)).unwrap_err().kind(), frieze_base::ErrorKind::Denied);
     assert!(served.inode("/read/of-root", View::NOW).is_some(), "all or nothing");
-    // Her own she may.
+    // The user's own names may be removed.
     served.edit(by(1000, false)).unwrap();
     assert_eq!(served.inode("/open/mine", View::NOW), None);
     assert!(served.inode("/open/of-root", View::NOW).is_some());

@@ -1,5 +1,4 @@
-//! The index on disk, seen from outside: nothing reads otherwise, memory is bounded, restarts are quick, damage is
-//! mended.
+//! The index on disk, from outside: it changes no read, memory is bounded, restarts are quick, damage is repaired.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use frieze_wire::timeline::{Diff, Usage};
 use super::*;
 
 const FILES: u64 = 30;
-/// What the index of this load takes when all of it is in memory is some times as much.
+/// The index of this load, all of it in memory, is some times as large.
 const INDEX_BYTES: u64 = 80 << 10;
 
 /// A machine that shelves early and has little memory.

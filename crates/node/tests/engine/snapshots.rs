@@ -1,4 +1,4 @@
-//! Snapshots of several users, what they hold back of a forgetting, and what one user may know of another's session.
+//! Snapshots of several users, the expired bytes that they pin, and what one user may know of another's session.
 
 use super::*;
 use frieze_wire::edit::Restore;
@@ -44,7 +44,7 @@ impl Served {
     }
 }
 
-/// What each snapshot that showed something is said to do: name, maker, holds, loses, bytes.
+/// Effect on each snapshot that showed something: name, maker, holds, loses, bytes.
 fn fates(reply: &ForgetReply) -> Vec<(&str, u32, bool, bool, u64)> {
     reply.shown_by.iter().map(|one| (one.name.as_str(), one.uid, one.holds, one.loses, one.held_bytes)).collect()
 }

@@ -1,4 +1,4 @@
-//! Answers that go out while they are read say what those say that are read before.
+//! Replies that are sent while they are read equal replies that are read first.
 
 use frieze_base::{ByteRange, Rng};
 use frieze_wire::message::Punch;

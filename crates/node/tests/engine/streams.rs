@@ -1,5 +1,5 @@
-//! Streams of small writes on one connection: each leaves what any other write leaves, and whatever changes between two
-//! of them is looked at before the second.
+//! Streams of small writes on one connection: each has the effect of any other write, and a change between two of them
+//! is checked before the second.
 
 use frieze_base::crc32c;
 use frieze_wire::txn::Grant;

@@ -1,4 +1,4 @@
-//! What is in memory and what is not: seen by what the device is asked for, and never by what is answered.
+//! Memory tiers: they show in the reads of the device, and never in an answer.
 
 use frieze_base::Rng;
 use frieze_wire::message::MemoryUse;
@@ -106,7 +106,7 @@ fn copies_in_memory_stay_within_their_shares() {
         let mut served = machine.serve();
         let mut rng = Rng::new(2);
         let states = load(&mut served, 12, &mut rng);
-        // Footers, shelves, and pages that nobody knows of.
+        // Footers, shelves, and pages that no figure counts.
         served.engine.close_segment();
         served.fsync();
         served.fsync();
@@ -178,7 +178,7 @@ fn who_reads_on_and_on_finds_what_is_next_in_memory() {
     assert!(waited.iter().all(|slot| *slot < 3), "reads {waited:?} found nothing there");
     let told = memory(&mut served);
     assert!(told.ahead_bytes > FILE_BYTES / 2 && told.scanned_hit_bytes > FILE_BYTES / 2, "{told:?}");
-    // Nothing is read ahead of who reads here and there.
+    // A reader of random places gets no prefetch.
     let mut rng = Rng::new(5);
     let file = open_at(&mut served, "/f", states[1].0);
     let before = memory(&mut served).ahead_bytes;
@@ -201,7 +201,7 @@ fn a_read_that_fails_leaves_nothing_that_is_taken_for_a_copy() {
     let before = machine.disk.fetches();
     assert!(read_part(&mut served, &file, 0, WRITE_BYTES).unwrap()[..] == content[..WRITE_BYTES as usize]);
     assert!(machine.disk.fetches() > before, "it was read again");
-    // A place that is worn out is told each time, and what is beside it is read.
+    // A bad sector is reported each time, and the bytes beside it are read.
     let segment = first_segment(&machine);
     let len = machine.disk.open(&segment).unwrap().len().unwrap();
     machine.disk.wear_out(&segment, 0..len).unwrap();

@@ -94,7 +94,7 @@ fn what_is_shown_together_is_shown_once_however_often_it_is_asked() {
     again(&mut served);
 }
 
-/// Nobody sees bytes that wait, and a client that goes away leaves nothing but them.
+/// Waiting bytes are visible to no session, and a client that goes away leaves nothing but them.
 #[test]
 fn bytes_that_wait_are_nobodys_until_they_are_shown() {
     let machine = Machine::new();

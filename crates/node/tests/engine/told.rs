@@ -1,4 +1,4 @@
-//! What an answer tells of goes out when nobody else can be shown the state before it.
+//! An answer is sent only when every other session has dropped the state before it from its cache.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use frieze_wire::txn::Link;
 use super::*;
 
 impl Served {
-    /// Asks as a session that caches; the request's id.
+    /// Sends a request as a session that caches; returns the request's id.
     fn send_asking(&mut self, request: Request) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -29,7 +29,7 @@ impl Served {
         id
     }
 
-    /// Keeps a question for recalls waiting, which acknowledges those before it.
+    /// Keeps a request for recalls waiting, which acknowledges those before it.
     fn wait_for_recalls(&mut self, acked: u64, life: u64) -> u64 {
         self.send(Request::Recalls(Recalls { acked, life, ..Recalls::default() }), &[], 0)
     }
@@ -58,7 +58,7 @@ fn listed(answer: Option<Answer>) -> Option<Attr> {
     entries.into_iter().next().and_then(|entry| entry.attr)
 }
 
-/// A session that caches what it has looked at, and keeps a question for recalls waiting.
+/// A session that caches what it has looked up, and keeps a request for recalls waiting.
 pub(crate) struct Believer {
     served: Served,
     question: u64,
@@ -75,13 +75,13 @@ impl Believer {
         Believer { served, question, life }
     }
 
-    /// Caches what there is, or that there is nothing.
+    /// Caches an entry, or its absence.
     fn look(&mut self, target: Target) {
         let id = self.served.send_asking(Request::Stat(Stat { target, view: View::NOW, ..Stat::default() }));
         self.served.answer(id).expect("answered at once").0.map(drop).unwrap_or_default();
     }
 
-    /// Hears what it must not use any more, and drops it.
+    /// Receives the recall of its leases, and drops them.
     fn forget(&mut self) {
         let recall = self.served.recalled(self.question).expect("there is something to tell");
         self.question = self.served.wait_for_recalls(recall.number, self.life);
@@ -279,8 +279,8 @@ fn a_write_that_was_on_its_way_when_somebody_began_to_cache_is_answered_when_he_
     writer.answer(written).expect("answered").0.expect("written");
 }
 
-/// Those that a server found, or took over, can be asked to forget when they have said what they have open: one that
-/// waited for another to forget would wait for one that waits for it.
+/// A server can recall leases of sessions that it recovered, or took over, only when these have listed their open
+/// files: if that listing waited for another session's recall, each would wait for the other.
 #[test]
 fn whoever_says_what_is_open_waits_for_nobody() {
     let machine = Machine::new();

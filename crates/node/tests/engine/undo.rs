@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use frieze_base::Rng;
 
-/// Who made a record of the model.
+/// Author of a record of the model.
 type Who = usize;
 
 const ACTOR: Who = 0;
@@ -16,7 +16,7 @@ enum Bytes {
     Length(u64),
 }
 
-/// The versions of a unit, oldest first, and who made them.
+/// The versions of a unit, oldest first, with their authors.
 type Versions<T> = Vec<(Who, T)>;
 
 /// Every record of a history, by unit.
@@ -28,11 +28,11 @@ struct Records {
     bytes: BTreeMap<u64, Vec<(Who, Bytes)>>,
     makers: BTreeMap<u64, Who>,
     directories: BTreeSet<u64>,
-    /// Inodes whose mode somebody but the actor set, to what it was before or not.
+    /// Inodes whose mode a user other than the actor set, to what it was before or not.
     set_by_others: BTreeSet<u64>,
 }
 
-/// The newest version, and the newest by anybody but the actor; `None` where there is none.
+/// The newest version, and the newest by any author but the actor; `None` where there is none.
 fn newest<T: Clone>(versions: &[(Who, T)]) -> (bool, Option<T>, Option<T>) {
     let now = versions.last().map(|(_, value)| value.clone());
     let by_actor = versions.last().is_some_and(|(who, _)| *who == ACTOR);
@@ -92,7 +92,7 @@ impl Records {
         (now, after)
     }
 
-    /// True if anybody but the actor changed an inode, a name of it, or a name in it.
+    /// True if an author other than the actor changed an inode, a name of it, or a name in it.
     fn others_touched(&self, id: u64) -> bool {
         let other = |who: Who| who != ACTOR;
         self.names.iter().any(|((directory, _), versions)| {
@@ -142,7 +142,7 @@ impl Served {
         Speaker { session: self.session, seq: self.seq }
     }
 
-    /// As [`Served::speak`]; returns who speaks now.
+    /// As [`Served::speak`]; returns the author that speaks now.
     pub(crate) fn cast(&mut self, speakers: &mut [Speaker], before: Who, now: Who) -> SessionId {
         self.speak(speakers, before, now);
         self.session
@@ -154,7 +154,7 @@ impl Served {
     }
 }
 
-/// One random operation of `who`, with its records.
+/// One random operation of an author, with its records.
 fn act(served: &mut Served, records: &mut Records, rng: &mut Rng, who: Who, top: (u64, &str)) {
     let entries = records.entries();
     let directories: Vec<u64> = [top.0]
@@ -325,7 +325,7 @@ fn history(served: &mut Served, seed: u64) -> bool {
         let (now, other) = (now.flatten(), other.flatten());
         let found = entries.get(key).copied();
         let expected = if by_actor { other } else { now };
-        // What lies in a directory that is gone is not seen.
+        // The entries of a deleted directory are not visible.
         if found != expected && (by_actor || found.is_some()) {
             let unchanged = found == now || found.is_none();
             assert!(

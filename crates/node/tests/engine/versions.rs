@@ -1,4 +1,4 @@
-//! Directories of other format versions, and of builds from before the first one, are refused with a sentence that says
+//! Directories of other format versions, and of builds from before the first one, are refused with an error that says
 //! so.
 
 use frieze_disk::DiskFile;

@@ -13,7 +13,7 @@ use frieze_storage::{Identity, Keeper};
 
 const SECRET: [u8; 32] = [5; 32];
 
-/// A server that notes what it is told.
+/// A server that records the messages it receives.
 struct Listening {
     address: ServerAddr,
     listener: Arc<Listener>,
@@ -38,7 +38,7 @@ impl Listening {
         Listening { address: listener.addr().clone(), listener, told, open }
     }
 
-    /// The next that is told, signs of life left out.
+    /// The next message, without keep-alives.
     fn next(&self) -> (NodeId, u32, Vec<u8>) {
         loop {
             let (from, told, payload) = self.told.recv_timeout(Duration::from_secs(10)).expect("something is told");
@@ -96,7 +96,7 @@ fn converse(
     Ok(())
 }
 
-/// Links of node 1, and what is noticed of them.
+/// Links of node 1, and their notices.
 fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
     let disk = SimDisk::new(1);
     let file = StateFile::open_or_create(&disk, "state").expect("a file");
@@ -105,7 +105,7 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
     let clock = Arc::new(NodeClock::new(HlcClock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
     let (send, noticed) = channel();
     let noticing = Box::new(move |node, stands| {
-        // Who does not look any more has ended.
+        // A test that stopped reading the notices has ended.
         let _ = send.send((node, stands));
     });
     let notices = Notices {
@@ -152,7 +152,7 @@ fn a_node_that_was_away_is_told_again_and_not_what_was_told_meanwhile() {
     links.set(&[(NodeId(2), first.address.clone())].into()).expect("threads");
     assert_eq!(wait(&noticed), (NodeId(2), true));
     first.stop();
-    // The sign of life finds that nobody is there.
+    // The keep-alive finds the peer closed.
     assert_eq!(wait(&noticed), (NodeId(2), false));
     links.tell(NodeId(2), ServerMessage::Alive(KeepAlive {}), message(1, 10));
     let again = Listening::start(2, SECRET, &first.address.to_string());
@@ -322,7 +322,7 @@ fn no_more_payloads_go_ahead_than_the_limit() {
     assert!(set_off().is_none());
     going.pop();
     assert!(set_off().is_some());
-    // What waits when the connection ends is let go of under the link's own eyes.
+    // Messages that wait when the connection ends are dropped while the link's lock is free.
     line.tell_record(&Bytes::from_static(b"bytes"), going.pop().expect("one of them"));
     line.link.close();
     line.link.put(
@@ -368,7 +368,7 @@ fn who_holds_another_secret_or_is_another_node_is_told_nothing() {
     links.set(&[(NodeId(2), stranger.address.clone())].into()).expect("threads");
     links.set(&[(NodeId(2), third.address.clone())].into()).expect("threads");
     links.set(&[(NodeId(3), third.address.clone())].into()).expect("threads");
-    // The third is who it is said to be.
+    // The third has the number that the link expects.
     assert_eq!(wait(&noticed), (NodeId(3), true));
     links.stop();
     assert!(stranger.told.try_recv().is_err(), "the stranger has heard something");

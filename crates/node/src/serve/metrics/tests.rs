@@ -37,6 +37,6 @@ fn the_text_has_the_help_and_the_kind_of_every_figure() {
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
-    // What nobody has told is not there: a 0 would be a lie.
+    // A value that this server has not received is left out: a 0 would be wrong.
     assert!(!text.contains("frieze_metalog_term"), "{text}");
 }
