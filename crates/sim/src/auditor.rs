@@ -1,5 +1,5 @@
-//! Somebody with all rights who looks at everything: walks the whole tree at an instant, and asks again what was
-//! answered before. Speaks to the server beside the network; every answer is judged like any other.
+//! An auditor with all rights: it walks the whole tree at an instant, and repeats questions that were answered before.
+//! It calls the server past the network; its answers are judged like all others.
 
 use frieze_base::{Reason, Rng, Seq, SessionId};
 use frieze_hlc::Hlc;

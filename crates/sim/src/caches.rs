@@ -1,10 +1,9 @@
-//! Sessions that cache names under grants, beside clients that cache nothing and ask by path, over a network that
-//! delays, crosses and loses, on a server that dies and starts again: whenever the server answers, nobody else believes
-//! a state older than what the answer tells.
+//! Sessions that cache names under grants, beside clients that cache nothing and resolve paths, over a network that
+//! delays, reorders and loses messages, on a server that crashes and restarts: whenever the server answers, no other
+//! session caches a state older than the answer shows.
 //!
-//! The believers do what a mount does with its kernel: they use what they were granted until their lease ends as they
-//! count it, drop what is recalled, give no belief to an answer that a recall has overtaken, and acknowledge by asking
-//! again.
+//! The believers do what a mount does with its kernel: they use their grants until their lease ends by their own clock,
+//! drop what is recalled, do not cache an answer that a recall has overtaken, and acknowledge with the next poll.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ const BELIEVERS: usize = 3;
 const CLIENTS: usize = BELIEVERS + 2;
 /// A symbolic link to the root, through which some paths go.
 const LINK: &str = "up";
-/// Names in the root that are looked at, and in each directory that somebody makes.
+/// Names that are looked up, in the root and in each directory that a client creates.
 const NAMES: u32 = 3;
 /// Directories that are looked into: the last that were made.
 const DIRECTORIES: u32 = 3;
@@ -67,7 +66,7 @@ enum Asked {
         name: Name,
         state: usize,
     },
-    /// A new directory: while it is empty its names may be held by who made it.
+    /// A new directory: while it is empty, the session that created it may have a grant on its names.
     MakeDirectory {
         number: u32,
         began: u64,
@@ -87,7 +86,7 @@ struct Play {
     states: Vec<State>,
     /// The directories that were made.
     directories: Vec<u64>,
-    /// Promises that a new directory is empty which somebody believed.
+    /// Grants on an empty new directory that a believer cached.
     promises: u64,
     asked: BTreeMap<u64, (usize, Asked)>,
     to_server: Vec<(u64, ConnId, FrameHeader, RequestBody)>,
@@ -225,7 +224,7 @@ impl Play {
         Ok(())
     }
 
-    /// One of the names, often in a directory that was just made: who made it may not know that yet.
+    /// One of the names, often in a recently created directory: the answer may not have reached its creator yet.
     fn name(&mut self) -> Name {
         let newest = self.directories.len() as u32;
         let directory = match self.rng.chance(2) {
@@ -378,7 +377,7 @@ impl Play {
             _ => return,
         };
         let view = View { at: Some(at), user_at: None };
-        // Of older directories nobody changes anything any more.
+        // No client changes older directories any more.
         let mut state = self.states.last().cloned().unwrap_or_default();
         let newest = self.directories.len() as u32;
         let oldest = (newest + 1).saturating_sub(2 * DIRECTORIES);

@@ -21,13 +21,13 @@ pub(crate) struct Effect {
     pub(crate) made: u64,
     /// The client may have been told.
     pub(crate) answered: bool,
-    /// Somebody was told that it is durable.
+    /// A client was told that it is durable.
     pub(crate) durable: bool,
 }
 
 impl Effect {
-    /// A change that nobody was told of, asked for by a session under a number (0: the server's own), of which it has
-    /// acknowledged everything below `acked`.
+    /// A change without an answer so far, of a session under a number (0: the server's own); the session has
+    /// acknowledged every number below `acked`.
     pub(crate) fn new(place: LogPlace, stamp: Hlc, (session, seq, acked): (u64, u64, u64), act: Act) -> Effect {
         Effect { place, stamp, session, seq, acked, act, made: 0, answered: false, durable: false }
     }
@@ -81,7 +81,7 @@ impl Journal {
         self.effects.iter_mut().rev().find(mine)
     }
 
-    /// Somebody was told that everything up to the `count`-th change is durable.
+    /// A client received the answer that everything up to the `count`-th change is durable.
     pub(crate) fn durable_up_to(&mut self, count: usize) {
         // What lies before the last one that was marked is marked too.
         for effect in self.effects[..count].iter_mut().rev() {

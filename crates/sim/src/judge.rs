@@ -1,7 +1,7 @@
-//! What an answer may be: the model is asked the same question.
+//! Judges an answer: the model answers the same question.
 //!
-//! A write that nobody was told of yet may be seen or not, but wholly: a read of now is right if it equals the model
-//! with some of those writes left out.
+//! A write without an answer so far may be visible or not, but only as a whole: a read of now is right if it equals the
+//! model with some of those writes left out.
 
 mod content;
 mod edit;
@@ -115,7 +115,7 @@ impl Witness {
         fault.reason == Reason::UnknownSession && session != 0 && !self.model.sessions.contains_key(&session)
     }
 
-    /// Somebody was told of a change.
+    /// A client received the answer to a change.
     fn told(&mut self, session: u64, seq: u64, sync: bool) {
         let Some(effect) = self.journal.of_request(session, seq) else { return };
         effect.answered = true;

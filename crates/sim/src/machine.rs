@@ -22,9 +22,9 @@ use crate::store::SimStore;
 
 /// The user that every simulated client is, and that owns the file system.
 pub(crate) const USER: u32 = 1000;
-/// A user to whom nothing belongs.
+/// A user without files.
 pub(crate) const STRANGER: u32 = 2000;
-/// Who may do everything.
+/// The user with all rights.
 pub(crate) const SUPERUSER: u32 = 0;
 
 /// Names a connection, never used twice.
@@ -303,7 +303,7 @@ impl Machine {
         Ok(())
     }
 
-    /// True if somebody waits for a flush, or something is dirty.
+    /// True if a request waits for a flush, or something is dirty.
     pub(crate) fn wants_flush(&self) -> (bool, bool) {
         let dirty = self.engine.as_ref().is_some_and(Engine::is_dirty);
         (self.woken.load(Ordering::Relaxed), dirty)
@@ -385,7 +385,7 @@ impl SegmentSource for LogFiles<'_> {
 
     fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.files.get(&segment).ok_or(frieze_base::Reason::NotFound)?;
-        // Who looks over the server's shoulder is not meant by what its device refuses.
+        // A read of the harness itself does not count against the device's injected faults.
         let to_fail = self.disk.spare_reads();
         let found = file.read_at(offset, into);
         self.disk.fail_reads(to_fail);

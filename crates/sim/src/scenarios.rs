@@ -218,7 +218,7 @@ fn crash_at_every_effect_of_a_recovery(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// Writes that nobody synced: a prefix is left, and the server goes on behind it.
+/// Writes without a sync: a prefix is left, and the server continues after it.
 fn torn_tail(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 2)?;
     let files = [stage.make(0, "/f")?, stage.make(1, "/g")?];
@@ -609,8 +609,8 @@ fn session_outlived(seed: u64) -> Verdict {
     stage.crash(CrashKind::Power)
 }
 
-/// A sync that fails is told to whoever waited for it; nothing is changed until a restart, and nothing told durable is
-/// lost.
+/// The requests that wait for a failing sync receive its fault; nothing is changed until a restart, and nothing that
+/// was reported as durable is lost.
 fn failed_sync(seed: u64) -> Verdict {
     for kind in BOTH {
         let mut stage = Stage::new(seed, 1)?;

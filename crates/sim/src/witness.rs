@@ -95,7 +95,7 @@ pub(crate) struct Witness {
     pub(crate) excuses: Excuses,
     pub(crate) memory: Memory,
     pub(crate) trace: Trace,
-    /// Writes that may or may not be visible yet, by stamp: nobody was told of them.
+    /// Writes that may or may not be visible yet, by stamp: no client has their answers.
     pub(crate) unsure: BTreeMap<Hlc, u64>,
     /// Lost intervals as the server tells them.
     pub(crate) gaps: Vec<(Hlc, Hlc)>,
@@ -113,7 +113,7 @@ pub(crate) struct Witness {
     pub(crate) sessions: Liveness,
     /// The user whose answer is judged.
     pub(crate) asker: u32,
-    /// What the server said and nobody has carried away yet.
+    /// Answers of the server that the network has not collected yet.
     pub(crate) said: Vec<Answer>,
     /// A flush failed: the server changes nothing until it is started again.
     pub(crate) read_only: bool,

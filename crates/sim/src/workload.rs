@@ -96,7 +96,7 @@ impl<'a> Workload<'a> {
     /// The steps of the next piece of work.
     pub(crate) fn next(&mut self, client: &Client) -> Vec<Step> {
         match client.uid {
-            // Each of them now and then: most of the work is that of the user to whom everything belongs.
+            // These two are rare: most of the work is that of the user that owns everything.
             STRANGER | SUPERUSER if !self.rng.chance(OTHERS_ONE_IN) => return Vec::new(),
             STRANGER => return self.snapshot(client),
             SUPERUSER if self.rng.chance(3) => return self.forget(client),

@@ -94,7 +94,7 @@ struct World {
     flush_delay_us: u64,
     /// What it is where no fault makes it longer.
     usual_flush_delay_us: u64,
-    /// Somebody waits for the flush that is to come.
+    /// A request waits for the next flush.
     hurried: bool,
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
@@ -272,7 +272,7 @@ impl World {
                         self.witness.flush()?;
                     }
                     if self.witness.read_only && self.witness.machine.is_up() {
-                        // Whoever runs the server sees it and starts it again.
+                        // The operator of the server notices that and restarts it.
                         let delay = self.rng.between(100_000, 3_000_000);
                         self.after(delay, Event::Restart);
                     }
@@ -383,8 +383,8 @@ impl World {
                 });
                 if let Some(question) = question.filter(|_| lasting) {
                     let (told, _) = told(&answer.result, &answer.payload);
-                    // On the way to what is named by its number there may be something forgotten; root asks again, who
-                    // takes no way.
+                    // On the path to a target that is named by its number a part may have expired; root asks again by
+                    // number, without a path.
                     let by_number = question.target.base != ROOT && told == Err(Reason::HistoryExpired as u32);
                     if !by_number {
                         self.witness.memory.remember(question, told);

@@ -55,10 +55,10 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     // A double of an append that was refused waited in the server, and was written when it was there under another
     // number.
     play(&[0x110_d200]);
-    // What a lost machine had said came late, and it was dead no more: nobody took its place.
+    // A late message of a lost machine arrived, and the machine was no longer dead: no other took its place.
     play(&[0x110_05db]);
-    // The only member of a chain that served had a record that had rotted: nobody was brought up to date, and readers
-    // were refused.
+    // The only serving member of a chain had a record with bit rot: no member was brought up to date, and readers were
+    // refused.
     play(&[0x110_4e3d, 0x110_04cb]);
     // A machine that rots was lost while everything was looked at once more.
     play(&[0x110_87ec]);
@@ -69,8 +69,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play(&[0x110_7556]);
     // What was acknowledged to a session that was being ended was in no length until all heads knew.
     play(&[0x110_b8c6]);
-    // What was shown together lay on a chain that went on without its last server: zeros were read in its place, and
-    // nobody was told.
+    // The parts of an atomic multi-write were on a chain that continued without its last server: zeros were read in its
+    // place, without a report.
     play(&[0x110_15bb, 0x110_1af4, 0x110_431c, 0x110_8a61]);
     // The leader, without its lease, settled a length from its own copy of a chain that had gone on without it.
     play(&[0x130_00ee]);
@@ -80,14 +80,14 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     // Power had hit one whole member when the other was lost for good: what was durable was there, and the judge took
     // all for ruined.
     play(&[0x200_12af]);
-    // A joining tail answered a read of now: the chain had gone on without it, and nobody had waited until it knew.
+    // A joining tail answered a read of now: the chain had continued without it, and no member had waited until it
+    // knew.
     play(&[0x200_67b4]);
-    // A leader that heard late from the one before that nobody leads, and waited so long to speak that it lost its
-    // lease.
+    // A leader received late that its predecessor had resigned, and waited so long to send that it lost its lease.
     play(&[0x400_2809]);
     // An append over the end of a chunk, looked at before and after all copies lost power: the judge's error.
     play(&[0x300_4dee]);
-    // Whoever prepared the files was not heard for so long that its session ended: it goes on with another.
+    // The client that prepared the files was cut off for so long that its session ended: it continues with another.
     play(&[0x500_0d6c]);
 }
 
@@ -107,9 +107,9 @@ fn noticed(breakage: ClusterBreak, seeds: u64) -> Option<(Rule, u64)> {
     })
 }
 
-/// A server that does not ask whether it still leads is found out after 71: another leads within a twentieth of a
-/// second, and who does not is seldom asked. Those that take hundreds of seeds are left to `cargo xtask sim cluster
-/// --mutants`.
+/// A server that does not check whether it still leads is found out after 71: another leads within a twentieth of a
+/// second, and a server that does not lead receives few requests. Breaks that take hundreds of seeds are left to `cargo
+/// xtask sim cluster --mutants`.
 #[test]
 fn broken_clusters_are_noticed_within_a_few_seeds() {
     let rare = [ClusterBreak::EpochUnchecked, ClusterBreak::DirtyShown];

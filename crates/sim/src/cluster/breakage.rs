@@ -17,10 +17,10 @@ use super::node::Answer;
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterBreak {
-    /// A member acknowledges records when it has them, whoever is behind it.
+    /// A member acknowledges records when it has them, even if it has successors.
     AcksBeforeTail,
-    /// Nobody looks at epochs: whatever a member is told of a chain counts, under whichever configuration it was said,
-    /// and of the logs that a chain may go on from the longest is taken for the newest.
+    /// Members ignore epochs: a member accepts every message about a chain, whatever its configuration, and of the logs
+    /// from which a chain may continue the longest counts as the newest.
     EpochUnchecked,
     /// A retry is another request.
     RetriesRunAgain,
@@ -28,13 +28,13 @@ pub enum ClusterBreak {
     PromisesLost,
     /// A promise counts before the tail has acknowledged it.
     ClosesEarly,
-    /// A server answers reads without asking who leads, and its lease never ends.
+    /// A server answers reads without checking that it leads, and its lease never ends.
     LeaseIgnored,
-    /// A lease is longer for who has it than for who gave it, and reads rest on it alone.
+    /// A lease lasts longer at its holder than at its grantor, and reads depend on it alone.
     LeaseLong,
-    /// Whoever answers does not ask whether it still leads.
+    /// A server answers reads without checking that it still leads.
     ReadsAlone,
-    /// A member that returns keeps what the chain never had.
+    /// A member that returns keeps records that the chain never had.
     SuffixKept,
     /// A member that was restarted counts as one that kept its memory.
     MemoryPretended,
@@ -48,13 +48,13 @@ pub enum ClusterBreak {
     BytesDamaged,
     /// Grants of leases do not name configurations.
     ConfigurationsUntold,
-    /// Nobody is told what is committed.
+    /// Acknowledgements of commits are lost.
     AcksLost,
-    /// What is to be shown together is shown one after the other.
+    /// The parts of an atomic multi-write become visible one after the other.
     TogetherApart,
-    /// Who is brought up to date says at once that he is.
+    /// A member that is catching up reports at once that it has everything.
     SyncPretended,
-    /// What rots on a disk is shown instead of refused.
+    /// Bit rot on a disk is returned instead of refused.
     RotShown,
     /// What records hold beyond the ends of their chunks is told as holes, to servers that do not have them.
     ReachHidden,
@@ -65,9 +65,9 @@ pub enum ClusterBreak {
     /// A server gives up what it has of a chain as soon as it has no part in it, whether the others have everything or
     /// not.
     GivenUpEarly,
-    /// Where nobody leads, an instant that is not closed is answered for with what is.
+    /// Without a leader, a read at an instant that is not closed returns what is closed.
     UnclosedShown,
-    /// A server that goes on alone says nothing of what the lost ones may have known.
+    /// A server that continues alone does not report what the lost servers may have known.
     GapForgotten,
 }
 

@@ -14,7 +14,7 @@ use frieze_hlc::ClockReading;
 struct Stun {
     /// Looks at the clock until it happens, and how long it takes.
     fuse: Option<(u64, u64)>,
-    /// How far the clocks have gone on by it, that nobody has heard of yet.
+    /// Microseconds that the clocks have advanced by it and that the world has not read yet.
     stunned_us: u64,
 }
 
@@ -23,8 +23,8 @@ struct Stun {
 pub(super) struct NodeTime {
     pub(super) time: SimTime,
     stun: Arc<Mutex<Stun>>,
-    /// Whether there is a fuse or somebody to hear of it: it is looked at at every look at the clock, and there seldom
-    /// is.
+    /// True if there is a fuse, or an advance that is not read yet: checked at every reading of the clock, and seldom
+    /// true.
     is_lit: Arc<AtomicBool>,
 }
 

@@ -138,8 +138,8 @@ pub(super) struct History {
     pub(super) cuts: Vec<CutRecord>,
     /// When all copies of what was not flushed of a chain were lost.
     pub(super) lost: Vec<(u64, u32)>,
-    /// When that took also what was on stable storage: whoever had it alone could not start any more. What is read of
-    /// it says so.
+    /// Losses that included what was on stable storage: the only machine with the bytes could not start any more. Reads
+    /// of these say so.
     pub(super) ruined: Vec<u64>,
     /// When a machine was first lost for good.
     pub(super) buried_us: Option<u64>,
@@ -148,7 +148,7 @@ pub(super) struct History {
     pub(super) appends: Vec<AppendRecord>,
     pub(super) names: Vec<NameRecord>,
     pub(super) lists: Vec<ListRecord>,
-    /// Names that were there when somebody looked last.
+    /// Names that the last listing showed.
     pub(super) present: Vec<String>,
     /// What was answered of a cell at an instant.
     pub(super) cells_at: BTreeMap<(usize, u64, Hlc), (Value, NodeId)>,

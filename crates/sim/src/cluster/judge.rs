@@ -1,20 +1,20 @@
-//! Whether what was seen may be: judged when the run is over, from the whole history.
+//! Judges what clients saw, from the whole history when the run is over.
 //!
 //! - *Cells of now*: a register each, every write with a value of its own. A history of one is linearizable if and only
 //!   if no two forward zones overlap and no backward zone lies within a forward one (Gibbons and Korach, *Testing
 //!   Shared Memories*, 1997); a zone spans from the first answer to the last question about one value.
 //! - *Cells at an instant*: exactly what the newest write stamped up to then left. With [`stamps`] it follows that
-//!   every cut is causally closed: who had seen a stamp before asked for a change gets a larger one.
-//! - *Losses*: where power took all copies of what was not flushed, a cell's history begins anew, with one value of
-//!   before it that is not older than what was durable. What went for good with the last disk that had it is missing
-//!   only from answers that say so, and no answer says so where no machine was ever lost: of the others nothing is
-//!   forgiven.
+//!   every cut is causally closed: a client that received a stamp before its change gets a larger one for it.
+//! - *Losses*: where a power loss took all copies of unflushed bytes, the history of a cell starts anew, with one
+//!   earlier value that is not older than what was durable. Bytes that were lost with the last disk that had them are
+//!   missing only from answers that say so, and no answer says so where no machine was ever lost: for the other cells
+//!   nothing is forgiven.
 //! - *Cuts*: ordered with every write that was acknowledged before or begun after, by the stamps alone.
-//! - *Bytes written together*: the register of each cell takes them at one moment, that of whoever saw them first
-//!   anywhere; at every instant all of them are there or none, also where nobody was told the stamp.
+//! - *Bytes written together*: the register of each cell changes at one moment, that of the first client anywhere that
+//!   read them; at every instant all of them are there or none, also where no client received the stamp.
 //! - *Appends*: `logs`.
-//! - *Names*: each name lives once, so a listing is wrong if it misses one that lived all the while, or shows one that
-//!   cannot have lived.
+//! - *Names*: each name exists once, so a listing is wrong if it misses one that existed all the while, or shows one
+//!   that cannot have existed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -414,8 +414,8 @@ fn cells_then(history: &History) -> Verdict {
     Ok(())
 }
 
-/// What was written together is there together at every instant, also where nobody was told its stamp: one that fits
-/// all that was seen of it.
+/// The parts of an atomic multi-write are visible together at every instant, also if no client received its stamp: then
+/// a stamp has to exist that fits all reads.
 fn together(history: &History) -> Verdict {
     let open: Vec<_> = history.together.iter().filter(|one| !one.is_done).collect();
     if open.is_empty() {

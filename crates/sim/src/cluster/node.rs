@@ -39,7 +39,7 @@ pub(super) struct Answer {
     pub(super) hlc: Hlc,
 }
 
-/// What servers have said and nobody has carried yet.
+/// Messages of servers that the world has not collected yet.
 #[derive(Default)]
 pub(super) struct Outbox {
     pub(super) told: VecDeque<Box<Letter>>,
@@ -56,7 +56,7 @@ struct Teller {
 
 impl Peers for Teller {
     fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
-        // Its header is that of whoever carries it.
+        // Its header is that of the sender's connection.
         let letter = Box::new(Letter { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), told, payload });
         self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push_back(letter);
     }
@@ -109,11 +109,11 @@ pub(super) struct Node {
     pub(super) serves: bool,
     pub(super) tasks: Vec<Task>,
     doors: BTreeMap<ConnId, Door>,
-    /// Connections of earlier lives: whoever asks by one is told that it is over.
+    /// Connections of earlier processes: a request on one of them fails with its end.
     stale: BTreeSet<ConnId>,
     /// Those of the last life, whose other ends have not been told yet.
     ended: Vec<ConnId>,
-    /// No process runs there, and the machine says so to whoever asks for one.
+    /// No process runs there, and the machine refuses connections.
     pub(super) refuses: bool,
     pub(super) paused_until_us: u64,
     /// A call stood still: its machine's clocks show this already, whichever process runs there.
@@ -140,7 +140,7 @@ pub(super) struct Node {
     pub(super) given_up: Vec<(ChainId, u64)>,
     /// What it decided to give up last and should not have, and why.
     pub(super) needed: Arc<Mutex<BTreeMap<ChainId, String>>>,
-    /// A sync failed: it is started again by whoever looks after it.
+    /// A sync failed: its supervisor restarts the server.
     pub(super) failed: bool,
     /// How its chains were when the trace told it last.
     pub(super) told: String,
@@ -150,7 +150,7 @@ pub(super) struct Node {
 /// What a node writes into one segment of its log, at most, as far as it matters where something rots.
 const WRITTEN_BYTES_MAX: usize = 256 << 10;
 
-/// Where a node is reached: nobody goes there, but it has to be told.
+/// Address of a node: never connected to, but a server needs one.
 pub(super) fn address(id: NodeId) -> String {
     format!("10.0.0.{}:7470", id.0)
 }
@@ -279,7 +279,7 @@ impl Node {
         self.rng.fill(&mut identity);
         let now_us = self.time.reading().wall_us;
         let went_on = left.go_on(&disk, ClusterId(u128::from_be_bytes(identity)), now_us)?;
-        // It joins nobody any more.
+        // It does not join a cluster any more.
         self.joining = None;
         let full = left.chains.iter().filter(|chain| chain.copy == Copy::Full);
         Ok((went_on, full.map(|chain| chain.chain.0).collect()))

@@ -26,7 +26,7 @@ pub struct ClusterPlan {
     pub clients: u64,
     /// Faults, each after a share of the operations. Default: 5 to 9, by the seed.
     pub faults: u64,
-    /// Somebody drains nodes, and takes them in again.
+    /// An operator drains nodes, and undoes that.
     pub operator: bool,
     /// Clients end their sessions now and then, and begin others.
     pub leaves: bool,
@@ -41,8 +41,8 @@ pub struct ClusterPlan {
     pub goes_on_alone: bool,
     /// A bit of a disk rots, and the machine is replaced after a while.
     pub rots: bool,
-    /// Seconds without a connection after which a session is ended. Default: so long that it never is, or so short that
-    /// those who were cut off find theirs ended; by the seed.
+    /// Seconds without a connection after which a session ends. Default: so long that it never ends, or so short that
+    /// clients behind a partition find their sessions ended; by the seed.
     pub session_timeout_s: u64,
     /// What is broken on purpose, for the test of the tester.
     pub breakage: Option<ClusterBreak>,

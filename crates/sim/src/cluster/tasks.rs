@@ -17,7 +17,7 @@ const SPARE_MAX: usize = 64;
 type Stack = Generator<'static, (), ()>;
 
 thread_local! {
-    /// Stacks that nobody uses: a new one costs the system a mapping and a fault for each of its pages.
+    /// Unused stacks: a new one costs the system a mapping and a fault for each of its pages.
     static SPARE: RefCell<Vec<Stack>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -115,8 +115,8 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What whoever looks after the cluster does: it has chains spread over all nodes, if those have room for more than
-    /// `copies`; and it has nodes give their chains away, one at a time, and take them again, if it `drains` them.
+    /// The operator's work: spreads the chains over all nodes, if those have room for more than `copies`; if `drains`,
+    /// drains nodes one at a time and undoes that.
     pub(super) fn operate(mut self, copies: u32, drains: bool) {
         let nodes = self.client.nodes().to_vec();
         let are_spare = nodes.len() as u32 > copies;
@@ -150,8 +150,8 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What whoever looks after the cluster does when a machine is gone with all that it had: it is declared dead, and
-    /// another one takes its place, before or after.
+    /// The operator's work when a machine is lost with all its data: it is declared dead, and another one takes its
+    /// place, before or after.
     pub(super) fn replace(mut self, lost: NodeId, newcomer: NodeInfoProto) {
         let unnoticed_us = self.client.rng.between(100_000, 2_000_000);
         self.client.pause(unnoticed_us);
@@ -387,7 +387,7 @@ impl Worker {
             ranges.push(CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() });
         }
         let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
-        // Whoever is told of it, or sees it, finds the bytes on stable storage.
+        // A client that receives the answer or reads the bytes finds them on stable storage.
         let (done, sync) = (None, true);
         let record = |cells: &Cells| WriteRecord { cells: *cells, value, client, invoked_us, seen, done, sync };
         let (place, number) = {
@@ -544,7 +544,7 @@ impl Worker {
         self.read_at(cells, at, node).map(drop)
     }
 
-    /// Reads cells at an instant, and remembers what they were. False if the instant lies ahead of who was asked.
+    /// Reads cells at an instant, and remembers the result. False if the instant is in the future of the asked node.
     pub(super) fn read_at(&mut self, cells: Cells, at: Hlc, node: NodeId) -> Result<bool, Fault> {
         let FileInfo { path, .. } = self.file(cells.file);
         let view = View { at: Some(at.0), user_at: None };
@@ -552,7 +552,7 @@ impl Worker {
         let opened = match self.client.call(Route::At(node), &Request::Open(open), &[], Seq(0)) {
             Ok((Reply::Open(reply), ..)) => reply,
             Ok(_) => return Err(Reason::BadFrame.into()),
-            // Its clock is behind that of who stamped it.
+            // Its clock is behind that of the node that stamped it.
             Err(fault) if fault.reason == Reason::Future => return Ok(false),
             Err(fault) => return Err(fault),
         };

@@ -144,9 +144,9 @@ struct World {
     /// Machines that were started or are about to: the founders, those that join, and those that take the place of a
     /// lost one.
     machines: usize,
-    /// In which life, and up to which entry, a node was compared last.
-    /// The newest epoch of each chain that somebody who died knew.
+    /// The newest epoch of each chain that a crashed node knew.
     epochs: BTreeMap<u32, u64>,
+    /// In which life, and up to which entry, a node was compared last.
     audited: BTreeMap<NodeId, (u64, LogIndex)>,
     counts: ClusterCounts,
     broken: breakage::Memory,
@@ -363,7 +363,7 @@ impl World {
         Ok(())
     }
 
-    /// What everybody is at, for whoever wonders why it takes so long.
+    /// Current operation of each client, for a run that does not end.
     fn doing(&self) -> String {
         let mut words = Vec::new();
         for (index, person) in self.people.iter().enumerate() {
@@ -411,7 +411,7 @@ impl World {
         let all: Vec<Vec<ReplicaStatus>> = self.nodes.iter().map(of).collect();
         let at = |node: u32, chain: u32| all[self.index_of(NodeId(node))].iter().find(|status| status.chain == chain);
         let is_served = |chain: u32| {
-            // Who has no part in it any more knows an older configuration, or that it has none.
+            // A node that is no member any more knows an older configuration, or none.
             let of_chain = all.iter().flatten().filter(|status| status.chain == chain && !status.members.is_empty());
             let Some(newest) = of_chain.max_by_key(|status| status.epoch) else { return false };
             let same = |status: &ReplicaStatus| (status.epoch, &status.members) == (newest.epoch, &newest.members);
@@ -688,9 +688,10 @@ impl World {
         }
     }
 
-    /// Sees to what every call of a server leaves behind: its death, what it said, its wish to flush, who waits in it.
+    /// Handles the effects of every call of a server: its crash, its messages, its request for a flush, its suspended
+    /// calls.
     fn settle_node(&mut self, node: usize) -> Verdict {
-        // Whoever goes on may say something that others wait for.
+        // A resumed call may send a message that others wait for.
         self.nodes[node].go_on();
         self.judge_what_went(node)?;
         if self.nodes[node].may_crash && self.nodes[node].disk.is_crashed() {
@@ -739,7 +740,7 @@ impl World {
             if post.told.is_empty() && post.answers.is_empty() {
                 return;
             }
-            // Of somebody who joins: he waits for it himself.
+            // Answers for a joining node: it waits for them itself.
             let (joining, answers) =
                 std::mem::take(&mut post.answers).into_iter().partition(|answer| answer.client > usize::MAX / 2);
             post.answers = joining;
@@ -876,14 +877,14 @@ impl World {
         self.after(delay_us, Event::Start(node));
     }
 
-    /// A node is about to lose what it has not flushed. In chains where nobody else is known to hold it, it is gone.
+    /// A node is about to lose what it has not flushed. In chains without another known copy, it is lost.
     fn note_lost(&mut self, node: usize) {
         let now_us = self.now_us;
         let lost = self.only_at(node);
         self.history().lost.extend(lost.into_iter().map(|chain| (now_us, chain)));
     }
 
-    /// Chains of which nobody else is known to hold what is not on stable storage.
+    /// Chains whose unflushed records are not known to have another copy.
     fn only_at(&self, node: usize) -> Vec<u32> {
         let statuses: Vec<Vec<ReplicaStatus>> = self
             .nodes

@@ -49,7 +49,7 @@ impl Witness {
             return wrong(&(stamp, forget.before));
         }
         if !forget.dry_run {
-            // Whoever is told may use the space for something else: it is on the disk.
+            // The client may use the space for other data after the answer: the change is on disk.
             self.told(session, seq, true);
         }
         if let Ok(root) = self.forgotten_root(forget) {

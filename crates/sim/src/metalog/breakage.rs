@@ -12,11 +12,11 @@ pub enum MetalogBreak {
     SyncLies,
     /// It is said before the flush instead of after it.
     SaysPersistedEarly,
-    /// A restarted member has forgotten whom it voted for.
+    /// A restarted member has forgotten its vote.
     VoteForgotten,
-    /// A member votes for whoever has enough of the log, though it voted for another in that term.
+    /// A member votes for any candidate with a sufficient log, though it voted for another in that term.
     VotesTwice,
-    /// A member votes for whoever asks, whatever its log holds.
+    /// A member votes for any candidate, whatever its log holds.
     VotesForAll,
     /// A leader takes an entry of an earlier term for committed because a majority has it.
     CommitsEarlierTerm,
@@ -24,7 +24,7 @@ pub enum MetalogBreak {
     CommitsAlone,
     /// A member that was restarted has lost the end of its journal, and counts.
     SuffixForgotten,
-    /// A leader answers reads without asking anybody.
+    /// A leader answers reads without asking other members.
     ReadsAlone,
     /// Any member does.
     ReadsAnywhere,
@@ -46,7 +46,7 @@ pub enum MetalogBreak {
     MoreVote,
     /// Elections take ten times as long.
     ElectionsSlow,
-    /// Who asks somebody else than the leader is not told who leads, nor is it answered.
+    /// A member that does not lead neither names the leader nor answers.
     NoHints,
 }
 
@@ -81,7 +81,7 @@ impl MetalogBreak {
 pub(super) struct Memory {
     /// How far each other member has the log, in this term.
     matched: (u64, BTreeMap<NodeId, u64>),
-    /// The log of who asked for a vote last: its last term and index.
+    /// The log of the last candidate: its last term and index.
     candidate: (u64, u64),
     /// The term in which the process was restarted.
     pub(super) restarted_in: Option<u64>,

@@ -23,7 +23,7 @@ pub(super) struct Faults {
     stalls: bool,
     /// Microseconds between two.
     pause_us: u64,
-    /// Who has just voted loses its power, now and then.
+    /// A member sometimes loses power just after its vote.
     blink_voters: bool,
     /// How many there were.
     pub(super) count: u64,
@@ -151,7 +151,7 @@ impl Faults {
         ways
     }
 
-    /// Does who has just voted lose its power?
+    /// True if the member loses power just after its vote.
     pub(super) fn blinks(&self, rng: &mut Rng, quiet: bool) -> bool {
         self.blink_voters && !quiet && rng.chance(2)
     }

@@ -169,7 +169,7 @@ impl Host {
             MemberFrom { id: self.id, seed, applied: self.state.applied, installed: self.stored.installed.clone() };
         let mut files = no_files(&self.disk);
         let mut recovered = match RaftMember::recover(self.settings.clone(), &from, &mut files) {
-            // Nobody was told anything.
+            // No client received an answer.
             Err(Error::NeverBegun) if !self.begun => {
                 self.files.remove_all().map_err(Error::Source)?;
                 (self.written, self.persisted) = (LogIndex(0), LogIndex(0));
@@ -310,7 +310,7 @@ impl Host {
                     done.push(Doing::Executed { from, after: self.mark(), terms, entries });
                     inputs.push_back(MemberInput::Applied { index: through });
                 }
-                // Whoever proposed is answered when it is executed, or asks again.
+                // The proposer is answered when the entry is executed, or retries.
                 MemberEffect::Proposed { .. } => {}
                 MemberEffect::Refused(error) => done.push(Doing::Refused(error)),
                 MemberEffect::ReadAt { token, index } => done.push(Doing::ReadAt { token, index }),

@@ -47,7 +47,7 @@ impl Judge {
         self.origin + self.canon.len() as u64
     }
 
-    /// The newest place that anybody was told of: who asks from now on has to see it.
+    /// The newest index that any client received: a later request has to see it.
     pub(super) fn floor(&self) -> u64 {
         self.told
     }

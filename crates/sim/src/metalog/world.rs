@@ -186,7 +186,7 @@ impl World {
         self.queue.insert((self.now_us + us, self.next_event), event);
     }
 
-    /// The one who leads and is followed by a majority.
+    /// The leader that a majority follows.
     pub(super) fn leader(&self) -> Option<NodeId> {
         let live = || self.hosts.values().filter_map(|host| host.member.as_ref());
         let leads = live().filter(|member| member.role() == RaftRole::Leader).max_by_key(|member| member.term())?;
@@ -220,7 +220,7 @@ impl World {
         )
     }
 
-    /// Faults end; whoever is down is started.
+    /// Faults end; stopped members are started.
     fn calm_down(&mut self) -> Verdict {
         self.quiet = true;
         self.cuts.clear();
@@ -373,7 +373,7 @@ impl World {
         self.waiting.remove(&id);
         self.flushing.remove(&id);
         self.trace.numbers(&[id.0.into(), 78, kind as u64], || format!("member {id} goes down: {kind:?}"));
-        // A process that ends ends its connections; of a machine without power nobody hears.
+        // A process that ends closes its connections; a machine without power sends nothing.
         if kind == CrashKind::Process {
             self.seems_gone(id);
         }

@@ -22,7 +22,7 @@ pub(crate) struct Model {
     pub(crate) sessions: BTreeMap<u64, Session>,
     /// Sessions that were closed, and when.
     pub(crate) closed: BTreeMap<u64, Hlc>,
-    /// By name: instant, and who made it.
+    /// By name: instant, and creator.
     pub(crate) snapshots: BTreeMap<String, (Hlc, u32)>,
 }
 

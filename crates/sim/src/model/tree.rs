@@ -1,7 +1,7 @@
 //! The tree as plain maps of versions, and what POSIX says of every change to it.
 //!
-//! A change is decided on the state of now and then committed at a stamp. Whoever asks is the owner of everything
-//! (rights are the business of the namespace's own tests).
+//! A change is decided on the state of now and then committed at a stamp. The caller is the owner of everything (rights
+//! are the business of the namespace's own tests).
 
 mod edit;
 mod forget;
@@ -250,7 +250,7 @@ impl Tree {
     pub(crate) fn approach(&self, id: u64, at: Hlc) -> Result<(), Reason> {
         self.kept(id, at)?;
         if at == Hlc::MAX {
-            // A directory that was removed and forgotten holds up nobody who has a file of it open.
+            // A directory that was removed and has expired does not block a client with one of its files open.
             return Ok(());
         }
         let parents = match self.node(id, at) {

@@ -65,7 +65,7 @@ fn delete_snapshot(name: &str) -> Op {
     Op::DeleteSnapshot(DeleteSnapshot { name: name.to_owned() })
 }
 
-/// Who has a file open whose directory was removed, and then forgotten, goes on writing to it and cutting it.
+/// A client with a file open whose directory was removed and has expired continues to write to and truncate the file.
 pub(super) fn truncate_in_a_forgotten_directory(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     stage.expect(0, txn(make_directory("/d")), None)?;

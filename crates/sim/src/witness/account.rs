@@ -126,7 +126,7 @@ impl Witness {
             return Some(vec![Reason::ReadOnly]);
         }
         if self.model.tree.kept(handle.inode, Hlc::MAX).is_err() {
-            // Nothing of it is left, so nobody gets a grant; to whom has none that may be all that is said.
+            // Nothing of it is left, so no session gets a grant; a session without one may get only this answer.
             return Some(vec![Reason::HistoryExpired, Reason::Busy]);
         }
         if !handle.write {

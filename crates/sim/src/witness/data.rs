@@ -36,7 +36,7 @@ impl Witness {
     ) -> Verdict<Expect> {
         let handle = ask.handle.as_ref().expect("writes go through a handle");
         let (inode, len) = (handle.inode, ask.payload.len() as u64);
-        // Everything in the log counts, also what nobody was told of: it may be committed yet.
+        // Every record in the log counts, also without an answer to its client: it may be committed later.
         let offset = if append { self.model.tree.bytes(inode).size(Cut::NOW) } else { offset };
         let (first, last) = (offset / CHUNK_BYTES, (offset + len - 1) / CHUNK_BYTES);
         let session = ask.header.session.0;

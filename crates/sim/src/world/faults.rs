@@ -120,7 +120,7 @@ impl World {
         Ok(())
     }
 
-    /// The device may refuse something from now on. Should nobody notice, the next start does away with it.
+    /// The device may refuse an operation from now on. If the server does not notice, the next start removes the fault.
     fn suspect_device(&mut self) {
         self.witness.excuses.device = true;
         let delay = self.rng.between(1_000_000, 5_000_000);

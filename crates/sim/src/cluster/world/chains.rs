@@ -43,8 +43,8 @@ impl World {
     }
 }
 
-/// Why what a node has of a chain may not be given up: all who have a part in it serve, with everything, and they are
-/// as many as are wanted of the nodes that can keep one.
+/// Why a node may not delete its records of a chain; `None` if all members serve, with everything, and are as many as
+/// the wanted copies on the nodes that can keep one.
 pub(super) fn why_needed(state: &ClusterState, chain: ChainId, id: NodeId) -> Option<String> {
     let chain = state.chain(chain)?;
     let can_keep =

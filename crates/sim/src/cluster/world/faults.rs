@@ -26,7 +26,7 @@ enum Fault {
     CrashAtEffect,
     /// The machine of a node loses power.
     PowerLoss,
-    /// A node hears nobody and nobody hears it.
+    /// A node is cut off from all others, in both directions.
     Isolate,
     /// Nothing gets from one node to another.
     CutOneWay,
@@ -42,7 +42,7 @@ enum Fault {
     ClockJump,
     /// A sync fails.
     FailedSync,
-    /// Whoever leads the metalog dies.
+    /// The leader of the metalog crashes.
     CrashLeader,
     /// A node stands still in the middle of a call.
     Stun,
@@ -155,7 +155,7 @@ pub(super) enum Delivery {
     Arrives,
     /// It is lost with its connection, and both ends hear of that.
     Breaks,
-    /// It is lost, and nobody hears of that: where a network is cut off nothing says so.
+    /// It is lost without a notice: a partition sends none.
     Vanishes,
 }
 
@@ -236,7 +236,7 @@ impl World {
             }
             Fault::FailedSync if self.nodes[node].engine.is_some() => {
                 self.nodes[node].disk.fail_syncs(1);
-                // Whoever looks after it starts it again.
+                // Its supervisor restarts it.
                 let life = self.nodes[node].life;
                 self.after(long_us, Event::Heal(Healing::Sick { node, life }));
             }

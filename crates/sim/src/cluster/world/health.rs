@@ -1,4 +1,4 @@
-//! What servers say of the cluster: none calls a chain whole that lacks a copy, whoever is away.
+//! Health reports of servers: no server calls a chain whole that lacks a copy, whichever nodes are away.
 
 use frieze_node::{ClusterState, ClusterStatus};
 

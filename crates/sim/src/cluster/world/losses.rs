@@ -34,14 +34,14 @@ pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, Once)> {
 }
 
 impl World {
-    /// A machine is lost with all that it had, when others have all of it: until then it is tried again. Whoever looks
-    /// after it does not wait for that where its disk is damaged.
+    /// Loses a machine with all its data, once other machines have all of it: until then the event is repeated. A
+    /// machine with a damaged disk is given up earlier.
     pub(super) fn lose(&mut self, node: usize) -> Verdict {
         let Node { id, is_gone, is_rotten, .. } = self.nodes[node];
         if is_gone || self.calm && !is_rotten {
             return Ok(());
         }
-        // What cannot start is given up, whatever nobody else has.
+        // A machine that cannot start is lost even if it has the only copy.
         let (only, is_down) = (self.only_at(node), self.nodes[node].engine.is_none());
         let may_go = if is_rotten { is_down || only.is_empty() } else { self.is_whole() };
         // One after the other.

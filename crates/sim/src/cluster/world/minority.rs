@@ -25,7 +25,7 @@ use crate::violation::{Rule, Verdict, broken};
 const CLOSES_US: u64 = 2_500_000;
 /// Until every lease of the others' is over.
 const LEASES_US: u64 = 3_000_000;
-/// A server that has what is asked for answers within so long: it waits for nobody.
+/// Time within which a server with the bytes answers, in microseconds: it waits for no other server.
 const ANSWERS_US: u64 = 1_000_000;
 
 /// A server that is left, and the chains that it has whole.
@@ -57,7 +57,7 @@ impl World {
         self.run_for(LEASES_US)?;
         let is_lost = self.leader().is_none();
         if self.rng.chance(2) {
-            // What they have closed they know after a restart, too, with nobody to tell them their part.
+            // They know what they have closed after a restart, too, without a leader that sends them their role.
             let kind = if self.rng.chance(2) { CrashKind::Process } else { CrashKind::Power };
             let restarted: Vec<usize> = left.iter().map(|left| self.index_of(left.node)).collect();
             restarted.iter().for_each(|node| self.die(*node, kind));

@@ -15,7 +15,7 @@ use crate::model::bytes::{Bytes, Cut};
 #[derive(Clone, Debug)]
 struct Forgetting {
     before: Hlc,
-    /// Instants of snapshots and who made them: what is theirs is readable all the same.
+    /// Instants of snapshots and their creators: the instants stay readable.
     pins: BTreeSet<(Hlc, u32)>,
     /// True: nothing of it is left but what pins show.
     inodes: BTreeMap<u64, bool>,
@@ -93,7 +93,7 @@ impl Tree {
         if self.horizons.expired(id, at) { Err(Reason::HistoryExpired) } else { Ok(()) }
     }
 
-    /// Puts a horizon in force. `held`: inodes that somebody may still write to.
+    /// Puts a horizon in force. `held`: inodes with open write grants.
     pub(crate) fn forget(&mut self, op: &Horizon, pins: BTreeSet<(Hlc, u32)>, held: &BTreeSet<u64>) {
         let ids = |bytes: &[u8]| frieze_wire::forget::decode_ids(bytes).expect("the server packed them");
         let before = Hlc(op.before);
