@@ -35,7 +35,7 @@ const LOST_US: u64 = 1_500_000;
 /// A name: the number of its directory, 0 for the root, and its number in it.
 type Name = (u32, u32);
 
-/// What names stand for: an inode each; those that are not there are absent.
+/// The inode of each name; absent names are missing.
 type State = BTreeMap<Name, u64>;
 
 #[derive(Default)]
@@ -48,9 +48,9 @@ struct Believer {
     lease_until_us: u64,
     /// The question for recalls that waits, and when it was sent.
     asked: Option<(u64, u64)>,
-    /// Answers to what was asked before this many recalls are believed no more.
+    /// An answer to a question from before this many recalls is not cached any more.
     recalls: u64,
-    /// Changes of its own on their way: what it hears meanwhile may be older.
+    /// Its own changes in flight: answers that arrive meanwhile may be older.
     changing: u32,
     believed: BTreeMap<Name, (Option<u64>, u64)>,
 }
@@ -284,7 +284,7 @@ impl Play {
             false => Op::Remove(Remove { target, directory: false }),
         };
         let believer = &mut self.believers[who];
-        // What it changes itself it does not believe any more.
+        // It drops what it changes itself from its cache.
         believer.recalls += 1;
         believer.changing += 1;
         believer.believed.remove(&name);
@@ -321,7 +321,7 @@ impl Play {
         };
         let at = self.now_us + self.rng.below(40_000);
         self.asked.insert(self.last_id, (who, asked));
-        // What is sent again until it is answered is sent once here, and not lost.
+        // A request that is retried until its answer is sent once here, and not lost.
         if seq > 0 || self.rng.below(12) > 0 {
             self.to_server.push((at, believer.conn, header, body(request)));
         }
@@ -335,7 +335,7 @@ impl Play {
             if !self.machine.is_connected(conn) {
                 continue;
             }
-            // A look sees what is there now, or what comes until it is answered.
+            // A lookup sees the present state, or one that follows before its answer.
             if let Some((_, Asked::Look { state, .. })) = self.asked.get_mut(&header.request_id) {
                 *state = self.states.len() - 1;
             }
@@ -369,9 +369,9 @@ impl Play {
         self.answered(answers)
     }
 
-    /// What the names stand for now.
+    /// Reads the present state of the names.
     fn observe(&mut self) {
-        // At an exact instant: a question about now waits as everybody's does.
+        // At an exact instant: a question about now would wait as every client's does.
         let at = match self.machine.look(Request::Now(Now { name: String::new() })) {
             Some(Reply::Now(now)) => now.at,
             _ => return,
@@ -395,12 +395,12 @@ impl Play {
         }
     }
 
-    /// The server gives answers: from now on the rest of the world knows what they tell.
+    /// The server answers: from now on every other client may know what the answers show.
     fn answered(&mut self, answers: Vec<Answer>) -> Verdict {
         for answer in answers {
             let known = match self.asked.get(&answer.header.request_id) {
                 Some((who, Asked::Look { name, state, .. })) => Some((*who, *name, *state)),
-                // A refusal tells whether the name is there, too.
+                // A refusal shows whether the name exists, too.
                 Some((who, Asked::Change { name, state })) if tells_of_a_name(&answer) => Some((*who, *name, *state)),
                 _ => None,
             };

@@ -79,7 +79,7 @@ impl Witness {
                 let Request::Punch(punch) = request else {
                     return broken(Rule::PromisedErrors, format!("{request:?} answered {reply:?}"));
                 };
-                // What ran before is known to the end of its first chunk only.
+                // Of an earlier run only the end of its first chunk is known.
                 let (end, at_least) = (offset + punch.len, (offset / CHUNK_BYTES + 1) * CHUNK_BYTES);
                 if reply.stamp != stamp.0 || (reply.upto != end && reply.upto != at_least.min(end)) {
                     let words = format!("{request:?} answered {reply:?}, expected {stamp} and {end}");
@@ -207,7 +207,7 @@ impl Witness {
         }
     }
 
-    /// Checks what an answer says of itself.
+    /// Checks the statements of an answer about itself.
     fn check_answered(&self, view: View, answered: &InstantInfo, open: Option<bool>) -> Verdict {
         let at = view.at.unwrap_or(0);
         if answered.at != at {

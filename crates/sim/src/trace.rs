@@ -49,7 +49,7 @@ impl Trace {
         }
     }
 
-    /// Something that numbers tell, in words only if they are kept.
+    /// An event with numbers; its sentence is built only if sentences are kept.
     pub(crate) fn numbers(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
         for number in numbers {
             self.mix(&number.to_le_bytes());

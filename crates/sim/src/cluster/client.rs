@@ -24,24 +24,24 @@ pub(super) struct Outgoing {
     pub(super) payload: Vec<u8>,
 }
 
-/// What a client and the world hand each other.
+/// Data exchanged between a client and the world.
 #[derive(Default)]
 pub(super) struct Port {
     pub(super) now_us: u64,
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) gone: Vec<(NodeId, ConnId)>,
     pub(super) answers: Vec<Answer>,
-    /// Connections that it has heard are over.
+    /// Connections whose end has reached it.
     pub(super) over: Vec<ConnId>,
     /// When it wants to be woken at the latest.
     pub(super) alarm_us: u64,
     /// The client is gone; another takes its place, without any knowledge of it.
     pub(super) vanishes: bool,
-    /// The nodes are others from now on.
+    /// The set of nodes has changed.
     pub(super) nodes: Option<Vec<NodeId>>,
     /// A node was taken in, as it asked for.
     pub(super) joined: Option<JoinReply>,
-    /// A disk may be damaged: others are asked.
+    /// A disk may be damaged: the client asks other nodes.
     pub(super) disks_rot: bool,
     /// How long it waits for the first answer of a server that is silent. For the next ones longer.
     pub(super) patience_us: u64,
@@ -57,7 +57,7 @@ pub(super) enum Route {
     Lead,
     Write(ChunkId),
     Read(ChunkId),
-    /// Anybody, and this one first.
+    /// Any node, starting with this one.
     At(NodeId),
 }
 
@@ -278,7 +278,7 @@ impl Client {
                 Some(Answer { result: Err(fault), .. })
                     if self.may_vanish && fault.reason == Reason::UnknownSession =>
                 {
-                    // It was not heard for too long. Whether this happened before its session ended it cannot know.
+                    // It was cut off for too long. Whether this happened before its session ended is unknown.
                     self.vanish();
                     return Err(Reason::Superseded.into());
                 }
@@ -411,8 +411,8 @@ pub(super) fn client_of(conn: ConnId) -> usize {
     (conn >> 32) as usize - 1
 }
 
-/// True if the server says that it, or another, will be able to answer soon. A device that has failed is that of one
-/// server: a program that is told so asks again, and another one answers.
+/// True if the server says that it, or another, can answer soon. A device failure is that of one server: the program
+/// retries, and another server answers.
 fn is_passing(fault: &Fault) -> bool {
     matches!(
         fault.reason,

@@ -1,14 +1,14 @@
-//! Members that are broken on purpose, from outside: the judge has to notice every one.
+//! Members that are broken on purpose, from outside: the judge has to detect every one.
 
 use std::collections::BTreeMap;
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_metalog::{Members, PeerKind, PeerMessage};
 
-/// What is broken.
+/// A way to break members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetalogBreak {
-    /// What is said to be on stable storage is not.
+    /// Syncs report success without effect.
     SyncLies,
     /// It is said before the flush instead of after it.
     SaysPersistedEarly,
@@ -34,9 +34,9 @@ pub enum MetalogBreak {
     SnapshotStale,
     /// The state sent to a member has the members of the beginning in its name.
     MembersForgotten,
-    /// The log is cut before the store holds what was in it.
+    /// The log is truncated before the store has its content.
     TruncatesEarly,
-    /// A state that was received is not durable when the log goes on from it.
+    /// A received state is not durable when the log continues after it.
     InstallForgotten,
     /// An instant is closed by word alone.
     ClosesEarly,
@@ -76,7 +76,7 @@ impl MetalogBreak {
     ];
 }
 
-/// What a broken host has to remember.
+/// State of a broken host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     /// How far each other member has the log, in this term.
@@ -90,7 +90,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Looks at what comes in.
+    /// Observes an incoming message.
     pub(super) fn hear(&mut self, message: &PeerMessage) {
         if message.kind == PeerKind::AskVote {
             self.candidate = (message.log_term, message.index.0);
@@ -113,7 +113,7 @@ impl Memory {
         LogIndex(places.get(members.voters.len() / 2).copied().unwrap_or(0))
     }
 
-    /// Breaks what goes out. `own`: the last term and index of the sender's log.
+    /// Breaks an outgoing message. `own`: the last term and index of the sender's log.
     pub(super) fn mangle(&self, broken: MetalogBreak, message: &mut PeerMessage, own: (u64, u64), members: &Members) {
         let end = LogIndex(message.index.0 + message.entries.len() as u64);
         match (broken, message.kind) {

@@ -37,7 +37,7 @@ pub(super) struct Client {
     pub(super) what: What,
     pub(super) seq: u64,
     pub(super) attempt: u64,
-    /// What had been told when this attempt began.
+    /// Newest answered index when this attempt began.
     pub(super) floor: u64,
     pub(super) left: u64,
     /// The member that this attempt asks.
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Answers reads that wait for what is executed now.
+    /// Answers reads that wait for entries that are executed now.
     pub(super) fn show(&mut self, id: NodeId) {
         let Some(host) = self.hosts.get(&id) else { return };
         let applied = host.state.applied;

@@ -1,4 +1,4 @@
-//! What a write or a punch did: a record in each chunk that it reaches, and grants that only the server knows of.
+//! The effects of a write or a punch: a record in each chunk that it reaches, and grants that only the server knows.
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
@@ -142,8 +142,8 @@ impl Witness {
         let node = self.model.tree.node(handle.inode, Hlc::MAX);
         let lacks_time = node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none();
         if let Some(mut refusals) = self.refusals_of_handle(ask, handle) {
-            // What is wrong with the record may be said of a file that was forgotten, and to a session that has ended,
-            // too: both are so.
+            // A fault of the record itself is also allowed for a file that has expired, and for a session that has
+            // ended: both faults are true.
             if lacks_time && [Reason::HistoryExpired, Reason::UnknownSession].iter().any(|also| refusals.contains(also))
             {
                 refusals.push(Reason::InvalidArgument);

@@ -6,7 +6,7 @@ use super::{CHAINS, World};
 use crate::violation::{Rule, Verdict, broken};
 
 impl World {
-    /// What every server says now, beside what the log has decided at that server.
+    /// Compares every server's report of now with the log's decisions at that server.
     pub(super) fn judge_health(&self) -> Verdict {
         for node in &self.nodes {
             let mut wrong = None;
