@@ -2,7 +2,7 @@
 //!
 //! Guarantees: every arm of every `match` in a core's sources is counted, tests left out; one counts as reached if the
 //! compiler's own counter at the start of its body does (`-C instrument-coverage`, read with the LLVM tools of the same
-//! toolchain). What is reached may still be judged by nobody: that is what the broken rules (`--mutants`) are for.
+//! toolchain). Leaves to others: whether a check judges a reached arm (the broken rules, `--mutants`).
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! `cargo xtask house`: what the ratchets of the house count, crate by crate.
 //!
-//! Guarantees: `tidy` fails if one of [`RATCHETS`] is passed. A ratchet only tightens: whoever loosens one changes its
-//! line here. Leaves to others: the rules that hold for each line (`tidy`), arrows between crates (`deps`).
+//! Guarantees: `tidy` fails if one of [`RATCHETS`] is passed. A ratchet only tightens: a commit that loosens one
+//! changes its line here. Leaves to others: the rules that hold for each line (`tidy`), arrows between crates (`deps`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -3,7 +3,7 @@
 //! | rule | where |
 //! |---|---|
 //! | no mark of unfinished work | every text file |
-//! | no path of somebody's own machine | every text file but test data, whose paths are frieze's |
+//! | no path of a developer's machine | every text file but test data, whose paths are frieze's |
 //! | a module doc at the top | every Rust file but `tests.rs`, which is about the file beside it |
 //! | at most 1,000 lines, or a line `// one idea: …` | every Rust file |
 //! | no `unwrap()` | Rust outside tests |
@@ -27,7 +27,7 @@ const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX"
 const UNWRAP: &str = concat!(".unw", "rap()");
 /// Waits by time.
 const SLEEP: &str = concat!("sl", "eep");
-/// Where paths of somebody's own machine begin.
+/// Prefixes of paths on a developer's machine.
 const OWN_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
 /// A file as the rules see it.

@@ -1,27 +1,27 @@
-//! Cache grants: which session caches what, and what has to be recalled before a change is answered (protocols §6).
+//! Cache leases: which session caches what, and what has to be recalled before a change is answered (protocols §6).
 //!
-//! Guarantees: a change is answered only when every other session that was granted what it changed has acknowledged the
-//! recall, or its grant has run out; no session is granted anything that changed while it could not be told; everything
+//! Guarantees: a change is answered only when every other session with a grant on what it changed has acknowledged the
+//! recall, or its grant has expired; a session receives no grant on a key for which its recall is pending; everything
 //! is bounded, and what does not fit is not granted.
 //! Leaves to others: messages and waiting requests (`caching`), what a change touches (`namespace`), kernels (`fuse`).
 //!
-//! A session has grants while it keeps asking for recalls: each question renews its lease. A grant ends with the lease
-//! as it was when it was given, so it needs no renewal and no return, and what a stopped client goes on believing ends
-//! by itself. What a session is granted lies in two generations: when the younger is a lease old, the older has run out
-//! as a whole and is dropped.
+//! A session has grants while it keeps polling for recalls: each poll renews its lease. A grant ends with the lease as
+//! it was when the grant was made, so it needs no renewal and no return, and the cached state of a stopped client
+//! expires by itself. The grants of a session are in two generations: when the younger is a lease old, the older has
+//! expired as a whole and is dropped.
 //!
-//! A change takes the grants of all others away and leaves a *due* for each: it goes with the acknowledgement or when
-//! the grant would have run out. Answers wait for dues: that of the change for those it made, those of readers for dues
-//! on what they read, so that nobody learns of a change while somebody, the reader's own machine included, may still be
-//! shown the state before it.
+//! A change removes the grants of all other sessions and adds a *due* (pending recall) for each: the due ends with the
+//! acknowledgement, or when the grant would have expired. Answers wait for dues: the answer of the change for those it
+//! added, answers of readers for dues on what they read. So no client learns of a change while any client, the reader's
+//! own machine included, may still show the state before it.
 //!
-//! Who makes a change keeps its grants, and may go on showing the state before until the answer has arrived. So what it
-//! changed is *marked*: the first answer that tells another session of it takes the grant, as a change would, and
-//! waits.
+//! The session that makes a change keeps its grants, and may show the state before the change until the answer has
+//! arrived. So what it changed is *marked*: the first answer that shows the change to another session removes the
+//! grant, as a change would, and waits.
 //!
-//! What is changed under the eyes of others is *hot*: they are granted nothing of it until it has been left alone for a
-//! second, and who changes it not before it was alone in that for a second. So two writers do not recall each other for
-//! every change.
+//! A key that is changed while other sessions cache it is *hot*: other sessions receive no grant on it until it was
+//! unchanged for a second, and the session that changes it receives none until it was the only user for a second. So
+//! two writers do not recall each other with every change.
 
 use std::collections::BTreeMap;
 
@@ -30,18 +30,18 @@ use frieze_base::{FastMap, FastSet, InodeId, MonoTime, Seq, SessionId};
 /// Bounds and times.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheLeaseSettings {
-    /// How long grants live without a sign of their session. More: who caches asks less often; less: a change waits
-    /// less for a session that is dead or stopped.
+    /// Lifetime of grants without a poll of their session. More: a caching client polls less often. Less: a change
+    /// waits less for a session that is dead or stopped.
     pub lease_ns: u64,
-    /// A question that waits for recalls is answered after this long without one.
+    /// A poll is answered after this long without a recall, in nanoseconds.
     pub(crate) renew_ns: u64,
-    /// How long what is changed under the eyes of others stays hot.
+    /// How long a contended key stays hot, in nanoseconds.
     pub(crate) hot_ns: u64,
-    /// CacheLeases of one session in one generation: 16 bytes each.
+    /// Most grants of one session in one generation: 16 bytes each.
     pub(crate) grants_max: usize,
-    /// Recalls on their way to one session; beyond them everything is recalled at once.
+    /// Most recalls in flight to one session; beyond, everything is recalled at once.
     pub(crate) recalls_max: usize,
-    /// Contended things; beyond them nothing is granted for a while.
+    /// Most hot keys; beyond, no grants are made for a while.
     pub(crate) hot_max: usize,
 }
 
@@ -58,7 +58,7 @@ impl Default for CacheLeaseSettings {
     }
 }
 
-/// What can be granted: one word, so that a grant is two.
+/// Key of a grant, one word, so that a grant is two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheKey(u64);
 
@@ -82,67 +82,67 @@ impl CacheKey {
     }
 }
 
-/// What an answer tells of.
+/// Keys whose state an answer shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerKeys {
-    /// What was read.
+    /// Keys that were read.
     pub keys: Vec<CacheKey>,
-    /// More than is said by `keys`.
+    /// The answer shows more than `keys`.
     pub everything: bool,
 }
 
-/// A request: what a due is made by, and what waits for it.
+/// A request: the cause of a due, and what waits for dues.
 pub type RequestKey = (SessionId, Seq);
 
-/// An answer that waits.
+/// An answer that waits for dues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AnswerTicket(pub u64);
 
-/// A question for recalls that waits.
+/// A poll that waits for recalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PollId(pub u64);
 
-/// What to do.
+/// Effect that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseEffect {
-    /// Answer a question.
+    /// Answer a poll.
     Tell {
-        /// Which.
+        /// The poll.
         poll: PollId,
-        /// With what.
+        /// Its answer.
         recall: Recall,
     },
-    /// Nothing is in the way of an answer any more.
+    /// All dues that an answer waited for have ended.
     Release(AnswerTicket),
 }
 
-/// What a session must not use any more.
+/// Cached state that a session must drop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recall {
-    /// To be acknowledged; 0 if there is nothing.
+    /// Number to acknowledge; 0 if there is nothing.
     pub number: u64,
-    /// Everything.
+    /// Drop everything.
     pub everything: bool,
     /// Names of these directories.
     pub directories: Vec<u64>,
     /// Attributes and bytes of these inodes.
     pub files: Vec<u64>,
-    /// Locks that it holds now.
+    /// Waits for locks that were granted.
     pub locked: Vec<u64>,
 }
 
-/// A grant taken away and not yet known to be gone.
+/// A grant that was removed and may still be in use.
 #[derive(Clone, Debug)]
 struct PendingRecall {
     session: SessionId,
-    /// Of the recall that says so.
+    /// Number of its recall.
     number: u64,
     until: MonoTime,
-    /// The changes that took it.
+    /// The changes that removed it.
     by: Vec<RequestKey>,
 }
 
-/// The session and number whose acknowledgement is waited for, and until when.
+/// The session and number whose acknowledgement a request waits for, and the end of the wait.
 #[derive(Clone, Copy, Debug)]
 struct AwaitedAnswer {
     session: SessionId,
@@ -153,19 +153,19 @@ struct AwaitedAnswer {
 #[derive(Debug, Default)]
 struct LeaseHolder {
     lease_until: MonoTime,
-    /// It may hold anything, from an earlier life of the server.
+    /// It may have a grant on any key, from an earlier process of the server.
     everything_until: MonoTime,
-    /// Younger and older generation: until when each is granted.
+    /// Younger and older generation: expiry of each grant.
     young: FastMap<CacheKey, MonoTime>,
     old: FastMap<CacheKey, MonoTime>,
     turned: MonoTime,
-    /// What it was granted and has changed itself, in this lease and the one before.
+    /// Keys with a grant that the session changed itself, in this lease and the one before.
     changed: FastSet<CacheKey>,
     changed_before: FastSet<CacheKey>,
-    /// Number that the next recall gets.
+    /// Number of the next recall.
     next: u64,
     queue: RecallBatch,
-    /// AnswerKeys and not acknowledged.
+    /// Recalls sent and not acknowledged.
     sent: Vec<(u64, RecallBatch)>,
     poll: Option<(PollId, MonoTime)>,
 }
@@ -184,7 +184,7 @@ struct Contended {
     until: MonoTime,
 }
 
-/// Who caches what.
+/// All cache leases, by session.
 #[derive(Debug)]
 pub struct CacheLeases {
     settings: CacheLeaseSettings,
@@ -192,14 +192,14 @@ pub struct CacheLeases {
     dues: FastMap<CacheKey, Vec<PendingRecall>>,
     waiting: BTreeMap<AnswerTicket, Vec<AwaitedAnswer>>,
     hot: FastMap<CacheKey, Contended>,
-    /// Nothing is granted before: too much was hot.
+    /// Until then no grants are made: too many keys were hot.
     cooling_until: MonoTime,
-    /// Where the numbers of a session that is known anew begin: above all that were acknowledged by any.
+    /// First recall number of a new session: above all that any session has acknowledged.
     numbers_from: u64,
 }
 
 impl CacheLeases {
-    /// No lease is given yet.
+    /// A table without leases.
     pub fn new(settings: CacheLeaseSettings) -> CacheLeases {
         CacheLeases {
             settings,
@@ -212,12 +212,12 @@ impl CacheLeases {
         }
     }
 
-    /// How long leases are, and how many.
+    /// Lifetimes and limits of leases.
     pub fn settings(&self) -> &CacheLeaseSettings {
         &self.settings
     }
 
-    /// These sessions cached something in an earlier life of the server: nobody knows what.
+    /// Adds sessions that cached under an earlier process of the server: their keys are unknown.
     pub fn found(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
         let until = after(at, self.settings.lease_ns);
         for session in sessions {
@@ -226,7 +226,7 @@ impl CacheLeases {
         }
     }
 
-    /// Another server has let these sessions cache until now: nobody here knows what.
+    /// Adds sessions that cached under another server until now: their keys are unknown here.
     pub fn take_over(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
         let until = after(at, self.settings.lease_ns);
         for session in sessions {
@@ -236,24 +236,24 @@ impl CacheLeases {
         }
     }
 
-    /// Sessions that keep a cache, or may.
+    /// Sessions that have a cache, or may have one.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.holders.keys().copied()
     }
 
-    /// CacheLeases given in this lease and the one before.
+    /// Count of grants in this lease and the one before.
     pub fn count(&self) -> usize {
         self.holders.values().map(|holder| holder.young.len() + holder.old.len()).sum()
     }
 
-    /// True if nothing waits and nothing is due.
+    /// True if no request waits and nothing is due.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.dues.is_empty()
     }
 
-    /// Lets a session cache `key` until the lease it has now ends: for how long, 0 if it may not. Whoever calls reads
-    /// the state to be cached afterwards, or under a lock that keeps changes out.
+    /// Grants `key` to a session until its current lease ends. Returns the duration, 0 for no grant. The caller reads
+    /// the state to be cached afterwards, or under a lock that excludes changes.
     pub fn give(&mut self, at: MonoTime, session: SessionId, key: CacheKey) -> u64 {
         if at < self.cooling_until {
             return 0;
@@ -264,7 +264,7 @@ impl CacheLeases {
         {
             return 0;
         }
-        // Until it has acknowledged the recall it cannot tell the new grant from the old.
+        // Until it has acknowledged the recall it cannot distinguish the new grant from the old.
         if self.dues.get(&key).is_some_and(|dues| dues.iter().any(|due| due.session == session)) {
             return 0;
         }
@@ -280,7 +280,7 @@ impl CacheLeases {
         holder.lease_until.since_ns(at)
     }
 
-    /// A request is about to change `keys`, or has changed them and nobody has seen it yet.
+    /// A request is about to change `keys`, or has changed them before any reader could see it.
     pub fn change(&mut self, at: MonoTime, by: RequestKey, keys: &[CacheKey], out: &mut Vec<LeaseEffect>) {
         let settings = self.settings;
         for key in keys {
@@ -307,14 +307,14 @@ impl CacheLeases {
             }
             self.heat(at, by.0, *key, others);
         }
-        // All of it at once: what is told in two parts is acknowledged a round trip later.
+        // In one recall: a second part would be acknowledged a round trip later.
         for holder in self.holders.values_mut() {
             holder.tell(out);
         }
     }
 
-    /// An answer that tells of `told`, or is that of `request`, is ready: it goes out with its `Release`, which comes
-    /// at once if nothing is in the way.
+    /// An answer that shows `told`, or answers `request`, is ready: it is sent with its `Release`, which comes at once
+    /// if nothing is due.
     pub fn answer(
         &mut self,
         at: MonoTime,
@@ -334,8 +334,8 @@ impl CacheLeases {
             let dues = self.dues.get(key).into_iter().flatten();
             awaited.extend(dues.filter(lasts).map(awaits));
         }
-        // A change of an earlier life may be known to nobody but its log: whoever may believe the state before it has
-        // to be heard first.
+        // A change under an earlier process may be known only from its log: sessions that may cache the state before it
+        // have to poll first.
         for (session, holder) in &self.holders {
             if holder.everything_until > at {
                 let told = holder.sent.iter().find(|(_, batch)| batch.everything).map(|(number, _)| *number);
@@ -357,8 +357,8 @@ impl CacheLeases {
         }
     }
 
-    /// Takes from everybody but `reader` what an answer to it tells of and they have changed themselves: they may not
-    /// have heard yet that they have.
+    /// Removes the grants of all sessions but `reader` on keys that an answer shows and that they changed themselves:
+    /// the answers to their changes may not have arrived yet.
     fn take_marked(&mut self, at: MonoTime, reader: SessionId, told: &AnswerKeys, out: &mut Vec<LeaseEffect>) {
         let settings = self.settings;
         for (session, holder) in self.holders.iter_mut().filter(|(session, _)| **session != reader) {
@@ -383,8 +383,7 @@ impl CacheLeases {
         }
     }
 
-    /// The only session that cached anything has changed something that was not noted: all that it holds may be of
-    /// before.
+    /// The only caching session has made a change without a note of its keys: all that it caches may be stale.
     pub fn changed_unnoted(&mut self, at: MonoTime, session: SessionId, out: &mut Vec<LeaseEffect>) {
         let Some(holder) = self.holders.get_mut(&session).filter(|holder| holder.lease_until > at) else { return };
         holder.everything_until = holder.everything_until.max(holder.lease_until);
@@ -392,8 +391,8 @@ impl CacheLeases {
         holder.tell(out);
     }
 
-    /// A session asks for recalls: everything up to `acked` is dropped at its end, and its lease begins anew. An older
-    /// question of it is answered with nothing. False if `session` was not known to cache anything.
+    /// A session polls for recalls: drops everything up to `acked`, and renews its lease. An older poll of it is
+    /// answered with an empty recall. False if `session` was not known to cache.
     pub fn poll(
         &mut self,
         at: MonoTime,
@@ -417,7 +416,7 @@ impl CacheLeases {
         if holder.everything_until > at && holder.sent.is_empty() {
             holder.queue.everything = true;
         }
-        // What was told and is not acknowledged was lost on the way: it is told again.
+        // Recalls that were sent and not acknowledged were lost: they are sent again.
         let mut acked_keys = Vec::new();
         let mut acked_everything = false;
         for (number, batch) in std::mem::take(&mut holder.sent) {
@@ -438,13 +437,13 @@ impl CacheLeases {
         known
     }
 
-    /// Answers the question of a session that waits, with nothing.
+    /// Answers a waiting poll of a session, with an empty recall.
     pub fn hurry(&mut self, session: SessionId, out: &mut Vec<LeaseEffect>) {
         let poll = self.holders.get_mut(&session).and_then(|holder| holder.poll.take());
         out.extend(poll.map(|(poll, _)| LeaseEffect::Tell { poll, recall: Recall::default() }));
     }
 
-    /// A lock that the session waited for is its own now: it is told as a recall is.
+    /// A lock that the session waited for is granted: sent like a recall.
     pub fn tell_locked(&mut self, session: SessionId, wait: u64, out: &mut Vec<LeaseEffect>) {
         if let Some(holder) = self.holders.get_mut(&session) {
             holder.queue.locked.push(wait);
@@ -452,7 +451,7 @@ impl CacheLeases {
         }
     }
 
-    /// Looks at the time: answers questions that waited long enough, lets go of what has run out.
+    /// Time passes: answers polls that waited long enough, drops what has expired.
     pub fn tick(&mut self, at: MonoTime, out: &mut Vec<LeaseEffect>) {
         for holder in self.holders.values_mut() {
             holder.turn(at, self.settings.lease_ns);
@@ -506,7 +505,7 @@ impl CacheLeases {
         }
     }
 
-    /// Drops the dues of a session up to a number, on `keys` or on everything.
+    /// Removes the dues of a session up to a number, on `keys` or on everything.
     fn forgive(&mut self, session: SessionId, acked: u64, keys: &[CacheKey], everything: bool) {
         let is_over = |due: &PendingRecall| due.session == session && due.number <= acked;
         if everything {
@@ -538,12 +537,12 @@ impl CacheLeases {
 }
 
 impl LeaseHolder {
-    /// Drops the older generation when all of it has run out.
+    /// Drops the older generation when all of it has expired.
     fn turn(&mut self, at: MonoTime, lease_ns: u64) {
         if at.since_ns(self.turned) < lease_ns {
             return;
         }
-        // Idle for two leases: the younger has run out as well.
+        // Idle for two leases: the younger has expired as well.
         let idle = at.since_ns(self.turned) >= 2 * lease_ns;
         self.old = std::mem::take(&mut self.young);
         self.changed_before = std::mem::take(&mut self.changed);
@@ -554,7 +553,7 @@ impl LeaseHolder {
         self.turned = at;
     }
 
-    /// Takes a grant away: until when it would have lasted, and whether it is known only as one of everything.
+    /// Removes a grant. Returns its expiry, and whether it was only part of a grant on everything.
     fn take(&mut self, at: MonoTime, key: CacheKey) -> Option<(MonoTime, bool)> {
         self.unmark(key);
         let granted = self.young.remove(&key).max(self.old.remove(&key)).filter(|until| *until > at);
@@ -564,7 +563,7 @@ impl LeaseHolder {
         granted.map(|until| (until, false))
     }
 
-    /// Notes that the session has changed what it is granted.
+    /// Marks a key that the session has changed under its own grant.
     fn mark(&mut self, at: MonoTime, key: CacheKey) {
         let lasts = |until: &MonoTime| *until > at;
         if self.young.get(&key).is_some_and(lasts) || self.old.get(&key).is_some_and(lasts) {
@@ -594,7 +593,7 @@ impl LeaseHolder {
         self.queue.keys.push(key);
     }
 
-    /// Answers the question that waits, if there is something to tell.
+    /// Answers the waiting poll, if there is a recall.
     fn tell(&mut self, out: &mut Vec<LeaseEffect>) {
         if self.queue.is_empty() {
             return;
@@ -613,7 +612,7 @@ impl LeaseHolder {
         out.push(LeaseEffect::Tell { poll, recall });
     }
 
-    /// Nothing is left that it could believe, and it does not ask.
+    /// True if no grant of the session is left and it does not poll.
     fn is_over(&self, at: MonoTime) -> bool {
         self.poll.is_none() && self.lease_until <= at && self.everything_until <= at
     }
@@ -631,7 +630,7 @@ impl RecallBatch {
     }
 }
 
-/// A session has one due for each key: the later one counts.
+/// A session has one due per key: the later one counts.
 fn add_due(dues: &mut Vec<PendingRecall>, due: PendingRecall) {
     match dues.iter_mut().find(|known| known.session == due.session) {
         Some(known) => {

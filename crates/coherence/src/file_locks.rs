@@ -1,25 +1,26 @@
-//! FileLocks on ranges of files: one table for fcntl(2) and flock(2), as on NFS.
+//! Locks on ranges of files: one table for fcntl(2) and flock(2), as on NFS.
 //!
-//! Guarantees: two owners never hold ranges that exclude each other; who waits is served in the order of asking as soon
-//! as nothing is in its way; a wait that could never end is refused; what a session holds ends with it, and where the
-//! session keeps a lease (`grants`), with that: a mount that hangs keeps others waiting no longer. After a restart
-//! nobody gets a lock before those who may have held one could ask for it again. Leaves to others: telling who waited
-//! (`caching`), files and rights (who opened a file may lock it).
+//! Guarantees: two owners never hold ranges that exclude each other; waiting requests are served in the order of
+//! arrival as soon as no lock conflicts; a wait that could never end is refused; the locks of a session end with it,
+//! and if the session has a lease (`grants`), with the lease: a mount that hangs does not block other sessions any
+//! longer. After a restart no lock is granted before the sessions that may have held a conflicting one had time to
+//! reclaim it. Leaves to others: messages to the sessions that waited (`caching`), files and rights (a session with the
+//! file open may lock it).
 //!
-//! An owner is a number that the kernel of a client gives (one for each process for fcntl, one for each open file for
-//! flock), within its session. Its locks on a file do not overlap: a new one replaces what it covers.
+//! An owner is a number that the kernel of a client assigns (one per process for fcntl, one per open file for flock),
+//! within its session. Its locks on a file do not overlap: a new one replaces what it covers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{InodeId, MonoTime, SessionId};
 use frieze_wire::holding::{LockKind, LockOutcome, LockRange};
 
-/// FileLocks held in all. 56 bytes each.
+/// Most locks in total, 56 bytes each.
 const LOCKS_MAX: usize = 1 << 17;
-/// FileLocks waited for in all.
+/// Most waiting lock requests in total.
 const WAITS_MAX: usize = 1 << 14;
 
-/// Looks that find a session without its lease before its locks end.
+/// Consecutive checks that find a session without a lease before its locks end.
 const LOOKS_MISSED_MAX: u32 = 2;
 
 /// A session's owner.
@@ -37,7 +38,7 @@ struct HeldLock {
 
 #[derive(Clone, Copy, Debug)]
 struct LockWait {
-    /// Place in the line.
+    /// Position in the queue.
     order: u64,
     inode: InodeId,
     wanted: HeldLock,
@@ -50,33 +51,34 @@ pub struct FileLocks {
     count: usize,
     waits: BTreeMap<(SessionId, u64), LockWait>,
     next: u64,
-    /// Sessions whose locks end with their lease, and how many looks in a row found them without one.
+    /// Sessions whose locks end with their lease, and how many consecutive checks found them without one.
     leased: BTreeMap<SessionId, u32>,
-    /// Sessions that may have held locks in an earlier life of the server, until when they may ask for them again.
+    /// Sessions that may have held locks under an earlier process of the server, and the end of their time to reclaim
+    /// them.
     early: BTreeMap<SessionId, MonoTime>,
 }
 
-/// Waits that have ended: the session and its number for the wait.
+/// Waits that have ended with a lock: the session and its number of the wait.
 pub type GrantedLocks = Vec<(SessionId, u64)>;
 
 impl FileLocks {
-    /// Before `until` nobody else gets a lock that these sessions may have held.
+    /// Until `until` only these sessions get locks: they may reclaim those they held.
     pub fn found(&mut self, sessions: impl IntoIterator<Item = SessionId>, until: MonoTime) {
         self.early = sessions.into_iter().map(|session| (session, until)).collect();
     }
 
-    /// The session has asked again for all that it held.
+    /// The session has reclaimed all its locks.
     pub fn settled(&mut self, session: SessionId) {
         self.early.remove(&session);
     }
 
-    /// True while others than `session` may still ask for what they held.
+    /// True while sessions other than `session` may still reclaim locks.
     pub fn is_early(&mut self, at: MonoTime, session: SessionId) -> bool {
         self.early.retain(|_, until| *until > at);
         self.early.keys().any(|other| *other != session)
     }
 
-    /// FileLocks, unlocks, or waits under the number `wait` if it is not 0. `served` receives the waits that this ends.
+    /// Locks, unlocks, or waits under the number `wait` if it is not 0. `served` receives the waits that this ends.
     pub fn lock(&mut self, session: SessionId, ask: &LockRange, wait: u64, served: &mut GrantedLocks) -> LockOutcome {
         let inode = InodeId(ask.inode);
         let wanted = held(session, ask);
@@ -91,7 +93,7 @@ impl FileLocks {
             }
             self.waits.remove(&(session, wait));
             self.put(inode, wanted);
-            // A shared lock in place of an exclusive one lets others in.
+            // A shared lock in place of an exclusive one admits other owners.
             self.serve(inode, served);
             return LockOutcome::Held;
         }
@@ -112,18 +114,18 @@ impl FileLocks {
         LockOutcome::Waiting
     }
 
-    /// The first lock that keeps this one out.
+    /// The first lock that conflicts with `ask`.
     pub fn test(&self, session: SessionId, ask: &LockRange) -> Option<LockRange> {
         let wanted = held(session, ask);
         let first = self.blockers(InodeId(ask.inode), &wanted).min_by_key(|held| held.start)?;
         let kind = if first.exclusive { LockKind::Exclusive } else { LockKind::Shared };
-        // A process of another machine would be taken for one of this.
+        // The number of a process on another machine could be mistaken for one of this machine.
         let pid = if first.owner.0 == session { first.pid } else { 0 };
         let HeldLock { start, end, .. } = *first;
         Some(LockRange { inode: ask.inode, owner: first.owner.1, kind: kind as i32, start, end, pid })
     }
 
-    /// Waits no longer. A lock got meanwhile stays.
+    /// Cancels a wait. A lock granted meanwhile stays.
     pub fn cancel(&mut self, session: SessionId, wait: u64) -> LockOutcome {
         match self.waits.remove(&(session, wait)) {
             Some(_) => LockOutcome::Cancelled,
@@ -131,14 +133,14 @@ impl FileLocks {
         }
     }
 
-    /// The session keeps a lease: what it holds and waits for ends with that.
+    /// The session has a lease: its locks and waits end with that.
     pub fn lease(&mut self, session: SessionId) {
         self.leased.insert(session, 0);
     }
 
-    /// Ends what sessions hold whose lease has run out; to be called about twice a second. They may ask for it again
-    /// when they are back. The first look gives them a moment: where it was the server that hung, their questions have
-    /// arrived meanwhile.
+    /// Ends the locks of sessions whose lease has expired; called about twice a second. The sessions may reclaim them
+    /// when they return. The first check only counts: if the server itself hung, the polls of the sessions have arrived
+    /// by the next check.
     pub fn lapse(&mut self, has_lease: impl Fn(SessionId) -> bool, served: &mut GrantedLocks) {
         let mut lapsed = Vec::new();
         for (session, missed) in &mut self.leased {
@@ -150,7 +152,7 @@ impl FileLocks {
         lapsed.into_iter().for_each(|session| self.ended(session, served));
     }
 
-    /// The session has ended: so has all that it held and waited for.
+    /// Ends all locks and waits of a session that has ended.
     pub fn ended(&mut self, session: SessionId, served: &mut GrantedLocks) {
         self.early.remove(&session);
         self.leased.remove(&session);
@@ -173,7 +175,7 @@ impl FileLocks {
         self.files.get(&inode).into_iter().flatten().filter(|held| held.excludes(wanted))
     }
 
-    /// Takes the range from what its owner holds.
+    /// Removes the range from the locks of its owner.
     fn clear(&mut self, inode: InodeId, range: &HeldLock) {
         let Some(locks) = self.files.get_mut(&inode) else { return };
         let before = locks.len();
@@ -217,7 +219,7 @@ impl FileLocks {
         self.count = self.count + locks.len() - before;
     }
 
-    /// Gives what is free now to those who wait for it, in their order.
+    /// Grants what is free now to the requests that wait for it, in their order.
     fn serve(&mut self, inode: InodeId, served: &mut GrantedLocks) {
         let mut line: Vec<(u64, (SessionId, u64))> =
             self.waits.iter().filter(|(_, wait)| wait.inode == inode).map(|(id, wait)| (wait.order, *id)).collect();
@@ -232,7 +234,7 @@ impl FileLocks {
         }
     }
 
-    /// True if somebody that `wanted` would wait for waits, over however many others, for its owner.
+    /// True if a request that `wanted` would wait for waits, directly or through others, for the owner of `wanted`.
     fn would_wait_for_itself(&self, inode: InodeId, wanted: &HeldLock) -> bool {
         let mut seen = BTreeSet::new();
         let mut ahead: Vec<Owner> = self.blockers(inode, wanted).map(|held| held.owner).collect();

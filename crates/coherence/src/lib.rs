@@ -1,8 +1,8 @@
-//! What clients may keep of a file and use by themselves: cache leases, locks, open files.
+//! Per-client state of files: cache leases, locks, open files.
 //!
 //! Guarantees: no answer shows a state older than a change that was answered: a change is answered when every session
-//! that cached the state before has dropped it, or its lease has run out. Leaves to others: time, messages and threads
-//! (the server), what is read and changed (`metadata`, `replication`).
+//! that cached the state before it has dropped that state, or its lease has expired. Leaves to others: time, messages
+//! and threads (the server), what is read and changed (`metadata`, `replication`).
 
 mod cache_leases;
 mod file_locks;

@@ -1,39 +1,39 @@
-//! Which files sessions have open: a deleted file that somebody reads is not forgotten whole.
+//! Open files of sessions: the bytes of a deleted file stay while a client reads it.
 //!
-//! Guarantees: a file that was opened, now and not at an instant, by a session that says what it has open, is held
-//! until it says that it is closed, or has ended. What such a session of an earlier life of the server has open is not
-//! known until it has said so: until then it may be anything. Leaves to others: rights (`views`); files open for
-//! writing, which write grants hold too (`namespace`).
+//! Guarantees: a file that was opened (now, not at an instant) by a session that reports its open files stays until the
+//! session reports that it is closed, or has ended. The open files of such a session under an earlier process of the
+//! server are unknown until it has reported them: until then every file may be open. Leaves to others: rights
+//! (`views`); files open for writing, which write grants keep too (`namespace`).
 //!
-//! A session that keeps asking for recalls, as a mount does, says with its questions what it has open. Others never say
-//! that they have closed a file: what they opened would be held as long as they live, and with it the space of a full
-//! disk, so it is not held. A list is made before it arrives: what was opened since the list before it stays.
+//! A session that polls for recalls, as a mount does, reports its open files with its polls. Other sessions never
+//! report a close: their files would stay for as long as the sessions live, and with them the space of a full disk, so
+//! they are not tracked. A list is made before it arrives: files opened since the list before it stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{FastMap, InodeId, SessionId};
 
-/// Files known to be open in one session; beyond, every file may be, until it ends.
+/// Most files tracked for one session; beyond, every file counts as open until it ends.
 const FILES_MAX: usize = 65_536;
 
-/// See the module.
+/// Open files, by session.
 #[derive(Default)]
 pub struct OpenFiles(Mutex<OpenState>);
 
 #[derive(Default)]
 struct OpenState {
     sessions: BTreeMap<SessionId, OpenHandles>,
-    /// Sessions of an earlier life that have not said yet what they have open.
+    /// Sessions of an earlier process that have not reported their open files yet.
     unheard: BTreeSet<SessionId>,
 }
 
 #[derive(Default)]
 struct OpenHandles {
-    /// After how many lists each was opened.
+    /// Files, with the count of lists before each was opened.
     files: FastMap<InodeId, u64>,
     lists: u64,
-    /// It asks for recalls, and says what it has open.
+    /// It polls for recalls, and reports its open files.
     tells: bool,
     /// The client's number of the newest list.
     newest: u64,
@@ -41,7 +41,7 @@ struct OpenHandles {
 }
 
 impl OpenFiles {
-    /// These sessions are from an earlier life of the server.
+    /// Adds sessions of an earlier process of the server.
     pub fn found(&self, sessions: impl IntoIterator<Item = SessionId>) {
         self.lock().unheard.extend(sessions);
     }
@@ -57,8 +57,8 @@ impl OpenFiles {
         held.files.insert(id, held.lists);
     }
 
-    /// A question for recalls: all that the session has open, as its client says under a number that rises; 0 says that
-    /// it cannot tell now.
+    /// Handles the list in a poll: all open files of the session, under a number that rises with each list; 0 means
+    /// that the client cannot list them now.
     pub fn told(&self, session: SessionId, number: u64, open: &[u64]) {
         let mut state = self.lock();
         let held = state.sessions.entry(session).or_default();
@@ -73,19 +73,19 @@ impl OpenFiles {
         held.newest = number;
     }
 
-    /// The session has opened anew what it had open in an earlier life of the server.
+    /// The session has reopened all its files from before the server's restart.
     pub fn settled(&self, session: SessionId) {
         self.lock().unheard.remove(&session);
     }
 
-    /// The session is over.
+    /// The session has ended.
     pub fn ended(&self, session: SessionId) {
         let mut state = self.lock();
         state.sessions.remove(&session);
         state.unheard.remove(&session);
     }
 
-    /// True if somebody who says so has the file open, or may.
+    /// True if a session that reports its open files has the file open, or may.
     pub fn holds(&self, id: InodeId) -> bool {
         let state = self.lock();
         let holds = |held: &OpenHandles| held.tells && (held.too_many || held.files.contains_key(&id));
@@ -109,7 +109,7 @@ mod tests {
         let opened = OpenFiles::default();
         opened.add(ONE, FILE);
         assert!(!opened.holds(FILE), "nobody would say that it is closed");
-        // Made before the file was opened, as far as anybody knows.
+        // The list may have been made before the file was opened.
         opened.told(ONE, 1, &[]);
         assert!(opened.holds(FILE));
         opened.told(ONE, 2, &[FILE.0]);

@@ -1,11 +1,11 @@
-//! The kernel's own estimate of how wrong its clock is.
+//! The kernel's own estimate of the error of its clock.
 
 #![expect(unsafe_code, reason = "adjtimex has no safe wrapper in rustix or nix; this file is all of it")]
 
-/// The largest error of the wall clock in microseconds, as the kernel estimates it from what its time service told it;
-/// `None` if the clock is not synchronised or the kernel does not say.
+/// The largest error of the wall clock in microseconds, as the kernel estimates it from its time service; `None` if the
+/// clock is not synchronised or the kernel has no estimate.
 ///
-/// `chronyd` and `ntpd` both keep this estimate, and the kernel lets it grow by 500 ppm while they are silent.
+/// `chronyd` and `ntpd` both update this estimate, and the kernel raises it by 500 ppm while they are silent.
 pub(crate) fn kernel_error_us() -> Option<u64> {
     // SAFETY: `timex` is a plain C struct of integers, for which all zeroes is a value. `modes` = 0 asks and sets
     // nothing.

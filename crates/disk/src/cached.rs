@@ -1,4 +1,4 @@
-//! What of a file the kernel keeps in memory, and when it brings that to the medium.
+//! The page cache: which parts of a file are in it, and when the kernel writes them to the medium.
 
 #![expect(
     unsafe_code,
@@ -17,7 +17,7 @@ use crate::device::PAGE_BYTES;
 use crate::file_disk::{io, retry};
 use crate::{Op, Result};
 
-/// The same on every architecture that has it; Linux 6.5 is the first.
+/// The same on every architecture with this call; Linux 6.5 is the first.
 const CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
@@ -37,10 +37,10 @@ struct Counts {
     recently_evicted: u64,
 }
 
-/// The kernel has said that it knows no such call: it is not asked again.
+/// The kernel does not know this call: it is not called again.
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
-/// Bytes of a file that are in the page cache; `None` if the kernel does not tell.
+/// Bytes of a file that are in the page cache; `None` if the kernel cannot report it.
 pub(crate) fn cached_bytes(fd: BorrowedFd<'_>) -> std::result::Result<Option<u64>, Errno> {
     Ok(counts(fd)?.map(|counts| counts.cached * page_bytes()))
 }
@@ -58,7 +58,7 @@ fn counts(fd: BorrowedFd<'_>) -> std::result::Result<Option<Counts>, Errno> {
         return Ok(Some(counts));
     }
     match std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) {
-        // Too old a kernel, one behind a filter, or a file system that keeps its pages elsewhere.
+        // A kernel that is too old or behind a filter, or a file system with its own cache.
         Errno::NOSYS | Errno::PERM => {
             UNKNOWN.store(true, Ordering::Relaxed);
             Ok(None)
@@ -68,25 +68,25 @@ fn counts(fd: BorrowedFd<'_>) -> std::result::Result<Option<Counts>, Errno> {
     }
 }
 
-/// Has the kernel begin to write a range of a file to the medium, where it can. It waits for nothing and takes no error
-/// away from the `fdatasync` that follows: an error of the file is kept for that.
+/// Starts writeback of a range of a file, if the kernel can. It does not wait, and it does not consume an error of the
+/// file: the `fdatasync` that follows returns it.
 pub(crate) fn begin_writeback(fd: BorrowedFd<'_>, offset: u64, len: u64) {
     let (Ok(offset), Ok(len @ 1..)) = (i64::try_from(offset), i64::try_from(len)) else { return };
     #[cfg(target_os = "linux")]
     // SAFETY: it takes no pointer, and the descriptor is borrowed for the call.
     unsafe {
-        // A file system that cannot does nothing, and the sync does it all.
+        // A file system that cannot do this ignores it, and the sync writes everything.
         libc::sync_file_range(fd.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE);
     }
 }
 
-/// What the kernel counts in, which need not be what frieze does.
+/// Page size of the kernel, which may differ from that of frieze.
 fn page_bytes() -> u64 {
     (rustix::param::page_size() as u64).max(PAGE_BYTES)
 }
 
-/// Bytes of all files below a directory that are in the page cache; `None` if the kernel does not tell. Files that come
-/// and go meanwhile count or do not.
+/// Bytes of all files below a directory that are in the page cache; `None` if the kernel cannot report it. Files that
+/// are created or removed meanwhile may count or not.
 ///
 /// # Errors
 /// `InputOutput`, `AccessDenied`.
@@ -100,10 +100,10 @@ pub fn cached_below(directory: &Path) -> Result<Option<u64>> {
     Ok(sum)
 }
 
-/// Gives back the memory of copies of all files below a directory, as far as they are on the medium.
+/// Drops all files below a directory from the page cache, as far as they are on the medium.
 ///
 /// # Errors
-/// `Unsupported` where the system keeps copies as it likes; `InputOutput`, `AccessDenied`.
+/// `Unsupported` if the kernel ignores the advice; `InputOutput`, `AccessDenied`.
 pub fn let_go_below(directory: &Path) -> Result<()> {
     each_file_below(directory, &mut |fd, shown| {
         retry(|| rustix::fs::fadvise(fd, 0, None, Advice::DontNeed)).map_err(io(Op::LetGo, shown))
@@ -128,7 +128,7 @@ fn each_file_below(directory: &Path, visit: &mut dyn FnMut(&OwnedFd, &str) -> Re
                 let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 match retry(|| rustix::fs::open(&path, flags, Mode::empty())) {
                     Ok(fd) => visit(&fd, &shown)?,
-                    // Gone since it was listed.
+                    // Removed since it was listed.
                     Err(Errno::NOENT) => {}
                     Err(errno) => return Err(io(Op::Open, &shown)(errno)),
                 }
@@ -155,7 +155,7 @@ mod tests {
             fs::File::open(dir.path().join(name)).unwrap().sync_all().unwrap();
         }
         let_go_below(dir.path()).unwrap();
-        // A file system that lives in memory keeps all of it.
+        // A file system in memory keeps all of it.
         let after = cached_below(dir.path()).unwrap().unwrap();
         assert!(after == 0 || after >= 2 << 20, "{after}");
         assert!(cached_below(&dir.path().join("nowhere")).is_err());
@@ -172,7 +172,7 @@ mod tests {
         begin_writeback(fd, u64::MAX, 1);
         begin_writeback(fd, 0, 0);
         begin_writeback(fd, 0, 4 << 20);
-        // Waits for what was begun, and begins nothing.
+        // Waits for writeback in progress, and starts none.
         // SAFETY: as above.
         let waited = unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
         assert_eq!(waited, 0);

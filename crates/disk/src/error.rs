@@ -1,4 +1,4 @@
-//! What can go wrong with a device.
+//! Errors of a device.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use rustix::io::Errno;
 /// An operation on a device, named in its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Taking a directory into use.
+    /// Opening a directory as a device.
     OpenDisk,
     /// Listing the files.
     List,
-    /// Making and preallocating a file.
+    /// Creating and preallocating a file.
     Create,
     /// Opening a file.
     Open,
-    /// Asking for a file's length.
+    /// Reading a file's length.
     Len,
     /// Reading.
     Read,
@@ -24,9 +24,9 @@ pub enum Op {
     Write,
     /// Making a file's bytes durable.
     Sync,
-    /// Giving back the space of a part of a file.
+    /// Freeing the space of a part of a file.
     Punch,
-    /// Saying which parts of a file need not stay in memory.
+    /// Advising which parts of a file need not stay in memory.
     LetGo,
     /// Renaming a file.
     Rename,
@@ -34,9 +34,9 @@ pub enum Op {
     Remove,
     /// Making names durable.
     SyncDir,
-    /// Asking for free space.
+    /// Reading the free space.
     Space,
-    /// Taking the rights of others from what is below a directory.
+    /// Removing the rights of other users below a directory.
     Tighten,
 }
 
@@ -62,20 +62,20 @@ impl fmt::Display for Op {
     }
 }
 
-/// Why a device did not do what was asked.
+/// Why an operation on a device failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The operating system refused.
     #[error("cannot {op} {name}: {errno}")]
     Io {
-        /// What was asked.
+        /// The operation.
         op: Op,
         /// The file or directory.
         name: String,
-        /// What the system said.
+        /// The system's error.
         errno: Errno,
     },
-    /// The device's own limit is reached, below that of the file system it lies on.
+    /// The device's own limit is reached, below that of its file system.
     #[error(
         "cannot create {name} of {wanted_bytes} bytes: {free_bytes} bytes are free of the limit set for this device"
     )]
@@ -84,7 +84,7 @@ pub enum Error {
         name: String,
         /// Its length.
         wanted_bytes: u64,
-        /// What is left.
+        /// Bytes left.
         free_bytes: u64,
     },
     /// A write would go beyond the length the file was created with.
@@ -92,7 +92,7 @@ pub enum Error {
     Beyond {
         /// The file.
         name: String,
-        /// Where the write begins.
+        /// Offset of the write in bytes.
         offset: u64,
         /// Its length in bytes.
         len: u64,
@@ -105,10 +105,10 @@ pub enum Error {
              and not `lock`"
     )]
     BadName {
-        /// What was given.
+        /// The name.
         name: String,
     },
-    /// Another server holds the directory.
+    /// Another server has the directory locked.
     #[error("{dir} is in use by a running server{}: stop it first, or give another directory", Pid(*pid))]
     InUse {
         /// The directory.
@@ -129,7 +129,7 @@ pub enum Error {
     Corrupt {
         /// The file.
         name: String,
-        /// What was found.
+        /// The check that failed.
         what: String,
     },
     /// More bytes than a state file holds.
@@ -137,15 +137,15 @@ pub enum Error {
     StateTooLarge {
         /// The file.
         name: String,
-        /// What was given.
+        /// Length of the record.
         bytes: usize,
-        /// What fits.
+        /// Longest record.
         bytes_max: usize,
     },
-    /// The simulated machine has crashed: the process that asked is dead.
+    /// The simulated machine has crashed: the calling process is dead.
     #[error("the simulated machine crashed before it could {op} {name}")]
     Crashed {
-        /// What was asked.
+        /// The operation.
         op: Op,
         /// The file.
         name: String,
@@ -156,12 +156,12 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What the caller does next.
+    /// Kind of the error: what the caller does next.
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
     }
 
-    /// Why, for programs.
+    /// Reason of the error, for programs.
     pub fn reason(&self) -> Reason {
         match self {
             Error::Io { errno, .. } => match *errno {

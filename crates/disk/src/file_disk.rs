@@ -1,7 +1,7 @@
 //! A device that is a directory of the machine's file system.
 //!
 //! Guarantees: those of [`Disk`]; one process at a time (a lock on the file `lock`, which ends with the process).
-//! Space of a file is reserved when it is made (`fallocate`, or by writing zeroes where the file system has none).
+//! Space of a file is reserved when it is created (`fallocate`, or by writing zeroes if the file system has none).
 
 mod hold;
 
@@ -23,29 +23,29 @@ use crate::device::{PAGE_BYTES, check_name, pages_within};
 use crate::window::{Ahead, may_map};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
-/// How a directory is used as a device.
+/// Settings of a directory used as a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileDiskSettings {
-    /// Most bytes that all files together may take. Default: what the file system has. Less makes a full disk testable
-    /// and leaves room for others.
+    /// Most bytes of all files together. Default: the limit of the file system. Less makes a full disk testable and
+    /// leaves space for other programs.
     pub capacity_bytes_max: Option<u64>,
 }
 
-/// A directory used as a device. Held exclusively until it is dropped.
+/// A directory used as a device, locked until it is dropped.
 #[derive(Debug)]
 pub struct FileDisk {
     path: PathBuf,
     dir: OwnedFd,
     settings: FileDiskSettings,
-    /// Bytes that all files take, and the lock that lets only one rename, remove or punch at a time.
+    /// Bytes of all files; the lock serialises rename, remove and punch.
     used_bytes: Arc<Mutex<u64>>,
-    /// Held by who makes a file: there is one name for what is not finished.
+    /// Locked while a file is created: unfinished files share one name.
     making: Mutex<()>,
     /// Files whose sync has failed.
     sync_failed: FailedFiles,
     /// Small writes may go into mapped pages.
     may_map: bool,
-    /// Keeps the directory ours.
+    /// The lock on the directory.
     _hold: Hold,
 }
 
@@ -58,9 +58,9 @@ struct OpenFile {
     inode: u64,
     sync_failed: FailedFiles,
     used_bytes: Arc<Mutex<u64>>,
-    /// The same file without the page cache; `None` where the file system has no such thing.
+    /// The same file without the page cache; `None` if the file system does not support that.
     direct: OnceLock<Option<OwnedFd>>,
-    /// Where small writes go; `None` where files are not to be mapped.
+    /// The window of small writes; `None` if files are not to be mapped.
     ahead: Option<Mutex<Ahead>>,
 }
 
@@ -68,10 +68,10 @@ struct OpenFile {
 type FailedFiles = Arc<Mutex<BTreeSet<u64>>>;
 
 impl FileDisk {
-    /// Takes the directory `path` into use, making it if it is missing (its parent has to be there).
+    /// Opens the directory `path` as a device, creating it if it is missing (its parent has to exist).
     ///
     /// # Errors
-    /// `Busy` if another server holds it, with its process id. What else the system says, naming the directory.
+    /// `Busy` if another server has it locked, with its process id. Other errors of the system, naming the directory.
     pub fn open(path: &Path, settings: FileDiskSettings) -> Result<FileDisk> {
         let at = |errno| Error::Io { op: Op::OpenDisk, name: path.display().to_string(), errno };
         match retry(|| rustix::fs::mkdir(path, Mode::from_raw_mode(0o700))) {
@@ -84,7 +84,7 @@ impl FileDisk {
         }
         let dir = open_directory(path).map_err(at)?;
         let hold = Hold::take(&dir, path)?;
-        // What an earlier process was making when it died.
+        // An unfinished file of an earlier process.
         match retry(|| rustix::fs::unlinkat(&dir, MAKING_NAME, AtFlags::empty())) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(at(errno)),
@@ -121,10 +121,10 @@ impl FileDisk {
         let flags = OFlags::CREATE | OFlags::TRUNC | FILE_FLAGS;
         let fd = retry(|| rustix::fs::openat(&self.dir, MAKING_NAME, flags, Mode::from_raw_mode(0o600)))?;
         reserve(&fd, len)?;
-        // Somebody may have given another file that name meanwhile.
+        // Another process may have created a file of that name meanwhile.
         let flags = RenameFlags::NOREPLACE;
         match retry(|| rustix::fs::renameat_with(&self.dir, MAKING_NAME, &self.dir, name, flags)) {
-            // A file system that does not know how; nobody takes a name that others make.
+            // The file system does not support the flag; other processes create no files of these names.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 retry(|| rustix::fs::renameat(&self.dir, MAKING_NAME, &self.dir, name))?
             }
@@ -148,7 +148,7 @@ impl FileDisk {
         }))
     }
 
-    /// Bytes that a file takes: its length, but for what was given back.
+    /// Bytes that a file uses: its length, less what was freed.
     fn taken_by(&self, name: &str, op: Op) -> Result<u64> {
         check_name(name)?;
         let stat = retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)).map_err(io(op, name))?;
@@ -157,9 +157,9 @@ impl FileDisk {
 }
 
 impl FileDisk {
-    /// What sets this file apart from every copy of it: its number in its file system, and when it was made. The same
-    /// after a restart of the machine and where the directory was renamed; another one where it was copied. Empty if
-    /// the system cannot say.
+    /// Distinguishes this file from every copy of it: its inode number, and the time of its creation. Unchanged by a
+    /// restart of the machine or a rename of the directory; different in a copy. Empty if the system has no such
+    /// values.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; what else the system says.
@@ -193,13 +193,14 @@ impl Disk for FileDisk {
             if len > free_bytes {
                 return Err(Error::Full { name: name.to_owned(), wanted_bytes: len, free_bytes });
             }
-            // Spoken for before it is taken: a file system may need long to find it, and others go on meanwhile.
+            // Counted before it is allocated: a file system may need long to find the space, and other operations run
+            // meanwhile.
             *used_bytes += len;
         }
-        // Made under another name first: a crash in between leaves no file that is shorter than it should be.
+        // Created under another name first: a crash in between leaves no file that is shorter than it should be.
         let made = self.make(name, len).map_err(|errno| {
             *self.used() -= len;
-            // Best effort: the failure that matters is the one reported.
+            // Best effort: the reported failure is the one that matters.
             let _ = rustix::fs::unlinkat(&self.dir, MAKING_NAME, AtFlags::empty());
             io(Op::Create, name)(errno)
         })?;
@@ -224,8 +225,7 @@ impl Disk for FileDisk {
     }
 
     fn expect_name(&self, name: &str) {
-        // The kernel remembers what it has looked up, also that there is nothing. What it finds is told when it
-        // matters.
+        // The kernel caches lookups, also negative ones. The result matters only in the later call.
         let _found = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
     }
 
@@ -300,7 +300,7 @@ impl DiskFile for OpenFile {
         if read == Ok(wanted) {
             return Ok(wanted);
         }
-        // It ends within, was interrupted, or failed: which it was is told by one read after the other.
+        // A short read, an interrupt or an error: separate reads show which.
         let found = self.read_at(offset, first)?;
         Ok(found + if found < first.len() { 0 } else { self.read_at(offset + found as u64, second)? })
     }
@@ -316,20 +316,20 @@ impl DiskFile for OpenFile {
     fn prefetch(&self, offset: u64, len: u64) -> Result<()> {
         let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };
         match retry(|| rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::WillNeed)) {
-            // A file system that takes no advice reads when it is asked to.
+            // A file system without such advice reads on demand.
             Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(io(Op::Read, &self.name)(errno)),
         }
     }
 
     fn begin_sync(&self, offset: u64, len: u64) {
-        // A page in part would be written twice: what comes next goes into it as well.
+        // A partial page would be written twice: the next write fills the rest of it.
         let (start, end) = pages_within(offset, len);
         begin_writeback(self.fd.as_fd(), start, end - start);
     }
 
     fn let_go(&self, offset: u64, len: u64) -> Result<()> {
-        // The kernel lets go of pages that are wholly within, and takes a length of 0 for all the rest.
+        // The kernel drops only whole pages, and takes a length of 0 as the rest of the file.
         let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };
         retry(|| rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::DontNeed)).map_err(io(Op::LetGo, &self.name))
     }
@@ -366,7 +366,7 @@ impl DiskFile for OpenFile {
         if failed().contains(&self.inode) {
             return Err(Error::SyncLost { name: self.name.clone() });
         }
-        // Linux drops the dirty pages of a failed sync: trying again would claim what is not so.
+        // Linux drops the dirty pages of a failed sync: a second attempt could report false success.
         retry(|| rustix::fs::fdatasync(&self.fd)).map_err(|errno| {
             failed().insert(self.inode);
             io(Op::Sync, &self.name)(errno)
@@ -378,12 +378,12 @@ impl DiskFile for OpenFile {
     }
 }
 
-/// Bytes that a file takes on its file system; `st_blocks` counts 512 of them, whatever a block is.
+/// Bytes that a file uses on its file system; `st_blocks` counts units of 512, whatever a block is.
 fn allocated(stat: &rustix::fs::Stat) -> u64 {
     stat.st_blocks as u64 * 512
 }
 
-/// The files of a directory that can be those of a device, sorted.
+/// The names in a directory that can belong to a device, sorted.
 pub(crate) fn names_in(dir: &OwnedFd, here: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir).map_err(io(Op::List, here))? {
@@ -431,7 +431,7 @@ pub(crate) fn read_all(
     Ok(done)
 }
 
-/// As [`read_all`], past the page cache where the file system lets us; `direct` keeps the file opened for it.
+/// As [`read_all`], past the page cache if the file system supports it; `direct` keeps the file opened for it.
 pub(crate) fn read_direct(
     fd: &OwnedFd,
     direct: &OnceLock<Option<OwnedFd>>,
@@ -441,7 +441,7 @@ pub(crate) fn read_direct(
     let Some(direct) = direct.get_or_init(|| open_direct(fd).ok()) else {
         return read_all(fd, offset, into, 1);
     };
-    // The kernel moves whole pages to aligned memory, or nothing.
+    // The kernel reads only whole pages into aligned memory.
     let start = offset / PAGE_BYTES * PAGE_BYTES;
     let skip = (offset - start) as usize;
     let len = (skip + into.len()).next_multiple_of(PAGE_BYTES as usize);
@@ -458,7 +458,7 @@ pub(crate) fn read_direct(
     }
 }
 
-/// The same file once more, past the page cache.
+/// Opens the same file again, past the page cache.
 fn open_direct(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     retry(|| rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty()))
@@ -495,7 +495,7 @@ fn write_zeroes(fd: &OwnedFd, len: u64) -> std::result::Result<(), Errno> {
     Ok(())
 }
 
-/// Runs a system call again when a signal interrupted it.
+/// Repeats a system call that a signal interrupted.
 pub(crate) fn retry<T>(mut call: impl FnMut() -> std::result::Result<T, Errno>) -> std::result::Result<T, Errno> {
     loop {
         match call() {
@@ -509,7 +509,7 @@ pub(crate) fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Io { op, name: name.to_owned(), errno }
 }
 
-/// Every direct read ends at a multiple of it, but at the end of the file.
+/// Every direct read ends at a multiple of it, except at the end of the file.
 const SECTOR_BYTES: usize = 512;
 const MAKING_NAME: &str = ".making";
 const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);

@@ -1,9 +1,9 @@
-//! A directory that is for its owner alone.
+//! Restricting a directory to its owner.
 //!
-//! Guarantees: after [`tighten`] no file and no directory below one gives its group or others a right, whatever the
-//! mode that it was made with. Sockets keep theirs: the kernel says who connects. Leaves to others: the mode of the
-//! directory itself, which its administrator chose; what is made later, which each maker makes with [`FILE_MODE`] and
-//! [`DIRECTORY_MODE`], and a library under the umask of the process.
+//! Guarantees: after [`tighten`] no file and no directory below it gives its group or others a right, whatever the mode
+//! that it was created with. Sockets keep their mode: the kernel checks the peers of a connection. Leaves to others:
+//! the mode of the directory itself, which its administrator chose; files created later, which the server creates with
+//! [`FILE_MODE`] and [`DIRECTORY_MODE`], and a library under the umask of the process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -18,18 +18,19 @@ use crate::file_disk::{io, open_directory, retry};
 pub const FILE_MODE: u32 = 0o600;
 /// Mode of a directory below a data directory.
 pub const DIRECTORY_MODE: u32 = 0o700;
-/// Directories below each other that are looked into. A store has three.
+/// Depth of directories that are visited. A store has three.
 const DEPTH_MAX: usize = 16;
-/// The rights of everybody but the owner.
+/// The rights of all users but the owner.
 const OF_OTHERS: u32 = 0o077;
 
-/// Takes the rights of group and others from everything below `path`. Returns how many files and directories had some.
+/// Removes the rights of group and others from everything below `path`. Returns how many files and directories had
+/// some.
 ///
-/// What belongs to another user, has a second name or is a symbolic link is left alone: it may have been put there to
-/// have the rights of something else changed.
+/// A file of another user, with a second name, or a symbolic link is left alone: it may have been put there to change
+/// the rights of another file.
 ///
 /// # Errors
-/// `Io` naming what could not be looked at or changed.
+/// `Io` naming the file that could not be read or changed.
 ///
 /// # Cost
 /// One `stat(2)` a file.
@@ -65,7 +66,7 @@ fn below(dir: &OwnedFd, here: &str, depth: usize, count: &mut u64) -> Result<()>
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = match retry(|| rustix::fs::openat(dir, name, flags, Mode::empty())) {
-            // Not even its owner may read it: it is not of the server's making.
+            // Not even its owner may read it: the server did not create it.
             Err(Errno::ACCESS | Errno::NOENT | Errno::LOOP) => continue,
             opened => opened.map_err(failed)?,
         };

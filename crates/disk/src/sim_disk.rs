@@ -21,12 +21,12 @@ use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
 use file::{SECTOR_BYTES, SimFile, blank, sectors_of};
 
-/// What a crash takes.
+/// What a crash loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashKind {
-    /// The process dies: everything written stays, as it does in a page cache.
+    /// The process dies: everything written stays, as in a page cache.
     Process,
-    /// The machine loses power: what was not synced may be lost, whole or in part.
+    /// The machine loses power: writes without a sync may be lost, whole or in part.
     Power,
 }
 
@@ -45,17 +45,17 @@ struct State {
     /// Changes of names since the last `sync_dir`, oldest first.
     name_changes: Vec<NameChange>,
     next_id: FileId,
-    /// Which process the disk serves: handles of an earlier one are dead.
+    /// Number of the process that uses the disk: handles of an earlier one are dead.
     incarnation: u64,
     crashed: bool,
     /// Changing operations until the device stops in the middle of one.
     fuse: Option<u64>,
     changes: u64,
     sync_errors: u32,
-    /// Writes that go well before some fail, and how many do.
+    /// Writes that succeed before some fail, and how many fail.
     write_errors: (u32, u32),
     read_errors: u32,
-    /// Times that the medium was asked for a run of pages that no copy in memory had.
+    /// Count of reads from the medium of a run of pages without a copy in memory.
     fetches: u64,
 }
 
@@ -76,7 +76,7 @@ struct SimHandle {
 }
 
 impl SimDisk {
-    /// An empty device whose losses are drawn from `seed`, of a capacity that is never reached.
+    /// An empty device whose losses are drawn from `seed`, with unlimited capacity.
     pub fn new(seed: u64) -> SimDisk {
         SimDisk::with_capacity(seed, u64::MAX / 2)
     }
@@ -103,8 +103,7 @@ impl SimDisk {
         SimDisk { shared: Arc::new(Mutex::new(state)) }
     }
 
-    /// Kills the process that uses the device, or the power. Everything asked of the device fails until
-    /// [`SimDisk::restart`].
+    /// Kills the process that uses the device, or the power. Every operation fails until [`SimDisk::restart`].
     pub fn crash(&self, kind: CrashKind) {
         let mut state = self.state();
         state.crashed = true;
@@ -113,7 +112,7 @@ impl SimDisk {
         }
     }
 
-    /// Lets a new process use the device. Handles opened before stay dead.
+    /// Starts a new process on the device. Handles opened before stay dead.
     pub fn restart(&self) {
         let mut state = self.state();
         state.crashed = false;
@@ -133,34 +132,34 @@ impl SimDisk {
         self.state().fuse = Some(changes);
     }
 
-    /// Lets the next `count` syncs of files fail with an input/output error, as a dying device does. Such a file fails
-    /// every later sync too, until a restart.
+    /// Makes the next `count` syncs of files fail with an input/output error, as a failing device does. Such a file
+    /// fails every later sync too, until a restart.
     pub fn fail_syncs(&self, count: u32) {
         self.state().sync_errors = count;
     }
 
-    /// Lets `count` writes fail with an input/output error after `after` that go well. Of each that fails a part is
+    /// Makes `count` writes fail with an input/output error after `after` that succeed. Of each failing write a part is
     /// written: nothing, some or all of it.
     pub fn fail_writes(&self, after: u32, count: u32) {
         self.state().write_errors = (after, count);
     }
 
-    /// Lets the next `count` reads fail with an input/output error; the bytes are there.
+    /// Makes the next `count` reads fail with an input/output error; the bytes stay intact.
     pub fn fail_reads(&self, count: u32) {
         self.state().read_errors = count;
     }
 
-    /// How many reads are still to fail; none from now on.
+    /// Returns how many reads were still to fail, and clears that.
     pub fn spare_reads(&self) -> u32 {
         std::mem::take(&mut self.state().read_errors)
     }
 
-    /// Sets how many bytes all files together may take.
+    /// Limits the bytes of all files together.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.state().capacity_bytes = capacity_bytes;
     }
 
-    /// Flips bit `bit` (0 to 7) of the byte at `offset`, on the medium and in the cache: rot. Works at any time.
+    /// Flips bit `bit` (0 to 7) of the byte at `offset`, on the medium and in the cache: bit rot. Works at any time.
     ///
     /// # Errors
     /// `NotFound`; `InvalidArgument` beyond the end.
@@ -180,8 +179,8 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Flips bit `bit` (0 to 7) of the byte at `offset` in the copy in memory, until the copy is let go: the medium is
-    /// whole.
+    /// Flips bit `bit` (0 to 7) of the byte at `offset` in the copy in memory, until the copy is dropped: the medium
+    /// stays intact.
     ///
     /// # Errors
     /// `NotFound`.
@@ -195,13 +194,13 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Times so far that the medium was asked for pages that no copy in memory had: a run of them counts once.
+    /// Count of reads from the medium of pages without a copy in memory: a run of them counts once.
     pub fn fetches(&self) -> u64 {
         self.state().fetches
     }
 
-    /// Lets the sectors of these bytes of a file fail every read with an input/output error until they are written
-    /// again, as a worn medium does.
+    /// Makes every read of the sectors of these bytes of a file fail with an input/output error until they are
+    /// rewritten, as a worn medium does.
     ///
     /// # Errors
     /// `NotFound`.
@@ -212,8 +211,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Changing operations so far (create, write, punch, sync, rename, remove, sync of names): where a crash can be
-    /// put.
+    /// Changing operations so far (create, write, punch, sync, rename, remove, sync of names): the places for a crash.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
@@ -360,7 +358,7 @@ impl DiskFile for SimHandle {
     fn prefetch(&self, offset: u64, len: u64) -> Result<()> {
         let mut state = self.alive(Op::Read)?;
         let len = len.min(self.len.saturating_sub(offset));
-        // What cannot be read is no copy: whoever asks for it is told.
+        // An unreadable page is not copied to memory: the next read returns the error.
         if state.file(self.id).unreadable.range(sectors_of(offset, len)).next().is_none() {
             state.fetch(self.id, offset, len);
         }
@@ -375,7 +373,7 @@ impl DiskFile for SimHandle {
     }
 
     fn expect_random_reads(&self) -> Result<()> {
-        // It never reads more than it is asked for.
+        // There is no read-ahead to switch off.
         self.alive(Op::LetGo).map(drop)
     }
 
@@ -422,7 +420,7 @@ impl DiskFile for SimHandle {
 }
 
 impl SimHandle {
-    /// Reads the copy in memory, which is there from then on, or the medium.
+    /// Reads the copy in memory, fetching it first, or the medium.
     fn read_either(&self, offset: u64, into: &mut [u8], is_copy: bool) -> Result<usize> {
         let mut state = self.alive(Op::Read)?;
         let len = (into.len() as u64).min(self.len.saturating_sub(offset)) as usize;
@@ -457,7 +455,7 @@ impl State {
         if self.crashed { Err(Error::Crashed { op, name: name.to_owned() }) } else { Ok(()) }
     }
 
-    /// Pages of these bytes come into memory.
+    /// Fetches the pages of these bytes into memory.
     fn fetch(&mut self, id: FileId, offset: u64, len: u64) {
         if len == 0 {
             return;
@@ -498,7 +496,7 @@ impl State {
         self.files.get_mut(&id).expect("a file lives while a name or a handle of this process has it")
     }
 
-    /// What is left of the capacity.
+    /// Free bytes of the capacity.
     fn free_bytes(&self) -> u64 {
         let named = self.names.values().filter_map(|id| self.files.get(id));
         self.capacity_bytes.saturating_sub(named.map(SimFile::taken_bytes).sum())

@@ -22,7 +22,7 @@ use frieze_base::Crc32c;
 
 use crate::{Disk, DiskFile, Error, Result};
 
-/// A small durable record. Safe to share; writes go one after the other.
+/// A small durable record. Safe to share; writes are serialised.
 pub struct StateFile {
     name: String,
     file: Arc<dyn DiskFile>,
@@ -36,19 +36,18 @@ struct Newest {
 }
 
 impl StateFile {
-    /// What a slot begins with that was written.
+    /// First bytes of a slot that was written.
     pub const MAGIC: [u8; 4] = MAGIC;
 
-    /// Opens the record `name` of a device, making an empty one, durably, if it is not there.
+    /// Opens the record `name` of a device; creates an empty one, durably, if there is none.
     ///
     /// # Errors
-    /// `Corrupt` if both slots were written and neither is whole; that no crash can leave. `NoSpace`, `InputOutput`.
+    /// `Corrupt` if both slots were written and neither is intact; no crash can cause that. `NoSpace`, `InputOutput`.
     pub fn open_or_create(disk: &dyn Disk, name: &str) -> Result<StateFile> {
         StateFile::open_or_create_sized(disk, name, SLOT_BYTES)
     }
 
-    /// As [`StateFile::open_or_create`]; one that is made can hold records of up to `slot_bytes` (4 KiB to 1 MiB) less
-    /// 20.
+    /// As [`StateFile::open_or_create`]; a new file holds records of up to `slot_bytes` (4 KiB to 1 MiB) less 20.
     ///
     /// # Errors
     /// As [`StateFile::open_or_create`].
@@ -62,10 +61,10 @@ impl StateFile {
             }
             Err(error) => return Err(error),
         };
-        // What was made is as long as its slots say; a file that was cut is read as far as it goes.
+        // A file is as long as its slots; a file that was truncated is read as far as it reaches.
         let slot_bytes = usize::try_from(file.len()? / 2).unwrap_or(SLOT_BYTES).clamp(SLOT_BYTES, SLOT_BYTES_MAX);
-        // Also of a file that was there: a process that died may have left name and record in the page cache only, and
-        // what is read from here on has to stay.
+        // Also for an existing file: a process that died may have left name and record in the page cache only, and what
+        // is read here has to stay.
         file.sync()?;
         disk.sync_dir()?;
         let slots = [read_slot(&*file, 0, slot_bytes)?, read_slot(&*file, 1, slot_bytes)?];
@@ -91,8 +90,8 @@ impl StateFile {
     /// Replaces the record. Durable on return.
     ///
     /// # Errors
-    /// `InvalidArgument` above [`StateFile::bytes_max`]. After `InputOutput` the old or the new record is there, and
-    /// the file accepts no more.
+    /// `InvalidArgument` above [`StateFile::bytes_max`]. After `InputOutput` the file has the old or the new record,
+    /// and accepts no more writes.
     pub fn write(&self, payload: &[u8]) -> Result<()> {
         if payload.len() > self.bytes_max() {
             let (bytes, bytes_max) = (payload.len(), self.bytes_max());
@@ -126,8 +125,8 @@ enum Slot {
 }
 
 fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> {
-    // Most records are short, and most slots of large ones were never written: the whole is read only where its
-    // beginning does not tell.
+    // Most records are short, and most slots of large files were never written: the whole slot is read only if its
+    // beginning does not decide.
     let mut bytes = vec![0u8; SLOT_BYTES.min(slot_bytes)];
     let mut read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
     if read == 0 {
@@ -138,7 +137,7 @@ fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> 
         bytes.resize(slot_bytes, 0);
         read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
     }
-    // Each byte is that before it, and the first is zero: compared as one run, not one by one.
+    // Each byte equals the one before it, and the first is zero: compared as one run, not one by one.
     if bytes[0] == 0 && bytes[1..] == bytes[..slot_bytes - 1] {
         return Ok(Slot::Blank);
     }
@@ -176,7 +175,7 @@ fn header(generation: u64, payload: &[u8]) -> [u8; HEADER_BYTES] {
 /// Largest record of [`StateFile::open_or_create`], in bytes.
 pub const STATE_BYTES_MAX: usize = SLOT_BYTES - HEADER_BYTES;
 const SLOT_BYTES: usize = 4096;
-/// A write of it is still one transfer.
+/// Largest slot: a write of it is still one transfer.
 const SLOT_BYTES_MAX: usize = 1 << 20;
 const HEADER_BYTES: usize = 20;
 const MAGIC: [u8; 4] = *b"FRZS";

@@ -9,22 +9,22 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::adjtime;
 
-/// Where readings come from: the only place of frieze that looks at a clock.
+/// Source of readings: the only place of frieze that reads a clock.
 pub trait TimeSource: Send + Sync {
-    /// One look at wall clock, monotonic clock and error bound.
+    /// One reading of wall clock, monotonic clock and error bound.
     fn reading(&self) -> ClockReading;
 }
 
-/// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_BOOTTIME` and the error that the kernel estimates for its clock
-/// (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.05 us; the estimate is asked for once a second.
+/// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_BOOTTIME` and the kernel's estimate of its clock error
+/// (`adjtimex`, updated by ntpd, chronyd and the like). Costs about 0.05 us; the estimate is read once a second.
 #[derive(Debug)]
 pub struct MachineTime {
-    /// How far the wall clock was ahead of the monotonic one when it was made sure that no pause lay between the two,
-    /// in nanoseconds.
+    /// Lead of the wall clock over the monotonic one in nanoseconds, from the last pair of readings without a pause in
+    /// between.
     apart_ns: AtomicU64,
-    /// Monotonic second in which the estimate was last asked for.
+    /// Monotonic second of the last read of the estimate.
     asked_at_s: AtomicU64,
-    /// The estimate in microseconds, `u64::MAX` if nobody knows.
+    /// The estimate in microseconds, `u64::MAX` if there is none.
     error_us: AtomicU64,
 }
 
@@ -61,15 +61,15 @@ impl TimeSource for MachineTime {
     }
 }
 
-/// Looks at both clocks. A pause of this thread between the two looks would be taken for a jump of one of them.
+/// Reads both clocks. A pause of this thread between the two readings would look like a jump of one clock.
 fn together(apart_ns: &AtomicU64, mono: impl Fn() -> MonoTime, wall_ns: impl Fn() -> u64) -> (MonoTime, u64) {
     let (mut before, mut wall) = (mono(), wall_ns());
     let moved_ns = wall.wrapping_sub(before.0).wrapping_sub(apart_ns.load(Ordering::Relaxed)) as i64;
-    // Both have gone on alike: nothing lay between the looks, and no third one has to show it.
+    // Both advanced alike: there was no pause between the readings, and no third reading is needed.
     if moved_ns.unsigned_abs() < PAUSE_NS_MAX {
         return (before, wall);
     }
-    // A machine that pauses every time is too busy to be exact, and the last look stands.
+    // A machine that pauses every time is too busy to be exact: the last reading counts.
     for _ in 0..LOOKS_MAX {
         (before, wall) = (mono(), wall_ns());
         if mono().since_ns(before) < PAUSE_NS_MAX {
@@ -81,7 +81,7 @@ fn together(apart_ns: &AtomicU64, mono: impl Fn() -> MonoTime, wall_ns: impl Fn(
 }
 
 fn mono() -> MonoTime {
-    // It runs while the machine sleeps, as leases do.
+    // It advances while the machine sleeps, as leases do.
     let now = clock_gettime(ClockId::Boottime);
     MonoTime(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
@@ -91,7 +91,7 @@ fn wall_ns() -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
-/// Time that stands still until a test moves it. Clones share one clock.
+/// Time that advances only when a test moves it. Clones share one clock.
 #[derive(Clone, Debug)]
 pub struct SimTime {
     state: Arc<Mutex<ClockReading>>,
@@ -104,7 +104,7 @@ impl SimTime {
         SimTime { state: Arc::new(Mutex::new(reading)) }
     }
 
-    /// Lets `micros` pass on both clocks.
+    /// Advances both clocks by `micros`.
     pub fn advance_us(&self, micros: u64) {
         self.change(|reading| {
             reading.wall_us = reading.wall_us.saturating_add(micros);
@@ -112,12 +112,12 @@ impl SimTime {
         });
     }
 
-    /// Sets the wall clock forward (or back, if negative) by `micros`; the monotonic clock goes on evenly.
+    /// Moves the wall clock forward (or back, if negative) by `micros`; the monotonic clock is unaffected.
     pub fn jump_wall_us(&self, micros: i64) {
         self.change(|reading| reading.wall_us = reading.wall_us.saturating_add_signed(micros));
     }
 
-    /// Sets the error bound; `None`: nobody knows.
+    /// Sets the error bound; `None`: unknown.
     pub fn set_error_us(&self, error_us: Option<u64>) {
         self.change(|reading| reading.error_us = error_us);
     }
@@ -139,7 +139,7 @@ impl TimeSource for SimTime {
 }
 
 const UNKNOWN: u64 = u64::MAX;
-/// A look that took longer had a pause in it: two calls take 0.05 us, a rescheduled thread comes back after a
+/// A longer pair of readings had a pause in it: two calls take 0.05 us, a rescheduled thread returns after a
 /// millisecond or more.
 const PAUSE_NS_MAX: u64 = 1_000_000;
 const LOOKS_MAX: u32 = 10;
@@ -165,7 +165,7 @@ mod tests {
         assert!(first.wall_us > 1_700_000_000_000_000, "the wall clock of this machine is set");
     }
 
-    /// Two clocks that go on by 50 ns a look, and by what is added before some of them.
+    /// Two clocks that advance by 50 ns a reading, and by an extra amount before some of them.
     fn scripted(added: &[(usize, u64, u64)]) -> (MonoTime, u64, usize) {
         let (looks, clocks) = (Cell::new(0), Cell::new((1_000_000_000, 5_000_000_000)));
         let look = || {

@@ -1,8 +1,8 @@
-//! A directory that is only looked at: what is changed stays in memory.
+//! A read-only view of a directory: changes stay in memory.
 //!
-//! Guarantees: nothing below the directory is written, not even the lock; no server uses it meanwhile. Whoever works on
-//! the view sees his own changes as on any device. What lies on the medium is read, not a copy of it in memory. Leaves
-//! to others: what the bytes mean. Changes take memory: a view is for looking, not for serving.
+//! Guarantees: nothing below the directory is written, not even the lock; no server uses it meanwhile. A caller sees
+//! its own changes as on any device. Reads come from the medium, not from a copy in memory. Leaves to others: what the
+//! bytes mean. Changes use memory: a view is for inspection, not for serving.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +18,13 @@ use crate::device::{PAGE_BYTES, check_name};
 use crate::file_disk::{Hold, io, names_in, open_directory, read_all, read_direct, retry};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
-/// A directory of a server that does not run, as a device whose changes are forgotten with it.
+/// The directory of a stopped server, as a device whose changes are dropped with it.
 #[derive(Debug)]
 pub struct ViewDisk {
     path: PathBuf,
     dir: OwnedFd,
     names: Mutex<BTreeMap<String, Arc<ViewFile>>>,
-    /// Keeps servers away.
+    /// Locks out servers.
     _hold: Option<Hold>,
 }
 
@@ -32,21 +32,21 @@ pub struct ViewDisk {
 #[derive(Debug)]
 struct ViewFile {
     name: String,
-    /// The file of the directory; `None` for one that was made in the view.
+    /// The file of the directory; `None` for one that was created in the view.
     base: Option<OwnedFd>,
     direct: OnceLock<Option<OwnedFd>>,
     len: u64,
-    /// Pages that were written to.
+    /// Pages that were written.
     pages: Mutex<BTreeMap<u64, Page>>,
 }
 
 type Page = Box<[u8; PAGE_BYTES as usize]>;
 
 impl ViewDisk {
-    /// Looks at a directory.
+    /// Opens a view of a directory.
     ///
     /// # Errors
-    /// `Busy` if a server uses it, with its process id; `NotFound`, and what else the system says.
+    /// `Busy` if a server uses it, with its process id; `NotFound`, and other errors of the system.
     pub fn open(path: &Path) -> Result<ViewDisk> {
         let shown = path.display().to_string();
         let dir = open_directory(path).map_err(io(Op::OpenDisk, &shown))?;
@@ -76,7 +76,7 @@ impl ViewFile {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file of the directory as `read` does; zeros where there is none.
+    /// Reads the file of the directory with `read`; zeros if there is none.
     fn read_base(
         &self,
         offset: u64,
@@ -143,7 +143,7 @@ impl Disk for ViewDisk {
         Ok(())
     }
 
-    /// Of the file system: what is made in the view takes none of it.
+    /// Space of the file system: files created in the view use none of it.
     fn space(&self) -> Result<Space> {
         let stat = retry(|| rustix::fs::fstatvfs(&self.dir));
         let stat = stat.map_err(io(Op::Space, &self.path.display().to_string()))?;
@@ -185,7 +185,7 @@ impl DiskFile for ViewFile {
         self.read_base(offset, into, |fd, into| read_direct(fd, &self.direct, offset, into))
     }
 
-    // What is only looked at is read from the medium: there are no copies to speak of.
+    // A view reads from the medium: there are no copies to fetch.
     fn prefetch(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }
@@ -203,7 +203,7 @@ impl DiskFile for ViewFile {
     }
 
     fn punch(&self, _offset: u64, _len: u64) -> Result<u64> {
-        // There is no space to give back.
+        // There is no space to free.
         Err(io(Op::Punch, &self.name)(Errno::OPNOTSUPP))
     }
 
@@ -212,13 +212,13 @@ impl DiskFile for ViewFile {
     }
 }
 
-/// A directory tree that may be changed without changing the one that it was made from. Gone when it is dropped.
+/// A copy of a directory tree that may be changed without changing the original. Removed when dropped.
 #[derive(Debug)]
 pub struct TreeCopy(PathBuf);
 
 impl TreeCopy {
-    /// Copies a tree to where the machine keeps temporary files. Files for which `never_changes` is true of their path
-    /// are linked to, not copied.
+    /// Copies a tree to the machine's directory of temporary files. Files for which `never_changes` is true of their
+    /// path are hard links, not copies.
     ///
     /// # Errors
     /// The system's, naming the file.
@@ -228,13 +228,13 @@ impl TreeCopy {
             .map_err(io(Op::Create, "a random name"))?;
         let name = format!("frieze-copy-{:016x}", u64::from_le_bytes(nonce));
         let to = std::env::temp_dir().join(name);
-        // Before anything is in it: whatever fails, it is removed again.
+        // Created before it has content: if a step fails, it is removed again.
         let copy = TreeCopy(to.clone());
         copy_tree(&std::path::absolute(from).unwrap_or_else(|_| from.to_owned()), &to, never_changes)?;
         Ok(copy)
     }
 
-    /// Where it is.
+    /// Path of the copy.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -242,7 +242,7 @@ impl TreeCopy {
 
 impl Drop for TreeCopy {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans temporary files.
+        // If files cannot be removed, the system's cleaning of temporary files removes them.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(bytes_of(&view, "b")[4990..4993], *b"end");
         view.remove("a").unwrap();
         assert_eq!(view.list().unwrap(), ["b"]);
-        // A server is kept away while somebody looks.
+        // A server cannot open the directory while a view is open.
         assert!(FileDisk::open(dir.path(), FileDiskSettings::default()).is_err());
         drop((file, view));
 

@@ -1,18 +1,18 @@
-//! Many small writes, one behind the other, into a file's pages in memory rather than by a system call each.
+//! Small sequential writes, copied into mapped pages of a file rather than written by a system call each.
 //!
-//! The pages that come next are written as zeros and mapped, [`WINDOW_BYTES`] at a time; a write that lies within is
-//! then a copy. What such a copy leaves is what `pwrite` leaves: bytes in the page cache, seen by every read, there
-//! after the process dies, on the medium after the next sync. A call costs 3 to 6 us, most of it for a page that was
-//! not there; here 64 pages share that, and it is 1.3 to 1.6 us. (Without the zeros the kernel reads ahead into large
-//! folios, and looks through all of one for each of its pages: 3 to 5 us.)
+//! The next pages are written as zeros and mapped, [`WINDOW_BYTES`] at a time; a write within them is then a copy. The
+//! copy has the effect of `pwrite`: bytes in the page cache, visible to every read, intact after the process dies, on
+//! the medium after the next sync. A call costs 3 to 6 us, most of it for a page that was not cached; here 64 pages
+//! share that, and a write takes 1.3 to 1.6 us. (Without the zeros the kernel reads ahead into large folios, and checks
+//! all of one for each of its pages: 3 to 5 us.)
 //!
-//! Zeros go only where the file's owner has said that nothing is kept ([`Ahead::expect`]) and nobody has written since:
-//! every write is noted here before it is made.
+//! Zeros are written only where the file's owner has declared that no data is in use ([`Ahead::expect`]) and no write
+//! has followed: every write is noted here before it is made.
 //!
-//! A page that is mapped and can't be written to when it is touched ends the process, where a call would have said why.
-//! So only file systems are mapped ([`may_map`]) that write in place and take nothing more for a page that they have
-//! taken before; and pages are taken by `MADV_POPULATE_WRITE`, which says what fails: then, and for ever, the file is
-//! written by calls.
+//! If a mapped page cannot be written when it is touched, the process ends, where a call would have returned an error.
+//! So only file systems are mapped ([`may_map`]) that write in place and allocate nothing more for a page that they
+//! have allocated before; and pages are allocated by `MADV_POPULATE_WRITE`, which returns an error: then, and for ever,
+//! the file is written by calls.
 
 #![expect(unsafe_code, reason = "a copy into a shared mapping has no safe wrapper; this file is all of it")]
 
@@ -26,15 +26,15 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::device::PAGE_BYTES;
 use crate::file_disk::retry;
 
-/// Bytes that are taken ahead at once. More: less time for each write, more zeros that a sync in between brings to the
+/// Bytes that are mapped ahead at once. More: less time for each write, more zeros that a sync in between writes to the
 /// medium too.
 const WINDOW_BYTES: u64 = 256 << 10;
-/// Larger writes cost less by a call: copying is not what costs there.
+/// Larger writes cost less by a call: their cost is not the copy.
 const SMALL_BYTES: u64 = 8 << 10;
-/// So many small writes one behind the other, and no sync between, and more are expected.
+/// After this many small sequential writes without a sync in between, more are expected.
 const MANY: u32 = 16;
 static ZEROS: [u8; WINDOW_BYTES as usize] = [0; WINDOW_BYTES as usize];
-/// What `statfs` says of ext4 (and of ext3 and ext2, which Linux serves by the same code) and of tmpfs.
+/// `statfs` types of ext4 (and of ext3 and ext2, which Linux serves by the same code) and of tmpfs.
 const WRITES_IN_PLACE: [FsWord; 2] = [0xef53, 0x0102_1994];
 
 /// True if files in this directory may be mapped.
@@ -42,39 +42,38 @@ pub(crate) fn may_map(dir: impl AsFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|found| WRITES_IN_PLACE.contains(&found.f_type))
 }
 
-/// What comes next in one file.
+/// State of sequential writes in one file.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    /// What lies here is of no use to anybody.
+    /// Range without data in use.
     free: Range<u64>,
     window: Option<Window>,
-    /// Where the last small write ended.
+    /// End of the last small write.
     end: u64,
-    /// Small writes since the last sync, one behind the other.
+    /// Count of small sequential writes since the last sync.
     run: u32,
-    /// Since the window was taken a sync has made it clean: its pages are taken again, all at once.
+    /// A sync since the window was mapped has made its pages clean: they are populated again, all at once.
     is_clean: bool,
-    /// The file can't be mapped.
+    /// The file cannot be mapped.
     is_refused: bool,
 }
 
 impl Ahead {
-    /// What lies in this range is of no use to anybody, and small writes will come one behind the other from its start
-    /// on.
+    /// Declares that this range holds no data in use, and that small sequential writes will start at its beginning.
     pub(crate) fn expect(&mut self, free: Range<u64>) {
         (self.free, self.window, self.run) = (free, None, 0);
     }
 
-    /// Takes a write of `parts`, `len` bytes together, if it is small, and within what was taken ahead or can be.
-    /// False: nothing was written, it is to be written by a call.
+    /// Copies a write of `parts`, `len` bytes together, if it is small, and within the window or a new one. False:
+    /// nothing was written, and the caller has to use a call.
     pub(crate) fn put(&mut self, file: impl AsFd, offset: u64, parts: &[&[u8]], len: u64) -> bool {
         let goes_on = offset == self.end;
         self.run = if goes_on { self.run.saturating_add(1) } else { 0 };
         self.end = offset + len;
         let is_held = self.window.as_ref().is_some_and(|window| window.holds(offset, len));
         if !goes_on && !is_held {
-            // Whoever writes elsewhere is done here, as with a segment whose footer is written: its pages are held no
-            // longer.
+            // A write outside of the window ends its use, as when a segment's footer is written: its pages are
+            // unmapped.
             self.window = None;
         }
         let is_put = len <= SMALL_BYTES && !self.is_refused && self.find(file, is_held, offset, len);
@@ -85,7 +84,7 @@ impl Ahead {
         is_put
     }
 
-    /// Sees to it that a window holds the range, if none does.
+    /// Maps a window that contains the range, if there is none.
     fn find(&mut self, file: impl AsFd, is_held: bool, offset: u64, len: u64) -> bool {
         if let (true, Some(window)) = (is_held, &self.window) {
             let is_taken = !self.is_clean || window.take(offset);
@@ -102,7 +101,7 @@ impl Ahead {
         self.window.is_some() || self.refuse()
     }
 
-    /// From now on there is something in this range: the rest of what was free before it, or behind it, is free.
+    /// Notes data in this range: what was free before it, or behind it, stays free.
     fn note(&mut self, begin: u64, end: u64) {
         let Range { start, end: upto } = self.free;
         if end <= start || upto <= begin {
@@ -111,7 +110,7 @@ impl Ahead {
         self.free = if begin.saturating_sub(start) < upto.saturating_sub(end) { end..upto } else { start..begin };
     }
 
-    /// What was written so far has been brought to the medium.
+    /// All earlier writes are on the medium.
     pub(crate) fn synced(&mut self) {
         self.is_clean = true;
         if self.run < MANY {
@@ -126,7 +125,7 @@ impl Ahead {
     }
 }
 
-/// A part of a file that is mapped, in whole pages.
+/// A mapped part of a file, in whole pages.
 #[derive(Debug)]
 struct Window {
     at: ptr::NonNull<u8>,
@@ -138,7 +137,7 @@ struct Window {
 unsafe impl Send for Window {}
 
 impl Window {
-    /// `None` if it can't be mapped, or a page can't be had. From `zeros` on nothing is kept.
+    /// `None` if it cannot be mapped, or a page cannot be allocated. From `zeros` on no data is in use.
     fn new(file: impl AsFd, Range { start: begin, end }: Range<u64>, zeros: u64) -> Option<Window> {
         let len = usize::try_from(end - begin).ok()?;
         let mut at = zeros;
@@ -157,7 +156,7 @@ impl Window {
         self.begin <= offset && offset + len <= self.end
     }
 
-    /// Sees to it that the pages from the one of `from` on are there and may be written to.
+    /// Populates the pages from the one of `from` on for writing.
     fn take(&self, from: u64) -> bool {
         let skipped = (from / PAGE_BYTES * PAGE_BYTES - self.begin) as usize;
         let len = (self.end - self.begin) as usize - skipped;
@@ -199,7 +198,7 @@ mod tests {
 
     const FILE_BYTES: u64 = 2 << 20;
 
-    /// A file of ones, which nobody needs from `free` on; `None` where files are not mapped.
+    /// A file of ones, without data in use from `free` on; `None` if files are not mapped.
     fn file(dir: &Path, free: u64) -> Option<(File, Ahead)> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(dir.join("f")).unwrap();
         file.write_all_at(&vec![1; FILE_BYTES as usize], 0).unwrap();
@@ -208,7 +207,7 @@ mod tests {
         may_map(File::open(dir).unwrap()).then_some((file, ahead))
     }
 
-    /// As a file of a device is written: where it can't be put, by a call. True if it was put.
+    /// Writes as a device's file does: by a call where the window refuses. True if the window took it.
     fn write(file: &File, ahead: &mut Ahead, offset: u64, bytes: &[u8]) -> bool {
         let (first, second) = bytes.split_at(bytes.len() / 3);
         let is_put = ahead.put(file, offset, &[first, second], bytes.len() as u64);
@@ -227,7 +226,7 @@ mod tests {
             let free = rng.below(100_000);
             let Some((file, mut ahead)) = file(dir.path(), free) else { return };
             let mut wanted = vec![1; FILE_BYTES as usize];
-            // What nobody needs may be as it was, or zeros.
+            // A range without data in use may be as it was, or zeros.
             let mut is_free: Vec<bool> = (0..FILE_BYTES).map(|at| at >= free).collect();
             let mut at = free;
             for number in 0..1500_u32 {
@@ -236,7 +235,7 @@ mod tests {
                         file.sync_data().unwrap();
                         ahead.synced();
                     }
-                    // Another use of the file: before, behind, or amid what is free.
+                    // Another use of the file: before, behind, or within the free range.
                     1 => {
                         let offset = rng.below(FILE_BYTES - 20_000);
                         let bytes = vec![number as u8; rng.between(1, 20_000) as usize];
@@ -338,7 +337,7 @@ mod tests {
             file.write_at(number as u64 * 500, &[piece]).unwrap();
         }
         let mut found = vec![0; bytes.len()];
-        // By another description of the file, while the first is open and its pages are mapped.
+        // Through another open file description, while the first is open and its pages are mapped.
         File::open(dir.path().join("a")).unwrap().read_exact_at(&mut found, 0).unwrap();
         assert!(found == bytes);
         file.sync().unwrap();

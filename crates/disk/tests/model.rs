@@ -1,4 +1,4 @@
-//! The real and the simulated device answer alike, whatever is asked of them, as long as nothing crashes.
+//! The real and the simulated device give the same results for every operation, as long as nothing crashes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use frieze_disk::{Disk, DiskFile, FileDisk, FileDiskSettings, Result, SimDisk};
 
 const CAPACITY_BYTES: u64 = 10_000;
 
-/// One random operation, drawn the same for both devices, and what it answered.
+/// One random operation, drawn the same for both devices, and its result.
 fn step(disk: &dyn Disk, open: &mut Vec<Arc<dyn DiskFile>>, rng: &mut Rng) -> String {
     let names = ["a", "b", "c", "..", "d"];
     let (name, other) = (*rng.choose(&names), *rng.choose(&names));

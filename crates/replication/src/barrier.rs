@@ -1,4 +1,4 @@
-//! Barriers: everything that is acknowledged of this node's chains is on stable storage at every member.
+//! Barriers: every acknowledged record of this node's chains is on stable storage at every member.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::commit_wait::Gather;
 use crate::plane::{Appender, DataPlane};
 
 impl DataPlane {
-    /// Tells `reply` when every record that this node has stamped or taken so far, of chains of several members, is on
-    /// stable storage at all of them. Of those that `named` names, of all if none are. The flush of this node is the
-    /// caller's.
+    /// Calls `reply` when every record that this node has stamped or appended so far, of chains of several members, is
+    /// on stable storage at all members. Covers the chains in `named`, or all chains if `named` is `None`. The caller
+    /// flushes this node.
     ///
-    /// What has been acknowledged is among those records only where this node has its whole part in a chain, under a
-    /// lease: others may have gone on without it, and what it waits for would still be reached when it is back.
-    /// Otherwise `reply` is told `Unavailable`.
+    /// The barrier covers what was acknowledged only where this node is a full member of a chain, under a lease:
+    /// without a lease the other members may have continued in a configuration without it, and its records would still
+    /// become durable after it returns. In that case `reply` receives `Unavailable`.
     pub fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         if !self.is_shared() {
             return reply(Ok(()));
@@ -32,7 +32,7 @@ impl DataPlane {
             }
             let is_new = configuration.joining && configuration.tail() == Some(self.me);
             if !configuration.holds(self.me) || is_new {
-                // What others have acknowledged is not known here, or not yet.
+                // Without that, records that other members acknowledged may be missing here.
                 let chain = replica.chain();
                 drop(appender);
                 return reply(Err(Fault::new(
@@ -71,11 +71,11 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// A member wants records up to `n` on stable storage here.
+    /// A member asks for records up to `n` on stable storage here.
     pub(crate) fn hear_persist(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
         let mut appender = self.hold_writes();
         let replica = &appender.chains[chain.0 as usize];
-        // What is not here yet is asked for again when it may be.
+        // If a record is missing here, the member asks again with its next tick.
         if replica.epoch() != epoch || !replica.configuration().holds(from) || replica.last() < n {
             return;
         }
@@ -100,7 +100,7 @@ impl DataPlane {
         self.settle_barriers(&mut appender, out);
     }
 
-    /// Everything up to `through` is on stable storage here: tells who wanted to know.
+    /// Everything up to `through` is on stable storage here: sends `Persisted` to the members that asked for it.
     pub(crate) fn tell_persisted(&self, appender: &mut Appender, through: frieze_multilog::LogPosition) {
         for (replica, member) in appender.chains.iter().zip(&mut appender.members) {
             let (chain, epoch) = (replica.chain(), replica.epoch());
@@ -114,8 +114,8 @@ impl DataPlane {
         }
     }
 
-    /// Answers barriers that nobody is missing for, and asks again where the members are others now. To be called now
-    /// and then.
+    /// Answers barriers for which every member has replied, and asks again where the membership changed. Called
+    /// periodically.
     pub(crate) fn settle_barriers(&self, appender: &mut Appender, out: &mut Out) {
         for chain in 0..appender.members.len() {
             let mut barriers = std::mem::take(&mut appender.members[chain].barriers);
@@ -123,7 +123,7 @@ impl DataPlane {
             let configuration = replica.configuration();
             for barrier in &mut barriers {
                 if barrier.asked != configuration.epoch {
-                    // Who has come since holds what the members of then held, but not yet on stable storage.
+                    // A new member has the records of its predecessors, but perhaps not on stable storage yet.
                     barrier.asked = configuration.epoch;
                     let others = configuration.members.iter().copied().filter(|node| *node != self.me);
                     barrier.left = others.collect();
@@ -138,7 +138,7 @@ impl DataPlane {
         }
     }
 
-    /// Asks again for what barriers wait for.
+    /// Repeats the requests of pending barriers.
     pub(crate) fn ask_barriers(&self, appender: &Appender) {
         for (replica, member) in appender.chains.iter().zip(&appender.members) {
             for barrier in &member.barriers {

@@ -1,4 +1,4 @@
-//! Until when chains of several members are answered for, and what waits for others how long.
+//! The lease under which a node answers for chains of several members, and the limits of waiting for other members.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,37 +10,37 @@ use frieze_base::MonoTime;
 pub struct Lease(AtomicU64);
 
 impl Lease {
-    /// From now on it holds until this time; not, if that has passed.
+    /// Extends the lease to `until`. A time in the past changes nothing.
     pub fn renew(&self, until: MonoTime) {
         self.0.store(until.0, Ordering::SeqCst);
     }
 
-    /// Nanoseconds for which it holds if it is not renewed.
+    /// Nanoseconds until the lease ends unless it is renewed.
     pub fn left_ns(&self, now: MonoTime) -> u64 {
         MonoTime(self.0.load(Ordering::SeqCst)).since_ns(now)
     }
 
-    /// True if it holds. Asked after what is answered was read.
+    /// True if the lease is valid. Checked after the answer was read.
     pub(crate) fn holds(&self, now: MonoTime) -> bool {
         now.0 < self.0.load(Ordering::SeqCst)
     }
 }
 
-/// How much waits for others, and for how long.
+/// Limits of what waits for other members: bytes and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Bytes of one chain's records that are not committed. More: a successor that stands still for a moment holds up
-    /// fewer writers. Less: less memory. Beyond it writers wait, and after `wait` they are refused.
+    /// Bytes of one chain's uncommitted records. More: a short stall of the successor blocks fewer writers. Less: less
+    /// memory. Above the limit writers wait, and after `wait` they are refused.
     pub(crate) flight_bytes_max: u64,
-    /// How long a reader or a writer waits for other members.
+    /// Longest wait of a reader or a writer for other members.
     pub(crate) wait: Duration,
-    /// Bytes sent at once to a member that lacks them.
+    /// Bytes of old records in flight to a member that lacks them.
     pub(crate) supply_bytes: u64,
-    /// After so long without progress what may have been lost is said again.
+    /// Time without progress after which messages that may be lost are sent again.
     pub(crate) again: Duration,
-    /// The same where records of the past are on their way to who lacks them: said again, they go again, all of them.
+    /// The same while old records are in flight to a member that lacks them: a repeat sends all of them again.
     pub(crate) supply_again: Duration,
-    /// After so long without a word from a successor that was asked again and again it is said to be out of reach.
+    /// Time without a message from a successor, despite repeats, after which it is reported as unreachable.
     pub(crate) silent: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! Records of the past, out of the log, for a member that lacks them.
+//! Catch-up: records read from the log, for a member that lacks them.
 //!
-//! Guarantees: they go in the order of their numbers, each as it was stamped; at most [`crate::Bounds::supply_bytes`]
-//! are on their way at once, and the next go when those are held; of all that this node supplies no more goes in a
-//! second than [`Pace`] allows.
+//! Guarantees: records are sent in the order of their numbers, each with its original stamp; at most
+//! [`crate::Bounds::supply_bytes`] are in flight, and the next are sent when the member has acknowledged those; all
+//! supplies of this node together stay within the bytes a second of [`Pace`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,35 +20,35 @@ use crate::codec::to_told;
 use crate::plane::DataPlane;
 use frieze_net::{PeerPayload, Peers};
 
-/// What a member is being sent.
+/// State of one catch-up: the member, and the range of records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Supply {
     pub(crate) to: NodeId,
     pub(crate) epoch: ChainEpoch,
-    /// Number of the last record that was sent, or that it has.
+    /// Number of the last record that was sent, or that the member has.
     pub(crate) sent: u64,
-    /// Number of the last one to be sent.
+    /// Number of the last record to send.
     pub(crate) upto: u64,
-    /// Number up to which it has said that it holds them.
+    /// Number up to which the member has acknowledged records.
     pub(crate) held: u64,
-    /// Some are being sent just now, or all have been.
+    /// Records are being sent at the moment, or all have been sent.
     pub(crate) busy: bool,
-    /// More go when there is time for them, without being asked for.
+    /// The next records are sent when the pace allows it, without a request.
     pub(crate) waits: bool,
-    /// Number of the last record that could not be read, which was told once; 0 for none. It is tried again whenever
-    /// who lacks it says what it holds: it may have been mended.
+    /// Number of the last record that could not be read, reported once; 0 for none. Whenever the member that lacks it
+    /// acknowledges records, the read is retried: a repair may have restored the record.
     pub(crate) damaged: u64,
-    /// Where it was at which moment when it moved last: what was sent, and what is held there.
+    /// Last progress: number sent, number acknowledged, and the time of that.
     moved: Option<(u64, u64, MonoTime)>,
 }
 
 impl Supply {
-    /// What follows on record `after` is to go, up to `upto`.
+    /// Starts a supply of the records after `after`, up to `upto`.
     pub(crate) fn new(to: NodeId, epoch: ChainEpoch, after: u64, upto: u64) -> Supply {
         Supply { to, epoch, sent: after, upto, held: after, busy: true, waits: false, damaged: 0, moved: None }
     }
 
-    /// True if records are on their way and none has arrived for so long, once in that time: they may be lost.
+    /// True if records are in flight and none was acknowledged for `bound`, once per `bound`: they may be lost.
     pub(crate) fn stands_still(&mut self, now: MonoTime, bound: Duration) -> bool {
         match self.moved {
             Some((sent, held, since)) if self.is_under_way() && (sent, held) == (self.sent, self.held) => {
@@ -63,7 +63,7 @@ impl Supply {
         }
     }
 
-    /// A member holds every record up to `held`. True if the next are to go now.
+    /// Records that the member holds every record up to `held`. True if the next are to be sent now.
     pub(crate) fn heard(&mut self, from: NodeId, epoch: ChainEpoch, held: u64) -> bool {
         if (from, epoch) != (self.to, self.epoch) {
             return false;
@@ -72,17 +72,17 @@ impl Supply {
         self.begin()
     }
 
-    /// True while records are on their way to who lacks them.
+    /// True while records are in flight to the member that lacks them.
     pub(crate) fn is_under_way(&self) -> bool {
         self.held < self.sent
     }
 
-    /// True if more waited for time to pass and are to go now.
+    /// True if records waited for the pace and are to be sent now.
     pub(crate) fn goes_on(&mut self, pace: &Pace, now: MonoTime) -> bool {
         self.waits && pace.allows(now) > 0 && self.begin()
     }
 
-    /// The next may go when nothing is under way.
+    /// Starts a batch if none is being sent.
     fn begin(&mut self) -> bool {
         let may_go = !self.busy && self.held >= self.sent;
         self.busy |= may_go;
@@ -90,12 +90,12 @@ impl Supply {
     }
 }
 
-/// How fast others are brought up to date.
+/// Rate limit of catch-up.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Bytes a second; 0 for as fast as it goes.
+    /// Bytes a second; 0 for no limit.
     rate: AtomicU64,
-    /// When it was looked at last, and what may go from then on; below 0 what went too early.
+    /// Time of the last update, and the bytes allowed since; below 0: bytes sent in advance.
     credit: Mutex<(MonoTime, i64)>,
 }
 
@@ -104,12 +104,12 @@ impl Pace {
         self.rate.store(bytes_per_s, Ordering::Relaxed);
     }
 
-    /// Bytes a second; 0 for as fast as it goes.
+    /// Bytes a second; 0 for no limit.
     pub(crate) fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may go now.
+    /// Bytes that may be sent now.
     pub(crate) fn allows(&self, now: MonoTime) -> u64 {
         let rate = self.rate();
         if rate == 0 {
@@ -118,7 +118,7 @@ impl Pace {
         let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
         let (looked, left) = *credit;
         let more = u128::from(now.since_ns(looked)) * u128::from(rate) / 1_000_000_000;
-        // What was not used is not saved up: a node that comes back is not to get an hour's worth at once.
+        // Unused credit is capped at one burst: a node that returns must not receive an hour's worth at once.
         let left = i64::try_from(more).unwrap_or(i64::MAX).saturating_add(left).min((rate / BURST).max(1) as i64);
         *credit = (now, left);
         left.max(0) as u64
@@ -130,28 +130,28 @@ impl Pace {
 }
 
 impl DataPlane {
-    /// Gives at most so many bytes a second to those that are brought up to date; 0 for as many as it can.
+    /// Limits catch-up to so many bytes a second; 0 for no limit.
     pub fn limit_supplies(&self, bytes_per_s: u64) {
         self.pace.limit(bytes_per_s);
     }
 
-    /// What was set so.
+    /// The limit in bytes a second; 0 for no limit.
     pub fn supplies_limit(&self) -> u64 {
         self.pace.rate()
     }
 
-    /// Bytes that were given to such since the process began.
+    /// Bytes sent by catch-up since the process began.
     pub fn supplied_bytes(&self) -> u64 {
         self.supplied.load(Ordering::Relaxed)
     }
 
-    /// About how many bytes a record takes here.
+    /// Mean size of a record here, in bytes, estimated.
     pub fn mean_record_bytes(&self) -> u64 {
         let stats = self.device.log().stats();
         stats.log_bytes.checked_div(stats.records).unwrap_or(0)
     }
 
-    /// About how many bytes of a chain this node is to be given before it has all; 0 unless it is brought up to date.
+    /// Bytes of a chain that this node still lacks, estimated; 0 unless it is catching up.
     pub fn lacks(&self, chain: ChainId) -> u64 {
         self.shown.lacks[chain.0 as usize].load(Ordering::Relaxed)
     }
@@ -182,7 +182,7 @@ impl DataPlane {
         }
     }
 
-    /// Returns the number of the last record that was sent. `clean`: how far the chain is.
+    /// Sends records, and returns the number of the last one. `clean`: the chain's newest committed number.
     fn supply_some(&self, chain: ChainId, supply: Supply, clean: u64) -> Result<u64, (u64, Fault)> {
         let Supply { to, epoch, mut sent, upto, .. } = supply;
         let mut bytes = 0;
@@ -220,8 +220,8 @@ impl DataPlane {
         Ok(sent)
     }
 
-    /// Whether a record leaves a hole, its payload, and that one's checksum. What was forgotten and given back is a
-    /// hole: every instant that would show it is refused.
+    /// Whether a record is a hole, its payload, and the payload's checksum. An expired record whose space was given
+    /// back is a hole: every instant that would show it is refused.
     fn what_is_left(&self, record: &NumberedRecord) -> Result<(bool, Bytes, u32), Fault> {
         match self.device.payload_of(record) {
             Ok((payload, crc)) => Ok((record.meta.kind == RecordKind::Punch, payload, crc)),
@@ -233,8 +233,8 @@ impl DataPlane {
     }
 }
 
-/// A record of the log as it goes to a member. It is on stable storage here, or will be before it counts: so it has to
-/// be there.
+/// A log record as it is sent to a member. It is on stable storage here, or will be before it counts towards a commit:
+/// so the member has to make it durable.
 fn forwarded(record: &NumberedRecord) -> Forwarded {
     let meta = &record.meta;
     Forwarded {
@@ -260,9 +260,9 @@ fn missing(chain: ChainId, n: u64) -> Fault {
     Fault::new(Reason::Corrupt, format!("record {n} of chain {chain} is not in the log of this device"))
 }
 
-/// Records that are looked up at once.
+/// Records that are read from the index in one step.
 const AT_ONCE: u64 = 64;
-/// What was not given in time may be given later: this part of a second's worth.
+/// Credit kept for later: this fraction of a second's bytes.
 const BURST: u64 = 10;
-/// What a record takes beside its payload.
+/// Bytes of a record besides its payload.
 const RECORD_BYTES: u64 = 128;

@@ -1,4 +1,4 @@
-//! What the driver keeps of each chain beside its replica, and what is left to do when the appender is free again.
+//! Driver state of each chain beside its replica, and the work to do after the appender's lock is released.
 
 use std::collections::BTreeMap;
 
@@ -13,43 +13,44 @@ use crate::close_after::Ordered;
 use crate::plane::{WriteReply, Written};
 use frieze_net::SentPrefix;
 
-/// One chain, as this node has part in it.
+/// State of one chain at this node.
 #[derive(Default)]
 pub(crate) struct Member {
-    /// Its configuration comes from elsewhere.
+    /// The control plane sets its configuration (false: this node is alone in the chain).
     pub(crate) shared: bool,
-    /// What is not committed, by number: it may have to be sent.
+    /// Uncommitted records, by number: they may have to be sent again.
     pub(crate) held: BTreeMap<u64, Held>,
-    /// Bytes of all of that.
+    /// Bytes of all uncommitted records.
     pub(crate) held_bytes: u64,
-    /// How much of it is in memory.
+    /// Bytes of those whose payload is in memory.
     kept_bytes: u64,
-    /// The tail has said that everything stamped up to it is committed.
+    /// Stamp up to which the tail has reported everything as committed.
     pub(crate) seen: Hlc,
-    /// Records of the past that are being sent to who lacks them.
+    /// Catch-up of a member that lacks old records.
     pub(crate) supply: Option<Supply>,
-    /// How far it had come, and who is brought up to date by it, and since when it has come no further.
+    /// Last progress, valid since `since`: epoch, last number, clean number, closed instant, and the number that the
+    /// member under catch-up has acknowledged.
     pub(crate) come: (ChainEpoch, u64, u64, Hlc, u64),
     pub(crate) since: MonoTime,
-    /// Since when it has waited without coming further.
+    /// When it last made progress; repeats do not change it.
     pub(crate) waits_since: MonoTime,
-    /// The successor that is said to be out of reach.
+    /// The successor that was reported as unreachable.
     pub(crate) silent: Option<NodeId>,
-    /// The newest promise that nobody waits for.
+    /// The newest promise without a waiter.
     pub(crate) promised: Hlc,
-    /// When it was read at an instant here.
+    /// When it was last read at an instant here.
     pub(crate) read_at: Option<MonoTime>,
-    /// When its head was asked to promise.
+    /// When this node last asked its head to promise.
     pub(crate) asked_at: Option<MonoTime>,
-    /// Who waits for other members to have it on stable storage.
+    /// Barriers: requests that wait until other members have records on stable storage.
     pub(crate) barriers: Vec<Barrier>,
-    /// Who wants to know when it is on stable storage here, and up to which record.
+    /// Members that asked for durability here: the record number and its log position, by member.
     pub(crate) persisting: BTreeMap<NodeId, (u64, LogPosition)>,
-    /// Changes of metadata that are to be closed.
+    /// Changes of metadata that this chain is to close.
     pub(crate) ordered: Vec<Ordered>,
 }
 
-/// Somebody waits until every member has records on stable storage.
+/// A request that waits until every member has records on stable storage.
 pub(crate) struct Barrier {
     pub(crate) n: u64,
     pub(crate) left: Vec<NodeId>,
@@ -60,12 +61,12 @@ pub(crate) struct Barrier {
 /// A record that is not committed.
 pub(crate) struct Held {
     pub(crate) punch: bool,
-    /// Its bytes, where they may be asked for and there is room.
+    /// Its bytes, if they may be requested and there is room.
     pub(crate) payload: Option<Bytes>,
-    /// What of them has gone ahead.
+    /// The prefix of its bytes that was already sent.
     pub(crate) ahead: Option<SentPrefix>,
     len: u64,
-    /// Their checksum.
+    /// Checksum of the bytes.
     pub(crate) crc: u32,
 }
 
@@ -74,19 +75,19 @@ impl Held {
         Held { punch, payload, ahead: None, len: len as u64, crc }
     }
 
-    /// The same, of which some has gone ahead.
+    /// The same record, with the prefix of its bytes that was already sent.
     pub(crate) fn behind(self, ahead: Option<SentPrefix>) -> Held {
         Held { ahead, ..self }
     }
 }
 
 impl Member {
-    /// Of a chain that has its configuration from elsewhere, or not.
+    /// State of a chain whose configuration the control plane sets, or not.
     pub(crate) fn of(shared: bool) -> Member {
         Member { shared, ..Member::default() }
     }
 
-    /// Keeps a record, its bytes as long as no more than `kept_max` are in memory.
+    /// Keeps a record; its bytes only while at most `kept_max` bytes are in memory.
     pub(crate) fn hold(&mut self, n: u64, mut held: Held, kept_max: u64) {
         self.held_bytes += held.len;
         if self.kept_bytes + held.len > kept_max {
@@ -96,7 +97,7 @@ impl Member {
         self.held.insert(n, held);
     }
 
-    /// Lets go of what is committed. True if that was something.
+    /// Drops the committed records. True if there were any.
     pub(crate) fn let_go(&mut self, clean: u64) -> bool {
         let mut any = false;
         while let Some(first) = self.held.first_entry().filter(|first| *first.key() <= clean) {
@@ -108,13 +109,13 @@ impl Member {
         any
     }
 
-    /// The replica starts anew.
+    /// Resets the state with the replica.
     pub(crate) fn forget(&mut self) {
         (self.held, self.held_bytes, self.kept_bytes, self.supply) = (BTreeMap::new(), 0, 0, None);
     }
 }
 
-/// Somebody who waits for other members.
+/// A request that waits for other members.
 pub(crate) struct Waiter {
     #[expect(dead_code, reason = "told in a debugger, and by who looks for what hangs")]
     pub(crate) chain: ChainId,
@@ -122,16 +123,17 @@ pub(crate) struct Waiter {
     pub(crate) reply: WaitReply,
 }
 
-/// What is left to do when the appender is free again: answers are system calls, and who is told may ask.
+/// Work to do after the appender's lock is released: replies are system calls, and a receiver may send its next request
+/// at once.
 #[derive(Default)]
 pub(crate) struct Out {
     pub(crate) done: Vec<(WriteReply, Result<Written, Fault>)>,
     pub(crate) waited: Vec<(WaitReply, Result<(), Fault>)>,
     pub(crate) reports: Vec<Report>,
     pub(crate) supplies: Vec<ChainId>,
-    /// Somebody waits for what was appended up to here, the last so many bytes of it.
+    /// End of the last append and its bytes, if a request waits for the flush.
     pub(crate) flush: Option<(LogPosition, u64)>,
-    /// Others were told something: it goes when the appender is free.
+    /// Messages to other members are queued: they are sent when the lock is released.
     pub(crate) told: bool,
 }
 

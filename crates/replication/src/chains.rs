@@ -1,15 +1,16 @@
-//! Chains of several members: what their replicas ask for is done here, and what other members tell is handed to them.
+//! Driver of chains with several members: carries out the effects of their replicas, and feeds them the messages of
+//! other members.
 //!
-//! Guarantees: a configuration is on stable storage before it is taken; the stamps and promises that a message names
-//! lie within the clock's durable bound before they are handed on or acknowledged; a record is hidden before it is
-//! published and shown when it is committed; nothing of a payload is taken that does not match the writer's checksum;
-//! what waits for others ends. Leaves to others: who is a member and whether a lease holds (whoever calls
-//! [`DataPlane::configure`] and [`crate::Lease::renew`]), bringing messages across ([`crate::peers`]).
+//! Guarantees: a configuration is on stable storage before it is used; the stamps and promises that a message names lie
+//! within the clock's durable bound before they are forwarded or acknowledged; a record is hidden before it is
+//! published and shown when it is committed; a payload that does not match the writer's checksum is not appended; every
+//! wait for other members ends. Leaves to others: membership and leases (the caller of [`DataPlane::configure`] and
+//! [`crate::Lease::renew`]), transport of messages ([`crate::peers`]).
 //!
-//! A record's payload goes with it, when it is whole here. It is kept in memory until it is committed, as far as
-//! [`Bounds::flight_bytes_max`] allows, else read back from the log. Everything that is told to another member is told
-//! while the appender is held, so that it goes in the order in which the replica said it; only what a member lacks of
-//! the past is read and sent without it ([`crate::catch_up`]).
+//! A record is sent with its payload if the whole payload is here. The payload stays in memory until the record is
+//! committed, within [`Bounds::flight_bytes_max`]; otherwise it is read back from the log. Every message to another
+//! member is sent while the appender is locked, so messages leave in the order of the replica's effects; only catch-up
+//! reads and sends old records without the lock ([`crate::catch_up`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -37,16 +38,16 @@ use crate::visibility::Sight;
 use frieze_net::{PeerPayload, Peers, ReceivedPayload};
 use frieze_storage::block_checksums;
 
-/// What is handed up: for whoever looks after the cluster.
+/// Events of chains, for the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// Who is syncing holds all that is committed: it can join.
+    /// The syncing node has all that is committed: it can join.
     CaughtUp {
         /// The chain.
         chain: ChainId,
         /// Under this configuration.
         epoch: ChainEpoch,
-        /// Who it is.
+        /// The syncing node.
         node: NodeId,
     },
     /// This node, the joining tail, can serve.
@@ -56,27 +57,28 @@ pub enum Report {
         /// Under this configuration.
         epoch: ChainEpoch,
     },
-    /// A member has told what cannot be so: its connection is to be closed.
+    /// A member sent an impossible message: its connection is to be closed.
     Distrust {
         /// The chain.
         chain: ChainId,
         /// The member.
         peer: NodeId,
-        /// What was wrong.
+        /// The rule that the message broke.
         why: &'static str,
     },
-    /// The successor has not been heard for long, though it was asked again and again; or it is heard again.
+    /// The successor has sent nothing for long, despite repeats; or it sends again.
     Silent {
         /// The chain.
         chain: ChainId,
-        /// Who; nobody any more.
+        /// The unreachable successor; `None` if it is reachable again.
         node: Option<NodeId>,
     },
-    /// This node is none of the chain's members any more, though it is named as one: its device took a record no more.
+    /// This node stops being a member of the chain although its configuration names it: its device failed to append a
+    /// record.
     Failed {
         /// The chain.
         chain: ChainId,
-        /// What happened.
+        /// The fault.
         fault: Fault,
     },
     /// A record that another member lacks cannot be read here.
@@ -85,12 +87,12 @@ pub enum Report {
         chain: ChainId,
         /// Number of the record.
         n: u64,
-        /// What happened.
+        /// The fault of the read.
         fault: Fault,
     },
 }
 
-/// Where the log of a chain ends at a node.
+/// End of the log of a chain at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainEnd {
     /// The chain.
@@ -105,10 +107,10 @@ pub struct ChainEnd {
     pub newest: Hlc,
 }
 
-/// Called once, by whichever thread finds out.
+/// Called once, by the thread that has the result.
 pub(crate) type WaitReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
 
-/// A record that comes with its payload, whose checksums are made.
+/// A received record with its payload, whose checksums are computed.
 pub(crate) struct Incoming<'a> {
     payload: ReceivedPayload<'a>,
     block_crcs: Vec<u32>,
@@ -117,12 +119,11 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl DataPlane {
-    /// Takes configurations, as the control plane has decided them. An older or equal one is a delayed message and
-    /// changes nothing. Durable before it is used: a configuration that this node has had it does not take again after
-    /// a restart.
+    /// Takes configurations of the control plane. An older or equal one is a delayed message and changes nothing. It is
+    /// durable before it is used: after a restart this node does not take a configuration again that it had before.
     ///
     /// # Errors
-    /// The disk's: then none is taken. `InvalidArgument` for a chain that there is not.
+    /// The disk's: then none is taken. `InvalidArgument` for an unknown chain.
     pub fn configure(&self, configurations: &[(ChainId, Configuration)]) -> Result<(), Fault> {
         let mut appender = self.hold_writes();
         let count = appender.chains.len();
@@ -149,12 +150,12 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Node `from`, as its connection has proven, tells something of a chain. `crc` is the checksum that it says its
-    /// payload has. True if it was something of a chain.
+    /// Handles a message of node `from`, whose identity the connection has proven. `crc` is the payload's checksum
+    /// according to the sender. True if it was a message about a chain.
     ///
     /// # Errors
-    /// `BadFrame` for what no member tells: the connection is to be closed. Others: the message is lost, and comes
-    /// again.
+    /// `BadFrame` for a message that no correct member sends: the connection is to be closed. Other faults: the message
+    /// is lost, and the member sends it again.
     pub fn told(
         &self,
         from: NodeId,
@@ -223,7 +224,7 @@ impl DataPlane {
             }
             _ => None,
         };
-        // Within the durable bound before it is handed on or acknowledged (protocols §3).
+        // Stamps are within the durable bound before they are forwarded or acknowledged (protocols §3).
         self.clock.adopt(message.newest())?;
         let held = match &message {
             Message::Ack { held, .. } => Some(*held),
@@ -231,7 +232,7 @@ impl DataPlane {
         };
         let mut appender = self.hold_writes();
         if !appender.members[chain.0 as usize].shared {
-            // A directory that is alone has no members to hear of.
+            // A directory of one server has no other members.
             return Ok(());
         }
         appender.heard.insert(from, self.clock.reading().mono);
@@ -255,8 +256,8 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Feeds one replica, and does what it asks for. What follows from the input is shown before anybody is told of it:
-    /// a writer that another member answers may read here before this returns.
+    /// Feeds one replica, and carries out its effects. What becomes committed is shown before any message about it
+    /// leaves: a writer whose answer comes from another member may read here before this returns.
     pub(crate) fn step(
         &self,
         appender: &mut Appender,
@@ -272,8 +273,8 @@ impl DataPlane {
         self.carry(appender, chain, effects, incoming, out);
     }
 
-    /// Does what a replica asks for, in order. What follows from that is shown, and comes after it. The caller has
-    /// shown what led to it.
+    /// Carries out the effects of a replica, in order, and shows what they commit. The caller has shown what led to
+    /// them.
     pub(crate) fn carry(
         &self,
         appender: &mut Appender,
@@ -285,7 +286,7 @@ impl DataPlane {
         let mut todo = VecDeque::from(effects);
         while let Some(effect) = todo.pop_front() {
             match effect {
-                // Of a write of this node's own, which appends it itself.
+                // The write path of this node appends its own writes.
                 ReplicaEffect::Append { .. } => {}
                 ReplicaEffect::Take { token, record } => {
                     let incoming = incoming.expect("a replica takes a record only when it is told one");
@@ -305,11 +306,11 @@ impl DataPlane {
                     out.answer(waiter_of(request).and_then(|id| appender.waiters.remove(&id)), Ok(()));
                 }
                 ReplicaEffect::Seen { request, cut } => {
-                    // What comes from now on is stamped above the newest.
+                    // Later writes are stamped above the newest record.
                     let newest = appender.chains[chain.0 as usize].newest();
                     let member = &mut appender.members[chain.0 as usize];
                     member.seen = member.seen.max(cut.min(newest));
-                    // Shown before whoever asked goes on.
+                    // Show before the waiting request continues.
                     self.show(appender, [chain].into_iter());
                     out.answer(waiter_of(request).and_then(|id| appender.waiters.remove(&id)), Ok(()));
                 }
@@ -333,7 +334,7 @@ impl DataPlane {
         self.tell_ordered(appender, chain, out);
     }
 
-    /// Appends a record that came with its payload.
+    /// Appends a received record with its payload.
     fn take(
         &self,
         appender: &mut Appender,
@@ -353,7 +354,7 @@ impl DataPlane {
             let words = format!("record {} of chain {chain} lies before what its chunk holds", record.n);
             return failed(Fault::new(Reason::Corrupt, words), out);
         }
-        // It was hidden when the replica asked for this, before it is published: it is shown when it is committed.
+        // The replica hid the record before it asked for this append: it becomes visible when it is committed.
         let _publishing = self
             .caching
             .get()
@@ -378,7 +379,7 @@ impl DataPlane {
         }
     }
 
-    /// Keeps what may have to be sent on, or again.
+    /// Keeps an uncommitted record, which may have to be sent, or sent again.
     pub(crate) fn hold(&self, appender: &mut Appender, chain: ChainId, n: u64, held: Held) {
         let member = &mut appender.members[chain.0 as usize];
         member.hold(n, held, self.bounds.flight_bytes_max);
@@ -406,7 +407,7 @@ impl DataPlane {
                 ahead = gone.take();
                 (false, payload.clone(), *crc)
             }
-            // Of long ago, or beyond what is kept: the log has it.
+            // Committed long ago, or its payload was not kept: read it from the log.
             _ => match self.device.payload_at(chain, record.n) {
                 Ok((kind, bytes, crc)) => (kind == RecordKind::Punch, bytes, crc),
                 Err(fault) => return out.reports.push(Report::Damaged { chain, n: record.n, fault }),
@@ -415,7 +416,7 @@ impl DataPlane {
         self.way.tell_soon(to, to_told(chain, epoch, message, punch), PeerPayload { bytes, crc: Some(crc), ahead });
     }
 
-    /// Takes out of the log what the chain does not have, and starts the replica anew.
+    /// Removes records from the log that the chain does not have, and restarts the replica.
     fn discard(&self, appender: &mut Appender, chain: ChainId, after: u64, out: &mut Out) {
         let old = &appender.chains[chain.0 as usize];
         let configuration = old.configuration().clone();
@@ -439,13 +440,13 @@ impl DataPlane {
             if fault.reason != Reason::Busy {
                 out.reports.push(Report::Failed { chain, fault });
             }
-            // It is offered again, and so discarded again.
+            // The predecessor offers it again, and the discard is repeated.
             return;
         }
         let mut replica = chains.swap_remove(chain.0 as usize);
         let mut effects = Vec::new();
         let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
-        // Nothing of the epoch in force is in the log, or it would not be discarded from.
+        // The log has no record of the current epoch, or nothing would be discarded.
         replica.step(at, ReplicaInput::Configure(configuration), &mut effects);
         appender.chains[chain.0 as usize] = replica;
         appender.members[chain.0 as usize].forget();
@@ -454,7 +455,7 @@ impl DataPlane {
         self.carry(appender, chain, effects, None, out);
     }
 
-    /// What is left to do when the appender is free again.
+    /// Does the work that was queued while the appender was locked.
     pub(crate) fn finish_out(&self, out: Out) {
         let Out { done, waited, reports, supplies, flush, told } = out;
         if told {
@@ -464,7 +465,7 @@ impl DataPlane {
             self.device.begin_flush(end, len);
             self.hurry();
         }
-        // What one flush has made durable is answered with one system call a client.
+        // One system call per client answers all requests that one flush made durable.
         frieze_net::reply_batch(done.len() + waited.len(), || {
             done.into_iter().for_each(|(reply, result)| reply(result));
             waited.into_iter().for_each(|(reply, result)| reply(result));
@@ -477,7 +478,7 @@ impl DataPlane {
         }
     }
 
-    /// Somebody waits for a flush.
+    /// Wakes the flusher: a request waits for a flush.
     pub(crate) fn hurry(&self) {
         (self.wake)();
     }
@@ -489,7 +490,7 @@ impl DataPlane {
         }
     }
 
-    /// Tells that this node takes part in none of its chains any more.
+    /// Reports that this node is no longer a member of any of its chains.
     pub(crate) fn report_failed(&self, reason: Reason) {
         let shared: Vec<ChainId> = {
             let appender = self.hold_writes();
@@ -499,8 +500,7 @@ impl DataPlane {
         shared.into_iter().for_each(|chain| self.report(Report::Failed { chain, fault: reason.into() }));
     }
 
-    /// True if this node answers for the chains that it has its part in from elsewhere. Asked after what is answered
-    /// was read.
+    /// True if this node may answer for its chains of several members. Checked after the answer was read.
     ///
     /// # Errors
     /// `Unavailable` without a lease.
@@ -511,13 +511,13 @@ impl DataPlane {
         Ok(())
     }
 
-    /// True if a chain has its configuration from elsewhere: then a read of now asks first, and needs a lease.
+    /// True if the control plane configures any chain here: then a read of now asks first, and needs a lease.
     pub fn is_shared(&self) -> bool {
         self.shown.any_shared.load(Ordering::Relaxed)
     }
 
-    /// Sees to it that [`DataPlane::cuts`] hold all that was committed of these chains when it was called: `reply` is
-    /// told when.
+    /// Brings [`DataPlane::cuts`] up to everything that was committed of these chains at the time of the call, then
+    /// calls `reply`.
     pub(crate) fn look(&self, chains: impl Iterator<Item = ChainId>, reply: WaitReply) {
         let asks: Vec<ChainId> = chains.filter(|chain| self.shown.sight(*chain) != Sight::Here).collect();
         if asks.is_empty() {
@@ -534,7 +534,7 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// Has the chains of this node closed at `at`: `reply` is told when every record up to it that this node holds is
+    /// Closes the chains of this node at `at`, and calls `reply` when every record up to `at` that this node has is
     /// committed.
     pub(crate) fn close_shared(&self, at: Hlc, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         let mut out = Out::default();
@@ -583,7 +583,7 @@ impl DataPlane {
         id
     }
 
-    /// A connection with a node broke: what may have been lost with it is said again.
+    /// A connection with a node broke: repeats the messages that may be lost with it.
     pub fn lost(&self, node: NodeId) {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
@@ -598,8 +598,8 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// Looks after chains of several members: says again what is unanswered for long, promises while somebody reads,
-    /// ends what waits too long. To be called about every 20 ms.
+    /// Periodic work for chains of several members: repeats unanswered messages, promises while a reader is active,
+    /// ends waits that are over their limit. Called about every 20 ms.
     pub fn tick(&self) {
         if !self.is_shared() {
             return;
@@ -636,8 +636,7 @@ impl DataPlane {
             let come = (replica.epoch(), replica.last(), replica.clean(), replica.closed(), supplied);
             let is_supplying = member.supply.is_some_and(|supply| supply.is_under_way());
             let bound = if is_supplying { self.bounds.supply_again } else { self.bounds.again };
-            // That something else of the chain goes on, promises of an idle one among it, says nothing of what it
-            // supplies.
+            // Other progress of the chain, such as promises while it is idle, is no progress of its catch-up.
             let mut again = member.supply.as_mut().is_some_and(|supply| supply.stands_still(now, bound));
             if !replica.waits() || member.come != come {
                 (member.come, member.since, member.waits_since, member.silent) = (come, now, now, None);
@@ -657,7 +656,7 @@ impl DataPlane {
             let orders = !member.ordered.is_empty();
             let (read, asked) = (is_recent(member.read_at), is_recent(member.asked_at));
             let promises = replica.is_head() && (read || asked);
-            // So that the head goes on promising, for those who read here.
+            // The head continues to promise, for the readers here.
             let asks = is_member && !replica.is_head() && read && !asked;
             if asks {
                 member.asked_at = Some(now);
@@ -687,23 +686,24 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// The configuration of a chain that is in force here. While the appender is held, it stays.
+    /// The chain's current configuration here. It does not change while the appender is locked.
     pub fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
         ChainEpoch(self.shown.epochs[chain.0 as usize].load(Ordering::SeqCst))
     }
 
-    /// True if what is appended to the chain is sent on: a hint, to copy it before others have to wait for that.
+    /// True if records appended to the chain are forwarded. A hint: the writer copies the payload before it takes the
+    /// lock.
     pub(crate) fn forwards(&self, chain: ChainId) -> bool {
         self.next_of(chain).is_some()
     }
 
-    /// Who is sent what is appended to the chain, as far as that can be known without the appender.
+    /// The member that receives what is appended to the chain, as far as known without the appender.
     pub fn next_of(&self, chain: ChainId) -> Option<NodeId> {
         let successor = self.shown.successors.get(chain.0 as usize)?.load(Ordering::Relaxed);
         (self.is_shared() && successor != 0).then_some(NodeId(successor))
     }
 
-    /// True if what is read at `at` of the chains that this node is a member of does not change any more.
+    /// True if reads at `at` of this node's chains do not change any more.
     pub(crate) fn is_closed(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> bool {
         match chains {
             Some(chains) => {
@@ -721,7 +721,7 @@ impl DataPlane {
         Hlc(closed.min().unwrap_or(0))
     }
 
-    /// How many chains there are.
+    /// Count of chains.
     pub fn chain_count(&self) -> u32 {
         self.shown.closed.len() as u32
     }
@@ -731,17 +731,17 @@ impl DataPlane {
         self.shown.sight(chain) != Sight::Away
     }
 
-    /// True if records went from the log since it was asked last.
+    /// True if records were discarded from the log since the last call.
     pub fn has_discarded(&self) -> bool {
         self.shown.discarded.swap(false, Ordering::AcqRel)
     }
 
-    /// Where the log of each chain ends here.
+    /// End of the log of each chain here.
     pub fn ends(&self) -> Vec<ChainEnd> {
         ends_of(&self.hold_writes())
     }
 
-    /// The same for who must not wait for a write; `None` while there is one.
+    /// The same without waiting for a write; `None` while the appender is locked.
     pub fn ends_now(&self) -> Option<Vec<ChainEnd>> {
         match self.appender.try_lock() {
             Ok(appender) => Some(ends_of(&appender)),
@@ -750,13 +750,13 @@ impl DataPlane {
         }
     }
 
-    /// What the power took of chains of several members, and nobody has supplied again yet: the stamps before and after
-    /// it.
+    /// Stamps before and after the records of chains of several members that a power loss took and no member has
+    /// supplied since.
     pub fn power_took(&self) -> Vec<(ChainId, Hlc, Hlc)> {
         self.roles.lost()
     }
 
-    /// How the chains are that have their configuration from elsewhere.
+    /// Status of the chains that the control plane configures.
     pub fn status(&self) -> Vec<ReplicaStatus> {
         if !self.is_shared() {
             return Vec::new();
@@ -782,10 +782,10 @@ impl DataPlane {
         status.collect()
     }
 
-    /// Whether a chunk of this chain can be read here at `at`, or now.
+    /// Checks that a chunk of this chain can be read here at `at`, or now.
     ///
     /// # Errors
-    /// `Unavailable` if others have to be asked.
+    /// `Unavailable` if the records have to come from other members.
     pub fn check_here(&self, chain: ChainId, at: Option<Hlc>) -> Result<(), Fault> {
         let here = match at {
             None => self.shown.sight(chain) != Sight::Away,
@@ -797,7 +797,7 @@ impl DataPlane {
         Err(frieze_chain::Error::NotMember { chain }.into())
     }
 
-    /// Whether a write to these chains can be stamped here.
+    /// Checks that a write to these chains can be stamped here.
     pub(crate) fn check_stamps(&self, appender: &Appender, chains: impl Iterator<Item = ChainId>) -> Result<(), Fault> {
         for chain in chains {
             let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
@@ -815,10 +815,10 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Waits until the chain has room for more that is not committed.
+    /// Waits until the chain's uncommitted bytes are below the limit.
     ///
     /// # Errors
-    /// `Overloaded` if it takes too long: the members behind do not keep up.
+    /// `Overloaded` if that takes too long: the members behind this one do not keep up.
     pub(crate) fn await_room(&self, chain: ChainId) -> Result<(), Fault> {
         let is_full = || self.shown.in_flight[chain.0 as usize].load(Ordering::Relaxed) >= self.bounds.flight_bytes_max;
         if !is_full() {
@@ -846,7 +846,7 @@ fn waiter_of(request: RequestId) -> Option<u64> {
     (request.0 & WAITER != 0).then_some(request.0 & !WAITER)
 }
 
-/// A record of a chain as the log keeps it: the parts of a group come one by one.
+/// A chain record in the log's form: the parts of a group arrive one at a time.
 fn meta_of(chain: ChainId, record: &Forwarded, punch: bool) -> RecordMeta {
     RecordMeta {
         kind: if punch { RecordKind::Punch } else { RecordKind::Write },
@@ -875,14 +875,14 @@ fn no_lease() -> Fault {
     )
 }
 
-/// Marks the requests that wait, but are no writes.
+/// Bit of requests that wait but are no writes.
 const WAITER: u64 = 1 << 63;
-/// Of a promise that nobody waits for.
+/// Request of a promise without a waiter.
 pub(crate) const NOBODY: RequestId = RequestId(WAITER | (WAITER - 1));
-/// While a chain was read at an instant so recently, its head promises all the time.
+/// For this long after a read at an instant the head of the chain promises continuously.
 const READ_RECENTLY: Duration = Duration::from_secs(1);
 
-/// Where the log of each chain ends.
+/// End of the log of each chain.
 fn ends_of(appender: &Appender) -> Vec<ChainEnd> {
     let ends = appender.chains.iter().map(|replica| ChainEnd {
         chain: replica.chain(),

@@ -1,15 +1,15 @@
 //! Changes of metadata that decide what bytes are (a truncate, a restore, the end of a session), ordered among the
-//! writes of the chains that they are about.
+//! writes of the chains that they affect.
 //!
 //! Guarantees: when a change has been ordered, its chains stamp nothing at or below it any more, whichever member
-//! becomes head, and their heads place what follows by the state after it. So no write begun after it was acknowledged
-//! is hidden by it, however slow the clock of a head; those acknowledged before lie below it, for whoever stamps it has
-//! taken in the stamps of all of them. Leaves to others: which chains those are, and that the change was executed here
-//! (`engine`).
+//! becomes head, and their heads place later writes by the state after it. So a change never hides a write that begins
+//! after the change was acknowledged, however slow the clock of a head. Writes acknowledged before lie below the
+//! change, for the node that stamps it has adopted the stamps of all of them. Leaves to others: the set of chains, and
+//! execution of the change here (`engine`).
 //!
-//! Whoever orders it asks the heads, and again with every tick, until each has said so. A head says so when it has
-//! executed the entry (what comes earlier is dropped before it gets here) and every member that may become head knows
-//! of the promise.
+//! The node that orders a change asks the heads, and repeats that with every tick, until each has replied. A head
+//! replies when it has executed the entry (earlier requests are dropped before this module) and every member that may
+//! become head knows of the promise.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use crate::chains::{NOBODY, WaitReply};
 use crate::commit_wait::Gather;
 use crate::plane::{Appender, DataPlane};
 
-/// A change that a chain is to close, and who wants to know.
+/// A change that a chain is to close, and the node that waits for it.
 pub(crate) struct Ordered {
     after: CloseAfter,
     who: Who,
@@ -33,23 +33,23 @@ pub(crate) struct Ordered {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
-    /// A waiter here.
+    /// A waiter on this node.
     Here(u64),
-    /// Another node has asked the head.
+    /// Another node, which asked the head.
     Node(NodeId),
 }
 
 impl DataPlane {
-    /// Orders a change stamped `at`, entry `entry` of the metalog, which was executed here, among the writes of these
-    /// chains, and waits for it.
+    /// Orders a change stamped `at`, entry `entry` of the metalog, which this node has executed, among the writes of
+    /// these chains, and waits for it.
     ///
     /// # Errors
-    /// `Unavailable` if a head does not answer: ask again.
+    /// `Unavailable` if a head does not answer: retry.
     pub fn order(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
         self.await_reply(self.bounds.wait, |reply| self.order_then(at, entry, chains, reply))
     }
 
-    /// The same, and tells `reply` when it is done.
+    /// The same, and calls `reply` when it is done.
     pub fn order_then(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>, reply: WaitReply) {
         if chains.is_empty() {
             return reply(Ok(()));
@@ -71,11 +71,10 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// Every record of these chains that is stamped up to what is returned, and no other, is in the log here and
-    /// committed.
+    /// Returns a stamp: the log here has every record of these chains up to it, committed, and no other.
     ///
     /// # Errors
-    /// `Elsewhere` if this node does not hold all that was acknowledged.
+    /// `Elsewhere` if this node does not have everything that was acknowledged.
     pub fn complete_upto(&self, chains: &BTreeSet<ChainId>) -> Result<Hlc, Fault> {
         let appender = self.hold_writes();
         let now = self.clock.newest();
@@ -85,21 +84,21 @@ impl DataPlane {
             if member.shared && !replica.has_all_acknowledged() {
                 return Err(frieze_chain::Error::NotMember { chain }.into());
             }
-            // Whose head is elsewhere may have stamped what has not come yet, above what has.
+            // If another node is head, it may have stamped records above the newest one here that have not arrived yet.
             let known = if replica.is_head() { now } else { replica.newest().max(replica.closed()) };
             complete = complete.min(known).min(replica.now_cut());
         }
         Ok(complete)
     }
 
-    /// True if these chains stamp nothing at or below `at` any more, as is known here.
+    /// True if this node knows that these chains stamp nothing at or below `at` any more.
     pub fn has_closed(&self, at: Hlc, chains: &BTreeSet<ChainId>) -> bool {
         let appender = self.hold_writes();
         let remembered = |chain: &ChainId| self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
         chains.iter().all(|chain| appender.chains[chain.0 as usize].closed().0.max(remembered(chain)) >= at.0)
     }
 
-    /// Node `from` asks this one, which it takes for the head and which has executed the entry, to close a change.
+    /// Node `from` asks this one, its head by its configuration, to close a change that this one has executed.
     pub(crate) fn hear_close_after(
         &self,
         from: NodeId,
@@ -109,16 +108,15 @@ impl DataPlane {
     ) -> Result<(), Fault> {
         self.clock.adopt(Hlc(after.at))?;
         let mut appender = self.hold_writes();
-        // Two nodes may take each other for the head, one of them by an old configuration. If each asked again for what
-        // it waits for whenever it is asked, the questions would never end and become ever more. It asks again with its
-        // tick.
+        // Two nodes may take each other for the head, one of them by an old configuration. If each repeated its own
+        // request on every request it receives, the messages would multiply without end. A node repeats with its tick.
         if !appender.members[chain.0 as usize].shared || !appender.chains[chain.0 as usize].is_head() {
             return Ok(());
         }
         let who = Who::Node(from);
         let since = self.clock.reading().mono;
         let ordered = &mut appender.members[chain.0 as usize].ordered;
-        // It has asked before, or wants more by now.
+        // A repeated request, or one for a later change.
         ordered.retain(|asked| asked.who != who || asked.after > after);
         if ordered.len() < ORDERED_MAX {
             ordered.push(Ordered { after, who, since });
@@ -140,7 +138,7 @@ impl DataPlane {
         });
     }
 
-    /// Does what is to be done for the changes that a chain is to close: at its head, or by asking that.
+    /// Advances the changes that a chain is to close: closes them at its head, or asks the head.
     pub(crate) fn go_on_ordering(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
         let now = self.clock.reading().mono;
         let wait_ns = self.bounds.wait.as_nanos() as u64;
@@ -149,7 +147,7 @@ impl DataPlane {
         let is_head = replica.is_head();
         member.ordered.retain(|asked| match asked.who {
             Who::Here(waiter) => waiters.contains_key(&waiter),
-            // Whoever asked asks the new head.
+            // The node that asked repeats its request at the new head.
             Who::Node(_) => is_head && now.since_ns(asked.since) < wait_ns,
         });
         let Some(newest) = member.ordered.iter().map(|asked| asked.after).max_by_key(|after| after.at) else { return };
@@ -167,7 +165,7 @@ impl DataPlane {
         }
     }
 
-    /// Tells who waits for it that the head here has closed a change.
+    /// Replies to the nodes that wait for a change that the head here has closed.
     pub(crate) fn tell_ordered(&self, appender: &mut Appender, chain: ChainId, out: &mut Out) {
         let Appender { chains, members, waiters, .. } = &mut *appender;
         let (replica, member) = (&chains[chain.0 as usize], &mut members[chain.0 as usize]);
@@ -175,7 +173,7 @@ impl DataPlane {
             return;
         }
         if member.shared && !self.lease.holds(self.clock.reading().mono) {
-            // Another may be head, and have stamped below it.
+            // Another node may be head, and have stamped below it.
             return;
         }
         let (closed, epoch) = (replica.closed(), replica.epoch());
@@ -191,5 +189,5 @@ impl DataPlane {
     }
 }
 
-/// Changes that nodes ask one chain to close at once: one of each node, and few nodes.
+/// Most changes that nodes ask one chain to close at a time: one per node, and nodes are few.
 const ORDERED_MAX: usize = 1024;

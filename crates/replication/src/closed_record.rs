@@ -1,9 +1,9 @@
-//! What a member that was started again may read before anybody tells it what its part in the chains is.
+//! Reads of the past at a member that was restarted, before it has a configuration of its chains.
 //!
-//! Guarantees: an instant that was closed here before the restart, with everything up to it on stable storage, is read
-//! here again: what it shows is what it showed. It ends for a chain with the first configuration that is taken, and
-//! before a record of it is discarded, durably. Leaves to others: reads of now, for which a lease is needed, and when
-//! to keep it (`Engine::tend`, `Engine::stop`).
+//! Guarantees: an instant that was closed here before the restart, with everything up to it on stable storage, can be
+//! read here again, with the same result. For a chain this ends with the first configuration that is taken, and durably
+//! before a record of the chain is discarded. Leaves to others: reads of now, which need a lease, and when to write the
+//! record (`Engine::tend`, `Engine::stop`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,16 +19,16 @@ use crate::plane::DataPlane;
 
 /// The file that holds the record.
 const FILE: &str = "closed";
-/// Its longest record.
+/// Largest size of the record, in bytes.
 const FILE_BYTES: usize = 64 << 10;
-/// Chains of more than these are not remembered: a record of them would not fit.
+/// Most chains that the record holds: more would not fit.
 const CHAINS_KEPT_MAX: usize = 4096;
 
 /// The stored record.
 #[derive(Clone, PartialEq, Message)]
 struct Kept {
-    /// Of each chain that was read here: its number, and the newest instant closed on it, all of which was on stable
-    /// storage.
+    /// For each chain that was read here: its number, and the newest instant closed on it with everything up to it on
+    /// stable storage.
     #[prost(uint64, repeated, tag = "1")]
     closed: Vec<u64>,
 }
@@ -46,16 +46,16 @@ impl fmt::Debug for Remembered {
 }
 
 struct Inner {
-    /// Made with the first record.
+    /// Created with the first record.
     file: Option<StateFile>,
     kept: Vec<u64>,
-    /// How often chains were forgotten: what was looked at before is not kept.
+    /// Count of chains that were dropped from the record: an observation from before a drop is not written.
     forgotten: u64,
 }
 
 impl Remembered {
-    /// Reads the record of a directory, if there is one. One that is damaged counts as none, and is made anew: it costs
-    /// reads of the past while nobody leads, and nothing else.
+    /// Reads the record of a directory, if there is one. A damaged record counts as none, and is written anew: it costs
+    /// only reads of the past while the cluster has no leader.
     ///
     /// # Errors
     /// The disk's.
@@ -97,15 +97,15 @@ impl Remembered {
         Ok(())
     }
 
-    /// What was kept, in pairs of a chain and an instant.
+    /// The stored record, as pairs of a chain and an instant.
     pub(crate) fn closed(&self) -> Vec<u64> {
         self.lock().kept.clone()
     }
 
-    /// Keeps what `look` answers from now on, unless a chain is forgotten while it looks. Durable on return.
+    /// Writes what `look` returns, unless a chain is dropped while `look` runs. Durable on return.
     ///
     /// # Errors
-    /// The disk's: what was kept before stays.
+    /// The disk's: the earlier record stays.
     pub fn keep(&self, look: impl FnOnce() -> Vec<u64>) -> Result<(), Fault> {
         let forgotten = self.lock().forgotten;
         let mut closed = look();
@@ -117,10 +117,10 @@ impl Remembered {
         }
     }
 
-    /// Keeps nothing of a chain any more. Durable on return: records of it may go.
+    /// Drops a chain from the record. Durable on return: records of the chain may be discarded.
     ///
     /// # Errors
-    /// The disk's: they may not.
+    /// The disk's: then they may not be discarded.
     fn forget(&self, chain: ChainId) -> Result<(), Fault> {
         let mut inner = self.lock();
         inner.forgotten += 1;
@@ -131,8 +131,8 @@ impl Remembered {
 }
 
 impl DataPlane {
-    /// Of each chain that is read here: its number, and the newest instant closed on it; empty for a server that is
-    /// alone. To be taken before a flush, and kept when that has ended.
+    /// For each chain that is read here: its number, and the newest instant closed on it; empty for a single server.
+    /// Called before a flush, and written when the flush has ended.
     pub fn closed_by_chain(&self) -> Vec<u64> {
         if !self.is_shared() {
             return Vec::new();
@@ -142,14 +142,14 @@ impl DataPlane {
         closed.filter(|(_, closed)| *closed > 0).flat_map(|(chain, closed)| [chain.0.into(), closed]).collect()
     }
 
-    /// The same if all of it is on stable storage now: an idle chain closes instants and writes nothing that would be
-    /// flushed.
+    /// The same if all of it is on stable storage now: an idle chain closes instants and writes nothing that needs a
+    /// flush.
     pub fn closed_if_durable(&self) -> Option<Vec<u64>> {
         let closed = self.closed_by_chain();
         (self.device.dirty_bytes() == 0).then_some(closed)
     }
 
-    /// Of what was closed earlier what still is: not of chains that went since.
+    /// The pairs of `earlier` that are still valid: without the chains that were dropped since.
     pub fn still_closed(&self, earlier: &[u64]) -> Vec<u64> {
         let now: BTreeMap<u64, u64> =
             self.closed_by_chain().as_chunks().0.iter().map(|&[chain, upto]| (chain, upto)).collect();
@@ -157,7 +157,7 @@ impl DataPlane {
         earlier.as_chunks().0.iter().filter(still).flatten().copied().collect()
     }
 
-    /// Takes up what was kept so, at the start, and forgets it there from now on. Once only.
+    /// Loads the stored record at the start, and drops chains from it later. Once only.
     pub fn remember_by(&self, remembered: &Arc<Remembered>) {
         // Called once, at the start.
         let _ = self.shown.remembered_by.set(remembered.clone());
@@ -173,8 +173,7 @@ impl DataPlane {
         }
     }
 
-    /// True if this node is a member of the chain, or was one before it was started again and has not been told
-    /// otherwise.
+    /// True if this node is a member of the chain, or was one before its restart and has no newer configuration.
     pub fn is_read_here(&self, chain: ChainId) -> bool {
         self.is_here(chain) || self.remembers(chain)
     }
@@ -183,15 +182,15 @@ impl DataPlane {
         self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst) > 0
     }
 
-    /// A configuration comes: what is read of the chain from now on it says.
+    /// A configuration of the chain is taken: from now on it decides what is read.
     pub(crate) fn forget_closed(&self, chain: ChainId) {
         self.shown.remembered[chain.0 as usize].store(0, Ordering::SeqCst);
     }
 
-    /// Records of the chain go: no start is to read them again. Durable on return.
+    /// Records of the chain are about to be discarded: a restart must not read them. Durable on return.
     ///
     /// # Errors
-    /// The disk's: they may not go.
+    /// The disk's: then they may not be discarded.
     pub(crate) fn forget_closed_for_good(&self, chain: ChainId) -> Result<(), Fault> {
         self.forget_closed(chain);
         self.shown.remembered_by.get().map_or(Ok(()), |remembered| remembered.forget(chain))

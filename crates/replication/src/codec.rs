@@ -1,4 +1,4 @@
-//! Messages between members of a chain, as they are on the wire and as the core knows them.
+//! Conversion of messages between chain members: wire format to and from the core's types.
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_chain::{Forwarded, Message, RequestId};
@@ -10,27 +10,27 @@ use frieze_wire::peer::{
     CloseAfter, ServerMessage,
 };
 
-/// What a member was told.
+/// A received message about a chain.
 pub(crate) struct Heard {
     pub(crate) chain: ChainId,
     pub(crate) epoch: ChainEpoch,
     pub(crate) what: What,
 }
 
-/// For the core, or for the driver.
+/// Its content: for the core, or for the driver.
 pub(crate) enum What {
     Message(Message),
-    /// A record that leaves a hole: it has no payload.
+    /// A record of a hole: it has no payload.
     Punch(Message),
     Persist(u64),
     Persisted(u64),
     CloseAfter(CloseAfter),
     ClosedAfter(CloseAfter),
-    /// Of a kind that only newer servers know.
+    /// A kind that only newer servers have.
     Unknown,
 }
 
-/// A message as it is told. `punch`: it is a record that leaves a hole.
+/// A message in wire format. `punch`: it is a record of a hole.
 pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch: bool) -> ServerMessage {
     let (chain, epoch) = (chain.0, epoch.0);
     match message {
@@ -81,15 +81,15 @@ pub(crate) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch
     }
 }
 
-/// A question of the driver's, or its answer.
+/// A request of the driver, or its response, in wire format.
 pub(crate) fn ask(chain: ChainId, epoch: ChainEpoch, ask: ChainAskKind) -> ServerMessage {
     ServerMessage::ChainAsk(ChainAsk { chain: chain.0, epoch: epoch.0, ask: Some(ask) })
 }
 
-/// What was told; `None` if it is not of a chain.
+/// Decodes a message; `None` if it is not about a chain.
 ///
 /// # Errors
-/// `BadFrame` for what no member tells.
+/// `BadFrame` for a message that no correct member sends.
 pub(crate) fn heard(told: ServerMessage, payload_len: usize) -> Result<Option<Heard>, Fault> {
     if payload_len > 0 && !matches!(told, ServerMessage::ChainRecord(_)) {
         return Err(malformed(format!("{payload_len} bytes beside a message that has none")));
@@ -185,5 +185,5 @@ pub(crate) fn malformed(what: String) -> Fault {
     Fault::new(Reason::BadFrame, format!("malformed frame: {what}"))
 }
 
-/// Configurations that an offer names; a replica remembers fewer.
+/// Most configurations in an offer; a replica keeps fewer.
 const OFFER_MAX: usize = 4096;

@@ -1,7 +1,7 @@
-//! Waiting for other members of chains.
+//! Waits for other members of chains.
 //!
-//! Guarantees: every wait ends; what is waited for is answered once.
-//! Leaves to others: what the members are asked for (`chains`).
+//! Guarantees: every wait ends; each request is answered once.
+//! Leaves to others: the messages to those members (`chains`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -14,16 +14,16 @@ use crate::chains::WaitReply;
 use crate::plane::DataPlane;
 use frieze_net::idle_until;
 
-/// Answers when all have.
+/// Replies when all of a count of results have arrived.
 pub struct Gather(Mutex<(usize, Result<(), Fault>, Option<WaitReply>)>);
 
 impl Gather {
-    /// Answers when [`Gather::one`] was called so many times, with the first fault among them.
+    /// Replies after [`Gather::one`] was called `count` times, with the first fault among the results.
     pub fn new(count: usize, reply: WaitReply) -> Arc<Gather> {
         Arc::new(Gather(Mutex::new((count, Ok(()), Some(reply)))))
     }
 
-    /// One of them has its result.
+    /// Adds one result.
     pub fn one(&self, result: Result<(), Fault>) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 -= 1;
@@ -41,22 +41,22 @@ impl Gather {
 }
 
 impl DataPlane {
-    /// As [`DataPlane::look`], and waits for it.
+    /// As [`DataPlane::look`], but blocks until the reply.
     ///
     /// # Errors
-    /// `Unavailable` if another server is to be asked, or does not answer.
+    /// `Unavailable` if another server has to be asked, or does not answer.
     pub fn look_and_wait(&self, chains: impl Iterator<Item = ChainId>) -> Result<(), Fault> {
         self.await_reply(self.bounds.wait, |reply| self.look(chains, reply))
     }
 
-    /// As [`DataPlane::close_shared`], and waits for it.
+    /// As [`DataPlane::close_shared`], but blocks until the reply.
     pub(crate) fn close_and_wait(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<(), Fault> {
-        // What it waits for may be on its way to the disk here.
+        // The records may be on their way to this node's disk.
         self.hurry();
         self.await_reply(self.bounds.wait, |reply| self.close_shared(at, chains, reply))
     }
 
-    /// Sees to it that what these chains hold at `at`, or now, is known here, if that takes no longer than `patience`.
+    /// Brings the state of these chains at `at`, or now, up to date here, within `patience`.
     ///
     /// # Errors
     /// As [`DataPlane::look_and_wait`].
@@ -71,7 +71,7 @@ impl DataPlane {
         }
     }
 
-    /// Begins something that answers later, and waits for the answer.
+    /// Starts an asynchronous request and blocks until its reply.
     pub(crate) fn await_reply(&self, patience: Duration, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
         let (done, waiting) = mpsc::sync_channel(1);
         begin(Box::new(move |result| drop(done.send(result))));

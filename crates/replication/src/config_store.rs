@@ -1,8 +1,8 @@
-//! What has to be known of a node's part in chains at its next start: the newest configuration of each chain that it
-//! has taken, what was discarded, and how far the room of that has been given back.
+//! Durable record of a node's part in chains: the newest configuration of each chain that it has taken, the discarded
+//! records, and how far their space was given back.
 //!
-//! Guarantees: after a restart a node takes no configuration that it has had before, so it has no role until a newer
-//! one names it; what was discarded stays discarded. A directory that was never part of a cluster has no such file.
+//! Guarantees: after a restart a node takes no configuration that it had before, so it has no role until a newer one
+//! names it; discarded records stay discarded. A directory that was never part of a cluster has no such file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use prost::Message;
 
 /// The file that holds the record.
 const FILE: &str = "chains";
-/// Its longest record: some thousand chains and discards.
+/// Largest size of the record in bytes: some thousand chains and discards.
 const FILE_BYTES: usize = 256 << 10;
 
 /// The stored record.
@@ -27,12 +27,11 @@ struct Kept {
     /// Of each discard: chain, number of the last record that stays, segment and offset of the end of the log then.
     #[prost(uint64, repeated, tag = "2")]
     discarded: Vec<u64>,
-    /// Of each chain that a loss of power took something of, since its newest configuration: its number, the stamps
-    /// before and after.
+    /// For each chain that lost records to a power loss since its newest configuration: its number, the stamps before
+    /// and after.
     #[prost(uint64, repeated, tag = "3")]
     lost: Vec<u64>,
-    /// Of each chain of which something was discarded: its number, and the segment up to which the room of that was
-    /// given back.
+    /// For each chain with discarded records: its number, and the segment up to which their space was given back.
     #[prost(uint64, repeated, tag = "4")]
     given_back: Vec<u64>,
 }
@@ -47,11 +46,11 @@ pub struct Roles {
 struct Inner {
     file: Option<StateFile>,
     known: Known,
-    /// How often something was discarded in this life.
+    /// Count of discards since the process began.
     discards: u64,
 }
 
-/// What the file says.
+/// Content of the file.
 #[derive(Clone, Default)]
 struct Known {
     epochs: BTreeMap<ChainId, ChainEpoch>,
@@ -60,14 +59,14 @@ struct Known {
     given_back: BTreeMap<ChainId, SegmentId>,
 }
 
-/// What was discarded, and up to where its room was given back.
+/// Discarded records whose space is not given back yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Everything discarded in segments up to this one was.
+    /// The space of everything discarded in segments up to this one was given back.
     pub upto: SegmentId,
-    /// Nothing was discarded in a later one than this.
+    /// No later segment contains discarded records.
     pub end: SegmentId,
-    /// How often something had been discarded then.
+    /// Value of the count of discards at that time.
     pub discards: u64,
 }
 
@@ -88,7 +87,7 @@ impl Roles {
         Ok(Roles { disk, inner: Mutex::new(inner) })
     }
 
-    /// The newest configuration that this node has taken of a chain; `None` if nobody has ever given it one.
+    /// The newest configuration that this node has taken of a chain; `None` if it never had one.
     pub fn epoch(&self, chain: ChainId) -> Option<ChainEpoch> {
         self.lock().known.epochs.get(&chain).copied()
     }
@@ -98,25 +97,26 @@ impl Roles {
         self.lock().known.epochs.is_empty()
     }
 
-    /// Every record that was discarded.
+    /// All discards.
     pub fn discarded(&self) -> Vec<Discards> {
         self.lock().known.discarded.clone()
     }
 
-    /// Remembers configurations that are about to be taken, and of which this node is a member. Durable on return.
+    /// Writes configurations that are about to be taken; the flag says whether this node is a member. Durable on
+    /// return.
     ///
     /// # Errors
     /// The disk's.
     pub(crate) fn take(&self, taken: &[(ChainId, ChainEpoch, bool)]) -> Result<(), Fault> {
         self.change(|known| {
             known.epochs.extend(taken.iter().map(|(chain, epoch, _)| (*chain, *epoch)));
-            // What a member lacked the chain has supplied again, or it is known to be lost.
+            // The chain has supplied the records that a member lacked, or reported them as lost.
             let is_member = |chain: &ChainId| taken.iter().any(|(taken, _, is_member)| taken == chain && *is_member);
             known.lost.retain(|chain, _| !is_member(chain));
         })
     }
 
-    /// Remembers that the power took what was stamped between these, of chains of several members. Durable on return.
+    /// Writes that a power loss took the records between these stamps, of chains of several members. Durable on return.
     ///
     /// # Errors
     /// The disk's.
@@ -129,12 +129,12 @@ impl Roles {
         })
     }
 
-    /// What the power took of chains since this node was a member last: the stamps before and after it.
+    /// Stamps before and after the records that a power loss took since this node was last a member.
     pub(crate) fn lost(&self) -> Vec<(ChainId, Hlc, Hlc)> {
         self.lock().known.lost.iter().map(|(chain, (from, to))| (*chain, *from, *to)).collect()
     }
 
-    /// Remembers that records were discarded. Durable on return. Returns all that were.
+    /// Writes a discard. Durable on return. Returns all discards.
     ///
     /// # Errors
     /// The disk's.
@@ -142,7 +142,7 @@ impl Roles {
         self.discard_all(&[discarded])
     }
 
-    /// The same of several chains at once.
+    /// The same for several chains at once.
     ///
     /// # Errors
     /// The disk's.
@@ -151,7 +151,7 @@ impl Roles {
         Ok(self.discarded())
     }
 
-    /// What was discarded and not yet given back; `None` if there is nothing.
+    /// Discarded records whose space is not given back yet; `None` if there are none.
     pub(crate) fn room(&self) -> Option<Room> {
         let inner = self.lock();
         let known = &inner.known;
@@ -164,12 +164,12 @@ impl Roles {
         Some(Room { upto, end, discards: inner.discards })
     }
 
-    /// Everything that was discarded when this room was told has been given back up to this segment. Durable on return.
+    /// The space of everything in `room` was given back up to this segment. Durable on return.
     ///
     /// # Errors
-    /// The disk's: it is found to be so again.
+    /// The disk's: a later scan finds the same space again.
     pub(crate) fn gave_back(&self, room: Room, upto: SegmentId) -> Result<(), Fault> {
-        // What was discarded since lies before it, too.
+        // Records discarded since then lie before the segment, too.
         let is_all = |inner: &Inner| inner.discards == room.discards;
         self.change_if(is_all, |known| {
             for (chain, _) in known.ends() {
@@ -239,13 +239,13 @@ impl Known {
     }
 
     fn discard(&mut self, discarded: Discards) {
-        // What it holds need not be told twice.
+        // A discard that the new one includes is removed.
         self.discarded.retain(|old| old.chain != discarded.chain || old.after < discarded.after);
         self.discarded.push(discarded);
         self.given_back.remove(&discarded.chain);
     }
 
-    /// The last segment in which something of each chain was discarded.
+    /// The last segment with discarded records, by chain.
     fn ends(&self) -> BTreeMap<ChainId, SegmentId> {
         let mut ends = BTreeMap::<ChainId, SegmentId>::new();
         for one in &self.discarded {
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!((room.upto, room.end), (SegmentId(4), SegmentId(5)));
         roles.gave_back(room, SegmentId(5)).expect("a disk that works");
         assert_eq!(open().room(), None);
-        // It came back, and goes again.
+        // The node returns to the chain, and is removed again.
         roles.discard(gone(2, 0, 9)).expect("a disk that works");
         assert_eq!(open().room().map(|room| (room.upto, room.end)), Some((SegmentId(0), SegmentId(9))));
         assert_eq!(open().discarded().len(), 2);
@@ -299,7 +299,7 @@ mod tests {
         let (one, other) = (ChainId(1), ChainId(2));
         open().take(&[(one, ChainEpoch(3), true), (other, ChainEpoch(3), true)]).expect("a disk that works");
         open().lose(&[(one, Hlc(10), Hlc(20)), (other, Hlc(11), Hlc(20))]).expect("a disk that works");
-        // It goes off again before anybody has told it anything.
+        // The node loses power again before it has a configuration.
         open().lose(&[(one, Hlc(15), Hlc(30))]).expect("a disk that works");
         assert_eq!(open().lost(), [(one, Hlc(10), Hlc(30)), (other, Hlc(11), Hlc(20))]);
         open().take(&[(one, ChainEpoch(4), false)]).expect("a disk that works");

@@ -1,5 +1,5 @@
-//! What the chains remember, as it is kept beside a shelf: at a restart the records on shelves are not looked at, and a
-//! retry of one of their requests must still be answered with its first run.
+//! Dedupe state of the chains, stored beside an index run: a restart does not read the records that index runs cover,
+//! and a retry of one of their requests must still be answered with its first run.
 
 use frieze_base::{ChainEpoch, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_chain::{Replica, ResumePoint, SessionMemory, WriteDone};
@@ -7,7 +7,7 @@ use frieze_hlc::Hlc;
 use frieze_multilog::ChainTip;
 use prost::Message;
 
-/// Everything the chains remember.
+/// Dedupe state of all chains.
 #[derive(Clone, PartialEq, Message)]
 struct Kept {
     #[prost(message, repeated, tag = "1")]
@@ -16,17 +16,17 @@ struct Kept {
     epochs: Vec<KeptEpochs>,
 }
 
-/// Under which configurations the records of a chain were stamped.
+/// Epochs under which the records of a chain were stamped.
 #[derive(Clone, PartialEq, Message)]
 struct KeptEpochs {
     #[prost(uint32, tag = "1")]
     chain: u32,
-    /// Of each: its number, and the number of the last record.
+    /// For each epoch: its number, and the number of its last record.
     #[prost(uint64, repeated, tag = "2")]
     epochs: Vec<u64>,
 }
 
-/// What one chain remembers of one session.
+/// State of one session on one chain.
 #[derive(Clone, PartialEq, Message)]
 struct KeptSession {
     #[prost(uint32, tag = "1")]
@@ -35,15 +35,16 @@ struct KeptSession {
     session: u64,
     #[prost(uint64, tag = "3")]
     floor: u64,
-    /// Of each request: number, part, stamp, inode, index of the chunk, offset in it.
+    /// For each request: number, part, stamp, inode, index of the chunk, offset in it.
     #[prost(uint64, repeated, tag = "4")]
     done: Vec<u64>,
 }
 
-/// Numbers that one request takes.
+/// Integers per request.
 const REQUEST: usize = 6;
 
-/// What the chains remember of records up to these, of sessions that live. `None` while one of those records is not
+/// Encodes the dedupe state for records up to `tips`, of live sessions. `None` while one of those records is not
+/// committed.
 /// committed.
 pub(crate) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
     let mut kept = Kept::default();
@@ -51,7 +52,7 @@ pub(crate) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(Session
         let tip = tips.iter().find(|tip| tip.chain == replica.chain());
         let (upto, n) = tip.map_or((Hlc::ZERO, 0), |tip| (tip.stamp, tip.n));
         let epochs: Vec<u64> = replica.epochs(n).iter().flat_map(|(epoch, last)| [epoch.0, *last]).collect();
-        // What the tip itself says needs no telling.
+        // If there is one epoch, the tip itself names it.
         if epochs.len() > 2 {
             kept.epochs.push(KeptEpochs { chain: replica.chain().0, epochs });
         }
@@ -73,10 +74,10 @@ pub(crate) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(Session
     Some(kept.encode_to_vec())
 }
 
-/// Lets fresh chains go on from the records on shelves: the last of each chain, and what [`keep`] gave.
+/// Restores fresh chains from the records in index runs: the last record of each chain, and the output of [`keep`].
 ///
 /// # Errors
-/// `Corrupt` if these are not what was kept, or of a chain that this directory has not.
+/// `Corrupt` if the input is no output of `keep`, or names a chain that this directory does not have.
 pub fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<(), Fault> {
     let corrupt = |what: String| Fault::new(Reason::Corrupt, format!("the index of the device log is corrupt: {what}"));
     let count = chains.len();
@@ -94,7 +95,7 @@ pub fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<
     }
     for session in &kept.sessions {
         let replica = chains.get_mut(session.chain as usize).ok_or_else(|| unknown(session.chain))?;
-        // Of a chain that was taken out since, whose records come again if it does: they are no second runs.
+        // A chain that was detached since: if its records return, they are no second runs.
         let is_gone = replica.last() == 0;
         let (requests, rest) = session.done.as_chunks::<REQUEST>();
         if !rest.is_empty() {

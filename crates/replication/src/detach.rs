@@ -1,9 +1,9 @@
-//! Chains that this node has records of and no part in: taken out, when whoever looks after the cluster knows that
-//! others have them.
+//! Detaching chains of which this node has records but is no member, after the control plane has confirmed that other
+//! members have them.
 //!
-//! Guarantees: a chain is taken out only while no configuration here names this node; after that it has nothing of it,
-//! as if it had never had a part, and comes back from nothing. Whoever read it meanwhile finds that out
-//! ([`DataPlane::went`]). Leaves to others: whether others have it (`crate::remains`).
+//! Guarantees: a chain is detached only while no configuration here names this node; afterwards the node has none of
+//! its records, as if it had never been a member, and can join it from nothing. A reader detects a detach during its
+//! read ([`DataPlane::went`]). Leaves to others: whether other members have the records (`crate::remains`).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use crate::config_store::Room;
 use crate::plane::{Appender, DataPlane};
 
 impl DataPlane {
-    /// The chains that this node has records of and, as far as it knows, no part in, with the configuration that it
-    /// knows of.
+    /// The chains of which this node has records and, by the newest configuration it knows, is no member; with that
+    /// configuration.
     pub fn remains(&self) -> Vec<(ChainId, ChainEpoch)> {
         if !self.is_shared() {
             return Vec::new();
@@ -35,14 +35,13 @@ impl DataPlane {
         member.shared && !is_named && replica.last() > 0
     }
 
-    /// Takes out those of these chains of which this node still knows of no newer configuration. Returns which. Durable
-    /// on return: their room may be given back.
+    /// Detaches those of these chains of which this node still knows no newer configuration. Returns the detached
+    /// chains. Durable on return: their space may be given back.
     ///
     /// # Errors
-    /// `Busy`: try again. The disk's: then they are as before.
+    /// `Busy`: retry. The disk's: then nothing has changed.
     pub fn take_out(&self, chains: &[(ChainId, ChainEpoch)]) -> Result<BTreeSet<ChainId>, Fault> {
-        // Nothing else can come to lie before this place, and all that there is of them lies there: who has no part
-        // appends nothing.
+        // All records of these chains lie before this position: a node that is no member appends nothing to them.
         let before = self.device.flush()?;
         let mut out = Out::default();
         let mut appender = self.hold_writes();
@@ -55,7 +54,7 @@ impl DataPlane {
         for chain in &still {
             self.forget_closed_for_good(*chain)?;
         }
-        // Before the first record goes: whoever reads looks at both when everything has been read.
+        // This comes before the first record is discarded: a reader checks both values after it has read everything.
         still.iter().for_each(|chain| self.shown.closed[chain.0 as usize].store(0, Ordering::SeqCst));
         self.shown.went.fetch_add(1, Ordering::SeqCst);
         let discarded: Vec<Discards> = still.iter().map(|chain| Discards { chain: *chain, after: 0, before }).collect();
@@ -84,12 +83,12 @@ impl DataPlane {
         Ok(still)
     }
 
-    /// How often chains were taken out: what was read at an instant while that happened may lack what was theirs.
+    /// Count of detached chains: a read at an instant that overlaps a detach may lack their records.
     pub fn went(&self) -> u64 {
         self.shown.went.load(Ordering::SeqCst)
     }
 
-    /// What was discarded, and not given back yet.
+    /// Discarded records whose space is not given back yet.
     pub fn room(&self) -> Option<Room> {
         self.roles.room()
     }

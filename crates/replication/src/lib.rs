@@ -1,9 +1,10 @@
-//! The data plane of one server: chains order, stamp and remember; the device appends; readers see what is committed.
+//! The data plane of one server: chains order, stamp and deduplicate writes; the device appends them; readers see what
+//! is committed.
 //!
-//! Guarantees: the only place where a record gets a stamp; nothing is acknowledged before what it was promised on; a
-//! write that crosses chunks is one group with one stamp, seen wholly or not at all; a retry runs once; a read at a
-//! closed instant never changes. Leaves to others: names, users and requests, where metadata is ordered, messages
-//! between servers (`net::Peers`).
+//! Guarantees: only this crate stamps records; a write is acknowledged only after its durability level is reached; a
+//! write that crosses chunks is one group with one stamp, visible wholly or not at all; a retry runs once; a read at a
+//! closed instant never changes. Leaves to others: names, users and requests, the order of metadata, messages between
+//! servers (`net::Peers`).
 
 mod barrier;
 mod bounds;

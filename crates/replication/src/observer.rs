@@ -1,21 +1,21 @@
-//! What has to happen before bytes are seen by every reader.
+//! Hook of the cache leases: called before new bytes become visible to readers.
 
 use frieze_base::{InodeId, Seq, SessionId};
 
-/// Hears of bytes before a reader can see them, so that whoever caches the state before is recalled first.
+/// Observer of writes before they become visible: it recalls the caches that have the old state.
 pub trait PublishObserver: Send + Sync {
-    /// A request is about to show new bytes of a file. Until [`PublishObserver::published`] the state before is given
-    /// to no cache. One at a time: the appender is held.
+    /// A request is about to show new bytes of a file. Until [`PublishObserver::published`] no cache receives the old
+    /// state. One request at a time: the caller holds the appender's lock.
     fn publishing(&self, by: (SessionId, Seq), inode: InodeId);
 
-    /// The same of writes that waited for the disk.
+    /// The same for writes that waited for the disk.
     fn publishing_all(&self, writes: &mut dyn Iterator<Item = ((SessionId, Seq), InodeId)>);
 
     /// The bytes are visible.
     fn published(&self);
 }
 
-/// Bytes are about to be visible; dropped, they are.
+/// Guard of bytes that are about to be visible; dropped when they are.
 pub(crate) struct Publishing<'a>(&'a dyn PublishObserver);
 
 impl<'a> Publishing<'a> {

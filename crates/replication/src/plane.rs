@@ -1,8 +1,9 @@
-//! The data plane of one device: chains order, stamp and remember; the device appends; readers see what is committed.
+//! The data plane of one device: chains order, stamp and deduplicate writes; the device appends them; readers see what
+//! is committed.
 //!
 //! Guarantees: one append runs at a time, so a stamp is visible before the next is given; a write that crosses chunks
-//! is one group with one stamp, seen wholly or not at all; a retry runs once; a read at a closed instant never changes.
-//! Leaves to others: who may write and where the end of the file is (`engine`), when to flush (`durability`).
+//! is one group with one stamp, visible wholly or not at all; a retry runs once; a read at a closed instant never
+//! changes. Leaves to others: rights and the end of the file (`engine`), when to flush (`durability`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,48 +30,48 @@ use crate::config_store::Roles;
 use crate::striping::{Layout, Spread, in_one_record};
 use crate::striping::{Part, fits_one_chunk};
 
-/// Retries that wait for one request; one more is told to come later.
+/// Retries that wait for one request; a further one is refused and comes later.
 const RETRIES_MAX: usize = 16;
-/// Appends of one session that were refused for good and may have doubles on their way.
+/// Permanently refused appends of one session whose duplicates may still arrive.
 const REFUSED_MAX: usize = 64;
-/// Configuration number of a new file system. Each start is a configuration of its own, so that a number that a loss of
-/// power took is never used twice within one.
+/// Configuration number of a new file system. Each start is a configuration of its own, so a record number that a power
+/// loss took is never used twice in one configuration.
 const FIRST_EPOCH: ChainEpoch = ChainEpoch(1);
-/// The node that makes a file system. Until others join it has all chains for itself.
+/// The node that creates a file system. Until other nodes join it is the only member of all chains.
 const FIRST_NODE: NodeId = NodeId(1);
 
-/// A write as the engine has checked it.
+/// A write that the engine has checked.
 pub struct WriteAsk<'a> {
-    /// Session, number, and what it has been answered.
+    /// Session of the client.
     pub session: SessionId,
     /// Number of the request.
     pub seq: Seq,
     /// Every number below it has been answered.
     pub acked: Seq,
-    /// Configuration the client knows; 0 for whatever is current.
+    /// Configuration that the client knows; 0 for the current one.
     pub epoch: ChainEpoch,
-    /// Newest stamp the client has seen.
+    /// Newest stamp that the client has received.
     pub seen: Hlc,
     /// The file.
     pub inode: InodeId,
     /// Its layout.
     pub layout: Layout,
-    /// The offset, where it is known before.
+    /// The offset, if it is known in advance.
     pub known_offset: Option<u64>,
-    /// An append where chains have several members: the file is to end in a chunk of this chain, or nothing is written.
-    /// So whoever asks again asks a head of the chain that would have the record.
+    /// For an append where chains have several members: the file has to end in a chunk of this chain, or nothing is
+    /// written. So a retry reaches a head of the chain that would have the record.
     pub at_end: Option<ChainId>,
-    /// Says where the write goes, or why it may not, while no other write can run.
+    /// Returns the place of the write, or the reason to refuse it, while no other write can run.
     pub place: &'a dyn Fn() -> Result<Placed, Fault>,
-    /// What the range is to hold.
+    /// New content of the range.
     pub content: Content<'a>,
-    /// On whose behalf.
+    /// User of the request.
     pub uid: u32,
-    /// When to answer.
+    /// Durability level at which the reply is sent.
     pub durability: Durability,
 }
 
-/// What a write leaves in its range.
+/// New content of a range.
 #[derive(Clone, Copy)]
 pub enum Content<'a> {
     /// Bytes, and their CRC32C as the client computed it, if they were sent.
@@ -88,32 +89,32 @@ impl Content<'_> {
     }
 }
 
-/// What is known of a write once its place is.
+/// Values that depend on the place of a write.
 pub struct Placed {
-    /// Where it goes.
+    /// Chunks and chains of the write.
     pub spread: Spread,
-    /// Time of the data, where a plug-in found one: of the record, or of the last row that ends in it.
+    /// User time of the data, if a plug-in found one: of the record, or of the last row that ends in it.
     pub user_time: Option<UserTime>,
-    /// Newest time that a file has from its origin, if it has none of its own.
+    /// Newest user time that a file has from its origin, if it has none of its own.
     pub inherited: Option<UserTime>,
-    /// Times of records stamped up to here do not count.
+    /// User times of records stamped up to here do not count.
     pub times_after: Hlc,
-    /// It is stamped above this: other chains have that.
+    /// Lower bound of its stamp, exclusive: other chains have records up to it.
     pub above: Hlc,
 }
 
-/// A write has happened.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Its stamp.
     pub stamp: Hlc,
     /// Where in the file.
     pub offset: u64,
-    /// Up to where in the file it reaches. Of a retry only the end of its first part is known.
+    /// End of the write in the file. For a retry only the end of its first part is known.
     pub end: u64,
 }
 
-/// Called once with the outcome of a write, by whichever thread finds it done.
+/// Called once with the outcome of a write, by the thread that completes it.
 pub type WriteReply = Box<dyn FnOnce(Result<Written, Fault>) + Send>;
 
 /// The chains of one device and the device.
@@ -121,11 +122,11 @@ pub struct DataPlane {
     pub(crate) device: Arc<Device>,
     pub(crate) clock: Arc<NodeClock>,
     epoch: ChainEpoch,
-    /// Who this is among the members of chains.
+    /// This node's id among the members of chains.
     pub(crate) me: NodeId,
     pub(crate) appender: Mutex<Appender>,
-    /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record. Changed for all
-    /// chains of a group at once, by who holds the appender.
+    /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record. The holder of
+    /// the appender's lock changes it for all chains of a group at once.
     pub(crate) cuts: RwLock<Vec<Hlc>>,
     closed: AtomicU64,
     pub(crate) caching: OnceLock<Arc<dyn PublishObserver>>,
@@ -136,43 +137,43 @@ pub struct DataPlane {
     /// See [`DataPlane::supplied_bytes`].
     pub(crate) supplied: AtomicU64,
     pub(crate) shown: crate::visibility::Shown,
-    /// Told when a chain has more room.
+    /// Notified when a chain has more room.
     pub(crate) room: Condvar,
     pub(crate) room_lock: Mutex<()>,
     pub(crate) way: Arc<PeersCell>,
-    /// What whoever looks after the cluster is told.
+    /// Receiver of reports: the control plane.
     pub(crate) reports: OnceLock<Box<dyn Fn(Report) + Send + Sync>>,
-    /// Told when somebody waits for a flush.
+    /// Called when a request waits for a flush.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
-    /// What who waits for other members does meanwhile, where one thread runs everything.
+    /// Called in place of blocking on other members, when a single thread drives the whole cluster (simulator).
     pub(crate) idle: OnceLock<Idle>,
 }
 
-/// What one append at a time may touch.
+/// State of which one append at a time has the lock.
 pub struct Appender {
     pub(crate) chains: Vec<Replica>,
-    /// Beside each chain, what is kept of it as one of several members.
+    /// Driver state of each chain, beside its replica.
     pub(crate) members: Vec<Member>,
     pub(crate) waiters: BTreeMap<u64, Waiter>,
     pub(crate) next_waiter: u64,
-    /// When the other members were last asked for what barriers wait for.
+    /// When barriers last asked the other members.
     pub(crate) barriers_asked: MonoTime,
-    /// When each other node was last heard.
+    /// Time of the last message of each other node.
     pub(crate) heard: BTreeMap<NodeId, MonoTime>,
     groups: BTreeMap<u64, Group>,
     in_flight: BTreeMap<(SessionId, Seq), u64>,
-    /// What each session has acknowledged. A chain forgets what lies below on its own; a late double of an append may
-    /// now end on another chain, which never knew of it.
+    /// Acknowledged numbers of each session. A chain drops its entries below by itself; a late duplicate of an append
+    /// may now end on another chain, which never had the request.
     acked: BTreeMap<SessionId, Seq>,
-    /// Appends that were refused with `Busy`: their clients ask under other numbers, so their doubles come to nothing
+    /// Appends that were refused with `Busy`: their clients retry under new numbers, so their duplicates are refused
     /// too.
     refused: BTreeSet<(SessionId, Seq)>,
     next_group: u64,
 }
 
 impl Appender {
-    /// Takes in what a session has acknowledged when it asks under `seq`. Returns the first number that is not
-    /// forgotten.
+    /// Records that `session` has acknowledged numbers below `acked`, in its request `seq`. Returns the first number
+    /// that is still remembered.
     fn acknowledge(&mut self, session: SessionId, acked: Seq, seq: Seq) -> Seq {
         let floor = self.acked.entry(session).or_default();
         *floor = (*floor).max(acked.min(seq));
@@ -181,12 +182,12 @@ impl Appender {
         floor
     }
 
-    /// True if a request has made a record here, committed or not.
+    /// True if a request has a record here, committed or not.
     fn has_record(&self, session: SessionId, seq: Seq) -> bool {
         self.chains.iter().any(|chain| chain.outcome_of(session, seq).is_some())
     }
 
-    /// What is below the first number that a session may still ask under.
+    /// Drops refused appends below the first number that the session may still use.
     fn forget_refused(&mut self, session: SessionId, below: Seq) {
         while let Some(request) = self.refused.range((session, Seq(0))..(session, below)).next().copied() {
             self.refused.remove(&request);
@@ -194,21 +195,21 @@ impl Appender {
     }
 }
 
-/// A write whose parts are on their way.
+/// A write whose parts are not all complete.
 struct Group {
     request: (SessionId, Seq),
     inode: InodeId,
     left: u8,
     chunk_bytes: u64,
-    /// Up to where in the file it reaches.
+    /// End of the write in the file.
     end: u64,
     first: Option<Written>,
     failed: Option<Fault>,
     replies: Few<WriteReply>,
 }
 
-/// Fresh chains of node `me` for recovery to replay into. One that has had its configuration from elsewhere has no part
-/// in its chain until a newer one names it.
+/// Fresh chains of node `me` for recovery to replay into. If the control plane has configured a chain, this node has no
+/// role in it until a newer configuration names it.
 pub fn new_chains(count: u32, me: NodeId, roles: &Roles) -> Vec<Replica> {
     let configuration = |chain| match roles.epoch(chain) {
         Some(epoch) => Configuration { epoch, ..Configuration::default() },
@@ -219,14 +220,14 @@ pub fn new_chains(count: u32, me: NodeId, roles: &Roles) -> Vec<Replica> {
     (0..count).map(ChainId).map(|id| Replica::member(id, me, configuration(id), settings.clone())).collect()
 }
 
-/// Chains without a part in anything.
+/// Chains without a role.
 pub(crate) fn fresh(count: u32, me: NodeId) -> Vec<Replica> {
     let settings = frieze_chain::Settings::default();
     let nobody = Configuration::default;
     (0..count).map(|id| Replica::member(ChainId(id), me, nobody(), settings.clone())).collect()
 }
 
-/// Shows a recovered record to its chain. Returns how many records of the chain are missing before it.
+/// Replays a recovered record into its chain. Returns how many records of the chain are missing before it.
 ///
 /// # Errors
 /// `Corrupt` if the record cannot follow what the chain holds.
@@ -319,13 +320,13 @@ impl DataPlane {
         plane
     }
 
-    /// From now on whoever looks after the cluster is told there what happens to chains. Once only.
+    /// Sets the receiver of chain reports. Once only.
     pub fn report_to(&self, reports: Box<dyn Fn(Report) + Send + Sync>) {
         // Called once, at the start.
         let _ = self.reports.set(reports);
     }
 
-    /// From now on who waits for other members does this meanwhile, if it is anything. Once only.
+    /// Sets the function that runs in place of blocking on other members. Once only.
     pub fn wait_by(&self, idle: Idle) {
         // Called once, at the start.
         let _ = self.idle.set(idle);
@@ -341,18 +342,18 @@ impl DataPlane {
         &self.device
     }
 
-    /// Keeps every write out while it is held: for operations of the namespace that decide what present bytes are.
+    /// Locks out every write: for operations of the namespace that decide what present bytes are.
     pub fn hold_writes(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on `caching` is told of every write before anybody sees it.
+    /// Sets `caching` as the observer of every write before it becomes visible.
     pub fn watch(&self, caching: Arc<dyn PublishObserver>) {
         // Called once, at the start.
         let _ = self.caching.set(caching);
     }
 
-    /// Writes, and answers through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers it.
+    /// Writes, and replies through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers the write.
     pub fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
@@ -370,7 +371,7 @@ impl DataPlane {
             bytes = self.forwards(chain).then(|| payload.keep(&payload));
             gone = payload.ahead();
         }
-        // Fetched before others have to wait for it.
+        // Loaded before the lock, which other writers wait for.
         if let Err(fault) = self.device.log_of([ask.inode]).map(drop) {
             reply(Err(fault));
             return;
@@ -393,11 +394,11 @@ impl DataPlane {
             Ok(None) => {}
             Err((reply, fault)) => out.done.push((reply, Err(fault))),
         }
-        // Answered outside of the lock: a reply is a system call.
+        // Replies are sent outside of the lock: a reply is a system call.
         self.finish_out(out);
     }
 
-    /// Returns what was appended last, its end and bytes, if somebody waits until it is durable.
+    /// Returns the end of the last append and its bytes, if a request waits for its durability.
     fn write_held(
         &self,
         appender: &mut Appender,
@@ -414,7 +415,7 @@ impl DataPlane {
                 }
             };
         }
-        // A retry is answered with its first run, wherever an append may have put it.
+        // A retry is answered with its first run, wherever that placed an append.
         if let Some(group) = appender.in_flight.get(&(ask.session, ask.seq)) {
             let group = appender.groups.get_mut(group).expect("a request in flight has its group");
             if group.replies.len() >= RETRIES_MAX {
@@ -437,7 +438,7 @@ impl DataPlane {
                 Content::Hole => 1,
             };
             if ask.at_end.is_some() {
-                // In one piece, wherever it was put.
+                // In one record, wherever it was placed.
                 out.done.push((reply, Ok(Written { end: written.offset + len as u64, ..written })));
                 return Ok(None);
             }
@@ -445,10 +446,11 @@ impl DataPlane {
                 out.done.push((reply, Ok(written)));
                 return Ok(None);
             }
-            // A head may have died with the rest of it: what has a record is answered with that.
+            // A head may have failed before the rest was written: a request with a record is answered with it.
         }
         if let Some(chain) = ask.at_end {
-            // Only who leads the chain knows what was appended under this number: nobody else may say that nothing was.
+            // Only the head of the chain knows what was appended under this number; no other member may answer that
+            // nothing was.
             try_or_reply!(self.check_stamps(appender, std::iter::once(chain)));
             if appender.refused.contains(&(ask.session, ask.seq)) {
                 let words = "this append was refused before, when it was sent first: ask under another number";
@@ -459,12 +461,12 @@ impl DataPlane {
         if let (Some(chain), Content::Bytes(payload, _)) = (ask.at_end, ask.content)
             && let Some(record) = appender.chains[chain.0 as usize].in_flight_of(ask.session, ask.seq)
         {
-            // A head before this one gave it its place.
+            // An earlier head placed it.
             let offset = u64::from(record.chunk.index) * ask.layout.chunk_bytes + u64::from(record.offset);
             before = Some((offset, payload.len()));
         }
         let Placed { spread: Spread { parts, end }, user_time, inherited, times_after, above } = match before {
-            // An append stays where it is.
+            // A retried append keeps its place.
             Some((offset, len)) => {
                 let spread = try_or_reply!(in_one_record(offset, len, ask.layout));
                 Placed { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO }
@@ -490,7 +492,7 @@ impl DataPlane {
             try_or_reply!(self.check_stamps(appender, chains));
             try_or_reply!(self.clock.observe(above));
         }
-        // Before it is published: who sees the bytes sees what they recalled.
+        // The observer recalls caches before the bytes become visible.
         let _publishing =
             self.caching.get().map(|caching| Publishing::of(&**caching, (ask.session, ask.seq), ask.inode));
         let mut crcs: Few<Vec<u32>> = Few::new();
@@ -517,7 +519,7 @@ impl DataPlane {
         };
         let (hlc, mono) = try_or_reply!(self.clock.tick());
         let moment = Moment { mono, hlc };
-        // The parts of a group become visible together: where one has to wait for the disk behind another's `sync`
+        // The parts of a group become visible together: if one has to wait for the disk behind another request's `sync`
         // write, all do.
         let waits = parts.len() > 1
             && !shared
@@ -551,7 +553,7 @@ impl DataPlane {
                 seq: ask.seq,
                 acked: ask.acked,
                 epoch: match appender.members[chain.0 as usize].shared {
-                    // Who asks knows where the head is, and that is all that matters: chains have epochs of their own.
+                    // The client has found the head, which is all that matters here: chains have epochs of their own.
                     true => appender.chains[chain.0 as usize].epoch(),
                     false if ask.epoch == ChainEpoch(0) => self.epoch,
                     false => ask.epoch,
@@ -605,23 +607,23 @@ impl DataPlane {
             self.carry(appender, chain, others, None, out);
             let refused = appender.groups.get(&group_id).is_none_or(|group| group.failed.is_some());
             if refused {
-                // One part was refused: what the others were about to do is withdrawn.
+                // One part was refused: the other parts are withdrawn.
                 self.withdraw(appender, &tokens, Reason::Busy, moment, out);
                 appender.finish(group_id, &mut out.done);
                 return Ok(None);
             }
         }
         if metas.is_empty() {
-            // All of it has a record already, from a head before this one: answered with that.
+            // All parts already have records, from an earlier head: they are the answer.
             return Ok(None);
         }
         if metas.len() < parts.len() {
-            // Some of it has: the others are not beside it.
+            // Some parts have records: the other parts form no group with them.
             metas.iter_mut().for_each(|meta| meta.parts = u8::from(meta.part == 0));
             crcs = numbers.iter().map(|number| std::mem::take(&mut crcs[*number])).collect();
         }
         if durability == Durability::Sync || shared {
-            // Hidden before it is published: nobody sees it, and then not, and then again.
+            // Hidden before it is published: no reader sees it appear, vanish and appear again.
             self.show(appender, tokens.iter().map(|(chain, _)| *chain));
         }
         match self.device.append(&metas, &payloads, &crcs) {
@@ -692,7 +694,7 @@ impl DataPlane {
         withdrawn.into_iter().for_each(|(chain, effects)| self.carry(appender, chain, effects, None, out));
     }
 
-    /// Everything up to `through` is durable: answers the `sync` writes it covers.
+    /// Everything up to `through` is durable: answers the `sync` writes that this covers.
     pub fn persisted(&self, through: LogPosition) {
         self.feed_all(|| ReplicaInput::Persisted {
             through: LogEnd { segment: through.segment, offset: through.offset },
@@ -702,14 +704,14 @@ impl DataPlane {
         }
     }
 
-    /// The device failed: refuses what waits and everything to come.
+    /// The device failed: refuses waiting requests and all later ones.
     pub fn device_failed(&self, reason: Reason) {
         self.feed_all(|| ReplicaInput::DeviceFailed { reason });
         self.report_failed(reason);
     }
 
-    /// A session is over: its numbers will not come again. A record of it that is not committed is still remembered, on
-    /// its chain, until this is asked again.
+    /// Ends a session: its numbers are not used again. The chain keeps the entry of an uncommitted record until the
+    /// next call.
     pub fn end_session(&self, session: SessionId) {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
@@ -725,17 +727,17 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// With what an append to the end is refused, early: as [`DataPlane::write`] refuses one. `acked` is what its
-    /// session has acknowledged.
+    /// The fault of an append to the end that is refused early, as [`DataPlane::write`] refuses one. `acked`: numbers
+    /// that the session has acknowledged.
     pub fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), acked: Seq, fault: Fault) -> Fault {
         let mut appender = self.hold_writes();
         appender.acknowledge(request.0, acked, request.1);
         self.refuse(&mut appender, chain, request, fault)
     }
 
-    /// `Busy` is the last word on the number of an append, which only who leads the chain may say: the client asks
-    /// under another, and a double of this one that is still on its way comes to nothing. Where it may not be said, the
-    /// client is told to ask again under the same number.
+    /// `Busy` is final for the number of an append, and only the head of the chain may send it: the client retries
+    /// under a new number, and a late duplicate of this one has no effect. Where this node may not send it, the client
+    /// receives `Overloaded` and retries under the same number.
     fn refuse(&self, appender: &mut Appender, chain: ChainId, request: (SessionId, Seq), fault: Fault) -> Fault {
         if fault.reason != Reason::Busy {
             return fault;
@@ -754,20 +756,20 @@ impl DataPlane {
         fault
     }
 
-    /// The sessions of which something is remembered.
+    /// Sessions with an entry in the dedupe state.
     pub fn sessions(&self) -> BTreeSet<SessionId> {
         let appender = self.hold_writes();
         let remembered = appender.chains.iter().flat_map(Replica::sessions);
         remembered.chain(appender.acked.keys().copied()).collect()
     }
 
-    /// True if a request has made a record here, committed or not.
+    /// True if a request has a record here, committed or not.
     pub fn has_record(&self, session: SessionId, seq: Seq) -> bool {
         self.hold_writes().has_record(session, seq)
     }
 
-    /// What has to be kept of the chains' memory for records up to these, of sessions that live. `None` while one of
-    /// those records is not committed.
+    /// Encodes the chains' dedupe state for records up to `tips`, of live sessions. `None` while one of those records
+    /// is not committed.
     pub fn keep_memory(&self, tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
         crate::dedupe_image::keep(&self.hold_writes().chains, tips, lives)
     }
@@ -783,7 +785,7 @@ impl DataPlane {
                 chain.step(moment, input(), &mut own);
                 effects.push(own);
             }
-            // The disk took its time: others may have cached the files again.
+            // While the write waited for the disk, clients may have cached the files again.
             let waited = appender.groups.values().map(|group| (group.request, group.inode));
             let _publishing = self.caching.get().map(|caching| Publishing::of_all(&**caching, waited));
             self.show(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
@@ -794,15 +796,15 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// Promises that nothing will be stamped at or below `at` any more. True if that was so before it was asked.
+    /// Promises that nothing will be stamped at or below `at` any more. True if that was so before the call.
     ///
     /// # Errors
-    /// `Future` if `at` has not come yet; `NotYetClosed` if records up to it are not committed: flush and ask again.
+    /// `Future` if `at` lies ahead; `NotYetClosed` if records up to it are not committed: flush and retry.
     pub fn close(&self, at: Hlc) -> Result<bool, Fault> {
         self.close_of(at, None)
     }
 
-    /// The same for these chains, as far as this node can do so; for all if none are named.
+    /// The same for these chains, as far as this node can; for all chains if `chains` is `None`.
     ///
     /// # Errors
     /// As [`DataPlane::close`]; `Unavailable` if other members do not answer.
@@ -870,11 +872,11 @@ impl Appender {
         }
     }
 
-    /// What a request that was committed before did.
+    /// Result of a request that was committed before.
     ///
     /// # Errors
-    /// `Elsewhere` if it is a record of a chain that this node is no member of: what it recovered, or had when it was
-    /// taken out, the chain may never have had.
+    /// `Elsewhere` if its record belongs to a chain of which this node is no member: the chain may never have had a
+    /// record that this node recovered, or had when it was removed.
     fn done_before(&self, me: NodeId, session: SessionId, seq: Seq, layout: Layout) -> Result<Option<Written>, Fault> {
         for (replica, member) in self.chains.iter().zip(&self.members) {
             let Some(remembered) = replica.outcome_of(session, seq) else { continue };

@@ -1,6 +1,6 @@
-//! What the heads of chains promise without being asked: to stamp nothing at or below an instant any more.
+//! Promises that heads of chains make on their own: to stamp nothing at or below an instant any more.
 //!
-//! Guarantees: one promise of a chain is on its way at a time, and nobody waits for it. Leaves to others: when to
+//! Guarantees: a chain has one promise in flight at a time, and no request waits for it. Leaves to others: when to
 //! promise (`Engine::flush`, `Engine::tend`, [`crate::chains`]), and when a promise counts (`frieze_chain`).
 
 use frieze_base::{ChainId, Fault};
@@ -12,12 +12,12 @@ use crate::chains::NOBODY;
 use crate::plane::{Appender, DataPlane};
 
 impl DataPlane {
-    /// Promises for the chains whose head is here, and waits for nobody.
+    /// Promises for the chains whose head is here, without waiting for members.
     pub fn promise(&self, at: Hlc) -> Result<(), Fault> {
         self.promise_if(at, |_| true)
     }
 
-    /// The same for those whose closed instant is one that `is_behind`.
+    /// The same for the chains whose closed instant `is_behind`.
     pub fn promise_if(&self, at: Hlc, is_behind: impl Fn(Hlc) -> bool) -> Result<(), Fault> {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
@@ -42,7 +42,7 @@ impl DataPlane {
     /// Promises for one chain, if its head is here.
     pub(crate) fn promise_of(&self, appender: &mut Appender, chain: ChainId, at: Hlc, out: &mut Out) {
         let (replica, member) = (&appender.chains[chain.0 as usize], &mut appender.members[chain.0 as usize]);
-        // One at a time is on its way.
+        // One promise is in flight at a time.
         if replica.is_head() && replica.closed() >= member.promised && replica.closed() < at {
             member.promised = at;
             self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at }, None, out);

@@ -1,4 +1,4 @@
-//! How the bytes of a file are spread over chunks and chains, and a write over its parts.
+//! Striping: the chunks and chains of a file's bytes, and the parts of a write.
 
 use std::ops::RangeInclusive;
 
@@ -7,14 +7,14 @@ use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
 use frieze_storage::Few;
 
-/// How a file is spread over chunks and chains.
+/// Layout of a file: its chunks and chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
     /// Chains in the table.
     pub chain_count: u32,
-    /// The file: where it begins in the table is a hash of its number.
+    /// The file: a hash of its number selects its first chain in the table.
     pub inode: InodeId,
 }
 
@@ -24,7 +24,7 @@ impl Layout {
         ChunkId { inode: self.inode, index }.chain(self.chain_count)
     }
 
-    /// Over how many chunks behind its own a record may reach.
+    /// Most chunks after its own into which a record may reach.
     pub fn reach(&self) -> u32 {
         REACH_BYTES_MAX.div_ceil(self.chunk_bytes) as u32
     }
@@ -34,41 +34,41 @@ impl Layout {
         (index.saturating_sub(self.reach())..index).rev()
     }
 
-    /// The same place of a file, in the chunk that it is the end of: a record may reach over the end of its own.
+    /// Converts an end to the chunk that contains it: a record may reach over the end of its own chunk.
     pub fn end_in_chunk(&self, (chunk, end): (u32, u32)) -> (u32, u32) {
         let further = u64::from(end.saturating_sub(1)) / self.chunk_bytes;
         (chunk + further as u32, end - (further * self.chunk_bytes) as u32)
     }
 }
 
-/// How a write is spread over chunks.
+/// The parts of a write.
 pub struct Spread {
-    /// Its pieces, in order.
+    /// Its parts, in order.
     pub parts: Few<Part>,
-    /// Up to where in the file it reaches.
+    /// End of the write in the file.
     pub(crate) end: u64,
 }
 
-/// A piece of a write within one chunk.
+/// A part of a write within one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Index of the chunk.
     pub chunk: u32,
     /// First byte in the chunk.
     pub(crate) offset: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) len: u32,
-    /// Bytes of the payload before it.
+    /// Offset of the part in the payload, in bytes.
     skip: usize,
 }
 
 impl Part {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(crate) fn at(&self, layout: Layout) -> u64 {
         u64::from(self.chunk) * layout.chunk_bytes + u64::from(self.offset)
     }
 
-    /// Its bytes of a payload.
+    /// Its slice of the payload.
     pub(crate) fn bytes<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
         &payload[self.skip..self.skip + self.len as usize]
     }
@@ -79,8 +79,8 @@ pub(crate) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
     offset % layout.chunk_bytes + len as u64 <= layout.chunk_bytes
 }
 
-/// An append to one of several servers: all of it is a record of the chunk that it begins in, over whose end it may
-/// reach.
+/// An append to one of several servers: all of it is one record of the chunk in which it begins, and may reach over the
+/// end of that chunk.
 ///
 /// # Errors
 /// `TooLarge` beyond the largest file.
@@ -112,8 +112,8 @@ pub fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
     Ok(Spread { parts, end })
 }
 
-/// The parts of a hole: the chunk it begins in, and those after it that were ever written, [`HOLE_PARTS_MAX`] at most.
-/// Chunks never written are holes already: it reaches over them, up to the next part or the end of the range.
+/// The parts of a hole: the chunk in which it begins, and those after it that were ever written, [`HOLE_PARTS_MAX`] at
+/// most. Chunks never written are holes already: each part includes them, up to the next part or the end of the range.
 ///
 /// # Errors
 /// `TooLarge` if it begins beyond the largest file.
@@ -151,10 +151,10 @@ fn checked_end(offset: u64, len: u64, layout: Layout) -> Result<u64, Fault> {
     })
 }
 
-/// Bytes of a record that lie beyond the end of its chunk, at most: there is one before it.
+/// Most bytes of a record beyond the end of its chunk: at least one lies before it.
 pub const REACH_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64 - 1;
 
-/// Chunks that one request punches: they are one group of records, which is counted in eight bits.
+/// Chunks that one request punches: they are one group of records, whose count has eight bits.
 pub const HOLE_PARTS_MAX: usize = 128;
 
 /// Largest file in bytes: chunk indexes are 32 bits, offsets signed 64.

@@ -1,5 +1,5 @@
-//! Data planes of several nodes on simulated disks, with a network that loses, doubles, delays and reorders under a
-//! seed.
+//! Data planes of several nodes on simulated disks, with a network that loses, duplicates, delays and reorders messages
+//! under a seed.
 
 mod few;
 mod lives;

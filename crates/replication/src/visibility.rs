@@ -1,9 +1,9 @@
-//! What all threads see of the chains without the appender: how far each may be read here, and whether anybody is asked
-//! first.
+//! Read state of the chains, shared by all threads without the appender's lock: up to where each chain may be read
+//! here, and whether the tail has to be asked first.
 //!
-//! Guarantees: a reader that finds nothing to ask reads everything that was committed before; what is published is
-//! hidden before, and what is told to others is shown before. Leaves to others: asking the tail (`chains`), the lease
-//! (`bounds`).
+//! Guarantees: a reader that needs no request to the tail reads everything that was committed before; a record is
+//! hidden before it is published, and shown before a message about it leaves. Leaves to others: asking the tail
+//! (`chains`), the lease (`bounds`).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
@@ -20,38 +20,38 @@ use crate::plane::{Appender, DataPlane};
 pub(crate) enum Sight {
     /// At its cut.
     Here = 0,
-    /// The tail has to be asked how far that is.
+    /// After the tail has reported the newest commit.
     Ask = 1,
-    /// Not at all: others are its members.
+    /// Not at all: other nodes are its members.
     Away = 2,
 }
 
-/// What all threads see of the chains without the appender.
+/// Read state of the chains, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// By chain, as [`Sight`].
+    /// By chain: a [`Sight`].
     sights: Vec<AtomicU8>,
-    /// By chain: what is read up to here does not change any more.
+    /// By chain: reads up to here do not change any more.
     pub(crate) closed: Vec<AtomicU64>,
-    /// By chain: the same of before a restart, until a configuration comes; 0 for none.
+    /// By chain: the same from before a restart, until a configuration arrives; 0 for none.
     pub(crate) remembered: Vec<AtomicU64>,
-    /// Where that is kept; in tests of chains alone nowhere.
+    /// The stored record of it; unset in tests of chains alone.
     pub(crate) remembered_by: OnceLock<Arc<Remembered>>,
-    /// By chain: bytes not committed.
+    /// By chain: uncommitted bytes.
     pub(crate) in_flight: Vec<AtomicU64>,
-    /// By chain: about how many bytes this node is still to be given, as it was told with the last record.
+    /// By chain: bytes that this node still lacks, estimated by the sender of the last record.
     pub(crate) lacks: Vec<AtomicU64>,
-    /// A chain has its configuration from elsewhere.
+    /// The control plane configures a chain here.
     pub(crate) any_shared: AtomicBool,
-    /// Records went from the log.
+    /// Records were discarded from the log.
     pub(crate) discarded: AtomicBool,
-    /// By chain: who is sent what is appended; 0 for nobody.
+    /// By chain: the successor that receives appended records; 0 for none.
     pub(crate) successors: Vec<AtomicU32>,
-    /// By chain: the configuration in force.
+    /// By chain: the current configuration.
     pub(crate) epochs: Vec<AtomicU64>,
-    /// How often this node has come into a chain, or gone from one.
+    /// Count of joins and departures of this node, over all chains.
     turns: AtomicU64,
-    /// How often chains were taken out whole.
+    /// Count of detached chains.
     pub(crate) went: AtomicU64,
 }
 
@@ -84,13 +84,13 @@ impl Shown {
 }
 
 impl DataPlane {
-    /// True if a read of now of one of these chains asks.
+    /// True if a read of now of one of these chains has to ask the tail.
     pub fn has_to_look(&self, mut chains: impl Iterator<Item = ChainId>) -> bool {
         chains.any(|chain| self.shown.sight(chain) != Sight::Here)
     }
 
-    /// True if a read of now of these parts of chunks needs not ask: what is on its way through their chains lies
-    /// beside them.
+    /// True if a read of now of these parts of chunks needs no request to the tail: the uncommitted records of their
+    /// chains lie outside the parts.
     pub fn is_clean_in(&self, mut parts: impl Iterator<Item = (ChainId, ChunkId, ByteRange)>) -> bool {
         let appender = self.hold_writes();
         parts.all(|(chain, chunk, range)| {
@@ -100,14 +100,14 @@ impl DataPlane {
     }
 
     /// The instants at which a read of now reads the chains. An answer about several chunks takes them once: a group is
-    /// then seen on all its chains or on none.
+    /// then visible on all its chains or on none.
     pub fn cuts(&self) -> Cuts<'_> {
         Cuts(self.cuts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Shows readers what is committed on these chains now, on all of them at once.
     pub(crate) fn show(&self, appender: &Appender, chains: impl Iterator<Item = ChainId> + Clone) {
-        // What the tail has said to be committed is, though it is not known of here yet.
+        // The tail has reported a commit that may not be recorded here yet.
         let cut =
             |chain: ChainId| appender.chains[chain.0 as usize].now_cut().max(appender.members[chain.0 as usize].seen);
         let note = || {
@@ -115,19 +115,19 @@ impl DataPlane {
                 chains.clone().for_each(|chain| self.note(appender, chain));
             }
         };
-        // Nothing changes at an `async` write to a clean chain, by far the usual case: readers are not disturbed.
+        // An `async` write to a clean chain, by far the usual case, changes nothing: readers are not disturbed.
         if chains.clone().all(|chain| self.cuts().of(chain) == cut(chain)) {
             return note();
         }
         let mut cuts = self.cuts.write().unwrap_or_else(PoisonError::into_inner);
-        // Together: who finds that there is nothing to ask for takes the cuts next, and reads by these.
+        // In one step: a reader that needs no request to the tail takes the cuts next, and reads by them.
         note();
         for chain in chains.clone() {
             cuts[chain.0 as usize] = cut(chain);
         }
     }
 
-    /// Notes how a chain may be read here from now on, for all threads.
+    /// Publishes how a chain may be read here, to all threads.
     pub(crate) fn note(&self, appender: &Appender, chain: ChainId) {
         let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
         let closed = if replica.is_whole() { replica.closed().min(replica.now_cut()) } else { Hlc::ZERO };
@@ -148,28 +148,27 @@ impl DataPlane {
         self.shown.epochs[chain.0 as usize].store(replica.epoch().0, Ordering::SeqCst);
     }
 
-    /// How often this node has come into a chain, or gone from one: for [`DataPlane::check_turns`].
+    /// Count of joins and departures of this node: for [`DataPlane::check_turns`].
     pub fn turns(&self) -> u64 {
         self.shown.turns.load(Ordering::SeqCst)
     }
 
-    /// Whether what was read of the chains that are here is still what is so now: it has the lease, and they are those
-    /// that were here when it had turned `turns` times. The lease comes first: one that came since is of the chains of
-    /// since.
+    /// Checks that a read of this node's chains is still valid: the node has a lease, and its chains are those of the
+    /// time when the count was `turns`. The lease is checked first: a newer lease may belong to newer chains.
     ///
     /// # Errors
-    /// `Unavailable` if it is not: look again.
+    /// `Unavailable` if not: retry the read.
     pub fn check_still(&self, turns: u64) -> Result<(), Fault> {
         self.check_lease()?;
         self.check_turns(turns)
     }
 
-    /// Whether the chains that are here are those that were when it had turned `turns` times. Whoever looked at all of
-    /// its chains then has not looked at one that it came into; one that it has gone from may hold more by now,
-    /// whatever lease came with that.
+    /// Checks that this node's chains are those of the time when the count was `turns`. A reader of all chains of that
+    /// time has not read a chain that the node joined since; a chain that the node left may have more records by now,
+    /// whatever lease came with the change.
     ///
     /// # Errors
-    /// `Unavailable` if they are not: look again.
+    /// `Unavailable` if not: retry the read.
     pub fn check_turns(&self, turns: u64) -> Result<(), Fault> {
         match self.turns() == turns {
             true => Ok(()),
@@ -181,12 +180,11 @@ impl DataPlane {
     }
 }
 
-/// Where a read of now reads each chain; they stay while it is held.
+/// Instants at which a read of now reads each chain; unchanged until dropped.
 pub struct Cuts<'a>(RwLockReadGuard<'a, Vec<Hlc>>);
 
 impl Cuts<'_> {
-    /// The instant at which a read of now reads chunks of `chain`: `MAX`, or below its first record that is not
-    /// committed.
+    /// The instant at which a read of now reads chunks of `chain`: `MAX`, or below its first uncommitted record.
     pub fn of(&self, chain: ChainId) -> Hlc {
         self.0[chain.0 as usize]
     }

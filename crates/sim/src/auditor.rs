@@ -1,5 +1,5 @@
-//! Somebody with all rights who looks at everything: walks the whole tree at an instant, and asks again what was
-//! answered before. Speaks to the server beside the network; every answer is judged like any other.
+//! An auditor with all rights: it walks the whole tree at an instant, and repeats questions that were answered before.
+//! It calls the server past the network; its answers are judged like all others.
 
 use frieze_base::{Reason, Rng, Seq, SessionId};
 use frieze_hlc::Hlc;
@@ -148,7 +148,7 @@ impl Auditor {
         let Some(opened) = self.open(witness, target, view)? else { return Ok(false) };
         let Some(handle) = opened else { return Ok(true) };
         let mut offset = 0;
-        // A file with a far write is mostly hole: both its ends are looked at.
+        // A file with a far write is mostly hole: the auditor reads both its ends.
         if size > WHOLE_BYTES {
             let ask = Read {
                 capability: handle.capability.clone(),
@@ -221,7 +221,7 @@ impl Auditor {
         Ok(true)
     }
 
-    /// Asks some of what was answered before.
+    /// Repeats some of the earlier questions.
     pub(crate) fn ask_some_again(&mut self, witness: &mut Witness, rng: &mut Rng, count: usize) -> Verdict<bool> {
         for _ in 0..count {
             let Some(place) = witness.memory.choose(rng) else { return Ok(true) };
@@ -300,7 +300,7 @@ pub(crate) fn told(result: &Result<Reply, frieze_base::Fault>, payload: &[u8]) -
     }
 }
 
-/// True if two listings differ only in that the second tells nothing of some entries but their names.
+/// True if two listings differ only in that the second has nothing but the names of some entries.
 fn is_less_of_a_list(before: &Told, now: &Told) -> bool {
     let (before, now) = (entries_of(before), entries_of(now));
     let less = |(before, now): (&DirEntry, &DirEntry)| match now.attr {

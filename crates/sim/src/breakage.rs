@@ -1,4 +1,4 @@
-//! Servers that are broken on purpose, from outside: the checkers have to notice every one.
+//! Servers that are broken on purpose, from outside: the checkers have to detect every one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use frieze_wire::message::{Reply, Request, RequestBody};
 
 use crate::machine::Answer;
 
-/// What is broken.
+/// A way to break the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
     /// Files whose name starts so are said to be synced and are not; of the names in the directory: `dir`.
@@ -21,7 +21,7 @@ pub enum Break {
     BootUnnoticed,
     /// Retries are not recognised.
     RetriesRunAgain,
-    /// A read at an instant misses what happened at it.
+    /// A read at an instant misses changes stamped exactly at it.
     InstantsExclusive,
     /// Now and then a byte of an answer is wrong.
     BytesRot,
@@ -33,9 +33,9 @@ pub enum Break {
     GapsHidden,
     /// Clones and restores take a state before the one that was asked for.
     EditsMiss,
-    /// An undo takes back what everybody did.
+    /// An undo reverts the changes of all users.
     UndoesAll,
-    /// Of what is told of an interval, the last is left out.
+    /// A change feed lacks the last change of its interval.
     TimeForgets,
     /// More is forgotten than was asked for.
     ForgetsMore,
@@ -132,12 +132,12 @@ impl Break {
     }
 }
 
-/// A disk that does something else than it is told.
+/// A disk that does not do what its caller asks.
 pub(crate) fn lying_disk(disk: SimDisk, lie: Lie) -> Arc<dyn Disk> {
     Arc::new(LyingDisk { disk, lie })
 }
 
-/// What a disk does otherwise.
+/// A way in which a disk lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     /// Syncs of files whose name starts so do nothing; of the names in the directory: `dir`.

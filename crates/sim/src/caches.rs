@@ -1,10 +1,9 @@
-//! Sessions that cache names under grants, beside clients that cache nothing and ask by path, over a network that
-//! delays, crosses and loses, on a server that dies and starts again: whenever the server answers, nobody else believes
-//! a state older than what the answer tells.
+//! Sessions that cache names under grants, beside clients that cache nothing and resolve paths, over a network that
+//! delays, reorders and loses messages, on a server that crashes and restarts: whenever the server answers, no other
+//! session caches a state older than the answer shows.
 //!
-//! The believers do what a mount does with its kernel: they use what they were granted until their lease ends as they
-//! count it, drop what is recalled, give no belief to an answer that a recall has overtaken, and acknowledge by asking
-//! again.
+//! The believers do what a mount does with its kernel: they use their grants until their lease ends by their own clock,
+//! drop what is recalled, do not cache an answer that a recall has overtaken, and acknowledge with the next poll.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ const BELIEVERS: usize = 3;
 const CLIENTS: usize = BELIEVERS + 2;
 /// A symbolic link to the root, through which some paths go.
 const LINK: &str = "up";
-/// Names in the root that are looked at, and in each directory that somebody makes.
+/// Names that are looked up, in the root and in each directory that a client creates.
 const NAMES: u32 = 3;
 /// Directories that are looked into: the last that were made.
 const DIRECTORIES: u32 = 3;
@@ -36,7 +35,7 @@ const LOST_US: u64 = 1_500_000;
 /// A name: the number of its directory, 0 for the root, and its number in it.
 type Name = (u32, u32);
 
-/// What names stand for: an inode each; those that are not there are absent.
+/// The inode of each name; absent names are missing.
 type State = BTreeMap<Name, u64>;
 
 #[derive(Default)]
@@ -49,9 +48,9 @@ struct Believer {
     lease_until_us: u64,
     /// The question for recalls that waits, and when it was sent.
     asked: Option<(u64, u64)>,
-    /// Answers to what was asked before this many recalls are believed no more.
+    /// An answer to a question from before this many recalls is not cached any more.
     recalls: u64,
-    /// Changes of its own on their way: what it hears meanwhile may be older.
+    /// Its own changes in flight: answers that arrive meanwhile may be older.
     changing: u32,
     believed: BTreeMap<Name, (Option<u64>, u64)>,
 }
@@ -67,7 +66,7 @@ enum Asked {
         name: Name,
         state: usize,
     },
-    /// A new directory: while it is empty its names may be held by who made it.
+    /// A new directory: while it is empty, the session that created it may have a grant on its names.
     MakeDirectory {
         number: u32,
         began: u64,
@@ -87,7 +86,7 @@ struct Play {
     states: Vec<State>,
     /// The directories that were made.
     directories: Vec<u64>,
-    /// Promises that a new directory is empty which somebody believed.
+    /// Grants on an empty new directory that a believer cached.
     promises: u64,
     asked: BTreeMap<u64, (usize, Asked)>,
     to_server: Vec<(u64, ConnId, FrameHeader, RequestBody)>,
@@ -225,7 +224,7 @@ impl Play {
         Ok(())
     }
 
-    /// One of the names, often in a directory that was just made: who made it may not know that yet.
+    /// One of the names, often in a recently created directory: the answer may not have reached its creator yet.
     fn name(&mut self) -> Name {
         let newest = self.directories.len() as u32;
         let directory = match self.rng.chance(2) {
@@ -285,7 +284,7 @@ impl Play {
             false => Op::Remove(Remove { target, directory: false }),
         };
         let believer = &mut self.believers[who];
-        // What it changes itself it does not believe any more.
+        // It drops what it changes itself from its cache.
         believer.recalls += 1;
         believer.changing += 1;
         believer.believed.remove(&name);
@@ -322,7 +321,7 @@ impl Play {
         };
         let at = self.now_us + self.rng.below(40_000);
         self.asked.insert(self.last_id, (who, asked));
-        // What is sent again until it is answered is sent once here, and not lost.
+        // A request that is retried until its answer is sent once here, and not lost.
         if seq > 0 || self.rng.below(12) > 0 {
             self.to_server.push((at, believer.conn, header, body(request)));
         }
@@ -336,7 +335,7 @@ impl Play {
             if !self.machine.is_connected(conn) {
                 continue;
             }
-            // A look sees what is there now, or what comes until it is answered.
+            // A lookup sees the present state, or one that follows before its answer.
             if let Some((_, Asked::Look { state, .. })) = self.asked.get_mut(&header.request_id) {
                 *state = self.states.len() - 1;
             }
@@ -370,15 +369,15 @@ impl Play {
         self.answered(answers)
     }
 
-    /// What the names stand for now.
+    /// Reads the present state of the names.
     fn observe(&mut self) {
-        // At an exact instant: a question about now waits as everybody's does.
+        // At an exact instant: a question about now would wait as every client's does.
         let at = match self.machine.look(Request::Now(Now { name: String::new() })) {
             Some(Reply::Now(now)) => now.at,
             _ => return,
         };
         let view = View { at: Some(at), user_at: None };
-        // Of older directories nobody changes anything any more.
+        // No client changes older directories any more.
         let mut state = self.states.last().cloned().unwrap_or_default();
         let newest = self.directories.len() as u32;
         let oldest = (newest + 1).saturating_sub(2 * DIRECTORIES);
@@ -396,12 +395,12 @@ impl Play {
         }
     }
 
-    /// The server gives answers: from now on the rest of the world knows what they tell.
+    /// The server answers: from now on every other client may know what the answers show.
     fn answered(&mut self, answers: Vec<Answer>) -> Verdict {
         for answer in answers {
             let known = match self.asked.get(&answer.header.request_id) {
                 Some((who, Asked::Look { name, state, .. })) => Some((*who, *name, *state)),
-                // A refusal tells whether the name is there, too.
+                // A refusal shows whether the name exists, too.
                 Some((who, Asked::Change { name, state })) if tells_of_a_name(&answer) => Some((*who, *name, *state)),
                 _ => None,
             };

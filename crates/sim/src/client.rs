@@ -1,5 +1,5 @@
-//! One simulated client: a session, open files, and one request at a time, sent again under the same number until it
-//! is answered or given up.
+//! One simulated client: a session, open files, and one request at a time, which is retried under the same number until
+//! it is answered or abandoned.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub(crate) enum Step {
     },
 }
 
-/// What to do with a file that was opened.
+/// Use of a file that was opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Then {
     Keep,
@@ -101,12 +101,12 @@ pub(crate) struct Client {
     hlc: Hlc,
 }
 
-/// What an answer leads to.
+/// Consequence of an answer.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Not the answer it waits for.
     Nothing,
-    /// The step is done; what was told about an instant is to be remembered.
+    /// The step is done; an answer about an instant is to be remembered.
     Done(Option<Question>),
     /// Send it again later, under the same number.
     Later,
@@ -220,7 +220,7 @@ impl Client {
         let header = FrameHeader {
             session: SessionId(session),
             seq: Seq(seq),
-            // One request at a time: everything before it was answered or given up.
+            // One request at a time: all earlier ones were answered or abandoned.
             acked: Seq(seq),
             hlc: self.hlc,
             payload_len: payload.len() as u32,
@@ -245,7 +245,7 @@ impl Client {
         Some(waiting.ask.clone())
     }
 
-    /// Gives up what it waits for: whether it happened will not be known.
+    /// Abandons its request: its outcome stays unknown.
     pub(crate) fn give_up(&mut self) {
         self.waiting = None;
     }

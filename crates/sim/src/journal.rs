@@ -1,5 +1,4 @@
-//! Everything that changed the server, in the order in which it did: the witness of one linear order, and what a crash
-//! may take from its end.
+//! All changes of the server's state, in their order: the single linear order, and what a crash may take from its end.
 
 use frieze_hlc::Hlc;
 use frieze_wire::txn::Op;
@@ -19,15 +18,15 @@ pub(crate) struct Effect {
     pub(crate) act: Act,
     /// Number of the inode that it made; 0 if it made none.
     pub(crate) made: u64,
-    /// The client may have been told.
+    /// The client may have the answer.
     pub(crate) answered: bool,
-    /// Somebody was told that it is durable.
+    /// A client was told that it is durable.
     pub(crate) durable: bool,
 }
 
 impl Effect {
-    /// A change that nobody was told of, asked for by a session under a number (0: the server's own), of which it has
-    /// acknowledged everything below `acked`.
+    /// A change without an answer so far, of a session under a number (0: the server's own); the session has
+    /// acknowledged every number below `acked`.
     pub(crate) fn new(place: LogPlace, stamp: Hlc, (session, seq, acked): (u64, u64, u64), act: Act) -> Effect {
         Effect { place, stamp, session, seq, acked, act, made: 0, answered: false, durable: false }
     }
@@ -42,14 +41,14 @@ pub(crate) enum LogPlace {
     Data(u64),
 }
 
-/// What was changed.
+/// A change.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// The file system was made.
     Format { mode: u32 },
     /// A transaction of a client, or the one that the server made of its edit or forgetting.
     Txn(Box<Op>),
-    /// An edit or a forgetting that the server died over: what it was stands in the log, if it is there.
+    /// An edit or an expiry during which the server crashed: if it is in the log, the log says what it was.
     Planned,
     /// The server granted the session of an append or a punch chunks that only it knows.
     TailGrant { inode: u64, first: u64 },
@@ -68,8 +67,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The change with a stamp. Should the disk have stopped over what the server granted for it, that is noted before
-    /// it, under the same stamp.
+    /// The change with a stamp. If the disk stopped during a grant for it, the grant is recorded before it, under the
+    /// same stamp.
     pub(crate) fn stamped(&self, stamp: Hlc) -> Option<&Effect> {
         let place = self.effects.partition_point(|effect| effect.stamp <= stamp);
         self.effects[..place].last().filter(|effect| effect.stamp == stamp)
@@ -81,9 +80,9 @@ impl Journal {
         self.effects.iter_mut().rev().find(mine)
     }
 
-    /// Somebody was told that everything up to the `count`-th change is durable.
+    /// A client received the answer that everything up to the `count`-th change is durable.
     pub(crate) fn durable_up_to(&mut self, count: usize) {
-        // What lies before the last one that was marked is marked too.
+        // All changes before the last marked one are marked too.
         for effect in self.effects[..count].iter_mut().rev() {
             if effect.durable {
                 break;
@@ -92,7 +91,7 @@ impl Journal {
         }
     }
 
-    /// Takes away what lies beyond the ends that a restart found, and returns it.
+    /// Removes the changes beyond the ends that a restart found, and returns them.
     pub(crate) fn cut(&mut self, index: u64, records: u64) -> Vec<(usize, Effect)> {
         let survives = |effect: &Effect| match effect.place {
             LogPlace::Meta(end) => end <= index,

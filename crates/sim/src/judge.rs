@@ -1,7 +1,7 @@
-//! What an answer may be: the model is asked the same question.
+//! Judges an answer: the model answers the same question.
 //!
-//! A write that nobody was told of yet may be seen or not, but wholly: a read of now is right if it equals the model
-//! with some of those writes left out.
+//! A write without an answer so far may be visible or not, but only as a whole: a read of now is right if it equals the
+//! model with some of those writes left out.
 
 mod content;
 mod edit;
@@ -79,7 +79,7 @@ impl Witness {
                 let Request::Punch(punch) = request else {
                     return broken(Rule::PromisedErrors, format!("{request:?} answered {reply:?}"));
                 };
-                // What ran before is known to the end of its first chunk only.
+                // Of an earlier run only the end of its first chunk is known.
                 let (end, at_least) = (offset + punch.len, (offset / CHUNK_BYTES + 1) * CHUNK_BYTES);
                 if reply.stamp != stamp.0 || (reply.upto != end && reply.upto != at_least.min(end)) {
                     let words = format!("{request:?} answered {reply:?}, expected {stamp} and {end}");
@@ -115,7 +115,7 @@ impl Witness {
         fault.reason == Reason::UnknownSession && session != 0 && !self.model.sessions.contains_key(&session)
     }
 
-    /// Somebody was told of a change.
+    /// A client received the answer to a change.
     fn told(&mut self, session: u64, seq: u64, sync: bool) {
         let Some(effect) = self.journal.of_request(session, seq) else { return };
         effect.answered = true;
@@ -207,7 +207,7 @@ impl Witness {
         }
     }
 
-    /// Checks what an answer says of itself.
+    /// Checks the statements of an answer about itself.
     fn check_answered(&self, view: View, answered: &InstantInfo, open: Option<bool>) -> Verdict {
         let at = view.at.unwrap_or(0);
         if answered.at != at {

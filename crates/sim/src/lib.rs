@@ -1,19 +1,19 @@
 //! A whole frieze in one thread under a seed.
 //!
 //! The real server ([`frieze_node::Engine`], built by the constructor that the command uses) runs on a simulated disk,
-//! a simulated store and a simulated clock; simulated clients speak to it over a network that delays, loses and doubles
-//! messages; faults come where the seed puts them: a crash in the middle of any effect on the disk, a loss of power
-//! that tears and forgets what was not synced, clocks that jump and stand still, a full disk, rotten bits, syncs that
-//! fail. A witness writes everything down a second time, in the simplest way, and compares every answer.
+//! a simulated store and a simulated clock; simulated clients call it over a network that delays, loses and duplicates
+//! messages; the seed places the faults: a crash in the middle of any effect on the disk, a power loss that tears and
+//! drops unsynced writes, clocks that jump and stop, a full disk, bit rot, failing syncs. A witness keeps a second,
+//! simplest record of everything, and compares every answer.
 //!
 //! Guarantees: the same plan gives the same run, to the last byte of every message ([`Outcome::trace_hash`]); a run
 //! that ends without a [`Violation`] broke none of the promises of [`Rule`]. Leaves to others: threads and sockets (the
 //! tests of `node` and `client`), rights (those of `namespace`).
 //!
-//! Where to look: `world` (what happens when, and `world::faults` what goes wrong), `client` and `workload` (who asks
-//! what), `witness` and `journal` (what the server did), `model` (what it should hold), `judge` (what it may answer),
-//! `memory` and `auditor` (what it said before), `metalog` (its members, by themselves), `machine` and `store` (what it
-//! runs on), `breakage` (how it is broken to test the tester).
+//! Where to look: `world` (the schedule of events) and `world::faults` (the faults), `client` and `workload`
+//! (requests), `witness` and `journal` (what the server did), `model` (its expected state), `judge` (the allowed
+//! answers), `memory` and `auditor` (earlier answers), `metalog` (its members, by themselves), `machine` and `store`
+//! (the server's environment), `breakage` (how it is broken to test the tester).
 
 mod auditor;
 mod breakage;

@@ -1,7 +1,7 @@
 //! One simulated machine: a disk, a store, a clock, and the server that runs on them, or its remains.
 //!
 //! The server is built by the constructor that the real one uses; only disk, clock, store and randomness are replaced.
-//! An answer given after the device has stopped never leaves the machine: the process died in the middle of the call.
+//! An answer after the device has stopped never leaves the machine: the process died in the middle of the call.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,9 +22,9 @@ use crate::store::SimStore;
 
 /// The user that every simulated client is, and that owns the file system.
 pub(crate) const USER: u32 = 1000;
-/// A user to whom nothing belongs.
+/// A user without files.
 pub(crate) const STRANGER: u32 = 2000;
-/// Who may do everything.
+/// The user with all rights.
 pub(crate) const SUPERUSER: u32 = 0;
 
 /// Names a connection, never used twice.
@@ -43,7 +43,7 @@ pub(crate) struct Answer {
     pub(crate) hlc: Hlc,
 }
 
-/// How far the server has come: taken before and after every call, it tells what the call did.
+/// Progress of the server: the difference before and after a call shows what the call did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
     /// Entries of the metalog.
@@ -55,7 +55,7 @@ pub(crate) struct Marks {
     pub(crate) fenced: bool,
 }
 
-/// What a machine is made of.
+/// Parts of a machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Hardware {
     pub(crate) seed: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Machine {
     probe: (Conn, Arc<Probe>, Arc<dyn Responder>),
 }
 
-/// A connection, and what the server keeps of it.
+/// A connection, and the server's state of it.
 struct Line {
     conn: Conn,
     responder: Arc<dyn Responder>,
@@ -103,7 +103,7 @@ impl Responder for Outbox {
     }
 }
 
-/// Looks at the server from outside: hears its answers also when it is dying.
+/// Observer outside of the server: it receives answers even while the server is crashing.
 #[derive(Default)]
 struct Probe(Mutex<Option<Reply>>);
 
@@ -139,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// Starts the server on what the disk holds.
+    /// Starts the server on the content of the disk.
     pub(crate) fn start(&mut self) -> Result<(), Fault> {
         assert!(self.engine.is_none(), "it runs already");
         let mut entropy = [0u8; 64];
@@ -174,7 +174,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What recovery had to tell.
+    /// Notes of the recovery.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.engine.as_ref().map(|engine| engine.notes().to_vec()).unwrap_or_default()
     }
@@ -279,7 +279,7 @@ impl Machine {
         self.engine()?.reclaim()
     }
 
-    /// What is wrong with what is stored, in words.
+    /// Problems of the stored data, as sentences.
     pub(crate) fn check_up(&self) -> Vec<String> {
         let Some(engine) = &self.engine else { return Vec::new() };
         let checkup = engine.check_up();
@@ -303,7 +303,7 @@ impl Machine {
         Ok(())
     }
 
-    /// True if somebody waits for a flush, or something is dirty.
+    /// True if a request waits for a flush, or something is dirty.
     pub(crate) fn wants_flush(&self) -> (bool, bool) {
         let dirty = self.engine.as_ref().is_some_and(Engine::is_dirty);
         (self.woken.load(Ordering::Relaxed), dirty)
@@ -317,7 +317,7 @@ impl Machine {
         }
     }
 
-    /// What the server answers to a question of root, asked beside everything else.
+    /// The server's answer to a question of root, past the network.
     pub(crate) fn look(&mut self, request: Request) -> Option<Reply> {
         let engine = self.engine.as_ref()?;
         let (conn, probe, responder) = &self.probe;
@@ -385,7 +385,7 @@ impl SegmentSource for LogFiles<'_> {
 
     fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.files.get(&segment).ok_or(frieze_base::Reason::NotFound)?;
-        // Who looks over the server's shoulder is not meant by what its device refuses.
+        // A read of the harness itself does not count against the device's injected faults.
         let to_fail = self.disk.spare_reads();
         let found = file.read_at(offset, into);
         self.disk.fail_reads(to_fail);

@@ -1,4 +1,4 @@
-//! Answers about exact instants, remembered word for word, to be asked for again after more has happened.
+//! Answers about exact instants, stored byte for byte, to be asked again after more has happened.
 
 use frieze_base::{Reason, Rng};
 use frieze_wire::message::{DirEntry, View};
@@ -13,7 +13,7 @@ pub(crate) struct Question {
     pub(crate) what: Asks,
 }
 
-/// What it asks.
+/// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
     Stat,
@@ -66,8 +66,7 @@ impl Memory {
         self.answers[place].1 = told;
     }
 
-    /// A forgetting was lost before anybody was told of it: what it refused, or left out of a listing, is answered
-    /// again.
+    /// An expiry without an answer was lost: what it refused, or left out of a listing, is answered again.
     pub(crate) fn forget_refusals(&mut self) {
         self.answers.retain(|(question, told)| {
             let lists = question.what == Asks::List;
@@ -76,7 +75,7 @@ impl Memory {
         });
     }
 
-    /// What was lost takes user times along, and those answers name no instant that could be called incomplete.
+    /// Lost records take their user times along, and those answers name no instant that could be marked incomplete.
     pub(crate) fn forget_by_user_time(&mut self) {
         self.answers.retain(|(question, _)| question.view.at.is_some());
     }

@@ -1,4 +1,4 @@
-//! What a run is to do, and what came of it.
+//! The plan of a run, and its outcome.
 
 use frieze_base::Rng;
 
@@ -16,7 +16,7 @@ pub struct Plan {
     pub clients: u64,
     /// Faults, each after a share of the operations. Default: 5 to 9, by the seed.
     pub faults: u64,
-    /// What is broken on purpose, for the test of the tester.
+    /// The deliberate break, for the test of the tester.
     pub breakage: Option<Break>,
     /// True: the trace keeps its lines.
     pub keep_trace: bool,
@@ -37,7 +37,7 @@ impl Plan {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The promise that was broken first, if one was.
@@ -46,11 +46,11 @@ pub struct Outcome {
     pub trace_hash: u64,
     /// The lines of the trace, if they were to be kept.
     pub trace: Vec<String>,
-    /// What happened, in numbers.
+    /// Counts of events.
     pub counts: Counts,
 }
 
-/// What happened in a run.
+/// Counts of events in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Operations that clients finished.
@@ -70,7 +70,7 @@ pub struct Counts {
 }
 
 impl Outcome {
-    /// What to print if a promise was broken: which, where, and how to see it again.
+    /// Message about a broken promise: which, where, and how to replay it.
     pub fn failure(&self, seed: u64) -> Option<String> {
         let violation = self.violation.as_ref()?;
         Some(format!(

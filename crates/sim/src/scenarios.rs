@@ -1,4 +1,4 @@
-//! Scenarios with names: corners that were once wrong, or that no seed should have to find.
+//! Scenarios with names: corner cases that were once wrong, or that no seed should have to find.
 
 mod forgetting;
 mod rot;
@@ -79,8 +79,8 @@ scenarios! {
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];
 
-/// Write a new file, make it durable, put it in the place of the old one: whatever happens, one of them is there,
-/// whole.
+/// Write a new file, make it durable, rename it over the old one: after a crash anywhere, one of them is there,
+/// complete.
 fn crash_at_every_effect_of_a_rename(seed: u64) -> Verdict {
     for kind in BOTH {
         for effect in 1..200 {
@@ -218,7 +218,7 @@ fn crash_at_every_effect_of_a_recovery(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// Writes that nobody synced: a prefix is left, and the server goes on behind it.
+/// Writes without a sync: a prefix is left, and the server continues after it.
 fn torn_tail(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 2)?;
     let files = [stage.make(0, "/f")?, stage.make(1, "/g")?];
@@ -276,7 +276,7 @@ fn doubled_append(seed: u64) -> Verdict {
 }
 
 /// The wall clock is set back by an hour: no stamp goes back, writes wait, the past stays readable; an hour later, or
-/// when the clock is set right, everything goes on.
+/// when the clock is corrected, everything continues.
 fn clock_back_an_hour(seed: u64) -> Verdict {
     let hour_us = 3_600_000_000;
     for restarts in [false, true] {
@@ -299,7 +299,7 @@ fn clock_back_an_hour(seed: u64) -> Verdict {
         } else {
             stage.witness.machine.time.advance_us(6_000_000);
             stage.witness.tend()?;
-            // Believed by now, and an hour behind what was stamped.
+            // Trusted by now, and an hour behind the stamps.
             let step = stage.write(&file, Some(0), 1000, false);
             stage.expect(0, step, Some(Reason::Fenced))?;
             stage.witness.machine.time.advance_us(hour_us as u64);
@@ -312,7 +312,7 @@ fn clock_back_an_hour(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// The wall clock is set forward by an hour: writes wait until that has held, then go on.
+/// The wall clock is set forward by an hour: writes wait until that has lasted, then continue.
 fn clock_forward_an_hour(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     let file = stage.make(0, "/f")?;
@@ -329,7 +329,7 @@ fn clock_forward_an_hour(seed: u64) -> Verdict {
     stage.look()
 }
 
-/// On a full disk writes are refused; removing, truncating, restarting and `status` work; with room it goes on.
+/// On a full disk writes are refused; remove, truncate, restart and `status` work; with space writes continue.
 fn disk_full_then_unlink(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     let file = stage.make(0, "/f")?;
@@ -419,7 +419,7 @@ fn retry_after_a_restart(seed: u64) -> Verdict {
     stage.look()
 }
 
-/// A truncate that ran is remembered, though its path leads elsewhere by now.
+/// A truncate that ran is remembered, though its path leads to another file by now.
 fn retry_of_a_truncate_after_a_rename(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 2)?;
     let file = stage.make(1, "/f")?;
@@ -489,7 +489,7 @@ fn truncate_beside_a_sync_write_on_its_way(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// A write over two chunks is seen wholly or not at all, though one of its chains waits for the disk.
+/// A write over two chunks is visible wholly or not at all, though one of its chains waits for the disk.
 fn group_across_chains_behind_a_sync_write(seed: u64) -> Verdict {
     for chunk in 0..4 {
         let mut stage = Stage::new(seed, 2)?;
@@ -562,7 +562,7 @@ fn metalog_rolls(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// Damage to what a footer vouches for costs what was damaged, with words, and nothing else.
+/// Damage to records under a footer costs what was damaged, with a report, and nothing else.
 fn rot_in_what_was_vouched_for(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     let file = stage.make(0, "/f")?;
@@ -592,7 +592,7 @@ fn rot_in_what_was_vouched_for(seed: u64) -> Verdict {
     stage.restart()
 }
 
-/// A session whose client is gone for too long ends, and what it wrote is settled.
+/// A session whose client is gone for too long ends, and its writes are completed.
 fn session_outlived(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 2)?;
     let file = stage.make(0, "/f")?;
@@ -609,8 +609,8 @@ fn session_outlived(seed: u64) -> Verdict {
     stage.crash(CrashKind::Power)
 }
 
-/// A sync that fails is told to whoever waited for it; nothing is changed until a restart, and nothing told durable is
-/// lost.
+/// The requests that wait for a failing sync receive its fault; nothing is changed until a restart, and nothing that
+/// was reported as durable is lost.
 fn failed_sync(seed: u64) -> Verdict {
     for kind in BOTH {
         let mut stage = Stage::new(seed, 1)?;

@@ -1,5 +1,5 @@
-//! A stage for scenarios: the server, its witness and a few clients that do what they are told, one step after the
-//! other, without a network in between.
+//! A stage for scenarios: the server, its witness and a few clients that run given steps, one after the other, without
+//! a network in between.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Stage {
         self.witness.machine.time.advance_us(1000);
     }
 
-    /// Sends a step and returns what was sent, without waiting for the answer.
+    /// Sends a step and returns the request, without waiting for the answer.
     pub(crate) fn send(&mut self, client: usize, step: Step) -> Verdict<Ask> {
         self.tick();
         let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
@@ -88,7 +88,7 @@ impl Stage {
         self.witness.deliver(conn, ask)
     }
 
-    /// The answer to what the client sent last, if it was given.
+    /// The answer to the client's last request, if there is one.
     pub(crate) fn heard(&mut self, client: usize) -> Option<Answer> {
         let mut found = None;
         for answer in std::mem::take(&mut self.witness.said) {
@@ -274,7 +274,7 @@ pub(crate) fn restore(path: &str, at: Hlc) -> Step {
     Step::Edit { request: Box::new(Request::Restore(ask)) }
 }
 
-/// Forgets what a path was before an instant.
+/// Expires the history of a path before an instant.
 pub(crate) fn forget(path: &str, before: Hlc) -> Step {
     let ask = Forget { target: target(path), before: before.0, dry_run: false, with_snapshots: false };
     Step::Edit { request: Box::new(Request::Forget(ask)) }

@@ -1,8 +1,8 @@
-//! The namespace's store as the simulator sees it: a sorted map that dies with the process and forgets what was not
-//! persisted when the power goes.
+//! The simulated store of the namespace: a sorted map that ends with the process, and that a power loss reverts to what
+//! was persisted.
 //!
-//! Guarantees: those of [`VersionStore`] and nothing more: a loss of power keeps what was persisted and a seeded prefix
-//! of the commits since, as a journalling store does. Nothing is changed once the device under it has stopped.
+//! Guarantees: those of [`VersionStore`] and nothing more: a power loss keeps what was persisted and a seeded prefix of
+//! the commits since, as a journalling store does. Nothing is changed once the device under it has stopped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ struct State {
     rng: Rng,
     items: BTreeMap<Vec<u8>, Vec<u8>>,
     applied: LogIndex,
-    /// Commits since the last persist, with what they replaced.
+    /// Commits since the last persist, with the values they replaced.
     young: VecDeque<Commit>,
     /// Commits and persists until the process dies in one.
     fuse: Option<u64>,

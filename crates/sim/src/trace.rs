@@ -1,4 +1,4 @@
-//! What happened, as a hash that two runs of one seed share, and in words for whoever replays a failure.
+//! The trace of a run: a hash that two runs of one seed share, and sentences for the developer of a failing replay.
 
 use std::fmt::Write;
 
@@ -49,7 +49,7 @@ impl Trace {
         }
     }
 
-    /// Something that numbers tell, in words only if they are kept.
+    /// An event with numbers; its sentence is built only if sentences are kept.
     pub(crate) fn numbers(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
         for number in numbers {
             self.mix(&number.to_le_bytes());
@@ -64,7 +64,7 @@ impl Trace {
         self.keep(|| words);
     }
 
-    /// Words for whoever reads the trace, which its hash knows nothing of.
+    /// A sentence of the trace, which is not part of its hash.
     pub(crate) fn words(&mut self, words: String) {
         self.keep(|| words);
     }

@@ -1,20 +1,19 @@
-//! A promise that was broken, and which one.
+//! A broken promise, and which one.
 
 use std::fmt;
 
 /// The promises that are checked. Numbers are those of protocols §9 where they have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// A read of now shows what was acknowledged before it was asked, nothing that never was, and every write wholly
-    /// or not at all; a change has the outcome that POSIX gives it at its place in the order (9).
+    /// A read of now shows everything acknowledged before it was asked, nothing that was never written, and every write
+    /// wholly or not at all; a change has the outcome that POSIX gives it at its place in the order (9).
     Linearizable,
-    /// What was answered at an instant is answered again, outside gaps; inside, the answer says that it is incomplete
-    /// (3).
+    /// An answer at an instant is repeated for ever, outside gaps; inside, the answer says that it is incomplete (3).
     SameForEver,
-    /// What was acknowledged as durable survives every crash, all that was acknowledged survives the death of the
-    /// process (5).
+    /// Writes acknowledged as durable survive every crash, all acknowledged writes survive the death of the process
+    /// (5).
     Durable,
-    /// What a loss of power leaves is a prefix of each log, never a name without the bytes written before it (7).
+    /// A power loss leaves a prefix of each log, never a name without the bytes written before it (7).
     Prefix,
     /// Each (session, seq) has one effect and one answer (6).
     Once,
@@ -26,14 +25,14 @@ pub enum Rule {
     Live,
     /// Every error is one that the interface promises here; corrupt bytes are never returned.
     PromisedErrors,
-    /// What is stored fits together: bytes and checksums, names and inodes, writes and files.
+    /// Stored data is consistent: bytes and checksums, names and inodes, writes and files.
     Whole,
-    /// What a server calls whole has every copy that is wanted.
+    /// A chain that a server calls whole has every wanted copy.
     Health,
     /// The server starts again after every crash.
     Restarts,
-    /// The past needs no majority: every server that is left answers for what was closed, says what it cannot vouch
-    /// for, and answers for nothing that it cannot know.
+    /// The past needs no majority: every remaining server answers for what was closed, marks what may be missing, and
+    /// answers for nothing that it cannot know.
     Past,
     /// Nothing panics.
     NoPanic,
@@ -44,7 +43,7 @@ pub enum Rule {
 pub struct Violation {
     /// Which.
     pub rule: Rule,
-    /// What was seen and what should have been, in words.
+    /// Observed and expected values, as a sentence.
     pub what: String,
 }
 

@@ -1,8 +1,9 @@
-//! The server with a witness beside it: every call goes to both, and what the server did and said is compared.
+//! The server with a witness beside it: every call goes to both, and the effects and answers of the server are
+//! compared.
 //!
-//! The server handles one request at a time, so the order of the calls is the linear order that everything is checked
-//! against. What a call did is read off the ends of the two logs before and after it; a crash then takes away what lies
-//! beyond the ends that recovery finds, and the model is made anew from what is left.
+//! The server handles one request at a time, so the order of the calls is the linear order for all checks. The effects
+//! of a call follow from the ends of the two logs before and after it; a crash then removes what lies beyond the ends
+//! that recovery finds, and the model is rebuilt from the rest.
 
 mod account;
 mod data;
@@ -47,7 +48,7 @@ pub(crate) struct Ask {
 pub(crate) struct Handle {
     pub(crate) session: u64,
     pub(crate) inode: u64,
-    /// Stamp of creation: tells the file from another that has its number.
+    /// Stamp of creation: distinguishes the file from another with its number.
     pub(crate) born: Hlc,
     pub(crate) view: View,
     pub(crate) read: bool,
@@ -55,7 +56,7 @@ pub(crate) struct Handle {
     pub(crate) capability: Vec<u8>,
 }
 
-/// A request that waits for its answer, and what the answer may be.
+/// A request that waits for its answer, and the allowed answers.
 pub(crate) struct Asked {
     pub(crate) ask: Ask,
     pub(crate) expect: Expect,
@@ -64,17 +65,17 @@ pub(crate) struct Asked {
 pub(crate) enum Expect {
     /// An answer that changes nothing, judged by the model when it comes.
     Read,
-    /// A transaction: what it did, or would have done if it was not put into the log.
+    /// A transaction: its effect, or the effect it would have had if it is not in the log.
     Txn { logged: bool, did: Result<Ran, Result<(), Reason>> },
-    /// A write: what it did, and the refusals that are in order.
+    /// A write: its effect, and the allowed refusals.
     Write { did: Option<Ran>, refusals: Vec<Reason> },
-    /// An edit or a forgetting: what it did if it is in the log, now or from the first time it was asked for.
+    /// An edit or an expiry: its effect if it is in the log, now or from its first run.
     Planned { logged: bool, did: Option<Ran> },
     /// A barrier after so many changes.
     Sync { count: usize },
 }
 
-/// What the world around the server excuses.
+/// Faults around the server that excuse refusals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuses {
     /// The wall clock was set.
@@ -95,15 +96,15 @@ pub(crate) struct Witness {
     pub(crate) excuses: Excuses,
     pub(crate) memory: Memory,
     pub(crate) trace: Trace,
-    /// Writes that may or may not be visible yet, by stamp: nobody was told of them.
+    /// Writes that may or may not be visible yet, by stamp: no client has their answers.
     pub(crate) unsure: BTreeMap<Hlc, u64>,
-    /// Lost intervals as the server tells them.
+    /// Lost intervals as the server reports them.
     pub(crate) gaps: Vec<(Hlc, Hlc)>,
     /// The clock was not trusted before or after the call that is judged.
     pub(crate) fenced: bool,
     /// Newest stamp of the server before the call that is judged.
     pub(crate) newest_before: Hlc,
-    /// What a crash caught in the middle: of these at most the first that is whole has happened.
+    /// Changes during which a crash came: of these at most the first that is complete has happened.
     doubts: Vec<Effect>,
     lost_power: bool,
     asked: BTreeMap<(ConnId, u64), VecDeque<Asked>>,
@@ -113,13 +114,13 @@ pub(crate) struct Witness {
     pub(crate) sessions: Liveness,
     /// The user whose answer is judged.
     pub(crate) asker: u32,
-    /// What the server said and nobody has carried away yet.
+    /// Answers of the server that the network has not collected yet.
     pub(crate) said: Vec<Answer>,
     /// A flush failed: the server changes nothing until it is started again.
     pub(crate) read_only: bool,
     /// Changes that losses of power took.
     pub(crate) lost: u64,
-    /// The newest number that the server has seen of each session: the older ones are acknowledged.
+    /// The newest number that the server has received of each session: the older ones are acknowledged.
     newest_seq: BTreeMap<u64, u64>,
     /// Every inode number that was ever given.
     made: BTreeSet<u64>,
@@ -177,7 +178,7 @@ impl Witness {
         self.sessions.detach(conn, now);
     }
 
-    /// Hands a request to the server, and judges what it did and said.
+    /// Gives a request to the server, and judges its effects and answers.
     pub(crate) fn deliver(&mut self, conn: ConnId, ask: Ask) -> Verdict {
         if !self.machine.is_up() || !self.machine.is_connected(conn) {
             return Ok(());
@@ -224,13 +225,13 @@ impl Witness {
         self.fenced = before.fenced || after.fenced;
         self.trace.line(|| format!("tend {result:?}, give back {given_back:?}, shelve {shelved:?}, image {imaged:?}"));
         let ended = (after.index - before.index) as usize;
-        // A server whose clock is not trusted stamps nothing: it ends them when it is. One whose machine stopped
-        // meanwhile goes on past what it cannot end, and is not there any more to be asked.
+        // A server without a trusted clock stamps nothing: it ends them later. One whose machine stopped meanwhile
+        // skips those that it cannot end, and cannot be asked any more.
         let may_be_late = result.is_err() || self.fenced || self.machine.is_dying();
         if ended > expired.len() || (!may_be_late && ended < expired.len()) {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
         }
-        // One that cannot be ended now does not keep others: which were is told by the log.
+        // One that cannot be ended now does not block others: the log says which were.
         let (mut due, mut told) = (expired, before.index);
         for index in before.index + 1..=after.index {
             let Some((stamp, session)) = self.ended(index, &due)? else {
@@ -243,8 +244,8 @@ impl Witness {
             self.model.sessions.remove(&session);
             self.sessions.forget(session);
         }
-        // What was written before the disk stopped, and the one over which it did, can all be there after the restart,
-        // in their order.
+        // Changes from before the disk stopped, and the one during which it did, can all be there after the restart, in
+        // their order.
         if self.doubts.is_empty() && self.machine.is_dying() {
             let written = told + 1..=after.index + 1;
             self.doubts =
@@ -295,7 +296,7 @@ impl Witness {
         }
     }
 
-    /// Judges what the server said since the last look. `key`: the request just handed in.
+    /// Judges the server's answers since the last check. `key`: the request that was just given to it.
     fn judge_answers(&mut self, key: Option<(ConnId, u64)>) -> Verdict {
         let answers = self.machine.take_answers();
         for answer in &answers {

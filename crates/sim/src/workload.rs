@@ -1,5 +1,5 @@
-//! What simulated clients do: random, but never aimless: names are few, so that they collide, and instants are those at
-//! which something happened.
+//! Work of simulated clients: random, but never aimless: names are few, so that they collide, and instants are those of
+//! actual changes.
 
 mod time;
 
@@ -29,7 +29,7 @@ pub(crate) struct Mix {
     pub(crate) large_one_in: u64,
 }
 
-/// Chooses what a client does next.
+/// Chooses a client's next step.
 pub(crate) struct Workload<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) witness: &'a Witness,
@@ -96,7 +96,7 @@ impl<'a> Workload<'a> {
     /// The steps of the next piece of work.
     pub(crate) fn next(&mut self, client: &Client) -> Vec<Step> {
         match client.uid {
-            // Each of them now and then: most of the work is that of the user to whom everything belongs.
+            // These two are rare: most of the work is that of the user that owns everything.
             STRANGER | SUPERUSER if !self.rng.chance(OTHERS_ONE_IN) => return Vec::new(),
             STRANGER => return self.snapshot(client),
             SUPERUSER if self.rng.chance(3) => return self.forget(client),
@@ -375,7 +375,7 @@ impl<'a> Workload<'a> {
         let writes = (0..self.rng.between(2, 9)).map(|_| {
             let (offset, bytes) = (Some(at), self.payload(handle));
             at += bytes.len() as u64;
-            // Most wait for no disk: those may go on within the server's process.
+            // Most do not wait for the disk: those may continue within the server's process.
             let sync = self.rng.chance(8);
             Step::Write { handle: handle.clone(), offset, bytes, sync, tries: 0 }
         });

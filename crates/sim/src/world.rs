@@ -1,5 +1,4 @@
-//! Clients, a network between them and the server, and faults: one event after the other, in the order that the seed
-//! gives them.
+//! Clients, a network between them and the server, and faults: one event after the other, in the order of the seed.
 
 mod faults;
 
@@ -36,12 +35,12 @@ enum Event {
         client: usize,
         answer: Box<Answer>,
     },
-    /// Nothing was heard for too long.
+    /// No answer arrived for too long.
     Timeout {
         client: usize,
         request_id: u64,
     },
-    /// The server hears that a connection is gone.
+    /// The server is notified that a connection has ended.
     Gone {
         conn: ConnId,
     },
@@ -92,14 +91,14 @@ struct World {
     order: u64,
     flush_at: Option<u64>,
     flush_delay_us: u64,
-    /// What it is where no fault makes it longer.
+    /// Its value where no fault makes it longer.
     usual_flush_delay_us: u64,
-    /// Somebody waits for the flush that is to come.
+    /// A request waits for the next flush.
     hurried: bool,
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
     mix: Mix,
-    /// What the server dies of when the device stops under it.
+    /// Kind of crash when the device stops during a call.
     next_crash: CrashKind,
     calm: bool,
     rotten: Option<(u64, u8)>,
@@ -154,7 +153,7 @@ pub(crate) const SEGMENT_BYTES: u64 = 8 << 20;
 pub(crate) const RESERVE_BYTES: u64 = 24 << 20;
 /// 2026-11-21T00:00:00Z: any day will do.
 pub(crate) const WALL_US: u64 = 1_795_219_200_000_000;
-/// Attempts after which a client gives up while faults go on.
+/// Attempts after which a client abandons a request while there are faults.
 const ATTEMPTS_MAX: u32 = 8;
 /// Simulated time in which everything has to be answered once faults have stopped: beyond an hour's jump of the clock.
 const CALM_US_MAX: u64 = 3 * 3_600_000_000;
@@ -229,7 +228,7 @@ impl World {
         Ok(())
     }
 
-    /// Sees to what every call of the server leaves behind: its death, its answers, its wish to flush.
+    /// Handles the effects of every call of the server: its crash, its answers, its request for a flush.
     fn settle(&mut self) -> Verdict {
         self.carry_answers();
         if self.witness.machine.is_up() && self.witness.machine.is_dying() {
@@ -239,7 +238,7 @@ impl World {
             let (woken, dirty) = self.witness.machine.wants_flush();
             let hurries = woken && !self.hurried;
             self.hurried = woken;
-            // A flush takes its time, and others write meanwhile.
+            // A flush takes time, and other clients write meanwhile.
             let delay = match hurries {
                 true => *self.rng.choose(&[100, 500, 2_000, 10_000]),
                 false => self.flush_delay_us,
@@ -272,7 +271,7 @@ impl World {
                         self.witness.flush()?;
                     }
                     if self.witness.read_only && self.witness.machine.is_up() {
-                        // Whoever runs the server sees it and starts it again.
+                        // The operator of the server notices that and restarts it.
                         let delay = self.rng.between(100_000, 3_000_000);
                         self.after(delay, Event::Restart);
                     }
@@ -312,7 +311,7 @@ impl World {
         }
     }
 
-    /// Sends what a client waits for, over a connection that it may have to make first.
+    /// Sends a client's request, over a connection that it may have to open first.
     fn send(&mut self, client: usize) {
         let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
         let conn = match known {
@@ -383,8 +382,8 @@ impl World {
                 });
                 if let Some(question) = question.filter(|_| lasting) {
                     let (told, _) = told(&answer.result, &answer.payload);
-                    // On the way to what is named by its number there may be something forgotten; root asks again, who
-                    // takes no way.
+                    // On the path to a target that is named by its number a part may have expired; root asks again by
+                    // number, without a path.
                     let by_number = question.target.base != ROOT && told == Err(Reason::HistoryExpired as u32);
                     if !by_number {
                         self.witness.memory.remember(question, told);
@@ -415,7 +414,7 @@ impl World {
         if let Some(conn) = self.clients[client].conn
             && self.rng.chance(2)
         {
-            // It makes a new connection; what is under way on the old one may still arrive.
+            // It opens a new connection; messages in flight on the old one may still arrive.
             self.clients[client].conn = None;
             let late = self.rng.between(0, 6_000_000);
             self.after(late, Event::Gone { conn });
@@ -492,7 +491,7 @@ impl World {
         Ok(())
     }
 
-    /// The end: everything is looked at once more, before and after a restart in order.
+    /// The end: repeats all questions, before and after a clean restart.
     fn look_back(&mut self) -> Verdict {
         for round in 0..2 {
             self.witness.flush()?;

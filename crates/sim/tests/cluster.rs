@@ -1,4 +1,4 @@
-//! A whole cluster: seeds that end well, runs that repeat. `cargo xtask sim cluster --count N` runs more.
+//! A whole cluster: seeds that pass, runs that repeat. `cargo xtask sim cluster --count N` runs more.
 
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ fn a_cluster_keeps_its_promises_under_the_first_seeds() {
     play(0..60);
 }
 
-/// A head that was cut off acknowledged what it alone held; a promise from before a restart stopped a chain for ever.
+/// A head that was cut off acknowledged what only it had; a promise from before a restart stopped a chain for ever.
 #[test]
 fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     // As long as they were then: where faults come depends on it.
@@ -44,7 +44,7 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     // A chain's only member was lost for good, and an older copy went on as if nothing had been written since.
     // Two nodes took each other for the head of a chain, and asked each other without end.
     play(&[0xe0_00a2, 0xf0_0009]);
-    // A joining tail that was left alone waited for ever for what its predecessor held.
+    // A joining tail without its predecessor waited for ever for the predecessor's records.
     play(&[0xf0_0041]);
     // A record that was written at the very stamp of a truncate was under it for its length, and above it for its
     // bytes.
@@ -55,39 +55,39 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     // A double of an append that was refused waited in the server, and was written when it was there under another
     // number.
     play(&[0x110_d200]);
-    // What a lost machine had said came late, and it was dead no more: nobody took its place.
+    // A late message of a lost machine arrived, and the machine was no longer dead: no other took its place.
     play(&[0x110_05db]);
-    // The only member of a chain that served had a record that had rotted: nobody was brought up to date, and readers
-    // were refused.
+    // The only serving member of a chain had a record with bit rot: no member was brought up to date, and readers were
+    // refused.
     play(&[0x110_4e3d, 0x110_04cb]);
-    // A machine that rots was lost while everything was looked at once more.
+    // A rotten machine was lost during the final reads.
     play(&[0x110_87ec]);
-    // A server that had left a chain got a lease, with that news, while it looked at a length: it told what it had seen
-    // before.
+    // A server that had left a chain received a lease, with that news, while it read a length: it answered with the
+    // length from before.
     play(&[0x110_622f]);
-    // A file was made as long, when a session ended, as what another had on its way, and lost.
+    // At the end of a session a file was extended to the length of a write in flight that was lost.
     play(&[0x110_7556]);
-    // What was acknowledged to a session that was being ended was in no length until all heads knew.
+    // Writes acknowledged to a session that was being ended were missing from every length until all heads knew.
     play(&[0x110_b8c6]);
-    // What was shown together lay on a chain that went on without its last server: zeros were read in its place, and
-    // nobody was told.
+    // The parts of an atomic multi-write were on a chain that continued without its last server: zeros were read in its
+    // place, without a report.
     play(&[0x110_15bb, 0x110_1af4, 0x110_431c, 0x110_8a61]);
-    // The leader, without its lease, settled a length from its own copy of a chain that had gone on without it.
+    // The leader, without its lease, fixed a length from its own copy of a chain that had continued without it.
     play(&[0x130_00ee]);
     // Of a chain whose last member was lost for good, one that had been taken out of it before had more than the one
     // that was left.
     play(&[0x130_10b2]);
-    // Power had hit one whole member when the other was lost for good: what was durable was there, and the judge took
-    // all for ruined.
+    // A power loss had hit one full member when the other was lost for good: durable bytes were there, and the judge
+    // counted all as ruined.
     play(&[0x200_12af]);
-    // A joining tail answered a read of now: the chain had gone on without it, and nobody had waited until it knew.
+    // A joining tail answered a read of now: the chain had continued without it, and no member had waited until it
+    // knew.
     play(&[0x200_67b4]);
-    // A leader that heard late from the one before that nobody leads, and waited so long to speak that it lost its
-    // lease.
+    // A leader received late that its predecessor had resigned, and waited so long to send that it lost its lease.
     play(&[0x400_2809]);
-    // An append over the end of a chunk, looked at before and after all copies lost power: the judge's error.
+    // An append over the end of a chunk, read before and after all copies lost power: the judge's error.
     play(&[0x300_4dee]);
-    // Whoever prepared the files was not heard for so long that its session ended: it goes on with another.
+    // The client that prepared the files was cut off for so long that its session ended: it continues with another.
     play(&[0x500_0d6c]);
 }
 
@@ -107,9 +107,9 @@ fn noticed(breakage: ClusterBreak, seeds: u64) -> Option<(Rule, u64)> {
     })
 }
 
-/// A server that does not ask whether it still leads is found out after 71: another leads within a twentieth of a
-/// second, and who does not is seldom asked. Those that take hundreds of seeds are left to `cargo xtask sim cluster
-/// --mutants`.
+/// A server that does not check whether it still leads is found out after 71: another leads within a twentieth of a
+/// second, and a server that does not lead receives few requests. Breaks that take hundreds of seeds are left to `cargo
+/// xtask sim cluster --mutants`.
 #[test]
 fn broken_clusters_are_noticed_within_a_few_seeds() {
     let rare = [ClusterBreak::EpochUnchecked, ClusterBreak::DirtyShown];

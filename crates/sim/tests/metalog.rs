@@ -1,4 +1,4 @@
-//! The metalog of several members: seeds that end well, runs that repeat, and broken members that are noticed.
+//! The metalog of several members: seeds that pass, runs that repeat, and broken members that are detected.
 
 use frieze_sim::{MetalogBreak, MetalogPlan, Rule, run_metalog};
 

@@ -1,4 +1,4 @@
-//! Seeds, a bounded number of them: `cargo xtask sim one_server --count N` runs more.
+//! A limited number of seeds: `cargo xtask sim one_server --count N` runs more.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The tester tested: servers that are broken on purpose do not pass.
+//! Test of the tester: servers that are broken on purpose do not pass.
 
 use frieze_sim::{Break, Plan, Rule, run};
 

@@ -1,4 +1,4 @@
-//! The server's clock: the core clock behind one lock, the machine's time under it, and the bound made durable.
+//! The server's clock: the core clock behind one lock, the machine's time below it, and the durable bound.
 //!
 //! Guarantees: no stamp leaves before the bound that covers it is on stable storage.
 
@@ -12,21 +12,21 @@ use prost::Message;
 use crate::identity::Identity;
 use crate::ticket::Ticket;
 
-/// The identity record and the file that holds it.
+/// Owner of the identity record and its file.
 pub struct Keeper {
     inner: Mutex<(Identity, StateFile)>,
 }
 
 impl Keeper {
-    /// Keeps `identity` in `file`.
+    /// An owner that writes `identity` to `file`.
     pub fn new(identity: Identity, file: StateFile) -> Keeper {
         Keeper { inner: Mutex::new((identity, file)) }
     }
 
-    /// Changes the record; durable when it returns.
+    /// Changes the record; durable on return.
     ///
     /// # Errors
-    /// The disk's. The record in memory is then as before.
+    /// The disk's. The record in memory stays as before.
     pub fn update(&self, change: impl FnOnce(&mut Identity)) -> Result<(), Fault> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = inner.0.clone();
@@ -36,13 +36,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Looks at the record.
+    /// Reads the record.
     pub fn with<R>(&self, look: impl FnOnce(&Identity) -> R) -> R {
         look(&self.inner.lock().unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 
-/// The clock that all parts of a server share.
+/// The clock shared by all parts of a server.
 pub struct NodeClock {
     clock: Mutex<HlcClock>,
     source: Arc<dyn TimeSource>,
@@ -50,7 +50,7 @@ pub struct NodeClock {
 }
 
 impl NodeClock {
-    /// The clock of a server over the machine's time.
+    /// A server's clock over the machine's time.
     pub fn new(clock: HlcClock, source: Arc<dyn TimeSource>, keeper: Arc<Keeper>) -> NodeClock {
         NodeClock { clock: Mutex::new(clock), source, keeper }
     }
@@ -59,12 +59,12 @@ impl NodeClock {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One look at the machine's clocks.
+    /// One reading of the machine's clocks.
     pub fn reading(&self) -> ClockReading {
         self.source.reading()
     }
 
-    /// Runs `ask` on the clock, making the bound durable as often as it needs.
+    /// Runs `ask` on the clock, and makes the bound durable as often as `ask` needs it.
     fn with_bound<T>(&self, mut ask: impl FnMut(&mut HlcClock, ClockReading) -> Result<T, Error>) -> Result<T, Fault> {
         let mut clock = self.lock();
         loop {
@@ -86,7 +86,7 @@ impl NodeClock {
         self.with_bound(|clock, reading| clock.tick_many(reading, count))
     }
 
-    /// A fresh stamp, and the monotonic time of the look at the machine's clocks that it was made by.
+    /// A fresh stamp, and the monotonic time of the clock reading that it is based on.
     ///
     /// # Errors
     /// As [`NodeClock::tick_many`].
@@ -94,21 +94,21 @@ impl NodeClock {
         self.with_bound(|clock, reading| Ok((clock.tick_many(reading, 1)?, reading.mono)))
     }
 
-    /// Takes in the newest stamp a client has seen.
+    /// Adopts the newest stamp that a client has received.
     ///
     /// # Errors
     /// `Future` if it lies too far ahead; it is not adopted.
     pub fn observe(&self, remote: Hlc) -> Result<(), Fault> {
         let mut clock = self.lock();
-        // The usual case: nothing new, and no need to look at the machine's clock.
+        // The usual case: nothing new, and no reading of the machine's clock.
         if remote <= clock.newest() {
             return Ok(());
         }
         clock.observe(self.source.reading(), remote).map_err(Fault::from)
     }
 
-    /// Takes in the newest stamp that another member of a chain names: a stamp of its records, or a promise that has to
-    /// hold across a restart of everything. The durable bound covers it when this returns.
+    /// Adopts the newest stamp that another member of a chain names: a stamp of its records, or a promise that has to
+    /// hold across a restart of all members. The durable bound covers it on return.
     ///
     /// # Errors
     /// `Future` if it lies too far ahead; it is not adopted. The disk's.
@@ -116,15 +116,15 @@ impl NodeClock {
         self.with_bound(|clock, reading| clock.adopt(reading, remote))
     }
 
-    /// Promises that every stamp from now on lies above `at`.
+    /// Promises that every later stamp lies above `at`.
     ///
     /// # Errors
-    /// `Future` if `at` has not come yet.
+    /// `Future` if `at` lies ahead.
     pub fn close(&self, at: Hlc) -> Result<(), Fault> {
         self.with_bound(|clock, reading| clock.close(reading, at))
     }
 
-    /// The instant that covers everything stamped so far.
+    /// An instant that covers everything stamped so far.
     pub fn now(&self) -> Hlc {
         let clock = self.lock();
         clock.now(self.source.reading())
@@ -135,7 +135,7 @@ impl NodeClock {
         self.lock().newest()
     }
 
-    /// Whether the clock is trusted, and how exact it is.
+    /// Whether the clock is trusted, and its precision.
     pub fn health(&self) -> ClockHealth {
         self.lock().health(self.source.reading())
     }
@@ -145,8 +145,8 @@ impl NodeClock {
         self.source.reading().error_us.unwrap_or(u64::MAX)
     }
 
-    /// Looks at the machine's clocks, and extends the durable bound in the background when half of it is used up.
-    /// `frontier` and `durable` are written along with it.
+    /// Reads the machine's clocks, and extends the durable bound in the background when half of it is used. The write
+    /// includes `frontier` and `durable`.
     ///
     /// # Errors
     /// The disk's.

@@ -1,8 +1,9 @@
-//! One device: its log of segments on a disk, appended by one writer at a time, read by everybody.
+//! One device: its log of segments on a disk, with one appender at a time and concurrent readers.
 //!
-//! Guarantees: a record is visible only when its data is whole; what is read has passed its block checksums; a failed
-//! append leaves nothing visible. The index is asked under a short lock, bytes are moved outside of it.
-//! Leaves to others: order and stamps (`chain`, through `data`), where a record goes (`multilog`).
+//! Guarantees: a record is visible only when its data is complete; bytes that are returned have passed their block
+//! checksums; a failed append leaves nothing visible. The index is read under a short lock, bytes are moved outside of
+//! it.
+//! Leaves to others: order and stamps (`chain`, through `data`), the place of a record (`multilog`).
 
 mod chains;
 mod checksum_cache;
@@ -39,14 +40,14 @@ pub use read::Held;
 pub use recover::{Budget, Reach, not_whole};
 pub use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
 
-/// What a footer ends with.
+/// Bytes at the end of a footer.
 const TRAILER_BYTES: u64 = 128;
-/// How often in a row a device is asked to undo what it refused.
+/// Attempts to undo a write that the device refused.
 const UNDO_TRIES: usize = 4;
 /// Bytes appended between two checkpoints of the open segment.
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
-/// The open segment is closed early if this much of it is to be given back, or this part of it.
+/// The open segment is closed early if this many of its bytes, or this part of them, are to be given back.
 const CLOSE_EARLY_BYTES: u64 = 256 << 10;
 /// See [`CLOSE_EARLY_BYTES`]: as much of a segment of the usual 64 MiB.
 const CLOSE_EARLY_PART: u64 = 256;
@@ -58,7 +59,7 @@ pub struct Device {
     budget: Budget,
     log: RwLock<MultiLog>,
     files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
-    /// What of the files is in memory.
+    /// Which parts of the files are in memory.
     tiers: Tiers,
     dirty: Mutex<Dirty>,
     spares: SpareSegments,
@@ -68,26 +69,26 @@ pub struct Device {
     since_checkpoint: AtomicU64,
     /// Appends and reads so far.
     served: AtomicU64,
-    /// Where a group that was refused may still lie, and why it could not be erased.
+    /// Place of a refused group that could not be erased, and the fault.
     refused: Mutex<Option<(SegmentId, u64, Fault)>>,
-    /// There has been one.
+    /// A group was refused.
     has_refused: AtomicBool,
     shelves: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
-    /// Held by who makes or replaces shelves.
+    /// Locked while index runs are written or replaced.
     shelving: Mutex<()>,
-    /// The last record of each chain on them.
+    /// The last record of each chain in the index runs.
     tips: Mutex<BTreeMap<ChainId, ChainTip>>,
-    /// Held by who gives memory back, or keeps others from it.
+    /// Locked while index memory is evicted, or while a reader prevents that.
     evicting: Mutex<()>,
-    /// What was last kept beside a shelf.
+    /// The dedupe image that was last stored beside an index run.
     companion: Mutex<Vec<u8>>,
-    /// How much each flush brought to stable storage.
+    /// Bytes of each flush.
     flushed: Mutex<SizeHistogram>,
-    /// What was found damaged in shelves and mended, in words.
+    /// Damage found in index runs and repaired, as sentences.
     mended: Mutex<Vec<String>>,
     noticed: ReadErrors,
     images: images::ImageStore,
-    /// Checksums of what was written or handed on lately.
+    /// Checksums of spans that were recently written or sent.
     known: checksum_cache::ChecksumCache,
 }
 
@@ -105,19 +106,19 @@ fn segment_of(name: &str) -> Option<SegmentId> {
     u64::from_str_radix(name.strip_prefix("seg-")?, 16).ok().map(SegmentId)
 }
 
-/// From so many bytes on a write that somebody waits for goes to the medium by itself. Smaller ones are better off
-/// together, in the flush that they share.
+/// A write of at least this many bytes with a waiting request is written out at once. Smaller writes share a flush,
+/// which is cheaper.
 const EARLY_BYTES: u64 = 256 << 10;
-/// What a disk of 2 GiB/s takes in 8 ms.
+/// Bytes that a disk of 2 GiB/s writes in 8 ms.
 const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 impl Device {
-    /// The index, for questions.
+    /// The index, for reading.
     pub fn log(&self) -> Reading<'_, MultiLog> {
         Reading::of(&self.log, &LOG)
     }
 
-    /// How many flushes there were, and the median of their bytes.
+    /// Count of flushes, and the median of their bytes.
     pub fn flushes(&self) -> (u64, u64) {
         let flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
         (flushed.count(), flushed.median())
@@ -128,13 +129,13 @@ impl Device {
         self.settings.block_bytes as usize
     }
 
-    /// Appends the records of one group and makes them visible. The caller lets one append run at a time.
+    /// Appends the records of one group and makes them visible. The caller runs one append at a time.
     ///
     /// `block_crcs[i]` are the checksums of the blocks of `payloads[i]`. Returns the end of the last record.
     ///
     /// # Errors
-    /// `NoSpace` if no segment can be added; `InputOutput` from the disk. Nothing is visible then, and the space is
-    /// used again.
+    /// `NoSpace` if no segment can be added; `InputOutput` from the disk. Then nothing is visible, and the space is
+    /// reused.
     pub fn append(
         &self,
         metas: &[RecordMeta],
@@ -172,8 +173,7 @@ impl Device {
         }
     }
 
-    /// What was written will be handed on as a whole more often than in parts: its checksum need not be read back for
-    /// that.
+    /// Readers request a recent write as a whole more often than in parts: its checksum need not be read back for that.
     fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
         for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
             let len = payload.len() as u64;
@@ -184,10 +184,10 @@ impl Device {
         }
     }
 
-    /// What there is of a group that was refused goes. A process that died before its room is used again would else
-    /// find it at its restart, and show what it said it had not written.
+    /// Erases the remains of a refused group. If the process failed before their space is reused, recovery would find
+    /// them and show a write that the server refused.
     fn erase(&self, segment: SegmentId, offset: u64) {
-        // A segment that could not be made holds nothing.
+        // A segment whose creation failed holds nothing.
         let Ok(file) = self.file(segment) else { return };
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_refused.store(true, Ordering::SeqCst);
@@ -195,7 +195,7 @@ impl Device {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(segment);
     }
 
-    /// Before anything is appended or made durable: what was refused is gone.
+    /// Erases refused groups before anything is appended or made durable.
     ///
     /// # Errors
     /// The disk's.
@@ -234,7 +234,7 @@ impl Device {
             Some(file) => file,
             None => {
                 while let Err(full) = self.check_room(1) {
-                    // Images are worth less than what is to be written.
+                    // Data has priority over images.
                     if !self.make_room_of_images()? {
                         return Err(full);
                     }
@@ -242,14 +242,14 @@ impl Device {
                 self.disk.create(&segment_name(id), self.settings.segment_bytes)?
             }
         };
-        // Registered before its header is written, so that a failure below leaves the file to be used again.
+        // Registered before its header is written: if a step below fails, the file is reused.
         self.files.write().unwrap_or_else(PoisonError::into_inner).insert(id, file.clone());
         let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
         dirty.directory = true;
         dirty.segments.insert(id);
         drop(dirty);
         file.write_at(0, &[header])?;
-        // A spare may have been something else before.
+        // A spare may have had another use before.
         file.expect_writes(header.len() as u64..self.settings.segment_bytes - TRAILER_BYTES);
         Ok(())
     }
@@ -274,28 +274,28 @@ impl Device {
         Ok(())
     }
 
-    /// True if no segment can be added: what is written has the rest of the open one, and is refused then.
+    /// True if no segment can be added: writes fill the rest of the open segment, and are then refused.
     pub fn is_full(&self) -> bool {
         self.spares.is_empty() && self.check_room(1).is_err()
     }
 
-    /// Makes the next segments ahead of need, where they are missing and there is room. Called off the critical path.
+    /// Creates missing spare segments while there is space. Called off the critical path.
     ///
     /// # Errors
-    /// The disk's: the next call tries again.
+    /// The disk's: the next call retries.
     pub fn prepare_spares(&self) -> Result<(), Fault> {
         self.spares.fill(&*self.disk, self.settings.segment_bytes, &|segments| self.check_room(segments).is_ok())
     }
 
-    /// Has the names of the segments to come looked up before a write waits for that. Called off the critical path,
-    /// when a segment has just been begun.
+    /// Looks up the names of the next segments before a write needs them. Called off the critical path, when a segment
+    /// has just been started.
     pub fn expect_segments(&self) {
         let open = self.log().end().segment;
         (1..=preallocate::COUNT as u64)
             .for_each(|ahead| self.disk.expect_name(&segment_name(SegmentId(open.0 + ahead))));
     }
 
-    /// The segments made ahead of need.
+    /// The spare segments.
     pub fn spares(&self) -> &SpareSegments {
         &self.spares
     }
@@ -309,12 +309,12 @@ impl Device {
         })
     }
 
-    /// What of the files is in memory.
+    /// Which parts of the files are in memory.
     pub fn tiers(&self) -> &Tiers {
         &self.tiers
     }
 
-    /// What memory may be used for.
+    /// The limits of memory by use.
     pub fn shares(&self) -> &Shares {
         &self.budget.shares
     }
@@ -327,25 +327,25 @@ impl Device {
         }
     }
 
-    /// What is not among the youngest records any more leaves memory, as far as it is durable.
+    /// Evicts records that have left the young window, as far as they are durable.
     pub fn keep_young(&self, durable: LogPosition) {
         let end = self.log().end();
         self.tiers.advance(end, durable, &|key| self.file_of(key));
     }
 
-    /// Looks for copies of files in memory that nobody knows of, and lets go of them.
+    /// Finds and drops cached pages of files that `tiers` does not track.
     pub fn sweep(&self) {
         self.tiers.sweep(&|key| self.file_of(key));
     }
 
     /// Makes everything appended so far durable. Returns the position that is durable now: once the metadata that it
-    /// depends on is durable too, [`Device::write_footers`] vouches for it.
+    /// depends on is durable too, [`Device::write_footers`] writes footers for it.
     ///
     /// # Errors
-    /// The disk's. What failed to reach the disk may be lost: the caller must refuse writes from then on.
+    /// The disk's. Data that failed to reach the disk may be lost: the caller must refuse all later writes.
     pub fn flush(&self) -> Result<LogPosition, Fault> {
         self.erase_refused()?;
-        // The count before the position: what it counts was published before, so the position covers it.
+        // The count is read before the position: what it counts was published earlier, so the position covers it.
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
         let end = self.log().end();
         let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
@@ -355,8 +355,8 @@ impl Device {
                 Ok(())
             })
         };
-        // Under way before the directory is waited for, which the disk would be idle for. Not behind much: a segment
-        // that is begun meanwhile waits for the directory's blocks.
+        // Writeback starts before the directory sync, during which the disk would be idle. Only for few bytes: a
+        // segment that starts meanwhile waits for the directory's blocks.
         let is_ahead = dirty.directory && bytes <= AHEAD_BYTES_MAX;
         if is_ahead {
             begin()?;
@@ -364,8 +364,8 @@ impl Device {
         if dirty.directory {
             self.disk.sync_dir()?;
         }
-        // All of them are under way before the first is waited for: else the disk would be idle between one and the
-        // next.
+        // Writeback of all segments starts before the wait for the first: otherwise the disk would be idle between one
+        // and the next.
         if dirty.segments.len() > 1 && !is_ahead {
             begin()?;
         }
@@ -377,8 +377,8 @@ impl Device {
         Ok(end)
     }
 
-    /// Begins to bring the last `len` bytes up to `end` to the medium, if they are many: somebody waits for them, and a
-    /// disk that writes while more comes in is not idle between two flushes.
+    /// Starts writeback of the last `len` bytes up to `end`, if they are many: a request waits for them, and a disk
+    /// that writes while more data arrives is not idle between two flushes.
     pub fn begin_flush(&self, end: LogPosition, len: u64) {
         if len >= EARLY_BYTES
             && let Ok(file) = self.file(end.segment)
@@ -387,7 +387,7 @@ impl Device {
         }
     }
 
-    /// Vouches for what is durable in segments that are full, and now and then in the one that is not.
+    /// Writes footers of full segments whose records are durable, and periodically of the open segment.
     ///
     /// # Errors
     /// The disk's.
@@ -399,8 +399,8 @@ impl Device {
         self.write_seals(seals)
     }
 
-    /// Vouches for the durable records of the open segment: the next start need not scan them, and damage to one of
-    /// them is not taken for a torn tail.
+    /// Writes a footer for the durable records of the open segment: the next start need not scan them, and damage to
+    /// one of them is not mistaken for a torn tail.
     ///
     /// # Errors
     /// The disk's.
@@ -418,20 +418,20 @@ impl Device {
         for seal in seals {
             let file = self.file(seal.segment)?;
             file.write_at(seal.offset, &[&seal.footer])?;
-            // It may be written behind the edge of what is young.
+            // It may be written behind the edge of the young window.
             self.tiers.touched(FileKey::Segment(seal.segment));
-            // Durable with a later flush; until then recovery scans the segment instead.
+            // A later flush makes it durable; until then recovery scans the segment instead.
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
         }
         Ok(())
     }
 
-    /// Where readers met damage.
+    /// Damage that readers met.
     pub fn noticed(&self) -> &ReadErrors {
         &self.noticed
     }
 
-    /// The file of a segment, to be looked at as it lies on the medium.
+    /// The file of a segment, for reading from the medium.
     ///
     /// # Errors
     /// `Corrupt` if it is missing.
@@ -439,13 +439,14 @@ impl Device {
         self.file(segment)
     }
 
-    /// Appends and reads so far: while it rises, somebody waits for this device.
+    /// Count of appends and reads: while it rises, requests wait for this device.
     pub fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Records that no read needs any more: their bytes may go, and with `gone` the file's index from memory. Up to the
-    /// last of `kept` only these instants are asked for: what is buried up to then leaves memory.
+    /// Marks records as dead that no read needs any more: their bytes may be given back, and with `gone` the file's
+    /// index leaves memory. Up to the last of `kept` only these instants are readable: records that are dead there
+    /// leave memory.
     ///
     /// # Errors
     /// As [`Device::log_of`].
@@ -457,7 +458,7 @@ impl Device {
         gone: bool,
         kept: &[Hlc],
     ) -> Result<(), Fault> {
-        // Nothing of it leaves meanwhile: it is made anew from what is there.
+        // No index memory is evicted meanwhile: the new index is built from what is in memory.
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
@@ -468,7 +469,7 @@ impl Device {
             drop(log);
             self.fetch(inode)?;
         }
-        // Most of the work while no lock is held: writers go on.
+        // Most of the work runs without the lock, so writers continue.
         let mut from = 0;
         loop {
             let Some(mut thin) = self.log().compact_index(inode, from, kept) else { return Ok(()) };
@@ -478,19 +479,18 @@ impl Device {
         }
     }
 
-    /// From so many bytes to be given back on the open segment is better closed early.
+    /// If at least this many bytes of the open segment can be given back, closing it early is worth it.
     pub fn worth_closing(&self) -> u64 {
         CLOSE_EARLY_BYTES.min(self.settings.segment_bytes / CLOSE_EARLY_PART)
     }
 
-    /// The next append goes into a new segment. The caller keeps writers out meanwhile.
+    /// Makes the next append start a new segment. The caller locks writers out meanwhile.
     pub fn close_open(&self) {
         self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
     }
 
-    /// Gives back the space of stretches of a segment that hold buried or discarded records only, and of what lies
-    /// behind its last record. Returns by how many bytes the device has more; `None` while no footer vouches for all of
-    /// the segment.
+    /// Frees the space of ranges of a segment that hold only dead or discarded records, and of the range after its last
+    /// record. Returns how many bytes the device has gained; `None` while no footer covers the whole segment.
     ///
     /// # Errors
     /// The disk's; `Unsupported` if it cannot free parts of files.
@@ -501,7 +501,7 @@ impl Device {
     ) -> Result<Option<u64>, Fault> {
         let Some(sealed) = self.log().sealed(segment) else { return Ok(None) };
         let file = self.file(segment)?;
-        // Read back once it is on stable storage: without the records only the footer tells what the segment holds.
+        // The footer must be on stable storage: without the records only the footer says what the segment holds.
         file.sync()?;
         let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
         let found = file.read_at(sealed.footer_at, &mut footer)?;
@@ -520,7 +520,7 @@ impl Device {
             freed += file.punch(start, end - start)?;
             behind = if end == sealed.end { start } else { behind };
         }
-        // Room that was made ahead and is not used any more: no history, and the next segment takes as much.
+        // Preallocated space that is no longer needed: no history, and the next segment reserves as much.
         file.punch(behind, sealed.footer_at - behind)?;
         Ok(Some(freed))
     }
@@ -530,13 +530,13 @@ impl Device {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
 
-    /// Room on the disk.
+    /// Space on the disk.
     pub fn space(&self) -> Result<frieze_disk::Space, Fault> {
         Ok(self.disk.space()?)
     }
 }
 
-/// The checksums of the blocks of `payload`, and of all of it.
+/// The checksums of the blocks of `payload`, and of the whole.
 pub fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
     let mut crcs = Vec::with_capacity(payload.len().div_ceil(block_bytes));
     let mut whole = 0;
@@ -548,12 +548,12 @@ pub fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
     (crcs, whole)
 }
 
-/// Takes the beginning of a record away, so that recovery ends before it.
+/// Erases the header of a record, so that recovery ends before it.
 fn erase_header(file: &dyn DiskFile, offset: u64) -> Result<(), Fault> {
     write_surely(file, offset, &[0; RECORD_MARK_BYTES])
 }
 
-/// Writes what undoes a write that has failed: a device that has just refused one may refuse more.
+/// Writes with retries, to undo a failed write: a device that has just refused a write may refuse more.
 pub fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
     let mut written = file.write_at(offset, &[bytes]);
     for _ in 1..UNDO_TRIES {

@@ -1,6 +1,6 @@
-//! A few things in a row, most often one.
+//! A short list, most often of one element.
 
 use smallvec::SmallVec;
 
-/// What a write has of each of its parts: most have one.
+/// Values per part of a write: most writes have one part.
 pub type Few<T> = SmallVec<[T; 1]>;

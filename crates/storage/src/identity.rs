@@ -1,7 +1,7 @@
-//! What a data directory remembers about itself: format, cluster, key, clock bound, frontier, gaps.
+//! Identity record of a data directory: format, cluster, key, clock bound, frontier, gaps.
 //!
-//! Guarantees: a write is durable when it returns and a torn one leaves the older record (`disk::StateFile`). A
-//! directory of another format version or cluster is refused with words, never guessed at.
+//! Guarantees: a write is durable on return, and a torn one leaves the older record (`disk::StateFile`). A directory of
+//! another format version or cluster is refused with an error that says so.
 
 use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Reason, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile};
@@ -15,59 +15,59 @@ use crate::ticket::Ticket;
 pub const FORMAT_VERSION: u32 = 1;
 /// File that holds the record.
 pub const STATE_FILE: &str = "state";
-/// Gaps remembered; older ones are merged into the oldest.
+/// Most gaps in the record; beyond, the oldest are merged.
 const GAPS_MAX: usize = 100;
-/// Sessions listed that may cache something; of more it is only remembered that there are.
+/// Most sessions in the list of those that may cache; beyond, only a flag says that there are more.
 const CACHING_MAX: usize = 64;
-/// Of the nodes that a new one is told of so many bytes are kept: any of them leads to all others.
+/// Bytes of the list of nodes that a new node starts with: each of them leads to all others.
 const KNOWN_FIRST_BYTES_MAX: usize = 512;
 
 /// The stored record.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Identity {
-    /// Format that builds from before the first one wrote here; 0 in a directory of this build.
+    /// Format that builds from before the first release wrote here; 0 in a directory of this build.
     #[prost(uint32, tag = "1")]
     pub unreleased_format: u32,
     /// Format of everything in the directory.
     #[prost(uint32, tag = "19")]
     pub format_version: u32,
-    /// Cluster, 16 bytes big-endian.
+    /// Cluster id, 16 bytes big-endian.
     #[prost(bytes = "vec", tag = "2")]
     pub cluster: Vec<u8>,
-    /// Node in the cluster.
+    /// Node id in the cluster.
     #[prost(uint32, tag = "3")]
     pub node: u32,
     /// Secret of the capabilities, 32 bytes.
     #[prost(bytes = "vec", tag = "4")]
     pub capability_key: Vec<u8>,
-    /// Upper bound of every stamp and promise given.
+    /// Upper bound of every stamp and promise so far.
     #[prost(uint64, tag = "5")]
     pub clock_bound: u64,
     /// Every record stamped up to it was durable when this was written.
     #[prost(uint64, tag = "6")]
     pub frontier: u64,
-    /// Boot of the machine that wrote it: while it is the same, the page cache has survived.
+    /// Boot id of the machine that wrote it: while it is unchanged, the page cache has survived.
     #[prost(string, tag = "7")]
     pub boot: String,
-    /// True: the server stopped cleanly, everything was flushed.
+    /// The server stopped cleanly, everything was flushed.
     #[prost(bool, tag = "8")]
     pub clean: bool,
     /// Lost intervals: from, to, from, to, …
     #[prost(uint64, repeated, tag = "9")]
     pub gaps: Vec<u64>,
-    /// Newest instant at which everything was whole at the last crash that may have lost something; 0 for none.
+    /// Newest instant at which everything was complete at the last crash with possible loss; 0 for none.
     #[prost(uint64, tag = "10")]
     pub last_whole: u64,
     /// Segment size of the device log.
     #[prost(uint64, tag = "11")]
     pub segment_bytes: u64,
-    /// Chains that chunks are spread over.
+    /// Count of chains that chunks are spread over.
     #[prost(uint32, tag = "12")]
     pub chain_count: u32,
-    /// Upper bound of every inode number given.
+    /// Upper bound of every inode number so far.
     #[prost(uint64, tag = "13")]
     pub inode_bound: u64,
-    /// The bound when power was last lost: numbers up to it may have been given to inodes that are no more.
+    /// The bound at the last power loss: numbers up to it may belong to inodes that the loss removed.
     #[prost(uint64, tag = "14")]
     pub inode_floor: u64,
     /// The device log was on stable storage up to this byte of this segment when this was written.
@@ -79,46 +79,46 @@ pub struct Identity {
     /// The metalog was on stable storage up to this entry when this was written.
     #[prost(uint64, tag = "17")]
     pub durable_index: u64,
-    /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it. Not all,
-    /// if `any_may_cache`.
+    /// Sessions that received a cache lease: for one lease time after a crash they may still rely on it. Incomplete if
+    /// `any_may_cache`.
     #[prost(uint64, repeated, tag = "18")]
     pub caching: Vec<u64>,
-    /// More sessions were granted something than are listed: any that is open may have been.
+    /// More sessions received a cache lease than are listed: any open session may have one.
     #[prost(bool, tag = "45")]
     pub any_may_cache: bool,
-    /// What the server is to the metalog.
+    /// Role of the server in the metalog.
     #[prost(enumeration = "Standing", tag = "30")]
     pub standing: i32,
-    /// Of a founder of a metalog: inode numbers up to it are left out.
+    /// For a founder of a metalog: inode numbers up to it are skipped.
     #[prost(uint64, tag = "31")]
     pub ids_above: u64,
     /// Number of the process: rises with each start.
     #[prost(uint64, tag = "40")]
     pub incarnation: u64,
-    /// Of a node that joined: the nodes that it was told of then, as `id@address`. Until it knows more.
+    /// For a node that joined: the nodes it was given at that time, as `id@address`. Used until it knows more.
     #[prost(string, repeated, tag = "41")]
     pub known_first: Vec<String>,
-    /// It was removed from its cluster: nothing serves this directory any more.
+    /// The node was removed from its cluster: no server serves this directory any more.
     #[prost(bool, tag = "42")]
     pub is_removed: bool,
-    /// Of a server that is alone: copies wanted of everything once it is one of several; 0: as its settings say.
+    /// For a single server: copies wanted of everything once it is one of several; 0: as its settings say.
     #[prost(uint32, tag = "43")]
     pub replicas: u32,
-    /// Where the directory is, as [`frieze_disk::FileDisk::place`] says it: a copy of it is somewhere else. Empty until
-    /// it is known.
+    /// Place of the directory, as [`frieze_disk::FileDisk::place`] reports it: a copy of the directory has another.
+    /// Empty until it is known.
     #[prost(string, tag = "44")]
     pub place: String,
 }
 
-/// What a server is to the metalog.
+/// Role of a server in the metalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Standing {
-    /// It has one of its own.
+    /// It has a metalog of its own.
     Alone = 0,
-    /// It waits to be added, and may not have begun its journal.
+    /// It waits to be added, and may not have started its journal.
     Joining = 1,
-    /// It is one of the members, or was.
+    /// It is a member, or was.
     Member = 2,
 }
 
@@ -145,7 +145,7 @@ impl Identity {
             return Ok(None);
         }
         let file = StateFile::open_or_create(disk, STATE_FILE)?;
-        // A crash while the directory was being made leaves an empty record: begin again.
+        // A crash while the directory was being created leaves an empty record: start over.
         let Some(bytes) = file.read() else { return Ok(None) };
         let identity = Identity::decode(bytes.as_slice())
             .map_err(|error| Fault::new(Reason::Corrupt, format!("the {STATE_FILE} file is malformed: {error}")))?;
@@ -186,12 +186,12 @@ impl Identity {
         NodeId(self.node)
     }
 
-    /// True if the server was never alone: what it has came from others, who have it.
+    /// True if the server was never alone: its data came from other members, which have it.
     pub fn has_joined(&self) -> bool {
         self.standing() != Standing::Alone && self.ids_above == 0
     }
 
-    /// Remembers the first of `known`.
+    /// Stores the first of `known`.
     pub fn set_known_first(&mut self, known: &[String]) {
         let mut left = KNOWN_FIRST_BYTES_MAX;
         let has_room = |node: &&String| {
@@ -201,7 +201,7 @@ impl Identity {
         self.known_first = known.iter().take_while(has_room).cloned().collect();
     }
 
-    /// Remembers that `session` may cache something. Of those listed before, the ones that are not `alive` go.
+    /// Adds `session` to those that may cache. Removes listed sessions that are not `alive`.
     pub fn note_caching(&mut self, session: SessionId, alive: impl Fn(SessionId) -> bool) {
         self.caching.retain(|id| alive(SessionId(*id)) && *id != session.0);
         if self.caching.len() < CACHING_MAX {
@@ -211,19 +211,18 @@ impl Identity {
         }
     }
 
-    /// Of the sessions that are `open` those that may cache something.
+    /// Those of the `open` sessions that may cache.
     pub fn may_cache(&self, open: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
         open.filter(|id| self.any_may_cache || self.caching.contains(&id.0)).collect()
     }
 
-    /// Lists `sessions` and no others: they were found at a start.
+    /// Replaces the list by `sessions`, found at a start.
     pub fn set_caching(&mut self, sessions: &[SessionId]) {
         self.any_may_cache = sessions.len() > CACHING_MAX;
         self.caching = sessions.iter().take(CACHING_MAX).map(|id| id.0).collect();
     }
 
-    /// As it goes on under another identity of the cluster. Whoever holds the secret of before proves nothing with it
-    /// any more.
+    /// The record under a new cluster identity. A holder of the earlier secret can no longer prove anything with it.
     pub fn renamed(self, cluster: ClusterId) -> Identity {
         Identity {
             cluster: cluster.0.to_be_bytes().to_vec(),
@@ -243,7 +242,7 @@ impl Identity {
         key
     }
 
-    /// How far both logs were on stable storage.
+    /// Position up to which both logs were on stable storage.
     pub fn durable(&self) -> Ticket {
         Ticket {
             data: LogPosition { segment: SegmentId(self.durable_segment), offset: self.durable_offset },
@@ -251,19 +250,19 @@ impl Identity {
         }
     }
 
-    /// Remembers how far both logs are on stable storage.
+    /// Stores the position up to which both logs are on stable storage.
     pub fn set_durable(&mut self, durable: Ticket) {
         (self.durable_segment, self.durable_offset) = (durable.data.segment.0, durable.data.offset);
         self.durable_index = durable.meta.0;
     }
 
-    /// Remembers that everything stamped in (`from`, `to`) may be lost.
+    /// Records that everything stamped in (`from`, `to`) may be lost.
     pub fn add_gap(&mut self, from: Hlc, to: Hlc) {
         assert!(from <= to, "a gap from {from} cannot end at {to}");
         self.gaps.extend([from.0, to.0]);
         while self.gaps.len() > 2 * GAPS_MAX {
-            // Two gaps merged into one that covers both: an answer may then call itself incomplete without need, never
-            // the other way round.
+            // Two gaps become one that covers both: an answer may then be marked incomplete without need, never the
+            // reverse.
             self.gaps.drain(1..3);
         }
     }
@@ -279,8 +278,8 @@ impl Identity {
     }
 }
 
-/// The secret of a cluster that goes on as `cluster`, from that of before: who holds the old one can verify a proof by
-/// the new one.
+/// The secret of a cluster that continues as `cluster`, derived from the earlier one: a holder of the old secret can
+/// verify a proof by the new one.
 pub fn secret_after(secret: &[u8; 32], cluster: ClusterId) -> [u8; 32] {
     *blake3::keyed_hash(secret, &cluster.0.to_be_bytes()).as_bytes()
 }
@@ -299,7 +298,7 @@ mod tests {
         assert_eq!(identity.may_cache(open()), open().take(CACHING_MAX).collect::<Vec<_>>());
         identity.note_caching(SessionId(900), |_| true);
         assert_eq!(identity.may_cache(open()).len(), 1000);
-        // Those that have ended make room, and it is still not known who the others were.
+        // Ended sessions make space, and the unlisted ones are still unknown.
         identity.note_caching(SessionId(901), |_| false);
         assert_eq!(identity.may_cache(open()).len(), 1000);
         identity.set_caching(&identity.may_cache(open()));
@@ -333,7 +332,7 @@ mod tests {
             incarnation: u64::MAX,
             is_removed: true,
             replicas: u32::MAX,
-            // A number, a time.
+            // A device number and a time.
             place: "x".repeat(20 + 1 + 20 + 1 + 9),
             ..Identity::default()
         };

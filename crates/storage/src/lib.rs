@@ -1,7 +1,7 @@
-//! One data directory: its identity, the bound of its clock, its log of segments and what is made of it.
+//! One data directory: its identity, the bound of its clock, its log of segments and what is derived from it.
 //!
-//! Guarantees: a record is visible only when it is whole; every byte that is read was verified or is marked as not
-//! verified; no stamp leaves before the bound that covers it is durable. Leaves to others: roles of chains and stamps
+//! Guarantees: a record is visible only when it is complete; every byte that is read was verified or is marked as
+//! unverified; no stamp leaves before the bound that covers it is durable. Leaves to others: roles of chains and stamps
 //! of records (`replication`), names (`metadata`), sessions and sockets.
 
 mod clock;

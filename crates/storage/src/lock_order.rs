@@ -1,7 +1,7 @@
-//! Read locks that a thread takes once at a time.
+//! Read locks that a thread may lock only once at a time.
 //!
-//! A thread that asks for a read lock that it holds already waits for ever as soon as a writer has asked in between,
-//! and everybody behind that writer with it. Nothing shows it until then, so debug builds look at every lock taken.
+//! A thread that locks a read lock twice waits for ever as soon as a writer has queued in between, and so do all
+//! threads behind that writer. Nothing shows the mistake until then, so debug builds check every lock.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -9,25 +9,25 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread::LocalKey;
 
 thread_local! {
-    /// This thread reads the namespace.
+    /// This thread has the namespace locked for reading.
     pub static NAMESPACE: Cell<bool> = const { Cell::new(false) };
-    /// This thread reads the index of the device.
+    /// This thread has the index of the device locked for reading.
     pub static LOG: Cell<bool> = const { Cell::new(false) };
 }
 
-/// To be called by whoever is about to wait for other servers: what they answer may need what this thread holds.
+/// Called by a thread that is about to wait for other servers: their answers may need a lock of this thread.
 pub fn check_none_held() {
     debug_assert!(!NAMESPACE.get() && !LOG.get(), "a thread waits for other servers with a read lock in hand");
 }
 
-/// A read lock, held.
+/// Guard of a read lock.
 pub struct Reading<'a, T> {
     guard: RwLockReadGuard<'a, T>,
     held: &'static LocalKey<Cell<bool>>,
 }
 
 impl<'a, T> Reading<'a, T> {
-    /// Waits for the lock; `held` says that this thread has it.
+    /// Waits for the lock; `held` is the flag of this thread.
     pub fn of(lock: &'a RwLock<T>, held: &'static LocalKey<Cell<bool>>) -> Reading<'a, T> {
         debug_assert!(
             !held.get(),

@@ -1,8 +1,8 @@
 //! Damage that readers met.
 //!
-//! Guarantees: the segment of a read that failed because of damage is remembered until it was looked at. However often
-//! readers come back, a segment is due once in [`REST_NS`]. Bounded by [`SEGMENTS_MAX`]. Leaves to others: refusing the
-//! bytes (`device`), reading the segment again (the scrub).
+//! Guarantees: the segment of a read that failed because of damage is remembered until the scrub has read it. However
+//! often readers return, a segment is due once in [`REST_NS`]. Bounded by [`SEGMENTS_MAX`]. Leaves to others: refusing
+//! the bytes (`device`), reading the segment again (the scrub).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,22 +10,22 @@ use std::sync::{Mutex, PoisonError};
 
 use frieze_base::{ErrorKind, Fault, MonoTime, Reason, SegmentId};
 
-/// Segments that are remembered; damage in more of them is found by the next scrub.
+/// Most segments remembered; the next full scrub finds damage in others.
 const SEGMENTS_MAX: usize = 64;
-/// A segment is not looked at again for this long: ten minutes.
+/// Pause before a segment is due again, in nanoseconds: ten minutes.
 const REST_NS: u64 = 600_000_000_000;
 
-/// Where readers met damage.
+/// Segments with damage that readers met.
 #[derive(Default)]
 pub struct ReadErrors {
-    /// Reads that failed for it.
+    /// Count of reads that failed because of damage.
     reads: AtomicU64,
-    /// With the time at which each was looked at.
+    /// Segments, with the time of the scrub's last read of each.
     segments: Mutex<BTreeMap<SegmentId, Option<MonoTime>>>,
 }
 
 impl ReadErrors {
-    /// Notes a read that failed.
+    /// Records a failed read.
     pub(crate) fn note(&self, segment: SegmentId, fault: &Fault) {
         if fault.kind() != ErrorKind::Corrupt && fault.reason != Reason::InputOutput {
             return;
@@ -42,14 +42,14 @@ impl ReadErrors {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// True if a segment waits to be looked at; those that have rested are forgotten.
+    /// True if a segment is due; segments whose pause is over are forgotten.
     pub fn waits(&self, now: MonoTime) -> bool {
         let mut segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
         segments.retain(|_, looked| looked.is_none_or(|looked| now.since_ns(looked) < REST_NS));
         segments.values().any(Option::is_none)
     }
 
-    /// What was damaged in a segment is whole again: what a reader meets there from now on is something else.
+    /// A segment was repaired: a reader that meets damage there later has met new damage.
     pub fn forget(&self, segment: SegmentId) {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner).remove(&segment);
     }
@@ -60,7 +60,7 @@ impl ReadErrors {
         segments.iter().find(|(_, looked)| looked.is_none()).map(|(segment, _)| *segment)
     }
 
-    /// A segment was read again.
+    /// The scrub has read a segment.
     pub fn looked_at(&self, segment: SegmentId, now: MonoTime) {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner).insert(segment, Some(now));
     }

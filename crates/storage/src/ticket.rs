@@ -1,9 +1,9 @@
-//! A place in both logs of a server.
+//! A position in both logs of a server.
 
 use frieze_base::LogIndex;
 use frieze_multilog::LogPosition;
 
-/// How far both logs must be durable for a request to be.
+/// Position up to which both logs must be durable for a request to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticket {
     /// The device log.

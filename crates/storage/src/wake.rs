@@ -1,4 +1,4 @@
-//! A flag that wakes the thread that waits for it.
+//! A flag that wakes a waiting thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -9,7 +9,7 @@ const DIR: CacheKey = CacheKey(7 << 1 | 1);
 const FILE: CacheKey = CacheKey(9 << 1);
 const MS: u64 = 1_000_000;
 
-/// A lease of 5 s, which the times below go by.
+/// A lease of 5 s, on which the times below are based.
 fn settings() -> CacheLeaseSettings {
     CacheLeaseSettings { lease_ns: 5000 * MS, ..CacheLeaseSettings::default() }
 }
@@ -18,7 +18,7 @@ fn ms(at: u64) -> MonoTime {
     MonoTime(at * MS)
 }
 
-/// Sessions that have a lease and a question waiting, from the start.
+/// Sessions with a lease and a waiting poll, from the start.
 fn with(sessions: &[SessionId]) -> CacheLeases {
     let mut grants = CacheLeases::new(settings());
     for session in sessions {
@@ -98,7 +98,7 @@ fn what_a_session_has_changed_itself_it_drops_before_another_is_told_of_it() {
     assert_eq!(change(&mut grants, 20, ONE, &[DIR]), []);
     assert!(answer(&mut grants, 20, ONE, &[DIR], 5), "its own answer waits for nobody");
     assert!(answer(&mut grants, 21, TWO, &[FILE], 6), "nor does who reads something else");
-    // The answer to the change may still be on its way to it.
+    // The answer to the change may still be in flight to it.
     let mut out = Vec::new();
     grants.answer(ms(22), (TWO, Seq(0)), &of(&[DIR]), AnswerTicket(7), &mut out);
     assert_eq!(told(&out), [(PollId(1), Recall { number: 1, directories: vec![7], ..Recall::default() })]);
@@ -108,7 +108,7 @@ fn what_a_session_has_changed_itself_it_drops_before_another_is_told_of_it() {
     assert_eq!(out, [LeaseEffect::Release(AnswerTicket(7))]);
     assert!(answer(&mut grants, 31, TWO, &[DIR], 8) && grants.is_idle());
 
-    // What was not noted, as nobody else cached anything, may be all that it holds.
+    // While no other session cached anything, changes are not noted: all that it caches may be stale.
     out.clear();
     grants.changed_unnoted(ms(40), ONE, &mut out);
     assert!(matches!(&told(&out)[..], [(PollId(9), Recall { number: 2, everything: true, .. })]), "{out:?}");
@@ -164,7 +164,7 @@ fn a_recall_that_was_lost_is_told_again_and_an_old_acknowledgement_is_not_taken_
     grants.give(ms(0), ONE, FILE);
     change(&mut grants, 10, TWO, &[DIR]);
     assert!(!answer(&mut grants, 10, TWO, &[], 5));
-    // The answer is lost with its connection; meanwhile more is recalled.
+    // The answer is lost with its connection; meanwhile there are more recalls.
     change(&mut grants, 20, TWO, &[FILE]);
     assert!(!answer(&mut grants, 20, THREE, &[FILE], 6));
     let mut out = Vec::new();
@@ -226,7 +226,7 @@ fn after_a_restart_a_change_waits_for_whoever_may_believe_anything() {
     assert_eq!(out, [5, 6, 7].map(|ticket| LeaseEffect::Release(AnswerTicket(ticket))));
     assert!(grants.give(ms(30), ONE, FILE) > 0);
 
-    // And for nobody longer than the lease.
+    // And for no session longer than the lease.
     let mut grants = CacheLeases::new(settings());
     grants.found(ms(0), [ONE]);
     change(&mut grants, 10, TWO, &[DIR]);
@@ -248,8 +248,8 @@ fn a_session_that_ends_is_waited_for_no_more() {
     assert_eq!(grants.sessions().count(), 0);
 }
 
-/// Sessions that cache what they are granted, over a network that delays, crosses and loses: whatever a session
-/// believes when a change is answered is the state after that change.
+/// Sessions that cache under their grants, over a network that delays, reorders and loses messages: when a change is
+/// answered, every cached state is the state after that change.
 #[test]
 fn random_histories_show_nobody_a_state_older_than_an_answered_change() {
     for seed in 0..3000 {
@@ -269,11 +269,11 @@ struct Answer {
     is_change: bool,
 }
 
-/// What is on its way.
+/// A message in flight.
 enum Message {
-    /// An answer: from its arrival on everybody may know the state.
+    /// An answer: from its arrival on every client may know the state.
     Answered(Answer),
-    /// An answer that may be cached: key, state, until when, and the recalls the session knew when it asked.
+    /// An answer that may be cached: key, state, expiry, and the recalls that the session knew when it asked.
     Granted {
         session: SessionId,
         key: CacheKey,
@@ -305,7 +305,7 @@ struct Believer {
     believed: BTreeMap<CacheKey, (u64, MonoTime)>,
     asked: MonoTime,
     life: u64,
-    /// Its changes that it has not heard of.
+    /// Its changes whose answers have not arrived.
     unheard: BTreeMap<CacheKey, u64>,
 }
 
@@ -314,13 +314,13 @@ struct World {
     now: u64,
     grants: CacheLeases,
     states: BTreeMap<CacheKey, u64>,
-    /// Answers that wait: what they tell of, in which state, and the change that they answer.
+    /// Waiting answers: what they show, in which state, and the change that they answer.
     answers: BTreeMap<AnswerTicket, Answer>,
     believers: BTreeMap<SessionId, Believer>,
     polls: BTreeMap<PollId, (SessionId, MonoTime)>,
     network: Vec<(u64, Message)>,
     next: u64,
-    /// Who leads: the next one knows the sessions, and not what they were granted.
+    /// Number of the leader: the next leader knows the sessions, and not their grants.
     life: u64,
     seed: u64,
 }
@@ -371,14 +371,14 @@ impl World {
         }
     }
 
-    /// Another server leads. Answers that waited do not go out; whoever asked asks again, which the next steps do.
+    /// Another server becomes leader. Waiting answers are not sent; their clients retry, which the next steps do.
     fn begin_life(&mut self) {
         self.life += 1;
         self.grants = CacheLeases::new(*self.grants.settings());
         self.grants.take_over(ms(self.now), (1..=SESSIONS).map(SessionId));
         self.polls.clear();
         for answer in std::mem::take(&mut self.answers).into_values().filter(|answer| answer.is_change) {
-            // It is found done, and answered, when it is asked for again.
+            // The change is found done, and answered, when it is retried.
             self.next += 1;
             self.answer(answer, Seq(self.next), Vec::new());
         }
@@ -443,7 +443,7 @@ impl World {
 
     fn judge(&self, to: SessionId, key: CacheKey, state: u64) {
         let now = ms(self.now);
-        // A kernel lets nobody look at what it changes before it has heard that it has.
+        // A kernel keeps a file locked against readers from its own change until the answer has arrived.
         let is_open = |believer: &Believer| believer.unheard.get(&key).is_none_or(|unheard| *unheard == 0);
         for (session, believer) in self.believers.iter().filter(|(session, one)| **session != to || is_open(one)) {
             if let Some((believed, until)) = believer.believed.get(&key)
@@ -479,7 +479,7 @@ impl World {
                     }
                 }
                 Message::Answered(Answer { to, key, state, is_change }) => {
-                    // Not before it hears of it does its own belief end with its own change.
+                    // A session's own change ends its cached state only when the answer arrives.
                     if let Some(believer) = self.believers.get_mut(&to).filter(|_| is_change) {
                         *believer.unheard.entry(key).or_default() -= 1;
                         believer.believed.remove(&key);
@@ -490,7 +490,7 @@ impl World {
                 }
                 Message::Recalled { session, recall, sent, life } => {
                     let believer = self.believers.get_mut(&session).expect("it is known");
-                    // Answers to older questions are closed with their connections.
+                    // Answers to older polls are closed with their connections.
                     if sent < believer.asked {
                         continue;
                     }

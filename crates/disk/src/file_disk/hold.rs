@@ -1,4 +1,4 @@
-//! The lock of a directory: one process at a time uses it, and says who it is.
+//! The lock of a directory: one process at a time uses it, and the lock file has its process id.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -10,17 +10,17 @@ use super::{io, read_all, retry};
 use crate::device::LOCK_NAME;
 use crate::error::{Error, Op, Result};
 
-/// A directory held by this process, until it is dropped or the process ends.
+/// A directory locked by this process, until it is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Hold {
     lock: OwnedFd,
 }
 
 impl Hold {
-    /// Takes a directory for a server, and leaves our process id in its lock; makes the lock if there is none.
+    /// Locks a directory for a server, and writes our process id into the lock file; creates the file if there is none.
     ///
     /// # Errors
-    /// `Busy` if another holds it, with its process id. What else the system says, naming the directory.
+    /// `Busy` if another process has it locked, with its process id. Other errors of the system, naming the directory.
     pub(crate) fn take(dir: &OwnedFd, path: &Path) -> Result<Hold> {
         let gone = || io(Op::OpenDisk, &path.display().to_string())(Errno::NOENT);
         let hold = Hold::open(dir, path, OFlags::CREATE | OFlags::RDWR)?.ok_or_else(gone)?;
@@ -30,7 +30,7 @@ impl Hold {
         Ok(hold)
     }
 
-    /// Takes a directory to look at it; `None` if it has no lock: a server makes that before anything else.
+    /// Locks a directory for reading it; `None` if it has no lock file: a server creates that before anything else.
     ///
     /// # Errors
     /// As [`Hold::take`].
@@ -62,7 +62,7 @@ impl Drop for Hold {
     }
 }
 
-/// Who has the lock, as far as it says.
+/// Process id of the lock's holder, from the lock file.
 fn in_use(lock: &OwnedFd, dir: String) -> Error {
     let mut text = [0u8; 32];
     let len = read_all(lock, 0, &mut text, 1).unwrap_or(0);

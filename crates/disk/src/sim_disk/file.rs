@@ -1,4 +1,4 @@
-//! A file of a simulated device: its sectors as they read now, what they were, and which of them memory has copies of.
+//! A file of a simulated device: its sectors as they read now, their earlier contents, and the pages copied in memory.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,17 +12,17 @@ use crate::device::PAGE_BYTES;
 pub(super) struct SimFile {
     pub(super) len: u64,
     pub(super) sectors: BTreeMap<u64, Sector>,
-    /// Sectors written since the last sync, in the order of their first write, with what they were before.
+    /// Sectors written since the last sync, in the order of their first write, with their earlier contents.
     pub(super) unsynced: BTreeMap<u64, Unsynced>,
     pub(super) writes: u64,
-    /// Pages whose space was given back, until they are written again.
+    /// Pages whose space was freed, until they are written again.
     pub(super) holes: BTreeSet<u64>,
     pub(super) sync_failed: bool,
     /// Sectors that cannot be read.
     pub(super) unreadable: BTreeSet<u64>,
-    /// Pages that memory has a copy of.
+    /// Pages with a copy in memory.
     pub(super) copies: BTreeSet<u64>,
-    /// Bits that are wrong in a copy in memory only, by the byte.
+    /// Wrong bits in a copy in memory only, by byte.
     pub(super) stains: BTreeMap<u64, u8>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Unsynced {
 }
 
 impl SimFile {
-    /// What it takes of the capacity.
+    /// Bytes that it uses of the capacity.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.len.saturating_sub(self.holes.len() as u64 * PAGE_BYTES)
     }
@@ -75,7 +75,7 @@ impl SimFile {
         }
     }
 
-    /// Pages read as zeros from now on and take no room. Returns how many of them took some.
+    /// Frees pages, which read as zeros from now on. Returns how many of them used space.
     pub(super) fn punch(&mut self, pages: Range<u64>) -> u64 {
         let sectors = pages.start * PAGE_SECTORS..pages.end * PAGE_SECTORS;
         for (sector, bytes) in self.sectors.range_mut(sectors.clone()) {
@@ -109,14 +109,14 @@ impl SimFile {
         }
     }
 
-    /// Shows what is wrong in copies.
+    /// Applies the wrong bits of copies.
     pub(super) fn stain(&self, offset: u64, into: &mut [u8]) {
         for (at, bits) in self.stains.range(offset..offset + into.len() as u64) {
             into[(at - offset) as usize] ^= bits;
         }
     }
 
-    /// Copies of these pages leave memory where they are on the medium.
+    /// Drops the copies of these pages where the medium has them.
     pub(super) fn let_go(&mut self, pages: Range<u64>) {
         let there: Vec<u64> = self.copies.range(pages).copied().collect();
         for page in there {
@@ -127,12 +127,12 @@ impl SimFile {
         }
     }
 
-    /// Brings some of the unsynced sectors back to what they were.
+    /// Restores some of the unsynced sectors to their earlier contents.
     pub(super) fn lose_power(&mut self, rng: &mut Rng) {
         self.copies.clear();
         self.stains.clear();
         let unsynced = std::mem::take(&mut self.unsynced);
-        // The shapes that break real code: nothing survives, all does, a prefix does, any subset does.
+        // The cases that break real code: nothing survives, everything, a prefix, any subset.
         let shape = rng.below(4);
         let oldest = unsynced.values().map(|sector| sector.order).min().unwrap_or(0);
         let prefix_end = rng.between(oldest, self.writes + 1);
@@ -157,13 +157,13 @@ impl SimFile {
     }
 }
 
-/// The part of `len` bytes from `offset` that lies in the first sector: sector, offset within it, length.
+/// The part of `len` bytes from `offset` in the first sector: sector, offset within it, length.
 pub(super) fn piece(offset: u64, len: usize) -> (u64, usize, usize) {
     let within = (offset % SECTOR_BYTES as u64) as usize;
     (offset / SECTOR_BYTES as u64, within, len.min(SECTOR_BYTES - within))
 }
 
-/// The sectors that `len` bytes from `offset` lie in.
+/// The sectors of `len` bytes from `offset`.
 pub(super) fn sectors_of(offset: u64, len: u64) -> Range<u64> {
     offset / SECTOR_BYTES as u64..(offset + len).div_ceil(SECTOR_BYTES as u64)
 }
@@ -179,7 +179,7 @@ pub(super) fn blank() -> Sector {
     Box::new([0; SECTOR_BYTES])
 }
 
-/// What a device writes at once.
+/// Unit of an atomic write.
 pub(super) const SECTOR_BYTES: usize = 512;
 const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES as u64;
 const ZEROS: [u8; SECTOR_BYTES] = [0; SECTOR_BYTES];

@@ -1,4 +1,4 @@
-//! One rule each, with few steps.
+//! One rule per test, in few steps.
 
 use frieze_base::{MonoTime, NodeId, Reason};
 use frieze_disk::CrashKind;
@@ -64,7 +64,7 @@ fn what_the_head_writes_every_member_reads() {
     }
 }
 
-/// Whoever hears of it, the writer at last, may read at the member that told it before that member does anything else.
+/// A client that receives the answer may read at the member that sent it, before that member does anything else.
 #[test]
 fn what_a_member_tells_others_its_readers_are_shown_first() {
     let mut world = three();
@@ -89,7 +89,7 @@ fn what_a_member_tells_others_its_readers_are_shown_first() {
     }
 }
 
-/// That what is on its way is committed is shown as one change: a reader that need not ask any more reads all of it.
+/// A group that becomes committed is shown in one step: a reader that needs no request to the tail reads all of it.
 #[test]
 fn who_need_not_ask_any_more_reads_what_was_committed() {
     let mut world = three();
@@ -104,7 +104,7 @@ fn who_need_not_ask_any_more_reads_what_was_committed() {
     };
     let (plane, chain) = (world.plane(2).clone(), LAYOUT.chain(0));
     std::thread::scope(|scope| {
-        // A reader is at work: what it reads by stays as it is.
+        // While a reader is active, its cuts stay the same.
         let cuts = plane.cuts();
         assert_ne!(cuts.of(chain), Hlc::MAX);
         let hears = scope.spawn(|| plane.told(ack.from, ack.told.clone(), 0, (&ack.payload.bytes).into()));
@@ -127,7 +127,7 @@ fn a_write_elsewhere_than_at_the_head_is_told_where_that_is() {
     assert!(fault.reason == Reason::Elsewhere && fault.message.contains("server 1"), "{fault}");
 }
 
-/// It has the record in its log, and nobody else ever had it: the chain goes on without.
+/// The failed member has the record in its log, and no other member ever had it: the chain continues without it.
 #[test]
 fn a_retry_is_not_answered_from_what_a_server_recovered_before_it_is_a_member_again() {
     let mut world = three();
@@ -157,14 +157,14 @@ fn a_sync_write_is_answered_when_every_member_has_it_on_stable_storage() {
 fn a_read_of_now_that_meets_what_the_tail_may_have_committed_asks_it() {
     let mut world = three();
     let (seq, done) = world.write(1, 0, 700, Durability::Async);
-    // Down the chain to the tail, but no acknowledgement back.
+    // Records pass down the chain to the tail, but no acknowledgement returns.
     world.without_acks = true;
     while world.deliver() {}
     assert_eq!(world.bytes(3, 0, None), chunk(&[(0, 700, seq)]), "the tail shows it");
     assert_eq!(world.bytes(1, 0, None), chunk(&[]), "the head does not know yet");
     assert_eq!(world.read(1, 0, None).unwrap(), chunk(&[(0, 700, seq)]));
     assert_eq!(world.read(2, 0, None).unwrap(), chunk(&[(0, 700, seq)]), "the tail answers who asks");
-    // What comes after that answer is not in it.
+    // Messages after that answer are not part of it.
     world.cut.insert((NodeId(1), NodeId(2)));
     let _later = world.write(1, 300, 100, Durability::Async);
     assert_eq!(world.bytes(1, 0, None), chunk(&[(0, 700, seq)]));
@@ -256,13 +256,13 @@ fn a_retry_at_the_next_head_is_answered_with_the_first_run() {
     let (seq, done) = world.write(1, 0, 700, Durability::Async);
     world.settle();
     let first = outcome(&done).unwrap().unwrap();
-    // The head dies before its answer arrives.
+    // The head fails before its answer arrives.
     world.crash(1, CrashKind::Process);
     world.configure_all(&[2, 3]);
     world.settle();
     let again = world.write_again(2, seq, 0, 700, Durability::Async);
     assert_eq!(outcome(&again).unwrap().unwrap().stamp, first.stamp);
-    // And one that is not committed yet waits for its record.
+    // An uncommitted one waits for its record.
     let (seq, lost) = world.write(2, 800, 100, Durability::Sync);
     while world.deliver() {}
     world.crash(2, CrashKind::Process);
@@ -280,7 +280,7 @@ fn who_returns_discards_what_the_chain_does_not_have_and_is_given_the_rest() {
     let (kept, done) = world.write(1, 0, 3000, Durability::Async);
     world.settle();
     assert!(outcome(&done).unwrap().is_ok());
-    // Written by a head that nobody hears any more, durably.
+    // Durable records of a head whose messages reach no member any more.
     for to in [2, 3] {
         world.cut.insert((NodeId(1), NodeId(to)));
     }
@@ -307,7 +307,7 @@ fn who_returns_discards_what_the_chain_does_not_have_and_is_given_the_rest() {
     assert_eq!(world.log(1, chain()), world.log(3, chain()));
     assert!(lost.iter().all(|done| outcome(done).is_none()));
     assert_eq!(world.read(1, 0, None).unwrap(), chunk(&written));
-    // The same after another start.
+    // The same after another restart.
     let log = world.log(1, chain());
     world.flush(1);
     world.crash(1, CrashKind::Power);
@@ -319,7 +319,7 @@ fn who_returns_discards_what_the_chain_does_not_have_and_is_given_the_rest() {
 fn who_is_new_is_given_all_history_byte_for_byte() {
     let mut world = World::new(2, 5);
     let mut instants: Vec<Hlc> = Vec::new();
-    // While it is alone, with groups over chunk boundaries.
+    // While it is the only member, with groups over chunk boundaries.
     for number in 0..60u64 {
         let (offset, len) = (number * 997 % (3 * CHUNK_BYTES), 100 + (number * 371 % 5000) as usize);
         let (_, done) = world.write(1, offset, len, Durability::Async);
@@ -366,8 +366,7 @@ fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lac
         assert!(given.len() < 1000, "it is given all in the end: {given:?}");
         world.pass(20_000);
     }
-    // 100 records with what they take beside their bytes are 513 KB: at 100 KB/s 5 s, less what the first moment may
-    // have.
+    // 100 records with their overhead are 513 KB: at 100 KB/s 5 s, less the first burst.
     let steps = given.len() as u64;
     assert!((230..300).contains(&steps), "it took {steps} steps of 20 ms: {given:?}");
     for (step, count) in (0..).zip(&given) {
@@ -378,7 +377,7 @@ fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lac
     assert!(lacked[0] > 400_000 && lacked.is_sorted_by(|one, next| one >= next), "{lacked:?}");
     assert_eq!(lacked.last(), Some(&0));
     assert!(world.plane(1).supplied_bytes() > 500_000);
-    // Without a limit it goes at once.
+    // Without a limit they arrive at once.
     let mut world = with_a_hundred();
     world.configure(chain, &[1], Some(2), false);
     while world.deliver() {}
@@ -414,7 +413,7 @@ fn the_second_read_of_a_young_cut_needs_no_message() {
     let at = young(&world);
     world.read(3, 0, Some(at)).unwrap();
     for _ in 0..100 {
-        // As long as it is read within a second.
+        // While a read comes at least every second.
         for _ in 0..40 {
             world.pass(20_000);
             while world.deliver() {}
@@ -514,8 +513,8 @@ fn a_barrier_waits_for_every_member() {
     assert_eq!(*reached.lock().unwrap(), Some(true));
 }
 
-/// Others may have acknowledged more meanwhile. Would it wait, it would be told that they have what it knew of on
-/// stable storage when it is back.
+/// Other members may have acknowledged more meanwhile. If the barrier waited, it would receive confirmation only of the
+/// records that the node had when it left, once the node is back.
 #[test]
 fn who_may_lack_what_was_acknowledged_says_of_nothing_that_it_is_durable() {
     let mut world = three();
@@ -550,7 +549,7 @@ fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
         stamps.push(outcome(&done).unwrap().unwrap().stamp);
     }
     world.flush(1);
-    // Only what is shown from the last but one on is kept; the bytes of the others are given back.
+    // Only what is visible from the last stamp but one on is kept; the bytes of the other records are given back.
     let kept = stamps[38];
     let device = world.plane(1).device();
     let graves = {
@@ -564,7 +563,7 @@ fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
     for segment in graves.iter().map(|grave| grave.segment).collect::<std::collections::BTreeSet<_>>() {
         let mut spans: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
         for grave in graves.iter().filter(|grave| grave.segment == segment) {
-            // They lie side by side.
+            // The ranges are adjacent.
             match spans.last_entry().filter(|last| *last.get() == grave.start) {
                 Some(mut last) => *last.get_mut() = grave.end,
                 None => drop(spans.insert(grave.start, grave.end)),
@@ -607,7 +606,7 @@ fn promises_and_stamps_of_others_hold_across_a_restart_of_everything() {
     world.settle();
     let stamp = outcome(&done).unwrap().unwrap().stamp;
     let at = Hlc::first_of_micros(world.nodes[0].time.wall().micros() + 400_000);
-    // The head's clock is far ahead of the others' when it promises.
+    // The head's clock is far ahead of the other clocks when it promises.
     world.nodes[0].time.advance_us(400_000);
     world.read(1, 0, Some(at.previous())).unwrap();
     for id in 1..=3 {
@@ -676,13 +675,13 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
     assert_eq!(supplied, (51..=110).collect::<Vec<u64>>(), "what it has it is not sent again");
 }
 
-/// What is said again after a while sends all that is under way once more: not while it arrives, however slowly.
+/// A repeat after a pause sends everything in flight once more: not while it arrives, however slowly.
 #[test]
 fn what_is_on_its_way_to_who_lacks_it_is_not_sent_twice() {
     let mut world = with_a_hundred();
     world.configure(chain(), &[1], Some(2), false);
     let mut steps = 0;
-    // A message in each fiftieth of a second, 4 s and more, and those without bytes first, as connections carry them.
+    // One message per fiftieth of a second, over 4 s, and messages without payload first, as on connections.
     while world.log(2, chain()).len() < 100 {
         let mut queue = world.net.queue();
         if let Some(at) = queue.iter().position(|packet| !matches!(packet.told, ServerMessage::ChainRecord(_))) {
@@ -699,7 +698,7 @@ fn what_is_on_its_way_to_who_lacks_it_is_not_sent_twice() {
     assert!((500_000..520_000).contains(&supplied), "100 records of 5,000 bytes took {supplied}");
 }
 
-/// Loses what is on its way to who lacks it, and waits until it has everything, while `goes_on` happens.
+/// Drops what is in flight to the member that lacks it, and waits until it has everything, while `goes_on` happens.
 fn lose_a_supply(mut goes_on: impl FnMut(&mut World)) {
     let mut world = with_a_hundred();
     world.configure(chain(), &[1], Some(2), false);

@@ -1,8 +1,8 @@
-//! Random lives of three nodes and two chains: writes, reads, loss and disorder, deaths with and without the power,
-//! returns.
+//! Random runs of three nodes and two chains: writes, reads, loss and reordering of messages, crashes with and without
+//! power loss, returns.
 //!
-//! What is checked: what was acknowledged stays, each request has one record, what was read at an instant is read again
-//! the same, and in the end every member gives the same bytes at every instant.
+//! Checks: acknowledged writes stay, each request has one record, a repeated read at an instant gives the same bytes,
+//! and in the end every member gives the same bytes at every instant.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use frieze_wire::message::Durability;
 use super::world::{CHAINS, CHUNK_BYTES, LAYOUT, Outcome, World, bytes_of, outcome};
 use crate::Report;
 
-/// A write and what is known of it.
+/// A write and its known outcome.
 struct Asked {
     seq: Seq,
     offset: u64,
@@ -26,9 +26,9 @@ struct Asked {
 struct Lives {
     world: World,
     asked: Vec<Asked>,
-    /// What a chunk was at an instant, once somebody has read it.
+    /// Content of a chunk at an instant, once it was read.
     seen: BTreeMap<(u32, Hlc), Vec<u8>>,
-    /// Those that have kept their memory since they were last serving, by chain.
+    /// Nodes that kept their memory since they last served, by chain.
     serving: Vec<Vec<u32>>,
     steps: [u64; 6],
 }
@@ -87,7 +87,7 @@ impl Lives {
         self.steps[0] += 1;
     }
 
-    /// Whoever has no answer asks again, at whoever is head now.
+    /// A client without an answer retries at the current head.
     fn write_again(&mut self) {
         let open: Vec<usize> = (0..self.asked.len()).filter(|at| !self.is_done(*at)).collect();
         if open.is_empty() {
@@ -104,7 +104,8 @@ impl Lives {
         matches!(outcome(&self.asked[at].outcome), Some(Ok(_)))
     }
 
-    /// Reads somewhere: what is acknowledged is in what is read of now, and what was read of then is read again.
+    /// Reads at some node: a read of now contains every acknowledged write, and an earlier read at an instant is
+    /// repeated.
     fn read(&mut self) {
         let index = self.world.rng.below(4) as u32;
         let chain = LAYOUT.chain(index).0;
@@ -116,7 +117,7 @@ impl Lives {
             let before = self.newest_acknowledged(index);
             let Ok(bytes) = self.world.read(id, index, None) else { return };
             if let Some(at) = before {
-                // At the latest by now all of that is known here.
+                // By now, at the latest, the node has all of it.
                 let log = self.world.log(id, chain);
                 assert!(log.iter().any(|(_, stamp, _)| *stamp >= at), "chunk {index} at node {id} lacks {at}");
             }
@@ -140,7 +141,7 @@ impl Lives {
         of_chunk.filter_map(|asked| outcome(&asked.outcome)?.ok()).map(|written| written.stamp).max()
     }
 
-    /// One dies; the chains go on without it, unless it is the last that has kept its memory.
+    /// One node crashes; the chains continue without it, unless it is the last that has kept its memory.
     fn die(&mut self) {
         let id = 1 + self.world.rng.below(3) as u32;
         if !self.world.is_on(NodeId(id)) || self.serving.iter().any(|serving| **serving == [id]) {
@@ -170,7 +171,7 @@ impl Lives {
         }
     }
 
-    /// What the control plane does: who is on and has no part is brought in.
+    /// The control plane's part: a running node that is no member joins.
     fn look_after(&mut self) {
         for id in 1..=3 {
             if !self.world.is_on(NodeId(id)) {
@@ -228,7 +229,7 @@ impl Lives {
                 assert_eq!(self.world.log(id, chain), log, "chain {chain} at node {id}");
             }
         }
-        // Each request is one record, where it was said to be.
+        // Each request is one record, at the place of its answer.
         for asked in &self.asked {
             let Some(Ok(written)) = outcome(&asked.outcome) else { continue };
             let chain = LAYOUT.chain((asked.offset / CHUNK_BYTES) as u32);

@@ -1,4 +1,4 @@
-//! A chain that others have by now is taken out whole, or not at all, and its node comes back from nothing.
+//! Detaching a chain that other members have: completely or not at all; the node can join again from nothing.
 
 use frieze_base::{ChainId, Fault, crc32c};
 use frieze_disk::CrashKind;
@@ -7,7 +7,7 @@ use frieze_wire::message::Durability;
 
 use super::world::{CHAINS, CHUNK_BYTES, LAYOUT, World, outcome};
 
-/// Three members with records of both chains, on stable storage, and the stamp of the last. The third has no part any
+/// Three members with records of both chains, on stable storage, and the stamp of the last. The third is no member any
 /// more.
 fn left_by_the_third(seed: u64, shelved: bool) -> (World, Hlc) {
     let mut world = World::new(3, seed);
@@ -38,13 +38,13 @@ fn left_by_the_third(seed: u64, shelved: bool) -> (World, Hlc) {
     (world, newest)
 }
 
-/// What of chain 0 the third node is asked to take out: it says itself what it has and has no part in.
+/// Detaches what the third node reports of chain 0 as records without membership.
 fn take_out(world: &World) -> Result<usize, Fault> {
     let remains = world.plane(3).remains();
     world.plane(3).take_out(&remains).map(|gone| gone.len())
 }
 
-/// The checksums of the chunks of a chain as a node shows them.
+/// Checksums of the chunks of a chain in reads at a node.
 fn all(world: &mut World, id: u32, chain: u32, at: Option<Hlc>) -> Vec<Result<u32, Fault>> {
     let of = (0..4).filter(|index| LAYOUT.chain(*index).0 == chain);
     of.map(|index| world.read(id, index, at).map(|bytes| crc32c(&bytes))).collect()
@@ -56,7 +56,7 @@ fn who_has_a_part_or_gets_one_meanwhile_takes_out_nothing() {
     assert_eq!(world.plane(1).remains(), []);
     let remains = world.plane(3).remains();
     assert_eq!(remains.iter().map(|(chain, _)| *chain).collect::<Vec<_>>(), [ChainId(0)]);
-    // It is told to come back before it could.
+    // It is asked to join again before it has detached.
     world.configure(0, &[1, 2], Some(3), false);
     assert_eq!(world.plane(3).take_out(&remains).map(|gone| gone.len()), Ok(0));
     world.configure(0, &[1, 2], None, false);
@@ -87,7 +87,7 @@ fn what_was_taken_out_is_answered_for_by_others_and_what_is_left_as_before() {
             world.crash(3, CrashKind::Power);
             world.start(3);
         }
-        // It has forgotten what it knew of requests: a supply is no second run of them.
+        // Its dedupe state of the chain is empty: catch-up records are no second runs.
         world.configure(1, &[1, 2], None, false);
         (0..CHAINS).for_each(|chain| world.bring_in(chain, 3));
         for at in [Some(newest), None] {

@@ -1,4 +1,4 @@
-//! The nodes, the network between them, and what whoever looks after a cluster does.
+//! The nodes, the network between them, and a stand-in for the control plane.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,18 +22,19 @@ use frieze_storage::{Budget, Device, Identity, ImageBudget, Keeper, NodeClock, R
 
 /// Chains of the test.
 pub(super) const CHAINS: u32 = 2;
-/// The file: its chunks go round the chains.
+/// The file: its chunks are striped over the chains.
 pub(super) const FILE: InodeId = InodeId(77);
 pub(super) const CHUNK_BYTES: u64 = 16 << 10;
 pub(super) const LAYOUT: Layout = Layout { chunk_bytes: CHUNK_BYTES, chain_count: CHAINS, inode: FILE };
 
-/// A message under way.
+/// A message in flight.
 pub(super) struct Packet {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
     pub(super) told: ServerMessage,
     pub(super) payload: PeerPayload,
-    /// By chain: where a reader of now at `from` read it when this was told; `None`: the reader asks first.
+    /// By chain: the instant at which a read of now at `from` read it when this was sent; `None`: the reader asks
+    /// first.
     pub(super) shown: Vec<Option<Hlc>>,
 }
 
@@ -55,7 +56,7 @@ struct Line {
 
 impl Peers for Line {
     fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
-        // One that is being started tells something before it has readers.
+        // A node during its start sends a message before it has readers.
         let plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         let shown = (0..CHAINS).map(|chain| {
             let (plane, chain) = (plane.as_ref()?, ChainId(chain));
@@ -65,13 +66,13 @@ impl Peers for Line {
     }
 }
 
-/// A node: what outlives its process, and that.
+/// A node: its durable state, and its process.
 pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) disk: SimDisk,
     pub(super) time: SimTime,
     pub(super) plane: Option<Arc<DataPlane>>,
-    /// Whose readers what it tells is compared with.
+    /// The readers of this node, for the comparison with its messages.
     line: Arc<Mutex<Weak<DataPlane>>>,
     pub(super) reports: Arc<Mutex<Vec<Report>>>,
     lives: u64,
@@ -136,17 +137,17 @@ impl Node {
     }
 }
 
-/// What became of a write.
+/// Outcome of a write.
 pub(super) type Outcome = Arc<Mutex<Option<Result<Written, Fault>>>>;
 
-/// All of it.
+/// The whole cluster.
 pub(super) struct World {
     pub(super) net: Arc<Net>,
     pub(super) nodes: Vec<Node>,
     pub(super) rng: Rng,
-    /// One in so many messages is lost, and as many are doubled; 0: none.
+    /// One message in so many is lost, and as many are duplicated; 0: none.
     pub(super) lossy: u64,
-    /// Messages between these go nowhere.
+    /// Messages between these nodes are lost.
     pub(super) cut: BTreeSet<(NodeId, NodeId)>,
     /// No acknowledgement arrives.
     pub(super) without_acks: bool,
@@ -156,7 +157,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Nodes 1 to `count`, on; node 1 has the chains for itself.
+    /// Nodes 1 to `count`, running; node 1 is the only member of the chains.
     pub(super) fn new(count: u32, seed: u64) -> World {
         let mut rng = Rng::new(seed);
         let shares = MemoryDemand::default().divide().expect("memory");
@@ -201,7 +202,7 @@ impl World {
         node.open(&net, &shares);
     }
 
-    /// Bounds of a node, until it is started again.
+    /// Sets bounds of a node, until its restart.
     pub(super) fn bound(&mut self, id: u32, set: impl FnOnce(&mut Bounds)) {
         let node = &mut self.nodes[id as usize - 1];
         let mut line = node.line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,7 +229,7 @@ impl World {
         self.nodes[id.0 as usize - 1].plane.is_some()
     }
 
-    /// The next configuration of a chain, told to all that are on.
+    /// Sends the next configuration of a chain to all running nodes.
     pub(super) fn configure(&mut self, chain: u32, members: &[u32], syncing: Option<u32>, joining: bool) {
         let epoch = ChainEpoch(self.configurations[chain as usize].epoch.0 + 1);
         let members = members.iter().copied().map(NodeId).collect();
@@ -247,7 +248,7 @@ impl World {
         }
     }
 
-    /// Time passes for all.
+    /// Advances the time of all nodes.
     pub(super) fn pass(&mut self, micros: u64) {
         self.nodes.iter().for_each(|node| node.time.advance_us(micros));
         self.tick();
@@ -294,7 +295,7 @@ impl World {
         true
     }
 
-    /// Delivers until nothing is under way, time passing where something is waited for.
+    /// Delivers until no message is in flight; time advances where a node waits.
     pub(super) fn settle(&mut self) {
         for _ in 0..60 {
             while self.deliver() {}
@@ -304,7 +305,7 @@ impl World {
         while self.deliver() {}
     }
 
-    /// Asks node `id` to write `len` bytes, which tell by whom and when they were.
+    /// Asks node `id` to write `len` bytes, whose content identifies the writer and the time.
     pub(super) fn write(&mut self, id: u32, offset: u64, len: usize, durability: Durability) -> (Seq, Outcome) {
         self.next_seq += 1;
         let seq = Seq(self.next_seq);
@@ -339,7 +340,7 @@ impl World {
         outcome
     }
 
-    /// What a read of a chunk gives at node `id`, at an instant or now; the fault that it refuses with.
+    /// Result of a read of a chunk at node `id`, at an instant or now: bytes or a fault.
     pub(super) fn read(&mut self, id: u32, index: u32, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
         let chain = LAYOUT.chain(index);
         let done: Arc<Mutex<Option<Result<(), Fault>>>> = Arc::default();
@@ -367,7 +368,7 @@ impl World {
         Ok(bytes)
     }
 
-    /// The bytes of a chunk as node `id` shows them.
+    /// The bytes of a chunk in a read at node `id`.
     pub(super) fn bytes(&self, id: u32, index: u32, at: Option<Hlc>) -> Vec<u8> {
         let plane = self.plane(id);
         let mut pieces = Vec::new();
@@ -383,7 +384,7 @@ impl World {
         bytes
     }
 
-    /// The stamps, numbers and epochs of all that a node's log has of a chain.
+    /// The stamps, numbers and epochs of all records of a chain in a node's log.
     pub(super) fn log(&self, id: u32, chain: u32) -> Vec<(u64, Hlc, ChainEpoch)> {
         let (mut found, mut after) = (Vec::new(), 0);
         loop {
@@ -394,12 +395,12 @@ impl World {
         }
     }
 
-    /// What node `id` has handed up since it was asked last.
+    /// Reports of node `id` since the last call.
     pub(super) fn reports(&self, id: u32) -> Vec<Report> {
         std::mem::take(&mut *self.nodes[id as usize - 1].reports.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Brings `id` into a chain, as the control plane would: syncing, joining, serving.
+    /// Adds `id` to a chain, as the control plane would: syncing, joining, serving.
     pub(super) fn bring_in(&mut self, chain: u32, id: u32) {
         let members: Vec<u32> = self.configurations[chain as usize].members.iter().map(|node| node.0).collect();
         self.configure(chain, &members, Some(id), false);

@@ -1,7 +1,7 @@
-//! Clusters that are broken on purpose, from outside: the judge has to notice every one.
+//! Clusters that are broken on purpose, from outside: the judge has to detect every one.
 //!
-//! The servers are the real ones. What is broken is what they are told, what they say, or what they stand on, so that
-//! the cluster behaves as if one rule of the protocol were not kept.
+//! The servers are the real ones. Their messages, in or out, or their environment are broken, so that the cluster
+//! behaves as if one rule of the protocol were violated.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use frieze_wire::peer::ServerMessage;
 use super::net::Letter;
 use super::node::Answer;
 
-/// What is broken.
+/// A way to break the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterBreak {
-    /// A member acknowledges records when it has them, whoever is behind it.
+    /// A member acknowledges records when it has them, even if it has successors.
     AcksBeforeTail,
-    /// Nobody looks at epochs: whatever a member is told of a chain counts, under whichever configuration it was said,
-    /// and of the logs that a chain may go on from the longest is taken for the newest.
+    /// Members ignore epochs: a member accepts every message about a chain, whatever its configuration, and of the logs
+    /// from which a chain may continue the longest counts as the newest.
     EpochUnchecked,
     /// A retry is another request.
     RetriesRunAgain,
@@ -28,46 +28,45 @@ pub enum ClusterBreak {
     PromisesLost,
     /// A promise counts before the tail has acknowledged it.
     ClosesEarly,
-    /// A server answers reads without asking who leads, and its lease never ends.
+    /// A server answers reads without checking that it leads, and its lease never ends.
     LeaseIgnored,
-    /// A lease is longer for who has it than for who gave it, and reads rest on it alone.
+    /// A lease lasts longer at its holder than at its grantor, and reads depend on it alone.
     LeaseLong,
-    /// Whoever answers does not ask whether it still leads.
+    /// A server answers reads without checking that it still leads.
     ReadsAlone,
-    /// A member that returns keeps what the chain never had.
+    /// A member that returns keeps records that the chain never had.
     SuffixKept,
     /// A member that was restarted counts as one that kept its memory.
     MemoryPretended,
     /// The tail says of all that it has been asked about that it is committed.
     DirtyShown,
-    /// The newest stamps that clients and servers have seen are not told on.
+    /// The newest stamps that clients and servers have received are not passed on.
     StampsUntold,
-    /// What is on stable storage of the metalog is said to be, and is not.
+    /// Syncs of the metalog's disk report success without effect.
     SyncLies,
     /// The payload of a record is damaged on its way, and its checksum made to fit.
     BytesDamaged,
     /// Grants of leases do not name configurations.
     ConfigurationsUntold,
-    /// Nobody is told what is committed.
+    /// Acknowledgements of commits are lost.
     AcksLost,
-    /// What is to be shown together is shown one after the other.
+    /// The parts of an atomic multi-write become visible one after the other.
     TogetherApart,
-    /// Who is brought up to date says at once that he is.
+    /// A member that is catching up reports at once that it has everything.
     SyncPretended,
-    /// What rots on a disk is shown instead of refused.
+    /// Bit rot on a disk is returned instead of refused.
     RotShown,
-    /// What records hold beyond the ends of their chunks is told as holes, to servers that do not have them.
+    /// Bytes of records beyond the ends of their chunks appear as holes to servers without the records.
     ReachHidden,
     /// The same of how far files reach.
     ReachUntold,
-    /// A server that joins after five others gets nothing of the metalog.
+    /// A server that joins after five others gets no part of the metalog.
     SixthLeftOut,
-    /// A server gives up what it has of a chain as soon as it has no part in it, whether the others have everything or
-    /// not.
+    /// A server deletes its records of a chain as soon as it is no member, whether the members have everything or not.
     GivenUpEarly,
-    /// Where nobody leads, an instant that is not closed is answered for with what is.
+    /// Without a leader, a read at an instant that is not closed returns what is closed.
     UnclosedShown,
-    /// A server that goes on alone says nothing of what the lost ones may have known.
+    /// A server that continues alone does not report what the lost servers may have known.
     GapForgotten,
 }
 
@@ -102,7 +101,7 @@ impl ClusterBreak {
     ];
 }
 
-/// What a broken cluster has to remember.
+/// State of a broken cluster.
 #[derive(Default)]
 pub(super) struct Memory {
     /// The newest promise that was made in each chain.
@@ -113,7 +112,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Breaks what arrives at a node. `None`: it does not arrive.
+    /// Breaks a message that arrives at a node. `None`: it is lost.
     pub(super) fn hear(
         &mut self,
         broken: ClusterBreak,
@@ -213,12 +212,12 @@ impl Memory {
                 };
                 let closed = engine.metalog().map_or(0, |status| status.closed.0);
                 if closed == 0 {
-                    // It has heard of nothing yet, and could show nothing.
+                    // It has received nothing yet, and could not show anything.
                     return;
                 }
                 view.at = view.at.map(|at| at.min(closed));
             }
-            // What has a number is ordered behind everything in any case, and need not ask.
+            // A request with a number is ordered by the log in any case, and needs no check.
             ClusterBreak::LeaseIgnored | ClusterBreak::LeaseLong | ClusterBreak::ReadsAlone if tells_of_now => {
                 header.seq = Seq(1);
             }
@@ -226,8 +225,8 @@ impl Memory {
         }
     }
 
-    /// Has a server give up what others have by now, as [`Engine::give_up_remains`] does, or too early. `judge` looks
-    /// at the state from which it is decided.
+    /// Makes a server delete records that other members have, as [`Engine::give_up_remains`] does, or too early.
+    /// `judge` checks the state behind the decision.
     pub(super) fn give_up(
         broken: Option<ClusterBreak>,
         engine: &Engine,
@@ -247,7 +246,7 @@ impl Memory {
         })
     }
 
-    /// Breaks a server, after whatever it did.
+    /// Breaks a server, after each of its calls.
     pub(super) fn after(&self, broken: ClusterBreak, engine: &Engine) {
         if broken == ClusterBreak::LeaseIgnored {
             engine.renew_lease(MonoTime(u64::MAX));

@@ -1,7 +1,7 @@
-//! A client: it finds who answers, retries under the same number, and never gives up.
+//! A client: it finds the server that answers, retries under the same number, and never stops retrying.
 //!
-//! It does what `frieze_client` does (`servers.rs`, `call.rs`), on a stack of its own: a call rests until its answer
-//! has come, or its time is over. What it sends and hears goes through its [`Port`].
+//! It does what `frieze_client` does (`servers.rs`, `call.rs`), on a stack of its own: a call is suspended until its
+//! answer has arrived, or its time is over. Its messages go through its [`Port`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,40 +24,40 @@ pub(super) struct Outgoing {
     pub(super) payload: Vec<u8>,
 }
 
-/// What a client and the world hand each other.
+/// Data exchanged between a client and the world.
 #[derive(Default)]
 pub(super) struct Port {
     pub(super) now_us: u64,
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) gone: Vec<(NodeId, ConnId)>,
     pub(super) answers: Vec<Answer>,
-    /// Connections that it has heard are over.
+    /// Connections whose end has reached it.
     pub(super) over: Vec<ConnId>,
     /// When it wants to be woken at the latest.
     pub(super) alarm_us: u64,
-    /// Whoever it was is gone; another goes on in its place, who knows nothing of it.
+    /// The client is gone; another takes its place, without any knowledge of it.
     pub(super) vanishes: bool,
-    /// The nodes are others from now on.
+    /// The set of nodes has changed.
     pub(super) nodes: Option<Vec<NodeId>>,
     /// A node was taken in, as it asked for.
     pub(super) joined: Option<JoinReply>,
-    /// A disk may be damaged: others are asked.
+    /// A disk may be damaged: the client asks other nodes.
     pub(super) disks_rot: bool,
     /// How long it waits for the first answer of a server that is silent. For the next ones longer.
     pub(super) patience_us: u64,
     /// No new operations are begun.
     pub(super) calm: bool,
-    /// What it does, in words, for whoever asks why it does not end.
+    /// The current operation as a sentence, for a run that does not end.
     pub(super) doing: String,
 }
 
-/// Who is to answer.
+/// Target of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Route {
     Lead,
     Write(ChunkId),
     Read(ChunkId),
-    /// Anybody, and this one first.
+    /// Any node, starting with this one.
     At(NodeId),
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Client {
     vanished: bool,
     /// It has begun.
     pub(super) may_vanish: bool,
-    /// How often it has become somebody else.
+    /// How often another client has taken its place.
     lives: usize,
 }
 
@@ -168,7 +168,7 @@ impl Client {
         let conn = *self.conns.entry(node).or_insert(fresh);
         let header = FrameHeader {
             request_id: id,
-            // Whoever asks where the servers are may have lost its session.
+            // A client that asks for the cluster map may have lost its session.
             session: if matches!(request, Request::ClusterMap(_)) { SessionId(0) } else { self.session },
             seq,
             // It does one thing after the other: all before this one are answered.
@@ -196,7 +196,7 @@ impl Client {
                 }
             }
             if !self.conns.contains_key(&node) {
-                // It broke, or there was nobody: whether the request was heard cannot be known.
+                // It broke, or there was no server: whether the request arrived is unknown.
                 return None;
             }
             if self.now_us() >= deadline {
@@ -236,7 +236,7 @@ impl Client {
         }
     }
 
-    /// Asks until somebody answers, well or badly.
+    /// Repeats a request until a server answers, with a result or a fault.
     pub(super) fn call(
         &mut self,
         route: Route,
@@ -261,7 +261,7 @@ impl Client {
                         && matches!(route, Route::At(_))
                         && sent_on < self.nodes.len() =>
                 {
-                    // Each of the others once, before it is asked who has it.
+                    // Each of the other servers once, before the cluster map is read.
                     sent_on += 1;
                     let at = self.nodes.iter().position(|known| *known == node).unwrap_or(0);
                     route = Route::At(self.nodes[(at + 1) % self.nodes.len()]);
@@ -278,7 +278,7 @@ impl Client {
                 Some(Answer { result: Err(fault), .. })
                     if self.may_vanish && fault.reason == Reason::UnknownSession =>
                 {
-                    // It was not heard for too long. Whether this happened before its session ended it cannot know.
+                    // It was cut off for too long. Whether this happened before its session ended is unknown.
                     self.vanish();
                     return Err(Reason::Superseded.into());
                 }
@@ -291,7 +291,7 @@ impl Client {
                 }
             }
             if let Route::At(_) = route {
-                // Whoever else has it.
+                // Try another server.
                 route = Route::At(self.any_node());
             }
             self.pause(pause);
@@ -325,7 +325,7 @@ impl Client {
         answered
     }
 
-    /// From now on it is somebody else, with connections of its own.
+    /// From now on it is another client, with connections of its own.
     fn vanish(&mut self) {
         for (node, conn) in std::mem::take(&mut self.conns) {
             self.port().gone.push((node, conn));
@@ -334,12 +334,12 @@ impl Client {
         (self.session, self.newest, self.map) = (SessionId(0), Hlc::ZERO, ClusterMapReply::default());
     }
 
-    /// Who it is: its number, and another hundred for each time that it vanished.
+    /// Its identity: its number, and a hundred more for each time that it vanished.
     pub(super) fn who(&self) -> usize {
         self.index + 100 * self.lives
     }
 
-    /// Ends its session, and is somebody else from then on.
+    /// Ends its session, and is another client from then on.
     pub(super) fn leave(&mut self) -> Result<(), Fault> {
         let done = self.change(Op::CloseSession(CloseSession::default()), false);
         if !self.vanished {
@@ -349,7 +349,7 @@ impl Client {
         Err(Reason::Superseded.into())
     }
 
-    /// True, once, if it is somebody else now.
+    /// True, once, if it is another client now.
     pub(super) fn take_vanished(&mut self) -> bool {
         std::mem::take(&mut self.vanished)
     }
@@ -366,7 +366,7 @@ impl Client {
             self.silent.clear();
             let newer = map.version > version || map.term > term;
             let leads = map.leader != 0;
-            // Who leads and says so knows all that there is to know.
+            // The map of a server that names itself as leader is final.
             let is_its_own = map.leader == node.0 && map.version >= version && map.term >= term;
             if map.version > 0 {
                 if map.term >= self.map.term {
@@ -411,8 +411,8 @@ pub(super) fn client_of(conn: ConnId) -> usize {
     (conn >> 32) as usize - 1
 }
 
-/// True if the server says that it, or another, will be able to answer soon. A device that has failed is that of one
-/// server: a program that is told so asks again, and another one answers.
+/// True if the server says that it, or another, can answer soon. A device failure is that of one server: the program
+/// retries, and another server answers.
 fn is_passing(fault: &Fault) -> bool {
     matches!(
         fault.reason,

@@ -1,7 +1,8 @@
-//! The clocks of a node, in which the process may stand still between any two looks.
+//! The clocks of a node, in which the process may pause between any two readings.
 //!
-//! A thread that the system stops for a second between reading a state and looking at its lease is what leases are
-//! looked at for afterwards. A call of the server is one event here, so it is the clock that makes the second go by: at
+//! Leases exist for a thread that the system pauses for a second between reading a state and checking its lease: the
+//! check comes afterwards. A call of the server is one event here, so the clock makes the second pass: at one reading
+//! both clocks have advanced, and the node takes part in no event until the other clocks have caught up.
 //! some look both clocks have gone on, and the node is left out of everything until the others have come as far.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,17 +15,17 @@ use frieze_hlc::ClockReading;
 struct Stun {
     /// Looks at the clock until it happens, and how long it takes.
     fuse: Option<(u64, u64)>,
-    /// How far the clocks have gone on by it, that nobody has heard of yet.
+    /// Microseconds that the clocks have advanced by it and that the world has not read yet.
     stunned_us: u64,
 }
 
-/// See the module. Clones share everything.
+/// The clocks of a node. Clones share everything.
 #[derive(Clone)]
 pub(super) struct NodeTime {
     pub(super) time: SimTime,
     stun: Arc<Mutex<Stun>>,
-    /// Whether there is a fuse or somebody to hear of it: it is looked at at every look at the clock, and there seldom
-    /// is.
+    /// True if there is a fuse, or an advance that is not read yet: checked at every reading of the clock, and seldom
+    /// true.
     is_lit: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,4 @@
-//! What clients have asked and were answered, and when.
+//! Requests and answers of all clients, with their times.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use frieze_hlc::Hlc;
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
 
-/// What stands in a cell: the number of a write, 0 before the first.
+/// Content of a cell: the number of a write, 0 before the first.
 pub(super) type Value = u64;
 
 /// A file that clients share.
@@ -38,19 +38,19 @@ pub(super) struct WriteRecord {
     pub(super) value: Value,
     pub(super) client: usize,
     pub(super) invoked_us: u64,
-    /// Newest stamp that the client had seen when it asked.
+    /// Newest stamp that the client had received when it asked.
     pub(super) seen: Hlc,
     /// When it was answered, and its stamp.
     pub(super) done: Option<(u64, Hlc)>,
     pub(super) sync: bool,
 }
 
-/// What was written to several places by one change. Each place has a [`WriteRecord`] of its own, of this value.
+/// A change that wrote several places. Each place has a [`WriteRecord`] of its own, of this value.
 #[derive(Clone, Debug)]
 pub(super) struct TogetherRecord {
     pub(super) value: Value,
     pub(super) parts: Vec<Cells>,
-    /// Newest stamp that the client had seen when it asked.
+    /// Newest stamp that the client had received when it asked.
     pub(super) seen: Hlc,
     /// It was answered.
     pub(super) is_done: bool,
@@ -90,7 +90,7 @@ pub(super) struct CutRecord {
     pub(super) done: Option<(u64, Hlc)>,
 }
 
-/// A barrier that was answered: what the client had been acknowledged of the file before survives from then on.
+/// A barrier that was answered: the client's acknowledged writes of the file survive from then on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncRecord {
     pub(super) file: usize,
@@ -115,7 +115,7 @@ pub(super) struct NameRecord {
     pub(super) done: Option<(u64, Result<Hlc, ()>)>,
 }
 
-/// The names of a directory as they were told.
+/// A listing of a directory.
 #[derive(Clone, Debug)]
 pub(super) struct ListRecord {
     pub(super) names: Vec<String>,
@@ -136,10 +136,10 @@ pub(super) struct History {
     pub(super) reads: Vec<ReadRecord>,
     pub(super) syncs: Vec<SyncRecord>,
     pub(super) cuts: Vec<CutRecord>,
-    /// When all copies of what was not flushed of a chain were lost.
+    /// Times at which all copies of unflushed records of a chain were lost.
     pub(super) lost: Vec<(u64, u32)>,
-    /// When that took also what was on stable storage: whoever had it alone could not start any more. What is read of
-    /// it says so.
+    /// Losses that included what was on stable storage: the only machine with the bytes could not start any more. Reads
+    /// of these say so.
     pub(super) ruined: Vec<u64>,
     /// When a machine was first lost for good.
     pub(super) buried_us: Option<u64>,
@@ -148,11 +148,11 @@ pub(super) struct History {
     pub(super) appends: Vec<AppendRecord>,
     pub(super) names: Vec<NameRecord>,
     pub(super) lists: Vec<ListRecord>,
-    /// Names that were there when somebody looked last.
+    /// Names that the last listing showed.
     pub(super) present: Vec<String>,
-    /// What was answered of a cell at an instant.
+    /// Answers about a cell at an instant.
     pub(super) cells_at: BTreeMap<(usize, u64, Hlc), (Value, NodeId)>,
-    /// What was answered of the names at an instant.
+    /// Answers about the names at an instant.
     pub(super) names_at: BTreeMap<Hlc, (Vec<String>, NodeId)>,
     /// Stamp of the last thing that was made before all clients began.
     pub(super) born: Hlc,
@@ -197,7 +197,7 @@ impl History {
         self.next_value
     }
 
-    /// Something that is not as it should be was seen: the first of it counts.
+    /// Records a violation: the first counts.
     pub(super) fn note<T>(&mut self, verdict: Verdict<T>) -> Option<T> {
         match verdict {
             Ok(value) => Some(value),
@@ -209,7 +209,7 @@ impl History {
         }
     }
 
-    /// Cells at an instant were answered: they are what they were before.
+    /// Cells at an instant were read: they have to equal the earlier answer.
     pub(super) fn remember_cells(&mut self, cells: Cells, at: Hlc, values: &[Value], node: NodeId) {
         for ((file, cell), value) in cells.each().zip(values) {
             let (known, by) = *self.cells_at.entry((file, cell, at)).or_insert((*value, node));

@@ -1,20 +1,20 @@
-//! Whether what was seen may be: judged when the run is over, from the whole history.
+//! Judges what clients saw, from the whole history when the run is over.
 //!
 //! - *Cells of now*: a register each, every write with a value of its own. A history of one is linearizable if and only
 //!   if no two forward zones overlap and no backward zone lies within a forward one (Gibbons and Korach, *Testing
 //!   Shared Memories*, 1997); a zone spans from the first answer to the last question about one value.
 //! - *Cells at an instant*: exactly what the newest write stamped up to then left. With [`stamps`] it follows that
-//!   every cut is causally closed: who had seen a stamp before asked for a change gets a larger one.
-//! - *Losses*: where power took all copies of what was not flushed, a cell's history begins anew, with one value of
-//!   before it that is not older than what was durable. What went for good with the last disk that had it is missing
-//!   only from answers that say so, and no answer says so where no machine was ever lost: of the others nothing is
-//!   forgiven.
+//!   every cut is causally closed: a client that received a stamp before its change gets a larger one for it.
+//! - *Losses*: where a power loss took all copies of unflushed bytes, the history of a cell starts anew, with one
+//!   earlier value that is not older than what was durable. Bytes that were lost with the last disk that had them are
+//!   missing only from answers that say so, and no answer says so where no machine was ever lost: for the other cells
+//!   nothing is forgiven.
 //! - *Cuts*: ordered with every write that was acknowledged before or begun after, by the stamps alone.
-//! - *Bytes written together*: the register of each cell takes them at one moment, that of whoever saw them first
-//!   anywhere; at every instant all of them are there or none, also where nobody was told the stamp.
+//! - *Bytes written together*: the register of each cell changes at one moment, that of the first client anywhere that
+//!   read them; at every instant all of them are there or none, also where no client received the stamp.
 //! - *Appends*: `logs`.
-//! - *Names*: each name lives once, so a listing is wrong if it misses one that lived all the while, or shows one that
-//!   cannot have lived.
+//! - *Names*: each name exists once, so a listing is wrong if it misses one that existed all the while, or shows one
+//!   that cannot have existed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ use super::work::{CUT, chunk_of};
 use super::world::CHAINS;
 use crate::violation::{Rule, Verdict, broken};
 
-/// All of it but what the servers are asked once more at the end.
+/// Judges everything except the final questions to the servers.
 pub(super) fn judge(history: &History) -> Verdict {
     stamps(history)?;
     told(history)?;
@@ -49,8 +49,8 @@ fn told(history: &History) -> Verdict {
     }
 }
 
-/// Every change is stamped above all that its client had seen, and no two writes of a cell, or changes of several, have
-/// one stamp.
+/// Every change has a larger stamp than any that its client had received, and no two writes of a cell, or changes of
+/// several, share a stamp.
 fn stamps(history: &History) -> Verdict {
     let writes =
         history.writes.iter().filter_map(|write| Some((write.seen, write.done?.1, format!("write {}", write.value))));
@@ -71,7 +71,7 @@ fn stamps(history: &History) -> Verdict {
             );
         }
     }
-    // A head and the metalog may stamp alike what runs at the same time.
+    // A head and the metalog may give one stamp to concurrent changes.
     let together: BTreeSet<Value> = history.together.iter().map(|one| one.value).collect();
     let mut taken = BTreeMap::new();
     for write in &history.writes {
@@ -107,14 +107,14 @@ pub(super) fn may_be_lost(
     history.ruined.contains(&lost_us) || !sync && !history.syncs.iter().any(covers)
 }
 
-/// The same of those losses that answers need not speak of: what was durable is there.
+/// The same for losses that answers need not report: durable bytes are there.
 fn silent_losses_of(history: &History, inode: u64, chunk: u32) -> Vec<u64> {
     let mut losses = losses_of(history, inode, chunk);
     losses.retain(|lost_us| !history.ruined.contains(lost_us));
     losses
 }
 
-/// When all copies of what was not flushed of this file's chunk were lost.
+/// Times at which all copies of unflushed records of this file's chunk were lost.
 pub(super) fn losses_of(history: &History, inode: u64, chunk: u32) -> Vec<u64> {
     if history.lost.is_empty() {
         return Vec::new();
@@ -129,7 +129,7 @@ fn unsure(history: &History) -> BTreeSet<Value> {
         let inode = history.files[write.cells.file].inode;
         let done_us = write.done.map_or(u64::MAX, |(done_us, _)| done_us);
         silent_losses_of(history, inode, chunk_of(write.cells.first)).into_iter().any(|lost_us| {
-            // What was under way may have been seen, and run once more.
+            // A write in flight may have been read, and run once more.
             write.invoked_us < lost_us
                 && may_be_lost(history, write.cells.file, write.client, write.sync, done_us.min(lost_us), lost_us)
         })
@@ -137,17 +137,17 @@ fn unsure(history: &History) -> BTreeSet<Value> {
     history.writes.iter().filter(is_unsure).map(|write| write.value).collect()
 }
 
-/// What is known of one value of one cell.
+/// Reads and writes of one value of one cell.
 struct Cluster {
     value: Value,
-    /// The first end and the last beginning of what wrote or read it.
+    /// Earliest end and latest beginning of its reads and writes.
     first_end: u64,
     last_begin: u64,
     written_from: u64,
     by: String,
 }
 
-/// By when what was written together was there: when it was answered, or seen in any of its places.
+/// Time by which an atomic multi-write was visible: its answer, or the first read at any of its places.
 fn together_by(history: &History) -> BTreeMap<Value, u64> {
     let mut by: BTreeMap<Value, u64> = history.together.iter().map(|one| (one.value, u64::MAX)).collect();
     if by.is_empty() {
@@ -179,7 +179,7 @@ fn cells_now(history: &History) -> Verdict {
     for cell in cells {
         let (writes, reads) = (writes.remove(&cell).unwrap_or_default(), reads.remove(&cell).unwrap_or_default());
         let mut losses = silent_losses_of(history, history.files[cell.0].inode, chunk_of(cell.1));
-        // Where a loss took nothing from this cell its history goes on.
+        // If a loss took nothing from this cell its history continues.
         losses
             .retain(|lost_us| writes.iter().any(|write| unsure.contains(&write.value) && write.invoked_us < *lost_us));
         let ends = losses.iter().copied().chain([u64::MAX]);
@@ -191,8 +191,8 @@ fn cells_now(history: &History) -> Verdict {
     Ok(())
 }
 
-/// The history of a cell between two losses of all copies of what was not flushed. What it holds at its beginning is
-/// one of the values of before, and not older than what was durable.
+/// The history of a cell between two losses of all unflushed copies. Its initial content is one of the earlier values,
+/// and not older than the durable one.
 fn cell_between(
     cell: (usize, u64),
     (from, to): (u64, u64),
@@ -212,7 +212,7 @@ fn cell_between(
             continue;
         }
         let begin = write.invoked_us.max(from);
-        // What was under way at the loss may have been answered before it, and the answer heard after it.
+        // A write in flight at the loss may have been answered before it, and the answer received after it.
         let is_open = write.invoked_us < from && unsure.contains(&write.value);
         let first_end = if done_us <= to && !is_open { done_us } else { u64::MAX };
         let first_end = match together.get(&write.value) {
@@ -253,7 +253,7 @@ fn cell_between(
 }
 
 fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Verdict {
-    // What was never answered and never seen may lie anywhere, or nowhere.
+    // A write without an answer and without a read may lie anywhere, or nowhere.
     let mut zones: Vec<(u64, u64, &Cluster)> = clusters
         .values()
         .filter(|cluster| cluster.first_end != u64::MAX)
@@ -300,8 +300,8 @@ fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Ve
     Ok(())
 }
 
-/// A cut is ordered with writes of others, whichever server stamped them; what is read of now is what the newest stamp
-/// left.
+/// A cut is ordered with writes of other clients, whichever server stamped them; a read of now returns what the newest
+/// stamp left.
 fn cuts(history: &History) -> Verdict {
     let writes: Vec<&WriteRecord> = history.writes.iter().filter(|write| write.cells.file == CUT).collect();
     for cut in &history.cuts {
@@ -336,7 +336,7 @@ fn cuts(history: &History) -> Verdict {
             let shown = match found {
                 Some(write) if write.invoked_us > read.done_us || !of_cell(&write) => None,
                 Some(write) => Some(write.done.map_or(Hlc::MAX, |(_, stamp)| stamp)),
-                // What is empty was cut, or never written.
+                // An empty cell was cut, or never written.
                 None if *value == 0 && open => Some(Hlc::MAX),
                 None if *value == 0 => {
                     let may = of_cuts.filter(|cut| cut.invoked_us < read.done_us);
@@ -414,8 +414,8 @@ fn cells_then(history: &History) -> Verdict {
     Ok(())
 }
 
-/// What was written together is there together at every instant, also where nobody was told its stamp: one that fits
-/// all that was seen of it.
+/// The parts of an atomic multi-write are visible together at every instant, also if no client received its stamp: then
+/// a stamp has to exist that fits all reads.
 fn together(history: &History) -> Verdict {
     let open: Vec<_> = history.together.iter().filter(|one| !one.is_done).collect();
     if open.is_empty() {

@@ -25,7 +25,7 @@ const CHUNK_CELLS: u64 = CHUNK_BYTES / CELL_BYTES;
 /// Cells that are looked at on either side of a chunk's end.
 const SIDE_CELLS: u64 = 512;
 
-/// What somebody was shown around the end of a chunk.
+/// Result of a read around the end of a chunk.
 struct Shown {
     log: usize,
     /// The first cell.
@@ -132,7 +132,7 @@ impl Worker {
                 match self.client.call(Route::At(node), &Request::Open(open), &[], Seq(0)) {
                     Ok((Reply::Open(reply), ..)) => reply.capability,
                     Ok(_) => return Err(Reason::BadFrame.into()),
-                    // Its clock is behind that of who stamped it.
+                    // Its clock is behind that of the node that stamped it.
                     Err(fault) if fault.reason == Reason::Future => return Ok(()),
                     Err(fault) => return Err(fault),
                 }
@@ -168,7 +168,7 @@ impl Worker {
             let FileInfo { path, inode } = self.history().logs[file].clone();
             let capability = self.capability(inode, &path)?;
             let mut found: Vec<Value> = Vec::new();
-            // Who appends goes by the end that he knows: several at once may go on where the last chunk is full.
+            // A client appends at the end that it knows: several clients may continue after a full last chunk.
             for chunk in 0..2 * CHUNKS {
                 if chunk >= CHUNKS && found.last() == Some(&0) {
                     break;

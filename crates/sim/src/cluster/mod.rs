@@ -1,18 +1,18 @@
 //! A whole cluster in one thread under a seed: real servers on simulated disks, clocks and networks, and clients that
-//! hold them to what they promise.
+//! check their promises.
 //!
-//! Each node is a [`frieze_node::Engine`], founded and joined as real ones are: the metalog, the control plane and the
-//! chains are those that `frieze serve` runs. Where a call waits for other servers it is left and gone on with later
-//! ([`tasks`]). What a server's threads do from time to time (beats, leases, ticks of chains, flushes) are events here.
+//! Each node is a [`frieze_node::Engine`], created and joined as real ones are: the metalog, the control plane and the
+//! chains are those that `frieze serve` runs. A call that waits for other servers is suspended and resumed later
+//! ([`tasks`]). The periodic work of a server's threads (beats, leases, ticks of chains, flushes) are events here.
 //!
 //! Guarantees: the same plan gives the same run ([`ClusterOutcome::trace_hash`]); a run that ends without a violation
-//! broke none of the promises that [`judge`] looks after. Leaves to others: threads and sockets (the tests of `node`,
-//! the lab of real processes), one server's own disk (`one_server`), what members of the metalog do to each other in
-//! weather that no connection has (`metalog`).
+//! broke none of the promises that [`judge`] checks. Leaves to others: threads and sockets (the tests of `node`, the
+//! lab of real processes), one server's own disk (`one_server`), members of the metalog under faults that no connection
+//! has (`metalog`).
 //!
-//! Where to look: `world` (what happens when) and `world/faults` (what goes wrong), `node` (a server and what it stands
-//! on), `net` (what becomes of messages), `client` and `work` (who asks what), `history` and `judge` (what was seen,
-//! and whether it may be), `breakage` (how it is broken to test the tester).
+//! Where to look: `world` (the schedule of events) and `world/faults` (the faults), `node` (a server and its machine),
+//! `net` (the fate of messages), `client` and `work` (requests), `history` and `judge` (observations, and whether they
+//! are allowed), `breakage` (how it is broken to test the tester).
 
 mod breakage;
 mod client;

@@ -1,9 +1,9 @@
 //! The network between the nodes: connections that delay, break and stall.
 //!
-//! Guarantees what a connection of TCP does, and nothing more: what one node tells another arrives in the order in
-//! which it was told as long as the connection lives; orders have another connection than bytes. When it breaks, what
-//! was under way is lost, and both ends are told. Where a connection is made anew while the old one is still being read
-//! ([`Weather::overlaps`]), what is left of the old comes between what is new, and some of it twice.
+//! Guarantees what a TCP connection does, and nothing more: messages of one node to another arrive in the order of
+//! sending as long as the connection lives; orders have another connection than bytes. When it breaks, messages in
+//! flight are lost, and both ends are notified. Where a connection is replaced while the old one is still being read
+//! ([`Weather::overlaps`]), the rest of the old one arrives between new messages, and some of it twice.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,10 +27,10 @@ pub(super) struct Letter {
 pub(super) struct Weather {
     /// One letter in so many breaks its connection.
     pub(super) breaks: u64,
-    /// One in so many is late, by up to `late_us`, and so is what follows it.
+    /// One in so many is late, by up to `late_us`, and so are those behind it.
     pub(super) late: u64,
     pub(super) late_us: u64,
-    /// What an old connection still holds arrives beside what the new one brings.
+    /// The rest of an old connection arrives beside the messages of the new one.
     pub(super) overlaps: bool,
 }
 
@@ -41,13 +41,13 @@ pub(super) const FAIR: Weather = Weather { breaks: u64::MAX, late: u64::MAX, lat
 struct Way {
     /// Rises when the connection breaks: letters of an older one are lost.
     connection: u64,
-    /// Since when nothing gets through; what was told since.
+    /// Start of a partition, and the messages sent since.
     cut: Option<(u64, VecDeque<Box<Letter>>)>,
     /// When the last letter of each of its lanes arrives.
     last_arrivals_us: [u64; 2],
 }
 
-/// What becomes of a letter.
+/// Fate of a message.
 pub(super) enum Fate {
     /// It arrives then, if this connection still lives.
     Arrives { at_us: u64, connection: u64, twice: bool },
@@ -82,7 +82,7 @@ impl Lane {
 
 /// After so long without a sign the ends give a connection up.
 pub(super) const SILENT_US: u64 = 2_000_000;
-/// Letters that wait for a way that is cut, at most: what is told beyond is lost.
+/// Most messages that wait behind a partition: further ones are lost.
 const HELD_MAX: usize = 2_000;
 
 impl Net {
@@ -141,7 +141,7 @@ impl Net {
         self.ways.get(&(from, to)).is_some_and(|way| way.cut.is_some())
     }
 
-    /// The way is free again. Returns what was held, if the ends have not given the connection up; `None` if it broke.
+    /// Ends a partition. Returns the waiting messages if both ends kept the connection; `None` if it broke.
     pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<VecDeque<Box<Letter>>> {
         let way = self.way(from, to);
         let Some((since_us, held)) = way.cut.take() else { return Some(VecDeque::new()) };

@@ -1,4 +1,4 @@
-//! One node of the simulated cluster: what outlives its server, the server, and the calls in it that wait.
+//! One node of the simulated cluster: its durable state, the server, and the suspended calls of the server.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(super) struct Answer {
     pub(super) hlc: Hlc,
 }
 
-/// What servers have said and nobody has carried yet.
+/// Messages of servers that the world has not collected yet.
 #[derive(Default)]
 pub(super) struct Outbox {
     pub(super) told: VecDeque<Box<Letter>>,
@@ -56,7 +56,7 @@ struct Teller {
 
 impl Peers for Teller {
     fn tell(&self, to: NodeId, told: ServerMessage, payload: PeerPayload) {
-        // Its header is that of whoever carries it.
+        // Its header is that of the sender's connection.
         let letter = Box::new(Letter { from: self.from, to, header: FrameHeader::of(FrameKind::Peer), told, payload });
         self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push_back(letter);
     }
@@ -91,7 +91,7 @@ pub(super) struct Node {
     pub(super) disk: SimDisk,
     pub(super) store: MemoryStore,
     pub(super) time: NodeTime,
-    /// What its clocks have been moved by so far, and how much faster they go than true time.
+    /// How far its clocks were moved so far, and how much faster they run than true time.
     pub(super) elapsed_us: u64,
     pub(super) rate_ppm: i64,
     /// How far its wall clock is from true time.
@@ -101,7 +101,7 @@ pub(super) struct Node {
     settings: Settings,
     post: Post,
     pub(super) joining: Option<Joining>,
-    /// Rises with every start and every end: what was to happen in another life does not.
+    /// Rises with every start and every end: events of an earlier process are skipped.
     pub(super) life: u64,
     pub(super) starts: u64,
     pub(super) engine: Option<Arc<Engine>>,
@@ -109,11 +109,11 @@ pub(super) struct Node {
     pub(super) serves: bool,
     pub(super) tasks: Vec<Task>,
     doors: BTreeMap<ConnId, Door>,
-    /// Connections of earlier lives: whoever asks by one is told that it is over.
+    /// Connections of earlier processes: a request on one of them fails with its end.
     stale: BTreeSet<ConnId>,
-    /// Those of the last life, whose other ends have not been told yet.
+    /// Those of the last process, whose other ends are not notified yet.
     ended: Vec<ConnId>,
-    /// No process runs there, and the machine says so to whoever asks for one.
+    /// No process runs there, and the machine refuses connections.
     pub(super) refuses: bool,
     pub(super) paused_until_us: u64,
     /// A call stood still: its machine's clocks show this already, whichever process runs there.
@@ -123,7 +123,7 @@ pub(super) struct Node {
     pub(super) journal_at_us: Option<u64>,
     pub(super) control_busy: Arc<AtomicBool>,
     pub(super) tend_busy: Arc<AtomicBool>,
-    /// Chains are given up while it is tended to, and at no other time.
+    /// Chains are detached during its periodic work, and at no other time.
     pub(super) may_give_up: bool,
     /// It crashes at one of its next effects.
     pub(super) may_crash: bool,
@@ -131,26 +131,26 @@ pub(super) struct Node {
     pub(super) is_gone: bool,
     /// It is not started again by itself.
     pub(super) stays_away: bool,
-    /// What is on its disk is damaged somewhere.
+    /// Its disk has damage somewhere.
     pub(super) is_rotten: bool,
-    /// Epochs of the chains that it was a whole member of when power took what it had not flushed: of these it has what
-    /// was durable, and all that others have only in a later one.
+    /// Epochs of the chains of which it was a full member when a power loss took its unflushed records: it has the
+    /// durable part of these, and all that other members have only in a later epoch.
     pub(super) short_at: BTreeMap<u32, u64>,
-    /// What it has given up in this life, and how often, as far as it was looked at.
+    /// Chains that this process has detached, and the count, as far as judged.
     pub(super) given_up: Vec<(ChainId, u64)>,
-    /// What it decided to give up last and should not have, and why.
+    /// Chains that it last decided to detach and still needs, with the reason.
     pub(super) needed: Arc<Mutex<BTreeMap<ChainId, String>>>,
-    /// A sync failed: it is started again by whoever looks after it.
+    /// A sync failed: its supervisor restarts the server.
     pub(super) failed: bool,
-    /// How its chains were when the trace told it last.
+    /// State of its chains in the last line of the trace.
     pub(super) told: String,
     broken: Option<ClusterBreak>,
 }
 
-/// What a node writes into one segment of its log, at most, as far as it matters where something rots.
+/// Most bytes that a node writes into one segment of its log, as far as that matters for bit rot.
 const WRITTEN_BYTES_MAX: usize = 256 << 10;
 
-/// Where a node is reached: nobody goes there, but it has to be told.
+/// Address of a node: never connected to, but a server needs one.
 pub(super) fn address(id: NodeId) -> String {
     format!("10.0.0.{}:7470", id.0)
 }
@@ -221,14 +221,14 @@ impl Node {
         }
     }
 
-    /// How long it stood still in what it just did, if it did: true time has still to come so far.
+    /// Duration of a pause in the last call, if there was one: true time has still to catch up.
     pub(super) fn take_stunned(&mut self) -> u64 {
         let stunned_us = self.time.take_stunned();
         self.elapsed_us += stunned_us;
         stunned_us
     }
 
-    /// Opens what the disk holds. It serves when [`Node::serve`] says so.
+    /// Opens the content of the disk. It serves when [`Node::serve`] says so.
     pub(super) fn start(&mut self) -> Result<(), Fault> {
         assert!(self.engine.is_none(), "it runs already");
         self.life += 1;
@@ -270,7 +270,7 @@ impl Node {
     }
 
     /// Makes this server, whose process has ended, the only one of its cluster, as `frieze cluster recover` does.
-    /// Returns what came of it and the chains that it had whole.
+    /// Returns the result and the chains of which it had everything.
     pub(super) fn go_on_alone(&mut self) -> Result<(WentOn, BTreeSet<u32>), Fault> {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let time: Arc<dyn TimeSource> = Arc::new(self.time.clone());
@@ -279,7 +279,7 @@ impl Node {
         self.rng.fill(&mut identity);
         let now_us = self.time.reading().wall_us;
         let went_on = left.go_on(&disk, ClusterId(u128::from_be_bytes(identity)), now_us)?;
-        // It joins nobody any more.
+        // It does not join a cluster any more.
         self.joining = None;
         let full = left.chains.iter().filter(|chain| chain.copy == Copy::Full);
         Ok((went_on, full.map(|chain| chain.chain.0).collect()))
@@ -345,7 +345,7 @@ impl Node {
         }
     }
 
-    /// Lets what waits look whether it can go on.
+    /// Resumes suspended calls whose wait is over.
     pub(super) fn go_on(&mut self) {
         self.tasks.retain_mut(|task| !task.go_on());
     }
@@ -378,13 +378,13 @@ impl Node {
         });
     }
 
-    /// Connections whose other ends can be told from now on that they are over: when a process dies its machine does
-    /// so, and one that has lost power does when it is back.
+    /// Connections whose other ends can be notified of the end from now on: by its machine when a process dies, and
+    /// after a power loss when the machine is back.
     pub(super) fn take_ended(&mut self) -> Vec<ConnId> {
         std::mem::take(&mut self.ended)
     }
 
-    /// True if the machine, and no server on it, answers what comes by this connection: it is over.
+    /// True if the machine, without a server, rejects messages on this connection: it is over.
     pub(super) fn rejects(&self, conn: ConnId) -> bool {
         match self.serves {
             true => self.stale.contains(&conn),

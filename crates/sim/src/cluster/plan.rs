@@ -1,4 +1,4 @@
-//! What a run of a cluster is to do, and what came of it.
+//! The plan of a cluster run, and its outcome.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,7 @@ pub struct ClusterPlan {
     /// Servers in the end, but for machines that are lost and replaced. Default: 3, or 4 or 5 where there are fewer
     /// copies than servers; in an eighth of the seeds 6 or 7, of which 5 vote.
     pub nodes: u32,
-    /// Of them, those that join while others are at work and faults go on. Default: none, or some of 6 or 7; by the
-    /// seed.
+    /// Those that join during work and faults. Default: none, or some of 6 or 7; by the seed.
     pub joins: u32,
     /// Copies of each chain. Default: as many as servers, or 2 or 3 of them; by the seed.
     pub copies: u32,
@@ -26,9 +25,9 @@ pub struct ClusterPlan {
     pub clients: u64,
     /// Faults, each after a share of the operations. Default: 5 to 9, by the seed.
     pub faults: u64,
-    /// Somebody drains nodes, and takes them in again.
+    /// An operator drains nodes, and undoes that.
     pub operator: bool,
-    /// Clients end their sessions now and then, and begin others.
+    /// Clients sometimes end their sessions, and start others.
     pub leaves: bool,
     /// Some writes go to several places at once.
     pub together: bool,
@@ -37,14 +36,14 @@ pub struct ClusterPlan {
     /// When all is whole a majority of the servers is lost for a while, and those that are left are asked about the
     /// past.
     pub loses_majority: bool,
-    /// It is lost for good, and one of those that are left goes on alone.
+    /// The majority is lost for good, and one of the rest continues alone.
     pub goes_on_alone: bool,
     /// A bit of a disk rots, and the machine is replaced after a while.
     pub rots: bool,
-    /// Seconds without a connection after which a session is ended. Default: so long that it never is, or so short that
-    /// those who were cut off find theirs ended; by the seed.
+    /// Seconds without a connection after which a session ends. Default: so long that it never ends, or so short that
+    /// clients behind a partition find their sessions ended; by the seed.
     pub session_timeout_s: u64,
-    /// What is broken on purpose, for the test of the tester.
+    /// The deliberate break, for the test of the tester.
     pub breakage: Option<ClusterBreak>,
     /// True: the trace keeps its lines.
     pub keep_trace: bool,
@@ -97,7 +96,7 @@ impl ClusterPlan {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct ClusterOutcome {
     /// The promise that was broken first, if one was.
@@ -106,16 +105,16 @@ pub struct ClusterOutcome {
     pub trace_hash: u64,
     /// The lines of the trace, if they were to be kept.
     pub trace: Vec<String>,
-    /// What happened, in numbers.
+    /// Counts of events.
     pub counts: ClusterCounts,
 }
 
-/// What happened in a run.
+/// Counts of events in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterCounts {
     /// Operations that clients finished.
     pub operations: u64,
-    /// Requests that servers were asked, and letters that they told each other.
+    /// Requests to servers, and messages between them.
     pub requests: u64,
     /// See `requests`.
     pub letters: u64,
@@ -123,12 +122,12 @@ pub struct ClusterCounts {
     pub events: u64,
     /// Simulated milliseconds.
     pub simulated_ms: u64,
-    /// Faults, by what they were.
+    /// Faults, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Starts of servers after their first.
     pub restarts: u64,
     /// Answers about instants that were remembered.
     pub remembered: u64,
-    /// Chains that nodes gave up, since others had them.
+    /// Chains that nodes detached, since other nodes had them.
     pub given_up: u64,
 }

@@ -1,9 +1,9 @@
-//! Calls that wait, left where they wait and gone on with later, all in one thread.
+//! Calls that are suspended where they wait and resumed later, all in one thread.
 //!
-//! A request of the server that waits for a majority does not return until it is there. The simulator runs it on a
-//! stack of its own: where it waits it rests, everything else goes on, and when something has happened at its node it
-//! looks again. A node that crashes takes its tasks with it: their stacks are unwound, and nothing that they were about
-//! to do happens.
+//! A server's call that waits for a majority does not return before it has one. The simulator runs the call on a stack
+//! of its own: where it waits it is suspended, all other events continue, and when something has happened at its node
+//! it checks again. A node that crashes ends its tasks: their stacks are unwound, and none of their further effects
+//! happen.
 
 use std::cell::RefCell;
 
@@ -17,7 +17,7 @@ const SPARE_MAX: usize = 64;
 type Stack = Generator<'static, (), ()>;
 
 thread_local! {
-    /// Stacks that nobody uses: a new one costs the system a mapping and a fault for each of its pages.
+    /// Unused stacks: a new one costs the system a mapping and a fault for each of its pages.
     static SPARE: RefCell<Vec<Stack>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -59,7 +59,7 @@ impl Drop for Task {
     }
 }
 
-/// Lets everything else go on, from within a task.
+/// Suspends the current task, so that all other events continue.
 pub(super) fn rest() {
     assert!(generator::is_generator(), "something waits that may not wait");
     #[expect(deprecated, reason = "what waits has no scope at hand, it is deep in the server")]

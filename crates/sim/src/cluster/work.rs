@@ -1,5 +1,5 @@
-//! What clients do: they write, append and read cells of files that all of them share, make and take away names, and
-//! read at instants of the past.
+//! Work of the clients: they write, append to and read cells of shared files, create and remove names, and read at
+//! instants of the past.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,7 @@ pub(super) struct Mix {
     pub(super) cut: u64,
     pub(super) leave: u64,
     pub(super) together: u64,
-    /// What is written together is written one after the other.
+    /// Atomic multi-writes are replaced by single writes.
     pub(super) is_apart: bool,
     /// Of writes, one in so many is `sync`.
     pub(super) sync_one_in: u64,
@@ -115,8 +115,8 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What whoever looks after the cluster does: it has chains spread over all nodes, if those have room for more than
-    /// `copies`; and it has nodes give their chains away, one at a time, and take them again, if it `drains` them.
+    /// The operator's work: spreads the chains over all nodes, if those have room for more than `copies`; if `drains`,
+    /// drains nodes one at a time and undoes that.
     pub(super) fn operate(mut self, copies: u32, drains: bool) {
         let nodes = self.client.nodes().to_vec();
         let are_spare = nodes.len() as u32 > copies;
@@ -150,8 +150,8 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What whoever looks after the cluster does when a machine is gone with all that it had: it is declared dead, and
-    /// another one takes its place, before or after.
+    /// The operator's work when a machine is lost with all its data: it is declared dead, and another one takes its
+    /// place, before or after.
     pub(super) fn replace(mut self, lost: NodeId, newcomer: NodeInfoProto) {
         let unnoticed_us = self.client.rng.between(100_000, 2_000_000);
         self.client.pause(unnoticed_us);
@@ -166,7 +166,7 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What a server that joins does: it asks until it is taken in.
+    /// Work of a joining server: it asks until the cluster has added it.
     pub(super) fn join(mut self, newcomer: NodeInfoProto) {
         self.ask_to_join(newcomer);
         self.client.port().doing.clear();
@@ -183,8 +183,8 @@ impl Worker {
         }
     }
 
-    /// Until it is: first the node has to be found to be away. That what it alone had is lost is only said where it has
-    /// to be.
+    /// Retries until it is: the node first has to be found silent. The option that accepts a loss is used only where it
+    /// has to be.
     fn declare_dead(&mut self, lost: NodeId) {
         let mut op = ClusterOp::DeclareDead(lost.0);
         while let Err(fault) = self.order(op) {
@@ -196,12 +196,12 @@ impl Worker {
         }
     }
 
-    /// What may be refused, and then is not asked for again.
+    /// A request that may be refused, and is not repeated then.
     fn try_to(&mut self, op: ClusterOp) {
         drop(self.order(op));
     }
 
-    /// What is refused for good reasons now may be asked again later.
+    /// A request that may be refused for now, and is repeated later.
     fn order(&mut self, op: ClusterOp) -> Result<(), Fault> {
         let ask = Request::Cluster(Cluster { op: Some(op) });
         let answered = self.client.call(Route::Lead, &ask, &[], Seq(0));
@@ -248,14 +248,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes a file or directory that all work with. A session that was not heard for too long meanwhile is over, and
-    /// whether it made it is not known: another looks.
+    /// Creates a file or directory that all clients use. A session that was cut off for too long has ended, and whether
+    /// it created the file is unknown: another one checks.
     fn make(&mut self, mut make: Make) -> Result<TxnReply, Fault> {
         loop {
             let answer = self.client.change(Op::Make(make.clone()), true);
             match answer {
                 Err(fault) if fault.reason == Reason::UnknownSession => self.client.open_session()?,
-                // Only its stamp is asked for, and everything that this client has seen is newer.
+                // Only its stamp is needed, and all stamps that this client has received are newer.
                 Err(fault) if fault.reason == Reason::Exists && make.or_open => {
                     return Ok(TxnReply { stamp: self.client.newest.0, ..TxnReply::default() });
                 }
@@ -357,7 +357,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Writes to several places at once: what waits in a file without a name is shown by one change.
+    /// Writes to several places at once: the bytes wait in a file without a name, and one change shows them.
     fn write_together(&mut self) -> Result<(), Fault> {
         let mut parts: Vec<Cells> = Vec::new();
         for _ in 0..self.client.rng.between(2, 4) {
@@ -381,13 +381,13 @@ impl Worker {
             let len = cells.count * CELL_BYTES;
             let payload = value.to_le_bytes().repeat((len / 8) as usize);
             let source_offset = u64::from(chunk) * CHUNK_BYTES;
-            // What waits is on stable storage before the change is asked for.
+            // The waiting bytes are on stable storage before the change is requested.
             self.put(waiting.id, chunk, &waiting.capability, source_offset, &payload, true)?;
             let (source, target_offset) = (waiting.capability.clone(), offset_of(cells.first));
             ranges.push(CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() });
         }
         let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
-        // Whoever is told of it, or sees it, finds the bytes on stable storage.
+        // A client that receives the answer or reads the bytes finds them on stable storage.
         let (done, sync) = (None, true);
         let record = |cells: &Cells| WriteRecord { cells: *cells, value, client, invoked_us, seen, done, sync };
         let (place, number) = {
@@ -453,7 +453,7 @@ impl Worker {
         }
     }
 
-    /// Reads bytes, with zeros for what lies beyond the end.
+    /// Reads bytes, with zeros beyond the end.
     pub(super) fn bytes(
         &mut self,
         route: Route,
@@ -466,7 +466,7 @@ impl Worker {
         let (reply, mut payload, node) = self.client.call(route, &Request::Read(read), &[], Seq(0))?;
         let Reply::Read(reply) = reply else { return Err(Reason::BadFrame.into()) };
         payload.resize(len as usize, 0);
-        // Of the past, without a lease: what was found missing since that server does not know.
+        // In reads of the past without a lease, that server does not know what was found missing since.
         Ok((payload, node, reply.answered.incomplete || reply.answered.without_lease))
     }
 
@@ -502,7 +502,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Notes what was read of now. False if it cannot be.
+    /// Records a read of now. False if it is impossible.
     fn note_read(
         &mut self,
         cells: Cells,
@@ -544,7 +544,7 @@ impl Worker {
         self.read_at(cells, at, node).map(drop)
     }
 
-    /// Reads cells at an instant, and remembers what they were. False if the instant lies ahead of who was asked.
+    /// Reads cells at an instant, and remembers the result. False if the instant is in the future of the asked node.
     pub(super) fn read_at(&mut self, cells: Cells, at: Hlc, node: NodeId) -> Result<bool, Fault> {
         let FileInfo { path, .. } = self.file(cells.file);
         let view = View { at: Some(at.0), user_at: None };
@@ -552,7 +552,7 @@ impl Worker {
         let opened = match self.client.call(Route::At(node), &Request::Open(open), &[], Seq(0)) {
             Ok((Reply::Open(reply), ..)) => reply,
             Ok(_) => return Err(Reason::BadFrame.into()),
-            // Its clock is behind that of who stamped it.
+            // Its clock is behind that of the node that stamped it.
             Err(fault) if fault.reason == Reason::Future => return Ok(false),
             Err(fault) => return Err(fault),
         };
@@ -635,7 +635,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Everything that this session, and everybody else, was acknowledged so far survives from now on.
+    /// Everything acknowledged so far to this session, and to all others, survives from now on.
     fn sync(&mut self) -> Result<(), Fault> {
         let file = self.client.rng.below(FILES as u64) as usize;
         let FileInfo { inode, .. } = self.file(file);
@@ -701,7 +701,7 @@ impl Worker {
         format!("n{}", self.history().fresh_value())
     }
 
-    /// Looks at everything once more: all cells now and at what was remembered, at each node; all logs.
+    /// Final reads: all cells, now and at remembered instants, at each node; all logs.
     pub(super) fn look_back(mut self) {
         if let Err(fault) = self.try_to_look_back() {
             let what = format!("looking back was refused: {:?}: {fault}", fault.reason);

@@ -1,5 +1,4 @@
-//! Nodes, clients, the network between them, and faults: one event after the other, in the order that the seed gives
-//! them.
+//! Nodes, clients, the network between them, and faults: one event after the other, in the order of the seed.
 
 mod chains;
 mod faults;
@@ -39,7 +38,7 @@ use losses::{Once, once_in};
 
 /// Something that will happen.
 enum Event {
-    /// A server's threads do what they do from time to time; of one life.
+    /// Periodic work of a server's threads; of one process.
     Beat(usize, u64),
     Control(usize, u64),
     Pulse(usize, u64),
@@ -53,7 +52,7 @@ enum Event {
         letter: Box<Letter>,
         connection: u64,
     },
-    /// A node hears that its connection with another broke, or stands.
+    /// A node is notified that its connection with another broke, or is up.
     Link {
         node: usize,
         other: NodeId,
@@ -68,7 +67,7 @@ enum Event {
         conn: u64,
     },
     Answered(Box<Answer>),
-    /// A client hears that one of its connections is over.
+    /// A client is notified that one of its connections has ended.
     Ended {
         client: usize,
         conn: ConnId,
@@ -113,7 +112,7 @@ impl Ord for Scheduled {
     }
 }
 
-/// A client, and what it and the world hand each other.
+/// A client, and the data exchanged with the world.
 struct Person {
     port: Arc<Mutex<Port>>,
     task: Option<Task>,
@@ -133,24 +132,24 @@ struct World {
     swarm: Swarm,
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
-    /// What happens once, and after how many operations, last first.
+    /// Events that happen once, and after how many operations, last first.
     once: Vec<(u64, Once)>,
     calm: bool,
-    /// Operations that clients have finished, and whether one of them has gone on since that was looked at.
+    /// Operations that clients have finished, and whether a client has been resumed since the last check.
     operations: u64,
     has_woken: bool,
-    /// The digest of what nodes held at a place of the log.
+    /// Digest of the nodes' state at a place of the log.
     digests: BTreeMap<LogIndex, (u64, NodeId)>,
     /// Machines that were started or are about to: the founders, those that join, and those that take the place of a
     /// lost one.
     machines: usize,
-    /// In which life, and up to which entry, a node was compared last.
-    /// The newest epoch of each chain that somebody who died knew.
+    /// The newest epoch of each chain that a crashed node knew.
     epochs: BTreeMap<u32, u64>,
+    /// In which life, and up to which entry, a node was compared last.
     audited: BTreeMap<NodeId, (u64, LogIndex)>,
     counts: ClusterCounts,
     broken: breakage::Memory,
-    /// One server has gone on alone.
+    /// One server continues alone.
     has_gone_on: bool,
 }
 
@@ -184,7 +183,7 @@ const LEASE: Duration = Duration::from_secs(1);
 /// stopped.
 const FOUNDING_US_MAX: u64 = 60_000_000;
 const CALM_US_MAX: u64 = 120_000_000;
-/// Between two looks whether what is waited for is so.
+/// Time between two checks of a wait, in microseconds.
 const LOOK_US: u64 = 5_000;
 /// Events of a run: some fifty times those of a long one. More are something that goes round in a circle.
 const EVENTS_MAX: u64 = 3_000_000;
@@ -200,7 +199,7 @@ fn is_whole_member(id: NodeId, status: &ReplicaStatus) -> bool {
 fn settings_of(plan: &ClusterPlan) -> Settings {
     Settings {
         session_timeout: Duration::from_secs(plan.session_timeout_s),
-        // Those that changed nothing are erased while others still ask.
+        // Sessions without changes are erased while other clients still ask.
         ended_sessions_kept: Duration::from_secs(2),
         dir: "sim".into(),
         segment_bytes: 8 << 20,
@@ -217,7 +216,7 @@ fn settings_of(plan: &ClusterPlan) -> Settings {
     }
 }
 
-/// What the machine of this place tells of itself.
+/// Description of the machine at this place.
 fn newcomer(index: usize) -> NodeInfoProto {
     NodeInfoProto {
         name: format!("node{}", index + 1),
@@ -363,7 +362,7 @@ impl World {
         Ok(())
     }
 
-    /// What everybody is at, for whoever wonders why it takes so long.
+    /// Current operation of each client, for a run that does not end.
     fn doing(&self) -> String {
         let mut words = Vec::new();
         for (index, person) in self.people.iter().enumerate() {
@@ -411,7 +410,7 @@ impl World {
         let all: Vec<Vec<ReplicaStatus>> = self.nodes.iter().map(of).collect();
         let at = |node: u32, chain: u32| all[self.index_of(NodeId(node))].iter().find(|status| status.chain == chain);
         let is_served = |chain: u32| {
-            // Who has no part in it any more knows an older configuration, or that it has none.
+            // A node that is no member any more knows an older configuration, or none.
             let of_chain = all.iter().flatten().filter(|status| status.chain == chain && !status.members.is_empty());
             let Some(newest) = of_chain.max_by_key(|status| status.epoch) else { return false };
             let same = |status: &ReplicaStatus| (status.epoch, &status.members) == (newest.epoch, &newest.members);
@@ -432,7 +431,7 @@ impl World {
         self.all_clocks();
     }
 
-    /// A node's clocks are set when something happens there: before others look at it, they have to be set too.
+    /// A node's clocks are set when an event happens there: before another node reads them, they have to be set too.
     fn all_clocks(&mut self) {
         for node in &mut self.nodes {
             node.advance(self.now_us);
@@ -451,7 +450,7 @@ impl World {
         self.now_us = at_us.max(self.now_us);
         self.history().trace.at(at_us);
         self.happen(event)?;
-        // Only clients finish something, or see what should not be.
+        // Only clients finish operations, or see violations.
         if std::mem::take(&mut self.has_woken) {
             let mut history = self.history();
             let (violation, operations) = (history.violation.take(), history.operations);
@@ -594,7 +593,7 @@ impl World {
                 if !busy.swap(true, Ordering::Relaxed) {
                     node.may_give_up = true;
                     node.begin(move |engine| {
-                        // What it could not do it tries again the next time.
+                        // A failed step is retried the next time.
                         let _tended = engine.tend();
                         chains::lock(&needed).clear();
                         let judge = |state: &ClusterState, chain, node| {
@@ -604,7 +603,7 @@ impl World {
                         };
                         let _given_up = breakage::Memory::give_up(broken, engine, judge);
                         let _given_back = engine.give_back_remains();
-                        // What is damaged, and was met, is mended with what others have.
+                        // Damage that readers met is repaired from other members.
                         let _looked = engine.scrub(&|_| true);
                         busy.store(false, Ordering::Relaxed);
                     });
@@ -666,8 +665,8 @@ impl World {
         }
     }
 
-    /// If the node's call stood still, its machine's clocks are ahead of all others, and nothing happens on it until
-    /// they are not.
+    /// If the node's call paused, its machine's clocks are ahead of all others, and it has no event until the others
+    /// have caught up.
     fn stand_still(&mut self, node: usize) -> u64 {
         let stunned_us = self.nodes[node].take_stunned();
         if stunned_us > 0 {
@@ -688,9 +687,10 @@ impl World {
         }
     }
 
-    /// Sees to what every call of a server leaves behind: its death, what it said, its wish to flush, who waits in it.
+    /// Handles the effects of every call of a server: its crash, its messages, its request for a flush, its suspended
+    /// calls.
     fn settle_node(&mut self, node: usize) -> Verdict {
-        // Whoever goes on may say something that others wait for.
+        // A resumed call may send a message that others wait for.
         self.nodes[node].go_on();
         self.judge_what_went(node)?;
         if self.nodes[node].may_crash && self.nodes[node].disk.is_crashed() {
@@ -725,21 +725,21 @@ impl World {
         Ok(())
     }
 
-    /// What a process said while it died never left the machine.
+    /// Messages of a process during its crash never leave the machine.
     fn post_of_dead(&mut self) {
         let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
         post.told.clear();
         post.answers.clear();
     }
 
-    /// Carries what a node has said, all of it after it stood still, if it did.
+    /// Sends a node's messages, all of them after its pause, if there was one.
     fn carry(&mut self, node: usize, stunned_us: u64) {
         let (told, answers) = {
             let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
             if post.told.is_empty() && post.answers.is_empty() {
                 return;
             }
-            // Of somebody who joins: he waits for it himself.
+            // Answers for a joining node: it waits for them itself.
             let (joining, answers) =
                 std::mem::take(&mut post.answers).into_iter().partition(|answer| answer.client > usize::MAX / 2);
             post.answers = joining;
@@ -832,7 +832,7 @@ impl World {
                 let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).collect();
                 let me = self.nodes[node].id;
                 for other in others.into_iter().filter(|other| *other != me) {
-                    // What was under way to its earlier life is lost.
+                    // Messages in flight to its earlier process are lost.
                     self.net.break_off(me, other);
                     let delay_us = self.rng.between(100, 50_000);
                     let index = self.index_of(other);
@@ -876,14 +876,14 @@ impl World {
         self.after(delay_us, Event::Start(node));
     }
 
-    /// A node is about to lose what it has not flushed. In chains where nobody else is known to hold it, it is gone.
+    /// A node is about to lose what it has not flushed. In chains without another known copy, it is lost.
     fn note_lost(&mut self, node: usize) {
         let now_us = self.now_us;
         let lost = self.only_at(node);
         self.history().lost.extend(lost.into_iter().map(|chain| (now_us, chain)));
     }
 
-    /// Chains of which nobody else is known to hold what is not on stable storage.
+    /// Chains whose unflushed records are not known to have another copy.
     fn only_at(&self, node: usize) -> Vec<u32> {
         let statuses: Vec<Vec<ReplicaStatus>> = self
             .nodes
@@ -905,8 +905,8 @@ impl World {
         (0..CHAINS).filter(is_only).collect()
     }
 
-    /// True if what was durable of a chain is with another node, which power took the rest from while it was a whole
-    /// member: then the chain can go on from there, and nothing that was durable is missing.
+    /// True if another node has the durable part of a chain, which it kept through a power loss while it was a full
+    /// member: then the chain can continue from there, and nothing durable is missing.
     fn is_durable_elsewhere(&self, node: usize, chain: u32) -> bool {
         let newest = self.epochs.get(&chain);
         let others = self.nodes.iter().enumerate().filter(|(index, other)| *index != node && !other.is_gone);
@@ -921,7 +921,7 @@ impl World {
             if voters > VOTERS_MAX {
                 return broken(Rule::Whole, format!("{} knows {voters} that vote, of {VOTERS_MAX}", node.id));
             }
-            // What was compared since it started, and has executed nothing since, is what it was.
+            // A state that was compared since the start, with nothing executed since, is unchanged.
             let executed = engine.metalog().map(|status| (node.life, status.applied));
             if executed.is_some() && self.audited.get(&node.id) == executed.as_ref() {
                 continue;
@@ -939,22 +939,22 @@ impl World {
         Ok(())
     }
 
-    /// No more faults; what is asked is answered before long, and everything is whole.
+    /// Faults end; requests are answered before long, and everything becomes whole.
     fn calm_down(&mut self) -> Verdict {
         self.say(|| "no more faults".to_owned());
         self.calm = true;
         self.all_clocks();
         self.end_faults();
         self.until(CALM_US_MAX, "every request is answered", World::nobody_asks)?;
-        // A machine whose disk rots goes when others have what it has: that is the last fault, and not one of what
-        // comes after.
+        // A machine with a rotten disk is removed when other machines have its data: that is the last fault, and not
+        // part of the calm.
         let is_over = |world: &World| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
         self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())?;
         self.until(CALM_US_MAX, "the leader says so", World::is_called_whole)?;
         self.judge_health()
     }
 
-    /// Everybody has executed everything, and all hold the same.
+    /// All servers have executed everything, and have the same state.
     fn settle(&mut self) -> Verdict {
         let even = |world: &World| {
             let all: Vec<_> = world.nodes.iter().filter_map(|node| node.serving()?.metalog()).collect();

@@ -1,4 +1,4 @@
-//! What a file holds, by position, by hole and by version.
+//! The content of a file, by position, by hole and by version.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub(super) struct Shown<'a> {
     pub(super) cut: Cut<'a>,
     /// The file holds no record at that user time yet.
     pub(super) empty: bool,
-    /// A later record may still change what the user time shows.
+    /// A later record may still change the read at this user time.
     pub(super) open: bool,
 }
 
@@ -66,7 +66,7 @@ impl Witness {
             let mut marks = own.filter_map(|(stamp, write)| Some((stamp, write.user_time?))).peekable();
             let is_timed = marks.peek().is_some();
             let last = marks.take_while(|(_, time)| *time <= user).last();
-            // Before its first user time a clone is what it was cloned from, and a restored file what it was.
+            // Before its first user time a clone equals its source, and a restored file its earlier state.
             let below = node.origin.filter(|_| last.is_none()).and_then(|(from, upto)| {
                 let cut = Cut { upto, without: &[] };
                 let node = tree.node(from, upto)?;
@@ -224,7 +224,7 @@ impl Witness {
         };
         let bytes = self.model.tree.bytes(id);
         let all = Cut { upto: until, without: &[] };
-        // What was forgotten of the file itself is left out, or of the directory that it lies in; that is said.
+        // Expired history of the file, or of its directory, is left out; the answer says so.
         let told_before = reply.forgotten.map_or(Hlc::ZERO, |forgotten| Hlc(forgotten.before));
         let horizons = &self.model.tree.horizons;
         let at = ask.view.instant().unwrap_or(Hlc::MAX);

@@ -1,4 +1,4 @@
-//! What an edit may answer, and whether the tree is then what was asked for.
+//! Allowed answers of an edit, and the check that the tree is then as requested.
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
@@ -35,7 +35,7 @@ impl Witness {
                 if at_once && logged { self.check_edited(ask, request, reply) } else { Ok(()) }
             }
             (Some(Ran::Txn { result: Err(reason), .. }), Err(fault)) if fault.reason == *reason => Ok(()),
-            // Late doubles of what was acknowledged are planned anew, and then refused, or there is nothing to do.
+            // Late duplicates of an acknowledged edit are planned anew, and then refused, or there is nothing to do.
             (_, Err(fault)) if !logged && late && fault.reason != Reason::Internal => Ok(()),
             (_, Ok(Reply::Edited(reply))) if !logged && reply.stamp == 0 && (late || did.is_none()) => {
                 match at_once && !late && !is_dry_run(request) {
@@ -48,7 +48,7 @@ impl Witness {
                 let copies = matches!(request, Request::CopyRange(_)) && COPY_REFUSALS.contains(&fault.reason);
                 // Out of too many pieces; or the clock was set back behind the instant.
                 let other = fault.reason == Reason::TooLarge || (fault.reason == Reason::Future && self.excuses.clock);
-                // What is taken from the past may be forgotten.
+                // The past that it copies from may have expired.
                 let lost = fault.reason == Reason::HistoryExpired && self.takes_from_lost(ask, request);
                 if copies || other || lost || refusals.contains(&fault.reason) { Ok(()) } else { wrong(&refusals) }
             }
@@ -56,7 +56,7 @@ impl Witness {
         }
     }
 
-    /// Looks at the model right after an edit: is it what was asked for?
+    /// Checks in the model, right after an edit, that the result is as requested.
     fn check_edited(&self, ask: &Ask, request: &Request, reply: &EditReply) -> Verdict {
         let left = |action: &EditAction| action.kind() == ActionKind::Left;
         if reply.actions.len() as u64 != reply.count || reply.actions.iter().any(left) {
@@ -75,7 +75,7 @@ impl Witness {
         }
     }
 
-    /// True if what an edit looks at may be forgotten.
+    /// True if an edit reads history that may have expired.
     fn takes_from_lost(&self, ask: &Ask, request: &Request) -> bool {
         let horizons = &self.model.tree.horizons;
         let handle_lost = |handle: &Option<Handle>| {
@@ -115,7 +115,7 @@ impl Witness {
         }
     }
 
-    /// When all of the tree is rid of all that anybody did, it is what it was.
+    /// If an undo removed all changes of all users from the whole tree, the tree is as before.
     fn check_undone(&self, ask: &Undo) -> Option<String> {
         let everything = ask.sessions.is_empty() && ask.upto == 0;
         let target = Target { follow: false, ..ask.target.clone() };
@@ -150,7 +150,7 @@ fn cut(upto: Hlc) -> Cut<'static> {
     Cut { upto, without: &[] }
 }
 
-/// Bytes beside a copied range that are looked at.
+/// Bytes beside a copied range that are read.
 const NEAR_BYTES: u64 = 1 << 20;
 /// Why a range may have to be copied byte by byte, or not at all.
 const COPY_REFUSALS: [Reason; 7] = [

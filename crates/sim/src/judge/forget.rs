@@ -1,5 +1,5 @@
-//! What a forgetting may answer. That it says what it is about was checked when it stood in the log; that reads are
-//! then refused or the same is checked with every read.
+//! Allowed answers of an expiry. Its content was checked in the log; every read checks that expired history is then
+//! refused or unchanged.
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
@@ -25,7 +25,7 @@ impl Witness {
         let reply = match result {
             Ok(Reply::Forgot(reply)) => reply,
             Ok(_) => return wrong(&"to forget"),
-            // Late doubles of what was acknowledged are worked out anew, and then refused.
+            // Late duplicates of an acknowledged request are computed anew, and then refused.
             Err(fault) if !logged && self.is_behind(ask) && fault.reason != Reason::Internal => return Ok(()),
             Err(fault) if logged => {
                 return match did {
@@ -42,14 +42,14 @@ impl Witness {
         let stamp = match (did, logged) {
             (Some(Ran::Txn { stamp, result: Ok(_) }), true) => stamp.0,
             (_, true) => return wrong(&did),
-            // Of what had run before nothing is left to forget.
+            // After an earlier run nothing is left to expire.
             (_, false) => 0,
         };
         if (reply.stamp, reply.before) != (stamp, forget.before) {
             return wrong(&(stamp, forget.before));
         }
         if !forget.dry_run {
-            // Whoever is told may use the space for something else: it is on the disk.
+            // The client may use the space for other data after the answer: the change is on disk.
             self.told(session, seq, true);
         }
         if let Ok(root) = self.forgotten_root(forget) {

@@ -1,4 +1,4 @@
-//! What a path leads to, and what is told of it without its bytes.
+//! The target of a path, and its attributes without its bytes.
 
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
@@ -30,7 +30,7 @@ impl Witness {
         broken(Rule::Tree, format!("at {view:?} inode {id} has {attr:?}, expected {expected:?}"))
     }
 
-    /// The attributes that the model gives; what it does not know is taken from the answer.
+    /// The attributes of the model; values that it does not know come from the answer.
     pub(super) fn expected_attr(&self, id: u64, node: &Node, view: View, without: &[Hlc], attr: &Attr) -> Attr {
         let (size, mtime_ns, newest) = match (node.kind, self.shown(id, node, view, without)) {
             (FileKind::Symlink, _) => (node.target.len() as u64, node.born.unix_ns(), None),
@@ -82,7 +82,7 @@ impl Witness {
         self.check_attr(id, View::NOW, attr)
     }
 
-    /// What a target leads to under a view.
+    /// The target of a path under a view.
     pub(crate) fn led(&self, target: &Target, view: View) -> Result<(u64, &Node), Reason> {
         let at = view.instant().unwrap_or(Hlc::MAX);
         if target.base != ROOT && target.path.first() != Some(&b'/') && self.asker != 0 {
@@ -133,7 +133,7 @@ impl Witness {
         for entry in entries {
             let forgotten = self.model.tree.horizons.expired(entry.inode, at);
             match &entry.attr {
-                // Its name is its directory's to tell, what it was is not.
+                // The name belongs to its directory's history, its content does not.
                 None if forgotten => {}
                 Some(_) if forgotten => return broken(Rule::SameForEver, format!("{ask:?} told {entry:?}: forgotten")),
                 Some(attr) if attr.kind == entry.kind => self.check_attr(entry.inode, ask.view, attr)?,

@@ -1,4 +1,4 @@
-//! The index of time: what it tells of an interval is exactly what the model says changed in it.
+//! The change feed: its entries of an interval equal the changes in the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::model::tree::ROOT;
 use crate::violation::{Rule, Verdict, broken};
 use crate::witness::Witness;
 
-/// A name: directory, name in it, what it stands for.
+/// A name: directory, name in it, inode.
 type Name<'a> = (u64, &'a [u8], u64);
 
 /// Every name at an instant, with its path.
@@ -76,9 +76,9 @@ impl Witness {
         let (before, after) = (self.names(from, root), self.names(to, root));
         let gone = || before.all.iter().filter(|(name, _)| !after.all.contains_key(*name));
         let came = || after.all.iter().filter(|(name, _)| !before.all.contains_key(*name));
-        // Of a rename into or out of what was asked for, both sides are told; of what lies outside, none.
+        // A rename into or out of the requested part lists both sides; names outside are not listed.
         let side = |side: &Option<Side>| side.as_ref().map(|side| (side.path.clone(), side.inode));
-        // What lies below a directory that was renamed has its name, and another path.
+        // A name below a renamed directory stays the same, with another path.
         let name_of = |names: &Names<'_>, side: &Option<Side>| {
             let side = side.as_ref()?;
             let mut all = names.all.iter();
@@ -124,7 +124,7 @@ impl Witness {
         for one in &reply.differences {
             self.check_flags(one, from, to).or_else(wrong)?;
         }
-        // What has its name and is changed is told.
+        // A changed inode whose name stays is listed.
         let stays = before.all.iter().filter(|(name, _)| after.all.contains_key(*name));
         for ((parent, name, id), _) in stays {
             let inside = before.within.contains(parent) || after.within.contains(parent) || own(*id);
@@ -143,7 +143,7 @@ impl Witness {
             let names = self.names(at, root);
             let below = |parent: &u64| names.within.contains(parent);
             names.all.keys().any(|(parent, _, id)| {
-                // A rename tells where the name was before, and that it was not yet where it is after.
+                // A rename lists the old place of the name, where it was before, and the new one, where it was not yet.
                 let homes = || [from, to].into_iter().flat_map(|end| self.model.tree.homes(*id, end));
                 let told = || homes().chain([*parent, *id]);
                 (below(parent) || *id == root) && told().any(|id| horizons.expired(id, from))
@@ -173,7 +173,7 @@ impl Witness {
         is_file && (size(from) != size(to) || tree.differing((id, from), (id, to), size(to)).is_some())
     }
 
-    /// A difference is told with the change that made it.
+    /// A difference names the change that made it.
     fn check_author(&self, one: &Difference, from: Hlc, to: Hlc) -> Result<(), String> {
         let stamp = Hlc(one.stamp);
         let author = self.journal.stamped(stamp).map(|effect| effect.session);
@@ -252,7 +252,7 @@ impl Witness {
         let told_upto = Hlc(reply.upto);
         let horizons = &tree.horizons;
         let is_kept = |ids: &[u64], at: Hlc| ids.iter().all(|id| !horizons.expired(*id, at));
-        // What the directory has forgotten is left out, and that is said.
+        // Expired history of the directory is left out, and the answer says so.
         let told_before = reply.forgotten.map_or(Hlc::ZERO, |forgotten| Hlc(forgotten.before));
         if told_before < horizons.before(root) && horizons.before(root) > after {
             return wrong(format!("tells of {:?}", reply.forgotten));
@@ -284,7 +284,7 @@ impl Witness {
                 let ends = [(stamp.previous(), true), (stamp, false)];
                 for (at, before) in ends {
                     let Some(id) = tree.entry(parent, name, at).filter(|_| is_inside(parent, at)) else { continue };
-                    // A rename is told by both of its directories, or not at all.
+                    // Both directories of a rename list it, or neither.
                     let homes: Vec<u64> = ends.iter().flat_map(|(at, _)| tree.homes(id, *at)).collect();
                     if !is_kept(&[parent, id], stamp) || !is_kept(&homes, stamp) {
                         continue;
@@ -344,8 +344,8 @@ impl Witness {
         expect_equal("the names that went", &found, &known)
     }
 
-    /// Every file is counted in one directory, the first of its names or the last that it had; what is forgotten may be
-    /// given back already, and counts for what is still there.
+    /// Every file counts in one directory, the first of its names or its last former one; expired bytes may be freed
+    /// already, and count only as far as they are still there.
     pub(super) fn judge_usage(&self, ask: &Usage, result: &Result<Reply, Fault>) -> Verdict {
         let (id, reply) = match (self.led(&ask.target, ask.view), result) {
             (Ok((id, _)), Ok(Reply::Usage(reply))) => (id, reply),
@@ -389,7 +389,7 @@ impl Witness {
         }
     }
 
-    /// Bytes that a file shows of others, or a link holds.
+    /// Bytes that a file shares with others, or the length of a link.
     fn shared(&self, id: u64) -> u64 {
         let bytes = self.model.tree.bytes(id);
         let link = self.model.tree.node(id, Hlc::MAX).map_or(0, |node| node.target.len() as u64);

@@ -1,22 +1,22 @@
-//! Members that are broken on purpose, from outside: the judge has to notice every one.
+//! Members that are broken on purpose, from outside: the judge has to detect every one.
 
 use std::collections::BTreeMap;
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_metalog::{Members, PeerKind, PeerMessage};
 
-/// What is broken.
+/// A way to break members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetalogBreak {
-    /// What is said to be on stable storage is not.
+    /// Syncs report success without effect.
     SyncLies,
     /// It is said before the flush instead of after it.
     SaysPersistedEarly,
-    /// A restarted member has forgotten whom it voted for.
+    /// A restarted member has forgotten its vote.
     VoteForgotten,
-    /// A member votes for whoever has enough of the log, though it voted for another in that term.
+    /// A member votes for any candidate with a sufficient log, though it voted for another in that term.
     VotesTwice,
-    /// A member votes for whoever asks, whatever its log holds.
+    /// A member votes for any candidate, whatever its log holds.
     VotesForAll,
     /// A leader takes an entry of an earlier term for committed because a majority has it.
     CommitsEarlierTerm,
@@ -24,7 +24,7 @@ pub enum MetalogBreak {
     CommitsAlone,
     /// A member that was restarted has lost the end of its journal, and counts.
     SuffixForgotten,
-    /// A leader answers reads without asking anybody.
+    /// A leader answers reads without asking other members.
     ReadsAlone,
     /// Any member does.
     ReadsAnywhere,
@@ -34,9 +34,9 @@ pub enum MetalogBreak {
     SnapshotStale,
     /// The state sent to a member has the members of the beginning in its name.
     MembersForgotten,
-    /// The log is cut before the store holds what was in it.
+    /// The log is truncated before the store has its content.
     TruncatesEarly,
-    /// A state that was received is not durable when the log goes on from it.
+    /// A received state is not durable when the log continues after it.
     InstallForgotten,
     /// An instant is closed by word alone.
     ClosesEarly,
@@ -46,7 +46,7 @@ pub enum MetalogBreak {
     MoreVote,
     /// Elections take ten times as long.
     ElectionsSlow,
-    /// Who asks somebody else than the leader is not told who leads, nor is it answered.
+    /// A member that does not lead neither names the leader nor answers.
     NoHints,
 }
 
@@ -76,12 +76,12 @@ impl MetalogBreak {
     ];
 }
 
-/// What a broken host has to remember.
+/// State of a broken host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     /// How far each other member has the log, in this term.
     matched: (u64, BTreeMap<NodeId, u64>),
-    /// The log of who asked for a vote last: its last term and index.
+    /// The log of the last candidate: its last term and index.
     candidate: (u64, u64),
     /// The term in which the process was restarted.
     pub(super) restarted_in: Option<u64>,
@@ -90,7 +90,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Looks at what comes in.
+    /// Observes an incoming message.
     pub(super) fn hear(&mut self, message: &PeerMessage) {
         if message.kind == PeerKind::AskVote {
             self.candidate = (message.log_term, message.index.0);
@@ -113,7 +113,7 @@ impl Memory {
         LogIndex(places.get(members.voters.len() / 2).copied().unwrap_or(0))
     }
 
-    /// Breaks what goes out. `own`: the last term and index of the sender's log.
+    /// Breaks an outgoing message. `own`: the last term and index of the sender's log.
     pub(super) fn mangle(&self, broken: MetalogBreak, message: &mut PeerMessage, own: (u64, u64), members: &Members) {
         let end = LogIndex(message.index.0 + message.entries.len() as u64);
         match (broken, message.kind) {

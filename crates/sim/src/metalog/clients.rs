@@ -1,7 +1,7 @@
-//! The clients, and who waits at a member for what.
+//! The clients, and their requests that wait at members.
 //!
-//! A client asks one thing at a time: put a request, read, close an instant. It asks whom it was told leads, else
-//! anybody, and asks again under the same number until it is answered.
+//! A client has one request at a time: put an entry, read, close an instant. It asks the leader that it knows, or else
+//! any member, and repeats the request under the same number until it is answered.
 
 use std::collections::BTreeMap;
 
@@ -37,14 +37,14 @@ pub(super) struct Client {
     pub(super) what: What,
     pub(super) seq: u64,
     pub(super) attempt: u64,
-    /// What had been told when this attempt began.
+    /// Newest answered index when this attempt began.
     pub(super) floor: u64,
     pub(super) left: u64,
-    /// Whom this attempt asks.
+    /// The member that this attempt asks.
     pub(super) asked: NodeId,
 }
 
-/// Who waits at a host for what.
+/// Requests that wait at a host.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pub(super) puts: BTreeMap<Ask, Vec<(u64, u64)>>,
@@ -53,7 +53,7 @@ pub(super) struct Waiting {
     pub(super) closes: Vec<(Hlc, u64, u64)>,
 }
 
-/// How long a client waits before it asks somebody else.
+/// Time before a client asks another member, in microseconds.
 const PATIENCE_US: u64 = 400_000;
 
 impl World {
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Answers reads that wait for what is executed now.
+    /// Answers reads that wait for entries that are executed now.
     pub(super) fn show(&mut self, id: NodeId) {
         let Some(host) = self.hosts.get(&id) else { return };
         let applied = host.state.applied;
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// A member does not lead any more: who waits for it to order something asks elsewhere.
+    /// A member no longer leads: the clients that wait for it to order a request ask another member.
     pub(super) fn let_go(&mut self, id: NodeId, leader: Option<NodeId>) {
         let waiting = self.waiting.entry(id).or_default();
         let puts = std::mem::take(&mut waiting.puts).into_values().flatten();
@@ -197,7 +197,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks in a moment: whom it was told to, or anybody.
+    /// Asks after a pause: the named leader, or any member.
     fn ask_again(&mut self, number: u64, next: Option<NodeId>) -> Verdict {
         let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
         let anybody = *self.rng.choose(&ids);
@@ -210,7 +210,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks, or asks again, for nobody answered.
+    /// Asks, or repeats the request after no answer.
     pub(super) fn wake(&mut self, number: u64, attempt: u64) -> Verdict {
         let floor = self.judge.floor();
         let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
@@ -225,7 +225,7 @@ impl World {
         let host = if client.what == What::Read && attempt.is_multiple_of(3) { anybody } else { client.host };
         let (what, attempt) = (client.what, client.attempt);
         client.asked = host;
-        // If no answer comes, somebody else is asked.
+        // If no answer arrives, the next attempt asks another member.
         client.host = anybody;
         for wait in self.faults.ways(&mut self.rng, self.quiet) {
             self.after(wait, Event::Asked { host, client: number, attempt, what });

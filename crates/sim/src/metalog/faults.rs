@@ -1,4 +1,4 @@
-//! What goes wrong: which kinds a seed has, how often, and what each does.
+//! Faults: which kinds a seed has, how often, and the effect of each.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) struct Faults {
     stalls: bool,
     /// Microseconds between two.
     pause_us: u64,
-    /// Who has just voted loses its power, now and then.
+    /// A member sometimes loses power just after its vote.
     blink_voters: bool,
     /// How many there were.
     pub(super) count: u64,
@@ -151,7 +151,7 @@ impl Faults {
         ways
     }
 
-    /// Does who has just voted lose its power?
+    /// True if the member loses power just after its vote.
     pub(super) fn blinks(&self, rng: &mut Rng, quiet: bool) -> bool {
         self.blink_voters && !quiet && rng.chance(2)
     }
@@ -203,7 +203,7 @@ impl World {
             }
             Kind::Alone => self.cut(|from, to| from == one || to == one),
             Kind::Kill => self.down(one, CrashKind::Process, 1_500_000),
-            // Back at once, in the middle of whatever goes on: of an election, as often as not.
+            // Back at once, in the middle of any event: often of an election.
             Kind::Blink => ids.iter().for_each(|id| {
                 if self.rng.chance(2) {
                     self.down(*id, CrashKind::Power, 2_000);

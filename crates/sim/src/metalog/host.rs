@@ -1,6 +1,6 @@
-//! One simulated machine with a member of the metalog: a disk, a store, a clock that runs a little wrong.
+//! One simulated machine with a member of the metalog: a disk, a store, a clock that runs slightly wrong.
 //!
-//! What the member asks for is done at once, but for the flush, which takes as long as its caller says.
+//! Effects of the member are carried out at once, except the flush, which takes as long as its caller says.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use frieze_node::SegmentFiles;
 use super::breakage::{Memory, MetalogBreak};
 use super::state::State;
 
-/// What a host did that others have to know.
+/// An event of a host that concerns other hosts.
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
     Sent(PeerMessage, Option<Rc<State>>),
@@ -52,7 +52,7 @@ pub(super) enum Doing {
     Failed(Error),
 }
 
-/// What a state is known by: its place, its digest, and how many requests are in it.
+/// Identity of a state: its place, its digest, and the count of its requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     pub(super) applied: LogIndex,
@@ -60,7 +60,7 @@ pub(super) struct Mark {
     pub(super) count: u64,
 }
 
-/// What the store holds durably.
+/// Durable content of the store.
 #[derive(Clone, Debug, Default)]
 struct Stored {
     state: State,
@@ -86,13 +86,13 @@ pub(super) struct Host {
     stamp: Hlc,
     /// Processes that it has been.
     pub(super) life: u64,
-    /// A flush ended once: what a real machine keeps beside its identity.
+    /// A flush ended once: a real machine stores this beside its identity.
     begun: bool,
     /// The log was cut once.
     cut: bool,
     breakage: Option<MetalogBreak>,
     memory: Memory,
-    /// What a store that lags behind holds next.
+    /// Next state of a store that lags behind.
     lagging: Option<State>,
 }
 
@@ -121,7 +121,7 @@ impl Host {
         }
     }
 
-    /// Founds the metalog together with others.
+    /// Creates the metalog together with other members.
     pub(super) fn found(&mut self, seed: u64, from: &SnapshotMeta) -> Vec<Doing> {
         self.memory.founders = from.members.clone();
         self.state.applied = from.index;
@@ -169,7 +169,7 @@ impl Host {
             MemberFrom { id: self.id, seed, applied: self.state.applied, installed: self.stored.installed.clone() };
         let mut files = no_files(&self.disk);
         let mut recovered = match RaftMember::recover(self.settings.clone(), &from, &mut files) {
-            // Nobody was told anything.
+            // No client received an answer.
             Err(Error::NeverBegun) if !self.begun => {
                 self.files.remove_all().map_err(Error::Source)?;
                 (self.written, self.persisted) = (LogIndex(0), LogIndex(0));
@@ -200,7 +200,7 @@ impl Host {
         let _ = file.read_at(0, &mut bytes);
         let places = (64..bytes.len().saturating_sub(72)).step_by(8);
         let heads: Vec<usize> = places.filter(|at| &bytes[*at..*at + 4] == b"FRZM").collect();
-        // All but what claims that the rest was there.
+        // All but the one that says that the rest was there.
         if heads.len() > 3 {
             let from = heads[heads.len() - 2];
             let _ = file.write_at(from as u64, &[&vec![0; bytes.len() - from]]);
@@ -212,7 +212,7 @@ impl Host {
         }
     }
 
-    /// Gives the member an input, and does what it asks for.
+    /// Gives the member an input, and carries out its effects.
     pub(super) fn input(&mut self, at_us: u64, input: MemberInput) -> Vec<Doing> {
         let mut done = Vec::new();
         if let MemberInput::Receive(message) = &input {
@@ -230,7 +230,7 @@ impl Host {
         self.input(at_us, MemberInput::Receive(message))
     }
 
-    /// One input after the other: what the doing of effects brings about comes after all of them are done.
+    /// One input after the other: inputs that result from effects follow when all effects are done.
     fn feed(&mut self, at_us: u64, input: MemberInput, done: &mut Vec<Doing>) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
@@ -243,7 +243,7 @@ impl Host {
         }
     }
 
-    /// What its state is known by.
+    /// Identity of its state.
     pub(super) fn mark(&self) -> Mark {
         let State { applied, digest, count, .. } = self.state;
         Mark { applied, digest, count }
@@ -310,7 +310,7 @@ impl Host {
                     done.push(Doing::Executed { from, after: self.mark(), terms, entries });
                     inputs.push_back(MemberInput::Applied { index: through });
                 }
-                // Whoever proposed is answered when it is executed, or asks again.
+                // The proposer is answered when the entry is executed, or retries.
                 MemberEffect::Proposed { .. } => {}
                 MemberEffect::Refused(error) => done.push(Doing::Refused(error)),
                 MemberEffect::ReadAt { token, index } => done.push(Doing::ReadAt { token, index }),
@@ -332,7 +332,7 @@ impl Host {
         done.push(Doing::Sent(message, state));
     }
 
-    /// What a flush that begins now will cover: the last record written.
+    /// The last record written, which a flush that begins now will cover.
     pub(super) fn flush_begins(&mut self, at_us: u64) -> (LogIndex, Vec<Doing>) {
         let through = self.written;
         let early = self.breakage == Some(MetalogBreak::SaysPersistedEarly);

@@ -1,4 +1,4 @@
-//! What must hold of a metalog, whatever happens to its members.
+//! Invariants of a metalog, under all faults of its members.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::host::{Host, Mark};
 use super::state::{Ask, State, decode, mix};
 use crate::violation::{Rule, Verdict, broken};
 
-/// The one order of entries, as the first member to execute each saw it, and what clients were told.
+/// The one order of entries, as executed first by any member, and the answers to clients.
 #[derive(Default)]
 pub(super) struct Judge {
-    /// Entries after `origin`: term, stamp, and a digest of what they hold.
+    /// Entries after `origin`: term, stamp, and a digest of their content.
     canon: Vec<Canon>,
     /// The founders' first entry is left out.
     origin: u64,
@@ -23,7 +23,7 @@ pub(super) struct Judge {
     terms: Vec<u64>,
     state: State,
     leaders: BTreeMap<u64, NodeId>,
-    /// The place of everything that a client was told is done, and the newest place that anybody was shown.
+    /// The place of the newest answered request or read.
     told: u64,
     done: BTreeMap<Ask, u64>,
     /// Nothing may be stamped at or below it any more.
@@ -47,7 +47,7 @@ impl Judge {
         self.origin + self.canon.len() as u64
     }
 
-    /// The newest place that anybody was told of: who asks from now on has to see it.
+    /// The newest index that any client received: a later request has to see it.
     pub(super) fn floor(&self) -> u64 {
         self.told
     }
@@ -132,7 +132,7 @@ impl Judge {
         if first != host.id {
             return broken(Rule::Whole, format!("members {first} and {} both lead in term {term}", host.id));
         }
-        // It holds whatever was committed in terms before its own. (Votes can come so late that others have gone on.)
+        // It has everything committed in earlier terms. (Votes can come so late that other members are in later terms.)
         let before = self.terms.iter().rposition(|committed| *committed < term);
         let Some((index, canon)) = before.map(|at| (self.origin + 1 + at as u64, self.canon[at])) else {
             return Ok(());
@@ -149,7 +149,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A client is told that its request is done.
+    /// A client receives the answer that its request is done.
     pub(super) fn answered(&mut self, ask: Ask) -> Verdict {
         let Some(index) = self.done.get(&ask) else {
             return broken(Rule::Durable, format!("request {ask:?} is said to be done, and is nowhere"));
@@ -158,7 +158,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A client is shown a state; when it asked, everything up to `floor` had been told.
+    /// A client receives a state; when it asked, everything up to `floor` had been answered.
     pub(super) fn shown(&mut self, index: LogIndex, floor: u64) -> Verdict {
         if index.0 < floor {
             return broken(
@@ -170,7 +170,7 @@ impl Judge {
         Ok(())
     }
 
-    /// An instant is closed: what is stamped up to it is committed.
+    /// An instant is closed: everything stamped up to it is committed.
     pub(super) fn closed(&mut self, at: Hlc) {
         self.closed = self.closed.max(at);
     }

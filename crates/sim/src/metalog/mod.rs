@@ -1,18 +1,18 @@
 //! The metalog of several members in one thread under a seed.
 //!
 //! Real cores ([`frieze_metalog::RaftMember`]) on simulated disks, with a small state machine; clients that put, read
-//! and close instants, and find the leader by themselves; a network that loses, delays, reorders and doubles messages
-//! and is cut, one way or both; crashes of processes and of the power in the middle of any write, pauses, clocks that
-//! run apart, members that come and go, states that are sent instead of logs. Each seed leaves some of that out (swarm
-//! testing).
+//! and close instants, and find the leader by themselves; a network that loses, delays, reorders and duplicates
+//! messages and is partitioned, one way or both; crashes of processes and power losses in the middle of any write,
+//! pauses, clocks that drift apart, membership changes, states that are sent instead of logs. Each seed leaves some of
+//! that out (swarm testing).
 //!
-//! The judge asserts, after every step: one leader a term, that holds whatever was committed before; one order of
-//! entries, the same at every member, for ever; what a client was told is in it; each request is executed once; a read
-//! shows everything told before it was asked; nothing is stamped at or below an instant that was closed. When the
-//! faults are over: an election ends in time, every client is answered, every member has the same state.
+//! The judge asserts, after every step: one leader a term, which has everything committed before; one order of entries,
+//! the same at every member, for ever; answered requests are in it; each request is executed once; a read shows
+//! everything answered before it was asked; nothing is stamped at or below an instant that was closed. When the faults
+//! are over: an election ends in time, every client is answered, every member has the same state.
 //!
-//! Where to look: `world` (what happens when), `clients`, `faults` (what goes wrong), `host` (a machine), `judge` (what
-//! must hold), `breakage` (how members are broken to test the tester).
+//! Where to look: `world` (the schedule of events), `clients`, `faults`, `host` (a machine), `judge` (the invariants),
+//! `breakage` (how members are broken to test the tester).
 
 mod breakage;
 mod clients;

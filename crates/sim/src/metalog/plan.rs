@@ -1,4 +1,4 @@
-//! What to play, and what came of it.
+//! The plan of a metalog run, and its outcome.
 
 use frieze_disk::CrashKind;
 
@@ -7,7 +7,7 @@ use super::faults::Faults;
 use super::world::World;
 use crate::violation::{Rule, Verdict, Violation, broken};
 
-/// What to play.
+/// The plan.
 #[derive(Clone, Debug)]
 pub struct MetalogPlan {
     /// Everything is drawn from it.
@@ -27,7 +27,7 @@ impl MetalogPlan {
     }
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Debug)]
 pub struct MetalogOutcome {
     /// Two runs of one plan have the same.
@@ -42,7 +42,7 @@ pub struct MetalogOutcome {
     pub elections: u64,
     /// States installed instead of logs.
     pub installs: u64,
-    /// Changes of members seen.
+    /// Count of membership changes.
     pub changes: u64,
     /// The broken promise, if there is one.
     pub violation: Option<Violation>,
@@ -78,7 +78,7 @@ pub(crate) fn leader_dies(seed: u64) -> Verdict {
     lose_leaders(seed, CrashKind::Power, ELECTION_US_MAX)
 }
 
-/// The same where its process is killed: the others need not wait until it has been silent for long.
+/// The same with a killed process: the other members need not wait for a long silence.
 pub(crate) fn leader_is_killed(seed: u64) -> Verdict {
     lose_leaders(seed, CrashKind::Process, NOTICED_US_MAX)
 }

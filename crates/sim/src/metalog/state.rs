@@ -9,7 +9,7 @@ use frieze_metalog::LogEntry;
 /// A request of a client: session and number.
 pub(super) type Ask = (u64, u64);
 
-/// What a member holds after an entry.
+/// State of a member after an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// The last entry in it.

@@ -1,4 +1,4 @@
-//! What happens when: events in the order of simulated time, and the clients.
+//! The schedule: events in the order of simulated time, and the clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -186,7 +186,7 @@ impl World {
         self.queue.insert((self.now_us + us, self.next_event), event);
     }
 
-    /// The one who leads and is followed by a majority.
+    /// The leader that a majority follows.
     pub(super) fn leader(&self) -> Option<NodeId> {
         let live = || self.hosts.values().filter_map(|host| host.member.as_ref());
         let leads = live().filter(|member| member.role() == RaftRole::Leader).max_by_key(|member| member.term())?;
@@ -220,7 +220,7 @@ impl World {
         )
     }
 
-    /// Faults end; whoever is down is started.
+    /// Faults end; stopped members are started.
     fn calm_down(&mut self) -> Verdict {
         self.quiet = true;
         self.cuts.clear();
@@ -326,7 +326,7 @@ impl World {
         self.did(id, doings)
     }
 
-    /// What the leader's driver does: it lets a learner vote that could, if there is room for one more.
+    /// Work of the leader's driver: makes a learner a voter that is ready, if there is room for one more.
     fn promote(&mut self, id: NodeId) -> Verdict {
         let Some(member) = self.hosts.get(&id).and_then(|host| host.member.as_ref()) else { return Ok(()) };
         let has_room = member.members().voters.len() < member.voters_max();
@@ -373,13 +373,13 @@ impl World {
         self.waiting.remove(&id);
         self.flushing.remove(&id);
         self.trace.numbers(&[id.0.into(), 78, kind as u64], || format!("member {id} goes down: {kind:?}"));
-        // A process that ends ends its connections; of a machine without power nobody hears.
+        // A process that ends closes its connections; a machine without power sends nothing.
         if kind == CrashKind::Process {
             self.seems_gone(id);
         }
     }
 
-    /// Some of the others notice that the connections of a member ended.
+    /// Some of the other members notice that the connections of a member ended.
     pub(super) fn seems_gone(&mut self, peer: NodeId) {
         for host in self.hosts.keys().copied().collect::<Vec<_>>() {
             if !self.rng.chance(4) {
@@ -388,13 +388,13 @@ impl World {
         }
     }
 
-    /// One of the others notices it.
+    /// One of the other members notices it.
     pub(super) fn is_seen_to_go(&mut self, host: NodeId, peer: NodeId) {
         let wait = self.rng.between(50, 20_000);
         self.after(wait, Event::Gone { host, peer });
     }
 
-    /// Sees to what a member did.
+    /// Handles the events of a member.
     pub(super) fn did(&mut self, id: NodeId, doings: Vec<Doing>) -> Verdict {
         for doing in doings {
             match doing {

@@ -1,5 +1,5 @@
-//! The bytes of one file as a list of what happened to them, folded anew for every question: slow, short, and without
-//! any idea that the server has.
+//! The bytes of one file as a list of events, folded anew for every question: slow, short, and independent of the
+//! server's design.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Event {
     pub(crate) what: What,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Write(Write),
@@ -39,16 +39,16 @@ pub(crate) enum What {
     },
 }
 
-/// A range that shows what an older state held.
+/// A range with the content of an older state.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     /// First byte.
     pub(crate) start: u64,
     /// One past the last.
     pub(crate) end: u64,
-    /// False: it is a hole that was made, not what another state holds there.
+    /// False: it is a hole that was punched, without content of another state.
     pub(crate) shows: bool,
-    /// What that state held there: the rest of the range is a hole.
+    /// Content of that state: the rest of the range is a hole.
     pub(crate) pieces: Vec<(u64, Arc<[u8]>)>,
 }
 
@@ -95,7 +95,7 @@ impl Bytes {
     /// A file to which nothing has happened.
     pub(crate) const NONE: Bytes = Bytes { events: Vec::new() };
 
-    /// Takes in an event, wherever in time it lies.
+    /// Adds an event, at any place in time.
     pub(crate) fn add(&mut self, stamp: Hlc, what: What) {
         let at = self.events.partition_point(|event| event.stamp <= stamp);
         self.events.insert(at, Event { stamp, what });
@@ -121,15 +121,14 @@ impl Bytes {
         })
     }
 
-    /// How many of the chunks `first..=last` have a record, or ever showed what another state holds, chunks being of
-    /// `chunk_bytes`.
+    /// How many of the chunks `first..=last`, of `chunk_bytes`, have a record, or ever showed content of another state.
     pub(crate) fn chunks_written(&self, first: u64, last: u64, chunk_bytes: u64) -> u64 {
         let mut chunks = BTreeSet::new();
         let mut shown: Vec<(u64, u64)> = Vec::new();
         for event in &self.events {
             match &event.what {
                 What::Write(write) => chunks.extend(write.offset / chunk_bytes..=(write.end() - 1) / chunk_bytes),
-                // Of the others it has those that were written or showed something before.
+                // Of the others it has those that were written or showed content before.
                 What::Punch(punch) => {
                     let (start, end) = (punch.offset / chunk_bytes, (punch.offset + punch.len - 1) / chunk_bytes);
                     chunks.insert(start);
@@ -138,7 +137,7 @@ impl Bytes {
                     }
                 }
                 What::Edit { shares, size } => {
-                    // What it cuts off itself was never shown.
+                    // The part that it cuts off itself was never visible.
                     let size = size.unwrap_or(u64::MAX);
                     let ends =
                         shares.iter().filter(|share| share.shows).map(|share| (share.start, share.end.min(size)));
@@ -183,7 +182,7 @@ impl Bytes {
         written.next_back().map(|event| event.stamp)
     }
 
-    /// Newest user time of what was written after a stamp.
+    /// Newest user time of the records after a stamp.
     pub(crate) fn newest_user_time(&self, after: Hlc, cut: Cut<'_>) -> Option<i64> {
         self.writes(cut).filter(|(stamp, _)| *stamp > after).filter_map(|(_, write)| write.user_time).max()
     }
@@ -229,7 +228,7 @@ impl Bytes {
         bytes
     }
 
-    /// What a range holds at a cut, moved by so many bytes: what is no piece is a hole.
+    /// Content of a range at a cut, moved by so many bytes: everything outside of the pieces is a hole.
     pub(crate) fn pieces(&self, cut: Cut<'_>, from: u64, to: u64, moved: i64) -> Vec<(u64, Arc<[u8]>)> {
         let mut pieces = Vec::new();
         let mut at = from;

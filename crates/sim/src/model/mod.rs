@@ -1,7 +1,7 @@
-//! What the server should hold, written down a second time and as simply as possible.
+//! The expected state of the server, recorded a second time and as simply as possible.
 //!
-//! Guarantees: nothing here knows of logs, indexes, horizons, grants of size or caches; a question is answered by
-//! folding everything that happened. So an equal answer of the server is evidence.
+//! Guarantees: the model has no logs, indexes, horizons, grants of size or caches; it answers a question by folding all
+//! events. So an equal answer of the server is evidence.
 
 pub(crate) mod bytes;
 pub(crate) mod tree;
@@ -22,18 +22,18 @@ pub(crate) struct Model {
     pub(crate) sessions: BTreeMap<u64, Session>,
     /// Sessions that were closed, and when.
     pub(crate) closed: BTreeMap<u64, Hlc>,
-    /// By name: instant, and who made it.
+    /// By name: instant, and creator.
     pub(crate) snapshots: BTreeMap<String, (Hlc, u32)>,
 }
 
-/// A session and what ran in it.
+/// A session and its requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
     /// Whose it is.
     uid: u32,
     /// Requests below it are forgotten by the metadata plane.
     acked: u64,
-    /// What every request did, by number. Never forgotten here, so that a second effect is noticed.
+    /// Effect of every request, by number. Never dropped here, so that a second effect is noticed.
     pub(crate) ran: BTreeMap<u64, Ran>,
     /// Chunks it may write, and chunks it may or may not be allowed to, by inode.
     grants: BTreeMap<u64, Grants>,
@@ -42,18 +42,18 @@ pub(crate) struct Session {
 #[derive(Clone, Debug, Default)]
 struct Grants {
     sure: BTreeSet<u64>,
-    /// From this chunk on nothing is sure: an append was granted some that it did not tell.
+    /// From this chunk on nothing is certain: an append received grants that its answer did not name.
     unsure_from: Option<u64>,
 }
 
-/// What a request did.
+/// Effect of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
     Txn { stamp: Hlc, result: Result<Done, Reason> },
     Wrote { stamp: Hlc, offset: u64 },
 }
 
-/// What a transaction that succeeded answers.
+/// Answer of a successful transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) id: u64,
@@ -74,7 +74,7 @@ impl Model {
         Model { tree: Tree::format(stamp, root_mode), ..Model::default() }
     }
 
-    /// What a transaction will answer if it runs now; `None` if it ran before and that is remembered.
+    /// The answer of a transaction if it runs now; `None` if it ran before and that is remembered.
     pub(crate) fn preview(&self, session: u64, seq: u64, op: &Op) -> Result<Ran, Result<(), Reason>> {
         if let Op::OpenSession(_) = op {
             return Err(Ok(()));
@@ -108,7 +108,7 @@ impl Model {
         })
     }
 
-    /// Runs a transaction at `stamp`, or answers what it did when it first ran.
+    /// Runs a transaction at `stamp`, or returns the effect of its first run.
     pub(crate) fn run(&mut self, session: u64, seq: u64, acked: u64, op: &Op, stamp: Hlc) -> Ran {
         let result = match self.preview(session, seq, op) {
             Ok(ran) => return ran,
@@ -220,7 +220,7 @@ impl Model {
         }
     }
 
-    /// Takes in a hole that was punched.
+    /// Adds a punched hole.
     pub(crate) fn punched(&mut self, seq: u64, inode: u64, stamp: Hlc, punch: Punch) {
         if let Some(state) = self.sessions.get_mut(&punch.session) {
             state.ran.insert(seq, Ran::Wrote { stamp, offset: punch.offset });
@@ -228,7 +228,7 @@ impl Model {
         self.tree.write(inode, stamp, What::Punch(punch));
     }
 
-    /// Takes in bytes that were written.
+    /// Adds written bytes.
     pub(crate) fn wrote(&mut self, seq: u64, inode: u64, stamp: Hlc, write: Write) {
         if let Some(state) = self.sessions.get_mut(&write.session) {
             state.ran.insert(seq, Ran::Wrote { stamp, offset: write.offset });

@@ -1,7 +1,7 @@
 //! The tree as plain maps of versions, and what POSIX says of every change to it.
 //!
-//! A change is decided on the state of now and then committed at a stamp. Whoever asks is the owner of everything
-//! (rights are the business of the namespace's own tests).
+//! A change is decided on the state of now and then committed at a stamp. The caller is the owner of everything (rights
+//! are the business of the namespace's own tests).
 
 mod edit;
 mod forget;
@@ -75,7 +75,7 @@ impl<T> Versions<T> {
     }
 }
 
-/// One version of an inode, without what `Bytes` knows.
+/// One version of an inode, without the fields of `Bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) kind: FileKind,
@@ -127,14 +127,14 @@ pub(crate) struct Tree {
     pub(crate) horizons: Horizons,
 }
 
-/// Where a path ends: the directory, the last name, what it names.
+/// End of a path: the directory, the last name, its target.
 pub(crate) struct Place {
     pub(crate) parent: u64,
     pub(crate) name: Vec<u8>,
     pub(crate) found: Option<u64>,
 }
 
-/// What a change will do, once it has a stamp.
+/// Effect of a change, before it has a stamp.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Nothing { id: u64, existed: bool },
@@ -246,11 +246,11 @@ impl Tree {
         Ok(found)
     }
 
-    /// What is named by its number is come to from the root, by any of its names.
+    /// An inode that is named by its number is reached from the root, by any of its names.
     pub(crate) fn approach(&self, id: u64, at: Hlc) -> Result<(), Reason> {
         self.kept(id, at)?;
         if at == Hlc::MAX {
-            // A directory that was removed and forgotten holds up nobody who has a file of it open.
+            // A directory that was removed and has expired does not block a client with one of its files open.
             return Ok(());
         }
         let parents = match self.node(id, at) {
@@ -262,7 +262,7 @@ impl Tree {
         first.or_else(|reason| if ways.any(|way| way.is_ok()) { Ok(()) } else { Err(reason) })
     }
 
-    /// What a change will do, or why it may not.
+    /// The effect of a change, or the reason to refuse it.
     pub(crate) fn decide(&self, op: &Op) -> Result<Change, Reason> {
         let now = Hlc::MAX;
         match op {

@@ -1,4 +1,4 @@
-//! Forgetting, and what goes on beside it.
+//! Expiry of history, and concurrent operations.
 
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
@@ -8,8 +8,8 @@ use super::{BOTH, tree_of_two_times};
 use crate::stage::{Stage, clone_tree, forget, late, make_directory, read, target, txn, unlink};
 use crate::violation::{Rule, Verdict, broken};
 
-/// A forgetting is in force wholly or not at all, and once told stays; what is kept reads as before wherever the disk
-/// stopped, in a horizon, a footer or a hole; the next life of the server gives back the rest.
+/// An expiry is in force wholly or not at all, and stays once answered; the retained history reads as before wherever
+/// the disk stopped, in a horizon, a footer or a hole; the next process of the server gives back the rest.
 pub(super) fn crash_at_every_effect_of_a_forgetting(seed: u64) -> Verdict {
     for kind in BOTH {
         for effect in 1..100 {
@@ -65,7 +65,7 @@ fn delete_snapshot(name: &str) -> Op {
     Op::DeleteSnapshot(DeleteSnapshot { name: name.to_owned() })
 }
 
-/// Who has a file open whose directory was removed, and then forgotten, goes on writing to it and cutting it.
+/// A client with a file open whose directory was removed and has expired continues to write to and truncate the file.
 pub(super) fn truncate_in_a_forgotten_directory(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     stage.expect(0, txn(make_directory("/d")), None)?;

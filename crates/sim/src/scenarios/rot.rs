@@ -1,4 +1,4 @@
-//! Bits that rot beside the records: in footers, and in the log of metadata.
+//! Bit rot beside the records: in footers, and in the log of metadata.
 
 use frieze_base::Reason;
 use frieze_disk::{CrashKind, Disk};
@@ -29,8 +29,8 @@ fn a_full_segment(stage: &mut Stage) -> Verdict {
     stage.barrier()
 }
 
-/// Any bit of any footer rots, under a server that runs and while there is none: what it names is read otherwise, every
-/// byte as before, and the server goes on.
+/// Any bit of any footer rots, under a running server or a stopped one: its records are read in another way, every byte
+/// as before, and the server continues.
 pub(super) fn rot_in_a_footer(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     stage.make(0, "/f")?;
@@ -63,7 +63,7 @@ pub(super) fn rot_in_a_footer(seed: u64) -> Verdict {
     if met == 0 { broken(Rule::Restarts, "no start has met a damaged footer") } else { Ok(()) }
 }
 
-/// Any bit of what the log of metadata holds rots: the server refuses to start and says why, or has lost nothing.
+/// Any bit of the log of metadata rots: the server refuses to start with a reason, or has lost nothing.
 pub(super) fn rot_in_the_metalog(seed: u64) -> Verdict {
     let mut stage = Stage::new(seed, 1)?;
     let mut refused = 0;
@@ -81,7 +81,7 @@ pub(super) fn rot_in_the_metalog(seed: u64) -> Verdict {
         match stage.witness.machine.start() {
             Err(fault) if matches!(fault.reason, Reason::Corrupt | Reason::WrongVersion) => refused += 1,
             Err(fault) => return broken(Rule::PromisedErrors, format!("rot in {name} at {offset}: {fault}")),
-            // What the store of names has already is not read again.
+            // Entries that the store of names has already are not read again.
             Ok(()) => {}
         }
         stage.witness.die(CrashKind::Process);

@@ -1,4 +1,4 @@
-//! The index on disk: what a crash, a retry and rot make of it.
+//! The index on disk under crashes, retries and bit rot.
 
 use frieze_disk::{CrashKind, Disk};
 use frieze_wire::txn::{Grant, Op};
@@ -38,8 +38,8 @@ fn shelves(stage: &Stage) -> Vec<String> {
     names.into_iter().filter(|name| name.starts_with("shelf-")).collect()
 }
 
-/// Four segments are shelved, and their shelves merged: wherever the disk stopped, everything reads as before, and the
-/// next life of the server goes on with it.
+/// Four segments get index runs, and the runs are merged: wherever the disk stopped, everything reads as before, and
+/// the next process of the server continues.
 pub(super) fn crash_at_every_effect_of_a_shelving(seed: u64) -> Verdict {
     for kind in BOTH {
         for effect in 1..100 {

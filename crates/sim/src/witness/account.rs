@@ -1,4 +1,4 @@
-//! What a call did, read off the ends of the two logs, and what it may be answered.
+//! The effects of a call, from the ends of the two logs, and its allowed answers.
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
@@ -12,7 +12,7 @@ use crate::model::tree::Change;
 use crate::violation::{Rule, Verdict, broken};
 
 impl Witness {
-    /// Takes down what a request did, and what it may be answered.
+    /// Records the effect of a request, and its allowed answers.
     pub(super) fn account(&mut self, ask: &Ask, before: Marks, after: Marks) -> Verdict<Expect> {
         let entries = after.index - before.index;
         let records = after.records - before.records;
@@ -56,7 +56,7 @@ impl Witness {
         Ok(Expect::Txn { logged, did: Ok(ran) })
     }
 
-    /// The number of the inode that an operation has just made, as the server tells it; 0 if it makes none.
+    /// The number of the inode that an operation has just created, from the server; 0 if it creates none.
     pub(super) fn number_of_made(&mut self, op: &Op) -> Verdict<u64> {
         let make = match op {
             Op::Make(make) => make,
@@ -106,7 +106,7 @@ impl Witness {
         }
     }
 
-    /// Why no change through this handle is to be taken, whatever it is; `None` if it is new and may be.
+    /// The allowed refusals of any change through this handle; `None` if it is new and may be accepted.
     pub(super) fn refusals_of_handle(&self, ask: &Ask, handle: &Handle) -> Option<Vec<Reason>> {
         let id = ask.header.session.0;
         let Some(session) = self.model.sessions.get(&id) else {
@@ -126,20 +126,20 @@ impl Witness {
             return Some(vec![Reason::ReadOnly]);
         }
         if self.model.tree.kept(handle.inode, Hlc::MAX).is_err() {
-            // Nothing of it is left, so nobody gets a grant; to whom has none that may be all that is said.
+            // Nothing of it is left, so no session gets a grant; a session without one may get only this answer.
             return Some(vec![Reason::HistoryExpired, Reason::Busy]);
         }
         if !handle.write {
             return Some(vec![Reason::AccessDenied]);
         }
-        // A late double of what was acknowledged long ago is known, or refused, and the newest is known.
+        // A late duplicate of a request acknowledged long ago is remembered, or refused; the newest is remembered.
         session.ran.contains_key(&ask.header.seq.0).then(|| match self.is_behind(ask) {
             true => vec![Reason::Busy, Reason::BackwardUserTime],
             false => Vec::new(),
         })
     }
 
-    /// True if the server has seen a newer number of the session.
+    /// True if the server has received a newer number of the session.
     pub(crate) fn is_behind(&self, ask: &Ask) -> bool {
         self.newest_seq.get(&ask.header.session.0).is_some_and(|newest| *newest > ask.header.seq.0)
     }

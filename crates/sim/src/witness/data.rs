@@ -1,4 +1,4 @@
-//! What a write or a punch did: a record in each chunk that it reaches, and grants that only the server knows of.
+//! The effects of a write or a punch: a record in each chunk that it reaches, and grants that only the server knows.
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
@@ -36,7 +36,7 @@ impl Witness {
     ) -> Verdict<Expect> {
         let handle = ask.handle.as_ref().expect("writes go through a handle");
         let (inode, len) = (handle.inode, ask.payload.len() as u64);
-        // Everything in the log counts, also what nobody was told of: it may be committed yet.
+        // Every record in the log counts, also without an answer to its client: it may be committed later.
         let offset = if append { self.model.tree.bytes(inode).size(Cut::NOW) } else { offset };
         let (first, last) = (offset / CHUNK_BYTES, (offset + len - 1) / CHUNK_BYTES);
         let session = ask.header.session.0;
@@ -142,8 +142,8 @@ impl Witness {
         let node = self.model.tree.node(handle.inode, Hlc::MAX);
         let lacks_time = node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none();
         if let Some(mut refusals) = self.refusals_of_handle(ask, handle) {
-            // What is wrong with the record may be said of a file that was forgotten, and to a session that has ended,
-            // too: both are so.
+            // A fault of the record itself is also allowed for a file that has expired, and for a session that has
+            // ended: both faults are true.
             if lacks_time && [Reason::HistoryExpired, Reason::UnknownSession].iter().any(|also| refusals.contains(also))
             {
                 refusals.push(Reason::InvalidArgument);

@@ -1,5 +1,5 @@
-//! What an edit did: the transaction that the server made of it stands in its log. That it was carried out is checked
-//! like any other change; that it is what was asked for is checked here, and in `judge::edit`.
+//! The effects of an edit: the transaction that the server made of it is in its log. Its execution is checked like any
+//! other change; that it matches the request is checked here, and in `judge::edit`.
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
@@ -29,7 +29,7 @@ impl Witness {
         let effect = Effect::new(LogPlace::Meta(before.index + 1), after.newest, (session, seq, acked), Act::Planned);
         let logged = if entries == 1 { self.planned(&effect, before.index + 1)? } else { None };
         let Some(op) = logged else {
-            // Not run, or it died over it: what is in the log is seen after the next start.
+            // Not run, or the server crashed during it: the next start shows what is in the log.
             self.doubts = vec![effect];
             return Ok(Expect::Planned { logged: false, did });
         };
@@ -65,7 +65,7 @@ impl Witness {
         self.note_made(reply.attr.inode - (set.inode & !NEW), edit.new.len() as u64)
     }
 
-    /// An undo touches only what the actor changed last.
+    /// An undo changes only inodes that the actor changed last.
     fn check_undo(&self, undo: &Undo, edit: &Edit) -> Verdict {
         let actor = |stamp: Hlc| {
             let by = self.journal.stamped(stamp).map(|effect| effect.session);

@@ -1,4 +1,4 @@
-//! Which sessions have connections, and since when the others have none: what the server should know of them.
+//! Which sessions have connections, and since when the others have none: the expected knowledge of the server.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use frieze_base::MonoTime;
 
 use crate::machine::ConnId;
 
-/// Which sessions have connections: what the server should know of them.
+/// Which sessions have connections: the expected knowledge of the server.
 #[derive(Default)]
 pub(crate) struct Liveness {
     pub(super) conns: BTreeMap<ConnId, (u32, Option<u64>)>,

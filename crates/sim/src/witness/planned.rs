@@ -1,4 +1,4 @@
-//! Requests that the server makes a transaction of, edits and forgettings: what it made of them stands in its log.
+//! Requests that the server turns into a transaction, edits and expiries: the transaction is in its log.
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
@@ -10,7 +10,7 @@ use crate::journal::{Act, Effect, LogPlace};
 use crate::violation::{Rule, Verdict, broken};
 
 impl Witness {
-    /// What the server made of the request of `effect`; `None` if the disk stopped before it could be read.
+    /// The server's transaction for the request of `effect`; `None` if the disk stopped before it could be read.
     pub(super) fn planned(&self, effect: &Effect, index: u64) -> Verdict<Option<Op>> {
         let Some((_, batch)) = self.machine.logged(index) else {
             return match self.machine.is_dying() {
@@ -32,7 +32,7 @@ impl Witness {
         }
     }
 
-    /// What a restart found in the log of a request that the server died over.
+    /// The transaction that a restart found in the log for a request during which the server crashed.
     pub(super) fn planned_in_doubt(&mut self, doubt: Effect) -> Verdict<Effect> {
         let LogPlace::Meta(index) = doubt.place else { return Ok(doubt) };
         if let Act::Expired = &doubt.act {
@@ -65,7 +65,7 @@ impl Witness {
         }
     }
 
-    /// A forgetting is about what was asked for, all of it and nothing else.
+    /// An expiry covers exactly the requested part.
     pub(super) fn check_forget(&self, ask: &Forget, op: &Horizon) -> Verdict {
         let wrong = |words: String| broken(Rule::SameForEver, format!("{ask:?}: {words}"));
         if op.before != ask.before {
@@ -89,7 +89,7 @@ impl Witness {
             Err(Reason::NotFound) => tree.resolve(&ask.target, before),
             found => found,
         }?;
-        // What did not exist then has nothing to forget.
+        // A target that did not exist then has no history to expire.
         tree.node(root, before).map(|_| root).ok_or(Reason::InvalidArgument)
     }
 }

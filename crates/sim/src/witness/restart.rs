@@ -1,4 +1,4 @@
-//! The death of the server and its next life: what recovery found is compared with what it had to find.
+//! A crash of the server and its next start: compares what recovery found with what it had to find.
 
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
@@ -54,7 +54,7 @@ impl Witness {
         Ok(true)
     }
 
-    /// Compares what recovery found with what it had to find, and goes on from there.
+    /// Compares what recovery found with what it had to find, and continues from there.
     fn reconcile(&mut self) -> Verdict {
         let status = self.machine.status();
         let (index, records) = (status.metalog_index, status.records);
@@ -79,8 +79,8 @@ impl Witness {
                 let goes_on = matches!(doubt.act, Act::Expired);
                 known_index += u64::from(goes_on);
                 self.journal.effects.push(Effect { made, ..doubt });
-                // Of sessions several can have been ended; of anything else what is told apart are ways how one request
-                // can have gone.
+                // Of session ends several can have happened; of all other doubts the entries are alternatives for one
+                // request.
                 if !goes_on {
                     break;
                 }

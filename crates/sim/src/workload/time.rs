@@ -1,4 +1,4 @@
-//! Edits, forgettings, and questions about intervals.
+//! Edits, expiries, and questions about intervals.
 
 use frieze_hlc::Hlc;
 use frieze_wire::edit::{CloneTree, Restore, Undo};
@@ -12,7 +12,7 @@ use crate::client::{Client, Step};
 use crate::witness::CHUNK_BYTES;
 
 impl Workload<'_> {
-    /// A path to clone, restore or look at: often a directory, now and then all of the tree.
+    /// A path to clone, restore or read: often a directory, sometimes all of the tree.
     fn part(&mut self, at: Hlc) -> Target {
         match self.rng.below(6) {
             0 => self.target(b"/".to_vec()),
@@ -81,7 +81,7 @@ impl Workload<'_> {
         vec![Step::CopyRange { source, source_offset, target, target_offset, len }]
     }
 
-    /// Gives up the history of a part of the tree; seldom of all of it, or nothing would be left to ask for.
+    /// Expires the history of a part of the tree; seldom of all of it, or no question would be left.
     pub(super) fn forget(&mut self, _: &Client) -> Vec<Step> {
         let before = self.instant();
         let looked = if self.rng.chance(2) { Hlc(before) } else { Hlc::MAX };
@@ -97,7 +97,7 @@ impl Workload<'_> {
         Self::edit(Request::Forget(Forget { target, before, dry_run, with_snapshots }))
     }
 
-    /// What the history of a file or directory takes.
+    /// Space of the history of a file or directory.
     pub(super) fn usage(&mut self, _: &Client) -> Vec<Step> {
         let view = if self.rng.chance(2) { self.past() } else { View::NOW };
         let target = match self.rng.chance(3) {

@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is set right again.
+//! Faults, and their repair.
 
 use frieze_disk::{CrashKind, Disk};
 
@@ -120,7 +120,8 @@ impl World {
         Ok(())
     }
 
-    /// The device may refuse something from now on. Should nobody notice, the next start does away with it.
+    /// The device may refuse an operation from now on. If the server does not notice that, the scheduled restart ends
+    /// it.
     fn suspect_device(&mut self) {
         self.witness.excuses.device = true;
         let delay = self.rng.between(1_000_000, 5_000_000);
@@ -175,7 +176,7 @@ impl World {
         }
     }
 
-    /// A bit that was flipped is set right, by hand as it were: what recovery makes of damage is a scenario of its own.
+    /// Flips a bit back, as if by hand: recovery from damage is a scenario of its own.
     pub(super) fn heal_rot(&mut self, which: Option<(u64, u8)>) {
         if let Some((offset, bit)) = self.rotten.take_if(|rotten| which.is_none_or(|which| which == *rotten)) {
             self.flip(offset, bit);

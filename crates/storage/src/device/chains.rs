@@ -1,9 +1,9 @@
-//! The records of one chain: found by their numbers for a member that lacks them, and taken out where the chain does
-//! not have them.
+//! The records of one chain: lookup by number for a member that lacks them, and removal of records that the chain does
+//! not have.
 //!
-//! Guarantees: what is handed out has passed its checksums; what was discarded is gone for good once
-//! [`Device::discard`] returns, and a crash before that leaves it wholly there or wholly gone. Leaves to others: which
-//! records a chain has (`chain`), who is sent them (`data`).
+//! Guarantees: returned payloads have passed their checksums; discarded records are durably removed once
+//! [`Device::discard`] returns, and a crash before that leaves all of them or none. Leaves to others: which records a
+//! chain has (`chain`), which member receives them (`data`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -20,7 +20,7 @@ use frieze_multilog::{
 use super::shelves::shelf_name;
 use super::{Device, FileKey};
 
-/// The segments of a device that is in use, to be recovered from where it stands.
+/// The segments of a device in use, as a source for recovery in place.
 struct Standing<'a> {
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
     discarded: &'a [Discards],
@@ -56,13 +56,13 @@ impl LogSource for Standing<'_> {
 }
 
 impl Device {
-    /// The first records of a chain after number `after`, in order: some, at most `max`. None if there are none.
+    /// At most `max` records of a chain after number `after`, in order. Empty if there are none.
     ///
     /// # Errors
     /// `Corrupt` if a footer cannot be read; the disk's.
     ///
     /// # Cost
-    /// Reads the footer of one segment, the first time after a restart of each that is younger too.
+    /// Reads the footer of one segment; the first time after a restart also those of all younger segments.
     pub fn records_of(&self, chain: ChainId, after: u64, max: usize) -> Result<Vec<NumberedRecord>, Fault> {
         loop {
             let Some(id) = self.log().unlisted(chain, after) else { break };
@@ -76,7 +76,7 @@ impl Device {
             let footer = if is_closed { Some(self.footer_of(id)?) } else { None };
             let found = match self.log().numbered(chain, id, footer.as_deref(), after, max) {
                 Some(found) => found,
-                // Closed in this moment: its footer is there with the next flush.
+                // The segment was just closed: the next flush writes its footer.
                 None if !is_closed => return Ok(Vec::new()),
                 None => return Err(no_footer(id)),
             };
@@ -99,7 +99,7 @@ impl Device {
         Ok((Bytes::from(bytes), crc))
     }
 
-    /// True if no read needs the bytes of this record any more: they may have been given back.
+    /// True if no read needs the bytes of this record any more: their space may have been given back.
     ///
     /// # Errors
     /// As [`Device::log_of`].
@@ -107,7 +107,7 @@ impl Device {
         Ok(self.log_of([record.meta.chunk.inode])?.is_dead(&record.meta))
     }
 
-    /// Record `n` of a chain: what it does, its payload, and that one's checksum.
+    /// Record `n` of a chain: its kind, its payload, and the payload's checksum.
     ///
     /// # Errors
     /// As [`Device::payload_of`]; `Corrupt` if it is not in the log.
@@ -119,7 +119,7 @@ impl Device {
         }
     }
 
-    /// The last record of each chain among those on shelves.
+    /// The last record of each chain in the index runs.
     pub(super) fn tips(&self) -> BTreeMap<ChainId, ChainTip> {
         self.tips.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -134,21 +134,21 @@ impl Device {
         Ok(footer)
     }
 
-    /// True if a record of so many bytes fits a segment of this device.
+    /// True if a record of `len` bytes fits a segment of this device.
     pub fn fits(&self, len: usize) -> bool {
         let checksums = 4 * (len / self.block_bytes() + 1);
         (len + checksums + RECORD_OVERHEAD_BYTES) as u64 <= self.settings.segment_bytes
     }
 
-    /// Takes every record of `chain` after `after` out of the log, and shows what is left of it, as at a restart, to
-    /// `on_recovered`. `keep` makes durable what has to be known at a restart: all that was ever discarded, this one
-    /// with the place that it is told. The caller keeps everybody else from appending.
+    /// Removes every record of `chain` after `after` from the log, and replays the rest to `on_recovered`, as at a
+    /// restart. `keep` makes durable what a restart has to know: all discards so far, and this one with the place in
+    /// its argument. The caller locks out all other appends.
     ///
     /// # Errors
-    /// `Busy`: try again. The disk's: then the log is as before, until the next start.
+    /// `Busy`: retry. The disk's: then the log is as before, until the next start.
     ///
     /// # Cost
-    /// As a restart: about a microsecond for each record that is not on shelves.
+    /// As a restart: about a microsecond for each record outside of index runs.
     pub fn discard(
         &self,
         chain: ChainId,
@@ -156,7 +156,7 @@ impl Device {
         keep: &mut dyn FnMut(Discards) -> Result<Vec<Discards>, Fault>,
         on_recovered: &mut dyn FnMut(RecoveredItem<'_>),
     ) -> Result<(), Fault> {
-        // Who shelves may be waiting for the appender, which the caller holds.
+        // The thread that writes an index run may be waiting for the appender, which the caller has locked.
         let Ok(_shelving) = self.shelving.try_lock() else {
             return Err(Fault::new(Reason::Busy, "the index is being written: try again"));
         };
@@ -164,7 +164,7 @@ impl Device {
         let before = self.flush()?;
         let shelved = self.tips().get(&chain).map_or(0, |tip| tip.n);
         if shelved > after {
-            // Rare: what went another way is as old as what is shelved. The footers say what the shelves did.
+            // Rare: discarded records as old as those in index runs. The footers have all that the runs had.
             let mut shelves = self.shelves.write().unwrap_or_else(PoisonError::into_inner);
             while let Some((key, _)) = shelves.pop_last() {
                 self.tiers.gone(FileKey::Shelf(key));
@@ -199,5 +199,5 @@ fn no_footer(id: SegmentId) -> Fault {
     Fault::new(Reason::Corrupt, format!("stored data is corrupt: the footer of segment {id} cannot be read"))
 }
 
-/// What a record takes beside payload and checksums, with its entry in the footer, and a segment beside records.
+/// Bytes of a record besides payload and checksums, with its footer entry, and of a segment besides records.
 const RECORD_OVERHEAD_BYTES: usize = 1024;

@@ -1,46 +1,47 @@
-//! Checksums of spans of records that were written or handed on lately: states of a chunk that lie near each other
-//! share most of their pieces, and the checksums of small pieces cost as much to read as to look up the pieces.
+//! Checksums of spans of records that were recently written or sent: states of a chunk that are close in time share
+//! most of their pieces, and reading the checksums of a small piece costs as much as looking up the piece.
 //!
-//! Guarantees: what is remembered is what was stored beside the bytes once; whoever gets the bytes compares all the
-//! same. Bounded: the newer of two spans that fall on one slot stays.
+//! Guarantees: a cached checksum was once stored beside the bytes; the receiver compares it with the bytes all the
+//! same. Bounded: of two spans with one slot the newer stays.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So much of a record at least is handed on by the system: less is sooner read than its checksums are looked up.
+/// Smallest span of a record that the kernel sends from the file: a smaller one is read faster than its checksums are
+/// looked up.
 pub const HANDED_BYTES_MIN: u64 = 32 << 10;
 
 use frieze_base::{SegmentId, crc32c_combine};
 use frieze_hlc::Hlc;
 use frieze_multilog::StoredSpan;
 
-/// What is remembered. Takes no memory before the first span, and then as much as there are spans.
+/// The cache. Uses no memory before the first span, and grows with the count of spans.
 #[derive(Default)]
 pub(super) struct ChecksumCache(Mutex<Table>);
 
-/// Slots, a power of two or none: each remembers one of the spans whose hashes begin with its number.
+/// Slots, a power of two or none: each holds one of the spans whose hashes begin with its number.
 #[derive(Default)]
 struct Table {
     slots: Vec<Slot>,
-    /// Slots in which there is a span.
+    /// Count of slots with a span.
     used: usize,
 }
 
-/// A span by its hash, in two halves (so that a slot is 12 bytes), and its checksum. A hash of 0 stands for no span.
+/// A span by its hash, in two halves (so that a slot is 12 bytes), and its checksum. A hash of 0 means no span.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     hash: [u32; 2],
     crc: u32,
 }
 
-/// Some bytes of a record.
+/// A byte range of a record.
 #[derive(Clone, Copy, Hash)]
 pub(super) struct Span {
     segment: SegmentId,
     /// Offset of the first one in the segment.
     offset: u64,
     len: u64,
-    /// When the record was written: what is placed again where something was refused is another record.
+    /// Stamp of the record: a record that is written where another was refused differs by it.
     stamp: Hlc,
 }
 
@@ -64,20 +65,20 @@ impl Span {
 }
 
 impl ChecksumCache {
-    /// The checksum of a span. Two spans of one hash there will be once in 2^64 pairs: whoever gets the bytes compares,
-    /// and asks again.
+    /// The checksum of a span. Two spans share a hash once in 2^64 pairs: the receiver compares bytes and checksum, and
+    /// retries the read.
     pub(super) fn get(&self, span: &Span) -> Option<u32> {
         let hash = span.hash();
         let table = self.table();
         table.slots.get(table.slot_of(hash)).filter(|slot| slot.hash == hash).map(|slot| slot.crc)
     }
 
-    /// Forgets all: something that was stored beside bytes was written anew.
+    /// Drops all entries: a checksum that was stored beside bytes was rewritten.
     pub(super) fn clear(&self) {
         *self.table() = Table::default();
     }
 
-    /// From now on this is the checksum of a span.
+    /// Sets the checksum of a span.
     pub(super) fn put(&self, span: Span, crc: u32) {
         self.table().put(Slot { hash: span.hash(), crc });
     }
@@ -88,13 +89,13 @@ impl ChecksumCache {
 }
 
 impl Table {
-    /// The slot of the upper bits of a hash.
+    /// The slot for the upper bits of a hash.
     fn slot_of(&self, [upper, _]: [u32; 2]) -> usize {
         ((u64::from(upper) * self.slots.len() as u64) >> u32::BITS) as usize
     }
 
     fn put(&mut self, slot: Slot) {
-        // It grows when a quarter is used, so that few spans are in the way of another while there is room.
+        // It grows when a quarter is used, so few spans displace another while there is space.
         if self.used >= self.slots.len() / 4 && self.slots.len() < SLOTS_MAX {
             let before = std::mem::take(self);
             self.slots = vec![Slot::default(); (2 * before.slots.len()).max(SLOTS_MIN)];
@@ -110,7 +111,7 @@ impl Table {
     }
 }
 
-/// The CRC32C of `len` bytes, of those of its blocks.
+/// The CRC32C of `len` bytes, from the CRC32Cs of their blocks.
 pub(super) fn combined(crcs: &[u32], len: u64, block_bytes: u64) -> u32 {
     let (first, others) = crcs.split_first().expect("no span is empty");
     let mut left = len - block_bytes.min(len);
@@ -121,9 +122,9 @@ pub(super) fn combined(crcs: &[u32], len: u64, block_bytes: u64) -> u32 {
     })
 }
 
-/// Slots at first.
+/// Initial count of slots.
 const SLOTS_MIN: usize = 256;
-/// Slots at most: 3 MiB remember most of 128 chunks in pieces of 32 KiB, and of 128 GiB in pieces of 1 MiB.
+/// Maximum count of slots: 3 MiB hold most of 128 chunks in pieces of 32 KiB, and of 128 GiB in pieces of 1 MiB.
 const SLOTS_MAX: usize = 256 << 10;
 
 #[cfg(test)]
@@ -173,7 +174,7 @@ mod tests {
             assert_eq!(known.get(&span(number)), Some(number as u32));
             if number == 999 {
                 assert!(known.table().slots.len() <= 4096, "{} slots for 1,000 spans", known.table().slots.len());
-                // While there is room few are in the way of others.
+                // While there is space few spans displace others.
                 let kept = (0..1000).filter(|number| known.get(&span(*number)) == Some(*number as u32)).count();
                 assert!(kept > 800, "{kept} of 1,000");
             }

@@ -1,16 +1,17 @@
-//! Images on the device: pages of old states stored in one place, so that a read of one goes to few places.
+//! Images on the device: pages of old states stored in one place, so that a read of such a state needs few disk
+//! accesses.
 //!
-//! Guarantees: nothing depends on an image. What it answers has passed its checksums and is what the records say; one
-//! that is damaged, torn, lost or of other records is given up, and the answer comes from the records. Bytes of what
-//! was forgotten are gone from every image, on stable storage, when [`Device::forget_images`] returns. Leaves to
-//! others: which pages need one (`multilog`), when to look (`engine`).
+//! Guarantees: no data depends on an image. Bytes from an image have passed their checksums and equal the bytes of the
+//! records; an image that is damaged, torn, lost or of other records is evicted, and the read uses the records. Bytes
+//! of expired history are removed from every image, on stable storage, when [`Device::forget_images`] returns. Leaves
+//! to others: which pages need an image (`multilog`), when to look for them (`engine`).
 //!
 //! # The files
-//! Slots of one image each, in files whose space is reserved when they are made; their length follows from how much
-//! space images may take. A slot is free, or its entry in the file's directory says what it holds. The page is written
-//! first and made durable, then the entry, so an entry whose slot holds something else is one that a crash brought
-//! back. A slot that is given up is overwritten with zeros before its entry goes, so no free slot holds anything, and
-//! its entry is gone before it is used again.
+//! Slots of one image each, in files whose space is reserved when they are created; the length of a file follows from
+//! the limit on the space of images. A slot is free, or its entry in the file's directory says what it holds. The page
+//! is written first and made durable, then the entry. So an entry whose slot holds something else was restored by a
+//! crash. A slot that is evicted is overwritten with zeros before its entry is removed, so free slots are empty, and
+//! the entry is removed before the slot is reused.
 
 mod evict;
 mod image_cursor;
@@ -33,20 +34,20 @@ use frieze_wire::message::ImageStatus;
 use super::Device;
 use image_cursor::Swept;
 
-/// Pages that readers are in want of, at most; one more is not noted, and noted when it is read again.
+/// Most pages whose images readers have requested; a further request is dropped, and repeated by the next read.
 const WISHES_MAX: usize = 1024;
-/// Blocks at the beginning of an image that are read together with its head, if later ones are wanted.
+/// Blocks at the beginning of an image that are read together with its head, if later blocks are needed.
 const AHEAD: usize = 4;
 
-/// Bytes of an image with its head.
+/// Bytes of an image including its head.
 pub const IMAGE_SLOT_BYTES: usize = SLOT_HEAD_BYTES + PAGE_BYTES;
 
-/// What images may take.
+/// Limits of images.
 #[derive(Clone, Copy)]
 pub struct ImageBudget {
-    /// Most pieces of a page.
+    /// Most pieces of a page without an image.
     pub pieces_max: u32,
-    /// Of the bytes of the log, in hundredths.
+    /// Space of images in percent of the bytes of the log.
     pub percent: u32,
 }
 
@@ -55,15 +56,15 @@ pub(super) struct ImageStore {
     budget: ImageBudget,
     set: RwLock<Images>,
     files: RwLock<Files>,
-    /// Held by who makes or gives up images.
+    /// Locked while images are written or evicted.
     making: Mutex<Making>,
     wishes: Mutex<BTreeSet<FragmentedPage>>,
-    /// Images that readers could not use: their slots are to be given up.
+    /// Images that readers could not use: their slots are to be evicted.
     lost: Mutex<Vec<ImagePlace>>,
     lost_count: AtomicU64,
-    /// What was found damaged, in words.
+    /// Damage that was found, as sentences.
     words: Mutex<Vec<String>>,
-    /// Files of which something was forgotten that images may still hold.
+    /// Files with expired bytes that images may still hold.
     to_forget: Mutex<BTreeSet<InodeId>>,
     swept: Swept,
 }
@@ -71,39 +72,39 @@ pub(super) struct ImageStore {
 /// Open image files by number.
 type Files = BTreeMap<u32, (ImageFile, Arc<dyn DiskFile>)>;
 
-/// Where images can go.
+/// Slots available to images.
 #[derive(Default)]
 struct Making {
-    /// Slots of each file that hold nothing.
+    /// Empty slots of each file.
     free: BTreeMap<u32, Vec<u32>>,
     next_file: u32,
-    /// Free slots that a crash may have left something in.
+    /// Free slots that may hold remains of a crash.
     strays: Vec<ImagePlace>,
-    /// Files were removed, and may come back with a loss of power.
+    /// Files were removed, and a power loss may restore them.
     removed: bool,
 }
 
-/// How many images there are, and what they come to.
+/// Count and size of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageStats {
     pub(crate) images: u64,
-    /// Of their files.
+    /// Bytes of their files.
     pub(crate) bytes: u64,
     pub(crate) bytes_max: u64,
     pub(crate) pieces_max: u64,
     /// Most pieces of a page at any instant up to `looked_upto`.
     pub(crate) pieces_most: u64,
     pub(crate) looked_upto: Hlc,
-    /// Found damaged since the start.
+    /// Images found damaged since the start.
     pub(crate) lost: u64,
-    /// Memory that they take.
+    /// Bytes of memory that they use.
     pub heap_bytes: u64,
-    /// Pages that readers are in want of.
+    /// Pages whose images readers have requested.
     pub(crate) wishes: u64,
 }
 
 impl ImageStats {
-    /// As whoever asks for the status is told.
+    /// The same in the form of a status reply.
     pub fn told(&self) -> ImageStatus {
         ImageStatus {
             count: self.images,
@@ -128,10 +129,10 @@ fn image_of(name: &str) -> Option<u32> {
 }
 
 impl ImageStore {
-    /// Finds the images that there are. What of them is damaged goes, and is told in `notes`.
+    /// Finds the existing images. A damaged image is removed and reported in `notes`.
     ///
     /// # Errors
-    /// The disk's, where names cannot be listed or files not removed.
+    /// The disk's, if names cannot be listed or files cannot be removed.
     ///
     /// # Cost
     /// A read of 64 bytes for each image.
@@ -146,7 +147,7 @@ impl ImageStore {
             let head = match read_head(&*file, number) {
                 Ok(head) => head,
                 Err(blank) => {
-                    // One that a crash left while it was being made holds nothing.
+                    // A file whose creation a crash interrupted holds nothing.
                     if !blank {
                         notes.push(format!("the images in {name} are given up: it is damaged, or of another version"));
                     }
@@ -161,7 +162,7 @@ impl ImageStore {
                 let place = ImagePlace { file: number, slot };
                 match head.entry(slot, entry) {
                     ImageEntry::Image(key, of) if read == directory.len() => {
-                        // Two of one state: a crash brought back the entry of one that was given up.
+                        // Two images of one state: a crash restored the entry of an evicted one.
                         making.strays.extend(images.add(key, place, of));
                     }
                     ImageEntry::Free => making.strays.push(place),
@@ -170,7 +171,7 @@ impl ImageStore {
             }
             let damaged = lost.len() - before;
             if damaged > 0 {
-                // A crash tears them too: no sign of rot.
+                // A crash tears them too: this is no sign of bit rot.
                 notes
                     .push(format!("{damaged} of the images in {name} are torn and given up: the records say the same"));
             }
@@ -202,8 +203,7 @@ impl ImageStore {
     }
 }
 
-/// The head of a file, or whether the file holds nothing yet: a head that is torn stands before a directory without
-/// entries.
+/// The head of a file, or whether the file is still empty: a torn head stands before a directory without entries.
 fn read_head(file: &dyn DiskFile, number: u32) -> Result<ImageFile, bool> {
     const DIRECTORY_AT: usize = frieze_disk::PAGE_BYTES as usize;
     let mut first = [0; 2 * DIRECTORY_AT];
@@ -213,13 +213,13 @@ fn read_head(file: &dyn DiskFile, number: u32) -> Result<ImageFile, bool> {
 }
 
 impl Device {
-    /// The images that there are, for a plan. Taken after the index, if both are wanted.
+    /// The existing images, for a plan. Locked after the index, if both are needed.
     pub fn images(&self) -> RwLockReadGuard<'_, Images> {
         self.images.set.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills what `pieces` take from images; the first of them goes to the beginning of `out`. False if an image could
-    /// not be used and is given up: the plan has to be made again.
+    /// Fills the parts of `pieces` that come from images; the first piece starts at the beginning of `out`. False if an
+    /// image could not be used and was evicted: the caller has to plan again.
     ///
     /// # Cost
     /// One read of up to 68 KiB for each image.
@@ -231,7 +231,7 @@ impl Device {
                 rest = after;
                 continue;
             };
-            // A page is read once, with all that is wanted of it.
+            // A page is read once, for all pieces that need it.
             let of_page =
                 |piece: &&Piece| !matches!(&piece.source, PieceSource::Image(other) if other.key != image.key);
             let count = rest.iter().take_while(of_page).count();
@@ -311,7 +311,7 @@ impl Device {
         }
     }
 
-    /// Gives up an image that could not be read, unless that was done meanwhile: then what was read is no damage.
+    /// Evicts an image that could not be read, unless another thread has done so: then the bytes read were no damage.
     fn lose_image(&self, image: &ImageSpan, why: Lost) {
         let mut images = self.images.set.write().unwrap_or_else(PoisonError::into_inner);
         if images.place_of(&image.key) != Some(image.place) {
@@ -330,12 +330,12 @@ impl Device {
         ));
     }
 
-    /// What was found damaged in images since the last call, in words.
+    /// Damage found in images since the last call, as sentences.
     pub fn take_lost_images(&self) -> Vec<String> {
         std::mem::take(&mut *self.images.words.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Readers went to too many places for these pages.
+    /// Requests images of pages that readers had to collect from too many places.
     pub fn want_images(&self, crowded: &[FragmentedPage]) {
         if crowded.is_empty() || self.images.budget.percent == 0 {
             return;
@@ -349,7 +349,7 @@ impl Device {
         }
     }
 
-    /// How many images there are, and what they come to.
+    /// Count and size of images.
     pub fn image_stats(&self) -> ImageStats {
         let (images, heap_bytes) = {
             let images = self.images();
@@ -369,13 +369,14 @@ impl Device {
         }
     }
 
-    /// Bytes that image files may take.
+    /// Limit of the bytes of image files.
     fn image_bytes_max(&self) -> u64 {
         let log_bytes = self.log().log_bytes();
         (u128::from(log_bytes) * u128::from(self.images.budget.percent) / 100) as u64
     }
 
-    /// The images of a file, by where they lie: what a scrub compares with its checksums. With the offset of each.
+    /// The images of a file, in the order of their places, with the offset of each: the scrub compares them with their
+    /// checksums.
     pub fn images_in(&self, number: u32) -> Vec<(ImageSpan, u64)> {
         let Some((head, _)) = self.images.file(number) else { return Vec::new() };
         let images = self.images();
@@ -386,7 +387,7 @@ impl Device {
         found
     }
 
-    /// Gives up an image if these bytes, [`IMAGE_SLOT_BYTES`] from its offset on, are not what was written.
+    /// Evicts an image if these bytes, [`IMAGE_SLOT_BYTES`] from its offset on, differ from what was written.
     pub fn check_image(&self, image: &ImageSpan, bytes: Result<&[u8], Fault>) {
         let Some((head, _)) = self.images.file(image.place.file) else { return };
         let checked = match bytes {
@@ -418,14 +419,14 @@ fn check_slot(head: &ImageFile, image: &ImageSpan, bytes: &[u8]) -> Result<(), L
 
 /// Why an image cannot be used.
 enum Lost {
-    /// It was given up.
+    /// It was evicted.
     Gone,
     /// It is damaged.
     Damaged(String),
 }
 
-/// Images are one read away, and take no memory: that is for what is read in other ways. A system that keeps copies as
-/// it likes keeps these too.
+/// Drops an image's pages from memory: images take one disk access, and memory is for data that takes more. A kernel
+/// that ignores the advice keeps these pages too.
 fn let_go(file: &dyn DiskFile, at: u64, len: u64) {
     let _ = file.let_go(at, len);
 }

@@ -1,8 +1,8 @@
-//! Segments made ahead of need: a file system may take some milliseconds to find room for one, and no write waits for
-//! that.
+//! Spare segments, created ahead of need: a file system may take some milliseconds to find space for one, and no write
+//! waits for that.
 //!
-//! Guarantees: what is taken from here has the length of a segment and holds nothing that recovery could take for a
-//! part of the log. Leaves to others: whether there is room (`device`), the thread that fills up (`serve`).
+//! Guarantees: a spare has the length of a segment and holds nothing that recovery could mistake for a part of the log.
+//! Leaves to others: whether there is space (`device`), the thread that creates spares (`serve`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,24 +14,24 @@ use super::TRAILER_BYTES;
 use super::recover::wipe;
 use crate::wake::Wake;
 
-/// One to be used while the other is made.
+/// One is in use while the other is created.
 pub(super) const COUNT: usize = 2;
 const NAMES: [&str; COUNT] = ["spare-segment", "spare-segment-2"];
-/// Room for so many segments more has to be left for a spare beyond the first.
+/// A spare beyond the first is created only if there is space for this many further segments.
 const ROOM_FOR_MORE: u64 = 8;
 
-/// The segments made ahead of need.
+/// The spare segments.
 #[derive(Default)]
 pub struct SpareSegments {
-    /// Names of those that are there, the next to be used last.
+    /// Names of the spares; the last is used first.
     ready: Mutex<Vec<&'static str>>,
-    /// Held by who makes one.
+    /// Locked while a spare is created.
     making: Mutex<()>,
     taken: Arc<Wake>,
 }
 
 impl SpareSegments {
-    /// Those that an earlier life has left.
+    /// The spares of an earlier process.
     ///
     /// # Errors
     /// The disk's.
@@ -48,7 +48,7 @@ impl SpareSegments {
         Ok(spares)
     }
 
-    /// Makes a spare of a file that recovery does not need; false if it is not of use.
+    /// Makes a spare of a file that recovery does not need; false if the file is not usable.
     ///
     /// # Errors
     /// The disk's.
@@ -63,9 +63,9 @@ impl SpareSegments {
         Ok(true)
     }
 
-    /// True if the file has the right length; then there is nothing of a segment in it afterwards. Also one that was a
-    /// spare may have been a segment whose new name was lost: an old header must not come back over new records, nor an
-    /// old trailer vouch for them.
+    /// True if the file has the right length; then it holds nothing of a segment afterwards. A file named as a spare
+    /// may have been a segment whose new name was lost: its old header must not reappear over new records, nor its old
+    /// trailer cover them.
     fn is_clean(&self, disk: &dyn Disk, name: &str, segment_bytes: u64) -> Result<bool, Fault> {
         let file = disk.open(name)?;
         if file.len()? != segment_bytes {
@@ -76,14 +76,14 @@ impl SpareSegments {
         Ok(true)
     }
 
-    /// Takes one, which is called `name` from then on; `None` if there is none.
+    /// Uses up one spare, which is renamed to `name`; `None` if there is none.
     ///
     /// # Errors
     /// The disk's.
     pub(super) fn take(&self, disk: &dyn Disk, name: &str) -> Result<Option<Arc<dyn DiskFile>>, Fault> {
         let ready = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if ready().is_empty() {
-            // One that is being made is there sooner than one begun now.
+            // A spare in the making is ready sooner than a new one.
             drop(self.making.lock().unwrap_or_else(PoisonError::into_inner));
         }
         let mut ready = ready();
@@ -92,11 +92,11 @@ impl SpareSegments {
         ready.pop();
         drop(ready);
         self.taken.wake();
-        // By its new name, which is what its errors say.
+        // Opened by its new name, which its errors print.
         Ok(Some(disk.open(name)?))
     }
 
-    /// Makes those that are missing, where `has_room` for so many segments.
+    /// Creates missing spares, while `has_room` for so many segments.
     ///
     /// # Errors
     /// The disk's.
@@ -107,7 +107,7 @@ impl SpareSegments {
         has_room: &dyn Fn(u64) -> bool,
     ) -> Result<(), Fault> {
         loop {
-            // Who finds somebody at it has nothing to add.
+            // If another thread is creating spares, there is nothing to add.
             let Ok(_making) = self.making.try_lock() else { return Ok(()) };
             let missing = {
                 let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,12 +125,12 @@ impl SpareSegments {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Wakes who waits for one to be taken.
+    /// Wakes the thread that waits until a spare is used.
     pub fn wake(&self) {
         self.taken.wake();
     }
 
-    /// Waits until one is taken, or for `timeout`.
+    /// Waits until a spare is used, or for `timeout`.
     pub fn await_taken(&self, timeout: std::time::Duration) {
         self.taken.wait(timeout);
     }

@@ -1,5 +1,5 @@
-//! Reading records: what is missing is asked for at once, every block is checked, what fails in memory is read from the
-//! medium.
+//! Reading records: all missing pages are requested at once, every block is verified, and a block that fails its
+//! checksum in memory is read from the medium.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use frieze_tier::Heat;
 use super::{Device, FileKey, Lease, Span, checksum_cache};
 
 impl Device {
-    /// True if something of `pieces` may have to be read from the disk.
+    /// True if part of `pieces` may have to be read from the disk.
     pub fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| match &piece.source {
             PieceSource::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
@@ -20,7 +20,7 @@ impl Device {
         })
     }
 
-    /// Sees to it that `pieces` come into memory, without waiting. To be given back to [`Device::done`] when they are
+    /// Starts reading `pieces` into memory, without waiting. The caller passes the lease to [`Device::done`] after its
     /// read.
     pub fn ready(&self, pieces: &[Piece], heat: Heat) -> Lease {
         let mut lease = Lease::default();
@@ -42,7 +42,8 @@ impl Device {
             let (first, last) = (skip / block, skip_end.div_ceil(block));
             let end = source.data_offset + (last * block).min(source.record_len.into());
             let (crcs, data) = (source.crcs_offset + 4 * first, source.data_offset + first * block);
-            // What checks the blocks lies just before the first: one read for both, unless the blocks are far behind.
+            // The checksums of the blocks lie just before the first block: one read fetches both, unless the blocks are
+            // far behind.
             let is_near = data - crcs <= NEAR_BYTES;
             if !is_near {
                 let end = source.crcs_offset + 4 * last;
@@ -55,14 +56,14 @@ impl Device {
         lease
     }
 
-    /// What was made ready is read, or could not be.
+    /// Ends a lease: its pieces were read, or could not be.
     pub fn done(&self, lease: Lease, failed: bool) {
         self.tiers.done(lease, failed, &|key| self.file_of(key));
     }
 
-    /// Where a file of the system holds `len` bytes of a record from `source.skip` on, which are whole blocks, and
-    /// their CRC32C as the checksums stored beside them say. The bytes are not looked at: whoever gets them compares.
-    /// `None` if no file of the system does.
+    /// The place in a file of the operating system of `len` bytes of a record from `source.skip` on, which are whole
+    /// blocks, and their CRC32C from the stored checksums. The bytes are not verified: the receiver compares them.
+    /// `None` if no such file has them.
     ///
     /// # Errors
     /// As [`Device::read`], of the checksums.
@@ -86,7 +87,7 @@ impl Device {
         Ok(Some(Held { file, offset, crc }))
     }
 
-    /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on, but for what
+    /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on, except those that
     /// [`Device::read_images`] has filled already. Returns their CRC32C.
     ///
     /// # Errors
@@ -96,7 +97,7 @@ impl Device {
         self.read_pieces(pieces, start, out, scratch)
     }
 
-    /// As [`Device::read`], of nobody who waits.
+    /// As [`Device::read`], but on behalf of background work that no request waits for.
     pub(super) fn read_pieces(
         &self,
         pieces: &[Piece],
@@ -117,7 +118,7 @@ impl Device {
                     let read = self.read_record(source, target, scratch);
                     read.inspect_err(|fault| self.noticed.note(source.segment, fault))?
                 }
-                // It is there already.
+                // Already filled.
                 PieceSource::Image(_) | PieceSource::External(_) => crc32c(target),
             };
             crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
@@ -149,7 +150,7 @@ impl Device {
             let block_start = index * block;
             let block_end = (block_start + block).min(record);
             if block_start >= skip + done && block_end <= skip + len {
-                // Whole blocks go straight to where they are wanted, a cache-sized step at a time.
+                // Whole blocks are read directly into the target, a cache-sized step at a time.
                 let blocks = (STEP_BYTES / block).max(1).min(last - index);
                 let mut step_end = (block_start + blocks * block).min(record);
                 if step_end > skip + len {
@@ -167,7 +168,7 @@ impl Device {
                     index += 1;
                 }
             } else {
-                // A block wanted in part: read it whole, verify, copy the part.
+                // A block that is needed in part: read it whole, verify, copy the part.
                 scratch.resize(block_end - block_start, 0);
                 stored.read(index, scratch)?;
                 if crc32c(scratch) != stored.crc(index, last)? {
@@ -185,8 +186,8 @@ impl Device {
         Ok(crc)
     }
 
-    /// Reads a block whose copy in memory failed its checksum as it lies on the medium, and returns that checksum;
-    /// `None` if it fails there too. The copy leaves memory.
+    /// Reads a block whose copy in memory failed its checksum from the medium, and returns its checksum; `None` if it
+    /// fails there too. The copy is dropped from memory.
     fn read_medium(
         &self,
         file: &dyn DiskFile,
@@ -198,7 +199,7 @@ impl Device {
         let crc_at = source.crcs_offset + 4 * index as u64;
         for (offset, len) in [(at, into.len() as u64), (crc_at, 4)] {
             let page = offset / PAGE_BYTES * PAGE_BYTES;
-            // Where the system does not let go of it, the medium is read all the same.
+            // If the kernel keeps the copy, the medium is read all the same.
             let _ = file.let_go(page, (offset + len).next_multiple_of(PAGE_BYTES) - page);
         }
         let mut expected = [0; 4];
@@ -212,13 +213,13 @@ impl Device {
     }
 }
 
-/// Bytes of a record that nobody has looked at.
+/// Bytes of a record that are not verified yet.
 pub struct Held {
-    /// The file, which has a handle.
+    /// The file, which has a file descriptor.
     pub file: Arc<dyn DiskFile>,
-    /// Where in it, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// What their checksum was when they were stored.
+    /// Their checksum from when they were stored.
     pub crc: u32,
 }
 
@@ -226,7 +227,7 @@ pub struct Held {
 struct Blocks<'a> {
     file: &'a dyn DiskFile,
     source: &'a StoredSpan,
-    /// The checksums of the blocks from number `from` on, up to `upto`.
+    /// The checksums of the blocks `from` to `upto`.
     crcs: [u8; CRCS_BYTES],
     from: usize,
     upto: usize,
@@ -237,8 +238,8 @@ impl<'a> Blocks<'a> {
         Blocks { file, source, crcs: [0; CRCS_BYTES], from: 0, upto: 0 }
     }
 
-    /// Fills `into` with what is stored from block `index` on. With the first block come the checksums, which lie
-    /// before it.
+    /// Fills `into` with the stored bytes from block `index` on. The first block's read fetches the checksums too,
+    /// which lie before it.
     fn read(&mut self, index: usize, into: &mut [u8]) -> Result<(), Fault> {
         let StoredSpan { segment, crcs_offset, data_offset, block_bytes, .. } = *self.source;
         let before = (data_offset - crcs_offset) as usize;
@@ -251,7 +252,7 @@ impl<'a> Blocks<'a> {
         ends_behind(segment, crcs_offset, found, before + into.len())
     }
 
-    /// The stored checksum of block `index`; of those before `last` more are fetched with it.
+    /// The stored checksum of block `index`; further checksums of blocks before `last` are fetched with it.
     fn crc(&mut self, index: usize, last: usize) -> Result<u32, Fault> {
         if !(self.from..self.upto).contains(&index) {
             (self.from, self.upto) = (index, last.min(index + CRCS_BYTES / 4));
@@ -267,7 +268,7 @@ fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut
     ends_behind(segment, offset, file.read_at(offset, into)?, into.len())
 }
 
-/// Of `wanted` bytes at `offset` so many were `found`.
+/// Fault of a read at `offset` that returned `found` of `wanted` bytes.
 fn ends_behind(segment: SegmentId, offset: u64, found: usize, wanted: usize) -> Result<(), Fault> {
     if found == wanted {
         return Ok(());
@@ -281,10 +282,10 @@ fn ends_behind(segment: SegmentId, offset: u64, found: usize, wanted: usize) -> 
     ))
 }
 
-/// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
+/// Bytes per checksum step: fits the second-level cache of a core.
 const STEP_BYTES: usize = 512 << 10;
 /// Checksums that are read at once: those of a record of 1 MiB.
 const CRCS_BYTES: usize = 256;
-/// What lies between the checksums and the blocks that are wanted is read with them up to this: as fast as a second
-/// read.
+/// If at most this many bytes lie between the checksums and the needed blocks, one read fetches all of them: as fast as
+/// a second read.
 const NEAR_BYTES: u64 = 32 << 10;

@@ -1,4 +1,4 @@
-//! Opening a device: recovery reads what is there, and what is in the way of segments to come is cleared.
+//! Opening a device: recovery reads its segments, and removes files that would block new segments.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -19,7 +19,7 @@ use frieze_tier::Shares;
 use super::{Device, Dirty, FileKey, SpareSegments, Tiers, segment_name, segment_of};
 use crate::read_errors::ReadErrors;
 
-/// Reads segments for recovery.
+/// Source of segments for recovery.
 struct Segments<'a> {
     disk: &'a dyn Disk,
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
@@ -60,35 +60,35 @@ impl LogSource for Segments<'_> {
     }
 }
 
-/// How far recovery is to reach.
+/// Limits of recovery.
 #[derive(Clone, Copy)]
 pub struct Reach {
-    /// Records stamped later are cut off, where nothing vouches for them; `MAX` for none.
+    /// Records with later stamps are cut off, where no footer covers them; `MAX` for none.
     pub upto: Hlc,
     /// The log was on stable storage up to here.
     pub durable: LogPosition,
-    /// Footers of this segment and of later ones may have been written and not been synced when the server ended.
+    /// Footers of this and later segments may have been written without a sync when the server ended.
     pub footers_from: SegmentId,
-    /// Serve what is left.
+    /// Serve the remaining records of a damaged directory.
     pub serve_damaged: bool,
 }
 
-/// How much a device may take for itself.
+/// Resource limits of a device.
 #[derive(Clone, Copy)]
 pub struct Budget {
-    /// Bytes of the disk that are kept back from data.
+    /// Bytes of the disk that data may not use.
     pub reserve_bytes: u64,
-    /// Most bytes of memory for the index.
+    /// Limit of the index in memory, in bytes.
     pub index_bytes_max: u64,
-    /// Full segments whose index goes to the disk together.
+    /// Full segments that one index run covers.
     pub shelve_segments: usize,
-    /// Memory, and what for.
+    /// Limits of memory by use.
     pub shares: Shares,
-    /// What images may take.
+    /// Limits of images.
     pub images: ImageBudget,
 }
 
-/// What recovery found.
+/// Result of recovery.
 pub struct Recovered {
     /// The device, ready to append.
     pub device: Device,
@@ -96,17 +96,17 @@ pub struct Recovered {
     pub end: LogPosition,
     /// Stamp of the last whole record; zero if there is none.
     pub newest: Hlc,
-    /// What was cut or found corrupt, in words.
+    /// Cut or corrupt parts, as sentences.
     pub notes: Vec<String>,
 }
 
 impl Device {
-    /// Recovers the log on `disk` but for what was discarded; `on_recovered` sees what it finds in log order. What
-    /// nobody vouches for and is stamped after `upto` is cut off for good.
+    /// Recovers the log on `disk` except the discarded records; `on_recovered` receives the records in log order.
+    /// Records stamped after `upto` that no footer covers are cut off for good.
     ///
     /// # Errors
-    /// The disk's; `Corrupt` if a segment header is not of this format, or records are missing that were durable:
-    /// nothing is changed then.
+    /// The disk's; `Corrupt` if a segment header has another format, or records are missing that were durable: then
+    /// nothing is changed.
     pub fn recover(
         disk: Arc<dyn Disk>,
         settings: frieze_multilog::LogSettings,
@@ -155,14 +155,14 @@ impl Device {
                 notes.push(format!("the index of segments {key} is made anew: {why}; their footers were read instead"));
             }
         }
-        // What holds nothing of the log would be in the way of a segment to come: it becomes a spare, or goes.
+        // A file without log content would block a new segment: it becomes a spare, or is removed.
         drop(source);
         let spares = SpareSegments::recover(&*disk, settings.segment_bytes)?;
         let lost_before = report.cut.as_ref().is_some_and(|cut| cut.why == LogCutReason::LostBeforeLaterSegment);
         for key in &report.free {
             let name = segment_name(SegmentId(key.0));
             if lost_before {
-                // Something of the log lies in it that nothing leads to any more: kept for whoever wants to look.
+                // It holds a part of the log that nothing references any more: renamed, for inspection by hand.
                 disk.rename(&name, &format!("lost-{name}"))?;
             } else if !spares.put(&*disk, &name, settings.segment_bytes)? {
                 disk.remove(&name)?;
@@ -179,7 +179,7 @@ impl Device {
             disk.sync_dir()?;
         }
         let tiers = Tiers::new(&budget.shares, settings.segment_bytes, report.end);
-        // What recovery has read, and what an earlier life has left in memory, but for the youngest records.
+        // Drops pages that recovery has read, or that an earlier process left in memory, except the youngest records.
         for (id, file) in &files {
             tiers.let_go_file(FileKey::Segment(*id), &**file, settings.segment_bytes);
         }
@@ -193,7 +193,7 @@ impl Device {
             settings,
             budget,
             log: RwLock::new(log),
-            // What recovery read may be in the page cache only: the first flush makes sure.
+            // What recovery read may be in the page cache only: the first flush makes it durable.
             dirty: Mutex::new(Dirty { segments: files.keys().copied().collect(), directory: true }),
             files: RwLock::new(files),
             spares,
@@ -217,7 +217,7 @@ impl Device {
     }
 }
 
-/// What was found damaged. Of a footer that was being written it is said, and is as it should be after a crash.
+/// Sentence about damage. A footer that was being written is reported as normal after a crash.
 fn words_of(damage: &Corruption, reach: &Reach) -> String {
     match damage.segment.filter(|segment| damage.may_be_torn && *segment >= reach.footers_from) {
         Some(segment) => format!(
@@ -227,7 +227,7 @@ fn words_of(damage: &Corruption, reach: &Reach) -> String {
     }
 }
 
-/// What is missing from the device log, in words.
+/// Sentence about records missing from the device log.
 fn loss_in(report: &RecoveryReport, reach: &Reach) -> Option<String> {
     if let Some(damage) = report.corrupt.iter().find(|damage| damage.loses) {
         return Some(format!("{} at byte {}: {}", segment_name(SegmentId(damage.key.0)), damage.offset, damage.what));
@@ -241,7 +241,7 @@ fn loss_in(report: &RecoveryReport, reach: &Reach) -> Option<String> {
     })
 }
 
-/// What to do about a log of which something is missing: refuse, or say so and go on.
+/// Decides about a log with missing records: refuse, or report and continue.
 ///
 /// # Errors
 /// `Corrupt`, unless damaged directories are to be served.
@@ -258,9 +258,8 @@ pub fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, F
     ))
 }
 
-/// Makes durable that nothing stands here. A head that a loss of power has torn could else be made whole by the next
-/// one: the same record, sent again to the same place, has the same bytes but for its stamp and its checksum, which
-/// goes.
+/// Erases a record head, durably. Otherwise the next head could complete one that a power loss has torn: the same
+/// record, sent again to the same place, has the same bytes except its stamp and its checksum, which is erased.
 pub(super) fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
     let mut left = vec![0u8; len];
     file.read_at(offset, &mut left)?;

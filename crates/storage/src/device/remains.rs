@@ -1,9 +1,9 @@
-//! What this device has of chains that others have by now: taken out of the log whole, and given back segment by
-//! segment.
+//! Records of chains that other nodes have by now: removed from the log as a whole, and their space given back segment
+//! by segment.
 //!
-//! Guarantees: a chain is taken out for good once what is said of it is on stable storage, and not at all before; no
-//! record of another chain is touched, on disk or in memory. Leaves to others: whether others have it (`cluster`,
-//! through the engine), when to give back its room (`remains`).
+//! Guarantees: a chain is removed once the record of that is on stable storage, and not before; records of other chains
+//! are untouched, on disk and in memory. Leaves to others: whether other nodes have the chain (`cluster`, through the
+//! engine), when to give back its space (`remains`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
@@ -14,21 +14,21 @@ use frieze_multilog::{Discards, ImageKey};
 use super::{Device, FileKey};
 
 impl Device {
-    /// Takes these chains out of the log, whole. `keep` makes durable that it was so, and returns all that was ever
-    /// discarded. The caller keeps everybody from appending; all records of these chains are on stable storage.
+    /// Removes these chains from the log, as a whole. `keep` makes that durable, and returns all discards so far. The
+    /// caller locks out all appends; all records of these chains are on stable storage.
     ///
     /// # Errors
-    /// `Busy`: try again. The disk's: then everything is as before.
+    /// `Busy`: retry. The disk's: then nothing has changed.
     ///
     /// # Cost
-    /// A look at each file whose index is in memory, less than a microsecond each.
+    /// Visits each file whose index is in memory, less than a microsecond each.
     pub fn take_out(
         &self,
         chains: &BTreeSet<ChainId>,
         keep: &mut dyn FnMut() -> Result<Vec<Discards>, Fault>,
     ) -> Result<(), Fault> {
         let busy = || Fault::new(Reason::Busy, "the index is being written: try again");
-        // Who has these may be waiting for the appender, which the caller holds.
+        // The thread that has this lock may be waiting for the appender, which the caller has locked.
         let Ok(_shelving) = self.shelving.try_lock() else { return Err(busy()) };
         let Ok(_evicting) = self.evicting.try_lock() else { return Err(busy()) };
         let discarded = keep()?;
@@ -41,7 +41,7 @@ impl Device {
         Ok(())
     }
 
-    /// Where what was discarded lies in a segment. `None` if it cannot be told now.
+    /// The ranges of a segment with discarded records. `None` if that is unknown at the moment.
     ///
     /// # Errors
     /// The disk's.
@@ -57,10 +57,10 @@ impl Device {
         Ok(self.log().discarded_in(segment, Some(&footer)))
     }
 
-    /// Gives up images of chunks that have no record here.
+    /// Evicts images of chunks that have no record here.
     ///
     /// # Errors
-    /// The disk's: the next call goes on.
+    /// The disk's: the next call continues.
     pub fn forget_images_of_nothing(&self) -> Result<(), Fault> {
         let keys: Vec<ImageKey> = self.images().iter().map(|(key, _)| *key).collect();
         let mut gone = Vec::new();
@@ -74,7 +74,7 @@ impl Device {
     }
 }
 
-/// Adds stretches to others; what overlaps or touches becomes one.
+/// Adds ranges to `runs`; ranges that overlap or touch are merged.
 pub(super) fn join<'a>(runs: &mut BTreeMap<u64, u64>, others: impl Iterator<Item = (&'a u64, &'a u64)>) {
     for (&start, &end) in others {
         let (mut start, mut end) = (start, end);
@@ -88,7 +88,7 @@ pub(super) fn join<'a>(runs: &mut BTreeMap<u64, u64>, others: impl Iterator<Item
     }
 }
 
-/// Files that are looked at under one lock.
+/// Files that are visited under one lock.
 const TAKEN_OUT_AT_ONCE: usize = 1024;
 
 #[cfg(test)]

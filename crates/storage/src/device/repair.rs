@@ -1,10 +1,9 @@
-//! Writing a damaged record whole again.
+//! Repair: writes over the damaged parts of a record.
 //!
-//! Guarantees: what is written is what was there before the damage, for everything that is written fits what is still
-//! whole of the record: bytes their checksum, a checksum two copies of the bytes that are the same. Whatever else
-//! somebody has of a record of this name is refused, and nothing is written. Leaves to others: getting the bytes
-//! (`scrub`); bringing them to stable storage, which the next flush does: lost with the power, they are as damaged as
-//! before.
+//! Guarantees: the repair restores the bytes from before the damage, for everything it writes matches the intact rest
+//! of the record: bytes match their checksum, a checksum matches two equal copies of the bytes. Any other copy of a
+//! record with this name is refused, and nothing is written. Leaves to others: fetching the bytes (`scrub`);
+//! durability, which comes with the next flush: if a power loss takes the repair, the record is as damaged as before.
 
 use std::sync::PoisonError;
 
@@ -14,8 +13,8 @@ use frieze_multilog::NumberedRecord;
 use super::{Device, FileKey};
 
 impl Device {
-    /// Writes over what is damaged of a record, of which `payload` is a copy. False, and nothing is written, if that is
-    /// none.
+    /// Overwrites the damaged parts of a record with `payload`, a copy of it. False, and nothing is written, if the
+    /// copy does not match.
     ///
     /// # Errors
     /// The disk's.
@@ -30,7 +29,7 @@ impl Device {
                 (stored.data_offset + index * u64::from(stored.block_bytes), stored.crcs_offset + 4 * index);
             let crc = crc32c(block).to_le_bytes();
             let (here, mut known) = (&mut here[..block.len()], [0; 4]);
-            // What cannot be read is not what it should be.
+            // An unreadable range counts as different.
             let is_same = file.read_medium_at(at, here).is_ok_and(|found| found == here.len()) && *here == *block;
             let fits = file.read_medium_at(crc_at, &mut known).is_ok_and(|found| found == known.len()) && known == crc;
             match (is_same, fits) {

@@ -1,9 +1,8 @@
-//! The index of old records on disk: making shelves, fetching files from them, giving memory back.
+//! The index of old records on disk: writing index runs, fetching files from them, evicting index memory.
 //!
-//! Guarantees: a shelf is used once it is on stable storage under its name; one that is damaged is made anew from the
-//! footers of its segments, and until then nothing of it is answered. What is in use is in memory; what is not leaves
-//! it when the index is larger than it may be. Leaves to others: what a shelf says (`multilog`), when to make one
-//! (`engine`).
+//! Guarantees: an index run is used once it is on stable storage under its name; a damaged run is rebuilt from the
+//! footers of its segments, and until then no query uses it. Files in use are in memory; others are evicted when the
+//! index exceeds its limit. Leaves to others: the content of a run (`multilog`), when to write one (`engine`).
 
 use std::sync::{Arc, PoisonError};
 
@@ -16,27 +15,27 @@ use super::{Device, FileKey, Lease, Span};
 use crate::lock_order::Reading;
 use frieze_tier::Heat;
 
-/// Most segments and records of one shelf as it is first made: what is sorted in memory at once.
+/// Most segments of a newly written run: their records are sorted in memory at once.
 const SHELVE_SEGMENTS_MAX: usize = 16;
 const SHELVE_RECORDS_MAX: usize = 1 << 18;
-/// Looks for files in memory before others are kept from giving memory back meanwhile.
+/// Attempts to find files in memory before the reader locks out eviction.
 const TRIES: u32 = 4;
-/// A shelf in the making.
+/// Name of an index run that is being written.
 const UNFINISHED: &str = "shelf-unfinished";
 
-/// The name of a shelf's file.
+/// The name of a run's file.
 pub(super) fn shelf_name(key: RunKey) -> String {
     format!("shelf-{:016x}-{:016x}", key.first.0, key.last.0)
 }
 
-/// The shelf of that name.
+/// The run of that name.
 pub(super) fn shelf_of(name: &str) -> Option<RunKey> {
     let (first, last) = name.strip_prefix("shelf-")?.split_once('-')?;
     let id = |text: &str| (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten().map(SegmentId);
     Some(RunKey { first: id(first)?, last: id(last)? })
 }
 
-/// Removes what a crash left of a shelf in the making.
+/// Removes an unfinished index run that a crash left.
 pub(super) fn remove_unfinished(disk: &dyn Disk) -> Result<(), Fault> {
     if disk.list()?.iter().any(|name| name == UNFINISHED) {
         disk.remove(UNFINISHED)?;
@@ -47,20 +46,20 @@ pub(super) fn remove_unfinished(disk: &dyn Disk) -> Result<(), Fault> {
 impl RunSource for &Device {
     fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.shelf_file(key).ok_or_else(|| Fault::new(Reason::NotFound, format!("shelf {key} is gone")))?;
-        // All of it, once: merged, or looked at.
+        // A scan: a merge or a check reads all of it, once.
         self.read_index_run(key, &*file, offset, into, Heat::Scan)
     }
 }
 
 impl Device {
-    /// The index, for questions about these files: what is away of them comes back first.
+    /// The index, for queries about these files: evicted files are fetched first.
     ///
     /// # Errors
-    /// The disk's; `Corrupt` if neither a shelf nor the footers it was made of can be read.
+    /// The disk's; `Corrupt` if a run cannot be read and neither can the footers of its segments.
     ///
     /// # Cost
-    /// A look at a table for each file that is in memory. For one that is not, a read of the disk for each shelf that
-    /// may hold it, and about half a microsecond for each of its records.
+    /// A table lookup for each file that is in memory. For an evicted file, a disk read for each run that may contain
+    /// it, and about half a microsecond for each of its records.
     pub fn log_of(&self, files: impl IntoIterator<Item = InodeId> + Clone) -> Result<Reading<'_, MultiLog>, Fault> {
         for _ in 0..TRIES {
             let log = self.log();
@@ -72,7 +71,7 @@ impl Device {
             self.fetch_all(&away)?;
             self.keep_to_budget(|inode| away.contains(&inode));
         }
-        // Others fetch so much that it is gone before it is looked at: they have to wait.
+        // Other readers fetch so much that files are evicted before they are used: they have to wait.
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let log = self.log();
@@ -85,8 +84,8 @@ impl Device {
         }
     }
 
-    /// Files with records stamped in `(after, upto]`, of those that are asked about, by number, and how many entries of
-    /// the index of time that took.
+    /// Files with records stamped in `(after, upto]`, out of the given ones, by number, and how many entries of the
+    /// time index that read.
     ///
     /// # Errors
     /// As [`Device::log_of`].
@@ -106,13 +105,13 @@ impl Device {
         Ok((files, looked_at))
     }
 
-    /// An instant in the interval up to which about `records_max` records follow its start; its end if there are no
-    /// more.
+    /// An instant in the interval such that about `records_max` records lie between its start and the instant; the end
+    /// of the interval if there are fewer.
     pub fn reach(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         self.log().reach(after, upto, records_max)
     }
 
-    /// As [`Device::reach`], back from the end of the interval.
+    /// As [`Device::reach`], backwards from the end of the interval.
     pub fn reach_back(&self, after: Hlc, upto: Hlc, records_max: usize) -> Hlc {
         self.log().reach_back(after, upto, records_max)
     }
@@ -121,7 +120,7 @@ impl Device {
         inodes.iter().try_for_each(|inode| self.fetch(*inode))
     }
 
-    /// Brings a file into memory.
+    /// Reads a file's index into memory.
     pub(super) fn fetch(&self, inode: InodeId) -> Result<(), Fault> {
         let mut bytes = Vec::new();
         'anew: loop {
@@ -133,7 +132,7 @@ impl Device {
                 log.fetch(inode)
             };
             while let Some((key, offset, len)) = fetch.next_read() {
-                // Merged meanwhile: what it said is said by another.
+                // Merged meanwhile: another run has its content.
                 let Some(file) = self.shelf_file(key) else { continue 'anew };
                 bytes.resize(len, 0);
                 let read = self.read_index_run(key, &*file, offset, &mut bytes, Heat::Wanted)?;
@@ -157,16 +156,16 @@ impl Device {
         }
     }
 
-    /// Gives memory back if the index holds more than it may, but none of files that `keep` says are wanted now.
+    /// Evicts index memory if the index exceeds its limit, except files that `keep` names as in use.
     pub(crate) fn keep_to_budget(&self, keep: impl Fn(InodeId) -> bool) {
-        // Images are of the index too, but do not leave memory.
+        // Images are part of the index, but are not evicted.
         let bytes_max = self.budget.index_bytes_max.saturating_sub(self.images().heap_bytes());
         if self.log().stats().index_bytes <= bytes_max {
             return;
         }
-        // Somebody does it already.
+        // Another thread is evicting.
         let Ok(_one) = self.evicting.try_lock() else { return };
-        // A little more than asked for, so that not every fetch looks at all files.
+        // Evicts somewhat more than needed, so that not every fetch has to visit all files.
         let mut leave = self.log().to_evict(bytes_max / 8 * 7);
         leave.retain(|inode| !keep(*inode));
         for some in leave.chunks(EVICT_AT_ONCE) {
@@ -174,12 +173,12 @@ impl Device {
         }
     }
 
-    /// Shelves some sealed segments, if there are enough, and merges shelves. `keep` gives what is to be kept beside
-    /// them, by the last shelved record of each chain; nothing is shelved if it gives none. True if there may be more
-    /// to do.
+    /// Writes an index run of some sealed segments, if there are enough, and merges runs. `keep` returns the dedupe
+    /// image to store beside them, for the last record of each chain; if it returns none, no run is written. True if
+    /// there may be more to do.
     ///
     /// # Errors
-    /// The disk's. Everything is as before then.
+    /// The disk's. Then nothing has changed.
     pub fn shelve(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
         let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
         let shelved = self.shelve_some(keep)?;
@@ -210,8 +209,7 @@ impl Device {
         Ok(true)
     }
 
-    /// Reads back the footers of some segments, as many of the first as there are whole ones, and as one shelf is made
-    /// of.
+    /// Reads back the footers of segments: the first ones that are complete, up to the size of one run.
     fn collect(&self, segments: &[SegmentId]) -> Result<RunBuilder, Fault> {
         let mut builder = RunBuilder::default();
         let most = self.budget.shelve_segments.max(SHELVE_SEGMENTS_MAX);
@@ -221,7 +219,7 @@ impl Device {
             }
             let Some(sealed) = self.log().sealed(id) else { break };
             let file = self.file(id)?;
-            // What a shelf says must be said by the segment after a loss of power.
+            // After a power loss the segment must still have what the run says.
             file.sync()?;
             let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
             let found = file.read_at(sealed.footer_at, &mut footer)?;
@@ -233,12 +231,12 @@ impl Device {
         Ok(builder)
     }
 
-    /// True if there is room for a file that is not data.
+    /// True if there is space for a file that is not data.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.disk.space().is_ok_and(|space| space.free_bytes >= self.budget.reserve_bytes + bytes)
     }
 
-    /// Writes a shelf of at most `bytes_max` bytes, durable under its name when this returns.
+    /// Writes a run of at most `bytes_max` bytes, durable under its name on return.
     fn write_shelf(
         &self,
         bytes_max: u64,
@@ -253,14 +251,14 @@ impl Device {
         self.tiers.let_go_file(FileKey::Shelf(shelf.key()), &*file, file.len()?);
         let name = shelf_name(shelf.key());
         self.disk.rename(UNFINISHED, &name)?;
-        // By its new name, which is what its errors say.
+        // Opened by its new name, which its errors print.
         let file = self.disk.open(&name)?;
         self.disk.sync_dir()?;
         self.shelves.write().unwrap_or_else(PoisonError::into_inner).insert(shelf.key(), file);
         Ok(shelf)
     }
 
-    /// Makes these shelves one. The caller shelves alone.
+    /// Merges these runs into one. The caller has the `shelving` lock.
     fn merge(&self, keys: &[RunKey]) -> Result<bool, Fault> {
         let mut source = self;
         let discarded = self.log().discarded().to_vec();
@@ -292,7 +290,7 @@ impl Device {
         Ok(true)
     }
 
-    /// Makes a damaged shelf anew from the footers of its segments. The caller shelves alone.
+    /// Rebuilds a damaged run from the footers of its segments. The caller has the `shelving` lock.
     ///
     /// # Errors
     /// `Corrupt` if a footer is damaged too; the disk's.
@@ -312,7 +310,7 @@ impl Device {
                 ));
             };
             segments.retain(|id| *id > shelf.key().last);
-            // The name may be that of the damaged one, which is not asked any more.
+            // The name may be that of the damaged run, which no query uses any more.
             made.push(self.write_shelf(
                 bytes.len() as u64,
                 |file| Ok(file.write_at(0, &[&bytes])?),
@@ -326,7 +324,7 @@ impl Device {
         self.replace(&[key], made)
     }
 
-    /// Uses other shelves of the same segments, and removes those that nobody needs any more.
+    /// Replaces runs by others of the same segments, and removes files without users.
     fn replace(&self, old: &[RunKey], new: Vec<IndexRun>) -> Result<(), Fault> {
         let keys: Vec<RunKey> = new.iter().map(IndexRun::key).collect();
         self.log.write().unwrap_or_else(PoisonError::into_inner).replace_index_runs(old, new);
@@ -338,7 +336,7 @@ impl Device {
         Ok(())
     }
 
-    /// Reads every shelf and returns those that are not what was written.
+    /// Reads every run and returns those that differ from what was written.
     ///
     /// # Errors
     /// The disk's.
@@ -355,7 +353,7 @@ impl Device {
         Ok(damaged)
     }
 
-    /// Reads a part of a shelf, of which only what is asked for again stays in memory.
+    /// Reads a part of a run; only parts that are requested again stay in memory.
     fn read_index_run(
         &self,
         key: RunKey,
@@ -374,17 +372,17 @@ impl Device {
         Ok(read?)
     }
 
-    /// Reads every shelf as it lies on the medium, and makes anew what is damaged. `pace` is told how many bytes were
-    /// read, and says whether to go on.
+    /// Reads every run from the medium, and rebuilds damaged ones. `pace` receives the count of bytes read, and returns
+    /// whether to continue.
     ///
     /// # Errors
-    /// The disk's, where a shelf cannot be written.
+    /// The disk's, if a run cannot be written.
     pub fn check_shelves(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckedShelves, Fault> {
         let mut checked = CheckedShelves::default();
         let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         for key in keys {
             let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
-            // Merged meanwhile: what it became is looked at by the next scrub.
+            // Merged meanwhile: the next scrub checks the merged run.
             let Some(file) = self.shelf_file(key) else { continue };
             let mut medium = ShelfOnMedium { file: &*file, pace, stopped: false };
             let found = check_index_run(&mut medium, key);
@@ -408,22 +406,22 @@ impl Device {
         self.shelves.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    /// What was found damaged and mended since the last call, in words.
+    /// Damage found and repaired since the last call, as sentences.
     pub fn take_mended(&self) -> Vec<String> {
         std::mem::take(&mut *self.mended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What a look at all shelves found.
+/// Result of a check of all runs.
 #[derive(Default)]
 pub struct CheckedShelves {
-    /// Damaged and made anew.
+    /// Damaged runs that were rebuilt.
     pub mended: u64,
-    /// Damaged, and their footers too.
+    /// Damaged runs whose footers are damaged too.
     pub lost: Vec<(RunKey, Fault)>,
 }
 
-/// A shelf's file, past the copies in memory.
+/// A run's file, read from the medium and not from memory.
 struct ShelfOnMedium<'a> {
     file: &'a dyn DiskFile,
     pace: &'a mut dyn FnMut(u64) -> bool,
@@ -438,5 +436,5 @@ impl RunSource for ShelfOnMedium<'_> {
     }
 }
 
-/// Files that leave memory under one lock.
+/// Files that are evicted under one lock.
 const EVICT_AT_ONCE: usize = 64;

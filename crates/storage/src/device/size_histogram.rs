@@ -1,6 +1,6 @@
-//! A count of sizes that tells their median in little room.
+//! A histogram of sizes that gives their median in little memory.
 
-/// Steps of a doubling: what is told is right to within an eighth.
+/// Steps per doubling: the median is right to within an eighth.
 const STEPS: u32 = 8;
 
 /// Counts sizes by their magnitude.
@@ -17,7 +17,7 @@ impl Default for SizeHistogram {
 }
 
 impl SizeHistogram {
-    /// Counts one; nothing is no size.
+    /// Counts one size; 0 is ignored.
     pub(crate) fn add(&mut self, bytes: u64) {
         if bytes > 0 {
             self.counts[step_of(bytes)] += 1;
@@ -25,12 +25,12 @@ impl SizeHistogram {
         }
     }
 
-    /// How many there were.
+    /// Count of sizes.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Half of them are at least as large as this, which is at most an eighth too small; 0 if there were none.
+    /// Lower bound of the median, at most an eighth too small; 0 if there are no sizes.
     pub(crate) fn median(&self) -> u64 {
         let mut smaller = 0;
         for (step, count) in self.counts.iter().enumerate() {
@@ -43,7 +43,7 @@ impl SizeHistogram {
     }
 }
 
-/// The doubling in which the size lies, and the eighth of it.
+/// The step of a size: its doubling, and the eighth of it.
 fn step_of(bytes: u64) -> usize {
     let doubling = bytes.ilog2();
     let eighth = ((u128::from(bytes) << 3) >> doubling) as usize & (STEPS as usize - 1);

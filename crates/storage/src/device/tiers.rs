@@ -1,20 +1,19 @@
-//! What of a device's files is in memory: the youngest records, and parts of older ones that are in use.
+//! Which parts of a device's files are in memory: the youngest records, and parts of older ones that are in use.
 //!
-//! Guarantees: copies of the log and of shelves in memory stay within their shares, as far as the system does what it
-//! is told; which bytes a read gives does not depend on any of it. Leaves to others: who decides what stays (`tier`),
-//! what the bytes mean (`multilog`), checksums (`device`).
+//! Guarantees: copies of the log and of index runs in memory stay within their limits, as far as the kernel follows the
+//! advice; the bytes of a read do not depend on any of it. Leaves to others: the policy (`tier`), the meaning of bytes
+//! (`multilog`), checksums (`device`).
 //!
 //! # How
-//! The copies are pages of the kernel's page cache, and this is who says which ones stay: it tells the kernel what to
-//! read, and what to let go, and remembers of every *frame* of 64 KiB which pages were read (ADR 0015 has what that was
-//! measured against). So a copy is never older than the file, what was forgotten is gone from memory with the disk's, a
-//! failed read leaves nothing behind, and what is missing for one request is read from the device at once, not piece by
-//! piece.
+//! The copies are pages of the kernel's page cache, and this module decides which of them stay: it advises the kernel
+//! what to read and what to drop, and remembers of every *frame* of 64 KiB which pages were read (ADR 0015 has the
+//! measurements). So a copy is never older than the file, expired bytes leave memory together with the disk's, a failed
+//! read leaves nothing behind, and all pages that a request lacks are read from the device at once, not piece by piece.
 //!
-//! *Young* is what lies behind the edge of the log's window: it is in memory because it was written, and nobody asks
-//! whether. *Old* is the rest of the log, and every other immutable file. Before old bytes are read, [`Tiers::ready`]
-//! notes their frames, and asks for the pages that are missing; after it, [`Tiers::done`] lets go of what had to leave
-//! for them.
+//! *Young* is the part of the log after the edge of its window: it is in memory because it was written, and no read
+//! checks that. *Old* is the rest of the log, and every other immutable file. Before old bytes are read,
+//! [`Tiers::ready`] notes their frames, and requests the pages that are missing; after the read, [`Tiers::done`] drops
+//! the pages that were evicted for them.
 
 mod frames;
 
@@ -29,7 +28,7 @@ use frieze_tier::{CachePolicy, Habit, Heat, Readers, RecentWindow, Shares};
 
 use frames::{FRAME_BYTES, Inherited, PAGES, Pages, pages_of};
 
-/// An immutable file of the device: the log's segments but for the end of the last, and others.
+/// An immutable file of the device: a segment of the log (of the last one without its end), or another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKey {
     /// A segment of the log.
@@ -38,24 +37,24 @@ pub enum FileKey {
     Shelf(RunKey),
 }
 
-/// Bytes of a file that are about to be read.
+/// Bytes of a file that a read will need.
 pub struct Span<'a> {
     pub(crate) key: FileKey,
     pub(crate) file: &'a dyn DiskFile,
-    /// Bytes before it are old, those from it on young.
+    /// Bytes before this offset are old, those from it on young.
     pub(crate) old_end: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
-/// Who reads: one file at one instant, in one session, or under one number where no session is needed.
+/// Identity of a reader: one file at one instant, in one session, or under one number if no session is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReaderKey {
-    /// Number that the client gives its readers.
+    /// Number that the client assigns to its readers.
     pub reader: u64,
     /// The file.
     pub inode: InodeId,
-    /// Stamp and user time that are seen.
+    /// Stamp and user time of the read.
     pub at: (Option<u64>, Option<i64>),
 }
 
@@ -66,62 +65,61 @@ pub(crate) struct Frame {
     number: u32,
 }
 
-/// What a read has noted, to be given to [`Tiers::done`].
+/// Frames that a read has noted; passed to [`Tiers::done`].
 #[derive(Default)]
 pub struct Lease {
-    /// What had to leave for it, or may not stay.
+    /// Frames that were evicted for it, or may not stay.
     leaving: Vec<(Frame, Pages)>,
-    /// What it reads.
+    /// Frames that it reads.
     frames: Vec<Frame>,
 }
 
-/// How much was found in memory, and how much not, in bytes.
+/// Bytes found in memory, and bytes not found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
     pub hit_bytes: u64,
     pub missed_bytes: u64,
 }
 
-/// What the tiers hold and have done.
+/// State and counters of the tiers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TierStats {
-    /// Bytes of old records and shelves in memory, and what is known about them.
+    /// Bytes of old records and index runs in memory, including their bookkeeping.
     pub old_bytes: u64,
-    /// Asked for here and there.
+    /// Requested by random reads.
     pub wanted: Found,
-    /// Asked for by who reads on and on, or ahead of him.
+    /// Requested by sequential readers, or ahead of them.
     pub scanned: Found,
     pub ahead_bytes: u64,
-    /// Frames that came in, were pushed out, were refused.
+    /// Frames that were admitted, evicted, refused.
     pub admitted: u64,
     pub evicted: u64,
     pub refused: u64,
-    /// Copies that failed their checksum and were read again from the medium, whole.
+    /// Copies that failed their checksum and were read again from the medium, intact.
     pub healed: u64,
-    /// The system keeps copies as it likes.
+    /// The kernel ignores the advice to drop pages.
     pub unbounded: bool,
 }
 
-/// See the module.
+/// Bookkeeping of the pages in memory.
 pub struct Tiers {
     segment_bytes: u64,
     young_bytes_max: u64,
-    /// Position of the log from which on records are young.
+    /// Log position from which on records are young.
     edge: AtomicU64,
     window: Mutex<RecentWindow>,
-    /// What an earlier life of the server wrote and is young may be in memory or not: a bit for each frame that was
-    /// asked for.
+    /// Young bytes of an earlier process may be in memory or not: a bit for each frame that was requested.
     inherited: Inherited,
     old: Mutex<Old>,
     readers: Mutex<Readers<ReaderKey>>,
-    /// The first refusal of the system to let go.
+    /// The first refusal of the kernel to drop pages.
     unbounded: AtomicU64,
     healed: AtomicU64,
 }
 
 struct Old {
     cache: CachePolicy<Frame, Pages>,
-    /// Files that may have pages in memory that nobody knows of, and for how many sweeps to look for them.
+    /// Files that may have untracked pages in memory, with the count of sweeps left to look for them.
     loose: BTreeMap<FileKey, u8>,
     wanted: Found,
     scanned: Found,
@@ -129,7 +127,7 @@ struct Old {
 }
 
 impl Tiers {
-    /// Of a log that ends at `end`.
+    /// Tiers of a log that ends at `end`.
     pub(crate) fn new(shares: &Shares, segment_bytes: u64, end: LogPosition) -> Tiers {
         let end = position(segment_bytes, end);
         let window = RecentWindow::new(shares.young, FRAME_BYTES, end);
@@ -159,26 +157,25 @@ impl Tiers {
         self.old.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Up to which byte a segment is old.
+    /// Offset up to which a segment is old.
     pub(crate) fn old_end(&self, segment: SegmentId) -> u64 {
         let start = position(self.segment_bytes, LogPosition { segment, offset: 0 });
         self.edge.load(Ordering::Relaxed).saturating_sub(start).min(self.segment_bytes)
     }
 
-    /// True if a byte of a segment has to be seen to before it is read: it is old, or nobody knows whether it is in
-    /// memory.
+    /// True if a byte of a segment may not be in memory and has to be requested before a read: it is old, or its state
+    /// is unknown.
     pub(crate) fn concerns(&self, segment: SegmentId, offset: u64) -> bool {
         let at = position(self.segment_bytes, LogPosition { segment, offset });
         at < self.edge.load(Ordering::Relaxed) || self.inherited.concerns(at)
     }
 
-    /// What `who` is used to, who now reads `range` of a file in which something is old.
+    /// Access pattern of the reader, which now reads `range` of a file with old bytes.
     pub fn observe(&self, who: ReaderKey, range: ByteRange) -> Habit {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).observe(who, range)
     }
 
-    /// These bytes are about to be read: what of them is not in memory is asked for, all of it before anybody waits for
-    /// some.
+    /// Prepares a read of these bytes: requests all that are not in memory, before the reader waits for any of them.
     pub(crate) fn ready(&self, spans: &[Span<'_>], heat: Heat, lease: &mut Lease) {
         let mut missing = Vec::new();
         {
@@ -199,12 +196,12 @@ impl Tiers {
         }
         for number in missing {
             let span = &spans[number];
-            // What cannot be read ahead is read when it is asked for, and says then what is wrong.
+            // If the prefetch fails, the read itself fetches the bytes and returns the error.
             let _ = span.file.prefetch(span.start, span.end - span.start);
         }
     }
 
-    /// The read is over. What had to leave for it leaves; of one that `failed` nothing is taken to be in memory.
+    /// Ends a read. The pages that were evicted for it are dropped; if it `failed`, its pages count as not in memory.
     pub(crate) fn done(&self, mut lease: Lease, failed: bool, file_of: &dyn Fn(FileKey) -> Option<Arc<dyn DiskFile>>) {
         if lease.leaving.is_empty() && !failed {
             return;
@@ -217,10 +214,10 @@ impl Tiers {
                 }
             }
             for (frame, pages) in &mut lease.leaving {
-                // Somebody has asked for it again meanwhile: it is his.
+                // Another reader has requested the frame meanwhile, and keeps it.
                 let kept = old.cache.get(frame).map_or(0, |kept| kept.all());
                 (pages.wanted, pages.scanned) = (pages.wanted & !kept, pages.scanned & !kept);
-                // Who reads it just now keeps it in memory, and does not know that it has left.
+                // A concurrent reader keeps it in memory without knowing that it was evicted.
                 old.loose.insert(frame.key, SWEEPS);
             }
         }
@@ -242,12 +239,12 @@ impl Tiers {
         }
     }
 
-    /// Bytes that were asked for ahead of a reader.
+    /// Bytes that were requested ahead of a reader.
     pub fn read_ahead(&self, bytes: u64) {
         self.old().ahead_bytes += bytes;
     }
 
-    /// The log has grown to `end` and is durable up to `durable`: what is not young any more leaves memory.
+    /// The log has grown to `end` and is durable up to `durable`: drops pages that are no longer young.
     pub(crate) fn advance(
         &self,
         end: LogPosition,
@@ -261,20 +258,20 @@ impl Tiers {
             return;
         }
         let Some(left) = window.advance(end, durable) else { return };
-        // Before anything leaves: who reads it from now on says so.
+        // Set before any page is dropped: later readers of these bytes request them.
         self.edge.store(left.end, Ordering::Relaxed);
         for id in left.start / self.segment_bytes..=(left.end - 1) / self.segment_bytes {
             let key = FileKey::Segment(SegmentId(id));
             let Some(file) = file_of(key) else { continue };
             let upto = (left.end - id * self.segment_bytes).min(self.segment_bytes);
             self.advise(file.expect_random_reads());
-            // From its beginning: what was read or written across the last edge could not leave then.
+            // From its beginning: pages read or written across the last edge could not be dropped then.
             self.let_go(&*file, 0, upto);
             self.old().loose.insert(key, SWEEPS);
         }
     }
 
-    /// Nothing of this file is known to be in memory; lets go of what is, but for what is young.
+    /// Clears the tracking of this file, and drops its pages except the young ones.
     pub(crate) fn let_go_file(&self, key: FileKey, file: &dyn DiskFile, len: u64) {
         let end = match key {
             FileKey::Segment(segment) => self.old_end(segment),
@@ -286,19 +283,19 @@ impl Tiers {
         }
     }
 
-    /// A file was written to, or read by other ways: what it has in memory is looked after.
+    /// A file was written, or read on another path: a sweep looks for its pages.
     pub(crate) fn touched(&self, key: FileKey) {
         self.old().loose.insert(key, SWEEPS);
     }
 
-    /// A file is gone.
+    /// A file was removed.
     pub(crate) fn gone(&self, key: FileKey) {
         let mut old = self.old();
         old.cache.retain(|frame| frame.key != key);
         old.loose.remove(&key);
     }
 
-    /// Looks for pages in memory that nobody knows of, and lets go of them.
+    /// Finds untracked pages in memory, and drops them.
     pub(crate) fn sweep(&self, file_of: &dyn Fn(FileKey) -> Option<Arc<dyn DiskFile>>) {
         let keys: Vec<FileKey> = self.old().loose.keys().copied().collect();
         for key in keys {
@@ -313,8 +310,8 @@ impl Tiers {
             };
             let (gaps, known_bytes) = self.old().gaps(key, end);
             let is_young = end < len.min(self.segment_bytes) && matches!(key, FileKey::Segment(_));
-            // Of a file that is young in part nobody knows how much of what is in memory is that part; and to ask takes
-            // as long as the file has pages.
+            // In a file that is partly young, the count of pages in memory does not say which part they belong to; and
+            // to ask takes time in proportion to the pages of the file.
             let more = is_young
                 || match file.cached_bytes() {
                     Ok(Some(bytes)) => bytes > known_bytes,
@@ -337,12 +334,12 @@ impl Tiers {
         }
     }
 
-    /// A copy failed its checksum and what lies on the medium did not.
+    /// A copy failed its checksum and the medium did not.
     pub(crate) fn healed(&self) {
         self.healed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was read from memory and from the medium so far, in bytes.
+    /// Bytes read from memory and from the medium so far.
     pub fn stats(&self) -> TierStats {
         let old = self.old();
         let cache = old.cache.stats();
@@ -359,7 +356,7 @@ impl Tiers {
         }
     }
 
-    /// Bytes of the log that are young, of a log that ends at `end`.
+    /// Young bytes of a log that ends at `end`.
     pub fn young_bytes(&self, end: LogPosition) -> u64 {
         position(self.segment_bytes, end).saturating_sub(self.edge.load(Ordering::Relaxed))
     }
@@ -368,7 +365,7 @@ impl Tiers {
         self.advise(file.let_go(offset, len));
     }
 
-    /// Advice that is refused changes no answer: more is in memory than should be, and `status` says so.
+    /// Advice that the kernel refuses changes no answer: more is in memory than should be, and `status` reports it.
     fn advise(&self, advised: frieze_disk::Result<()>) {
         if advised.is_err() {
             self.unbounded.fetch_add(1, Ordering::Relaxed);
@@ -377,7 +374,7 @@ impl Tiers {
 }
 
 impl Old {
-    /// Notes that `start..end` of a file is read; true if some of it is not in memory.
+    /// Notes that a read needs `start..end` of a file; true if part of it is not in memory.
     fn note(&mut self, key: FileKey, start: u64, end: u64, heat: Heat, lease: &mut Lease) -> bool {
         let mut missed = 0;
         for number in start / FRAME_BYTES..=(end - 1) / FRAME_BYTES {
@@ -405,8 +402,7 @@ impl Old {
         missed > 0
     }
 
-    /// Stretches of the first `end` bytes of a file of which nothing is known to be in memory, and how much of the rest
-    /// is.
+    /// Ranges of the first `end` bytes of a file without tracked pages, and how many bytes of the rest are in memory.
     fn gaps(&self, key: FileKey, end: u64) -> (Vec<ByteRange>, u64) {
         let (mut gaps, mut known_bytes, mut from) = (Vec::new(), 0, 0);
         for number in 0..end.div_ceil(FRAME_BYTES) {
@@ -426,17 +422,17 @@ impl Old {
     }
 }
 
-/// Bytes of the log before a position, segments counted whole.
+/// Bytes of the log before a position, each segment counted as full.
 fn position(segment_bytes: u64, at: LogPosition) -> u64 {
     at.segment.0.saturating_mul(segment_bytes).saturating_add(at.offset)
 }
 
-/// Readers that are remembered: about 400 KiB.
+/// Readers that are tracked: about 400 KiB.
 const READERS_MAX: usize = 1024;
-/// Most that is read ahead of one reader: what a disk of 1 GiB/s gives in 4 ms.
+/// Most bytes read ahead of one reader: what a disk of 1 GiB/s reads in 4 ms.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
-/// The window moves in steps of this part of it, and of this much at most: what one call of the system lets go.
+/// The window moves in steps of this part of it, at most this many bytes: what one system call drops.
 const STEP_PART: u64 = 16;
 const STEP_BYTES_MAX: u64 = 1 << 20;
-/// Sweeps that look after a file: whoever was reading at the first is done at the second.
+/// Sweeps that visit a file: a reader that was active during the first is done by the second.
 const SWEEPS: u8 = 2;

@@ -1,4 +1,4 @@
-//! What is looked at of the chains of one node: what it has given up, and, in words, how the others are.
+//! Checks of the chains of one node: the chains it has detached, and the state of the others as sentences.
 
 use super::World;
 use crate::violation::{Rule, Verdict, broken};
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 impl World {
-    /// What a node has just given up others have, by the state from which it decided that.
+    /// Checks that other nodes have what a node has just detached, by the state from which it decided that.
     pub(super) fn judge_what_went(&mut self, node: usize) -> Verdict {
         if !self.nodes[node].may_give_up {
             return Ok(());
@@ -43,8 +43,8 @@ impl World {
     }
 }
 
-/// Why what a node has of a chain may not be given up: all who have a part in it serve, with everything, and they are
-/// as many as are wanted of the nodes that can keep one.
+/// Why a node may not delete its records of a chain; `None` if all members serve, with everything, and are as many as
+/// the wanted copies on the nodes that can keep one.
 pub(super) fn why_needed(state: &ClusterState, chain: ChainId, id: NodeId) -> Option<String> {
     let chain = state.chain(chain)?;
     let can_keep =
@@ -55,12 +55,12 @@ pub(super) fn why_needed(state: &ClusterState, chain: ChainId, id: NodeId) -> Op
     needed.then(|| format!("{id} gives up chain {}, of which {:?} have a part", chain.id, chain.targets))
 }
 
-/// What is held for a moment only.
+/// A lock that is short.
 pub(super) fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How a node says that a chain is.
+/// State of a chain at a node, as a sentence.
 pub(super) fn chain_words(chain: &ReplicaStatus) -> String {
     let ReplicaStatus { chain: id, epoch, members, syncing, joining, last, clean, .. } = chain;
     let joining = if *joining { " joining" } else { "" };

@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is set right again. Each seed leaves some of it out.
+//! Faults, and their repair. Each seed leaves some of them out.
 
 use frieze_base::{NodeId, Rng};
 use frieze_disk::CrashKind;
@@ -26,7 +26,7 @@ enum Fault {
     CrashAtEffect,
     /// The machine of a node loses power.
     PowerLoss,
-    /// A node hears nobody and nobody hears it.
+    /// A node is cut off from all others, in both directions.
     Isolate,
     /// Nothing gets from one node to another.
     CutOneWay,
@@ -42,13 +42,13 @@ enum Fault {
     ClockJump,
     /// A sync fails.
     FailedSync,
-    /// Whoever leads the metalog dies.
+    /// The leader of the metalog crashes.
     CrashLeader,
     /// A node stands still in the middle of a call.
     Stun,
     /// All nodes lose power, or their processes end.
     Blackout,
-    /// A client is gone for ever in the middle of what it does, and another comes.
+    /// A client is gone for ever in the middle of an operation, and another takes its place.
     Vanish,
 }
 
@@ -70,7 +70,7 @@ const ALL: [Fault; 15] = [
     Fault::Vanish,
 ];
 
-/// What a seed is about.
+/// The faults of a seed.
 pub(super) struct Swarm {
     faults: Vec<Fault>,
     pub(super) weather: Weather,
@@ -137,7 +137,7 @@ impl Swarm {
         }
     }
 
-    /// What becomes of a message between a client and this node.
+    /// Fate of a message between a client and this node.
     pub(super) fn delivery(&self, rng: &mut Rng, calm: bool, node: NodeId) -> Delivery {
         match () {
             () if calm => Delivery::Arrives,
@@ -149,18 +149,17 @@ impl Swarm {
     }
 }
 
-/// What becomes of a message between a client and a node.
+/// Fate of a message between a client and a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     Arrives,
-    /// It is lost with its connection, and both ends hear of that.
+    /// It is lost with its connection, and both ends are notified.
     Breaks,
-    /// It is lost, and nobody hears of that: where a network is cut off nothing says so.
+    /// It is lost without a notice: a partition sends none.
     Vanishes,
 }
 
-/// How long something lasts: mostly less than a lease and what nodes take for silence, now and then more than all of
-/// that.
+/// Duration of a fault: mostly less than a lease and the limit of silence between nodes, sometimes more than either.
 fn lasts_us(rng: &mut Rng) -> u64 {
     if rng.chance(4) { rng.between(2_000_000, 5_000_000) } else { rng.between(100_000, 2_000_000) }
 }
@@ -170,7 +169,7 @@ impl World {
     pub(super) fn unset_clocks(&mut self) {
         let (skew_us, rate_ppm) = (self.swarm.skew_us, self.swarm.rate_ppm);
         for node in &mut self.nodes {
-            // Forward only: what a clock has shown it does not show again.
+            // Forward only: a clock does not show a time twice.
             let by_us = self.rng.below(skew_us + 1) as i64;
             node.time.time.jump_wall_us(by_us);
             node.skew_us = by_us;
@@ -227,7 +226,7 @@ impl World {
             Fault::ClockJump => {
                 let by_us = self.rng.between(1_000, 300_000) as i64;
                 let by_us = if self.rng.chance(2) { by_us } else { -by_us };
-                // Not further from the others than clocks are trusted to be.
+                // Not further from the other clocks than trusted clocks are.
                 let to_us = self.nodes[node].skew_us + by_us;
                 if (-200_000..=200_000).contains(&to_us) {
                     self.nodes[node].skew_us = to_us;
@@ -236,12 +235,12 @@ impl World {
             }
             Fault::FailedSync if self.nodes[node].engine.is_some() => {
                 self.nodes[node].disk.fail_syncs(1);
-                // Whoever looks after it starts it again.
+                // Its supervisor restarts it.
                 let life = self.nodes[node].life;
                 self.after(long_us, Event::Heal(Healing::Sick { node, life }));
             }
             Fault::Stun => {
-                // Some looks from now, and once more: one of them is between a read and the look at the lease.
+                // Some readings from now, and once more: one of them is between a read and the check of the lease.
                 let looks = self.rng.between(1, 60);
                 let us = self.rng.between(100_000, 3_000_000);
                 self.nodes[node].time.stun_after(looks, us);
@@ -312,7 +311,7 @@ impl World {
                 self.after(0, Event::Lose(node));
             }
             self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.min(self.now_us);
-            // What was still to come of them does not.
+            // The rest of them is cancelled.
             self.nodes[node].disk.fail_after(u64::MAX);
             self.nodes[node].disk.fail_syncs(0);
             self.nodes[node].time.stun_after(u64::MAX, 0);

@@ -1,4 +1,4 @@
-//! How a simulated cluster begins: the first node, and those that join it.
+//! Start of a simulated cluster: the first node, and those that join it.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,4 @@
-//! What servers say of the cluster: none calls a chain whole that lacks a copy, whoever is away.
+//! Health reports of servers: no server calls a chain whole that lacks a copy, whichever nodes are away.
 
 use frieze_node::{ClusterState, ClusterStatus};
 
@@ -6,7 +6,7 @@ use super::{CHAINS, World};
 use crate::violation::{Rule, Verdict, broken};
 
 impl World {
-    /// What every server says now, beside what the log has decided at that server.
+    /// Compares every server's report of now with the log's decisions at that server.
     pub(super) fn judge_health(&self) -> Verdict {
         for node in &self.nodes {
             let mut wrong = None;

@@ -1,5 +1,5 @@
-//! What happens to one machine in some seeds, and only once: it is lost for good, its disk rots, or it joins while
-//! others are at work.
+//! Events of one machine, once in some seeds: it is lost for good, its disk rots, or it joins during the work of the
+//! others.
 
 use std::cmp::Reverse;
 use std::sync::PoisonError;
@@ -13,7 +13,7 @@ use super::super::plan::ClusterPlan;
 use super::{Event, World, newcomer, settings_of};
 use crate::violation::{Rule, Verdict, broken};
 
-/// What happens to one machine, once in some seeds.
+/// An event of one machine, once in some seeds.
 #[derive(Clone, Copy)]
 pub(super) enum Once {
     Join,
@@ -21,7 +21,7 @@ pub(super) enum Once {
     Rot,
 }
 
-/// What happens once in a run, and after how many operations, last first.
+/// Events that happen once in a run, and after how many operations, last first.
 pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, Once)> {
     let mut rng = Rng::new(plan.seed ^ 0x1055_0000);
     let all = [(plan.replaces, Once::Lose), (plan.rots, Once::Rot)];
@@ -34,14 +34,14 @@ pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, Once)> {
 }
 
 impl World {
-    /// A machine is lost with all that it had, when others have all of it: until then it is tried again. Whoever looks
-    /// after it does not wait for that where its disk is damaged.
+    /// Loses a machine with all its data, once other machines have all of it: until then the event is repeated. A
+    /// machine with a damaged disk is given up earlier.
     pub(super) fn lose(&mut self, node: usize) -> Verdict {
         let Node { id, is_gone, is_rotten, .. } = self.nodes[node];
         if is_gone || self.calm && !is_rotten {
             return Ok(());
         }
-        // What cannot start is given up, whatever nobody else has.
+        // A machine that cannot start is lost even if it has the only copy.
         let (only, is_down) = (self.only_at(node), self.nodes[node].engine.is_none());
         let may_go = if is_rotten { is_down || only.is_empty() } else { self.is_whole() };
         // One after the other.
@@ -57,7 +57,7 @@ impl World {
                 only.into_iter().partition(|chain| self.is_durable_elsewhere(node, *chain));
             let mut history = self.history();
             history.buried_us.get_or_insert(now_us);
-            // What was durable may be elsewhere; of what is ruined answers have to say so.
+            // Other nodes may have the durable part; answers have to report what is ruined.
             history.lost.extend(short.into_iter().map(|chain| (now_us, chain)));
             history.ruined.extend((!ruined.is_empty()).then_some(now_us + 1));
             history.lost.extend(ruined.into_iter().map(|chain| (now_us + 1, chain)));
@@ -86,8 +86,8 @@ impl World {
         self.add_person(index, self.swarm.mix, move |worker| worker.join(next));
     }
 
-    /// A bit of what a node has written rots, when all others have all of that on stable storage. After a while the
-    /// machine is replaced: nothing there mends what is on its disk.
+    /// Flips a bit that a node has written, once all others have that data on stable storage. After a while the machine
+    /// is replaced: nothing repairs its disk.
     pub(super) fn rot(&mut self, node: usize) -> Verdict {
         if self.calm || self.nodes[node].is_gone {
             return Ok(());

@@ -1,10 +1,10 @@
-//! A majority of the servers is lost when everything is whole: each that is left answers for the past, at once and in
-//! full, and for nothing that it cannot know.
+//! A majority of the servers is lost when everything is whole: each server that is left answers for the past, at once
+//! and in full, and for nothing that it cannot know.
 //!
-//! What is held against them: an instant that a server named as now is answered two and a half seconds later whatever
-//! was lost since (two that are promised, and what clocks differ by here); names and bytes are those that everybody
-//! answers; nothing is said to be missing where nothing was lost; an answer says that its server has no lease; an
-//! instant that only a majority could close is refused.
+//! Checks: an instant that a server named as now is readable two and a half seconds later whatever was lost since (two
+//! that are promised, and the clocks' difference here); names and bytes equal the answers of all servers; nothing is
+//! reported as missing where nothing was lost; an answer says that its server has no lease; an instant that only a
+//! majority could close is refused.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ use crate::violation::{Rule, Verdict, broken};
 
 /// An instant closes within so long of when it was named as now, by whichever clock.
 const CLOSES_US: u64 = 2_500_000;
-/// Until every lease of the others' is over.
+/// Time after which every lease of the lost servers has ended, in microseconds.
 const LEASES_US: u64 = 3_000_000;
-/// A server that has what is asked for answers within so long: it waits for nobody.
+/// Time within which a server with the bytes answers, in microseconds: it waits for no other server.
 const ANSWERS_US: u64 = 1_000_000;
 
 /// A server that is left, and the chains that it has whole.
@@ -36,7 +36,7 @@ struct Left {
 }
 
 impl World {
-    /// Loses a majority, looks at what is left, and brings everybody back.
+    /// Loses a majority, checks the rest, and restarts all servers.
     pub(super) fn lose_majority(&mut self, mix: Mix) -> Verdict {
         let index = self.people.len();
         self.add_person(index, mix, Worker::name_an_instant);
@@ -57,7 +57,7 @@ impl World {
         self.run_for(LEASES_US)?;
         let is_lost = self.leader().is_none();
         if self.rng.chance(2) {
-            // What they have closed they know after a restart, too, with nobody to tell them their part.
+            // They know what they have closed after a restart, too, without a leader that sends them their role.
             let kind = if self.rng.chance(2) { CrashKind::Process } else { CrashKind::Power };
             let restarted: Vec<usize> = left.iter().map(|left| self.index_of(left.node)).collect();
             restarted.iter().for_each(|node| self.die(*node, kind));
@@ -79,7 +79,7 @@ impl World {
         self.until(CALM_US_MAX, "every chain is whole again", World::is_whole)
     }
 
-    /// All others are lost for good: this one goes on alone.
+    /// All other servers are lost for good: this one continues alone.
     fn go_on_alone(&mut self, node: usize, mix: Mix, at: Hlc) -> Verdict {
         for lost in 0..self.nodes.len() {
             self.nodes[lost].stays_away = true;
@@ -118,11 +118,11 @@ impl World {
     }
 }
 
-/// Why what a server that is left said cannot be.
+/// Why an answer of a remaining server is wrong.
 type Wrong = String;
 
 impl Worker {
-    /// Asks some server what time it is, as `frieze now` does.
+    /// Asks a server for the present instant, as `frieze now` does.
     fn name_an_instant(mut self) {
         let node = self.client.any_node();
         if let Ok((Reply::Now(reply), ..)) =
@@ -163,8 +163,8 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// Reads the first cells of every file at an instant. Whether an answer says that something may be missing, if
-    /// there is one; what is said to be whole is what it was.
+    /// Reads the first cells of every file at an instant. Returns whether an answer reports that something may be
+    /// missing, if there is an answer; bytes reported as complete equal the earlier ones.
     fn read_alone(&mut self, left: &Left, at: Hlc) -> Result<Option<bool>, Wrong> {
         let mut is_incomplete = None;
         for file in 0..FILES {
@@ -254,7 +254,7 @@ impl Worker {
                         }
                     }
                     Ok(_) => return Err("it answers something else".to_owned()),
-                    // What another chain that is not here shares with it.
+                    // Another chain, which is not here, has a part of it.
                     Err(_) if left.chains.len() < CHAINS as usize => {}
                     Err(fault) => return Err(refused(&format!("a read of chunk {} of {path}", chunk.index), fault)),
                 }
@@ -263,7 +263,7 @@ impl Worker {
         if !is_lost {
             return Ok(());
         }
-        // What time it is a minority cannot close.
+        // A minority cannot close the present instant.
         let now = match self.client.ask_one(left.node, &Request::Now(Now { name: String::new() }), ANSWERS_US) {
             Ok((Reply::Now(reply), _)) => reply.at,
             Ok(_) => return Err("it answers something else".to_owned()),

@@ -1,5 +1,5 @@
-//! Clients in the world: how they begin and go on, how what they say travels, and how they hear that a connection is
-//! over.
+//! Clients in the world: their start and resumption, the transport of their messages, and the notice of ended
+//! connections.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ impl World {
         (port.alarm_us, port.disks_rot, port.patience_us) = (at_us, self.plan.rots, self.swarm.patience_us);
     }
 
-    /// A client goes on.
+    /// Resumes a client.
     pub(super) fn wake(&mut self, index: usize) -> Verdict {
         let person = &mut self.people[index];
         let Some(task) = &mut person.task else { return Ok(()) };
@@ -81,7 +81,7 @@ impl World {
         None
     }
 
-    /// The other ends of connections to a node that are over hear of it.
+    /// Notifies the other ends of ended connections to a node.
     pub(super) fn tell_ended(&mut self, node: usize) {
         for conn in self.nodes[node].take_ended() {
             let delay_us = self.rng.between(50, 2_000);

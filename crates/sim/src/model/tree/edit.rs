@@ -1,4 +1,4 @@
-//! Edits in the model: what one says is done step by step, and two states of a tree are compared.
+//! Edits in the model: carries out an edit step by step, and compares two states of a tree.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use frieze_wire::message::FileKind;
 use super::{Change, Node, Tree};
 use crate::model::bytes::{Cut, Shared, What};
 
-/// In what two states of a tree may differ.
+/// A difference between two states of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Differs {
     /// In nothing.
@@ -87,7 +87,7 @@ impl Tree {
             let below = below.into_iter().filter(|id| self.is_directory(*id)).count() as u32;
             self.edit(id, stamp, |node| node.links = if named { 2 + below } else { 0 });
         }
-        // A directory that is made has the time that it is to have, whatever names it got.
+        // A new directory has the time that the edit names, whatever names it received.
         for (id, new) in (first..).zip(&edit.new).filter(|_| edit.keeps_times) {
             if self.is_directory(id) {
                 self.write(id, stamp, What::Touch { mtime_ns: new.mtime_ns });
@@ -148,7 +148,7 @@ impl Tree {
         changed.map(|(parent, (name, _))| (parent, name.as_slice())).collect()
     }
 
-    /// Names that once were in a directory and are not at an instant: what they stood for, and since when not.
+    /// Names that were once in a directory and are not at an instant: their inodes, and the times of their removal.
     pub(crate) fn names_gone(&self, directory: u64, at: Hlc) -> Vec<(&[u8], u64, Hlc)> {
         let names = self.entries.get(&directory).into_iter().flatten();
         let gone = names.filter_map(|(name, versions)| {
@@ -158,7 +158,7 @@ impl Tree {
         gone.collect()
     }
 
-    /// What a share shows.
+    /// Content of a share.
     pub(crate) fn shared(&self, share: &Share) -> Shared {
         let end = if share.len == 0 { u64::MAX } else { share.start + share.len };
         let then = cut(Hlc(share.at));

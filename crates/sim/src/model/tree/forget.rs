@@ -1,5 +1,4 @@
-//! What was forgotten, in the model: a list, gone through for every question; and what lies below a path, from the
-//! names alone.
+//! Expired history in the model: a list, read for every question; and everything below a path, from the names alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +14,11 @@ use crate::model::bytes::{Bytes, Cut};
 #[derive(Clone, Debug)]
 struct Forgetting {
     before: Hlc,
-    /// Instants of snapshots and who made them: what is theirs is readable all the same.
+    /// Instants of snapshots and their creators: the instants stay readable.
     pins: BTreeSet<(Hlc, u32)>,
-    /// True: nothing of it is left but what pins show.
+    /// True: nothing of it is left except at pins.
     inodes: BTreeMap<u64, bool>,
-    /// Directories that lead to what the forgetting is not about: readable at every pin.
+    /// Directories that lead to a part that the expiry does not cover: readable at every pin.
     ways_out: BTreeSet<u64>,
 }
 
@@ -55,7 +54,7 @@ impl Horizons {
         self.0.iter().any(|one| one.before > at)
     }
 
-    /// True if nothing of the inode is left but what pins show.
+    /// True if nothing of the inode is left except at pins.
     pub(crate) fn is_gone(&self, id: u64) -> bool {
         self.0.iter().any(|one| one.inodes.get(&id) == Some(&true))
     }
@@ -77,13 +76,13 @@ impl Horizons {
     }
 }
 
-/// What lay below a path at an instant.
+/// Everything below a path at an instant.
 #[derive(Debug, Default)]
 pub(crate) struct Below {
     /// True: it had lost its last name by then and has had none since.
     inodes: BTreeMap<u64, bool>,
     directories: BTreeSet<u64>,
-    /// Files with names elsewhere too.
+    /// Files with names outside, too.
     left: u64,
 }
 
@@ -93,7 +92,7 @@ impl Tree {
         if self.horizons.expired(id, at) { Err(Reason::HistoryExpired) } else { Ok(()) }
     }
 
-    /// Puts a horizon in force. `held`: inodes that somebody may still write to.
+    /// Puts a horizon in force. `held`: inodes with open write grants.
     pub(crate) fn forget(&mut self, op: &Horizon, pins: BTreeSet<(Hlc, u32)>, held: &BTreeSet<u64>) {
         let ids = |bytes: &[u8]| frieze_wire::forget::decode_ids(bytes).expect("the server packed them");
         let before = Hlc(op.before);
@@ -157,7 +156,7 @@ impl Tree {
             && !versions.any(|versions| versions.holds_after(at, |named| *named == Some(id)))
     }
 
-    /// What lay below `root` at an instant, names that had gone by then included.
+    /// Everything below `root` at an instant, including names deleted by then.
     pub(crate) fn below(&self, root: u64, at: Hlc) -> Below {
         let mut below = Below::default();
         below.inodes.insert(root, self.is_nameless(root, at));
@@ -197,8 +196,8 @@ impl Tree {
         below
     }
 
-    /// Checks that a horizon says what lay below its root: everything that is not forgotten already, but for files that
-    /// have nothing to lose.
+    /// Checks that a horizon covers everything below its root: all that has not expired already, except files without
+    /// history to lose.
     pub(crate) fn check_horizon(&self, op: &Horizon, chunk_bytes: u64) -> Result<(), String> {
         let before = Hlc(op.before);
         let below = self.below(op.root, before);
@@ -216,7 +215,7 @@ impl Tree {
             let forgotten = self.horizons.is_gone(**id) || (!**gone && self.horizons.before(**id) >= before);
             let known = forgotten && !left_to_pins(**id);
             let keeps = |id: u64| self.bytes(id).keeps_all(**gone, before, self.horizons.before(id), chunk_bytes);
-            // Two names that went at once, one of them elsewhere: which was the last is for the server to say.
+            // Two names that were deleted at once, one of them outside: the server decides which was the last.
             let here = self.homes(**id, before).is_subset(&below.directories) || **id == op.root;
             let loses = below.directories.contains(id) || !keeps(**id) || left_to_pins(**id);
             here && !known && !told.contains_key(id) && loses
@@ -235,15 +234,15 @@ impl Tree {
         }
     }
 
-    /// How many files a forgetting leaves alone because they have names elsewhere.
+    /// How many files an expiry leaves alone because they have names outside.
     pub(crate) fn left_alone(&self, root: u64, before: Hlc) -> u64 {
         self.below(root, before).left
     }
 }
 
 impl Bytes {
-    /// True if no record stamped up to `before` could be given up: each shows at it or now, or was given up before,
-    /// when what was before `known` was forgotten. Of a file that is `gone` there is none.
+    /// True if no record stamped up to `before` could be dropped: each is visible at it or now, or was dropped before,
+    /// when the history before `known` expired. A file that is `gone` has none.
     fn keeps_all(&self, gone: bool, before: Hlc, known: Hlc, chunk_bytes: u64) -> bool {
         let all = Cut { upto: before, without: &[] };
         let mut records = self.writes(all).flat_map(|(stamp, write)| {

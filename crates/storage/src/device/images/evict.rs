@@ -1,5 +1,4 @@
-//! Giving images up: what they hold is overwritten before anything else goes into their place, or is said to be
-//! forgotten.
+//! Evicting images: their bytes are overwritten before their slot is reused, or before history is reported as expired.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
@@ -12,11 +11,11 @@ use super::super::Device;
 use super::{ImageStore, Making, image_name, let_go};
 
 impl Device {
-    /// Gives up what is of no use: images that could not be read or are of other records, more than there may be, what
-    /// a crash left in free slots.
+    /// Evicts useless images: those that could not be read or belong to other records, those above the limit, and
+    /// remains of a crash in free slots.
     ///
     /// # Errors
-    /// The disk's: the next call goes on.
+    /// The disk's: the next call continues.
     pub(super) fn clear_up(&self) -> Result<(), Fault> {
         let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
         self.wipe_strays(&mut making)?;
@@ -28,14 +27,14 @@ impl Device {
         Ok(())
     }
 
-    /// Bytes of buried records of these files are gone from all images, on stable storage, when this returns.
+    /// Removes the bytes of dead records of these files from all images, on stable storage on return.
     ///
     /// # Errors
-    /// The disk's: nothing is read from those images any more, and what is left of them goes with the next call of this
-    /// or [`Device::make_images`].
+    /// The disk's: then no read uses those images any more, and the next call of this or [`Device::make_images`]
+    /// removes the rest.
     pub fn forget_images(&self, inodes: impl IntoIterator<Item = InodeId>) -> Result<(), Fault> {
         self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner).extend(inodes);
-        // Who makes an image of what was not buried yet has this until the image can be seen below.
+        // The thread that writes an image of records not yet dead has this lock until the image is listed.
         let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
         self.wipe_strays(&mut making)?;
         self.erase_lost(&mut making)?;
@@ -47,7 +46,7 @@ impl Device {
         Ok(())
     }
 
-    /// Gives up these, on stable storage.
+    /// Evicts these images, on stable storage.
     ///
     /// # Errors
     /// As [`Device::forget_images`].
@@ -71,7 +70,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes room for data by giving up an image file. False if there is none.
+    /// Evicts an image file to make space for data. False if there is none.
     ///
     /// # Errors
     /// The disk's.
@@ -80,7 +79,7 @@ impl Device {
         self.give_up_file(&mut making)
     }
 
-    /// Gives up the file with the fewest images.
+    /// Evicts the file with the fewest images.
     fn give_up_file(&self, making: &mut Making) -> Result<bool, Fault> {
         let fewest = {
             let files = self.images.files.read().unwrap_or_else(PoisonError::into_inner);
@@ -96,14 +95,14 @@ impl Device {
         }
         drop(images);
         if let Some(oldest) = gone.iter().map(|key| key.stamp).min() {
-            // How many is found out when it is looked at again.
+            // The next look at the page counts its pieces.
             self.images.swept.give_up(oldest, 2 * self.images.budget.pieces_max as usize);
         }
         self.remove_image_file(making, number)?;
         Ok(true)
     }
 
-    /// Gives up images; `missed` if they would be of use.
+    /// Evicts images; `missed` if they would be of use.
     pub(super) fn give_up_images(&self, making: &mut Making, keys: &[ImageKey], missed: bool) -> Result<(), Fault> {
         if keys.is_empty() {
             return Ok(());
@@ -119,7 +118,7 @@ impl Device {
             self.images.swept.give_up(key.stamp, pieces);
         }
         self.erase_images(making, &places).inspect_err(|_| {
-            // Tried again before anything is said to be forgotten.
+            // Retried before history is reported as expired.
             self.images.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(&places);
         })
     }
@@ -131,7 +130,7 @@ impl Device {
         })
     }
 
-    /// Overwrites slots, durably, and frees them. A file without images goes.
+    /// Overwrites slots, durably, and frees them. A file without images is removed.
     fn erase_images(&self, making: &mut Making, places: &[ImagePlace]) -> Result<(), Fault> {
         let mut of: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for place in places {
@@ -147,7 +146,7 @@ impl Device {
             for slot in &slots {
                 file.write_at(head.entry_at(*slot), &[&zeros[..ENTRY_BYTES]])?;
             }
-            // An entry that a loss of power brought back would find the same image again, half written, and call it
+            // If a power loss restored an old entry, it would find the same image half written, and report it as
             // damaged.
             file.sync()?;
             let free = making.free.entry(number).or_default();
@@ -167,7 +166,7 @@ impl Device {
         Ok(self.disk.remove(&image_name(number))?)
     }
 
-    /// After a start: nothing is left in slots that no entry speaks of.
+    /// Overwrites slots without an entry, after a start.
     fn wipe_strays(&self, making: &mut Making) -> Result<(), Fault> {
         if making.strays.is_empty() {
             return Ok(());

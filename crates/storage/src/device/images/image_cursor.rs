@@ -1,4 +1,4 @@
-//! How far the history has been looked at for pages that need images: kept, so that a restart goes on there.
+//! How far history was searched for pages that need images: durable, so that a restart continues there.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,10 +9,10 @@ use prost::Message;
 
 use super::ImageBudget;
 
-/// File that holds it.
+/// The file that holds the cursor.
 const FILE: &str = "images";
 
-/// See the module.
+/// The cursor and its stored form.
 pub(super) struct Swept {
     state: Mutex<State>,
 }
@@ -23,16 +23,16 @@ struct State {
     file: Option<StateFile>,
 }
 
-/// As it is stored. Without it, everything is looked at again.
+/// The stored form. Without it, all of history is searched again.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 struct Kept {
-    /// Most pieces that were asked for.
+    /// The limit of pieces that was in force.
     #[prost(uint32, tag = "1")]
     pieces_max: u32,
-    /// Everything stamped up to it was looked at.
+    /// Stamp up to which history was searched.
     #[prost(uint64, tag = "2")]
     upto: u64,
-    /// From here on images are missing; 0 if none is.
+    /// Stamp from which images are missing; 0 if none is.
     #[prost(uint64, tag = "3")]
     missing_after: u64,
     /// Most pieces of a page at any instant.
@@ -49,7 +49,7 @@ impl Swept {
                 (Kept::default(), None)
             }
         };
-        // Fewer pieces need more images, more pieces need none of those that are missing.
+        // A lower limit needs more images, a higher one needs none of those that are missing.
         let kept = if kept.pieces_max == budget.pieces_max { kept } else { Kept::default() };
         let kept = Kept { pieces_max: budget.pieces_max, ..kept };
         Swept { state: Mutex::new(State { written: kept.clone(), kept, file }) }
@@ -59,19 +59,19 @@ impl Swept {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far it is, and the most pieces of a page up to there.
+    /// The stamp up to which history was searched, and the most pieces of a page up to there.
     pub(super) fn told(&self) -> (Hlc, u64) {
         let state = self.lock();
         (Hlc(state.kept.upto), state.kept.pieces_most)
     }
 
-    /// The stamp up to which everything was looked at.
+    /// The stamp up to which history was searched.
     pub(super) fn upto(&self) -> Hlc {
         Hlc(self.lock().kept.upto)
     }
 
-    /// Everything up to `upto` was looked at too, and consists of at most so many pieces; `missing`: of more than asked
-    /// for.
+    /// Records that history was searched up to `upto`, with at most so many pieces per page; `missing`: some pages
+    /// exceed the limit and have no image.
     pub(super) fn come_to(&self, upto: Hlc, pieces_most: usize, missing: bool) {
         let kept = &mut self.lock().kept;
         if missing && kept.missing_after == 0 {
@@ -81,7 +81,7 @@ impl Swept {
         kept.pieces_most = kept.pieces_most.max(pieces_most as u64);
     }
 
-    /// Nothing happened up to `upto`. That is not worth a flush of the disk: a restart finds so again.
+    /// Nothing was written up to `upto`. That is not worth a flush of the disk: a restart finds it again.
     pub(super) fn pass_over(&self, upto: Hlc) {
         let State { kept, written, .. } = &mut *self.lock();
         if written.upto == kept.upto {
@@ -90,7 +90,7 @@ impl Swept {
         kept.upto = upto.0;
     }
 
-    /// An image of a state stamped `stamp` was given up: without it, a page consists of so many pieces.
+    /// An image of a state stamped `stamp` was evicted: without it, a page consists of so many pieces.
     pub(super) fn give_up(&self, stamp: Hlc, pieces: usize) {
         let kept = &mut self.lock().kept;
         if stamp.0 <= kept.upto && pieces as u64 > u64::from(kept.pieces_max) {
@@ -100,7 +100,7 @@ impl Swept {
         }
     }
 
-    /// There is room again: what is missing is looked for from its beginning. True if anything is.
+    /// There is space again: the search restarts where images are missing. True if any are.
     pub(super) fn begin_again(&self) -> bool {
         let kept = &mut self.lock().kept;
         if kept.missing_after == 0 {
@@ -113,10 +113,10 @@ impl Swept {
         true
     }
 
-    /// Puts it on disk, if it has changed.
+    /// Writes the cursor to disk, if it has changed.
     ///
     /// # Errors
-    /// The disk's: a restart repeats what was looked at since.
+    /// The disk's: a restart repeats the search since the last write.
     pub(super) fn keep(&self, disk: &dyn Disk) -> Result<(), Fault> {
         let mut state = self.lock();
         if state.kept == state.written {

@@ -1,4 +1,4 @@
-//! Making images: for pages that readers are in want of, and for all of history in its order.
+//! Writing images: for pages that readers requested, and for all of history in its order.
 
 use std::sync::PoisonError;
 
@@ -12,26 +12,26 @@ use frieze_tier::Heat;
 use super::super::Device;
 use super::{ImageStore, Making, image_name, let_go};
 
-/// Wishes that are granted in one round.
+/// Requests of readers that one round handles.
 const WISHES_AT_ONCE: usize = 64;
-/// Image files are so many parts of what images may take, at least.
+/// The space limit of images is divided into at least this many files.
 const FILES_MIN: u64 = 16;
-/// Images of the smallest file.
+/// Slots of the smallest file.
 const SLOTS_MIN: u32 = 8;
-/// Plans of a page whose images are given up meanwhile.
+/// Attempts to plan a page whose images are evicted meanwhile.
 const TRIES: usize = 4;
-/// What was missing is looked for again once so large a part of what images may take is free.
+/// The search for missing images restarts once this part of their space limit is free.
 const ROOM_PART: u64 = 4;
 
-/// Says whether to go on, after a rest if that is due.
+/// Returns whether to continue, after a pause if one is due.
 pub(crate) type GoOn<'a> = dyn Fn() -> bool + 'a;
 
 impl Device {
-    /// Makes images, in one round: pages that readers were in want of, then what the states up to `upto` need, as far
-    /// as there is space. True if there may be more to do.
+    /// Writes images in one round: pages that readers requested, then the states up to `upto` that need one, while
+    /// there is space. True if there may be more to do.
     ///
     /// # Errors
-    /// The disk's: the next round goes on. `Corrupt` where the index cannot be read.
+    /// The disk's: the next round continues. `Corrupt` if the index cannot be read.
     pub fn make_images(&self, upto: Hlc, go_on: &GoOn<'_>) -> Result<bool, Fault> {
         let store = &self.images;
         store.set.read().unwrap_or_else(PoisonError::into_inner).next_round();
@@ -49,7 +49,7 @@ impl Device {
         Ok(more? || granted)
     }
 
-    /// True if an image could be made without giving up another.
+    /// True if an image could be written without evicting another.
     fn has_free(&self) -> bool {
         let making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
         making.free.values().any(|free| !free.is_empty()) || self.next_image_file().is_some()
@@ -75,7 +75,7 @@ impl Device {
         Ok(granted)
     }
 
-    /// Looks at what one segment of the log did, or as much of it as is to be looked at.
+    /// Searches the changes of one segment of the log, or of the part that is due.
     fn look_through_history(&self, upto: Hlc, go_on: &GoOn<'_>) -> Result<bool, Fault> {
         let swept = &self.images.swept;
         let after = swept.upto();
@@ -98,8 +98,8 @@ impl Device {
         Ok(end < upto)
     }
 
-    /// Looks at what an interval did to a file, and makes the images that are due. Returns the most pieces of a page;
-    /// `None` if it is to end here.
+    /// Searches an interval of a file, and writes the images that are due. Returns the most pieces of a page; `None` if
+    /// the round has to stop here.
     fn look_at(
         &self,
         inode: InodeId,
@@ -114,7 +114,7 @@ impl Device {
                 log.scan_for_images(&self.images(), inode, interval, looking, *make)
             };
             if *make && self.make_some(&looked.due, false)? < looked.due.len() {
-                // No room: from here on it is only counted, beginning with what was just looked at.
+                // No space: from here on pages are only counted, beginning with the current one.
                 *make = false;
                 continue;
             }
@@ -129,8 +129,8 @@ impl Device {
         }
     }
 
-    /// Makes these images, as many of the first as there is room for: `give_up` others if there is none. Returns how
-    /// many are there, or cannot be made since what they are made of cannot be read.
+    /// Writes these images in order, as many as there is space for; with `give_up`, evicts others if there is none.
+    /// Returns how many of them exist now, or cannot be written because their records cannot be read.
     fn make_some(&self, keys: &[ImageKey], give_up: bool) -> Result<usize, Fault> {
         let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut count, mut sealed) = (0, Vec::new());
@@ -159,8 +159,8 @@ impl Device {
         done.map(|()| count)
     }
 
-    /// Reads what an image is made of and writes it. `None` if it cannot be read, or is not there any more: a scrub or
-    /// a reader will tell.
+    /// Reads the pieces of an image and writes it. `None` if they cannot be read, or exist no more: a scrub or a reader
+    /// will report that.
     fn write_image(&self, key: &ImageKey, place: ImagePlace) -> Result<Option<[u8; ENTRY_BYTES]>, Fault> {
         let (mut page, mut scratch) = (vec![0; PAGE_BYTES], Vec::new());
         for _ in 0..TRIES {
@@ -172,7 +172,7 @@ impl Device {
             if !self.read_images(&planned.pieces, &mut page, &mut scratch) {
                 continue;
             }
-            // As one who reads everything once: what is in use stays in memory.
+            // Reads as a scan: pages in use stay in memory.
             let lease = self.ready(&planned.pieces, Heat::Scan);
             let read = self.read_pieces(&planned.pieces, planned.start, &mut page, &mut scratch);
             self.done(lease, read.is_err());
@@ -190,7 +190,7 @@ impl Device {
         Ok(None)
     }
 
-    /// Writes the entries of images whose pages are written, once those are durable.
+    /// Writes the entries of images whose pages are written, after making the pages durable.
     fn seal_images(&self, sealed: &[(ImagePlace, [u8; ENTRY_BYTES])]) -> Result<(), Fault> {
         let mut numbers: Vec<u32> = sealed.iter().map(|(place, _)| place.file).collect();
         numbers.dedup();
@@ -207,7 +207,7 @@ impl Device {
         Ok(())
     }
 
-    /// A slot that is free, or can be had.
+    /// A slot that is free, or can be freed.
     fn room_for_image(&self, making: &mut Making, give_up: bool) -> Result<Option<ImagePlace>, Fault> {
         let found = making.take();
         if found.is_some() {
@@ -230,12 +230,12 @@ impl Device {
         Ok(making.take())
     }
 
-    /// The next image file, if there is room for it: number and slots.
+    /// The next image file, if there is space for it: number and slots.
     fn next_image_file(&self) -> Option<ImageFile> {
         let (most, taken) = (self.image_bytes_max(), self.images.bytes());
         let slots = (most / FILES_MIN / SLOT_BYTES).clamp(SLOTS_MIN.into(), SLOTS_MAX.into()) as u32;
         let head = ImageFile { file: 0, slots };
-        // What images take must not keep data out.
+        // Images must not take the space of data.
         (taken + head.bytes() <= most && self.has_room(head.bytes() + self.settings.segment_bytes)).then_some(head)
     }
 
@@ -247,14 +247,14 @@ impl Device {
         file.write_at(0, &[&head.encode()])?;
         file.sync()?;
         self.images.files.write().unwrap_or_else(PoisonError::into_inner).insert(head.file, (head, file));
-        // The last is taken first.
+        // The last element is used first.
         making.free.insert(head.file, (0..head.slots).rev().collect());
         Ok(())
     }
 }
 
 impl Making {
-    /// Takes a slot that holds nothing.
+    /// Allocates an empty slot.
     fn take(&mut self) -> Option<ImagePlace> {
         let (file, free) = self.free.iter_mut().find(|(_, free)| !free.is_empty())?;
         free.pop().map(|slot| ImagePlace { file: *file, slot })

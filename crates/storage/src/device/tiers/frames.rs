@@ -1,4 +1,4 @@
-//! Parts of files, and which of their pages were read.
+//! Frames: parts of files, and which of their pages were read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use frieze_tier::{Heat, Weigh};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
     pub(super) wanted: u16,
-    /// By scans only.
+    /// Pages read only by scans.
     pub(super) scanned: u16,
 }
 
@@ -37,7 +37,7 @@ impl Weigh for Pages {
     }
 
     fn shed(&mut self) -> Option<Pages> {
-        // Nothing else would be left: whether it stays is for others to say.
+        // If nothing else is left, the cache policy decides whether the frame stays.
         if self.scanned == 0 || self.wanted == 0 {
             return None;
         }
@@ -45,7 +45,7 @@ impl Weigh for Pages {
     }
 }
 
-/// Frames of the log that were there at the start and are young.
+/// Young frames of the log from before the start.
 pub(super) struct Inherited {
     start: u64,
     end: u64,
@@ -53,23 +53,23 @@ pub(super) struct Inherited {
 }
 
 impl Inherited {
-    /// Of what lies between two positions; nobody has asked for any of it.
+    /// Frames between two positions; none is requested yet.
     pub(super) fn new(start: u64, end: u64) -> Inherited {
         let words = (end - start) / FRAME_BYTES / 64 + 1;
         Inherited { start, end, asked: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// True if a position lies in it of which nobody knows whether it is in memory.
+    /// True if the frame of a position may or may not be in memory.
     pub(super) fn concerns(&self, at: u64) -> bool {
         at < self.end && self.is_new(at)
     }
 
-    /// True if nobody has asked for the frame at this position.
+    /// True if no read has requested the frame at this position.
     fn is_new(&self, at: u64) -> bool {
         self.bit(at).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit == 0)
     }
 
-    /// Notes that somebody asks for what lies between; true if nobody has before.
+    /// Notes a request for the range; true if it is the first for a part of it.
     pub(super) fn ask(&self, start: u64, end: u64) -> bool {
         let mut new = false;
         for frame in start / FRAME_BYTES..=end.max(start + 1).saturating_sub(1) / FRAME_BYTES {
@@ -86,7 +86,7 @@ impl Inherited {
     }
 }
 
-/// The pages of the frame that begins at `frame_start` in which bytes of `start..end` lie, a bit each.
+/// The pages of the frame at `frame_start` that contain bytes of `start..end`, a bit each.
 pub(super) fn pages_of(start: u64, end: u64, frame_start: u64) -> u16 {
     let first = start.max(frame_start) - frame_start;
     let last = end.min(frame_start + FRAME_BYTES) - 1 - frame_start;
@@ -95,11 +95,10 @@ pub(super) fn pages_of(start: u64, end: u64, frame_start: u64) -> u16 {
     (upto & (u32::from(u16::MAX) << first)) as u16
 }
 
-/// What is let go together: a call of the system for 64 KiB costs about a microsecond, as reading them from memory does
-/// six.
+/// Bytes dropped together: a system call for 64 KiB costs about a microsecond, reading them from memory about six.
 pub(super) const FRAME_BYTES: u64 = PAGES * PAGE_BYTES;
 pub(super) const PAGES: u64 = 16;
-/// What remembering a frame takes, at most: an entry of a map, places in two queues.
+/// Upper bound of the bookkeeping of a frame, in bytes: an entry of a map, places in two queues.
 const ENTRY_BYTES: u64 = 160;
 
 #[cfg(test)]
