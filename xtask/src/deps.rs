@@ -463,7 +463,7 @@ mod tests {
         let drawn = draw(&allowed());
         let arrows: usize = PLACES.iter().map(|place| place.may_use.len()).sum();
         assert_eq!(drawn.matches('→').count(), arrows);
-        assert!(drawn.contains("cores     metalog"), "{drawn}");
+        assert!(drawn.contains("cores     coherence"), "{drawn}");
     }
 
     #[test]

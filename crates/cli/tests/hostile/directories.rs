@@ -40,15 +40,15 @@ fn listing(directory: &Path) -> Vec<(String, u64)> {
     listing
 }
 
-/// A state file whose slots say another format version than 5.
-fn of_version(whole: &[u8], version: u8) -> Vec<u8> {
+/// A state file to whose record a field is added: the last value of a field counts.
+fn with_field(whole: &[u8], field: &[u8]) -> Vec<u8> {
     let mut other = whole.to_vec();
     let mut changed = 0;
     for slot in other.chunks_mut(SLOT).filter(|slot| slot.starts_with(b"FRZS")) {
-        // The version is the first field of the record: tag 1, a small number.
-        assert_eq!(slot[20..22], [8, 5]);
-        slot[21] = version;
         let len = u32::from_le_bytes(slot[4..8].try_into().unwrap()) as usize;
+        slot[20 + len..20 + len + field.len()].copy_from_slice(field);
+        let len = len + field.len();
+        slot[4..8].copy_from_slice(&(len as u32).to_le_bytes());
         let crc = crc32c(&[&slot[..16], &slot[20..20 + len]].concat());
         slot[16..20].copy_from_slice(&crc.to_le_bytes());
         changed += 1;
@@ -57,43 +57,17 @@ fn of_version(whole: &[u8], version: u8) -> Vec<u8> {
     other
 }
 
-/// Version 2 is a later one in which nothing was ever forgotten: it becomes 5 before anything is written, and can
-/// forget.
 #[test]
-fn a_directory_of_format_version_2_is_read_and_becomes_5() {
-    let mut server = server("", "127.0.0.1:0");
-    server.put("/f", vec![1; 100_000]);
-    let old = server.now();
-    server.put("/f", vec![2; 100_000]);
-    assert_eq!(server.end(Signal::SIGTERM), Some(0));
-    let path = server.data().join("state");
-    let whole = fs::read(&path).unwrap();
-    fs::write(&path, of_version(&whole, 2)).unwrap();
-    server.start_again();
-    assert!(server.run(&["cat", "/f", "--at", &old]).bytes == vec![1; 100_000], "what it held is there");
-    let before = server.now();
-    assert!(server.ok(&["forget", "--before", &before, "/f"]).contains("forgot"));
-    assert!(server.fails(1, &["cat", "/f", "--at", &old]).contains("forgot"));
-    // Killed: no later shutdown in order has to say the version.
-    server.end(Signal::SIGKILL);
-    let after = fs::read(&path).unwrap();
-    let newest = after.chunks(SLOT).filter(|slot| slot.starts_with(b"FRZS"));
-    let newest = newest.max_by_key(|slot| u64::from_le_bytes(slot[8..16].try_into().unwrap())).unwrap();
-    assert_eq!(newest[20..22], [8, 5], "an older server is warned off");
-    server.start_again();
-    assert!(server.fails(1, &["cat", "/f", "--at", &old]).contains("forgot"));
-    assert!(server.run(&["cat", "/f"]).bytes == vec![2; 100_000]);
-    check_well(&mut server);
-}
-
-#[test]
-fn a_directory_of_another_format_version_is_refused_with_both_versions() {
+fn a_directory_of_another_format_or_of_an_unreleased_build_is_refused_with_what_to_do() {
     let mut server = server("", "127.0.0.1:0");
     assert_eq!(server.end(Signal::SIGTERM), Some(0));
     let path = server.data().join("state");
     let whole = fs::read(&path).unwrap();
-    fs::write(&path, of_version(&whole, 6)).unwrap();
-    check_refused(&server, &["format version 6", "this server reads 1 to 5"]);
+    // Tag 19 is the format version; tag 1 was it before the first format.
+    fs::write(&path, with_field(&whole, &[0x98, 0x01, 2])).unwrap();
+    check_refused(&server, &["format version 2", "this server reads 1"]);
+    fs::write(&path, with_field(&whole, &[0x08, 5])).unwrap();
+    check_refused(&server, &["older, unreleased build", "with the build that made it"]);
     fs::write(&path, &whole).unwrap();
     server.start_again();
     check_well(&mut server);
