@@ -33,11 +33,11 @@ pub(crate) struct Ratchets {
 }
 
 pub(crate) const RATCHETS: Ratchets = Ratchets {
-    node_lines: 23344,
-    server_crate_lines: 23344,
+    node_lines: 23167,
+    server_crate_lines: 23167,
     ring: 25,
     shared_names: 235,
-    riddles: 641,
+    riddles: 1,
     wide_source: 2,
     wide_docs: 34,
     long_files: 12,

@@ -19,12 +19,12 @@ use frieze_namespace::NoReadSet;
 use frieze_wire::message::{Attr, Now, Read, Seek, View};
 use frieze_wire::txn::{Caller, Target};
 
-use crate::capability::{Bearer, Capability, Presenter};
 use crate::engine::{Engine, Scratch};
 use crate::offline;
 use crate::seen::layout_of;
 use crate::session::Principal;
 use crate::survivor::{Copy, Left, LeftChain};
+use frieze_service::{Bearer, Capability, Presenter};
 use frieze_storage::{Identity, Standing};
 
 /// Names of a directory that are asked for at once.
@@ -271,7 +271,7 @@ impl Archive {
     pub fn read(&mut self, id: InodeId, at: Option<Hlc>, offset: u64, len: u32) -> Result<Part, Fault> {
         let capability = self.capability(id, at);
         let ask = Read { capability, offset, len, in_steps: false, reader: 0 };
-        let (reply, _) = self.engine.read(Presenter::of_any(READER, &root()), &ask, &mut self.scratch)?;
+        let (reply, _) = self.engine.read(Presenter::of_any(READER, root().uid), &ask, &mut self.scratch)?;
         Ok(Part { bytes: self.scratch.payload.clone(), is_end: reply.end_of_file })
     }
 
@@ -289,7 +289,7 @@ impl Archive {
         let capability = self.capability(id, at);
         let mut seek = |offset, data| {
             let ask = Seek { capability: capability.clone(), offset, data };
-            match self.engine.seek(Presenter::of_any(READER, &root()), &ask, &mut self.scratch) {
+            match self.engine.seek(Presenter::of_any(READER, root().uid), &ask, &mut self.scratch) {
                 Err(fault) if fault.reason == Reason::NotFound => Ok(None),
                 found => found.map(Some),
             }

@@ -15,7 +15,6 @@ use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, Remov
 use frieze_wire::writers::WRITERS_XATTR;
 
 use crate::caching::Asking;
-use crate::capability::{Bearer, Capability, Presenter};
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, Scratch, chains_of_extent, done, unknown_session};
 use crate::seen::{Seen, spread_of};
@@ -26,6 +25,7 @@ use frieze_metadata::{MissingGrant, OtherWriter, WriteRight, WriteTarget, holds_
 use frieze_net::ReceivedPayload;
 use frieze_replication::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
 use frieze_service::{BINDING_XATTR, TimePlugin};
+use frieze_service::{Bearer, Capability, Presenter};
 use frieze_storage::Ticket;
 
 /// Chunks that one grant covers at most (protocols §4).
@@ -90,7 +90,7 @@ impl Engine {
         check!(check_numbered(header));
         let capability = check!(self.mint.open_shown(
             &ask.capability,
-            Presenter::of_any(header.session, principal),
+            Presenter::of_any(header.session, principal.uid),
             &mut scratch.shown
         ));
         check!(check_writable(&capability));

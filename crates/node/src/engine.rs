@@ -28,7 +28,6 @@ pub(crate) use chains::chains_of_extent;
 use requests::{RunningRequest, class_of};
 
 use crate::caching::{Asking, Caching};
-use crate::capability::{Mint, Shown};
 use crate::control::{Control, ControlTold};
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
@@ -48,6 +47,7 @@ use frieze_coherence::{FileLocks, OpenFiles};
 use frieze_metadata::{Metadata, PeerMetalog, VersionStore};
 use frieze_net::{PeerPayload, Peers, PeersCell, ReceivedPayload};
 use frieze_replication::{DataPlane, Remembered};
+use frieze_service::{Mint, Shown};
 use frieze_storage::{Identity, Keeper, NodeClock};
 
 /// What the simulator replaces.

@@ -11,10 +11,10 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::holding::{CancelLock, Lock, LockKind, LockReply, Recalls, TestLock, TestLockReply};
 
 use crate::caching::Gate;
-use crate::capability::Presenter;
 use crate::engine::requests::GatedOn;
 use crate::engine::{Engine, Responder, unknown_session};
 use frieze_coherence::{AnswerKeys, CacheKey, FileLocks, GrantedLocks};
+use frieze_service::Presenter;
 
 impl Engine {
     /// What delays an answer while other sessions may still read an older state of its contents. Empty as long as no

@@ -12,7 +12,6 @@
 
 mod archive;
 mod caching;
-mod capability;
 mod changes;
 mod control;
 mod cuts;

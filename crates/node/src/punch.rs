@@ -16,7 +16,6 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Durability as When, FileKind, Punch, PunchReply, Reply};
 use frieze_wire::txn::{Grant, Op};
 
-use crate::capability::Presenter;
 use crate::changes::{GRANT_CHUNKS_MAX, check_granted, check_numbered, check_writable};
 use crate::engine::{Engine, Responder};
 use crate::seen::layout_of;
@@ -24,6 +23,7 @@ use crate::session::Principal;
 use frieze_replication::{
     Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole,
 };
+use frieze_service::Presenter;
 
 /// Stretches of a file: first byte, end.
 type Ranges = Vec<(u64, u64)>;
@@ -146,7 +146,7 @@ impl Engine {
     fn prepare_punch(&self, principal: &Principal, header: &FrameHeader, ask: &Punch) -> Result<Prepared, Fault> {
         self.check_changeable()?;
         check_numbered(header)?;
-        let capability = self.mint.open(&ask.capability, Presenter::of_any(header.session, principal))?;
+        let capability = self.mint.open(&ask.capability, Presenter::of_any(header.session, principal.uid))?;
         check_writable(&capability)?;
         let id = capability.inode;
         let looked = self.catch_up(id, header.session, (ask.offset, ask.len), false)?;

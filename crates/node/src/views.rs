@@ -20,11 +20,11 @@ use frieze_wire::txn::{Caller, Target};
 use frieze_wire::writers::{self, FileWriter, WRITERS_XATTR};
 
 use crate::caching::Asking;
-use crate::capability::{Bearer, Capability};
 use crate::engine::{Engine, unknown_session};
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
 use frieze_coherence::CacheKey;
+use frieze_service::{Bearer, Capability};
 
 /// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
 const PAGE: usize = 1000;

@@ -6,11 +6,11 @@ use frieze_wire::edit::{CopyRange, EditKind};
 use frieze_wire::frame::FrameHeader;
 
 use super::Plan;
-use crate::capability::Presenter;
 use crate::engine::Engine;
 use crate::session::Principal;
 use frieze_hlc::Hlc;
 use frieze_replication::file_bytes_max;
+use frieze_service::Presenter;
 
 /// Ranges of one request: one version of the metadata lists all of them.
 const RANGES_MAX: usize = 1024;
@@ -59,8 +59,8 @@ impl Engine {
         ask: &CopyRange,
     ) -> Result<(), Fault> {
         let now = plan.now;
-        let source = self.mint.open(&ask.source, Presenter::of_any(header.session, principal))?;
-        let target = self.mint.open(&ask.target, Presenter::of_any(header.session, principal))?;
+        let source = self.mint.open(&ask.source, Presenter::of_any(header.session, principal.uid))?;
+        let target = self.mint.open(&ask.target, Presenter::of_any(header.session, principal.uid))?;
         if !source.read || !target.write || target.view.is_past() {
             return Err(Fault::new(
                 Reason::AccessDenied,

@@ -9,11 +9,11 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::FileKind;
 
 use super::{Naming, Plan};
-use crate::capability::Presenter;
 use crate::changes::check_writable;
 use crate::engine::Engine;
 use crate::session::Principal;
 use frieze_replication::file_bytes_max;
+use frieze_service::Presenter;
 
 /// Files joined at once: one version of the metadata lists all of them.
 const SOURCES_MAX: usize = 1024;
@@ -33,7 +33,7 @@ impl Engine {
             let words = format!("{} files are to be joined: 1 to {SOURCES_MAX} at once", ask.sources.len());
             return Err(Fault::new(Reason::InvalidArgument, words));
         }
-        let target = self.mint.open(&ask.target, Presenter::of_any(header.session, principal))?;
+        let target = self.mint.open(&ask.target, Presenter::of_any(header.session, principal.uid))?;
         check_writable(&target)?;
         let into = self.seen_at(target.inode, now)?;
         let mut plan = Plan::new(EditKind::Join, now, now);

@@ -18,11 +18,11 @@ use frieze_wire::message::{Read, ReplicaStatus, Reply, Request, View};
 
 use super::requests::Sees;
 use super::{Engine, Responder, done};
-use crate::capability::Presenter;
 use crate::elsewhere::Elsewhere;
 use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts, spread_of};
 use crate::settling::{chains_of_grants, granted_chains};
 use frieze_replication::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
+use frieze_service::Presenter;
 
 impl Engine {
     /// Applies configurations of chains that the control plane has decided. Durable on return.

@@ -14,7 +14,6 @@ use frieze_wire::txn::{self, Caller, Op, Transaction};
 
 use super::{Engine, Seams};
 use crate::caching::Caching;
-use crate::capability::Mint;
 use crate::durability::Durability;
 use crate::node_keys::NodeKeys;
 use crate::questions::Questions;
@@ -31,6 +30,7 @@ use frieze_coherence::{CacheLeaseSettings, FileLocks, OpenFiles};
 use frieze_metadata::{Metadata, MetadataHost, NameVersions, RecoverUpto, VersionStore};
 use frieze_net::PeersCell;
 use frieze_replication::{self as data, DataPlane, Remembered, Roles};
+use frieze_service::Mint;
 use frieze_storage::{
     Budget, Device, FORMAT_VERSION, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE, Ticket,
 };

@@ -14,8 +14,8 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Read, Reply, Request, View};
 
 use super::{Engine, Responder, Scratch, done};
-use crate::capability::{Presenter, claims_past};
 use crate::session::{Conn, Principal};
+use frieze_service::{Presenter, claims_past};
 
 /// What a row says of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(super) struct RunningRequest<'a, 's> {
 
 impl RunningRequest<'_, '_> {
     fn presenter(&self) -> Presenter {
-        Presenter::of_any(self.header.session, self.principal)
+        Presenter::of_any(self.header.session, self.principal.uid)
     }
 }
 

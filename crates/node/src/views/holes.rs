@@ -10,9 +10,9 @@ use frieze_multilog::{Piece, PieceSource};
 use frieze_namespace::PatchSource;
 use frieze_wire::message::{FileKind, Seek};
 
-use crate::capability::Presenter;
 use crate::engine::{Engine, Scratch};
 use crate::seen::{Look, Seen, Sources, layout_of};
+use frieze_service::Presenter;
 
 impl Engine {
     pub(crate) fn seek(&self, by: Presenter, ask: &Seek, scratch: &mut Scratch) -> Result<u64, Fault> {

@@ -6,12 +6,12 @@ use frieze_tier::{Habit, Heat};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Read, ReadReply};
 
-use crate::capability::{Bearer, Presenter};
 use crate::elsewhere::Fetch;
 use crate::engine::requests::is_claim;
 use crate::engine::{Engine, Scratch};
 use crate::seen::{DEPTH_MAX, Seen, ThroughImages};
 use crate::steps::{Unread, can_step};
+use frieze_service::{Bearer, Presenter};
 use frieze_storage::{Lease, ReaderKey};
 
 impl Engine {

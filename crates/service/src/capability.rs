@@ -10,29 +10,27 @@ use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::View;
 
-use crate::session::Principal;
-
 /// What the bearer may do, and what a data server needs to know of the file to do it without asking the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Capability {
+pub struct Capability {
     /// Whose it is.
-    pub(crate) bearer: Bearer,
+    pub bearer: Bearer,
     /// The file.
-    pub(crate) inode: InodeId,
+    pub inode: InodeId,
     /// Reading allowed.
-    pub(crate) read: bool,
+    pub read: bool,
     /// Writing allowed.
-    pub(crate) write: bool,
+    pub write: bool,
     /// The instants that reads see.
-    pub(crate) view: View,
+    pub view: View,
     /// On whose behalf a file of now was opened: what is written with it is that user's, whichever user began the
     /// session. `None` of an instant, to which nothing is written, and in what a server of before sealed.
-    pub(crate) opener: Option<u32>,
+    pub opener: Option<u32>,
 }
 
 /// The bearer of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bearer {
+pub enum Bearer {
     /// The session that opened the file: of a file as it is now.
     Session(SessionId),
     /// The proven user of the connection over which the file was opened: of an instant of the past, which needs no
@@ -42,7 +40,7 @@ pub(crate) enum Bearer {
 
 /// The presenter of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Presenter {
+pub struct Presenter {
     /// The session that the request names; 0 if it names none.
     session: SessionId,
     /// The proven user of the connection, where a state of the past may be shown.
@@ -51,13 +49,13 @@ pub(crate) struct Presenter {
 
 impl Presenter {
     /// Of a request that is about files as they are now.
-    pub(crate) fn of_now(session: SessionId) -> Presenter {
+    pub fn of_now(session: SessionId) -> Presenter {
         Presenter { session, uid: None }
     }
 
     /// Of a request that may be about an instant of the past as well.
-    pub(crate) fn of_any(session: SessionId, principal: &Principal) -> Presenter {
-        Presenter { session, uid: Some(principal.uid) }
+    pub fn of_any(session: SessionId, uid: u32) -> Presenter {
+        Presenter { session, uid: Some(uid) }
     }
 
     fn is(self, bearer: Bearer) -> bool {
@@ -69,20 +67,20 @@ impl Presenter {
 }
 
 /// True if a token claims an instant of the past. The claim is not verified here: opening the token verifies it.
-pub(crate) fn claims_past(token: &[u8]) -> bool {
+pub fn claims_past(token: &[u8]) -> bool {
     token.len() == TOKEN_BYTES && token[FLAGS_AT] & AT != 0
 }
 
 /// Makes and checks capabilities.
 #[derive(Clone)]
-pub(crate) struct Mint {
+pub struct Mint {
     key: [u8; 32],
 }
 
 /// The token that a connection presented last, and its capability: presented again, as with each of many small writes,
 /// it need not be verified again.
 #[derive(Default)]
-pub(crate) struct Shown(Option<([u8; TOKEN_BYTES], Capability)>);
+pub struct Shown(Option<([u8; TOKEN_BYTES], Capability)>);
 
 const BODY_BYTES: usize = 35;
 const MAC_BYTES: usize = 16;
@@ -98,12 +96,12 @@ const FLAGS_AT: usize = 2;
 
 impl Mint {
     /// A mint with the secret key of the data directory.
-    pub(crate) fn new(key: [u8; 32]) -> Mint {
+    pub fn new(key: [u8; 32]) -> Mint {
         Mint { key }
     }
 
     /// The token for `capability`.
-    pub(crate) fn seal(&self, capability: &Capability) -> Vec<u8> {
+    pub fn seal(&self, capability: &Capability) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(TOKEN_BYTES);
         let view = capability.view;
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
@@ -137,7 +135,7 @@ impl Mint {
     /// # Errors
     /// `StaleHandle` if the token was not made by this data directory or is shown by another session or user: open the
     /// file again.
-    pub(crate) fn open(&self, token: &[u8], by: Presenter) -> Result<Capability, Fault> {
+    pub fn open(&self, token: &[u8], by: Presenter) -> Result<Capability, Fault> {
         let refused =
             |why: &str| Fault::new(Reason::StaleHandle, format!("the capability is {why}: open the file again"));
         if token.len() != TOKEN_BYTES {
@@ -194,7 +192,7 @@ impl Mint {
     ///
     /// # Errors
     /// As [`Mint::open`].
-    pub(crate) fn open_shown(&self, token: &[u8], by: Presenter, shown: &mut Shown) -> Result<Capability, Fault> {
+    pub fn open_shown(&self, token: &[u8], by: Presenter, shown: &mut Shown) -> Result<Capability, Fault> {
         if let Some((before, capability)) = &shown.0
             && before == token
             && by.is(capability.bearer)
@@ -216,7 +214,7 @@ impl Mint {
 
 impl Capability {
     /// The instant of system time reads see, if not now.
-    pub(crate) fn at(&self) -> Option<Hlc> {
+    pub fn at(&self) -> Option<Hlc> {
         self.view.instant()
     }
 }
