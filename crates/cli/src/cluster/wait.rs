@@ -103,7 +103,10 @@ fn lacking(reply: &ClusterReply, args: &WaitArgs, first: &Beats) -> Result<Optio
                 let why = reply.troubles.iter().map(|trouble| trouble.what.as_str()).next();
                 return Ok(Some(why.map_or_else(|| format!("{missing} chains are not whole"), str::to_owned)));
             }
-            let silent = reply.nodes.iter().find(|node| node.state == "up" && !has_spoken(node, first));
+            // A server between two leases has a trouble: "whole" is not said of it.
+            let has_lease = |node: &ClusterNodeStatus| node.lease_left_ms.is_some_and(|left| left > 0);
+            let is_silent = |node: &&ClusterNodeStatus| !has_spoken(node, first) || !has_lease(node);
+            let silent = reply.nodes.iter().filter(|node| node.state == "up").find(is_silent);
             Ok(silent.map(|node| format!("{} has not renewed its lease yet", node.name)))
         }
         Goal::Joined => {
@@ -166,6 +169,7 @@ mod tests {
             state: state.to_owned(),
             incarnation: 4,
             heartbeat,
+            lease_left_ms: Some(1_500),
             ..ClusterNodeStatus::default()
         }
     }
@@ -193,6 +197,11 @@ mod tests {
         assert!(said(&now).unwrap().is_some());
         now.nodes[1].heartbeat = Some(1);
         assert_eq!(said(&now), Ok(None));
+        for ended in [Some(0), None] {
+            now.nodes[0].lease_left_ms = ended;
+            assert_eq!(said(&now), Ok(Some("db1 has not renewed its lease yet".to_owned())));
+        }
+        now.nodes[0].lease_left_ms = Some(900);
         now.whole = 7;
         assert_eq!(said(&now), Ok(Some("1 chains are not whole".to_owned())));
         (now.whole, now.told_by) = (8, 2);
