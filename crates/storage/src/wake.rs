@@ -10,7 +10,7 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// Wakes the flusher.
+    /// Sets the flag, and wakes the thread that waits for it.
     pub fn wake(self: &Arc<Self>) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if !*wanted {
