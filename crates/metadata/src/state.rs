@@ -13,7 +13,7 @@ use prost::Message;
 
 use super::observer::ChangeObserver;
 use crate::store::{CleanStartImage, CurrentVersions, LoadPart, LoadVersion, NameVersions};
-use frieze_storage::{NAMESPACE, Reading};
+use frieze_storage::{NAMESPACE, ReadGuard};
 
 /// Changes by decisions that wait to be taken, at most. A reader that takes them so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;
@@ -93,8 +93,8 @@ impl AppliedState {
     }
 
     /// The namespace as it is now.
-    pub(super) fn read(&self) -> Reading<'_, Namespace> {
-        Reading::of(&self.namespace, &NAMESPACE)
+    pub(super) fn read(&self) -> ReadGuard<'_, Namespace> {
+        ReadGuard::of(&self.namespace, &NAMESPACE)
     }
 
     /// The open sessions that may keep something: cache leases and locks.
