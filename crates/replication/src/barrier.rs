@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
 use frieze_wire::peer::ChainAskKind;
 
+use crate::appender::Appender;
+use crate::chain_state::WaitReply;
 use crate::chain_state::{Barrier, Out, Waiter};
-use crate::chains::WaitReply;
-use crate::commit_wait::Gather;
-use crate::plane::{Appender, DataPlane};
+use crate::gather::Gather;
+use crate::plane::DataPlane;
 
 impl DataPlane {
     /// Calls `reply` when every record that this node has stamped or appended so far, of chains of several members, is

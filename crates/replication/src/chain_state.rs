@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId};
+use frieze_chain::RequestId;
 use frieze_hlc::Hlc;
 use frieze_multilog::LogPosition;
-
-use crate::catch_up::Supply;
-use crate::chains::{Report, WaitReply};
-use crate::close_after::Ordered;
-use crate::plane::{WriteReply, Written};
 use frieze_net::SentPrefix;
+use frieze_wire::peer::CloseAfter;
+
+use crate::report::Report;
+use crate::supply::Supply;
+use crate::write_request::{WriteReply, Written};
 
 /// State of one chain at this node.
 #[derive(Default)]
@@ -142,3 +143,31 @@ impl Out {
         self.waited.extend(waiter.map(|waiter| (waiter.reply, result)));
     }
 }
+
+/// A change that a chain is to close, and the node that waits for it.
+pub(crate) struct Ordered {
+    pub(crate) after: CloseAfter,
+    pub(crate) who: Who,
+    pub(crate) since: MonoTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// A waiter on this node.
+    Here(u64),
+    /// Another node, which asked the head.
+    Node(NodeId),
+}
+
+/// Called once, by the thread that has the result.
+pub(crate) type WaitReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
+
+pub(crate) fn waiter_of(request: RequestId) -> Option<u64> {
+    (request.0 & WAITER != 0).then_some(request.0 & !WAITER)
+}
+
+/// Bit of requests that wait but are no writes.
+pub(crate) const WAITER: u64 = 1 << 63;
+
+/// Request of a promise without a waiter.
+pub(crate) const NOBODY: RequestId = RequestId(WAITER | (WAITER - 1));

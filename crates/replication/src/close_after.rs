@@ -14,30 +14,15 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use frieze_base::{ChainId, Fault, LogIndex, MonoTime, NodeId};
+use frieze_base::{ChainId, Fault, LogIndex, NodeId};
 use frieze_chain::ReplicaInput;
 use frieze_hlc::Hlc;
 use frieze_wire::peer::{ChainAskKind, CloseAfter};
 
-use crate::chain_state::Out;
-use crate::chains::{NOBODY, WaitReply};
-use crate::commit_wait::Gather;
-use crate::plane::{Appender, DataPlane};
-
-/// A change that a chain is to close, and the node that waits for it.
-pub(crate) struct Ordered {
-    after: CloseAfter,
-    who: Who,
-    since: MonoTime,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    /// A waiter on this node.
-    Here(u64),
-    /// Another node, which asked the head.
-    Node(NodeId),
-}
+use crate::appender::Appender;
+use crate::chain_state::{NOBODY, Ordered, Out, WaitReply, Who};
+use crate::gather::Gather;
+use crate::plane::DataPlane;
 
 impl DataPlane {
     /// Orders a change stamped `at`, entry `entry` of the metalog, which this node has executed, among the writes of

@@ -1,44 +1,19 @@
 //! Waits for other members of chains.
 //!
-//! Guarantees: every wait ends; each request is answered once.
-//! Leaves to others: the messages to those members (`chains`).
+//! Guarantees: every wait ends.
+//! Leaves to others: the messages to those members (`reads`).
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use frieze_base::{ChainId, Fault, Reason};
+use frieze_base::{ChainId, Fault};
 use frieze_hlc::Hlc;
-
-use crate::chains::WaitReply;
-use crate::plane::DataPlane;
 use frieze_net::idle_until;
 
-/// Replies when all of a count of results have arrived.
-pub struct Gather(Mutex<(usize, Result<(), Fault>, Option<WaitReply>)>);
-
-impl Gather {
-    /// Replies after [`Gather::one`] was called `count` times, with the first fault among the results.
-    pub fn new(count: usize, reply: WaitReply) -> Arc<Gather> {
-        Arc::new(Gather(Mutex::new((count, Ok(()), Some(reply)))))
-    }
-
-    /// Adds one result.
-    pub fn one(&self, result: Result<(), Fault>) {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.0 -= 1;
-        if inner.1.is_ok() {
-            inner.1 = result;
-        }
-        if inner.0 == 0
-            && let Some(reply) = inner.2.take()
-        {
-            let result = inner.1.clone();
-            drop(inner);
-            reply(result);
-        }
-    }
-}
+use crate::chain_state::WaitReply;
+use crate::fault::no_answer;
+use crate::plane::DataPlane;
 
 impl DataPlane {
     /// As [`DataPlane::look`], but blocks until the reply.
@@ -81,8 +56,4 @@ impl DataPlane {
         }
         .unwrap_or_else(|| Err(no_answer()))
     }
-}
-
-pub(crate) fn no_answer() -> Fault {
-    Fault::new(Reason::Unavailable, "the chain's other members do not answer just now: try again")
 }

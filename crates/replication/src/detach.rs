@@ -12,9 +12,10 @@ use frieze_base::{ChainEpoch, ChainId, Fault};
 use frieze_chain::{Moment, Replica, ReplicaInput};
 use frieze_multilog::Discards;
 
+use crate::appender::Appender;
 use crate::chain_state::Out;
 use crate::config_store::Room;
-use crate::plane::{Appender, DataPlane};
+use crate::plane::DataPlane;
 
 impl DataPlane {
     /// The chains of which this node has records and, by the newest configuration it knows, is no member; with that
@@ -64,7 +65,7 @@ impl DataPlane {
             return Err(fault);
         }
         let mut fresh: Vec<Option<Replica>> =
-            crate::plane::fresh(appender.chains.len() as u32, self.me).into_iter().map(Some).collect();
+            crate::replay::fresh(appender.chains.len() as u32, self.me).into_iter().map(Some).collect();
         let mut follows = Vec::new();
         for chain in &still {
             let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };

@@ -1,15 +1,16 @@
 //! Promises that heads of chains make on their own: to stamp nothing at or below an instant any more.
 //!
 //! Guarantees: a chain has one promise in flight at a time, and no request waits for it. Leaves to others: when to
-//! promise (`Engine::flush`, `Engine::tend`, [`crate::chains`]), and when a promise counts (`frieze_chain`).
+//! promise (`Engine::flush`, `Engine::tend`, [`crate::tick`]), and when a promise counts (`frieze_chain`).
 
 use frieze_base::{ChainId, Fault};
 use frieze_chain::ReplicaInput;
 use frieze_hlc::Hlc;
 
+use crate::appender::Appender;
+use crate::chain_state::NOBODY;
 use crate::chain_state::Out;
-use crate::chains::NOBODY;
-use crate::plane::{Appender, DataPlane};
+use crate::plane::DataPlane;
 
 impl DataPlane {
     /// Promises for the chains whose head is here, without waiting for members.

@@ -1,87 +1,18 @@
-//! Read state of the chains, shared by all threads without the appender's lock: up to where each chain may be read
-//! here, and whether the tail has to be asked first.
+//! Publication of the chains' read state: the steps in which readers see what is committed.
 //!
 //! Guarantees: a reader that needs no request to the tail reads everything that was committed before; a record is
 //! hidden before it is published, and shown before a message about it leaves. Leaves to others: asking the tail
-//! (`chains`), the lease (`bounds`).
+//! (`reads`), the lease (`bounds`).
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, Reason};
-use frieze_chain::Replica;
 use frieze_hlc::Hlc;
 
-use crate::closed_record::Remembered;
-use crate::plane::{Appender, DataPlane};
-
-/// How a read of now may read a chain here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
-    /// At its cut.
-    Here = 0,
-    /// After the tail has reported the newest commit.
-    Ask = 1,
-    /// Not at all: other nodes are its members.
-    Away = 2,
-}
-
-/// Read state of the chains, shared by all threads.
-#[derive(Debug)]
-pub(crate) struct Shown {
-    /// By chain: a [`Sight`].
-    sights: Vec<AtomicU8>,
-    /// By chain: reads up to here do not change any more.
-    pub(crate) closed: Vec<AtomicU64>,
-    /// By chain: the same from before a restart, until a configuration arrives; 0 for none.
-    pub(crate) remembered: Vec<AtomicU64>,
-    /// The stored record of it; unset in tests of chains alone.
-    pub(crate) remembered_by: OnceLock<Arc<Remembered>>,
-    /// By chain: uncommitted bytes.
-    pub(crate) in_flight: Vec<AtomicU64>,
-    /// By chain: bytes that this node still lacks, estimated by the sender of the last record.
-    pub(crate) lacks: Vec<AtomicU64>,
-    /// The control plane configures a chain here.
-    pub(crate) any_shared: AtomicBool,
-    /// Records were discarded from the log.
-    pub(crate) discarded: AtomicBool,
-    /// By chain: the successor that receives appended records; 0 for none.
-    pub(crate) successors: Vec<AtomicU32>,
-    /// By chain: the current configuration.
-    pub(crate) epochs: Vec<AtomicU64>,
-    /// Count of joins and departures of this node, over all chains.
-    turns: AtomicU64,
-    /// Count of detached chains.
-    pub(crate) went: AtomicU64,
-}
-
-impl Shown {
-    pub(crate) fn new(replicas: &[Replica], any_shared: bool) -> Shown {
-        let chains = replicas.len();
-        Shown {
-            sights: (0..chains).map(|_| AtomicU8::new(Sight::Here as u8)).collect(),
-            closed: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            remembered_by: OnceLock::new(),
-            remembered: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            in_flight: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            lacks: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            any_shared: AtomicBool::new(any_shared),
-            discarded: AtomicBool::new(false),
-            successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
-            epochs: replicas.iter().map(|replica| AtomicU64::new(replica.epoch().0)).collect(),
-            turns: AtomicU64::new(0),
-            went: AtomicU64::new(0),
-        }
-    }
-
-    pub(crate) fn sight(&self, chain: ChainId) -> Sight {
-        match self.sights[chain.0 as usize].load(Ordering::SeqCst) {
-            0 => Sight::Here,
-            1 => Sight::Ask,
-            _ => Sight::Away,
-        }
-    }
-}
+use crate::appender::Appender;
+use crate::chain_view::{Cuts, Sight};
+use crate::plane::DataPlane;
 
 impl DataPlane {
     /// True if a read of now of one of these chains has to ask the tail.
@@ -177,15 +108,5 @@ impl DataPlane {
                 "the server has come to have more of the data, or less, while it looked: try again",
             )),
         }
-    }
-}
-
-/// Instants at which a read of now reads each chain; unchanged until dropped.
-pub struct Cuts<'a>(RwLockReadGuard<'a, Vec<Hlc>>);
-
-impl Cuts<'_> {
-    /// The instant at which a read of now reads chunks of `chain`: `MAX`, or below its first uncommitted record.
-    pub fn of(&self, chain: ChainId) -> Hlc {
-        self.0[chain.0 as usize]
     }
 }
