@@ -15,8 +15,8 @@ impl DataPlane {
     /// Checks that a write to these chains can be stamped here.
     pub(crate) fn check_stamps(&self, appender: &Appender, chains: impl Iterator<Item = ChainId>) -> Result<(), Fault> {
         for chain in chains {
-            let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
-            if !member.shared {
+            let (replica, state) = (&appender.chains[chain.0 as usize], &appender.states[chain.0 as usize]);
+            if !state.shared {
                 continue;
             }
             if !replica.is_head() {
@@ -35,7 +35,7 @@ impl DataPlane {
     /// # Errors
     /// `Overloaded` if that takes too long: the members behind this one do not keep up.
     pub(crate) fn await_room(&self, chain: ChainId) -> Result<(), Fault> {
-        let is_full = || self.shown.in_flight[chain.0 as usize].load(Ordering::Relaxed) >= self.bounds.flight_bytes_max;
+        let is_full = || self.views.in_flight[chain.0 as usize].load(Ordering::Relaxed) >= self.bounds.flight_bytes_max;
         if !is_full() {
             return Ok(());
         }

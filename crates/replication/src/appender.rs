@@ -1,5 +1,4 @@
-//! What one append at a time changes: the replicas of all chains, their driver state, and the writes that are not
-//! complete.
+//! State of the append lock: the replicas of all chains, their driver state, and the writes that are not complete.
 //!
 //! Guarantees: each reply of a write is called once, with the first fault of its parts or the place of its first part.
 //! Leaves to others: the lock (`plane`), the steps of a write (`write`).
@@ -10,21 +9,21 @@ use frieze_base::{Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_chain::{Replica, ReplicaEffect, RequestOutcome, RequestState};
 use frieze_storage::Few;
 
-use crate::chain_state::{Member, Waiter};
+use crate::chain_state::{DriverState, PendingReply};
 use crate::striping::Layout;
-use crate::write_request::{WriteReply, Written};
+use crate::write_request::{WriteCallback, WriteResult};
 
 /// State of which one append at a time has the lock.
 pub struct Appender {
     pub(crate) chains: Vec<Replica>,
     /// Driver state of each chain, beside its replica.
-    pub(crate) members: Vec<Member>,
-    pub(crate) waiters: BTreeMap<u64, Waiter>,
+    pub(crate) states: Vec<DriverState>,
+    pub(crate) waiters: BTreeMap<u64, PendingReply>,
     pub(crate) next_waiter: u64,
     /// When barriers last asked the other members.
     pub(crate) barriers_asked: MonoTime,
     /// Time of the last message of each other node.
-    pub(crate) heard: BTreeMap<NodeId, MonoTime>,
+    pub(crate) last_message: BTreeMap<NodeId, MonoTime>,
     pub(crate) groups: BTreeMap<u64, Group>,
     pub(crate) in_flight: BTreeMap<(SessionId, Seq), u64>,
     /// Acknowledged numbers of each session. A chain drops its entries below by itself; a late duplicate of an append
@@ -44,9 +43,9 @@ pub(crate) struct Group {
     pub(crate) chunk_bytes: u64,
     /// End of the write in the file.
     pub(crate) end: u64,
-    pub(crate) first: Option<Written>,
+    pub(crate) first: Option<WriteResult>,
     pub(crate) failed: Option<Fault>,
-    pub(crate) replies: Few<WriteReply>,
+    pub(crate) replies: Few<WriteCallback>,
 }
 
 impl Appender {
@@ -72,7 +71,11 @@ impl Appender {
         }
     }
 
-    pub(crate) fn absorb(&mut self, effect: ReplicaEffect, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {
+    pub(crate) fn on_reply(
+        &mut self,
+        effect: ReplicaEffect,
+        done: &mut Vec<(WriteCallback, Result<WriteResult, Fault>)>,
+    ) {
         let ReplicaEffect::Reply { request, result } = effect else { return };
         let id = request.0 >> 8;
         let Some(group) = self.groups.get_mut(&id) else { return };
@@ -80,7 +83,7 @@ impl Appender {
         match result {
             Ok(written) if request.0 & 0xff == 0 => {
                 let offset = u64::from(written.chunk.index) * group.chunk_bytes + u64::from(written.offset);
-                group.first = Some(Written { stamp: written.stamp, offset, end: group.end });
+                group.first = Some(WriteResult { stamp: written.stamp, offset, end: group.end });
             }
             Ok(_) => {}
             Err(fault) => group.failed = group.failed.take().or(Some(fault)),
@@ -101,22 +104,22 @@ impl Appender {
         session: SessionId,
         seq: Seq,
         layout: Layout,
-    ) -> Result<Option<Written>, Fault> {
-        for (replica, member) in self.chains.iter().zip(&self.members) {
+    ) -> Result<Option<WriteResult>, Fault> {
+        for (replica, state) in self.chains.iter().zip(&self.states) {
             let Some(remembered) = replica.outcome_of(session, seq) else { continue };
-            if member.shared && !replica.configuration().holds(me) {
+            if state.shared && !replica.configuration().holds(me) {
                 return Err(frieze_chain::Error::NotMember { chain: replica.chain() }.into());
             }
             if let RequestOutcome { part: 0, state: RequestState::Done(done) } = remembered {
                 let chunk = u64::from(done.chunk.index);
                 let offset = chunk * layout.chunk_bytes + u64::from(done.offset);
-                return Ok(Some(Written { stamp: done.stamp, offset, end: (chunk + 1) * layout.chunk_bytes }));
+                return Ok(Some(WriteResult { stamp: done.stamp, offset, end: (chunk + 1) * layout.chunk_bytes }));
             }
         }
         Ok(None)
     }
 
-    pub(crate) fn finish(&mut self, id: u64, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {
+    pub(crate) fn finish(&mut self, id: u64, done: &mut Vec<(WriteCallback, Result<WriteResult, Fault>)>) {
         let Some(group) = self.groups.remove(&id) else { return };
         let result = match (group.failed, group.first) {
             (Some(fault), _) => Err(fault),

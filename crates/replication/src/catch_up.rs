@@ -2,7 +2,7 @@
 //!
 //! Guarantees: records are sent in the order of their numbers, each with its original stamp; at most
 //! [`crate::Bounds::supply_bytes`] are in flight, and the next are sent when the member has acknowledged those; all
-//! supplies of this node together stay within the bytes a second of [`crate::supply::Pace`].
+//! supplies of this node together stay within the bytes a second of [`crate::supply::CatchUpPace`].
 
 use std::sync::atomic::Ordering;
 
@@ -14,24 +14,24 @@ use frieze_net::{PeerPayload, Peers};
 use frieze_wire::message::Durability;
 use frieze_wire::peer::ServerMessage;
 
-use crate::codec::to_told;
+use crate::codec::to_wire;
 use crate::plane::DataPlane;
-use crate::report::Report;
+use crate::report::ChainEvent;
 use crate::supply::Supply;
 
 impl DataPlane {
     /// Limits catch-up to so many bytes a second; 0 for no limit.
-    pub fn limit_supplies(&self, bytes_per_s: u64) {
+    pub fn limit_catch_up(&self, bytes_per_s: u64) {
         self.pace.limit(bytes_per_s);
     }
 
     /// The limit in bytes a second; 0 for no limit.
-    pub fn supplies_limit(&self) -> u64 {
+    pub fn catch_up_limit(&self) -> u64 {
         self.pace.rate()
     }
 
     /// Bytes sent by catch-up since the process began.
-    pub fn supplied_bytes(&self) -> u64 {
+    pub fn catch_up_bytes(&self) -> u64 {
         self.supplied.load(Ordering::Relaxed)
     }
 
@@ -42,15 +42,15 @@ impl DataPlane {
     }
 
     /// Bytes of a chain that this node still lacks, estimated; 0 unless it is catching up.
-    pub fn lacks(&self, chain: ChainId) -> u64 {
-        self.shown.lacks[chain.0 as usize].load(Ordering::Relaxed)
+    pub fn lag_bytes(&self, chain: ChainId) -> u64 {
+        self.views.lag_bytes[chain.0 as usize].load(Ordering::Relaxed)
     }
 
     /// Sends the next records of a supply.
     pub(crate) fn supply(&self, chain: ChainId) {
         let (supply, clean) = {
-            let appender = self.hold_writes();
-            let Some(supply) = appender.members[chain.0 as usize].supply else { return };
+            let appender = self.lock_appender();
+            let Some(supply) = appender.states[chain.0 as usize].supply else { return };
             (supply, appender.chains[chain.0 as usize].clean())
         };
         let sent = self.supply_some(chain, supply, clean);
@@ -58,13 +58,13 @@ impl DataPlane {
         let sent = sent.unwrap_or_else(|(sent, fault)| {
             (waits, damaged) = (false, sent + 1);
             if damaged != supply.damaged {
-                self.report(Report::Damaged { chain, n: damaged, fault });
+                self.report(ChainEvent::Damaged { chain, n: damaged, fault });
             }
             sent
         });
-        let mut appender = self.hold_writes();
-        let member = &mut appender.members[chain.0 as usize];
-        if let Some(going) = &mut member.supply
+        let mut appender = self.lock_appender();
+        let state = &mut appender.states[chain.0 as usize];
+        if let Some(going) = &mut state.supply
             && (going.to, going.epoch, going.upto, going.sent) == (supply.to, supply.epoch, supply.upto, supply.sent)
         {
             (going.sent, going.busy, going.damaged) = (sent, sent >= supply.upto, damaged);
@@ -76,7 +76,7 @@ impl DataPlane {
     fn supply_some(&self, chain: ChainId, supply: Supply, clean: u64) -> Result<u64, (u64, Fault)> {
         let Supply { to, epoch, mut sent, upto, .. } = supply;
         let mut bytes = 0;
-        let bytes_max = self.bounds.supply_bytes.min(self.pace.allows(self.clock.reading().mono));
+        let bytes_max = self.bounds.supply_bytes.min(self.pace.available(self.clock.reading().mono));
         if bytes_max == 0 {
             return Ok(sent);
         }
@@ -94,17 +94,17 @@ impl DataPlane {
                 if record.meta.n != sent + 1 {
                     return Err((sent, missing(chain, sent + 1)));
                 }
-                let (punch, payload, crc) = self.what_is_left(&record).map_err(|fault| (sent, fault))?;
+                let (punch, payload, crc) = self.payload_to_send(&record).map_err(|fault| (sent, fault))?;
                 let len = payload.len() as u64 + RECORD_BYTES;
-                self.pace.took(len);
+                self.pace.charge(len);
                 self.supplied.fetch_add(len, Ordering::Relaxed);
                 bytes += len;
                 sent = record.meta.n;
-                let mut told = to_told(chain, epoch, Message::Record(Box::new(forwarded(&record))), punch);
-                if let ServerMessage::ChainRecord(told) = &mut told {
-                    told.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
+                let mut message = to_wire(chain, epoch, Message::Record(Box::new(forwarded(&record))), punch);
+                if let ServerMessage::ChainRecord(record) = &mut message {
+                    record.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
                 }
-                self.way.tell(to, told, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });
+                self.peers.tell(to, message, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });
             }
         }
         Ok(sent)
@@ -112,7 +112,7 @@ impl DataPlane {
 
     /// Whether a record is a hole, its payload, and the payload's checksum. An expired record whose space was given
     /// back is a hole: every instant that would show it is refused.
-    fn what_is_left(&self, record: &NumberedRecord) -> Result<(bool, Bytes, u32), Fault> {
+    fn payload_to_send(&self, record: &NumberedRecord) -> Result<(bool, Bytes, u32), Fault> {
         match self.device.payload_of(record) {
             Ok((payload, crc)) => Ok((record.meta.kind == RecordKind::Punch, payload, crc)),
             Err(fault) if fault.kind() == ErrorKind::Corrupt && self.device.is_dead(record)? => {

@@ -8,34 +8,34 @@ use frieze_base::ChainId;
 use frieze_chain::Replica;
 use frieze_hlc::Hlc;
 
-use crate::closed_record::Remembered;
+use crate::closed_record::ClosedRecord;
 
 /// How a read of now may read a chain here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum LocalRead {
     /// At its cut.
-    Here = 0,
+    AtCut = 0,
     /// After the tail has reported the newest commit.
-    Ask = 1,
+    AskTail = 1,
     /// Not at all: other nodes are its members.
-    Away = 2,
+    NotMember = 2,
 }
 
 /// Read state of the chains, shared by all threads.
 #[derive(Debug)]
-pub(crate) struct Shown {
-    /// By chain: a [`Sight`].
-    pub(crate) sights: Vec<AtomicU8>,
+pub(crate) struct ChainViews {
+    /// By chain: a [`LocalRead`].
+    pub(crate) local_reads: Vec<AtomicU8>,
     /// By chain: reads up to here do not change any more.
     pub(crate) closed: Vec<AtomicU64>,
     /// By chain: the same from before a restart, until a configuration arrives; 0 for none.
-    pub(crate) remembered: Vec<AtomicU64>,
+    pub(crate) closed_before_start: Vec<AtomicU64>,
     /// The stored record of it; unset in tests of chains alone.
-    pub(crate) remembered_by: OnceLock<Arc<Remembered>>,
+    pub(crate) closed_record: OnceLock<Arc<ClosedRecord>>,
     /// By chain: uncommitted bytes.
     pub(crate) in_flight: Vec<AtomicU64>,
     /// By chain: bytes that this node still lacks, estimated by the sender of the last record.
-    pub(crate) lacks: Vec<AtomicU64>,
+    pub(crate) lag_bytes: Vec<AtomicU64>,
     /// The control plane configures a chain here.
     pub(crate) any_shared: AtomicBool,
     /// Records were discarded from the log.
@@ -45,35 +45,35 @@ pub(crate) struct Shown {
     /// By chain: the current configuration.
     pub(crate) epochs: Vec<AtomicU64>,
     /// Count of joins and departures of this node, over all chains.
-    pub(crate) turns: AtomicU64,
+    pub(crate) membership_count: AtomicU64,
     /// Count of detached chains.
-    pub(crate) went: AtomicU64,
+    pub(crate) detach_count: AtomicU64,
 }
 
-impl Shown {
-    pub(crate) fn new(replicas: &[Replica], any_shared: bool) -> Shown {
+impl ChainViews {
+    pub(crate) fn new(replicas: &[Replica], any_shared: bool) -> ChainViews {
         let chains = replicas.len();
-        Shown {
-            sights: (0..chains).map(|_| AtomicU8::new(Sight::Here as u8)).collect(),
+        ChainViews {
+            local_reads: (0..chains).map(|_| AtomicU8::new(LocalRead::AtCut as u8)).collect(),
             closed: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            remembered_by: OnceLock::new(),
-            remembered: (0..chains).map(|_| AtomicU64::new(0)).collect(),
+            closed_record: OnceLock::new(),
+            closed_before_start: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             in_flight: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            lacks: (0..chains).map(|_| AtomicU64::new(0)).collect(),
+            lag_bytes: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             any_shared: AtomicBool::new(any_shared),
             discarded: AtomicBool::new(false),
             successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
             epochs: replicas.iter().map(|replica| AtomicU64::new(replica.epoch().0)).collect(),
-            turns: AtomicU64::new(0),
-            went: AtomicU64::new(0),
+            membership_count: AtomicU64::new(0),
+            detach_count: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn sight(&self, chain: ChainId) -> Sight {
-        match self.sights[chain.0 as usize].load(Ordering::SeqCst) {
-            0 => Sight::Here,
-            1 => Sight::Ask,
-            _ => Sight::Away,
+    pub(crate) fn local_read(&self, chain: ChainId) -> LocalRead {
+        match self.local_reads[chain.0 as usize].load(Ordering::SeqCst) {
+            0 => LocalRead::AtCut,
+            1 => LocalRead::AskTail,
+            _ => LocalRead::NotMember,
         }
     }
 }

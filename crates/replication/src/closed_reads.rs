@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault};
 
-use crate::closed_record::Remembered;
+use crate::closed_record::ClosedRecord;
 use crate::plane::DataPlane;
 
 impl DataPlane {
@@ -21,8 +21,8 @@ impl DataPlane {
         if !self.is_shared() {
             return Vec::new();
         }
-        let here = (0..self.chain_count()).map(ChainId).filter(|chain| self.is_read_here(*chain));
-        let closed = here.map(|chain| (chain, self.shown.closed[chain.0 as usize].load(Ordering::SeqCst)));
+        let here = (0..self.chain_count()).map(ChainId).filter(|chain| self.is_readable_here(*chain));
+        let closed = here.map(|chain| (chain, self.views.closed[chain.0 as usize].load(Ordering::SeqCst)));
         closed.filter(|(_, closed)| *closed > 0).flat_map(|(chain, closed)| [chain.0.into(), closed]).collect()
     }
 
@@ -42,41 +42,41 @@ impl DataPlane {
     }
 
     /// Loads the stored record at the start, and drops chains from it later. Once only.
-    pub fn remember_by(&self, remembered: &Arc<Remembered>) {
+    pub fn load_closed_record(&self, remembered: &Arc<ClosedRecord>) {
         // Called once, at the start.
-        let _ = self.shown.remembered_by.set(remembered.clone());
-        let appender = self.hold_writes();
+        let _ = self.views.closed_record.set(remembered.clone());
+        let appender = self.lock_appender();
         for &[chain, closed] in remembered.closed().as_chunks().0 {
             let chain = ChainId(u32::try_from(chain).unwrap_or(u32::MAX));
-            if let Some(remembered) = self.shown.remembered.get(chain.0 as usize)
-                && appender.members[chain.0 as usize].shared
+            if let Some(remembered) = self.views.closed_before_start.get(chain.0 as usize)
+                && appender.states[chain.0 as usize].shared
             {
                 remembered.store(closed, Ordering::SeqCst);
-                self.note(&appender, chain);
+                self.publish_view(&appender, chain);
             }
         }
     }
 
     /// True if this node is a member of the chain, or was one before its restart and has no newer configuration.
-    pub fn is_read_here(&self, chain: ChainId) -> bool {
-        self.is_here(chain) || self.remembers(chain)
+    pub fn is_readable_here(&self, chain: ChainId) -> bool {
+        self.is_member(chain) || self.has_closed_record(chain)
     }
 
-    pub(crate) fn remembers(&self, chain: ChainId) -> bool {
-        self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst) > 0
+    pub(crate) fn has_closed_record(&self, chain: ChainId) -> bool {
+        self.views.closed_before_start[chain.0 as usize].load(Ordering::SeqCst) > 0
     }
 
     /// A configuration of the chain is taken: from now on it decides what is read.
-    pub(crate) fn forget_closed(&self, chain: ChainId) {
-        self.shown.remembered[chain.0 as usize].store(0, Ordering::SeqCst);
+    pub(crate) fn drop_closed(&self, chain: ChainId) {
+        self.views.closed_before_start[chain.0 as usize].store(0, Ordering::SeqCst);
     }
 
     /// Records of the chain are about to be discarded: a restart must not read them. Durable on return.
     ///
     /// # Errors
     /// The disk's: then they may not be discarded.
-    pub(crate) fn forget_closed_for_good(&self, chain: ChainId) -> Result<(), Fault> {
-        self.forget_closed(chain);
-        self.shown.remembered_by.get().map_or(Ok(()), |remembered| remembered.forget(chain))
+    pub(crate) fn drop_closed_durably(&self, chain: ChainId) -> Result<(), Fault> {
+        self.drop_closed(chain);
+        self.views.closed_record.get().map_or(Ok(()), |remembered| remembered.drop_chain(chain))
     }
 }

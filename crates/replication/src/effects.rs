@@ -19,13 +19,13 @@ use frieze_wire::message::Durability;
 use frieze_wire::peer::ChainAskKind;
 
 use crate::appender::Appender;
-use crate::chain_state::{Held, Out, waiter_of};
-use crate::codec::{ask, to_told};
+use crate::chain_state::{DeferredWork, UncommittedRecord, waiter_of};
+use crate::codec::{ask, to_wire};
 use crate::dedupe_image;
 use crate::incoming::Incoming;
-use crate::observer::Publishing;
+use crate::observer::PublishGuard;
 use crate::plane::DataPlane;
-use crate::report::Report;
+use crate::report::ChainEvent;
 use crate::supply::Supply;
 
 impl DataPlane {
@@ -37,90 +37,95 @@ impl DataPlane {
         chain: ChainId,
         input: ReplicaInput,
         incoming: Option<&Incoming<'_>>,
-        out: &mut Out,
+        out: &mut DeferredWork,
     ) {
         let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
         let mut effects = Vec::new();
         appender.chains[chain.0 as usize].step(at, input, &mut effects);
-        self.show(appender, [chain].into_iter());
-        self.carry(appender, chain, effects, incoming, out);
+        self.publish_cuts(appender, [chain].into_iter());
+        self.apply_effects(appender, chain, effects, incoming, out);
     }
 
     /// Carries out the effects of a replica, in order, and shows what they commit. The caller has shown what led to
     /// them.
-    pub(crate) fn carry(
+    pub(crate) fn apply_effects(
         &self,
         appender: &mut Appender,
         chain: ChainId,
         effects: Vec<ReplicaEffect>,
         incoming: Option<&Incoming<'_>>,
-        out: &mut Out,
+        out: &mut DeferredWork,
     ) {
         let mut todo = VecDeque::from(effects);
         while let Some(effect) = todo.pop_front() {
             match effect {
                 // The write path of this node appends its own writes.
                 ReplicaEffect::Append { .. } => {}
-                ReplicaEffect::Take { token, record } => {
-                    let incoming = incoming.expect("a replica takes a record only when it is told one");
-                    let input = self.take(appender, chain, token, &record, incoming, out);
+                ReplicaEffect::AppendForwarded { token, record } => {
+                    let incoming =
+                        incoming.expect("a replica appends a forwarded record only while it handles its message");
+                    let input = self.append_forwarded(appender, chain, token, &record, incoming, out);
                     let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
                     let mut more = Vec::new();
                     appender.chains[chain.0 as usize].step(at, input, &mut more);
-                    self.show(appender, [chain].into_iter());
+                    self.publish_cuts(appender, [chain].into_iter());
                     todo.extend(more);
                 }
-                ReplicaEffect::Send { to, epoch, message } => self.send(appender, chain, to, epoch, message, out),
+                ReplicaEffect::Send { to, epoch, message } => {
+                    self.send_message(appender, chain, to, epoch, message, out)
+                }
                 ReplicaEffect::Reply { request, result } => match waiter_of(request) {
-                    None => appender.absorb(ReplicaEffect::Reply { request, result }, &mut out.done),
+                    None => appender.on_reply(ReplicaEffect::Reply { request, result }, &mut out.done),
                     Some(id) => out.answer(appender.waiters.remove(&id), result.map(drop)),
                 },
                 ReplicaEffect::Closed { request, .. } => {
                     out.answer(waiter_of(request).and_then(|id| appender.waiters.remove(&id)), Ok(()));
                 }
-                ReplicaEffect::Seen { request, cut } => {
+                ReplicaEffect::TailCut { request, cut } => {
                     // Later writes are stamped above the newest record.
                     let newest = appender.chains[chain.0 as usize].newest();
-                    let member = &mut appender.members[chain.0 as usize];
-                    member.seen = member.seen.max(cut.min(newest));
+                    let state = &mut appender.states[chain.0 as usize];
+                    state.seen = state.seen.max(cut.min(newest));
                     // Show before the waiting request continues.
-                    self.show(appender, [chain].into_iter());
+                    self.publish_cuts(appender, [chain].into_iter());
                     out.answer(waiter_of(request).and_then(|id| appender.waiters.remove(&id)), Ok(()));
                 }
                 ReplicaEffect::Supply { to, after, upto } => {
                     let epoch = appender.chains[chain.0 as usize].epoch();
-                    appender.members[chain.0 as usize].supply = Some(Supply::new(to, epoch, after, upto));
+                    appender.states[chain.0 as usize].supply = Some(Supply::new(to, epoch, after, upto));
                     out.supplies.push(chain);
                 }
                 ReplicaEffect::Discard { after } => self.discard(appender, chain, after, out),
-                ReplicaEffect::CaughtUp { node, epoch } => out.reports.push(Report::CaughtUp { chain, epoch, node }),
-                ReplicaEffect::Ready { epoch } => out.reports.push(Report::Ready { chain, epoch }),
-                ReplicaEffect::Distrust { peer, why } => out.reports.push(Report::Distrust { chain, peer, why }),
+                ReplicaEffect::CaughtUp { node, epoch } => {
+                    out.reports.push(ChainEvent::CaughtUp { chain, epoch, node })
+                }
+                ReplicaEffect::Ready { epoch } => out.reports.push(ChainEvent::Ready { chain, epoch }),
+                ReplicaEffect::Distrust { peer, why } => out.reports.push(ChainEvent::Distrust { chain, peer, why }),
             }
         }
         let clean = appender.chains[chain.0 as usize].clean();
-        let member = &mut appender.members[chain.0 as usize];
-        if member.let_go(clean) {
-            self.shown.in_flight[chain.0 as usize].store(member.held_bytes, Ordering::Relaxed);
+        let state = &mut appender.states[chain.0 as usize];
+        if state.release(clean) {
+            self.views.in_flight[chain.0 as usize].store(state.uncommitted_bytes, Ordering::Relaxed);
             self.room.notify_all();
         }
-        self.tell_ordered(appender, chain, out);
+        self.reply_ordered(appender, chain, out);
     }
 
     /// Appends a received record with its payload.
-    fn take(
+    fn append_forwarded(
         &self,
         appender: &mut Appender,
         chain: ChainId,
         token: AppendToken,
         record: &Forwarded,
         incoming: &Incoming<'_>,
-        out: &mut Out,
+        out: &mut DeferredWork,
     ) -> ReplicaInput {
         let meta = meta_of(chain, record, incoming.punch);
-        let failed = |fault: Fault, out: &mut Out| {
+        let failed = |fault: Fault, out: &mut DeferredWork| {
             let reason = fault.reason;
-            out.reports.push(Report::Failed { chain, fault });
+            out.reports.push(ChainEvent::Failed { chain, fault });
             ReplicaInput::AppendFailed { token, reason }
         };
         if !self.device.log().accepts(&meta) {
@@ -129,18 +134,18 @@ impl DataPlane {
         }
         // The replica hid the record before it asked for this append: it becomes visible when it is committed.
         let _publishing = self
-            .caching
+            .observer
             .get()
-            .map(|caching| Publishing::of(&**caching, (record.session, record.seq), record.chunk.inode));
+            .map(|observer| PublishGuard::of(&**observer, (record.session, record.seq), record.chunk.inode));
         match self.device.append(&[meta], &[incoming.payload.bytes()], std::slice::from_ref(&incoming.block_crcs)) {
             Ok(end) => {
                 let forwards = appender.chains[chain.0 as usize].successor().is_some();
                 let payload = forwards.then(|| incoming.payload.keep(&incoming.payload));
-                self.hold(
+                self.keep_uncommitted(
                     appender,
                     chain,
                     record.n,
-                    Held::of(incoming.punch, payload, incoming.payload.len(), incoming.crc)
+                    UncommittedRecord::of(incoming.punch, payload, incoming.payload.len(), incoming.crc)
                         .behind(incoming.payload.ahead()),
                 );
                 if record.durability == Durability::Sync && appender.chains[chain.0 as usize].is_whole() {
@@ -153,55 +158,55 @@ impl DataPlane {
     }
 
     /// Keeps an uncommitted record, which may have to be sent, or sent again.
-    pub(crate) fn hold(&self, appender: &mut Appender, chain: ChainId, n: u64, held: Held) {
-        let member = &mut appender.members[chain.0 as usize];
-        member.hold(n, held, self.bounds.flight_bytes_max);
-        self.shown.in_flight[chain.0 as usize].store(member.held_bytes, Ordering::Relaxed);
+    pub(crate) fn keep_uncommitted(&self, appender: &mut Appender, chain: ChainId, n: u64, record: UncommittedRecord) {
+        let state = &mut appender.states[chain.0 as usize];
+        state.keep_uncommitted(n, record, self.bounds.flight_bytes_max);
+        self.views.in_flight[chain.0 as usize].store(state.uncommitted_bytes, Ordering::Relaxed);
     }
 
-    fn send(
+    fn send_message(
         &self,
         appender: &mut Appender,
         chain: ChainId,
         to: NodeId,
         epoch: ChainEpoch,
         message: Message,
-        out: &mut Out,
+        out: &mut DeferredWork,
     ) {
-        out.told = true;
+        out.queued = true;
         let Message::Record(record) = &message else {
-            return self.way.tell_soon(to, to_told(chain, epoch, message, false), PeerPayload::none());
+            return self.peers.tell_soon(to, to_wire(chain, epoch, message, false), PeerPayload::none());
         };
-        let held = appender.members[chain.0 as usize].held.get_mut(&record.n);
+        let uncommitted = appender.states[chain.0 as usize].uncommitted.get_mut(&record.n);
         let mut ahead = None;
-        let (punch, bytes, crc) = match held {
-            Some(Held { punch: true, .. }) => (true, Bytes::new(), 0),
-            Some(Held { payload: Some(payload), crc, ahead: gone, .. }) => {
+        let (punch, bytes, crc) = match uncommitted {
+            Some(UncommittedRecord { punch: true, .. }) => (true, Bytes::new(), 0),
+            Some(UncommittedRecord { payload: Some(payload), crc, ahead: gone, .. }) => {
                 ahead = gone.take();
                 (false, payload.clone(), *crc)
             }
             // Committed long ago, or its payload was not kept: read it from the log.
             _ => match self.device.payload_at(chain, record.n) {
                 Ok((kind, bytes, crc)) => (kind == RecordKind::Punch, bytes, crc),
-                Err(fault) => return out.reports.push(Report::Damaged { chain, n: record.n, fault }),
+                Err(fault) => return out.reports.push(ChainEvent::Damaged { chain, n: record.n, fault }),
             },
         };
-        self.way.tell_soon(to, to_told(chain, epoch, message, punch), PeerPayload { bytes, crc: Some(crc), ahead });
+        self.peers.tell_soon(to, to_wire(chain, epoch, message, punch), PeerPayload { bytes, crc: Some(crc), ahead });
     }
 
-    pub(crate) fn tell(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: ChainAskKind) {
-        self.way.tell(to, ask(chain, epoch, question), PeerPayload::none());
+    pub(crate) fn send_ask(&self, to: NodeId, chain: ChainId, epoch: ChainEpoch, question: ChainAskKind) {
+        self.peers.tell(to, ask(chain, epoch, question), PeerPayload::none());
     }
 
     /// Removes records from the log that the chain does not have, and restarts the replica.
-    fn discard(&self, appender: &mut Appender, chain: ChainId, after: u64, out: &mut Out) {
+    fn discard(&self, appender: &mut Appender, chain: ChainId, after: u64, out: &mut DeferredWork) {
         let old = &appender.chains[chain.0 as usize];
         let configuration = old.configuration().clone();
         let mut chains: Vec<Replica> = crate::replay::fresh(appender.chains.len() as u32, self.me);
         let mut refused = None;
         let mut keep = |discarded: Discards| {
-            self.forget_closed_for_good(chain)?;
-            self.roles.discard(discarded)
+            self.drop_closed_durably(chain)?;
+            self.config_store.record_discard(discarded)
         };
         let done = self.device.discard(chain, after, &mut keep, &mut |recovered| {
             let shown = match recovered {
@@ -217,7 +222,7 @@ impl DataPlane {
         });
         if let Some(fault) = done.err().or(refused) {
             if fault.reason != Reason::Busy {
-                out.reports.push(Report::Failed { chain, fault });
+                out.reports.push(ChainEvent::Failed { chain, fault });
             }
             // The predecessor offers it again, and the discard is repeated.
             return;
@@ -228,21 +233,21 @@ impl DataPlane {
         // The log has no record of the current epoch, or nothing would be discarded.
         replica.step(at, ReplicaInput::Configure(configuration), &mut effects);
         appender.chains[chain.0 as usize] = replica;
-        appender.members[chain.0 as usize].forget();
-        self.shown.discarded.store(true, Ordering::Release);
-        self.show(appender, [chain].into_iter());
-        self.carry(appender, chain, effects, None, out);
+        appender.states[chain.0 as usize].forget();
+        self.views.discarded.store(true, Ordering::Release);
+        self.publish_cuts(appender, [chain].into_iter());
+        self.apply_effects(appender, chain, effects, None, out);
     }
 
     /// Does the work that was queued while the appender was locked.
-    pub(crate) fn finish_out(&self, out: Out) {
-        let Out { done, waited, reports, supplies, flush, told } = out;
-        if told {
-            self.way.go();
+    pub(crate) fn run_deferred(&self, out: DeferredWork) {
+        let DeferredWork { done, waited, reports, supplies, flush, queued } = out;
+        if queued {
+            self.peers.go();
         }
         if let Some((end, len)) = flush {
             self.device.begin_flush(end, len);
-            self.hurry();
+            self.flush_soon();
         }
         // One system call per client answers all requests that one flush made durable.
         frieze_net::reply_batch(done.len() + waited.len(), || {
@@ -258,11 +263,11 @@ impl DataPlane {
     }
 
     /// Wakes the flusher: a request waits for a flush.
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn flush_soon(&self) {
         (self.wake)();
     }
 
-    pub(crate) fn report(&self, report: Report) {
+    pub(crate) fn report(&self, report: ChainEvent) {
         match self.reports.get() {
             Some(reports) => reports(report),
             None => tracing::warn!("{report:?}"),

@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::Fault;
 
-use crate::chain_state::WaitReply;
+use crate::chain_state::ResultCallback;
 
 /// Replies when all of a count of results have arrived.
-pub struct Gather(Mutex<(usize, Result<(), Fault>, Option<WaitReply>)>);
+pub struct Gather(Mutex<(usize, Result<(), Fault>, Option<ResultCallback>)>);
 
 impl Gather {
-    /// Replies after [`Gather::one`] was called `count` times, with the first fault among the results.
-    pub fn new(count: usize, reply: WaitReply) -> Arc<Gather> {
+    /// Replies after [`Gather::add`] was called `count` times, with the first fault among the results.
+    pub fn new(count: usize, reply: ResultCallback) -> Arc<Gather> {
         Arc::new(Gather(Mutex::new((count, Ok(()), Some(reply)))))
     }
 
     /// Adds one result.
-    pub fn one(&self, result: Result<(), Fault>) {
+    pub fn add(&self, result: Result<(), Fault>) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 -= 1;
         if inner.1.is_ok() {

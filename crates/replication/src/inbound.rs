@@ -12,11 +12,11 @@ use frieze_net::ReceivedPayload;
 use frieze_storage::block_checksums;
 use frieze_wire::peer::ServerMessage;
 
-use crate::chain_state::Out;
-use crate::codec::{What, heard, malformed};
+use crate::chain_state::DeferredWork;
+use crate::codec::{ChainContent, from_wire, malformed};
 use crate::incoming::Incoming;
 use crate::plane::DataPlane;
-use crate::report::Report;
+use crate::report::ChainEvent;
 
 impl DataPlane {
     /// Handles a message of node `from`, whose identity the connection has proven. `crc` is the payload's checksum
@@ -25,52 +25,60 @@ impl DataPlane {
     /// # Errors
     /// `BadFrame` for a message that no correct member sends: the connection is to be closed. Other faults: the message
     /// is lost, and the member sends it again.
-    pub fn told(
+    pub fn on_message(
         &self,
         from: NodeId,
-        told: ServerMessage,
+        message: ServerMessage,
         crc: u32,
         payload: ReceivedPayload<'_>,
     ) -> Result<bool, Fault> {
-        let lacks = match &told {
+        let lag_bytes = match &message {
             ServerMessage::ChainRecord(record) => Some(record.left_bytes),
             _ => None,
         };
-        let Some(heard) = heard(told, payload.len())? else { return Ok(false) };
-        let chain = heard.chain;
+        let Some(decoded) = from_wire(message, payload.len())? else { return Ok(false) };
+        let chain = decoded.chain;
         if chain.0 >= self.chain_count() {
             return Err(malformed(format!("there is no chain {chain}")));
         }
-        if let Some(lacks) = lacks {
-            self.shown.lacks[chain.0 as usize].store(lacks, Ordering::Relaxed);
+        if let Some(lag_bytes) = lag_bytes {
+            self.views.lag_bytes[chain.0 as usize].store(lag_bytes, Ordering::Relaxed);
         }
-        let mut out = Out::default();
-        let taken = match heard.what {
-            What::Message(message) => self.hear(from, chain, heard.epoch, message, false, (crc, payload), &mut out),
-            What::Punch(message) => {
-                self.hear(from, chain, heard.epoch, message, true, (0, ReceivedPayload::from(&[][..])), &mut out)
+        let mut out = DeferredWork::default();
+        let taken = match decoded.content {
+            ChainContent::Message(message) => {
+                self.on_chain_message(from, chain, decoded.epoch, message, false, (crc, payload), &mut out)
             }
-            What::Persist(n) => {
-                self.hear_persist(from, chain, heard.epoch, n, &mut out);
+            ChainContent::Punch(message) => self.on_chain_message(
+                from,
+                chain,
+                decoded.epoch,
+                message,
+                true,
+                (0, ReceivedPayload::from(&[][..])),
+                &mut out,
+            ),
+            ChainContent::Persist(n) => {
+                self.on_persist_request(from, chain, decoded.epoch, n, &mut out);
                 Ok(())
             }
-            What::Persisted(n) => {
-                self.hear_persisted(from, chain, heard.epoch, n, &mut out);
+            ChainContent::Persisted(n) => {
+                self.on_persisted_report(from, chain, decoded.epoch, n, &mut out);
                 Ok(())
             }
-            What::CloseAfter(after) => self.hear_close_after(from, chain, after, &mut out),
-            What::ClosedAfter(after) => {
-                self.hear_closed_after(chain, after, &mut out);
+            ChainContent::CloseAfter(after) => self.on_close_after(from, chain, after, &mut out),
+            ChainContent::ClosedAfter(after) => {
+                self.on_closed_after(chain, after, &mut out);
                 Ok(())
             }
-            What::Unknown => Ok(()),
+            ChainContent::Unknown => Ok(()),
         };
-        self.finish_out(out);
+        self.run_deferred(out);
         taken.map(|()| true)
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a message consists of, handed on once")]
-    fn hear(
+    fn on_chain_message(
         &self,
         from: NodeId,
         chain: ChainId,
@@ -78,7 +86,7 @@ impl DataPlane {
         message: Message,
         punch: bool,
         (crc, payload): (u32, ReceivedPayload<'_>),
-        out: &mut Out,
+        out: &mut DeferredWork,
     ) -> Result<(), Fault> {
         let incoming = match &message {
             Message::Record(record) => {
@@ -99,26 +107,26 @@ impl DataPlane {
             Message::Ack { held, .. } => Some(*held),
             _ => None,
         };
-        let mut appender = self.hold_writes();
-        if !appender.members[chain.0 as usize].shared {
+        let mut appender = self.lock_appender();
+        if !appender.states[chain.0 as usize].shared {
             // A directory of one server has no other members.
             return Ok(());
         }
-        appender.heard.insert(from, self.clock.reading().mono);
-        if appender.members[chain.0 as usize].silent == Some(from) {
-            appender.members[chain.0 as usize].silent = None;
-            out.reports.push(Report::Silent { chain, node: None });
+        appender.last_message.insert(from, self.clock.reading().mono);
+        if appender.states[chain.0 as usize].silent == Some(from) {
+            appender.states[chain.0 as usize].silent = None;
+            out.reports.push(ChainEvent::Silent { chain, node: None });
         }
         let is_close = matches!(message, Message::AskClose { .. });
         let input = ReplicaInput::Receive { from, epoch, message };
         self.step(&mut appender, chain, input, incoming.as_ref(), out);
         let now = self.clock.reading().mono;
-        let member = &mut appender.members[chain.0 as usize];
+        let state = &mut appender.states[chain.0 as usize];
         if is_close {
-            member.asked_at = Some(now);
+            state.asked_at = Some(now);
         }
-        if let (Some(held), Some(supply)) = (held, &mut member.supply)
-            && supply.heard(from, epoch, held)
+        if let (Some(held), Some(supply)) = (held, &mut state.supply)
+            && supply.on_ack(from, epoch, held)
         {
             out.supplies.push(chain);
         }

@@ -46,16 +46,16 @@ mod write;
 mod write_request;
 
 pub use appender::Appender;
-pub use bounds::{Bounds, Lease};
+pub use bounds::{Bounds, ServingLease};
 pub use chain_view::Cuts;
-pub use closed_record::Remembered;
+pub use closed_record::ClosedRecord;
 
-pub use config_store::{Roles, Room};
+pub use config_store::{ConfigStore, DiscardedSpace};
 pub use dedupe_image::resume;
 pub use gather::Gather;
 pub use observer::PublishObserver;
 pub use plane::DataPlane;
 pub use replay::{new_chains, replay};
-pub use report::{ChainEnd, Report};
+pub use report::{ChainEnd, ChainEvent};
 pub use striping::{HOLE_PARTS_MAX, Layout, REACH_BYTES_MAX, Spread, file_bytes_max, in_one_record, split, split_hole};
-pub use write_request::{Content, Placed, WriteAsk, WriteReply, Written};
+pub use write_request::{Content, WriteAsk, WriteCallback, WritePlace, WriteResult};

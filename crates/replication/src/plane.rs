@@ -14,12 +14,12 @@ use frieze_net::{Idle, PeersCell};
 use frieze_storage::{Device, NodeClock};
 
 use crate::appender::Appender;
-use crate::bounds::{Bounds, Lease};
-use crate::chain_state::Member;
-use crate::config_store::Roles;
+use crate::bounds::{Bounds, ServingLease};
+use crate::chain_state::DriverState;
+use crate::config_store::ConfigStore;
 use crate::observer::PublishObserver;
 use crate::replay::{FIRST_EPOCH, FIRST_NODE};
-use crate::report::Report;
+use crate::report::ChainEvent;
 
 /// The chains of one device and the device.
 pub struct DataPlane {
@@ -33,20 +33,20 @@ pub struct DataPlane {
     /// the appender's lock changes it for all chains of a group at once.
     pub(crate) cuts: RwLock<Vec<Hlc>>,
     pub(crate) closed: AtomicU64,
-    pub(crate) caching: OnceLock<Arc<dyn PublishObserver>>,
-    pub(crate) roles: Roles,
-    pub(crate) lease: Lease,
+    pub(crate) observer: OnceLock<Arc<dyn PublishObserver>>,
+    pub(crate) config_store: ConfigStore,
+    pub(crate) lease: ServingLease,
     pub(crate) bounds: Bounds,
-    pub(crate) pace: crate::supply::Pace,
-    /// See [`DataPlane::supplied_bytes`].
+    pub(crate) pace: crate::supply::CatchUpPace,
+    /// See [`DataPlane::catch_up_bytes`].
     pub(crate) supplied: AtomicU64,
-    pub(crate) shown: crate::chain_view::Shown,
+    pub(crate) views: crate::chain_view::ChainViews,
     /// Notified when a chain has more room.
     pub(crate) room: Condvar,
     pub(crate) room_lock: Mutex<()>,
-    pub(crate) way: Arc<PeersCell>,
+    pub(crate) peers: Arc<PeersCell>,
     /// Receiver of reports: the control plane.
-    pub(crate) reports: OnceLock<Box<dyn Fn(Report) + Send + Sync>>,
+    pub(crate) reports: OnceLock<Box<dyn Fn(ChainEvent) + Send + Sync>>,
     /// Called when a request waits for a flush.
     pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
     /// Called in place of blocking on other members, when a single thread drives the whole cluster (simulator).
@@ -59,33 +59,33 @@ impl DataPlane {
         device: Arc<Device>,
         clock: Arc<NodeClock>,
         mut chains: Vec<Replica>,
-        (me, roles): (NodeId, Roles),
-        way: Arc<PeersCell>,
+        (me, config_store): (NodeId, ConfigStore),
+        peers: Arc<PeersCell>,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> DataPlane {
         let last = chains.iter().map(Replica::epoch).max().unwrap_or(FIRST_EPOCH);
         let epoch = ChainEpoch(last.0 + 1);
         let moment = Moment { mono: clock.reading().mono, hlc: clock.newest() };
-        let mut members = Vec::with_capacity(chains.len());
+        let mut states = Vec::with_capacity(chains.len());
         for chain in &mut chains {
-            let shared = me != FIRST_NODE || roles.epoch(chain.chain()).is_some();
+            let shared = me != FIRST_NODE || config_store.epoch(chain.chain()).is_some();
             if !shared {
                 let alone = Configuration { epoch, members: vec![me], ..Configuration::default() };
                 chain.step(moment, ReplicaInput::Configure(alone), &mut Vec::new());
             }
-            members.push(Member::of(shared));
+            states.push(DriverState::of(shared));
         }
-        let any_shared = members.iter().any(|member| member.shared);
-        let shown = crate::chain_view::Shown::new(&chains, any_shared);
+        let any_shared = states.iter().any(|state| state.shared);
+        let views = crate::chain_view::ChainViews::new(&chains, any_shared);
         let cuts = RwLock::new(chains.iter().map(Replica::now_cut).collect());
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
         let appender = Mutex::new(Appender {
             chains,
-            members,
+            states,
             waiters: BTreeMap::new(),
             next_waiter: 1,
             barriers_asked: MonoTime(0),
-            heard: BTreeMap::new(),
+            last_message: BTreeMap::new(),
             groups: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             acked: BTreeMap::new(),
@@ -100,43 +100,43 @@ impl DataPlane {
             appender,
             cuts,
             closed: AtomicU64::new(closed),
-            caching: OnceLock::new(),
-            roles,
-            lease: Lease::default(),
+            observer: OnceLock::new(),
+            config_store,
+            lease: ServingLease::default(),
             bounds: Bounds::default(),
-            pace: crate::supply::Pace::default(),
+            pace: crate::supply::CatchUpPace::default(),
             supplied: AtomicU64::new(0),
-            shown,
+            views,
             room: Condvar::new(),
             room_lock: Mutex::new(()),
-            way,
+            peers,
             reports: OnceLock::new(),
             wake,
             idle: OnceLock::new(),
         };
         if any_shared {
-            let appender = plane.hold_writes();
-            plane.show(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
+            let appender = plane.lock_appender();
+            plane.publish_cuts(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
         }
         plane
     }
 
     /// Sets the receiver of chain reports. Once only.
-    pub fn report_to(&self, reports: Box<dyn Fn(Report) + Send + Sync>) {
+    pub fn set_reports(&self, reports: Box<dyn Fn(ChainEvent) + Send + Sync>) {
         // Called once, at the start.
         let _ = self.reports.set(reports);
     }
 
     /// Sets the function that runs in place of blocking on other members. Once only.
-    pub fn wait_by(&self, idle: Idle) {
+    pub fn set_idle(&self, idle: Idle) {
         // Called once, at the start.
         let _ = self.idle.set(idle);
     }
 
-    /// Sets `caching` as the observer of every write before it becomes visible.
-    pub fn watch(&self, caching: Arc<dyn PublishObserver>) {
+    /// Sets `observer` as the observer of every write before it becomes visible.
+    pub fn set_observer(&self, observer: Arc<dyn PublishObserver>) {
         // Called once, at the start.
-        let _ = self.caching.set(caching);
+        let _ = self.observer.set(observer);
     }
 
     /// The configuration in force.
@@ -150,12 +150,12 @@ impl DataPlane {
     }
 
     /// The lease.
-    pub fn lease(&self) -> &Lease {
+    pub fn lease(&self) -> &ServingLease {
         &self.lease
     }
 
     /// Locks out every write: for operations of the namespace that decide what present bytes are.
-    pub fn hold_writes(&self) -> MutexGuard<'_, Appender> {
+    pub fn lock_appender(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

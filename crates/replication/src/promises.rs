@@ -8,8 +8,8 @@ use frieze_chain::ReplicaInput;
 use frieze_hlc::Hlc;
 
 use crate::appender::Appender;
+use crate::chain_state::DeferredWork;
 use crate::chain_state::NOBODY;
-use crate::chain_state::Out;
 use crate::plane::DataPlane;
 
 impl DataPlane {
@@ -20,8 +20,8 @@ impl DataPlane {
 
     /// The same for the chains whose closed instant `is_behind`.
     pub fn promise_if(&self, at: Hlc, is_behind: impl Fn(Hlc) -> bool) -> Result<(), Fault> {
-        let mut out = Out::default();
-        let mut appender = self.hold_writes();
+        let mut out = DeferredWork::default();
+        let mut appender = self.lock_appender();
         let heads: Vec<ChainId> = appender
             .chains
             .iter()
@@ -36,16 +36,16 @@ impl DataPlane {
             self.promise_of(&mut appender, chain, at, &mut out);
         }
         drop(appender);
-        self.finish_out(out);
+        self.run_deferred(out);
         Ok(())
     }
 
     /// Promises for one chain, if its head is here.
-    pub(crate) fn promise_of(&self, appender: &mut Appender, chain: ChainId, at: Hlc, out: &mut Out) {
-        let (replica, member) = (&appender.chains[chain.0 as usize], &mut appender.members[chain.0 as usize]);
+    pub(crate) fn promise_of(&self, appender: &mut Appender, chain: ChainId, at: Hlc, out: &mut DeferredWork) {
+        let (replica, state) = (&appender.chains[chain.0 as usize], &mut appender.states[chain.0 as usize]);
         // One promise is in flight at a time.
-        if replica.is_head() && replica.closed() >= member.promised && replica.closed() < at {
-            member.promised = at;
+        if replica.is_head() && replica.closed() >= state.promised && replica.closed() < at {
+            state.promised = at;
             self.step(appender, chain, ReplicaInput::Close { request: NOBODY, at }, None, out);
         }
     }

@@ -12,8 +12,8 @@ use frieze_chain::{Moment, ReplicaEffect, ReplicaInput, RequestId};
 use frieze_hlc::Hlc;
 
 use crate::appender::Appender;
-use crate::chain_state::{Out, WAITER, WaitReply, Waiter};
-use crate::chain_view::Sight;
+use crate::chain_state::{DeferredWork, PendingReply, ResultCallback, WAITER};
+use crate::chain_view::LocalRead;
 use crate::fault::no_lease;
 use crate::gather::Gather;
 use crate::plane::DataPlane;
@@ -21,39 +21,39 @@ use crate::plane::DataPlane;
 impl DataPlane {
     /// Brings [`DataPlane::cuts`] up to everything that was committed of these chains at the time of the call, then
     /// calls `reply`.
-    pub(crate) fn look(&self, chains: impl Iterator<Item = ChainId>, reply: WaitReply) {
-        let asks: Vec<ChainId> = chains.filter(|chain| self.shown.sight(*chain) != Sight::Here).collect();
+    pub(crate) fn query_tails(&self, chains: impl Iterator<Item = ChainId>, reply: ResultCallback) {
+        let asks: Vec<ChainId> = chains.filter(|chain| self.views.local_read(*chain) != LocalRead::AtCut).collect();
         if asks.is_empty() {
             return reply(Ok(()));
         }
-        let mut out = Out::default();
-        let mut appender = self.hold_writes();
+        let mut out = DeferredWork::default();
+        let mut appender = self.lock_appender();
         let gather = Gather::new(asks.len(), reply);
         for chain in asks {
             let request = self.wait(&mut appender, chain, gather.clone());
-            self.step(&mut appender, chain, ReplicaInput::Look { request }, None, &mut out);
+            self.step(&mut appender, chain, ReplicaInput::QueryTail { request }, None, &mut out);
         }
         drop(appender);
-        self.finish_out(out);
+        self.run_deferred(out);
     }
 
     /// Closes the chains of this node at `at`, and calls `reply` when every record up to `at` that this node has is
     /// committed.
-    pub(crate) fn close_shared(&self, at: Hlc, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
-        let mut out = Out::default();
-        let mut appender = self.hold_writes();
+    pub(crate) fn close_shared(&self, at: Hlc, named: Option<&BTreeSet<ChainId>>, reply: ResultCallback) {
+        let mut out = DeferredWork::default();
+        let mut appender = self.lock_appender();
         if let Err(fault) = self.clock.close(at) {
             drop(appender);
             return reply(Err(fault));
         }
         let now = self.clock.reading().mono;
         let mut open = Vec::new();
-        let Appender { chains, members, .. } = &mut *appender;
-        for (chain, (replica, member)) in chains.iter().zip(members).enumerate() {
+        let Appender { chains, states, .. } = &mut *appender;
+        for (chain, (replica, state)) in chains.iter().zip(states).enumerate() {
             let is_asked = named.is_none_or(|named| named.contains(&replica.chain()));
-            let is_here = is_asked && (!member.shared || replica.configuration().holds(self.me));
+            let is_here = is_asked && (!state.shared || replica.configuration().holds(self.me));
             if is_here {
-                member.read_at = Some(now);
+                state.read_at = Some(now);
             }
             if is_here && !replica.is_readable_at(at) {
                 open.push(ChainId(chain as u32));
@@ -65,12 +65,12 @@ impl DataPlane {
         }
         let gather = Gather::new(open.len(), reply);
         for chain in open {
-            appender.members[chain.0 as usize].asked_at = Some(now);
+            appender.states[chain.0 as usize].asked_at = Some(now);
             let request = self.wait(&mut appender, chain, gather.clone());
             self.step(&mut appender, chain, ReplicaInput::Close { request, at }, None, &mut out);
         }
         drop(appender);
-        self.finish_out(out);
+        self.run_deferred(out);
     }
 
     /// Promises that nothing will be stamped at or below `at` any more. True if that was so before the call.
@@ -95,7 +95,7 @@ impl DataPlane {
         if at.0 <= self.closed.load(Ordering::Acquire) {
             return Ok(true);
         }
-        let mut appender = self.hold_writes();
+        let mut appender = self.lock_appender();
         self.clock.close(at)?;
         let moment = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
         let mut effects = Vec::new();
@@ -128,7 +128,7 @@ impl DataPlane {
     pub(crate) fn is_closed(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> bool {
         match chains {
             Some(chains) => {
-                chains.iter().all(|chain| at.0 <= self.shown.closed[chain.0 as usize].load(Ordering::SeqCst))
+                chains.iter().all(|chain| at.0 <= self.views.closed[chain.0 as usize].load(Ordering::SeqCst))
             }
             None => at <= self.closed_here(),
         }
@@ -136,22 +136,23 @@ impl DataPlane {
 
     /// The newest instant closed on all of them.
     pub(crate) fn closed_here(&self) -> Hlc {
-        let chains = (0..self.shown.closed.len()).map(|chain| ChainId(chain as u32));
-        let here = chains.filter(|chain| self.shown.sight(*chain) != Sight::Away || self.remembers(*chain));
-        let closed = here.map(|chain| self.shown.closed[chain.0 as usize].load(Ordering::SeqCst));
+        let chains = (0..self.views.closed.len()).map(|chain| ChainId(chain as u32));
+        let here = chains
+            .filter(|chain| self.views.local_read(*chain) != LocalRead::NotMember || self.has_closed_record(*chain));
+        let closed = here.map(|chain| self.views.closed[chain.0 as usize].load(Ordering::SeqCst));
         Hlc(closed.min().unwrap_or(0))
     }
 
     fn wait(&self, appender: &mut Appender, chain: ChainId, gather: Arc<Gather>) -> RequestId {
-        RequestId(WAITER | self.wait_as(appender, chain, gather))
+        RequestId(WAITER | self.add_waiter(appender, chain, gather))
     }
 
-    pub(crate) fn wait_as(&self, appender: &mut Appender, chain: ChainId, gather: Arc<Gather>) -> u64 {
+    pub(crate) fn add_waiter(&self, appender: &mut Appender, chain: ChainId, gather: Arc<Gather>) -> u64 {
         let id = appender.next_waiter;
         appender.next_waiter += 1;
         let since = self.clock.reading().mono;
-        let reply: WaitReply = Box::new(move |result| gather.one(result));
-        appender.waiters.insert(id, Waiter { chain, since, reply });
+        let reply: ResultCallback = Box::new(move |result| gather.add(result));
+        appender.waiters.insert(id, PendingReply { chain, since, reply });
         id
     }
 
@@ -172,8 +173,8 @@ impl DataPlane {
     /// `Unavailable` if the records have to come from other members.
     pub fn check_here(&self, chain: ChainId, at: Option<Hlc>) -> Result<(), Fault> {
         let here = match at {
-            None => self.shown.sight(chain) != Sight::Away,
-            Some(at) => at.0 <= self.shown.closed[chain.0 as usize].load(Ordering::SeqCst),
+            None => self.views.local_read(chain) != LocalRead::NotMember,
+            Some(at) => at.0 <= self.views.closed[chain.0 as usize].load(Ordering::SeqCst),
         };
         if here || !self.is_shared() {
             return Ok(());

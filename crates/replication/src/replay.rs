@@ -4,7 +4,7 @@ use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
 use frieze_chain::{Configuration, Replayed, Replica};
 use frieze_multilog::RecordMeta;
 
-use crate::config_store::Roles;
+use crate::config_store::ConfigStore;
 
 /// Configuration number of a new file system. Each start is a configuration of its own, so a record number that a power
 /// loss took is never used twice in one configuration.
@@ -14,8 +14,8 @@ pub(crate) const FIRST_NODE: NodeId = NodeId(1);
 
 /// Fresh chains of node `me` for recovery to replay into. If the control plane has configured a chain, this node has no
 /// role in it until a newer configuration names it.
-pub fn new_chains(count: u32, me: NodeId, roles: &Roles) -> Vec<Replica> {
-    let configuration = |chain| match roles.epoch(chain) {
+pub fn new_chains(count: u32, me: NodeId, config_store: &ConfigStore) -> Vec<Replica> {
+    let configuration = |chain| match config_store.epoch(chain) {
         Some(epoch) => Configuration { epoch, ..Configuration::default() },
         None if me == FIRST_NODE => Configuration { epoch: FIRST_EPOCH, members: vec![me], ..Configuration::default() },
         None => Configuration::default(),

@@ -5,7 +5,7 @@ use frieze_hlc::Hlc;
 
 /// Events of chains, for the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum ChainEvent {
     /// The syncing node has all that is committed: it can join.
     CaughtUp {
         /// The chain.

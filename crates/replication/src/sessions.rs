@@ -7,7 +7,7 @@ use frieze_chain::{Replica, ReplicaInput};
 use frieze_multilog::ChainTip;
 
 use crate::appender::Appender;
-use crate::chain_state::Out;
+use crate::chain_state::DeferredWork;
 use crate::plane::DataPlane;
 
 /// Permanently refused appends of one session whose duplicates may still arrive.
@@ -17,24 +17,24 @@ impl DataPlane {
     /// Ends a session: its numbers are not used again. The chain keeps the entry of an uncommitted record until the
     /// next call.
     pub fn end_session(&self, session: SessionId) {
-        let mut out = Out::default();
-        let mut appender = self.hold_writes();
+        let mut out = DeferredWork::default();
+        let mut appender = self.lock_appender();
         for chain in 0..appender.chains.len() {
             let replica = &appender.chains[chain];
-            if !(appender.members[chain].shared && replica.is_in_flight(session)) {
+            if !(appender.states[chain].shared && replica.is_in_flight(session)) {
                 self.step(&mut appender, ChainId(chain as u32), ReplicaInput::EndSession(session), None, &mut out);
             }
         }
         appender.acked.remove(&session);
         appender.forget_refused(session, Seq(u64::MAX));
         drop(appender);
-        self.finish_out(out);
+        self.run_deferred(out);
     }
 
     /// The fault of an append to the end that is refused early, as [`DataPlane::write`] refuses one. `acked`: numbers
     /// that the session has acknowledged.
     pub fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), acked: Seq, fault: Fault) -> Fault {
-        let mut appender = self.hold_writes();
+        let mut appender = self.lock_appender();
         appender.acknowledge(request.0, acked, request.1);
         self.refuse(&mut appender, chain, request, fault)
     }
@@ -68,19 +68,19 @@ impl DataPlane {
 
     /// Sessions with an entry in the dedupe state.
     pub fn sessions(&self) -> BTreeSet<SessionId> {
-        let appender = self.hold_writes();
+        let appender = self.lock_appender();
         let remembered = appender.chains.iter().flat_map(Replica::sessions);
         remembered.chain(appender.acked.keys().copied()).collect()
     }
 
     /// True if a request has a record here, committed or not.
     pub fn has_record(&self, session: SessionId, seq: Seq) -> bool {
-        self.hold_writes().has_record(session, seq)
+        self.lock_appender().has_record(session, seq)
     }
 
     /// Encodes the chains' dedupe state for records up to `tips`, of live sessions. `None` while one of those records
     /// is not committed.
-    pub fn keep_memory(&self, tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
-        crate::dedupe_image::keep(&self.hold_writes().chains, tips, lives)
+    pub fn encode_dedupe(&self, tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
+        crate::dedupe_image::keep(&self.lock_appender().chains, tips, lives)
     }
 }

@@ -9,51 +9,51 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::ReplicaStatus;
 
 use crate::appender::Appender;
-use crate::chain_view::Sight;
+use crate::chain_view::LocalRead;
 use crate::plane::DataPlane;
 use crate::report::ChainEnd;
 
 impl DataPlane {
     /// True if the control plane configures any chain here: then a read of now asks first, and needs a lease.
     pub fn is_shared(&self) -> bool {
-        self.shown.any_shared.load(Ordering::Relaxed)
+        self.views.any_shared.load(Ordering::Relaxed)
     }
 
     /// Count of chains.
     pub fn chain_count(&self) -> u32 {
-        self.shown.closed.len() as u32
+        self.views.closed.len() as u32
     }
 
     /// True if this node is a member of the chain.
-    pub fn is_here(&self, chain: ChainId) -> bool {
-        self.shown.sight(chain) != Sight::Away
+    pub fn is_member(&self, chain: ChainId) -> bool {
+        self.views.local_read(chain) != LocalRead::NotMember
     }
 
     /// The chain's current configuration here. It does not change while the appender is locked.
     pub fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
-        ChainEpoch(self.shown.epochs[chain.0 as usize].load(Ordering::SeqCst))
+        ChainEpoch(self.views.epochs[chain.0 as usize].load(Ordering::SeqCst))
     }
 
     /// True if records appended to the chain are forwarded. A hint: the writer copies the payload before it takes the
     /// lock.
     pub(crate) fn forwards(&self, chain: ChainId) -> bool {
-        self.next_of(chain).is_some()
+        self.successor_of(chain).is_some()
     }
 
     /// The member that receives what is appended to the chain, as far as known without the appender.
-    pub fn next_of(&self, chain: ChainId) -> Option<NodeId> {
-        let successor = self.shown.successors.get(chain.0 as usize)?.load(Ordering::Relaxed);
+    pub fn successor_of(&self, chain: ChainId) -> Option<NodeId> {
+        let successor = self.views.successors.get(chain.0 as usize)?.load(Ordering::Relaxed);
         (self.is_shared() && successor != 0).then_some(NodeId(successor))
     }
 
     /// True if records were discarded from the log since the last call.
-    pub fn has_discarded(&self) -> bool {
-        self.shown.discarded.swap(false, Ordering::AcqRel)
+    pub fn take_discarded(&self) -> bool {
+        self.views.discarded.swap(false, Ordering::AcqRel)
     }
 
     /// End of the log of each chain here.
     pub fn ends(&self) -> Vec<ChainEnd> {
-        ends_of(&self.hold_writes())
+        ends_of(&self.lock_appender())
     }
 
     /// The same without waiting for a write; `None` while the appender is locked.
@@ -67,8 +67,8 @@ impl DataPlane {
 
     /// Stamps before and after the records of chains of several members that a power loss took and no member has
     /// supplied since.
-    pub fn power_took(&self) -> Vec<(ChainId, Hlc, Hlc)> {
-        self.roles.lost()
+    pub fn lost_intervals(&self) -> Vec<(ChainId, Hlc, Hlc)> {
+        self.config_store.lost_intervals()
     }
 
     /// Status of the chains that the control plane configures.
@@ -76,9 +76,9 @@ impl DataPlane {
         if !self.is_shared() {
             return Vec::new();
         }
-        let appender = self.hold_writes();
-        let shared = appender.chains.iter().zip(&appender.members).filter(|(_, member)| member.shared);
-        let status = shared.map(|(replica, member)| {
+        let appender = self.lock_appender();
+        let shared = appender.chains.iter().zip(&appender.states).filter(|(_, state)| state.shared);
+        let status = shared.map(|(replica, state)| {
             let Configuration { epoch, members, syncing, joining } = replica.configuration();
             ReplicaStatus {
                 chain: replica.chain().0,
@@ -88,9 +88,9 @@ impl DataPlane {
                 joining: *joining,
                 last: replica.last(),
                 clean: replica.clean(),
-                in_flight_bytes: member.held_bytes,
+                in_flight_bytes: state.uncommitted_bytes,
                 closed: replica.closed().0,
-                behind: member.supply.map_or(0, |supply| replica.clean().saturating_sub(supply.sent)),
+                behind: state.supply.map_or(0, |supply| replica.clean().saturating_sub(supply.sent)),
                 failed: replica.failure().map_or(String::new(), |reason| reason.words().to_owned()),
             }
         });

@@ -38,7 +38,7 @@ impl Supply {
     }
 
     /// True if records are in flight and none was acknowledged for `bound`, once per `bound`: they may be lost.
-    pub(crate) fn stands_still(&mut self, now: MonoTime, bound: Duration) -> bool {
+    pub(crate) fn is_stalled(&mut self, now: MonoTime, bound: Duration) -> bool {
         match self.moved {
             Some((sent, held, since)) if self.is_under_way() && (sent, held) == (self.sent, self.held) => {
                 let is_late = u128::from(now.since_ns(since)) >= bound.as_nanos();
@@ -53,7 +53,7 @@ impl Supply {
     }
 
     /// Records that the member holds every record up to `held`. True if the next are to be sent now.
-    pub(crate) fn heard(&mut self, from: NodeId, epoch: ChainEpoch, held: u64) -> bool {
+    pub(crate) fn on_ack(&mut self, from: NodeId, epoch: ChainEpoch, held: u64) -> bool {
         if (from, epoch) != (self.to, self.epoch) {
             return false;
         }
@@ -67,8 +67,8 @@ impl Supply {
     }
 
     /// True if records waited for the pace and are to be sent now.
-    pub(crate) fn goes_on(&mut self, pace: &Pace, now: MonoTime) -> bool {
-        self.waits && pace.allows(now) > 0 && self.begin()
+    pub(crate) fn resume(&mut self, pace: &CatchUpPace, now: MonoTime) -> bool {
+        self.waits && pace.available(now) > 0 && self.begin()
     }
 
     /// Starts a batch if none is being sent.
@@ -81,14 +81,14 @@ impl Supply {
 
 /// Rate limit of catch-up.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct CatchUpPace {
     /// Bytes a second; 0 for no limit.
     rate: AtomicU64,
     /// Time of the last update, and the bytes allowed since; below 0: bytes sent in advance.
     credit: Mutex<(MonoTime, i64)>,
 }
 
-impl Pace {
+impl CatchUpPace {
     pub(crate) fn limit(&self, bytes_per_s: u64) {
         self.rate.store(bytes_per_s, Ordering::Relaxed);
     }
@@ -99,7 +99,7 @@ impl Pace {
     }
 
     /// Bytes that may be sent now.
-    pub(crate) fn allows(&self, now: MonoTime) -> u64 {
+    pub(crate) fn available(&self, now: MonoTime) -> u64 {
         let rate = self.rate();
         if rate == 0 {
             return u64::MAX;
@@ -113,7 +113,7 @@ impl Pace {
         left.max(0) as u64
     }
 
-    pub(crate) fn took(&self, bytes: u64) {
+    pub(crate) fn charge(&self, bytes: u64) {
         self.credit.lock().unwrap_or_else(PoisonError::into_inner).1 -= bytes as i64;
     }
 }

@@ -11,22 +11,22 @@ use frieze_base::{ByteRange, ChainId, ChunkId, Fault, Reason};
 use frieze_hlc::Hlc;
 
 use crate::appender::Appender;
-use crate::chain_view::{Cuts, Sight};
+use crate::chain_view::{Cuts, LocalRead};
 use crate::plane::DataPlane;
 
 impl DataPlane {
     /// True if a read of now of one of these chains has to ask the tail.
-    pub fn has_to_look(&self, mut chains: impl Iterator<Item = ChainId>) -> bool {
-        chains.any(|chain| self.shown.sight(chain) != Sight::Here)
+    pub fn has_to_query_tail(&self, mut chains: impl Iterator<Item = ChainId>) -> bool {
+        chains.any(|chain| self.views.local_read(chain) != LocalRead::AtCut)
     }
 
     /// True if a read of now of these parts of chunks needs no request to the tail: the uncommitted records of their
     /// chains lie outside the parts.
     pub fn is_clean_in(&self, mut parts: impl Iterator<Item = (ChainId, ChunkId, ByteRange)>) -> bool {
-        let appender = self.hold_writes();
+        let appender = self.lock_appender();
         parts.all(|(chain, chunk, range)| {
-            let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
-            !member.shared || replica.is_clean_in(chunk, range)
+            let (replica, state) = (&appender.chains[chain.0 as usize], &appender.states[chain.0 as usize]);
+            !state.shared || replica.is_clean_in(chunk, range)
         })
     }
 
@@ -37,13 +37,13 @@ impl DataPlane {
     }
 
     /// Shows readers what is committed on these chains now, on all of them at once.
-    pub(crate) fn show(&self, appender: &Appender, chains: impl Iterator<Item = ChainId> + Clone) {
+    pub(crate) fn publish_cuts(&self, appender: &Appender, chains: impl Iterator<Item = ChainId> + Clone) {
         // The tail has reported a commit that may not be recorded here yet.
         let cut =
-            |chain: ChainId| appender.chains[chain.0 as usize].now_cut().max(appender.members[chain.0 as usize].seen);
+            |chain: ChainId| appender.chains[chain.0 as usize].now_cut().max(appender.states[chain.0 as usize].seen);
         let note = || {
             if self.is_shared() {
-                chains.clone().for_each(|chain| self.note(appender, chain));
+                chains.clone().for_each(|chain| self.publish_view(appender, chain));
             }
         };
         // An `async` write to a clean chain, by far the usual case, changes nothing: readers are not disturbed.
@@ -59,49 +59,49 @@ impl DataPlane {
     }
 
     /// Publishes how a chain may be read here, to all threads.
-    pub(crate) fn note(&self, appender: &Appender, chain: ChainId) {
-        let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
+    pub(crate) fn publish_view(&self, appender: &Appender, chain: ChainId) {
+        let (replica, state) = (&appender.chains[chain.0 as usize], &appender.states[chain.0 as usize]);
         let closed = if replica.is_whole() { replica.closed().min(replica.now_cut()) } else { Hlc::ZERO };
-        let remembered = self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
-        self.shown.closed[chain.0 as usize].store(closed.0.max(remembered), Ordering::SeqCst);
-        let sight = match () {
-            () if !member.shared => Sight::Here,
-            () if !replica.configuration().holds(self.me) => Sight::Away,
-            () if replica.is_readable_now() => Sight::Here,
-            () => Sight::Ask,
+        let remembered = self.views.closed_before_start[chain.0 as usize].load(Ordering::SeqCst);
+        self.views.closed[chain.0 as usize].store(closed.0.max(remembered), Ordering::SeqCst);
+        let local_read = match () {
+            () if !state.shared => LocalRead::AtCut,
+            () if !replica.configuration().holds(self.me) => LocalRead::NotMember,
+            () if replica.is_readable_now() => LocalRead::AtCut,
+            () => LocalRead::AskTail,
         };
-        let before = self.shown.sights[chain.0 as usize].swap(sight as u8, Ordering::SeqCst);
-        if (before == Sight::Away as u8) != (sight == Sight::Away) {
-            self.shown.turns.fetch_add(1, Ordering::SeqCst);
+        let before = self.views.local_reads[chain.0 as usize].swap(local_read as u8, Ordering::SeqCst);
+        if (before == LocalRead::NotMember as u8) != (local_read == LocalRead::NotMember) {
+            self.views.membership_count.fetch_add(1, Ordering::SeqCst);
         }
         let successor = replica.successor().map_or(0, |node| node.0);
-        self.shown.successors[chain.0 as usize].store(successor, Ordering::Relaxed);
-        self.shown.epochs[chain.0 as usize].store(replica.epoch().0, Ordering::SeqCst);
+        self.views.successors[chain.0 as usize].store(successor, Ordering::Relaxed);
+        self.views.epochs[chain.0 as usize].store(replica.epoch().0, Ordering::SeqCst);
     }
 
-    /// Count of joins and departures of this node: for [`DataPlane::check_turns`].
-    pub fn turns(&self) -> u64 {
-        self.shown.turns.load(Ordering::SeqCst)
+    /// Count of joins and departures of this node: for [`DataPlane::check_membership`].
+    pub fn membership_count(&self) -> u64 {
+        self.views.membership_count.load(Ordering::SeqCst)
     }
 
     /// Checks that a read of this node's chains is still valid: the node has a lease, and its chains are those of the
-    /// time when the count was `turns`. The lease is checked first: a newer lease may belong to newer chains.
+    /// time when the count was `count`. The lease is checked first: a newer lease may belong to newer chains.
     ///
     /// # Errors
     /// `Unavailable` if not: retry the read.
-    pub fn check_still(&self, turns: u64) -> Result<(), Fault> {
+    pub fn check_lease_and_membership(&self, count: u64) -> Result<(), Fault> {
         self.check_lease()?;
-        self.check_turns(turns)
+        self.check_membership(count)
     }
 
-    /// Checks that this node's chains are those of the time when the count was `turns`. A reader of all chains of that
+    /// Checks that this node's chains are those of the time when the count was `count`. A reader of all chains of that
     /// time has not read a chain that the node joined since; a chain that the node left may have more records by now,
     /// whatever lease came with the change.
     ///
     /// # Errors
     /// `Unavailable` if not: retry the read.
-    pub fn check_turns(&self, turns: u64) -> Result<(), Fault> {
-        match self.turns() == turns {
+    pub fn check_membership(&self, count: u64) -> Result<(), Fault> {
+        match self.membership_count() == count {
             true => Ok(()),
             false => Err(Fault::new(
                 Reason::Unavailable,

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: one append runs at a time, so a stamp is visible before the next is given; a write that crosses chunks
 //! is one group with one stamp, visible wholly or not at all; a payload that does not match the client's checksum is
-//! not appended. Leaves to others: rights and the end of the file (the caller, through [`Placed`]), durability
+//! not appended. Leaves to others: rights and the end of the file (the caller, through [`WritePlace`]), durability
 //! (`persist`), the other members (`effects`).
 
 use bytes::Bytes;
@@ -15,19 +15,19 @@ use frieze_storage::{Few, block_checksums};
 use frieze_wire::message::Durability;
 
 use crate::appender::{Appender, Group};
-use crate::chain_state::{Held, Out};
+use crate::chain_state::{DeferredWork, UncommittedRecord};
 use crate::fault::damaged;
-use crate::observer::Publishing;
+use crate::observer::PublishGuard;
 use crate::plane::DataPlane;
-use crate::striping::{Part, Spread, fits_one_chunk, in_one_record};
-use crate::write_request::{Content, Placed, WriteAsk, WriteReply, Written};
+use crate::striping::{ChunkPart, Spread, fits_one_chunk, in_one_record};
+use crate::write_request::{Content, WriteAsk, WriteCallback, WritePlace, WriteResult};
 
 /// Retries that wait for one request; a further one is refused and comes later.
 const RETRIES_MAX: usize = 16;
 
 impl DataPlane {
-    /// Writes, and replies through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers the write.
-    pub fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
+    /// Writes, and replies through `reply`: at once, or for `sync` when [`DataPlane::on_persisted`] covers the write.
+    pub fn write(&self, ask: WriteAsk<'_>, reply: WriteCallback) {
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
         let (mut ahead, mut bytes, mut gone) = (None, None, None);
@@ -58,28 +58,28 @@ impl DataPlane {
             reply(Err(fault));
             return;
         }
-        let mut out = Out::default();
-        let mut appender = self.hold_writes();
-        let held = self.write_held(&mut appender, ask, (ahead, bytes, gone), reply, &mut out);
+        let mut out = DeferredWork::default();
+        let mut appender = self.lock_appender();
+        let appended = self.write_locked(&mut appender, ask, (ahead, bytes, gone), reply, &mut out);
         drop(appender);
-        match held {
+        match appended {
             Ok(Some((end, len))) => self.device.begin_flush(end, len),
             Ok(None) => {}
             Err((reply, fault)) => out.done.push((reply, Err(fault))),
         }
         // Replies are sent outside of the lock: a reply is a system call.
-        self.finish_out(out);
+        self.run_deferred(out);
     }
 
     /// Returns the end of the last append and its bytes, if a request waits for its durability.
-    fn write_held(
+    fn write_locked(
         &self,
         appender: &mut Appender,
         ask: WriteAsk<'_>,
         (ahead, copied, mut gone): (Option<Vec<u32>>, Option<Bytes>, Option<SentPrefix>),
-        reply: WriteReply,
-        out: &mut Out,
-    ) -> Result<Option<(LogPosition, u64)>, (WriteReply, Fault)> {
+        reply: WriteCallback,
+        out: &mut DeferredWork,
+    ) -> Result<Option<(LogPosition, u64)>, (WriteCallback, Fault)> {
         macro_rules! try_or_reply {
             ($result:expr) => {
                 match $result {
@@ -112,7 +112,7 @@ impl DataPlane {
             };
             if ask.at_end.is_some() {
                 // In one record, wherever it was placed.
-                out.done.push((reply, Ok(Written { end: written.offset + len as u64, ..written })));
+                out.done.push((reply, Ok(WriteResult { end: written.offset + len as u64, ..written })));
                 return Ok(None);
             }
             if !shared || fits_one_chunk(written.offset, len, ask.layout) {
@@ -138,11 +138,11 @@ impl DataPlane {
             let offset = u64::from(record.chunk.index) * ask.layout.chunk_bytes + u64::from(record.offset);
             before = Some((offset, payload.len()));
         }
-        let Placed { spread: Spread { parts, end }, user_time, inherited, times_after, above } = match before {
+        let WritePlace { spread: Spread { parts, end }, user_time, inherited, times_after, above } = match before {
             // A retried append keeps its place.
             Some((offset, len)) => {
                 let spread = try_or_reply!(in_one_record(offset, len, ask.layout));
-                Placed { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO }
+                WritePlace { spread, user_time: None, inherited: None, times_after: Hlc::ZERO, above: Hlc::ZERO }
             }
             None => match ((ask.place)(), ask.at_end) {
                 (Ok(placed), _) => placed,
@@ -167,7 +167,7 @@ impl DataPlane {
         }
         // The observer recalls caches before the bytes become visible.
         let _publishing =
-            self.caching.get().map(|caching| Publishing::of(&**caching, (ask.session, ask.seq), ask.inode));
+            self.observer.get().map(|observer| PublishGuard::of(&**observer, (ask.session, ask.seq), ask.inode));
         let mut crcs: Few<Vec<u32>> = Few::new();
         match (ahead, ask.content) {
             (Some(ahead), _) => crcs.push(ahead),
@@ -187,7 +187,7 @@ impl DataPlane {
         let (newest_user_time, chunk_versions) = {
             let log = try_or_reply!(self.device.log_of([ask.inode]));
             let newest = user_time.and_then(|_| log.newest_user_time(ask.inode, times_after, Hlc::MAX).or(inherited));
-            let version = |part: &Part| log.chunk_version(ChunkId { inode: ask.inode, index: part.chunk });
+            let version = |part: &ChunkPart| log.chunk_version(ChunkId { inode: ask.inode, index: part.chunk });
             (newest, parts.iter().map(version).collect::<Few<u64>>())
         };
         let (hlc, mono) = try_or_reply!(self.clock.tick());
@@ -225,7 +225,7 @@ impl DataPlane {
                 session: ask.session,
                 seq: ask.seq,
                 acked: ask.acked,
-                epoch: match appender.members[chain.0 as usize].shared {
+                epoch: match appender.states[chain.0 as usize].shared {
                     // The client has found the head, which is all that matters here: chains have epochs of their own.
                     true => appender.chains[chain.0 as usize].epoch(),
                     false if ask.epoch == ChainEpoch(0) => self.epoch,
@@ -277,7 +277,7 @@ impl DataPlane {
                     other => others.push(other),
                 }
             }
-            self.carry(appender, chain, others, None, out);
+            self.apply_effects(appender, chain, others, None, out);
             let refused = appender.groups.get(&group_id).is_none_or(|group| group.failed.is_some());
             if refused {
                 // One part was refused: the other parts are withdrawn.
@@ -297,14 +297,14 @@ impl DataPlane {
         }
         if durability == Durability::Sync || shared {
             // Hidden before it is published: no reader sees it appear, vanish and appear again.
-            self.show(appender, tokens.iter().map(|(chain, _)| *chain));
+            self.publish_cuts(appender, tokens.iter().map(|(chain, _)| *chain));
         }
         match self.device.append(&metas, &payloads, &crcs) {
             Ok(position) => {
                 let end = LogEnd { segment: position.segment, offset: position.offset };
                 let mut follows: Few<(ChainId, Vec<ReplicaEffect>)> = Few::new();
                 for (((chain, token), meta), payload) in tokens.iter().zip(&metas).zip(&payloads) {
-                    if shared && appender.members[chain.0 as usize].shared {
+                    if shared && appender.states[chain.0 as usize].shared {
                         let forwards = appender.chains[chain.0 as usize].successor().is_some();
                         let kept = || match (&copied, ask.content) {
                             (Some(copied), _) => copied.clone(),
@@ -317,11 +317,11 @@ impl DataPlane {
                             _ => frieze_base::crc32c(payload),
                         };
                         let punch = meta.kind == RecordKind::Punch;
-                        self.hold(
+                        self.keep_uncommitted(
                             appender,
                             *chain,
                             meta.n,
-                            Held::of(punch, bytes, payload.len(), crc).behind(gone.take()),
+                            UncommittedRecord::of(punch, bytes, payload.len(), crc).behind(gone.take()),
                         );
                     }
                     let mut more = Vec::new();
@@ -329,8 +329,10 @@ impl DataPlane {
                     appender.chains[chain.0 as usize].step(moment, ReplicaInput::Appended { token, end }, &mut more);
                     follows.push((*chain, more));
                 }
-                self.show(appender, tokens.iter().map(|(chain, _)| *chain));
-                follows.into_iter().for_each(|(chain, effects)| self.carry(appender, chain, effects, None, out));
+                self.publish_cuts(appender, tokens.iter().map(|(chain, _)| *chain));
+                follows
+                    .into_iter()
+                    .for_each(|(chain, effects)| self.apply_effects(appender, chain, effects, None, out));
                 let last = payloads.last().map_or(0, |payload| payload.len() as u64);
                 Ok((durability == Durability::Sync).then_some((position, last)))
             }
@@ -351,7 +353,7 @@ impl DataPlane {
         tokens: &[(ChainId, AppendToken)],
         reason: Reason,
         moment: Moment,
-        out: &mut Out,
+        out: &mut DeferredWork,
     ) {
         // Newest first: a failed append takes every later one of its chain with it.
         let mut withdrawn = std::collections::BTreeMap::new();
@@ -363,7 +365,7 @@ impl DataPlane {
                 effects
             });
         }
-        self.show(appender, withdrawn.keys().copied());
-        withdrawn.into_iter().for_each(|(chain, effects)| self.carry(appender, chain, effects, None, out));
+        self.publish_cuts(appender, withdrawn.keys().copied());
+        withdrawn.into_iter().for_each(|(chain, effects)| self.apply_effects(appender, chain, effects, None, out));
     }
 }

@@ -30,7 +30,7 @@ pub struct WriteAsk<'a> {
     /// written. So a retry reaches a head of the chain that would have the record.
     pub at_end: Option<ChainId>,
     /// Returns the place of the write, or the reason to refuse it, while no other write can run.
-    pub place: &'a dyn Fn() -> Result<Placed, Fault>,
+    pub place: &'a dyn Fn() -> Result<WritePlace, Fault>,
     /// New content of the range.
     pub content: Content<'a>,
     /// User of the request.
@@ -58,7 +58,7 @@ impl Content<'_> {
 }
 
 /// Values that depend on the place of a write.
-pub struct Placed {
+pub struct WritePlace {
     /// Chunks and chains of the write.
     pub spread: Spread,
     /// User time of the data, if a plug-in found one: of the record, or of the last row that ends in it.
@@ -73,7 +73,7 @@ pub struct Placed {
 
 /// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteResult {
     /// Its stamp.
     pub stamp: Hlc,
     /// Where in the file.
@@ -83,4 +83,4 @@ pub struct Written {
 }
 
 /// Called once with the outcome of a write, by the thread that completes it.
-pub type WriteReply = Box<dyn FnOnce(Result<Written, Fault>) + Send>;
+pub type WriteCallback = Box<dyn FnOnce(Result<WriteResult, Fault>) + Send>;
