@@ -2,9 +2,10 @@
 
 use frieze_base::{ChainEpoch, ChunkId, Fault, MonoTime, NodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 
-use crate::configuration::{Configuration, Forwarded, Message, RequestId};
+use crate::configuration::{Forwarded, Message, RequestId};
 
 /// One look at the driver's clocks, taken once per input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,11 +10,12 @@ use model::{DirtyRecord, NeighbourState, PendingClose};
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 
 pub use model::Replica;
 
-use crate::configuration::{Configuration, Forwarded, RequestId};
+use crate::configuration::{Forwarded, RequestId};
 use crate::dedupe::{BelowFloor, DedupeEntry};
 use crate::error::Error;
 use crate::message::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, WriteDone, WriteRequest};

@@ -1,8 +1,9 @@
 //! Chains at the start of a process: fresh replicas, and recovered records replayed into them.
 
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
-use frieze_chain::{Configuration, Replayed, Replica};
+use frieze_chain::{Replayed, Replica};
 use frieze_multilog::RecordMeta;
+use frieze_wire::chain::Configuration;
 
 use crate::config_store::ConfigStore;
 

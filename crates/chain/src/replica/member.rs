@@ -8,9 +8,10 @@
 
 use frieze_base::{ByteRange, ChainEpoch, ChunkId, NodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 
 use super::model::{ClosePromise, DirtyRecord, NeighbourState, PendingClose, Replica};
-use crate::configuration::{Configuration, Forwarded, Message, RequestId};
+use crate::configuration::{Forwarded, Message, RequestId};
 use crate::dedupe::BelowFloor;
 use crate::error::Error;
 use crate::message::{AppendToken, Moment, ReplicaEffect};

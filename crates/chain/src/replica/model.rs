@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use frieze_base::{ChainEpoch, ChainId, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 
-use crate::configuration::{Configuration, Forwarded, RequestId};
+use crate::configuration::{Forwarded, RequestId};
 use crate::dedupe::SessionDedupe;
 use crate::message::{AppendToken, LogEnd};
 use crate::settings::Settings;

@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use frieze_base::{ChainEpoch, ChainId, NodeId, Reason};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 
-use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings, WriteRequest,
-};
+use crate::{AppendToken, LogEnd, Moment, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings, WriteRequest};
 
 use super::write_of;
 

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Configuration, Forwarded, LogEnd, Message, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput,
-    RequestId, Settings, WriteRequest,
+    AppendToken, Forwarded, LogEnd, Message, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId,
+    Settings, WriteRequest,
 };
 
 use super::write_of;

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 use proptest::prelude::*;
 
 use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings,
-    WriteRequest,
+    AppendToken, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings, WriteRequest,
 };
 
 #[derive(Clone, Debug)]

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId,
-    RequestOutcome, RequestState, Settings, WriteRequest,
+    AppendToken, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId, RequestOutcome,
+    RequestState, Settings, WriteRequest,
 };
 
 macro_rules! stories {
