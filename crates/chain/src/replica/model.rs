@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use frieze_base::{ChainEpoch, ChainId, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 
-use crate::configuration::{Configuration, Forwarded, RequestId};
+use crate::configuration::{Forwarded, RequestId};
 use crate::dedupe::SessionDedupe;
 use crate::message::{AppendToken, LogEnd};
 use crate::settings::Settings;
@@ -50,7 +51,7 @@ pub struct Replica {
     /// Requests that wait for an instant to close.
     pub(super) closing: Vec<PendingClose>,
     /// Requests that wait for the tail's cut for a read of now.
-    pub(super) looking: Vec<RequestId>,
+    pub(super) tail_queries: Vec<RequestId>,
     pub(super) link: NeighbourState,
 
     pub(super) sessions: BTreeMap<SessionId, SessionDedupe>,

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::chain::Configuration;
 use frieze_wire::message::Durability;
 use proptest::prelude::*;
 
 use crate::{
-    AppendToken, Configuration, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings,
-    WriteRequest,
+    AppendToken, LogEnd, Moment, Replayed, Replica, ReplicaEffect, ReplicaInput, RequestId, Settings, WriteRequest,
 };
 
 #[derive(Clone, Debug)]
@@ -234,9 +234,9 @@ impl World {
                 assert!(self.appends.iter().all(|(_, record)| record.stamp > at), "closed above a record on its way");
                 self.closed = self.closed.max(at);
             }
-            ReplicaEffect::Take { .. }
+            ReplicaEffect::AppendForwarded { .. }
             | ReplicaEffect::Send { .. }
-            | ReplicaEffect::Seen { .. }
+            | ReplicaEffect::TailCut { .. }
             | ReplicaEffect::Supply { .. }
             | ReplicaEffect::Discard { .. }
             | ReplicaEffect::CaughtUp { .. }

@@ -2,10 +2,11 @@
 //! they were.
 
 use frieze_base::{ChainId, NodeId, Rng};
+use frieze_wire::chain::Configuration;
 
 use super::STAMP;
 use super::states::{founded, newcomer};
-use crate::{ChainStep, ClusterChange, ClusterState, Configuration, Decision, Error, NodeDevice, NodeStep, TargetRole};
+use crate::{ChainStep, ClusterChange, ClusterState, Decision, Error, NodeDevice, NodeStep, TargetRole};
 
 /// A random decision, based on the present state or on an older one.
 fn any_decision(rng: &mut Rng, state: &ClusterState) -> Decision {
@@ -52,7 +53,7 @@ fn any_decision(rng: &mut Rng, state: &ClusterState) -> Decision {
 }
 
 #[test]
-fn no_decision_takes_the_last_memory_of_a_chain_or_leaves_a_joining_tail_alone() {
+fn no_decision_removes_the_last_memory_of_a_chain_or_leaves_a_joining_tail_alone() {
     let (mut effects, mut resumed, mut last) = (0, 0, 0);
     for seed in 0..600 {
         let mut rng = Rng::new(seed);
