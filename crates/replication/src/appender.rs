@@ -10,10 +10,11 @@ use frieze_chain::{Replica, ReplicaEffect, RequestOutcome, RequestState};
 use frieze_storage::Few;
 
 use crate::chain_state::{DriverState, PendingReply};
+use crate::fills::Fills;
 use crate::striping::Layout;
 use crate::write_request::{WriteCallback, WriteResult};
 
-/// State of which one append at a time has the lock.
+/// State of which one thread at a time has the lock.
 pub struct Appender {
     pub(crate) chains: Vec<Replica>,
     /// Driver state of each chain, beside its replica.
@@ -33,6 +34,7 @@ pub struct Appender {
     /// too.
     pub(crate) refused: BTreeSet<(SessionId, Seq)>,
     pub(crate) next_group: u64,
+    pub(crate) fills: Fills,
 }
 
 /// A write whose parts are not all complete.

@@ -24,6 +24,7 @@ mod dedupe_image;
 mod detach;
 mod effects;
 mod fault;
+mod fills;
 mod gather;
 mod inbound;
 mod incoming;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 
 use frieze_base::{ChainEpoch, ChainId, MonoTime, NodeId};
 use frieze_chain::{Moment, Replica, ReplicaInput};
@@ -18,6 +18,7 @@ use crate::appender::Appender;
 use crate::bounds::{Bounds, ServingLease};
 use crate::chain_state::DriverState;
 use crate::config_store::ConfigStore;
+use crate::fills::Fills;
 use crate::observer::PublishObserver;
 use crate::replay::{FIRST_EPOCH, FIRST_NODE};
 use crate::report::ChainEvent;
@@ -30,6 +31,8 @@ pub struct DataPlane {
     /// This node's id among the members of chains.
     pub(crate) me: NodeId,
     pub(crate) appender: Mutex<Appender>,
+    /// Notified when a write whose bytes were copied outside of the lock has ended.
+    pub(crate) fill_ended: Condvar,
     /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record. The holder of
     /// the appender's lock changes it for all chains of a group at once.
     pub(crate) cuts: RwLock<Vec<Hlc>>,
@@ -92,6 +95,7 @@ impl DataPlane {
             acked: BTreeMap::new(),
             refused: BTreeSet::new(),
             next_group: 1,
+            fills: Fills::default(),
         });
         let plane = DataPlane {
             device,
@@ -99,6 +103,7 @@ impl DataPlane {
             epoch,
             me,
             appender,
+            fill_ended: Condvar::new(),
             cuts,
             closed: AtomicU64::new(closed),
             observer: OnceLock::new(),
@@ -153,10 +158,5 @@ impl DataPlane {
     /// The lease.
     pub fn lease(&self) -> &ServingLease {
         &self.lease
-    }
-
-    /// Locks out every write: for operations of the namespace that decide what present bytes are.
-    pub fn lock_appender(&self) -> MutexGuard<'_, Appender> {
-        self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,6 +2,7 @@
 //! under a seed.
 
 mod few;
+mod fills;
 mod lives;
 mod remains;
 mod world;

@@ -134,7 +134,8 @@ impl Engine {
     }
 
     /// Requests the parts of `pieces`, which are `range` of a file, that are not in memory, and the next range of the
-    /// reader if it reads sequentially. The caller passes the result to [`Device::unpin`](frieze_storage::Device::unpin)
+    /// reader if it reads sequentially. The caller passes the result to
+    /// [`Device::unpin`](frieze_storage::Device::unpin)
     /// after reading.
     fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> PinnedPages {
         let device = self.data.device();
