@@ -134,9 +134,8 @@ impl Engine {
     }
 
     /// Requests the parts of `pieces`, which are `range` of a file, that are not in memory, and the next range of the
-    /// reader if it reads sequentially. The caller passes the result to
-    /// [`Device::unpin`](frieze_storage::Device::unpin)
-    /// after reading.
+    /// reader if it reads sequentially. After reading, the caller passes the result to
+    /// [`Device::unpin`](frieze_storage::Device::unpin).
     fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> PinnedPages {
         let device = self.data.device();
         // Young records are in memory: no prefetch is needed.
