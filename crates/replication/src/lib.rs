@@ -34,6 +34,7 @@ mod promises;
 mod reads;
 mod replay;
 mod report;
+mod request_table;
 mod sessions;
 mod status;
 mod striping;

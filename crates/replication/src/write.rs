@@ -20,6 +20,7 @@ use crate::chain_state::{DeferredWork, UncommittedRecord};
 use crate::fault::damaged;
 use crate::observer::PublishGuard;
 use crate::plane::DataPlane;
+use crate::request_table::KnownRequest;
 use crate::striping::{ChunkPart, Spread, fits_one_chunk, in_one_record};
 use crate::write_request::{Content, WriteAsk, WriteCallback, WritePlace, WriteResult};
 
@@ -89,21 +90,26 @@ impl DataPlane {
                 }
             };
         }
-        // A retry is answered with its first run, wherever that placed an append.
-        if let Some(group) = appender.in_flight.get(&(ask.session, ask.seq)) {
-            let group = appender.groups.get_mut(group).expect("a request in flight has its group");
-            if group.replies.len() >= RETRIES_MAX {
-                return Err((reply, Reason::Overloaded.into()));
+        let request = (ask.session, ask.seq);
+        let known = appender.requests.recall(request, ask.acked);
+        match known {
+            KnownRequest::TooOld(floor) => {
+                let (seq, session) = (ask.seq, ask.session);
+                let words = format!(
+                    "request {seq} of session {session} was acknowledged: everything below {floor} is forgotten"
+                );
+                return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
             }
-            group.replies.push(reply);
-            return Ok(None);
-        }
-        let floor = appender.acknowledge(ask.session, ask.acked, ask.seq);
-        if ask.seq < floor {
-            let (seq, session) = (ask.seq, ask.session);
-            let words =
-                format!("request {seq} of session {session} was acknowledged: everything below {floor} is forgotten");
-            return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
+            // A retry is answered with its first run, wherever that placed an append.
+            KnownRequest::InFlight(group) => {
+                let group = appender.groups.get_mut(&group).expect("a request in flight has its group");
+                if group.replies.len() >= RETRIES_MAX {
+                    return Err((reply, Reason::Overloaded.into()));
+                }
+                group.replies.push(reply);
+                return Ok(None);
+            }
+            KnownRequest::Refused | KnownRequest::Unknown => {}
         }
         let shared = self.is_shared();
         if let Some(written) = try_or_reply!(appender.done_before(self.me, ask.session, ask.seq, ask.layout)) {
@@ -126,7 +132,7 @@ impl DataPlane {
             // Only the head of the chain knows what was appended under this number; no other member may answer that
             // nothing was.
             try_or_reply!(self.check_stamps(appender, std::iter::once(chain)));
-            if appender.refused.contains(&(ask.session, ask.seq)) {
+            if known == KnownRequest::Refused {
                 let words = "this append was refused before, when it was sent first: ask under another number";
                 return Err((reply, Fault::new(Reason::Busy, words)));
             }
@@ -148,7 +154,7 @@ impl DataPlane {
             None => match ((ask.place)(), ask.at_end) {
                 (Ok(placed), _) => placed,
                 (Err(fault), Some(chain)) => {
-                    return Err((reply, self.refuse(appender, chain, (ask.session, ask.seq), fault)));
+                    return Err((reply, self.refuse(appender, chain, request, fault)));
                 }
                 (Err(fault), None) => return Err((reply, fault)),
             },
@@ -159,7 +165,7 @@ impl DataPlane {
         {
             let words = format!("the file ends in chunk {}.{}: append there", ask.inode, parts[0].chunk);
             let fault = Fault::new(Reason::Busy, words);
-            return Err((reply, self.refuse(appender, chain, (ask.session, ask.seq), fault)));
+            return Err((reply, self.refuse(appender, chain, request, fault)));
         }
         if shared {
             let chains = parts.iter().map(|part| ask.layout.chain(part.chunk));
@@ -204,7 +210,7 @@ impl DataPlane {
         appender.groups.insert(
             group_id,
             Group {
-                request: (ask.session, ask.seq),
+                request,
                 inode: ask.inode,
                 left: parts.len() as u8,
                 chunk_bytes: ask.layout.chunk_bytes,
@@ -214,7 +220,7 @@ impl DataPlane {
                 replies: Few::from_iter([reply]),
             },
         );
-        appender.in_flight.insert((ask.session, ask.seq), group_id);
+        appender.requests.begin(request, group_id);
         let mut effects = Vec::new();
         let (mut metas, mut payloads): (Few<RecordHeader>, Few<&[u8]>) = (Few::new(), Few::new());
         let (mut tokens, mut numbers): (Few<(ChainId, AppendToken)>, Few<usize>) = (Few::new(), Few::new());
@@ -244,7 +250,7 @@ impl DataPlane {
                 part: index as u8,
                 parts: parts.len() as u8,
             };
-            let request = WriteRequest {
+            let write = WriteRequest {
                 request: RequestId(group_id << 8 | index as u64),
                 header,
                 acked: ask.acked,
@@ -255,7 +261,7 @@ impl DataPlane {
                 newest_user_time,
                 times_after,
             };
-            appender.chains[chain.0 as usize].step(moment, ReplicaInput::Write(request), &mut effects);
+            appender.chains[chain.0 as usize].step(moment, ReplicaInput::Write(write), &mut effects);
             let mut others = Vec::new();
             for effect in effects.drain(..) {
                 match effect {
