@@ -1,7 +1,8 @@
-//! The members of a chain, and the messages between them.
+//! Messages between the members of a chain.
 
-use frieze_base::{ChainEpoch, ChunkId, Seq, SessionId};
-use frieze_hlc::{Hlc, UserTime};
+use frieze_base::{ChainEpoch, Seq};
+use frieze_hlc::Hlc;
+use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 
 /// Names a request until it is answered. Chosen by the driver, one for each part of a group.
@@ -10,44 +11,20 @@ pub struct RequestId(pub u64);
 
 /// A record on its way down the chain. The payload travels beside it, by the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forwarded {
-    /// Number in the chain.
-    pub n: u64,
-    /// Configuration it was stamped under.
-    pub epoch: ChainEpoch,
-    /// Number in its chunk.
-    pub version: u64,
-    /// Its stamp.
-    pub stamp: Hlc,
-    /// Chunk written.
-    pub chunk: ChunkId,
-    /// First byte within the chunk.
-    pub offset: u32,
-    /// Bytes.
-    pub len: u32,
-    /// Time of the data.
-    pub user_time: Option<UserTime>,
+pub struct ForwardedRecord {
+    /// The record.
+    pub header: RecordHeader,
     /// When the writer is answered.
     pub durability: Durability,
-    /// Session that wrote it.
-    pub session: SessionId,
-    /// Number of the request in its session.
-    pub seq: Seq,
     /// Every number of the session below it has been answered.
     pub acked: Seq,
-    /// Part of its group.
-    pub part: u8,
-    /// Parts of the group.
-    pub parts: u8,
-    /// User on whose behalf the write runs.
-    pub uid: u32,
 }
 
 /// A message between members, always sent with its epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// To the successor: the next record.
-    Record(Box<Forwarded>),
+    Record(Box<ForwardedRecord>),
     /// To the successor: nothing will be stamped at or below `at` that is not record `follows` or before it.
     Promise {
         /// Number of the last record before the promise.
@@ -107,7 +84,7 @@ impl Message {
     /// the message is given to [`crate::Replica::step`].
     pub fn newest(&self) -> Hlc {
         match self {
-            Message::Record(record) => record.stamp,
+            Message::Record(record) => record.header.stamp,
             Message::Promise { at, .. } | Message::AskClose { at } => *at,
             Message::Ack { closed: at, .. } | Message::Greet { promised: at, .. } => *at,
             Message::Offer { .. } | Message::Keep { .. } | Message::AskClean { .. } | Message::Clean { .. } => {

@@ -35,6 +35,7 @@ mod promises;
 mod reads;
 mod replay;
 mod report;
+mod request_table;
 mod sessions;
 mod status;
 mod striping;

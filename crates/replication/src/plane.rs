@@ -3,7 +3,7 @@
 //! Leaves to others: every step, each in a file of its own: writes (`write`), messages of members (`inbound`), effects
 //! (`effects`), reads (`reads`, `visibility`), durability (`persist`), periodic work (`tick`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 
@@ -22,6 +22,7 @@ use crate::fills::Fills;
 use crate::observer::PublishObserver;
 use crate::replay::{FIRST_EPOCH, FIRST_NODE};
 use crate::report::ChainEvent;
+use crate::request_table::RequestTable;
 
 /// The chains of one device and the device.
 pub struct DataPlane {
@@ -91,9 +92,7 @@ impl DataPlane {
             barriers_asked: MonoTime(0),
             last_message: BTreeMap::new(),
             groups: BTreeMap::new(),
-            in_flight: BTreeMap::new(),
-            acked: BTreeMap::new(),
-            refused: BTreeSet::new(),
+            requests: RequestTable::default(),
             next_group: 1,
             fills: Fills::default(),
         });

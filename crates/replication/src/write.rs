@@ -11,9 +11,10 @@ use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, Reason};
 use frieze_chain::{AppendToken, LogEnd, Moment, ReplicaEffect, ReplicaInput, RequestId, WriteRequest};
 use frieze_hlc::Hlc;
-use frieze_multilog::{LogPosition, RecordKind, RecordMeta};
+use frieze_multilog::LogPosition;
 use frieze_net::SentPrefix;
 use frieze_storage::{Few, block_checksums};
+use frieze_wire::chain::RecordHeader;
 use frieze_wire::message::Durability;
 
 use crate::appender::{Appender, Group};
@@ -21,6 +22,7 @@ use crate::chain_state::{DeferredWork, UncommittedRecord};
 use crate::fault::damaged;
 use crate::observer::PublishGuard;
 use crate::plane::DataPlane;
+use crate::request_table::KnownRequest;
 use crate::striping::{ChunkPart, Spread, fits_one_chunk, in_one_record};
 use crate::write_request::{Content, WriteAsk, WriteCallback, WritePlace, WriteResult};
 
@@ -40,7 +42,7 @@ struct StampedWrite<'a> {
     /// Chains may have several members.
     shared: bool,
     tokens: Few<(ChainId, AppendToken)>,
-    metas: Few<RecordMeta>,
+    metas: Few<RecordHeader>,
     payloads: Few<&'a [u8]>,
     /// Checksums of the blocks of each payload.
     crcs: Few<Vec<u32>>,
@@ -175,21 +177,26 @@ impl DataPlane {
                 }
             };
         }
-        // A retry is answered with its first run, wherever that placed an append.
-        if let Some(group) = appender.in_flight.get(&(ask.session, ask.seq)) {
-            let group = appender.groups.get_mut(group).expect("a request in flight has its group");
-            if group.replies.len() >= RETRIES_MAX {
-                return Err((reply, Reason::Overloaded.into()));
+        let request = (ask.session, ask.seq);
+        let known = appender.requests.recall(request, ask.acked);
+        match known {
+            KnownRequest::TooOld(floor) => {
+                let (seq, session) = (ask.seq, ask.session);
+                let words = format!(
+                    "request {seq} of session {session} was acknowledged: everything below {floor} is forgotten"
+                );
+                return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
             }
-            group.replies.push(reply);
-            return Ok(None);
-        }
-        let floor = appender.acknowledge(ask.session, ask.acked, ask.seq);
-        if ask.seq < floor {
-            let (seq, session) = (ask.seq, ask.session);
-            let words =
-                format!("request {seq} of session {session} was acknowledged: everything below {floor} is forgotten");
-            return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
+            // A retry is answered with its first run, wherever that placed an append.
+            KnownRequest::InFlight(group) => {
+                let group = appender.groups.get_mut(&group).expect("a request in flight has its group");
+                if group.replies.len() >= RETRIES_MAX {
+                    return Err((reply, Reason::Overloaded.into()));
+                }
+                group.replies.push(reply);
+                return Ok(None);
+            }
+            KnownRequest::Refused | KnownRequest::Unknown => {}
         }
         let shared = self.is_shared();
         if let Some(written) = try_or_reply!(appender.done_before(self.me, ask.session, ask.seq, ask.layout)) {
@@ -212,7 +219,7 @@ impl DataPlane {
             // Only the head of the chain knows what was appended under this number; no other member may answer that
             // nothing was.
             try_or_reply!(self.check_stamps(appender, std::iter::once(chain)));
-            if appender.refused.contains(&(ask.session, ask.seq)) {
+            if known == KnownRequest::Refused {
                 let words = "this append was refused before, when it was sent first: ask under another number";
                 return Err((reply, Fault::new(Reason::Busy, words)));
             }
@@ -234,7 +241,7 @@ impl DataPlane {
             None => match ((ask.place)(), ask.at_end) {
                 (Ok(placed), _) => placed,
                 (Err(fault), Some(chain)) => {
-                    return Err((reply, self.refuse(appender, chain, (ask.session, ask.seq), fault)));
+                    return Err((reply, self.refuse(appender, chain, request, fault)));
                 }
                 (Err(fault), None) => return Err((reply, fault)),
             },
@@ -245,7 +252,7 @@ impl DataPlane {
         {
             let words = format!("the file ends in chunk {}.{}: append there", ask.inode, parts[0].chunk);
             let fault = Fault::new(Reason::Busy, words);
-            return Err((reply, self.refuse(appender, chain, (ask.session, ask.seq), fault)));
+            return Err((reply, self.refuse(appender, chain, request, fault)));
         }
         if shared {
             let chains = parts.iter().map(|part| ask.layout.chain(part.chunk));
@@ -287,7 +294,7 @@ impl DataPlane {
         appender.groups.insert(
             group_id,
             Group {
-                request: (ask.session, ask.seq),
+                request,
                 inode: ask.inode,
                 left: parts.len() as u8,
                 chunk_bytes: ask.layout.chunk_bytes,
@@ -297,66 +304,59 @@ impl DataPlane {
                 replies: Few::from_iter([reply]),
             },
         );
-        appender.in_flight.insert((ask.session, ask.seq), group_id);
+        appender.requests.begin(request, group_id);
         let mut effects = Vec::new();
-        let (mut metas, mut payloads): (Few<RecordMeta>, Few<&[u8]>) = (Few::new(), Few::new());
+        let (mut metas, mut payloads): (Few<RecordHeader>, Few<&[u8]>) = (Few::new(), Few::new());
         let (mut tokens, mut numbers): (Few<(ChainId, AppendToken)>, Few<usize>) = (Few::new(), Few::new());
         for (index, part) in parts.iter().enumerate() {
             let chunk = ChunkId { inode: ask.inode, index: part.chunk };
             let chain = ask.layout.chain(part.chunk);
-            let request = WriteRequest {
-                request: RequestId(group_id << 8 | index as u64),
-                session: ask.session,
-                seq: ask.seq,
-                acked: ask.acked,
+            let header = RecordHeader {
+                kind: ask.content.kind(),
+                chain,
                 epoch: match appender.states[chain.0 as usize].shared {
                     // The client has found the head, which is all that matters here: chains have epochs of their own.
                     true => appender.chains[chain.0 as usize].epoch(),
                     false if ask.epoch == ChainEpoch(0) => self.epoch,
                     false => ask.epoch,
                 },
-                seen: ask.seen,
+                // The head gives number, version and stamp.
+                n: 0,
+                version: 0,
+                stamp: Hlc::ZERO,
                 chunk,
+                user_time,
+                session: ask.session,
+                seq: ask.seq,
+                uid: ask.uid,
                 offset: part.offset,
                 len: part.len,
-                file_offset: part.at(ask.layout),
                 part: index as u8,
                 parts: parts.len() as u8,
-                user_time,
-                uid: ask.uid,
+            };
+            let write = WriteRequest {
+                request: RequestId(group_id << 8 | index as u64),
+                header,
+                acked: ask.acked,
+                seen: ask.seen,
+                file_offset: part.at(ask.layout),
                 durability,
                 chunk_version: chunk_versions[index],
                 newest_user_time,
                 times_after,
             };
-            appender.chains[chain.0 as usize].step(moment, ReplicaInput::Write(request), &mut effects);
+            appender.chains[chain.0 as usize].step(moment, ReplicaInput::Write(write), &mut effects);
             let mut others = Vec::new();
             for effect in effects.drain(..) {
                 match effect {
-                    ReplicaEffect::Append { token, n, epoch, version, stamp, .. } => {
+                    ReplicaEffect::Append { token, header, .. } => {
                         tokens.push((chain, token));
                         numbers.push(index);
                         payloads.push(match ask.content {
                             Content::Bytes(payload, _) => part.bytes(payload.bytes()),
                             Content::Hole => &[],
                         });
-                        metas.push(RecordMeta {
-                            kind: ask.content.kind(),
-                            chain,
-                            epoch,
-                            n,
-                            chunk,
-                            version,
-                            stamp,
-                            user_time,
-                            session: ask.session,
-                            seq: ask.seq,
-                            uid: ask.uid,
-                            offset: part.offset,
-                            len: part.len,
-                            part: index as u8,
-                            parts: parts.len() as u8,
-                        });
+                        metas.push(header);
                     }
                     other => others.push(other),
                 }
@@ -427,12 +427,11 @@ impl DataPlane {
                             Content::Bytes(all, Some(crc)) if all.len() == payload.len() => crc,
                             _ => frieze_base::crc32c(payload),
                         };
-                        let punch = meta.kind == RecordKind::Punch;
                         self.keep_uncommitted(
                             appender,
                             *chain,
                             meta.n,
-                            UncommittedRecord::of(punch, bytes, payload.len(), crc).behind(gone.take()),
+                            UncommittedRecord::of(bytes, payload.len(), crc).behind(gone.take()),
                         );
                     }
                     let mut more = Vec::new();
