@@ -5,3 +5,4 @@ mod few;
 mod lives;
 mod remains;
 mod world;
+mod writing;
