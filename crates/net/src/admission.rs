@@ -13,7 +13,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 use crate::Proof;
 use crate::log_throttle::LogThrottle;
@@ -88,7 +90,7 @@ struct AdmissionState {
     unproven_max: usize,
     /// The user that the server runs as.
     owner: u32,
-    taken: Mutex<SeatCounts>,
+    taken: Mutex<levels::Admission, SeatCounts>,
     refusals: Option<LogThrottle>,
 }
 
@@ -178,8 +180,9 @@ impl Drop for Seat {
 }
 
 impl AdmissionState {
+    #[track_caller]
     fn taken(&self) -> MutexGuard<'_, SeatCounts> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 
     fn take(&self, origin: Origin) -> Result<(), AdmissionError> {

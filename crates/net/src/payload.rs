@@ -5,7 +5,9 @@
 //! Leaves to others: receiving (`frame_reader`), and when a payload gets a buffer of its own (`node`).
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 use bytes::Bytes;
 
@@ -84,7 +86,7 @@ impl Deref for ReceivedPayload<'_> {
 /// A pool of buffers. A new buffer of a mebibyte takes a fault for each of its pages, which costs more than writing
 /// into it (a third of the work of a chain member for each record).
 #[derive(Debug, Default)]
-pub struct BufferPool(Mutex<Free>);
+pub struct BufferPool(Mutex<levels::BufferPool, Free>);
 
 #[derive(Debug, Default)]
 struct Free {
@@ -139,8 +141,9 @@ impl BufferPool {
         }
     }
 
+    #[track_caller]
     fn free(&self) -> MutexGuard<'_, Free> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
