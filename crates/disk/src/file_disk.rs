@@ -10,7 +10,9 @@ use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::Errno;
@@ -38,9 +40,9 @@ pub struct FileDisk {
     dir: OwnedFd,
     settings: FileDiskSettings,
     /// Bytes of all files; the lock serialises rename, remove and punch.
-    used_bytes: Arc<Mutex<u64>>,
+    used_bytes: Arc<Mutex<levels::DiskSpace, u64>>,
     /// Locked while a file is created: unfinished files share one name.
-    making: Mutex<()>,
+    making: Mutex<levels::FileCreation, ()>,
     /// Files whose sync has failed.
     sync_failed: FailedFiles,
     /// Small writes may go into mapped pages.
@@ -57,15 +59,15 @@ struct OpenFile {
     len: u64,
     inode: u64,
     sync_failed: FailedFiles,
-    used_bytes: Arc<Mutex<u64>>,
+    used_bytes: Arc<Mutex<levels::DiskSpace, u64>>,
     /// The same file without the page cache; `None` if the file system does not support that.
     direct: OnceLock<Option<OwnedFd>>,
     /// The window of small writes; `None` if files are not to be mapped.
-    ahead: Option<Mutex<Ahead>>,
+    ahead: Option<Mutex<levels::WriteWindow, Ahead>>,
 }
 
 /// Inode numbers of files whose sync has failed, on any handle.
-type FailedFiles = Arc<Mutex<BTreeSet<u64>>>;
+type FailedFiles = Arc<Mutex<levels::FailedFiles, BTreeSet<u64>>>;
 
 impl FileDisk {
     /// Opens the directory `path` as a device, creating it if it is missing (its parent has to exist).
@@ -113,8 +115,9 @@ impl FileDisk {
         &self.path
     }
 
+    #[track_caller]
     fn used(&self) -> MutexGuard<'_, u64> {
-        self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used_bytes.lock()
     }
 
     fn make(&self, name: &str, len: u64) -> std::result::Result<OwnedFd, Errno> {
@@ -181,7 +184,7 @@ impl Disk for FileDisk {
 
     fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
         check_name(name)?;
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.making.lock();
         match retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Err(Errno::NOENT) => {}
             Ok(_) => return Err(io(Op::Create, name)(Errno::EXIST)),
@@ -264,7 +267,7 @@ impl DiskFile for OpenFile {
             return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
         }
         if let Some(ahead) = &self.ahead
-            && ahead.lock().unwrap_or_else(PoisonError::into_inner).put(&self.fd, offset, parts, len)
+            && ahead.lock().put(&self.fd, offset, parts, len)
         {
             return Ok(());
         }
@@ -286,7 +289,7 @@ impl DiskFile for OpenFile {
 
     fn expect_writes(&self, free: Range<u64>) {
         if let Some(ahead) = &self.ahead {
-            ahead.lock().unwrap_or_else(PoisonError::into_inner).expect(free.start..free.end.min(self.len));
+            ahead.lock().expect(free.start..free.end.min(self.len));
         }
     }
 
@@ -350,7 +353,7 @@ impl DiskFile for OpenFile {
         if start == end {
             return Ok(0);
         }
-        let mut used_bytes = self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used_bytes = self.used_bytes.lock();
         let failed = io(Op::Punch, &self.name);
         let before = allocated(&retry(|| rustix::fs::fstat(&self.fd)).map_err(&failed)?);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -362,7 +365,7 @@ impl DiskFile for OpenFile {
     }
 
     fn sync(&self) -> Result<()> {
-        let failed = || self.sync_failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = || self.sync_failed.lock();
         if failed().contains(&self.inode) {
             return Err(Error::SyncLost { name: self.name.clone() });
         }
@@ -372,7 +375,7 @@ impl DiskFile for OpenFile {
             io(Op::Sync, &self.name)(errno)
         })?;
         if let Some(ahead) = &self.ahead {
-            ahead.lock().unwrap_or_else(PoisonError::into_inner).synced();
+            ahead.lock().synced();
         }
         Ok(())
     }

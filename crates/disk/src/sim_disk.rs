@@ -11,9 +11,10 @@
 mod file;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::Rng;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use rustix::io::Errno;
 
 use crate::device::{PAGE_BYTES, check_name, pages_within};
@@ -33,7 +34,7 @@ pub enum CrashKind {
 /// A simulated device. Clones are the same device, as seen by one process; handles opened before a crash are dead.
 #[derive(Clone)]
 pub struct SimDisk {
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<levels::SimDisk, State>>,
 }
 
 struct State {
@@ -68,7 +69,7 @@ enum NameChange {
 }
 
 struct SimHandle {
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<levels::SimDisk, State>>,
     name: String,
     id: FileId,
     len: u64,
@@ -221,8 +222,9 @@ impl SimDisk {
         self.state().crashed
     }
 
+    #[track_caller]
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.shared)
+        self.shared.lock()
     }
 
     fn handle(&self, state: &State, name: &str, id: FileId, len: u64) -> Arc<dyn DiskFile> {
@@ -441,7 +443,7 @@ impl SimHandle {
     }
 
     fn alive(&self, op: Op) -> Result<MutexGuard<'_, State>> {
-        let state = lock(&self.shared);
+        let state = self.shared.lock();
         state.alive(op, &self.name)?;
         if state.incarnation != self.incarnation {
             return Err(Error::Crashed { op, name: self.name.clone() });
@@ -562,10 +564,6 @@ impl std::fmt::Debug for SimDisk {
 
 fn io(op: Op, name: &str, errno: Errno) -> Error {
     Error::Io { op, name: name.to_owned(), errno }
-}
-
-fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

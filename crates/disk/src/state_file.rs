@@ -16,9 +16,10 @@
 //! | 16 | 4 | CRC32C of bytes 0..16 and the payload |
 //! | 20 | length | payload |
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::Crc32c;
+use frieze_locks::{Mutex, levels};
 
 use crate::{Disk, DiskFile, Error, Result};
 
@@ -27,7 +28,7 @@ pub struct StateFile {
     name: String,
     file: Arc<dyn DiskFile>,
     slot_bytes: usize,
-    newest: Mutex<Newest>,
+    newest: Mutex<levels::StateFile, Newest>,
 }
 
 struct Newest {
@@ -84,7 +85,7 @@ impl StateFile {
 
     /// The newest record; `None` if there never was one.
     pub fn read(&self) -> Option<Vec<u8>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner).payload.clone()
+        self.newest.lock().payload.clone()
     }
 
     /// Replaces the record. Durable on return.
@@ -97,7 +98,7 @@ impl StateFile {
             let (bytes, bytes_max) = (payload.len(), self.bytes_max());
             return Err(Error::StateTooLarge { name: self.name.clone(), bytes, bytes_max });
         }
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock();
         let generation = newest.generation + 1;
         let header = header(generation, payload);
         self.file.write_at(generation % 2 * self.slot_bytes as u64, &[&header, payload])?;

@@ -1,10 +1,11 @@
 //! The clocks: the machine's, and a simulated one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::MonoTime;
 use frieze_hlc::{ClockReading, Hlc};
+use frieze_locks::{Mutex, levels};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::adjtime;
@@ -94,7 +95,7 @@ fn wall_ns() -> u64 {
 /// Time that advances only when a test moves it. Clones share one clock.
 #[derive(Clone, Debug)]
 pub struct SimTime {
-    state: Arc<Mutex<ClockReading>>,
+    state: Arc<Mutex<levels::SimTime, ClockReading>>,
 }
 
 impl SimTime {
@@ -128,13 +129,13 @@ impl SimTime {
     }
 
     fn change(&self, change: impl FnOnce(&mut ClockReading)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.state.lock());
     }
 }
 
 impl TimeSource for SimTime {
     fn reading(&self) -> ClockReading {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.state.lock()
     }
 }
 

@@ -9,7 +9,9 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -23,7 +25,7 @@ use crate::{Disk, DiskFile, Error, Op, Result, Space};
 pub struct ViewDisk {
     path: PathBuf,
     dir: OwnedFd,
-    names: Mutex<BTreeMap<String, Arc<ViewFile>>>,
+    names: Mutex<levels::ViewNames, BTreeMap<String, Arc<ViewFile>>>,
     /// Locks out servers.
     _hold: Option<Hold>,
 }
@@ -37,7 +39,7 @@ struct ViewFile {
     direct: OnceLock<Option<OwnedFd>>,
     len: u64,
     /// Pages that were written.
-    pages: Mutex<BTreeMap<u64, Page>>,
+    pages: Mutex<levels::ViewPages, BTreeMap<u64, Page>>,
 }
 
 type Page = Box<[u8; PAGE_BYTES as usize]>;
@@ -62,8 +64,9 @@ impl ViewDisk {
         Ok(ViewDisk { path: path.to_owned(), dir, names: Mutex::new(names), _hold: hold })
     }
 
+    #[track_caller]
     fn names(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ViewFile>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 }
 
@@ -72,8 +75,9 @@ impl ViewFile {
         ViewFile { name: name.to_owned(), base, direct: OnceLock::new(), len, pages: Mutex::default() }
     }
 
+    #[track_caller]
     fn pages(&self) -> MutexGuard<'_, BTreeMap<u64, Page>> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pages.lock()
     }
 
     /// Reads the file of the directory with `read`; zeros if there is none.
