@@ -10,16 +10,16 @@
 //! they are not tracked. A list is made before it arrives: files opened since the list before it stay.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{FastMap, InodeId, SessionId};
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 /// Most files tracked for one session; beyond, every file counts as open until it ends.
 const FILES_MAX: usize = 65_536;
 
 /// Open files, by session.
 #[derive(Default)]
-pub struct OpenFiles(Mutex<OpenState>);
+pub struct OpenFiles(Mutex<levels::OpenFiles, OpenState>);
 
 #[derive(Default)]
 struct OpenState {
@@ -92,8 +92,9 @@ impl OpenFiles {
         !state.unheard.is_empty() || state.sessions.values().any(holds)
     }
 
+    #[track_caller]
     fn lock(&self) -> MutexGuard<'_, OpenState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
