@@ -3,11 +3,12 @@
 //! Batches form by themselves: a thread that finds the log locked leaves its transaction in the queue, and the thread
 //! that holds the lock takes all that wait (group commit without a timer).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_metalog::{DataEnd, Metalog, MetalogEffect, MetalogInput, RecoverFrom};
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
@@ -34,7 +35,7 @@ pub(super) struct SingleLog {
     /// No inode number above it is given before a larger bound is durable.
     ids_bound: AtomicU64,
     queue: TxnQueue,
-    core: Mutex<SingleCore>,
+    core: Mutex<levels::SingleCore, SingleCore>,
     appended: AtomicU64,
     closed: AtomicU64,
 }
@@ -125,8 +126,9 @@ impl SingleLog {
     }
 
     /// Holds the log: nothing is ordered meanwhile, and all that was, is executed.
+    #[track_caller]
     pub(super) fn lock(&self) -> MutexGuard<'_, SingleCore> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock()
     }
 
     fn run_batch(&self, core: &mut SingleCore, state: &AppliedState) {

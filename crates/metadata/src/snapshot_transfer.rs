@@ -6,10 +6,11 @@
 //! each in memory. Without an answer the sender sends again, and after 10 s gives up: the leader then begins anew.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use frieze_base::{Fault, LogIndex, NodeId, Rng, crc32c};
+use frieze_locks::{Mutex, MutexGuard, levels};
 use frieze_metalog::{PeerMessage, SnapshotMeta};
 use frieze_wire::peer::ServerMessage;
 use frieze_wire::peer::metalog::{MetalogMessage, MetalogPiece};
@@ -17,6 +18,9 @@ use frieze_wire::peer::metalog::{MetalogMessage, MetalogPiece};
 use super::codec;
 use crate::store::{StoreItem, StoreView, page_of};
 use frieze_net::{PeerPayload, Peers};
+
+/// A snapshot that is sent, shared by the threads that receive what its receiver answers.
+pub(super) type SharedSnapshot = Arc<Mutex<levels::OutgoingSnapshot, OutgoingSnapshot>>;
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
@@ -31,9 +35,9 @@ pub(super) const PATIENCE_TICKS: u32 = 400;
 
 /// What goes out and what comes in.
 pub(super) struct SnapshotTransfers {
-    pub(super) sending: Mutex<BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>>,
-    pub(super) receiving: Mutex<IncomingSnapshot>,
-    pub(super) names: Mutex<Rng>,
+    pub(super) sending: Mutex<levels::OutgoingSnapshots, BTreeMap<NodeId, SharedSnapshot>>,
+    pub(super) receiving: Mutex<levels::IncomingSnapshot, IncomingSnapshot>,
+    pub(super) names: Mutex<levels::TransferNames, Rng>,
 }
 
 /// A state on its way to a member.
@@ -88,7 +92,7 @@ impl SnapshotTransfers {
         view: Box<dyn StoreView>,
     ) {
         // Not 0, which names none.
-        let transfer = self.names.lock().unwrap_or_else(PoisonError::into_inner).next() | 1;
+        let transfer = self.names.lock().next() | 1;
         let sending = OutgoingSnapshot {
             to,
             transfer,
@@ -108,7 +112,7 @@ impl SnapshotTransfers {
     /// The oldest state that is on its way: its receiver needs the entries that follow.
     pub(super) fn oldest(&self) -> Option<LogIndex> {
         let all: Vec<_> = self.sending().values().cloned().collect();
-        all.iter().map(|sending| sending.lock().unwrap_or_else(PoisonError::into_inner).index).min()
+        all.iter().map(|sending| sending.lock().index).min()
     }
 
     /// Drops the states on their way: the new leader sends what is needed.
@@ -116,8 +120,9 @@ impl SnapshotTransfers {
         self.sending().clear();
     }
 
-    pub(super) fn sending(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Mutex<OutgoingSnapshot>>>> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    #[track_caller]
+    pub(super) fn sending(&self) -> MutexGuard<'_, BTreeMap<NodeId, SharedSnapshot>> {
+        self.sending.lock()
     }
 }
 
