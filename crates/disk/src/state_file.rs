@@ -69,12 +69,12 @@ impl StateFile {
         file.sync()?;
         disk.sync_dir()?;
         let slots = [read_slot(&*file, 0, slot_bytes)?, read_slot(&*file, 1, slot_bytes)?];
-        if slots.iter().all(|slot| matches!(slot, Slot::Torn)) {
+        if slots.iter().all(|slot| matches!(slot, StateSlot::Torn)) {
             return Err(Error::Corrupt { name: name.to_owned(), what: "neither of its two slots is whole".to_owned() });
         }
         let mut newest = Newest { generation: 0, payload: None };
         for slot in slots {
-            if let Slot::Whole { generation, payload } = slot
+            if let StateSlot::Whole { generation, payload } = slot
                 && generation > newest.generation
             {
                 newest = Newest { generation, payload: Some(payload) };
@@ -119,19 +119,19 @@ impl std::fmt::Debug for StateFile {
     }
 }
 
-enum Slot {
+enum StateSlot {
     Blank,
     Torn,
     Whole { generation: u64, payload: Vec<u8> },
 }
 
-fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> {
+fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<StateSlot> {
     // Most records are short, and most slots of large files were never written: the whole slot is read only if its
     // beginning does not decide.
     let mut bytes = vec![0u8; SLOT_BYTES.min(slot_bytes)];
     let mut read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
     if read == 0 {
-        return Ok(Slot::Blank);
+        return Ok(StateSlot::Blank);
     }
     let is_whole_here = bytes[..4] == MAGIC && word(&bytes, 4) as usize <= bytes.len() - HEADER_BYTES;
     if !is_whole_here && slot_bytes > bytes.len() {
@@ -140,21 +140,21 @@ fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> 
     }
     // Each byte equals the one before it, and the first is zero: compared as one run, not one by one.
     if bytes[0] == 0 && bytes[1..] == bytes[..slot_bytes - 1] {
-        return Ok(Slot::Blank);
+        return Ok(StateSlot::Blank);
     }
     if read < bytes.len() {
-        return Ok(Slot::Torn);
+        return Ok(StateSlot::Torn);
     }
     let generation = u64::from(word(&bytes, 8)) | u64::from(word(&bytes, 12)) << 32;
     let len = word(&bytes, 4) as usize;
     if bytes[..4] != MAGIC || len > slot_bytes - HEADER_BYTES {
-        return Ok(Slot::Torn);
+        return Ok(StateSlot::Torn);
     }
     let payload = &bytes[HEADER_BYTES..HEADER_BYTES + len];
     if bytes[..HEADER_BYTES] != header(generation, payload) {
-        return Ok(Slot::Torn);
+        return Ok(StateSlot::Torn);
     }
-    Ok(Slot::Whole { generation, payload: payload.to_vec() })
+    Ok(StateSlot::Whole { generation, payload: payload.to_vec() })
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_pause_between_the_looks_at_two_clocks_is_no_jump() {
         let apart = |(mono, wall, _): (MonoTime, u64, usize)| wall - mono.0;
-        assert_eq!(scripted(&[]).2, 2, "who goes on evenly is looked at once");
+        assert_eq!(scripted(&[]).2, 2, "an even clock is read once");
         let paused = scripted(&[(1, 5_000_000, 5_000_000)]);
         assert_eq!(apart(paused), 4_000_000_050, "the pause lies before both looks");
         let again = scripted(&[(1, 5_000_000, 5_000_000), (3, 7_000_000, 7_000_000)]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_clocks_move_only_as_told() {
+    fn simulated_clocks_move_only_by_calls() {
         let time = SimTime::new(1_000_000);
         let twin = time.clone();
         let first = time.reading();

@@ -168,7 +168,7 @@ fn check_order(row: &'static LevelRow, at: &'static Location<'static>) {
     );
 }
 
-/// Reads or changes the list of this thread. In a destructor of the thread the list may be gone, and nothing is checked.
+/// Reads or changes the list of this thread. In a destructor of the thread the list may be gone: nothing is checked.
 #[cfg(debug_assertions)]
 fn with_entries<R: Default>(run: impl FnOnce(&mut LockEntries) -> R) -> R {
     HELD.try_with(|held| run(&mut held.borrow_mut())).unwrap_or_default()

@@ -18,7 +18,7 @@ use super::observer::SharedReadSet;
 use super::pending_txns::{PendingTxn, TxnQueue};
 use super::segments::SegmentFiles;
 use super::state::AppliedState;
-use frieze_storage::{Device, Keeper, NodeClock, not_whole};
+use frieze_storage::{Device, IdentityStore, NodeClock, damaged_log};
 
 /// How far the durable bound of inode numbers is kept ahead: one write of the identity for so many files made.
 const IDS_AHEAD: u64 = 65_536;
@@ -28,7 +28,7 @@ pub(super) const SEGMENT_PREFIX: &str = "meta-";
 /// The log of a lone server; see [`crate::single`].
 pub(super) struct SingleLog {
     clock: Arc<NodeClock>,
-    keeper: Arc<Keeper>,
+    keeper: Arc<IdentityStore>,
     device: Arc<Device>,
     /// Inode numbers up to it are left out.
     ids_above: AtomicU64,
@@ -85,7 +85,7 @@ impl SingleLog {
         let last = recovered.log.last();
         if last < reach.durable {
             let loss = format!("it ends with entry {last}, and was on stable storage up to entry {}", reach.durable);
-            notes.push(not_whole(reach.serve_damaged, "metalog", &loss)?);
+            notes.push(damaged_log(reach.serve_damaged, "metalog", &loss)?);
         }
         files.mend(&recovered.mend)?;
         // What recovery read may be in the page cache only: the first flush makes sure.

@@ -7,9 +7,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use frieze_locks::{Mutex, MutexGuard, levels};
-
 use bytes::Bytes;
+use frieze_locks::{Mutex, MutexGuard, levels};
 
 use crate::peers::SentPrefix;
 

@@ -25,7 +25,7 @@ use crate::seen::layout_of;
 use crate::session::Principal;
 use crate::survivor::{Copy, Left, LeftChain};
 use frieze_service::{Bearer, Capability, Presenter};
-use frieze_storage::{Identity, Standing};
+use frieze_storage::{Identity, MetalogRole};
 
 /// Names of a directory that are asked for at once.
 const PAGE: usize = 1000;
@@ -100,9 +100,9 @@ impl Archive {
             }
         };
         let open = |damaged| match standing {
-            Standing::Alone => Archive::open_alone(dir, damaged),
-            Standing::Member => Archive::open_member(dir, damaged),
-            Standing::Joining => Err(nothing_yet(dir)),
+            MetalogRole::Alone => Archive::open_alone(dir, damaged),
+            MetalogRole::Member => Archive::open_member(dir, damaged),
+            MetalogRole::Joining => Err(nothing_yet(dir)),
         };
         match open(false) {
             Err(fault) if fault.reason == Reason::Corrupt => {

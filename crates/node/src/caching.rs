@@ -444,7 +444,7 @@ mod tests {
 
     use super::*;
     use frieze_storage::Identity;
-    use frieze_storage::Keeper;
+    use frieze_storage::IdentityStore;
 
     const SOLE: SessionId = SessionId(1);
     const OTHER: SessionId = SessionId(2);
@@ -459,7 +459,7 @@ mod tests {
     fn the_only_session_that_caches_is_alone_again_a_lease_after_another_has_read() {
         let time = SimTime::new(1_000_000);
         let file = StateFile::open_or_create(&SimDisk::new(1), "state").unwrap();
-        let keeper = Arc::new(Keeper::new(Identity::default(), file));
+        let keeper = Arc::new(IdentityStore::new(Identity::default(), file));
         let clock = HlcClock::new(ClockSettings::default(), Hlc::ZERO);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper));
         let settings = CacheLeaseSettings::default();

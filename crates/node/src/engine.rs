@@ -48,7 +48,7 @@ use frieze_metadata::{Metadata, PeerMetalog, VersionStore};
 use frieze_net::{PeerPayload, Peers, PeersCell, ReceivedPayload};
 use frieze_replication::{DataPlane, Remembered};
 use frieze_service::{Mint, Shown};
-use frieze_storage::{Identity, Keeper, NodeClock};
+use frieze_storage::{Identity, IdentityStore, NodeClock};
 
 /// What the simulator replaces.
 pub struct Seams {
@@ -149,7 +149,7 @@ impl Scratch {
 pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<NodeClock>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<IdentityStore>,
     pub(crate) data: DataPlane,
     pub(crate) remembered: Arc<Remembered>,
     pub(crate) meta: Metadata,
@@ -310,7 +310,7 @@ impl Engine {
             }
             (answer, None) => answer,
             (Err(fault), Some(unread)) => {
-                self.data.device().done(unread.lease, true);
+                self.data.device().unpin(unread.lease, true);
                 Err(fault)
             }
         };

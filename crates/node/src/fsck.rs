@@ -124,7 +124,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         }
     }
     // Before the scrub, which rebuilds them.
-    match engine.data.device().damaged_shelves() {
+    match engine.data.device().damaged_index_runs() {
         Ok(damaged) => damaged.iter().for_each(|key| {
             checkup.add(format!(
                 "the index of segments {key} is damaged: a server makes it anew from their footers when it needs it"
@@ -133,7 +133,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
     }
     // From before the check: a reader that met a device's error, for instance.
-    engine.data.device().take_lost_images();
+    engine.data.device().take_image_damage();
     let goes_on = |_: Duration| {
         let done = engine.scrub.summary().done_bytes;
         progress(done.unwrap_or(0), engine.stored_bytes());
@@ -144,7 +144,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         Err(fault) => checkup.add(format!("stored bytes could not be looked at: {}", fault.message)),
     }
     // The scrub dropped damaged images, in its view of the directory.
-    engine.data.device().take_lost_images().into_iter().for_each(|words| checkup.add(words));
+    engine.data.device().take_image_damage().into_iter().for_each(|words| checkup.add(words));
     let mut wrong = Vec::new();
     let mut more = 0;
     let mut tell = |words: String| match wrong.len() < WRONG_MAX {

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: page cache of the log of metadata and of the store's tables is dropped when it exceeds its share;
 //! `device::tiers` limits that of the device log. Leaves to others: dividing the memory (`tier`), the index
-//! (`device::shelves`), the store's own caches (`store`).
+//! (`device::index_runs`), the store's own caches (`store`).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;

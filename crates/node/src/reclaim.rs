@@ -338,7 +338,7 @@ impl Engine {
         let due: Vec<SegmentId> = state.due.keys().copied().collect();
         let mut freed = 0;
         for segment in due {
-            match device.give_back(segment, state.graves.get(&segment).into_iter().flatten()) {
+            match device.punch_dead(segment, state.graves.get(&segment).into_iter().flatten()) {
                 Ok(None) => {}
                 Ok(Some(bytes)) => {
                     freed += bytes;
@@ -397,7 +397,7 @@ impl Engine {
         }
         let device = self.data.device();
         let lives = |session| self.meta.has_session(session);
-        device.shelve(&|tips| self.data.keep_memory(tips, &lives))
+        device.write_index_runs(&|tips| self.data.keep_memory(tips, &lives))
     }
 
     /// The next write begins a new segment, so that the old one can be shelved or freed after the next flushes. The
@@ -410,7 +410,7 @@ impl Engine {
     /// In words, what was damaged since the last call: indexes on disk that were rebuilt, and images that were dropped.
     pub fn mended(&self) -> Vec<String> {
         let device = self.data.device();
-        [device.take_mended(), device.take_lost_images()].concat()
+        [device.take_repairs(), device.take_image_damage()].concat()
     }
 
     /// Keeps edits out. A clone of a snapshot that was deleted after the clone was planned has to finish first, so that

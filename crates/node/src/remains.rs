@@ -110,7 +110,7 @@ impl Engine {
         gone.iter().for_each(|chain| *self.remains.lock_given_up().entry(*chain).or_default() += 1);
         let named: Vec<String> = gone.iter().map(ChainId::to_string).collect();
         info!(chains = named.join(" "), "other servers have these by now: their room here is given back");
-        self.data.device().forget_images_of_nothing()
+        self.data.device().evict_orphan_images()
     }
 
     fn kept_of(
@@ -186,7 +186,7 @@ impl Engine {
                 break;
             }
             let dead_records = self.reclaim.lock().graves_in(segment);
-            let Some(freed) = device.give_back(segment, dead_records.iter())? else {
+            let Some(freed) = device.punch_dead(segment, dead_records.iter())? else {
                 is_all = false;
                 break;
             };

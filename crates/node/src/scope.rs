@@ -103,7 +103,7 @@ impl Engine {
         if !self.chains_elsewhere(Some(upto)).is_empty() {
             return Ok(None);
         }
-        let (files, _) = device.touched(after, upto, &|inode| extent.holds(inode))?;
+        let (files, _) = device.files_written(after, upto, &|inode| extent.holds(inode))?;
         let mut stamps = Vec::new();
         for inode in files {
             let left = EXTENT_RECORDS_MAX - stamps.len();

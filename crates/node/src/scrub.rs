@@ -176,7 +176,7 @@ impl Engine {
     pub fn scrub(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), Fault> {
         self.start_scrub_if_due();
         let now = self.clock.reading().mono;
-        let met = self.data.device().noticed().waits(now);
+        let met = self.data.device().read_errors().is_due(now);
         if self.scrub.under_way().is_none() && !met && !self.scrub.mends.is_due(now) {
             return Ok(());
         }
@@ -308,7 +308,7 @@ impl Engine {
     fn scrub_shelves(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<bool, Fault> {
         let mut pace = Pace::new(self, Some(run), pause);
         let mut goes_on = true;
-        let shelves = self.data.device().check_shelves(&mut |bytes| {
+        let shelves = self.data.device().check_index_runs(&mut |bytes| {
             goes_on = pace.wait(bytes).is_ok();
             goes_on
         })?;
@@ -317,7 +317,7 @@ impl Engine {
         }
         let now = self.clock.now();
         let mut state = self.scrub.lock();
-        state.kept.mended = shelves.mended;
+        state.kept.mended = shelves.rebuilt;
         for (key, unread) in shelves.lost {
             let (kind, segment) = (DamageKind::Index, key.first);
             let damage = Damage { kind, segment, at: 0, len: 0, record: None, skip: 0, unread: Some(unread) };

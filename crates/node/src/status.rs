@@ -80,10 +80,10 @@ impl Engine {
             scrubbed: finished.0,
             scrub_done_bytes,
             scrub_all_bytes,
-            corrupt_reads: self.data.device().noticed().reads(),
+            corrupt_reads: self.data.device().read_errors().reads(),
             scrub_due: self.scrub_due().map_or(0, |due| due.0),
             memory: Some(Box::new(self.memory_use())),
-            images: Some(Box::new(images.told())),
+            images: Some(Box::new(images.to_wire())),
             troubles: troubles_out(troubles),
         }
     }

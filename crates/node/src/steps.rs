@@ -19,7 +19,7 @@ use frieze_net::{CRC_BYTES, FramePart};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
 use crate::engine::Scratch;
-use frieze_storage::{Device, HANDED_BYTES_MIN, Held, Lease};
+use frieze_storage::{Device, PinnedPages, SENDFILE_BYTES_MIN, UnverifiedSpan};
 
 /// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones
 /// are more calls, and more moments in which the other side is woken (ADR 0016).
@@ -34,7 +34,7 @@ pub(crate) struct Unread {
     /// Bytes.
     pub(crate) len: usize,
     /// Prefetch of its pieces.
-    pub(crate) lease: Lease,
+    pub(crate) lease: PinnedPages,
 }
 
 /// Receives bytes, and with the last ones the CRC32C of all.
@@ -50,7 +50,7 @@ pub(crate) enum Portion<'a> {
     /// Bytes that were read and verified.
     Read(&'a [u8]),
     /// Bytes of a record in a file, not verified.
-    Held { held: &'a Held, stored: &'a StoredSpan, len: usize },
+    UnverifiedSpan { held: &'a UnverifiedSpan, stored: &'a StoredSpan, len: usize },
 }
 
 /// Produces a payload piece by piece.
@@ -62,7 +62,7 @@ pub struct Steps<'a> {
     pieces: &'a [Piece],
     buffer: &'a mut Vec<u8>,
     block: &'a mut Vec<u8>,
-    lease: Lease,
+    lease: PinnedPages,
     failed: bool,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Steps<'a> {
     pub(crate) fn bring(&mut self, sink: &mut ByteSink<'_>) -> Result<(), Fault> {
         self.bring_portions(false, &mut |portion, crc| match portion {
             Portion::Read(bytes) => sink(bytes, crc),
-            Portion::Held { .. } => unreachable!("nothing is handed on"),
+            Portion::UnverifiedSpan { .. } => unreachable!("nothing is handed on"),
         })
     }
 
@@ -95,7 +95,7 @@ impl<'a> Steps<'a> {
     pub(crate) fn hand_on(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         self.bring_portions(true, &mut |portion, crc| match portion {
             Portion::Read(bytes) => sink(FramePart::Bytes(bytes), crc),
-            Portion::Held { held, len, .. } => {
+            Portion::UnverifiedSpan { held, len, .. } => {
                 let file = held.file.handle().expect("it has one");
                 sink(FramePart::File { file, offset: held.offset, len }, crc)
             }
@@ -134,11 +134,11 @@ impl<'a> Steps<'a> {
         let mut window = Vec::new();
         while at < end {
             if let Some((stored, len)) = held_as_wanted(self.pieces, at, end).filter(|_| may_hand_on)
-                && let Some(held) = self.device.held(&stored, len)?
+                && let Some(held) = self.device.unverified_span(&stored, len)?
             {
                 crc = add(crc, at, held.crc, len);
                 at += len;
-                let portion = Portion::Held { held: &held, stored: &stored, len: len as usize };
+                let portion = Portion::UnverifiedSpan { held: &held, stored: &stored, len: len as usize };
                 sink(portion, (at == end).then_some(crc))?;
                 continue;
             }
@@ -162,7 +162,7 @@ impl<'a> Steps<'a> {
 
 impl Drop for Steps<'_> {
     fn drop(&mut self) {
-        self.device.done(std::mem::take(&mut self.lease), self.failed);
+        self.device.unpin(std::mem::take(&mut self.lease), self.failed);
     }
 }
 
@@ -181,7 +181,7 @@ fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(StoredSpan, u6
     let (skip, wanted) = (u64::from(stored.skip), piece.end().min(end) - at);
     let is_rest = skip + wanted == u64::from(stored.record_len);
     let len = if is_rest { wanted } else { wanted / block * block };
-    (skip % block == 0 && len >= HANDED_BYTES_MIN).then_some((stored, len))
+    (skip % block == 0 && len >= SENDFILE_BYTES_MIN).then_some((stored, len))
 }
 
 /// Where a step that begins at `at` ends: at the end of a block where it cuts a record, so that no block is read twice.

@@ -19,7 +19,7 @@ use prost::Message;
 use crate::engine::Engine;
 use crate::offline;
 use frieze_metadata::{NameVersions, SurvivorJournal, SurvivorStore, VersionStore};
-use frieze_storage::{Identity, Standing};
+use frieze_storage::{Identity, MetalogRole};
 
 /// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a
 /// cluster may differ.
@@ -170,8 +170,8 @@ pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
         }
     }
     change(dir, |identity| match identity.standing() {
-        Standing::Alone => Ok(identity.renamed(cluster)),
-        Standing::Joining | Standing::Member => Err(Fault::new(
+        MetalogRole::Alone => Ok(identity.renamed(cluster)),
+        MetalogRole::Joining | MetalogRole::Member => Err(Fault::new(
             Reason::InvalidArgument,
             "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster \
              recover --copy --dir DIR'",
@@ -191,7 +191,7 @@ pub fn take_moved(dir: &Path) -> Result<(), Fault> {
 fn is_member(dir: &Path) -> Result<bool, Fault> {
     let disk = ViewDisk::open(dir)?;
     offline::check_is_one(&disk, dir)?;
-    Ok(Identity::load(&disk)?.is_some_and(|(identity, _)| identity.standing() == Standing::Member))
+    Ok(Identity::load(&disk)?.is_some_and(|(identity, _)| identity.standing() == MetalogRole::Member))
 }
 
 fn change(dir: &Path, change: impl FnOnce(Identity) -> Result<Identity, Fault>) -> Result<(), Fault> {
@@ -220,13 +220,13 @@ impl Left {
             return Err(Fault::new(Reason::NotFound, "the directory was made and never used: nothing is left in it"));
         };
         match identity.standing() {
-            Standing::Member => {}
-            Standing::Alone => {
+            MetalogRole::Member => {}
+            MetalogRole::Alone => {
                 let words = "this server is alone, so that no majority is lost: start it with 'frieze serve'; a copy \
                     of it is made another cluster with 'frieze cluster new-identity --dir DIR'";
                 return Err(Fault::new(Reason::InvalidArgument, words));
             }
-            Standing::Joining => {
+            MetalogRole::Joining => {
                 let words = "this server was joining and has nothing yet: go on from another one";
                 return Err(Fault::new(Reason::InvalidArgument, words));
             }

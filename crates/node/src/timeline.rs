@@ -177,7 +177,7 @@ impl Engine {
         interval: Interval,
         is_asked: &dyn Fn(InodeId) -> bool,
     ) -> Result<(BTreeSet<InodeId>, u64), Fault> {
-        let (touched, looked_at) = self.data.device().touched(interval.after, interval.upto, is_asked)?;
+        let (touched, looked_at) = self.data.device().files_written(interval.after, interval.upto, is_asked)?;
         let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
         let elsewhere = self.touched_elsewhere(interval.after, interval.upto)?;
         files.extend(elsewhere.into_iter().filter(|inode| is_asked(*inode)));

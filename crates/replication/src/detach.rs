@@ -58,7 +58,7 @@ impl DataPlane {
         still.iter().for_each(|chain| self.shown.closed[chain.0 as usize].store(0, Ordering::SeqCst));
         self.shown.went.fetch_add(1, Ordering::SeqCst);
         let discarded: Vec<Discards> = still.iter().map(|chain| Discards { chain: *chain, after: 0, before }).collect();
-        let taken = self.device.take_out(&still, &mut || self.roles.discard_all(&discarded));
+        let taken = self.device.remove_chains(&still, &mut || self.roles.discard_all(&discarded));
         if let Err(fault) = taken {
             self.show(&appender, still.iter().copied());
             return Err(fault);

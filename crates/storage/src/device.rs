@@ -7,13 +7,15 @@
 
 mod chains;
 mod checksum_cache;
+mod detached_chains;
 mod images;
+mod index_runs;
 mod preallocate;
 mod read;
+mod reclaim;
 mod recover;
-mod remains;
 mod repair;
-mod shelves;
+mod segment_file;
 mod size_histogram;
 mod tiers;
 
@@ -24,26 +26,24 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, RunKey, Seal, Spot};
+use frieze_multilog::{ChainTip, DeadRecord, LogPosition, MultiLog, RecordMeta, RunKey, Seal, Spot};
 
 use frieze_tier::Shares;
 
 use crate::few::Few;
-use crate::lock_order::{LOG, Reading};
+use crate::lock_order::{LOG, ReadGuard};
 use crate::read_errors::ReadErrors;
-pub use checksum_cache::HANDED_BYTES_MIN;
+pub use checksum_cache::SENDFILE_BYTES_MIN;
 pub use preallocate::SpareSegments;
+pub use segment_file::write_surely;
+use segment_file::{TRAILER_BYTES, erase_header, segment_name};
 use size_histogram::SizeHistogram;
 
 pub use images::{IMAGE_SLOT_BYTES, ImageBudget};
-pub use read::Held;
-pub use recover::{Budget, Reach, not_whole};
-pub use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
+pub use read::UnverifiedSpan;
+pub use recover::{Budget, RecoveryLimits, damaged_log};
+pub use tiers::{FileKey, PageSpan, PinnedPages, ReaderKey, Tiers};
 
-/// Bytes at the end of a footer.
-const TRAILER_BYTES: u64 = 128;
-/// Attempts to undo a write that the device refused.
-const UNDO_TRIES: usize = 4;
 /// Bytes appended between two checkpoints of the open segment.
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
@@ -61,7 +61,7 @@ pub struct Device {
     files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
     /// Which parts of the files are in memory.
     tiers: Tiers,
-    dirty: Mutex<Dirty>,
+    dirty: Mutex<DirtyFiles>,
     spares: SpareSegments,
     /// Bytes appended and not yet on stable storage.
     dirty_bytes: AtomicU64,
@@ -73,9 +73,9 @@ pub struct Device {
     refused: Mutex<Option<(SegmentId, u64, Fault)>>,
     /// A group was refused.
     has_refused: AtomicBool,
-    shelves: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
+    index_runs: RwLock<BTreeMap<RunKey, Arc<dyn DiskFile>>>,
     /// Locked while index runs are written or replaced.
-    shelving: Mutex<()>,
+    index_run_lock: Mutex<()>,
     /// The last record of each chain in the index runs.
     tips: Mutex<BTreeMap<ChainId, ChainTip>>,
     /// Locked while index memory is evicted, or while a reader prevents that.
@@ -85,25 +85,17 @@ pub struct Device {
     /// Bytes of each flush.
     flushed: Mutex<SizeHistogram>,
     /// Damage found in index runs and repaired, as sentences.
-    mended: Mutex<Vec<String>>,
-    noticed: ReadErrors,
+    repairs: Mutex<Vec<String>>,
+    read_errors: ReadErrors,
     images: images::ImageStore,
     /// Checksums of spans that were recently written or sent.
-    known: checksum_cache::ChecksumCache,
+    checksums: checksum_cache::SpanChecksums,
 }
 
 #[derive(Default)]
-struct Dirty {
+struct DirtyFiles {
     segments: BTreeSet<SegmentId>,
     directory: bool,
-}
-
-fn segment_name(id: SegmentId) -> String {
-    format!("seg-{:016x}", id.0)
-}
-
-fn segment_of(name: &str) -> Option<SegmentId> {
-    u64::from_str_radix(name.strip_prefix("seg-")?, 16).ok().map(SegmentId)
 }
 
 /// A write of at least this many bytes with a waiting request is written out at once. Smaller writes share a flush,
@@ -114,8 +106,8 @@ const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 impl Device {
     /// The index, for reading.
-    pub fn log(&self) -> Reading<'_, MultiLog> {
-        Reading::of(&self.log, &LOG)
+    pub fn log(&self) -> ReadGuard<'_, MultiLog> {
+        ReadGuard::of(&self.log, &LOG)
     }
 
     /// Count of flushes, and the median of their bytes.
@@ -177,9 +169,9 @@ impl Device {
     fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
         for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
             let len = payload.len() as u64;
-            if len >= HANDED_BYTES_MIN {
-                let span = checksum_cache::Span::whole(spot.segment, spot.data_offset, len, meta.stamp);
-                self.known.put(span, checksum_cache::combined(crcs, len, self.settings.block_bytes.into()));
+            if len >= SENDFILE_BYTES_MIN {
+                let span = checksum_cache::CachedSpan::whole(spot.segment, spot.data_offset, len, meta.stamp);
+                self.checksums.put(span, checksum_cache::combined(crcs, len, self.settings.block_bytes.into()));
             }
         }
     }
@@ -235,7 +227,7 @@ impl Device {
             None => {
                 while let Err(full) = self.check_room(1) {
                     // Data has priority over images.
-                    if !self.make_room_of_images()? {
+                    if !self.evict_image_file()? {
                         return Err(full);
                     }
                 }
@@ -250,7 +242,7 @@ impl Device {
         drop(dirty);
         file.write_at(0, &[header])?;
         // A spare may have had another use before.
-        file.expect_writes(header.len() as u64..self.settings.segment_bytes - TRAILER_BYTES);
+        file.hint_writes(header.len() as u64..self.settings.segment_bytes - TRAILER_BYTES);
         Ok(())
     }
 
@@ -291,8 +283,7 @@ impl Device {
     /// has just been started.
     pub fn expect_segments(&self) {
         let open = self.log().end().segment;
-        (1..=preallocate::COUNT as u64)
-            .for_each(|ahead| self.disk.expect_name(&segment_name(SegmentId(open.0 + ahead))));
+        (1..=preallocate::COUNT as u64).for_each(|ahead| self.disk.hint_name(&segment_name(SegmentId(open.0 + ahead))));
     }
 
     /// The spare segments.
@@ -323,7 +314,7 @@ impl Device {
     fn file_of(&self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
         match key {
             FileKey::Segment(segment) => self.file(segment).ok(),
-            FileKey::Shelf(shelf) => self.shelf_file(shelf),
+            FileKey::IndexRun(run) => self.index_run_file(run),
         }
     }
 
@@ -419,7 +410,7 @@ impl Device {
             let file = self.file(seal.segment)?;
             file.write_at(seal.offset, &[&seal.footer])?;
             // It may be written behind the edge of the young window.
-            self.tiers.touched(FileKey::Segment(seal.segment));
+            self.tiers.note_untracked(FileKey::Segment(seal.segment));
             // A later flush makes it durable; until then recovery scans the segment instead.
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
         }
@@ -427,8 +418,8 @@ impl Device {
     }
 
     /// Damage that readers met.
-    pub fn noticed(&self) -> &ReadErrors {
-        &self.noticed
+    pub fn read_errors(&self) -> &ReadErrors {
+        &self.read_errors
     }
 
     /// The file of a segment, for reading from the medium.
@@ -454,7 +445,7 @@ impl Device {
         &self,
         inode: InodeId,
         upto: Hlc,
-        graves: &[DeadRecord],
+        dead_records: &[DeadRecord],
         gone: bool,
         kept: &[Hlc],
     ) -> Result<(), Fault> {
@@ -463,7 +454,7 @@ impl Device {
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
             if !log.is_evicted(inode) {
-                log.mark_dead(inode, upto, graves, gone);
+                log.mark_dead(inode, upto, dead_records, gone);
                 break;
             }
             drop(log);
@@ -489,42 +480,6 @@ impl Device {
         self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
     }
 
-    /// Frees the space of ranges of a segment that hold only dead or discarded records, and of the range after its last
-    /// record. Returns how many bytes the device has gained; `None` while no footer covers the whole segment.
-    ///
-    /// # Errors
-    /// The disk's; `Unsupported` if it cannot free parts of files.
-    pub fn give_back<'a>(
-        &self,
-        segment: SegmentId,
-        graves: impl Iterator<Item = (&'a u64, &'a u64)>,
-    ) -> Result<Option<u64>, Fault> {
-        let Some(sealed) = self.log().sealed(segment) else { return Ok(None) };
-        let file = self.file(segment)?;
-        // The footer must be on stable storage: without the records only the footer says what the segment holds.
-        file.sync()?;
-        let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
-        let found = file.read_at(sealed.footer_at, &mut footer)?;
-        self.tiers.touched(FileKey::Segment(segment));
-        if found != footer.len() {
-            return Ok(None);
-        }
-        let Some(mut runs) = self.log().discarded_in(segment, Some(&footer)) else { return Ok(None) };
-        remains::join(&mut runs, graves);
-        if runs.is_empty() {
-            return Ok(Some(0));
-        }
-        let mut behind = sealed.end;
-        let mut freed = 0;
-        for (&start, &end) in &runs {
-            freed += file.punch(start, end - start)?;
-            behind = if end == sealed.end { start } else { behind };
-        }
-        // Preallocated space that is no longer needed: no history, and the next segment reserves as much.
-        file.punch(behind, sealed.footer_at - behind)?;
-        Ok(Some(freed))
-    }
-
     /// Bytes appended and not yet durable.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes.load(Ordering::Relaxed)
@@ -546,20 +501,4 @@ pub fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
         crcs.push(crc);
     }
     (crcs, whole)
-}
-
-/// Erases the header of a record, so that recovery ends before it.
-fn erase_header(file: &dyn DiskFile, offset: u64) -> Result<(), Fault> {
-    write_surely(file, offset, &[0; RECORD_MARK_BYTES])
-}
-
-/// Writes with retries, to undo a failed write: a device that has just refused a write may refuse more.
-pub fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
-    let mut written = file.write_at(offset, &[bytes]);
-    for _ in 1..UNDO_TRIES {
-        if written.is_err() {
-            written = file.write_at(offset, &[bytes]);
-        }
-    }
-    Ok(written?)
 }

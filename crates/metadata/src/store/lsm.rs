@@ -256,10 +256,10 @@ impl VersionStore for LsmStore {
         match frieze_disk::cached_below(&self.directory)? {
             Some(bytes) if bytes <= bytes_max => Ok(bytes),
             Some(_) => {
-                frieze_disk::let_go_below(&self.directory)?;
+                frieze_disk::drop_cached_below(&self.directory)?;
                 Ok(frieze_disk::cached_below(&self.directory)?.unwrap_or(0))
             }
-            None => frieze_disk::let_go_below(&self.directory).map(|()| 0).map_err(Fault::from),
+            None => frieze_disk::drop_cached_below(&self.directory).map(|()| 0).map_err(Fault::from),
         }
     }
 

@@ -155,7 +155,7 @@ impl Engine {
     }
 
     fn touched_of(&self, ask: &TouchedAsk, answer: &mut PeerResponse) -> Result<(), Fault> {
-        let (files, _) = self.data.device().touched(Hlc(ask.after), Hlc(ask.upto), &|_| true)?;
+        let (files, _) = self.data.device().files_written(Hlc(ask.after), Hlc(ask.upto), &|_| true)?;
         let mut inodes: Vec<u64> = files.into_iter().map(|id| id.0).filter(|id| *id > ask.above).collect();
         inodes.sort_unstable();
         inodes.dedup();

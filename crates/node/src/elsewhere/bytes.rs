@@ -186,9 +186,9 @@ impl Engine {
             let gone = pieces.iter().filter(|piece| piece.source == PieceSource::Hole);
             holes.push(Holes { runs: gone.flat_map(|piece| [(piece.at - start) as u32, piece.len]).collect() });
             let device = self.data.device();
-            let lease = device.ready(&pieces, Heat::Wanted);
+            let lease = device.pin(&pieces, Heat::Wanted);
             let read = device.read(&pieces, start, &mut payload[from..from + part.len as usize], &mut block);
-            device.done(lease, read.is_err());
+            device.unpin(lease, read.is_err());
             read.map_err(another_may_have_it)?;
             from += part.len as usize;
         }

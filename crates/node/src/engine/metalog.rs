@@ -16,7 +16,7 @@ use super::{Engine, Seams};
 use crate::settings::Settings;
 use frieze_coherence::{CacheLeaseSettings, FileLocks};
 use frieze_metadata::{MetalogStatus, OpenSessions};
-use frieze_storage::{FORMAT_VERSION, Identity, STATE_FILE, Standing};
+use frieze_storage::{FORMAT_VERSION, Identity, MetalogRole, STATE_FILE};
 
 /// What a server that joins a cluster receives from it.
 pub struct Joining {
@@ -50,7 +50,7 @@ impl Engine {
                     clean: true,
                     segment_bytes: settings.segment_bytes,
                     chain_count: joining.chain_count,
-                    standing: Standing::Joining as i32,
+                    standing: MetalogRole::Joining as i32,
                     ..Identity::default()
                 };
                 identity.set_known_first(&joining.known);
@@ -59,7 +59,7 @@ impl Engine {
             }
             Some((identity, _)) => {
                 let same = identity.cluster_id() == joining.cluster && identity.node_id() == joining.node;
-                if !same || identity.standing() == Standing::Alone {
+                if !same || identity.standing() == MetalogRole::Alone {
                     let words =
                         "the data directory is not that of this node: use an empty one, or start without joining";
                     return Err(Fault::new(Reason::InvalidArgument, words));

@@ -32,7 +32,7 @@ use frieze_net::PeersCell;
 use frieze_replication::{self as data, DataPlane, Remembered, Roles};
 use frieze_service::Mint;
 use frieze_storage::{
-    Budget, Device, FORMAT_VERSION, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE, Ticket,
+    Budget, Device, FORMAT_VERSION, Identity, IdentityStore, ImageBudget, NodeClock, RecoveryLimits, STATE_FILE, Ticket,
 };
 
 impl Engine {
@@ -55,7 +55,7 @@ impl Engine {
             seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
             ..LogSettings::default()
         };
-        let keeper = Arc::new(Keeper::new(identity.clone(), file));
+        let keeper = Arc::new(IdentityStore::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
         let clock_bound = Hlc(identity.clock_bound);
         let roles = Roles::load(seams.disk.clone())?;
@@ -248,7 +248,7 @@ struct Recovery<'a> {
     roles: &'a Roles,
     settings: &'a Settings,
     identity: &'a Identity,
-    keeper: &'a Arc<Keeper>,
+    keeper: &'a Arc<IdentityStore>,
     log_settings: LogSettings,
     /// The machine crashed with the server: the ends of the logs may not fit together.
     went_down: bool,
@@ -298,7 +298,7 @@ impl Recovery<'_> {
             Budget { reserve_bytes, index_bytes_max, shelve_segments: shelve_segments as usize, shares, images };
         let serve_damaged = self.settings.serve_damaged;
         let durable = self.identity.durable();
-        let reach = Reach { upto, durable: durable.data, footers_from: self.footers_from(), serve_damaged };
+        let reach = RecoveryLimits { upto, durable: durable.data, footers_from: self.footers_from(), serve_damaged };
         let recovered =
             Device::recover(disk.clone(), log_settings, budget, &reach, &self.roles.discarded(), &mut |recovered| {
                 let meta = match recovered {
@@ -393,7 +393,7 @@ impl Logs {
 
 /// The identity of the directory: the log of decisions has the cluster's name. A crash may fall between the decision to
 /// continue from this server under another name and the writing of that name into the directory.
-fn named_by_the_log(keeper: &Keeper, meta: &Metadata) -> Result<Identity, Fault> {
+fn named_by_the_log(keeper: &IdentityStore, meta: &Metadata) -> Result<Identity, Fault> {
     let mut name = None;
     let before = keeper.with(Identity::cluster_id);
     meta.look_at_control(&mut |state| name = state.former(before).map(|_| state.cluster()));

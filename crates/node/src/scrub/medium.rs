@@ -82,7 +82,7 @@ impl Window {
     fn fill(&mut self, file: &dyn DiskFile, offset: u64, end: u64) -> Result<(), Fault> {
         self.start = offset / PAGE_BYTES * PAGE_BYTES;
         self.bytes.resize((end.next_multiple_of(PAGE_BYTES) - self.start) as usize, 0);
-        let read = file.read_medium_at(self.start, &mut self.bytes);
+        let read = file.read_direct_at(self.start, &mut self.bytes);
         self.bytes.truncate(*read.as_ref().unwrap_or(&0));
         read.map(drop).map_err(Fault::from)
     }

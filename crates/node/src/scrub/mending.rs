@@ -86,7 +86,7 @@ impl Engine {
             let is_done = tried.unwrap_or(false);
             self.scrub.mends.tried(&waiting, self.clock.reading().mono, is_done);
             if is_done {
-                self.data.device().noticed().forget(waiting.segment);
+                self.data.device().read_errors().forget(waiting.segment);
                 self.scrub.forget(waiting.segment, &waiting.record);
             }
         }
@@ -104,7 +104,7 @@ impl Engine {
             let ask = PeerRequestKind::Record(RecordAsk { n: record.n, stamp: record.stamp.0 });
             let Some((answer, payload)) = self.ask_one(node, record.chain, &ask) else { continue };
             let told = answer.records.first().and_then(record_in);
-            if told.is_some_and(|told| is_same(&told, found)) && device.mend_record(found, &payload)? {
+            if told.is_some_and(|told| is_same(&told, found)) && device.repair_record(found, &payload)? {
                 info!(chain = %record.chain, n = record.n, "a damaged record is whole again, as node {node} has it");
                 return Ok(true);
             }

@@ -18,10 +18,10 @@ impl Engine {
     /// # Errors
     /// `Stop` if `pause` said so.
     pub(super) fn look_at_what_readers_met(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), CheckStop> {
-        let noticed = self.data.device().noticed();
+        let noticed = self.data.device().read_errors();
         while let Some(segment) = noticed.next() {
             let hit = self.look_at(None, segment, pause)?;
-            noticed.looked_at(segment, self.clock.reading().mono);
+            noticed.mark_checked(segment, self.clock.reading().mono);
             let now = self.clock.now();
             let mut state = self.scrub.lock();
             let before = state.kept.damaged();

@@ -11,7 +11,7 @@ use frieze_base::{Fault, Reason};
 use frieze_disk::FileDisk;
 
 use crate::engine::Engine;
-use frieze_storage::{Identity, STATE_FILE, Standing};
+use frieze_storage::{Identity, MetalogRole, STATE_FILE};
 
 /// Refuses a directory that was copied.
 ///
@@ -19,7 +19,7 @@ use frieze_storage::{Identity, STATE_FILE, Standing};
 /// `WrongCluster` with what to do; `Corrupt` and the disk's, as of the start that follows.
 pub(super) fn check(disk: &FileDisk, dir: &Path) -> Result<(), Fault> {
     let Some((identity, _)) = Identity::load(disk)? else { return Ok(()) };
-    if identity.standing() == Standing::Alone || is_same(&identity.place, &disk.place(STATE_FILE)?) {
+    if identity.standing() == MetalogRole::Alone || is_same(&identity.place, &disk.place(STATE_FILE)?) {
         return Ok(());
     }
     let dir = dir.display();

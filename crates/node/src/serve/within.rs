@@ -163,7 +163,7 @@ impl Responder for Answers {
                     room.extend_from_slice(bytes);
                     PayloadPart::Read(bytes.len())
                 }
-                Portion::Held { held, stored, len } => {
+                Portion::UnverifiedSpan { held, stored, len } => {
                     let file: Arc<dyn AsFd + Send + Sync> = Arc::new(Kept(held.file.clone()));
                     PayloadPart::File(FileRange {
                         file,

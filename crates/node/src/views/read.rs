@@ -12,7 +12,7 @@ use crate::engine::{Engine, Scratch};
 use crate::seen::{DEPTH_MAX, Seen, ThroughImages};
 use crate::steps::{Unread, can_step};
 use frieze_service::{Bearer, Presenter};
-use frieze_storage::{Lease, ReaderKey};
+use frieze_storage::{PinnedPages, ReaderKey};
 
 impl Engine {
     /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps,
@@ -96,7 +96,7 @@ impl Engine {
         let device = self.data.device();
         if let Some(before) = scratch.unread.take() {
             // Of a plan that a truncate overtook.
-            device.done(before.lease, false);
+            device.unpin(before.lease, false);
         }
         let asked_end = ask.offset.saturating_add(ask.len.into());
         scratch.fetch.clear();
@@ -120,7 +120,7 @@ impl Engine {
             }
         };
         scratch.fetch.clear();
-        device.want_images(&scratch.crowded);
+        device.request_images(&scratch.crowded);
         let lease = self.make_ready(seen, range, who, &scratch.pieces);
         let len = range.len() as usize;
         if scratch.may_step && can_step(&scratch.pieces, len) {
@@ -129,21 +129,21 @@ impl Engine {
         }
         scratch.payload.truncate(len);
         let read = device.read(&scratch.pieces, range.start(), &mut scratch.payload, &mut scratch.block);
-        device.done(lease, read.is_err());
+        device.unpin(lease, read.is_err());
         Ok((asked_end >= size, read?))
     }
 
     /// Requests the parts of `pieces`, which are `range` of a file, that are not in memory, and the next range of the
-    /// reader if it reads sequentially. The caller passes the result to [`Device::done`](frieze_storage::Device::done)
+    /// reader if it reads sequentially. The caller passes the result to [`Device::unpin`](frieze_storage::Device::unpin)
     /// after reading.
-    fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> Lease {
+    fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> PinnedPages {
         let device = self.data.device();
         // Young records are in memory: no prefetch is needed.
-        if !device.concerns_tiers(pieces) {
-            return Lease::default();
+        if !device.may_need_disk(pieces) {
+            return PinnedPages::default();
         }
         let habit = who.map_or(Habit::default(), |who| device.tiers().observe(who, range));
-        let lease = device.ready(pieces, if habit.is_sequential { Heat::Scan } else { Heat::Wanted });
+        let lease = device.pin(pieces, if habit.is_sequential { Heat::Scan } else { Heat::Wanted });
         if let Some(ahead) = habit.ahead {
             self.read_ahead(seen, ahead);
         }
@@ -193,9 +193,9 @@ impl Engine {
         let planned = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces, &mut Vec::new(), None);
         let Ok((range, _)) = planned else { return };
         let device = self.data.device();
-        let lease = device.ready(&pieces, Heat::Scan);
+        let lease = device.pin(&pieces, Heat::Scan);
         device.tiers().read_ahead(range.len());
-        device.done(lease, false);
+        device.unpin(lease, false);
     }
 }
 

@@ -34,7 +34,7 @@ fn place(world: &World, node: NodeId) -> (String, u64) {
     let names = disk.list().unwrap().into_iter().filter(|name| name.starts_with("seg-"));
     let found = names.filter_map(|name| {
         let mut bytes = vec![0; 256 << 10];
-        disk.open(&name).unwrap().read_medium_at(0, &mut bytes).unwrap();
+        disk.open(&name).unwrap().read_direct_at(0, &mut bytes).unwrap();
         bytes.windows(BYTES.len()).position(|here| here == BYTES).map(|at| (name, at as u64))
     });
     let places: Vec<(String, u64)> = found.collect();

@@ -362,20 +362,20 @@ impl DiskFile for HookedFile {
         self.0.read_at(offset, into)
     }
 
-    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> frieze_disk::Result<usize> {
-        self.0.read_medium_at(offset, into)
+    fn read_direct_at(&self, offset: u64, into: &mut [u8]) -> frieze_disk::Result<usize> {
+        self.0.read_direct_at(offset, into)
     }
 
     fn prefetch(&self, offset: u64, len: u64) -> frieze_disk::Result<()> {
         self.0.prefetch(offset, len)
     }
 
-    fn let_go(&self, offset: u64, len: u64) -> frieze_disk::Result<()> {
-        self.0.let_go(offset, len)
+    fn advise_dont_need(&self, offset: u64, len: u64) -> frieze_disk::Result<()> {
+        self.0.advise_dont_need(offset, len)
     }
 
-    fn expect_random_reads(&self) -> frieze_disk::Result<()> {
-        self.0.expect_random_reads()
+    fn hint_random_reads(&self) -> frieze_disk::Result<()> {
+        self.0.hint_random_reads()
     }
 
     fn cached_bytes(&self) -> frieze_disk::Result<Option<u64>> {

@@ -329,7 +329,7 @@ fn who_is_new_is_given_all_history_byte_for_byte() {
             world.flush(1);
         }
     }
-    while world.plane(1).device().shelve(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
+    while world.plane(1).device().write_index_runs(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
     assert!(world.plane(1).device().log().stats().index_runs > 0, "some of it is on shelves");
     world.flush(1);
     world.crash(1, CrashKind::Power);
@@ -569,7 +569,7 @@ fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
                 None => drop(spans.insert(grave.start, grave.end)),
             }
         }
-        given_back += device.give_back(segment, spans.iter()).unwrap().unwrap_or(0);
+        given_back += device.punch_dead(segment, spans.iter()).unwrap().unwrap_or(0);
     }
     assert!(given_back > 0, "something is gone");
     world.configure_all(&[1]);
@@ -653,7 +653,7 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
     let device = world.plane(1).device();
     device.close_open();
     world.flush(1);
-    while device.shelve(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
+    while device.write_index_runs(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
     assert_eq!(device.log().stats().run_records, 110, "all of it is on shelves");
     world.crash(1, CrashKind::Process);
     world.configure_all(&[3]);

@@ -28,7 +28,7 @@ fn left_by_the_third(seed: u64, shelved: bool) -> (World, Hlc) {
         plane.device().close_open();
         world.flush(3);
         let plane = world.plane(3);
-        while plane.device().shelve(&|tips| plane.keep_memory(tips, &|_| true)).unwrap() {}
+        while plane.device().write_index_runs(&|tips| plane.keep_memory(tips, &|_| true)).unwrap() {}
         assert_eq!(plane.device().log().stats().run_records, 60);
     }
     // Closed there while it is a member.

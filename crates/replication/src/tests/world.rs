@@ -18,7 +18,7 @@ use prost::Message as _;
 use crate::bounds::Bounds;
 use crate::{Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split};
 use frieze_net::{PeerPayload, Peers, PeersCell};
-use frieze_storage::{Budget, Device, Identity, ImageBudget, Keeper, NodeClock, Reach, STATE_FILE};
+use frieze_storage::{Budget, Device, Identity, IdentityStore, ImageBudget, NodeClock, RecoveryLimits, STATE_FILE};
 
 /// Chains of the test.
 pub(super) const CHAINS: u32 = 2;
@@ -92,7 +92,7 @@ impl Node {
                 (identity, file)
             }
         };
-        let keeper = Arc::new(Keeper::new(identity.clone(), file));
+        let keeper = Arc::new(IdentityStore::new(identity.clone(), file));
         let roles = Roles::load(disk.clone()).expect("readable roles");
         let mut chains = new_chains(CHAINS, self.id, &roles);
         let log = frieze_multilog::LogSettings {
@@ -107,7 +107,7 @@ impl Node {
             shares: *shares,
             images: ImageBudget { pieces_max: 16, percent: 0 },
         };
-        let reach = Reach {
+        let reach = RecoveryLimits {
             upto: Hlc::MAX,
             durable: LogPosition::default(),
             footers_from: frieze_base::SegmentId(0),

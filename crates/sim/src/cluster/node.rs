@@ -325,7 +325,7 @@ impl Node {
         let logs: Vec<&String> = names.iter().filter(|name| name.starts_with("seg-")).collect();
         let name = logs.get(draw as usize % logs.len().max(1))?;
         let mut bytes = vec![0; WRITTEN_BYTES_MAX];
-        self.disk.open(name).ok()?.read_medium_at(0, &mut bytes).ok()?;
+        self.disk.open(name).ok()?.read_direct_at(0, &mut bytes).ok()?;
         let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
         let at = written.get((draw >> 20) as usize % written.len().max(1))?;
         Some(((*name).clone(), *at as u64))

@@ -11,25 +11,25 @@ use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{ChainTip, Error, IndexRun, MultiLog, RunBuilder, RunKey, RunMerge, RunSource, check_index_run};
 
-use super::{Device, FileKey, Lease, Span};
-use crate::lock_order::Reading;
+use super::{Device, FileKey, PageSpan, PinnedPages};
+use crate::lock_order::ReadGuard;
 use frieze_tier::Heat;
 
 /// Most segments of a newly written run: their records are sorted in memory at once.
-const SHELVE_SEGMENTS_MAX: usize = 16;
-const SHELVE_RECORDS_MAX: usize = 1 << 18;
+const RUN_SEGMENTS_MAX: usize = 16;
+const RUN_RECORDS_MAX: usize = 1 << 18;
 /// Attempts to find files in memory before the reader locks out eviction.
 const TRIES: u32 = 4;
 /// Name of an index run that is being written.
-const UNFINISHED: &str = "shelf-unfinished";
+const UNFINISHED: &str = "run-unfinished";
 
 /// The name of a run's file.
-pub(super) fn shelf_name(key: RunKey) -> String {
-    format!("shelf-{:016x}-{:016x}", key.first.0, key.last.0)
+pub(super) fn index_run_name(key: RunKey) -> String {
+    format!("run-{:016x}-{:016x}", key.first.0, key.last.0)
 }
 
 /// The run of that name.
-pub(super) fn shelf_of(name: &str) -> Option<RunKey> {
+pub(super) fn index_run_of(name: &str) -> Option<RunKey> {
     let (first, last) = name.strip_prefix("shelf-")?.split_once('-')?;
     let id = |text: &str| (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten().map(SegmentId);
     Some(RunKey { first: id(first)?, last: id(last)? })
@@ -45,7 +45,8 @@ pub(super) fn remove_unfinished(disk: &dyn Disk) -> Result<(), Fault> {
 
 impl RunSource for &Device {
     fn read(&mut self, key: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let file = self.shelf_file(key).ok_or_else(|| Fault::new(Reason::NotFound, format!("shelf {key} is gone")))?;
+        let file =
+            self.index_run_file(key).ok_or_else(|| Fault::new(Reason::NotFound, format!("index run {key} is gone")))?;
         // A scan: a merge or a check reads all of it, once.
         self.read_index_run(key, &*file, offset, into, Heat::Scan)
     }
@@ -60,27 +61,27 @@ impl Device {
     /// # Cost
     /// A table lookup for each file that is in memory. For an evicted file, a disk read for each run that may contain
     /// it, and about half a microsecond for each of its records.
-    pub fn log_of(&self, files: impl IntoIterator<Item = InodeId> + Clone) -> Result<Reading<'_, MultiLog>, Fault> {
+    pub fn log_of(&self, files: impl IntoIterator<Item = InodeId> + Clone) -> Result<ReadGuard<'_, MultiLog>, Fault> {
         for _ in 0..TRIES {
             let log = self.log();
             if !files.clone().into_iter().any(|inode| log.is_evicted(inode)) {
                 return Ok(log);
             }
-            let away: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_evicted(*inode)).collect();
+            let evicted: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_evicted(*inode)).collect();
             drop(log);
-            self.fetch_all(&away)?;
-            self.keep_to_budget(|inode| away.contains(&inode));
+            self.fetch_all(&evicted)?;
+            self.evict_to_budget(|inode| evicted.contains(&inode));
         }
         // Other readers fetch so much that files are evicted before they are used: they have to wait.
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let log = self.log();
-            let away: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_evicted(*inode)).collect();
-            if away.is_empty() {
+            let evicted: Vec<InodeId> = files.clone().into_iter().filter(|inode| log.is_evicted(*inode)).collect();
+            if evicted.is_empty() {
                 return Ok(log);
             }
             drop(log);
-            self.fetch_all(&away)?;
+            self.fetch_all(&evicted)?;
         }
     }
 
@@ -89,7 +90,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub fn touched(
+    pub fn files_written(
         &self,
         after: Hlc,
         upto: Hlc,
@@ -133,12 +134,12 @@ impl Device {
             };
             while let Some((key, offset, len)) = fetch.next_read() {
                 // Merged meanwhile: another run has its content.
-                let Some(file) = self.shelf_file(key) else { continue 'anew };
+                let Some(file) = self.index_run_file(key) else { continue 'anew };
                 bytes.resize(len, 0);
                 let read = self.read_index_run(key, &*file, offset, &mut bytes, Heat::Wanted)?;
                 if fetch.take(&bytes[..read]).is_err() {
-                    let one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
-                    self.mend(key)?;
+                    let one = self.index_run_lock.lock().unwrap_or_else(PoisonError::into_inner);
+                    self.rebuild_run(key)?;
                     drop(one);
                     continue 'anew;
                 }
@@ -157,7 +158,7 @@ impl Device {
     }
 
     /// Evicts index memory if the index exceeds its limit, except files that `keep` names as in use.
-    pub(crate) fn keep_to_budget(&self, keep: impl Fn(InodeId) -> bool) {
+    pub(crate) fn evict_to_budget(&self, keep: impl Fn(InodeId) -> bool) {
         // Images are part of the index, but are not evicted.
         let bytes_max = self.budget.index_bytes_max.saturating_sub(self.images().heap_bytes());
         if self.log().stats().index_bytes <= bytes_max {
@@ -179,16 +180,16 @@ impl Device {
     ///
     /// # Errors
     /// The disk's. Then nothing has changed.
-    pub fn shelve(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
-        let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
-        let shelved = self.shelve_some(keep)?;
+    pub fn write_index_runs(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
+        let _one = self.index_run_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let shelved = self.write_next_run(keep)?;
         let keys = self.log().to_merge();
         let merged = keys.map_or(Ok(false), |keys| self.merge(&keys))?;
-        self.keep_to_budget(|_| false);
+        self.evict_to_budget(|_| false);
         Ok(shelved || merged)
     }
 
-    fn shelve_some(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
+    fn write_next_run(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
         let segments = self.log().segments_to_index();
         if segments.len() < self.budget.shelve_segments.max(1) {
             return Ok(false);
@@ -198,12 +199,12 @@ impl Device {
         tips.extend(builder.tips().into_iter().map(|tip| (tip.chain, tip)));
         let all: Vec<ChainTip> = tips.values().copied().collect();
         let Some(companion) = keep(&all) else { return Ok(false) };
-        let Some((shelf, bytes)) = builder.finish(&companion) else { return Ok(false) };
+        let Some((run, bytes)) = builder.finish(&companion) else { return Ok(false) };
         if !self.has_room(bytes.len() as u64) {
             return Ok(false);
         }
-        self.write_shelf(bytes.len() as u64, |file| Ok(file.write_at(0, &[&bytes])?), |_| Ok(shelf.clone()))?;
-        self.log.write().unwrap_or_else(PoisonError::into_inner).add_index_run(shelf);
+        self.write_run(bytes.len() as u64, |file| Ok(file.write_at(0, &[&bytes])?), |_| Ok(run.clone()))?;
+        self.log.write().unwrap_or_else(PoisonError::into_inner).add_index_run(run);
         *self.companion.lock().unwrap_or_else(PoisonError::into_inner) = companion;
         *self.tips.lock().unwrap_or_else(PoisonError::into_inner) = tips;
         Ok(true)
@@ -212,9 +213,9 @@ impl Device {
     /// Reads back the footers of segments: the first ones that are complete, up to the size of one run.
     fn collect(&self, segments: &[SegmentId]) -> Result<RunBuilder, Fault> {
         let mut builder = RunBuilder::default();
-        let most = self.budget.shelve_segments.max(SHELVE_SEGMENTS_MAX);
+        let most = self.budget.shelve_segments.max(RUN_SEGMENTS_MAX);
         for &id in segments.iter().take(most) {
-            if builder.records() >= SHELVE_RECORDS_MAX {
+            if builder.records() >= RUN_RECORDS_MAX {
                 break;
             }
             let Some(sealed) = self.log().sealed(id) else { break };
@@ -223,7 +224,7 @@ impl Device {
             file.sync()?;
             let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
             let found = file.read_at(sealed.footer_at, &mut footer)?;
-            self.tiers.touched(FileKey::Segment(id));
+            self.tiers.note_untracked(FileKey::Segment(id));
             if found != footer.len() || !self.log().add_to_index_run(id, &footer, &mut builder) {
                 break;
             }
@@ -237,65 +238,65 @@ impl Device {
     }
 
     /// Writes a run of at most `bytes_max` bytes, durable under its name on return.
-    fn write_shelf(
+    fn write_run(
         &self,
         bytes_max: u64,
         write: impl FnOnce(&dyn DiskFile) -> Result<(), Fault>,
-        shelf: impl FnOnce(&dyn DiskFile) -> Result<IndexRun, Fault>,
+        run: impl FnOnce(&dyn DiskFile) -> Result<IndexRun, Fault>,
     ) -> Result<IndexRun, Fault> {
         remove_unfinished(&*self.disk)?;
         let file = self.disk.create(UNFINISHED, bytes_max)?;
         write(&*file)?;
-        let shelf = shelf(&*file)?;
+        let run = run(&*file)?;
         file.sync()?;
-        self.tiers.let_go_file(FileKey::Shelf(shelf.key()), &*file, file.len()?);
-        let name = shelf_name(shelf.key());
+        self.tiers.drop_file_pages(FileKey::IndexRun(run.key()), &*file, file.len()?);
+        let name = index_run_name(run.key());
         self.disk.rename(UNFINISHED, &name)?;
         // Opened by its new name, which its errors print.
         let file = self.disk.open(&name)?;
         self.disk.sync_dir()?;
-        self.shelves.write().unwrap_or_else(PoisonError::into_inner).insert(shelf.key(), file);
-        Ok(shelf)
+        self.index_runs.write().unwrap_or_else(PoisonError::into_inner).insert(run.key(), file);
+        Ok(run)
     }
 
-    /// Merges these runs into one. The caller has the `shelving` lock.
+    /// Merges these runs into one. The caller has `index_run_lock`.
     fn merge(&self, keys: &[RunKey]) -> Result<bool, Fault> {
         let mut source = self;
         let discarded = self.log().discarded().to_vec();
         let merge = match RunMerge::begin(&mut source, keys, &discarded) {
-            Err(Error::DamagedIndexRun { run: shelf }) => return self.mend(shelf).map(|()| true),
+            Err(Error::DamagedIndexRun { run }) => return self.rebuild_run(run).map(|()| true),
             merge => merge?,
         };
         if !self.has_room(merge.bytes_max()) {
             return Ok(false);
         }
         let mut damaged = None;
-        let merged = self.write_shelf(
+        let merged = self.write_run(
             merge.bytes_max(),
             |_| Ok(()),
             |file| {
                 let mut sink = |offset: u64, part: &[u8]| Ok(file.write_at(offset, &[part])?);
                 merge.run(&mut source, &mut sink).map_err(|error| {
-                    if let Error::DamagedIndexRun { run: shelf } = error {
-                        damaged = Some(shelf);
+                    if let Error::DamagedIndexRun { run } = error {
+                        damaged = Some(run);
                     }
                     error.into()
                 })
             },
         );
         match (merged, damaged) {
-            (_, Some(shelf)) => self.mend(shelf)?,
+            (_, Some(run)) => self.rebuild_run(run)?,
             (merged, None) => self.replace(keys, vec![merged?])?,
         }
         Ok(true)
     }
 
-    /// Rebuilds a damaged run from the footers of its segments. The caller has the `shelving` lock.
+    /// Rebuilds a damaged run from the footers of its segments. The caller has `index_run_lock`.
     ///
     /// # Errors
     /// `Corrupt` if a footer is damaged too; the disk's.
-    fn mend(&self, key: RunKey) -> Result<(), Fault> {
-        if self.shelf_file(key).is_none() {
+    fn rebuild_run(&self, key: RunKey) -> Result<(), Fault> {
+        if self.index_run_file(key).is_none() {
             return Ok(());
         }
         let mut segments = self.log().segments_of(key);
@@ -303,21 +304,21 @@ impl Device {
         let mut made = Vec::new();
         while !segments.is_empty() {
             let builder = self.collect(&segments)?;
-            let Some((shelf, bytes)) = builder.finish(&companion) else {
+            let Some((run, bytes)) = builder.finish(&companion) else {
                 return Err(Fault::new(
                     Reason::Corrupt,
                     format!("the index of segments {key} is damaged, and so is the footer of segment {}", segments[0]),
                 ));
             };
-            segments.retain(|id| *id > shelf.key().last);
+            segments.retain(|id| *id > run.key().last);
             // The name may be that of the damaged run, which no query uses any more.
-            made.push(self.write_shelf(
+            made.push(self.write_run(
                 bytes.len() as u64,
                 |file| Ok(file.write_at(0, &[&bytes])?),
-                |_| Ok(shelf.clone()),
+                |_| Ok(run.clone()),
             )?);
         }
-        self.mended
+        self.repairs
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(format!("the index of segments {key} was damaged and has been made anew from their footers"));
@@ -329,9 +330,9 @@ impl Device {
         let keys: Vec<RunKey> = new.iter().map(IndexRun::key).collect();
         self.log.write().unwrap_or_else(PoisonError::into_inner).replace_index_runs(old, new);
         for key in old.iter().filter(|key| !keys.contains(key)) {
-            self.shelves.write().unwrap_or_else(PoisonError::into_inner).remove(key);
-            self.tiers.gone(FileKey::Shelf(*key));
-            self.disk.remove(&shelf_name(*key))?;
+            self.index_runs.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+            self.tiers.forget_file(FileKey::IndexRun(*key));
+            self.disk.remove(&index_run_name(*key))?;
         }
         Ok(())
     }
@@ -340,13 +341,13 @@ impl Device {
     ///
     /// # Errors
     /// The disk's.
-    pub fn damaged_shelves(&self) -> Result<Vec<RunKey>, Fault> {
-        let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn damaged_index_runs(&self) -> Result<Vec<RunKey>, Fault> {
+        let _one = self.index_run_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         let mut damaged = Vec::new();
         for key in keys {
             match check_index_run(&mut &*self, key) {
-                Err(Error::DamagedIndexRun { run: shelf }) => damaged.push(shelf),
+                Err(Error::DamagedIndexRun { run }) => damaged.push(run),
                 sound => sound?,
             }
         }
@@ -362,13 +363,13 @@ impl Device {
         into: &mut [u8],
         heat: Heat,
     ) -> Result<usize, Fault> {
-        let mut lease = Lease::default();
-        let (key, end) = (FileKey::Shelf(key), offset + into.len() as u64);
+        let mut pinned = PinnedPages::default();
+        let (key, end) = (FileKey::IndexRun(key), offset + into.len() as u64);
         if !into.is_empty() {
-            self.tiers.ready(&[Span { key, file, old_end: u64::MAX, start: offset, end }], heat, &mut lease);
+            self.tiers.pin(&[PageSpan { key, file, old_end: u64::MAX, start: offset, end }], heat, &mut pinned);
         }
         let read = file.read_at(offset, into);
-        self.done(lease, read.is_err());
+        self.unpin(pinned, read.is_err());
         Ok(read?)
     }
 
@@ -377,14 +378,14 @@ impl Device {
     ///
     /// # Errors
     /// The disk's, if a run cannot be written.
-    pub fn check_shelves(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckedShelves, Fault> {
-        let mut checked = CheckedShelves::default();
+    pub fn check_index_runs(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckedIndexRuns, Fault> {
+        let mut checked = CheckedIndexRuns::default();
         let keys: Vec<RunKey> = self.log().index_runs().map(IndexRun::key).collect();
         for key in keys {
-            let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one = self.index_run_lock.lock().unwrap_or_else(PoisonError::into_inner);
             // Merged meanwhile: the next scrub checks the merged run.
-            let Some(file) = self.shelf_file(key) else { continue };
-            let mut medium = ShelfOnMedium { file: &*file, pace, stopped: false };
+            let Some(file) = self.index_run_file(key) else { continue };
+            let mut medium = RunOnMedium { file: &*file, pace, stopped: false };
             let found = check_index_run(&mut medium, key);
             if medium.stopped {
                 break;
@@ -393,8 +394,8 @@ impl Device {
                 found?;
                 continue;
             };
-            match self.mend(key) {
-                Ok(()) => checked.mended += 1,
+            match self.rebuild_run(key) {
+                Ok(()) => checked.rebuilt += 1,
                 Err(fault) if fault.kind() == ErrorKind::Corrupt => checked.lost.push((key, fault)),
                 Err(fault) => return Err(fault),
             }
@@ -402,35 +403,35 @@ impl Device {
         Ok(checked)
     }
 
-    pub(super) fn shelf_file(&self, key: RunKey) -> Option<Arc<dyn DiskFile>> {
-        self.shelves.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    pub(super) fn index_run_file(&self, key: RunKey) -> Option<Arc<dyn DiskFile>> {
+        self.index_runs.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
     /// Damage found and repaired since the last call, as sentences.
-    pub fn take_mended(&self) -> Vec<String> {
-        std::mem::take(&mut *self.mended.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn take_repairs(&self) -> Vec<String> {
+        std::mem::take(&mut *self.repairs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Result of a check of all runs.
 #[derive(Default)]
-pub struct CheckedShelves {
+pub struct CheckedIndexRuns {
     /// Damaged runs that were rebuilt.
-    pub mended: u64,
+    pub rebuilt: u64,
     /// Damaged runs whose footers are damaged too.
     pub lost: Vec<(RunKey, Fault)>,
 }
 
 /// A run's file, read from the medium and not from memory.
-struct ShelfOnMedium<'a> {
+struct RunOnMedium<'a> {
     file: &'a dyn DiskFile,
     pace: &'a mut dyn FnMut(u64) -> bool,
     stopped: bool,
 }
 
-impl RunSource for ShelfOnMedium<'_> {
+impl RunSource for RunOnMedium<'_> {
     fn read(&mut self, _: RunKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let read = self.file.read_medium_at(offset, into)?;
+        let read = self.file.read_direct_at(offset, into)?;
         self.stopped |= !(self.pace)(into.len() as u64);
         if self.stopped { Err(Reason::Unavailable.into()) } else { Ok(read) }
     }

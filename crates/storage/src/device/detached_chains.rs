@@ -22,20 +22,20 @@ impl Device {
     ///
     /// # Cost
     /// Visits each file whose index is in memory, less than a microsecond each.
-    pub fn take_out(
+    pub fn remove_chains(
         &self,
         chains: &BTreeSet<ChainId>,
         keep: &mut dyn FnMut() -> Result<Vec<Discards>, Fault>,
     ) -> Result<(), Fault> {
         let busy = || Fault::new(Reason::Busy, "the index is being written: try again");
         // The thread that has this lock may be waiting for the appender, which the caller has locked.
-        let Ok(_shelving) = self.shelving.try_lock() else { return Err(busy()) };
+        let Ok(_index_run_lock) = self.index_run_lock.try_lock() else { return Err(busy()) };
         let Ok(_evicting) = self.evicting.try_lock() else { return Err(busy()) };
         let discarded = keep()?;
         self.tips.lock().unwrap_or_else(PoisonError::into_inner).retain(|chain, _| !chains.contains(chain));
         self.log.write().unwrap_or_else(PoisonError::into_inner).begin_take_out(chains, discarded);
         let files = self.log().files_in_memory();
-        for some in files.chunks(TAKEN_OUT_AT_ONCE) {
+        for some in files.chunks(FILES_AT_ONCE) {
             self.log.write().unwrap_or_else(PoisonError::into_inner).take_out(some, chains);
         }
         Ok(())
@@ -52,7 +52,7 @@ impl Device {
         let file = self.file(segment)?;
         let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
         let found = file.read_at(sealed.footer_at, &mut footer)?;
-        self.tiers.touched(FileKey::Segment(segment));
+        self.tiers.note_untracked(FileKey::Segment(segment));
         footer.truncate(found);
         Ok(self.log().discarded_in(segment, Some(&footer)))
     }
@@ -61,7 +61,7 @@ impl Device {
     ///
     /// # Errors
     /// The disk's: the next call continues.
-    pub fn forget_images_of_nothing(&self) -> Result<(), Fault> {
+    pub fn evict_orphan_images(&self) -> Result<(), Fault> {
         let keys: Vec<ImageKey> = self.images().iter().map(|(key, _)| *key).collect();
         let mut gone = Vec::new();
         for of_chunk in keys.chunk_by(|a, b| a.chunk == b.chunk) {
@@ -70,42 +70,9 @@ impl Device {
                 self.log_of([chunk.inode])?.chunks_in(chunk.inode, chunk.index..=chunk.index).next().is_some();
             gone.extend(of_chunk.iter().filter(|_| !is_here).copied());
         }
-        if gone.is_empty() { Ok(()) } else { self.give_up(&gone) }
-    }
-}
-
-/// Adds ranges to `runs`; ranges that overlap or touch are merged.
-pub(super) fn join<'a>(runs: &mut BTreeMap<u64, u64>, others: impl Iterator<Item = (&'a u64, &'a u64)>) {
-    for (&start, &end) in others {
-        let (mut start, mut end) = (start, end);
-        while let Some((&from, &upto)) = runs.range(..=end).next_back()
-            && upto >= start
-        {
-            runs.remove(&from);
-            (start, end) = (start.min(from), end.max(upto));
-        }
-        runs.insert(start, end);
+        if gone.is_empty() { Ok(()) } else { self.evict_images(&gone) }
     }
 }
 
 /// Files that are visited under one lock.
-const TAKEN_OUT_AT_ONCE: usize = 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stretches_that_touch_become_one() {
-        let joined = |others: &[(u64, u64)]| {
-            let mut runs = BTreeMap::from([(10, 20), (30, 40), (50, 60)]);
-            join(&mut runs, others.iter().map(|(start, end)| (start, end)));
-            runs.into_iter().collect::<Vec<_>>()
-        };
-        assert_eq!(joined(&[]), [(10, 20), (30, 40), (50, 60)]);
-        assert_eq!(joined(&[(20, 30)]), [(10, 40), (50, 60)]);
-        assert_eq!(joined(&[(5, 35), (45, 46)]), [(5, 40), (45, 46), (50, 60)]);
-        assert_eq!(joined(&[(12, 18), (60, 70), (0, 1)]), [(0, 1), (10, 20), (30, 40), (50, 70)]);
-        assert_eq!(joined(&[(0, 100)]), [(0, 100)]);
-    }
-}
+const FILES_AT_ONCE: usize = 1024;

@@ -14,14 +14,14 @@ use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::device::PAGE_BYTES;
-use crate::file_disk::{io, retry};
-use crate::{Op, Result};
+use crate::error::{DiskOp, Result};
+use crate::syscalls::{io, retry};
 
 /// The same on every architecture with this call; Linux 6.5 is the first.
 const CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
-struct Range {
+struct CachestatRange {
     offset: u64,
     /// 0: to the end.
     len: u64,
@@ -29,7 +29,7 @@ struct Range {
 
 #[repr(C)]
 #[derive(Default)]
-struct Counts {
+struct CachestatCounts {
     cached: u64,
     dirty: u64,
     writeback: u64,
@@ -45,12 +45,12 @@ pub(crate) fn cached_bytes(fd: BorrowedFd<'_>) -> std::result::Result<Option<u64
     Ok(counts(fd)?.map(|counts| counts.cached * page_bytes()))
 }
 
-fn counts(fd: BorrowedFd<'_>) -> std::result::Result<Option<Counts>, Errno> {
+fn counts(fd: BorrowedFd<'_>) -> std::result::Result<Option<CachestatCounts>, Errno> {
     if UNKNOWN.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let range = Range { offset: 0, len: 0 };
-    let mut counts = Counts::default();
+    let range = CachestatRange { offset: 0, len: 0 };
+    let mut counts = CachestatCounts::default();
     // SAFETY: both pointers are to live values of the layout that the call defines (`linux/mman.h`), the second one
     // borrowed exclusively; it fills that and keeps neither.
     let answer = unsafe { libc::syscall(CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut counts, 0u32) };
@@ -93,7 +93,7 @@ fn page_bytes() -> u64 {
 pub fn cached_below(directory: &Path) -> Result<Option<u64>> {
     let mut sum = Some(0);
     each_file_below(directory, &mut |fd, shown| {
-        let one = cached_bytes(rustix::fd::AsFd::as_fd(fd)).map_err(io(Op::Read, shown))?;
+        let one = cached_bytes(rustix::fd::AsFd::as_fd(fd)).map_err(io(DiskOp::Read, shown))?;
         sum = sum.zip(one).map(|(sum, one)| sum + one);
         Ok(())
     })?;
@@ -104,15 +104,15 @@ pub fn cached_below(directory: &Path) -> Result<Option<u64>> {
 ///
 /// # Errors
 /// `Unsupported` if the kernel ignores the advice; `InputOutput`, `AccessDenied`.
-pub fn let_go_below(directory: &Path) -> Result<()> {
+pub fn drop_cached_below(directory: &Path) -> Result<()> {
     each_file_below(directory, &mut |fd, shown| {
-        retry(|| rustix::fs::fadvise(fd, 0, None, Advice::DontNeed)).map_err(io(Op::LetGo, shown))
+        retry(|| rustix::fs::fadvise(fd, 0, None, Advice::DontNeed)).map_err(io(DiskOp::Advise, shown))
     })
 }
 
 fn each_file_below(directory: &Path, visit: &mut dyn FnMut(&OwnedFd, &str) -> Result<()>) -> Result<()> {
     let failed = |shown: String| {
-        move |error: std::io::Error| io(Op::List, &shown)(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        move |error: std::io::Error| io(DiskOp::List, &shown)(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     };
     let shown = directory.display().to_string();
     for entry in fs::read_dir(directory).map_err(failed(shown.clone()))? {
@@ -130,7 +130,7 @@ fn each_file_below(directory: &Path, visit: &mut dyn FnMut(&OwnedFd, &str) -> Re
                     Ok(fd) => visit(&fd, &shown)?,
                     // Removed since it was listed.
                     Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(io(Op::Open, &shown)(errno)),
+                    Err(errno) => return Err(io(DiskOp::Open, &shown)(errno)),
                 }
             }
             _ => {}
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_in_memory_until_it_is_let_go() {
+    fn written_bytes_are_cached_until_they_are_dropped() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("below")).unwrap();
         fs::write(dir.path().join("a"), vec![1u8; 1 << 20]).unwrap();
@@ -154,7 +154,7 @@ mod tests {
         for name in ["a", "below/b"] {
             fs::File::open(dir.path().join(name)).unwrap().sync_all().unwrap();
         }
-        let_go_below(dir.path()).unwrap();
+        drop_cached_below(dir.path()).unwrap();
         // A file system in memory keeps all of it.
         let after = cached_below(dir.path()).unwrap().unwrap();
         assert!(after == 0 || after >= 2 << 20, "{after}");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_comes_to_the_medium_by_itself() {
+    fn writeback_that_was_started_reaches_the_medium_without_a_sync() {
         let dir = tempfile::tempdir().unwrap();
         let file = fs::File::create(dir.path().join("a")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &vec![1u8; 4 << 20], 0).unwrap();

@@ -6,59 +6,59 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{io, read_all, retry};
 use crate::device::LOCK_NAME;
-use crate::error::{Error, Op, Result};
+use crate::error::{DiskOp, Error, Result};
+use crate::syscalls::{io, read_all, retry};
 
 /// A directory locked by this process, until it is dropped or the process ends.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    lock: OwnedFd,
+pub(crate) struct DirectoryLock {
+    fd: OwnedFd,
 }
 
-impl Hold {
+impl DirectoryLock {
     /// Locks a directory for a server, and writes our process id into the lock file; creates the file if there is none.
     ///
     /// # Errors
     /// `Busy` if another process has it locked, with its process id. Other errors of the system, naming the directory.
-    pub(crate) fn take(dir: &OwnedFd, path: &Path) -> Result<Hold> {
-        let gone = || io(Op::OpenDisk, &path.display().to_string())(Errno::NOENT);
-        let hold = Hold::open(dir, path, OFlags::CREATE | OFlags::RDWR)?.ok_or_else(gone)?;
+    pub(crate) fn acquire(dir: &OwnedFd, path: &Path) -> Result<DirectoryLock> {
+        let missing = || io(DiskOp::OpenDisk, &path.display().to_string())(Errno::NOENT);
+        let lock = DirectoryLock::open(dir, path, OFlags::CREATE | OFlags::RDWR)?.ok_or_else(missing)?;
         // The id only helps a person: a disk too full to hold it must still come up.
         let id = format!("{}\n", rustix::process::getpid().as_raw_nonzero());
-        let _ = rustix::fs::ftruncate(&hold.lock, 0).and_then(|()| rustix::io::pwrite(&hold.lock, id.as_bytes(), 0));
-        Ok(hold)
+        let _ = rustix::fs::ftruncate(&lock.fd, 0).and_then(|()| rustix::io::pwrite(&lock.fd, id.as_bytes(), 0));
+        Ok(lock)
     }
 
     /// Locks a directory for reading it; `None` if it has no lock file: a server creates that before anything else.
     ///
     /// # Errors
-    /// As [`Hold::take`].
-    pub(crate) fn look(dir: &OwnedFd, path: &Path) -> Result<Option<Hold>> {
-        Hold::open(dir, path, OFlags::RDONLY)
+    /// As [`DirectoryLock::acquire`].
+    pub(crate) fn acquire_existing(dir: &OwnedFd, path: &Path) -> Result<Option<DirectoryLock>> {
+        DirectoryLock::open(dir, path, OFlags::RDONLY)
     }
 
-    fn open(dir: &OwnedFd, path: &Path, how: OFlags) -> Result<Option<Hold>> {
+    fn open(dir: &OwnedFd, path: &Path, how: OFlags) -> Result<Option<DirectoryLock>> {
         let shown = path.display().to_string();
         let flags = how | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = match retry(|| rustix::fs::openat(dir, LOCK_NAME, flags, Mode::from_raw_mode(0o600))) {
             Ok(lock) => lock,
             Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(io(Op::OpenDisk, &shown)(errno)),
+            Err(errno) => return Err(io(DiskOp::OpenDisk, &shown)(errno)),
         };
         match retry(|| rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Some(Hold { lock })),
+            Ok(()) => Ok(Some(DirectoryLock { fd: lock })),
             Err(Errno::WOULDBLOCK) => Err(in_use(&lock, shown)),
-            Err(errno) => Err(io(Op::OpenDisk, &shown)(errno)),
+            Err(errno) => Err(io(DiskOp::OpenDisk, &shown)(errno)),
         }
     }
 }
 
-impl Drop for Hold {
+impl Drop for DirectoryLock {
     /// The descriptor's end would not be enough: a process that a thread of ours is starting has a copy of it
     /// until it has become another program (`flock(2)`: the lock belongs to all copies, and an unlock ends it).
     fn drop(&mut self) {
-        let _ = retry(|| rustix::fs::flock(&self.lock, FlockOperation::Unlock));
+        let _ = retry(|| rustix::fs::flock(&self.fd, FlockOperation::Unlock));
     }
 }
 
@@ -73,21 +73,21 @@ fn in_use(lock: &OwnedFd, dir: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file_disk::open_directory;
+    use crate::syscalls::open_directory;
 
     #[test]
-    fn a_hold_ends_with_its_holder_though_a_process_being_started_has_a_copy() {
+    fn a_lock_ends_when_it_is_dropped_though_a_child_process_has_a_copy() {
         let place = tempfile::tempdir().unwrap();
         let dir = open_directory(place.path()).unwrap();
-        let hold = Hold::take(&dir, place.path()).unwrap();
+        let lock = DirectoryLock::acquire(&dir, place.path()).unwrap();
         // What `fork` gives a child until `exec` closes it.
-        let copy = hold.lock.try_clone().unwrap();
-        assert!(Hold::look(&dir, place.path()).is_err(), "it is held");
-        drop(hold);
-        let next = Hold::take(&dir, place.path()).expect("nobody uses the directory");
+        let copy = lock.fd.try_clone().unwrap();
+        assert!(DirectoryLock::acquire_existing(&dir, place.path()).is_err(), "it is locked");
+        drop(lock);
+        let next = DirectoryLock::acquire(&dir, place.path()).expect("the directory is unlocked");
         drop(copy);
-        assert!(Hold::take(&dir, place.path()).is_err(), "the copy's end takes nothing from the next holder");
+        assert!(DirectoryLock::acquire(&dir, place.path()).is_err(), "the copy's end does not unlock the next lock");
         drop(next);
-        assert!(Hold::look(&dir, place.path()).unwrap().is_some());
+        assert!(DirectoryLock::acquire_existing(&dir, place.path()).unwrap().is_some());
     }
 }
